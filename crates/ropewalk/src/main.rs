@@ -1,0 +1,2 @@
+//! The program: arguments in, text out.
+fn main() {}

@@ -1,0 +1,131 @@
+//! Causes: the names of everything that can be lost, refused or flagged.
+
+macro_rules! causes {
+    ($($(#[doc = $help:literal])* $name:ident = $text:literal),* $(,)?) => {
+        /// Why a fragment, an event or a piece of either was lost, refused or flagged.
+        ///
+        /// Small and `Copy`, so that the hot path can count it. The name of each is stable: it stands in
+        /// summaries, run records and metrics.
+        #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum Cause { $($(#[doc = $help])* $name),* }
+
+        /// Every cause, in the order of their numbers.
+        pub const CAUSES: &[Cause] = &[$(Cause::$name),*];
+
+        impl Cause {
+            /// How many causes there are.
+            pub const COUNT: usize = CAUSES.len();
+
+            /// The stable name, in snake case.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text),* }
+            }
+
+            /// What it means, for people.
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$name => concat!($($help),*)),* }
+            }
+        }
+    };
+}
+
+causes! {
+    /// The fragment's own checksum does not match its bytes.
+    CrcError = "crc_error",
+    /// The fragment names another source than the connection it came over.
+    WrongSource = "wrong_source",
+    /// The length in the trailer is not the length that arrived.
+    LengthMismatch = "length_mismatch",
+    /// Header or trailer are not what the format demands.
+    Malformed = "malformed",
+    /// The boundary of the next fragment cannot be found any more; the connection is closed.
+    FramingLost = "framing_lost",
+    /// The fragment claims to be longer than the configured maximum.
+    Oversize = "oversize",
+    /// The event number jumped further than the plausibility window allows.
+    ImplausibleJump = "implausible_jump",
+    /// The source's counter disagrees with the run and no resynchronisation was declared.
+    OutOfSync = "out_of_sync",
+    /// A fragment of this source for this event was there already.
+    Duplicate = "duplicate",
+    /// The event was finished before this fragment came.
+    Late = "late",
+    /// The fragment belongs to what came before the run's start.
+    Stale = "stale",
+    /// The fragment belongs to what came after the run's last event.
+    AfterStop = "after_stop",
+    /// The source is masked.
+    Masked = "masked",
+    /// The source went on to a later event: this one will not come any more.
+    Skipped = "skipped",
+    /// The source said nothing for the configured time.
+    TimedOut = "timed_out",
+    /// The source's connection ended.
+    Disconnected = "disconnected",
+    /// The connection ended in the middle of this fragment.
+    CutShort = "cut_short",
+    /// Bunch crossings of the event's fragments disagree.
+    BunchCrossingMismatch = "bunch_crossing_mismatch",
+    /// The source's events are displaced against the reference source.
+    SynchronyOffset = "synchrony_offset",
+    /// The source's events have no fixed relation to the reference source any more.
+    SynchronyLost = "synchrony_lost",
+    /// The trigger source never opened this event.
+    NoTrigger = "no_trigger",
+    /// The readout unit was asked for an event that it does not hold.
+    NotHeld = "not_held",
+    /// The readout unit that held the fragments died.
+    ReadoutLost = "readout_lost",
+    /// The builder unit that had the event died.
+    BuilderLost = "builder_lost",
+    /// The configured policy drops incomplete events.
+    IncompletePolicy = "incomplete_policy",
+    /// The run was stopped by force before the event was done.
+    ForcedStop = "forced_stop",
+    /// Draining took longer than the configured time.
+    DrainTimedOut = "drain_timed_out",
+    /// The disk refused the record.
+    WriteFailed = "write_failed",
+    /// The message came from an event manager whose epoch is over.
+    OldEpoch = "old_epoch",
+    /// The message came from an earlier life of the node or an earlier attempt.
+    OldIncarnation = "old_incarnation",
+    /// The segment was deleted to stay within the configured room (`--keep`).
+    KeptNewest = "kept_newest",
+}
+
+impl Cause {
+    /// The cause with this number, if there is one.
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        if (number as usize) < Self::COUNT { Some(CAUSES[number as usize]) } else { None }
+    }
+
+    /// The cause with this name, if there is one.
+    pub fn from_name(name: &str) -> Option<Self> {
+        CAUSES.iter().copied().find(|cause| cause.name() == name)
+    }
+}
+
+impl core::fmt::Display for Cause {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_unique_and_go_there_and_back() {
+        for (index, &cause) in CAUSES.iter().enumerate() {
+            assert_eq!(cause as usize, index);
+            assert_eq!(Cause::from_u8(index as u8), Some(cause));
+            assert_eq!(Cause::from_name(cause.name()), Some(cause));
+            assert!(cause.name().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
+            assert!(!cause.help().is_empty());
+        }
+        assert_eq!(Cause::from_u8(CAUSES.len() as u8), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! The one list of counters: every room counts into it, every reader names from it.
+
+/// What a counter counts in.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Unit {
+    /// Pieces: fragments, events, messages.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Nanoseconds.
+    Nanoseconds,
+}
+
+macro_rules! counters {
+    ($($(#[doc = $help:literal])* $name:ident = $text:literal, $unit:ident;)*) => {
+        /// What is counted. Cumulative since the start of the node's run; the names are stable.
+        #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u16)]
+        pub enum Counter { $($(#[doc = $help])* $name),* }
+
+        /// Every counter, in the order of their numbers.
+        pub const COUNTERS: &[Counter] = &[$(Counter::$name),*];
+
+        impl Counter {
+            /// How many counters there are.
+            pub const COUNT: usize = COUNTERS.len();
+
+            /// The stable name, in snake case.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $text),* }
+            }
+
+            /// What it counts, for people.
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$name => concat!($($help),*)),* }
+            }
+
+            /// What it counts in.
+            pub const fn unit(self) -> Unit {
+                match self { $(Self::$name => Unit::$unit),* }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Bytes taken from sockets, framing included.
+    WireBytesReceived = "wire_bytes_received", Bytes;
+    /// Bytes of fragments received, without transport framing.
+    PayloadBytesReceived = "payload_bytes_received", Bytes;
+    /// Fragments whose end was found.
+    FragmentsReceived = "fragments_received", Count;
+    /// Fragments that ended in complete events.
+    FragmentsComplete = "fragments_in_complete_events", Count;
+    /// Fragments that ended in incomplete events.
+    FragmentsIncomplete = "fragments_in_incomplete_events", Count;
+    /// Fragments held by the readout unit now.
+    FragmentsInFlight = "fragments_in_flight", Count;
+    /// Fragments whose checksum was wrong.
+    CrcErrors = "crc_errors", Count;
+    /// Bytes that user space copied on the way (evacuation, straddling headers, staging).
+    BytesCopied = "bytes_copied", Bytes;
+    /// Events assigned to builder units, the first attempt only.
+    EventsAssigned = "events_assigned", Count;
+    /// Events assigned again after a builder unit died.
+    EventsReassigned = "events_reassigned", Count;
+    /// Events built complete.
+    EventsBuilt = "events_built", Count;
+    /// Incomplete events that were kept.
+    EventsIncompleteEmitted = "events_incomplete_emitted", Count;
+    /// Events accepted.
+    EventsAccepted = "events_accepted", Count;
+    /// Events rejected.
+    EventsRejected = "events_rejected", Count;
+    /// Events put into quarantine.
+    EventsQuarantined = "events_quarantined", Count;
+    /// Event records written to files.
+    EventsWritten = "events_written", Count;
+    /// Events assigned and not finished now.
+    EventsInFlight = "events_in_flight", Count;
+    /// Bytes written to run files.
+    BytesWritten = "bytes_written", Bytes;
+    /// Run files closed.
+    SegmentsClosed = "segments_closed", Count;
+    /// Run files deleted to stay within the configured room.
+    SegmentsDeleted = "segments_deleted", Count;
+    /// Events in deleted run files.
+    EventsDeleted = "events_deleted", Count;
+    /// Bytes of deleted run files.
+    BytesDeleted = "bytes_deleted", Bytes;
+    /// Connections that sources opened.
+    SourceConnections = "source_connections", Count;
+    /// Connections that ended.
+    SourceDisconnections = "source_disconnections", Count;
+    /// Connections closed because their bytes made no sense.
+    ConnectionsRefused = "connections_refused", Count;
+    /// Bytes thrown away because no fragment could be found in them.
+    GarbageBytes = "garbage_bytes", Bytes;
+    /// Blocks lent by the pool.
+    PoolLoans = "pool_loans", Count;
+    /// Blocks that came back to the pool.
+    PoolReturns = "pool_returns", Count;
+    /// Blocks held now.
+    PoolHeld = "pool_held", Count;
+    /// Blocks in the pool.
+    PoolBlocks = "pool_blocks", Count;
+    /// Time a source was not read because buffers or the window were full.
+    BackPressureTime = "back_pressure_time", Nanoseconds;
+    /// Messages refused because of an old epoch or incarnation.
+    MessagesRefused = "messages_refused", Count;
+}
+
+impl Counter {
+    /// The counter with this number, if there is one.
+    pub const fn from_u16(number: u16) -> Option<Self> {
+        if (number as usize) < Self::COUNT { Some(COUNTERS[number as usize]) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_unique() {
+        for (index, &counter) in COUNTERS.iter().enumerate() {
+            assert_eq!(counter as usize, index);
+            assert_eq!(Counter::from_u16(index as u16), Some(counter));
+            assert_eq!(COUNTERS.iter().filter(|other| other.name() == counter.name()).count(), 1);
+            assert!(!counter.help().is_empty());
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The ledger: the account of every fragment, event and buffer.
+//!
+//! What is in flight is **counted from tables**, never computed as the remainder; that is what makes an
+//! imbalance visible.
+
+use crate::{CAUSES, Cause};
+
+/// One number per cause.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ByCause([u64; Cause::COUNT]);
+
+impl Default for ByCause {
+    fn default() -> Self {
+        Self([0; Cause::COUNT])
+    }
+}
+
+impl ByCause {
+    /// Counts `count` more for `cause`.
+    pub const fn add(&mut self, cause: Cause, count: u64) {
+        self.0[cause as usize] += count;
+    }
+
+    /// The number of `cause`.
+    pub const fn get(&self, cause: Cause) -> u64 {
+        self.0[cause as usize]
+    }
+
+    /// Sets the number of `cause`.
+    pub const fn set(&mut self, cause: Cause, count: u64) {
+        self.0[cause as usize] = count;
+    }
+
+    /// The sum over all causes.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The causes that happened, with their numbers, in the order of the list.
+    pub fn iter(&self) -> impl Iterator<Item = (Cause, u64)> + '_ {
+        CAUSES.iter().map(|&cause| (cause, self.get(cause))).filter(|&(_, count)| count > 0)
+    }
+
+    /// Adds each number of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+/// The account of fragments, of one source or of many.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct FragmentAccount {
+    /// Fragments whose end was found.
+    pub received: u64,
+    /// Ended in complete events.
+    pub in_complete_events: u64,
+    /// Ended in incomplete events that were kept.
+    pub in_incomplete_events: u64,
+    /// Were there already.
+    pub duplicate: u64,
+    /// Came after their event was finished.
+    pub late: u64,
+    /// Had no usable identity.
+    pub corrupt: u64,
+    /// Came before the run's start.
+    pub stale: u64,
+    /// Came after the run's last event.
+    pub after_stop: u64,
+    /// Lost for a named cause.
+    pub dropped: ByCause,
+    /// Held now, counted from tables.
+    pub in_flight: u64,
+}
+
+impl FragmentAccount {
+    /// Where the fragments went, in flight included.
+    pub fn accounted(&self) -> u64 {
+        self.in_complete_events
+            + self.in_incomplete_events
+            + self.duplicate
+            + self.late
+            + self.corrupt
+            + self.stale
+            + self.after_stop
+            + self.dropped.total()
+            + self.in_flight
+    }
+
+    /// Fragments that are in no event: everything but complete, incomplete and in flight.
+    pub fn lost(&self) -> u64 {
+        self.duplicate + self.late + self.corrupt + self.stale + self.after_stop + self.dropped.total()
+    }
+
+    /// Adds another account.
+    pub fn merge(&mut self, other: &Self) {
+        self.received += other.received;
+        self.in_complete_events += other.in_complete_events;
+        self.in_incomplete_events += other.in_incomplete_events;
+        self.duplicate += other.duplicate;
+        self.late += other.late;
+        self.corrupt += other.corrupt;
+        self.stale += other.stale;
+        self.after_stop += other.after_stop;
+        self.dropped.merge(&other.dropped);
+        self.in_flight += other.in_flight;
+    }
+}
+
+/// The account of events.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct EventAccount {
+    /// Keys given to builder units (each key once, however often it was assigned).
+    pub assigned: u64,
+    /// Built with every required source.
+    pub built: u64,
+    /// Kept although something was missing.
+    pub incomplete_emitted: u64,
+    /// Dropped for a named cause.
+    pub incomplete_dropped: ByCause,
+    /// Kept by the decision.
+    pub accepted: u64,
+    /// Thrown away by the decision.
+    pub rejected: u64,
+    /// Set aside because no decision could be had.
+    pub quarantined: u64,
+    /// In run files.
+    pub written: u64,
+    /// Second copies of a key, written because a builder died between write and acknowledgement.
+    pub rebuilt_duplicate: u64,
+    /// Assigned and not finished, counted from tables.
+    pub in_flight: u64,
+}
+
+impl EventAccount {
+    /// Adds another account.
+    pub fn merge(&mut self, other: &Self) {
+        self.assigned += other.assigned;
+        self.built += other.built;
+        self.incomplete_emitted += other.incomplete_emitted;
+        self.incomplete_dropped.merge(&other.incomplete_dropped);
+        self.accepted += other.accepted;
+        self.rejected += other.rejected;
+        self.quarantined += other.quarantined;
+        self.written += other.written;
+        self.rebuilt_duplicate += other.rebuilt_duplicate;
+        self.in_flight += other.in_flight;
+    }
+}
+
+/// The account of a pool's blocks.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct PoolAccount {
+    /// Blocks lent since the start.
+    pub loans: u64,
+    /// Blocks that came back.
+    pub returned: u64,
+    /// Blocks held now, counted from the table of blocks.
+    pub held: u64,
+}
+
+/// An equation of the ledger that does not hold.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Imbalance {
+    /// Which equation, for example `fragments`.
+    pub equation: &'static str,
+    /// Its left side.
+    pub left: u64,
+    /// Its right side.
+    pub right: u64,
+}
+
+/// The whole account of a run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ledger {
+    /// Fragments of all sources.
+    pub fragments: FragmentAccount,
+    /// Events.
+    pub events: EventAccount,
+    /// Blocks of all pools.
+    pub pools: PoolAccount,
+}
+
+impl Ledger {
+    /// The equations that do not hold; empty when the ledger balances.
+    pub fn imbalances(&self) -> Vec<Imbalance> {
+        let (fragments, events, pools) = (&self.fragments, &self.events, &self.pools);
+        let ended = events.built + events.incomplete_emitted;
+        [
+            Imbalance { equation: "fragments", left: fragments.received, right: fragments.accounted() },
+            Imbalance {
+                equation: "events",
+                left: events.assigned,
+                right: ended + events.incomplete_dropped.total() + events.in_flight,
+            },
+            Imbalance {
+                equation: "decisions",
+                left: ended,
+                right: events.accepted + events.rejected + events.quarantined,
+            },
+            Imbalance { equation: "pools", left: pools.loans, right: pools.returned + pools.held },
+        ]
+        .into_iter()
+        .filter(|equation| equation.left != equation.right)
+        .collect()
+    }
+
+    /// Whether every equation holds.
+    pub fn is_balanced(&self) -> bool {
+        self.imbalances().is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_ledger_balances() {
+        assert!(Ledger::default().is_balanced());
+    }
+
+    #[test]
+    fn a_fragment_that_nobody_counted_is_found() {
+        let mut ledger = Ledger::default();
+        ledger.fragments.received = 10;
+        ledger.fragments.in_complete_events = 8;
+        ledger.fragments.dropped.add(Cause::TimedOut, 1);
+        let imbalances = ledger.imbalances();
+        assert_eq!(imbalances, [Imbalance { equation: "fragments", left: 10, right: 9 }]);
+        ledger.fragments.late = 1;
+        assert!(ledger.is_balanced());
+    }
+
+    #[test]
+    fn accounts_add_up_by_cause() {
+        let mut one = ByCause::default();
+        one.add(Cause::Masked, 2);
+        let mut two = one;
+        two.merge(&one);
+        assert_eq!(two.iter().collect::<Vec<_>>(), [(Cause::Masked, 4)]);
+        assert_eq!(two.total(), 4);
+    }
+}

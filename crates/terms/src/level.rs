@@ -1,0 +1,90 @@
+//! How far an event must have come before it is acknowledged, and how it ended.
+
+use crate::Cause;
+
+/// What an acknowledgement of a builder unit promises. Readout units keep an event's fragments until then.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum AcknowledgementLevel {
+    /// Built in the builder unit's memory.
+    Built = 1,
+    /// Handed to a filter unit.
+    Handed = 2,
+    /// Written to a file: survives the death of the process.
+    #[default]
+    Written = 3,
+    /// Synced to the disk: survives a power cut.
+    Synced = 4,
+}
+
+impl AcknowledgementLevel {
+    /// The level's name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Built => "built",
+            Self::Handed => "handed",
+            Self::Written => "written",
+            Self::Synced => "synced",
+        }
+    }
+
+    /// The level with this number on the wire, if there is one.
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Built),
+            2 => Some(Self::Handed),
+            3 => Some(Self::Written),
+            4 => Some(Self::Synced),
+            _ => None,
+        }
+    }
+}
+
+/// How an event ended in a builder unit, as the acknowledgement and the release tell it.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Outcome {
+    /// Every required source was there; the event was kept.
+    Complete,
+    /// Something was missing; the event was kept and flagged.
+    IncompleteEmitted,
+    /// The event was dropped for this cause (something missing, or nobody could build it).
+    Dropped(Cause),
+}
+
+impl Outcome {
+    /// The outcome as one byte: 0 complete, 1 incomplete and emitted, otherwise 2 + the cause's number.
+    pub const fn to_u8(self) -> u8 {
+        match self {
+            Self::Complete => 0,
+            Self::IncompleteEmitted => 1,
+            Self::Dropped(cause) => 2 + cause as u8,
+        }
+    }
+
+    /// The outcome of a byte, if it is one.
+    pub const fn from_u8(byte: u8) -> Option<Self> {
+        match byte {
+            0 => Some(Self::Complete),
+            1 => Some(Self::IncompleteEmitted),
+            _ => match Cause::from_u8(byte - 2) {
+                Some(cause) => Some(Self::Dropped(cause)),
+                None => None,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_go_there_and_back() {
+        for byte in 0..=u8::MAX {
+            if let Some(outcome) = Outcome::from_u8(byte) {
+                assert_eq!(outcome.to_u8(), byte);
+            }
+        }
+        assert_eq!(Outcome::from_u8(255), None);
+    }
+}

@@ -1,0 +1,21 @@
+//! The words of Ropewalk: every room speaks in these and in no others.
+//!
+//! Ids, the event key, time, the causes of loss, the one list of counters and the arithmetic of the
+//! ledger. This crate depends on nothing, holds no state and does no input or output.
+#![forbid(unsafe_code)]
+
+mod cause;
+mod counter;
+mod ids;
+mod key;
+mod ledger;
+mod level;
+mod time;
+
+pub use cause::{CAUSES, Cause};
+pub use counter::{COUNTERS, Counter, Unit};
+pub use ids::{Attempt, Epoch, Incarnation, NodeId, Role, RunNumber, SourceId};
+pub use key::EventKey;
+pub use ledger::{ByCause, EventAccount, FragmentAccount, Imbalance, Ledger, PoolAccount};
+pub use level::{AcknowledgementLevel, Outcome};
+pub use time::{Instant, Utc};

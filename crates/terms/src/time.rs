@@ -1,0 +1,53 @@
+//! Two kinds of time that cannot be mixed: monotonic instants for decisions, UTC for people and records.
+
+use core::time::Duration;
+
+/// A point of monotonic time in nanoseconds since an arbitrary start. Passed into machines, never read by them.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The start of this clock.
+    pub const ZERO: Self = Self(0);
+    /// Later than anything that happens.
+    pub const FAR_FUTURE: Self = Self(u64::MAX);
+
+    /// The instant `nanoseconds` after the clock's start.
+    pub const fn from_nanoseconds(nanoseconds: u64) -> Self {
+        Self(nanoseconds)
+    }
+
+    /// Nanoseconds since the clock's start.
+    pub const fn as_nanoseconds(self) -> u64 {
+        self.0
+    }
+
+    /// How long `self` lies after `earlier`; zero if it lies before.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The instant `duration` later, at most [`Instant::FAR_FUTURE`].
+    pub const fn after(self, duration: Duration) -> Self {
+        let nanoseconds = duration.as_nanos();
+        if nanoseconds > u64::MAX as u128 { Self::FAR_FUTURE } else { Self(self.0.saturating_add(nanoseconds as u64)) }
+    }
+}
+
+/// A point of civil time: nanoseconds since 1970-01-01T00:00:00Z.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Utc(pub i64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_saturate() {
+        let early = Instant::from_nanoseconds(5);
+        let late = early.after(Duration::from_micros(1));
+        assert_eq!(late.since(early), Duration::from_micros(1));
+        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!(late.after(Duration::MAX), Instant::FAR_FUTURE);
+    }
+}
