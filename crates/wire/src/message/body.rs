@@ -1,0 +1,562 @@
+//! The bodies of the control messages, as owned values.
+
+use super::bytes::{Reader, Writer};
+use super::{Batch, Kind, MessageError, PROTOCOL_VERSION};
+use ropewalk_terms::{AcknowledgementLevel, Attempt, Counter, EventKey, Outcome, SourceId};
+
+/// The longest name of a node, in bytes.
+const NAME_BYTES: usize = 32;
+
+/// First message of whoever opens a connection. Who it is stands in the header.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// [`PROTOCOL_VERSION`] of the sender.
+    pub version: u16,
+    /// Fingerprint of the configuration; nodes of one run have the same.
+    pub configuration: u64,
+    /// The node's configured name, padded with zeros.
+    pub name: [u8; NAME_BYTES],
+}
+
+impl Hello {
+    /// A hello in this version; a name longer than 32 bytes is cut.
+    pub fn new(name: &str, configuration: u64) -> Self {
+        let mut padded = [0; NAME_BYTES];
+        for (to, from) in padded.iter_mut().zip(name.bytes()) {
+            *to = from;
+        }
+        Self { version: PROTOCOL_VERSION, configuration, name: padded }
+    }
+}
+
+/// Why a hello is refused.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum RefuseReason {
+    /// The versions differ.
+    Version = 1,
+    /// The configurations differ.
+    Configuration = 2,
+    /// No such node is configured, or it does not belong on this connection.
+    UnknownNode = 3,
+    /// A younger life of the same node is connected.
+    OldIncarnation = 4,
+    /// A younger event manager is obeyed.
+    OldEpoch = 5,
+}
+
+impl RefuseReason {
+    const fn from_u8(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Version),
+            2 => Some(Self::Configuration),
+            3 => Some(Self::UnknownNode),
+            4 => Some(Self::OldIncarnation),
+            5 => Some(Self::OldEpoch),
+            _ => None,
+        }
+    }
+}
+
+/// EVM to RU and BU: the run that the header names begins.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Start {
+    /// The first key of the run: fragments of earlier ones are stale.
+    pub first: EventKey,
+}
+
+/// EVM to RU: the trigger source declared a resynchronisation.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Resync {
+    /// The first key of the new resync count.
+    pub first: EventKey,
+}
+
+/// One event that a readout unit holds.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct AnnounceEntry {
+    /// The event.
+    pub key: EventKey,
+    /// Bytes of its fragments here.
+    pub bytes: u32,
+    /// How many fragments.
+    pub fragments: u16,
+    /// The trigger source is among them: this announcement opens the event where a trigger source is configured.
+    pub triggered: bool,
+}
+
+/// RU to EVM: events held, in key order, each settled (complete, or what is missing will not come any more).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Announce {
+    /// Everything up to and including this key is settled here: announced, or without any fragment.
+    pub settled: EventKey,
+    /// The events.
+    pub entries: Batch<AnnounceEntry>,
+}
+
+/// BU to EVM: "you may have assigned me this much since my incarnation began". Absolute, so that neither loss
+/// nor repetition of the message leaks credit.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Credit {
+    /// Events granted in all.
+    pub events: u64,
+    /// Bytes granted in all.
+    pub bytes: u64,
+}
+
+/// One assigned event.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct AssignEntry {
+    /// The event.
+    pub key: EventKey,
+    /// Bytes that the readout units announced for it.
+    pub bytes: u32,
+    /// How often it was assigned, this time included.
+    pub attempt: Attempt,
+}
+
+/// EVM to BU: build these.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Assign {
+    /// The events.
+    pub entries: Batch<AssignEntry>,
+}
+
+/// One requested super-fragment.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RequestEntry {
+    /// The event.
+    pub key: EventKey,
+    /// The builder's table place, sent back with the answer.
+    pub slot: u32,
+    /// The attempt, sent back with the answer.
+    pub attempt: Attempt,
+}
+
+/// BU to RU: send these super-fragments.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Request {
+    /// What is wanted.
+    pub entries: Batch<RequestEntry>,
+}
+
+/// One event that reached the acknowledgement level.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct AcknowledgeEntry {
+    /// The event.
+    pub key: EventKey,
+    /// Which assignment is acknowledged.
+    pub attempt: Attempt,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// BU to EVM: these events may be released.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Acknowledge {
+    /// What the builder promises.
+    pub level: AcknowledgementLevel,
+    /// The events.
+    pub entries: Batch<AcknowledgeEntry>,
+}
+
+/// Consecutive keys that ended the same way.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ReleaseEntry {
+    /// The first key.
+    pub first: EventKey,
+    /// How many keys.
+    pub count: u32,
+    /// How they ended.
+    pub outcome: Outcome,
+}
+
+/// EVM to RU: the fragments of these events are not needed any more.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Release {
+    /// Ranges of keys.
+    pub entries: Batch<ReleaseEntry>,
+}
+
+/// EVM to BU: whether a readout unit takes part. Requests to one that left are answered by nobody.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ReadoutState {
+    /// The readout unit's index.
+    pub readout: u16,
+    /// It is there.
+    pub present: bool,
+}
+
+/// An event of a builder that a new event manager must know of.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct UnreleasedEntry {
+    /// The event.
+    pub key: EventKey,
+    /// The attempt in which it was assigned here.
+    pub attempt: Attempt,
+    /// How it ended; none while it is being built.
+    pub outcome: Option<Outcome>,
+}
+
+/// BU to a new EVM: what is assigned here, and what was done lately and may not have been released.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Unreleased {
+    /// The events.
+    pub entries: Batch<UnreleasedEntry>,
+    /// More of these messages follow.
+    pub more: bool,
+}
+
+/// BU to EVM: the synchrony of a source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SynchronyState {
+    /// The source.
+    pub source: SourceId,
+    /// 0 cannot tell, 1 in sync, 2 offset, 3 lost.
+    pub verdict: u8,
+    /// Events by which the source is displaced, where the verdict is offset; positive: early.
+    pub offset: i16,
+    /// The first displaced event.
+    pub since: EventKey,
+}
+
+/// RU and BU to EVM: closed; everything was reported.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Finished {
+    /// RU: fragments still held, BU: events still in work. 0 after an orderly end.
+    pub in_flight: u64,
+}
+
+/// One cumulative number.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ReportEntry {
+    /// Whose: a source of the RU, or none for the node itself.
+    pub source: Option<SourceId>,
+    /// What: a counter's number (`terms::Counter`), or 0x8000 + a cause's number for what was dropped for it.
+    pub what: u16,
+    /// How much since the node's run began.
+    pub value: u64,
+}
+
+impl ReportEntry {
+    const CAUSES: u16 = 0x8000;
+
+    /// The number for what was dropped for `cause`.
+    pub const fn cause(cause: ropewalk_terms::Cause) -> u16 {
+        Self::CAUSES + cause as u16
+    }
+
+    /// The counter that `what` names, if it names one.
+    pub const fn as_counter(&self) -> Option<Counter> {
+        Counter::from_u16(self.what)
+    }
+
+    /// The cause that `what` names, if it names one.
+    pub const fn as_cause(&self) -> Option<ropewalk_terms::Cause> {
+        if self.what < Self::CAUSES || self.what > Self::CAUSES + u8::MAX as u16 {
+            return None;
+        }
+        ropewalk_terms::Cause::from_u8((self.what - Self::CAUSES) as u8)
+    }
+}
+
+/// RU and BU to EVM: counters, in as many messages as they need. A life sign at the same time.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// The numbers.
+    pub entries: Batch<ReportEntry>,
+    /// This message ends the report: all numbers of one moment were sent.
+    pub last: bool,
+}
+
+/// A control message. Super-fragments are not among them: their payloads stay where they lie.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "batches live in the message so that none needs an allocation")]
+#[expect(missing_docs, reason = "each variant is documented at the type it holds and at `Kind`")]
+pub enum Message {
+    Hello(Hello),
+    Welcome,
+    Refuse(RefuseReason),
+    Start(Start),
+    QueryHighest,
+    Highest(EventKey),
+    StopAt(EventKey),
+    Resync(Resync),
+    Announce(Announce),
+    Credit(Credit),
+    Assign(Assign),
+    Request(Request),
+    Acknowledge(Acknowledge),
+    Release(Release),
+    ReadoutState(ReadoutState),
+    Recover,
+    Unreleased(Unreleased),
+    Synchrony(SynchronyState),
+    Finish,
+    Finished(Finished),
+    Report(Report),
+}
+
+impl Message {
+    /// The kind that the header states.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Hello(_) => Kind::Hello,
+            Self::Welcome => Kind::Welcome,
+            Self::Refuse(_) => Kind::Refuse,
+            Self::Start(_) => Kind::Start,
+            Self::QueryHighest => Kind::QueryHighest,
+            Self::Highest(_) => Kind::Highest,
+            Self::StopAt(_) => Kind::StopAt,
+            Self::Resync(_) => Kind::Resync,
+            Self::Announce(_) => Kind::Announce,
+            Self::Credit(_) => Kind::Credit,
+            Self::Assign(_) => Kind::Assign,
+            Self::Request(_) => Kind::Request,
+            Self::Acknowledge(_) => Kind::Acknowledge,
+            Self::Release(_) => Kind::Release,
+            Self::ReadoutState(_) => Kind::ReadoutState,
+            Self::Recover => Kind::Recover,
+            Self::Unreleased(_) => Kind::Unreleased,
+            Self::Synchrony(_) => Kind::Synchrony,
+            Self::Finish => Kind::Finish,
+            Self::Finished(_) => Kind::Finished,
+            Self::Report(_) => Kind::Report,
+        }
+    }
+
+    /// Appends the body's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut to = Writer(out);
+        match self {
+            Self::Welcome | Self::QueryHighest | Self::Recover | Self::Finish => {}
+            Self::Hello(hello) => {
+                to.u16(hello.version);
+                to.u64(hello.configuration);
+                to.bytes(&hello.name);
+            }
+            Self::Refuse(reason) => to.u8(*reason as u8),
+            Self::Start(Start { first: key }) | Self::Resync(Resync { first: key }) => to.key(*key),
+            Self::Highest(key) | Self::StopAt(key) => to.key(*key),
+            Self::Announce(body) => body.encode(&mut to),
+            Self::Credit(credit) => {
+                to.u64(credit.events);
+                to.u64(credit.bytes);
+            }
+            Self::Assign(body) => list(&mut to, &body.entries, AssignEntry::encode),
+            Self::Request(body) => list(&mut to, &body.entries, RequestEntry::encode),
+            Self::Acknowledge(body) => {
+                to.u8(body.level as u8);
+                list(&mut to, &body.entries, AcknowledgeEntry::encode);
+            }
+            Self::Release(body) => list(&mut to, &body.entries, ReleaseEntry::encode),
+            Self::ReadoutState(body) => {
+                to.u16(body.readout);
+                to.u8(body.present.into());
+            }
+            Self::Unreleased(body) => {
+                to.u8(body.more.into());
+                list(&mut to, &body.entries, UnreleasedEntry::encode);
+            }
+            Self::Synchrony(body) => body.encode(&mut to),
+            Self::Finished(body) => to.u64(body.in_flight),
+            Self::Report(body) => {
+                to.u8(body.last.into());
+                list(&mut to, &body.entries, ReportEntry::encode);
+            }
+        }
+    }
+
+    /// Reads the body of a message of this kind.
+    ///
+    /// # Errors
+    /// Where the body is too short, too long, or holds numbers without meaning; super-fragments are read by
+    /// [`SuperFragmentsView`](super::SuperFragmentsView) and are an error here.
+    pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, MessageError> {
+        let mut from = Reader(body);
+        let message = match kind {
+            Kind::Hello => {
+                let (version, configuration) = (from.u16()?, from.u64()?);
+                Self::Hello(Hello { version, configuration, name: from.bytes()? })
+            }
+            Kind::Welcome => Self::Welcome,
+            Kind::Refuse => Self::Refuse(RefuseReason::from_u8(from.u8()?).ok_or(MessageError::Meaning)?),
+            Kind::Start => Self::Start(Start { first: from.key()? }),
+            Kind::QueryHighest => Self::QueryHighest,
+            Kind::Highest => Self::Highest(from.key()?),
+            Kind::StopAt => Self::StopAt(from.key()?),
+            Kind::Resync => Self::Resync(Resync { first: from.key()? }),
+            Kind::Announce => Self::Announce(Announce::decode(&mut from)?),
+            Kind::Credit => Self::Credit(Credit { events: from.u64()?, bytes: from.u64()? }),
+            Kind::Assign => Self::Assign(Assign { entries: read(&mut from, AssignEntry::decode)? }),
+            Kind::Request => Self::Request(Request { entries: read(&mut from, RequestEntry::decode)? }),
+            Kind::Acknowledge => {
+                let level = AcknowledgementLevel::from_u8(from.u8()?).ok_or(MessageError::Meaning)?;
+                Self::Acknowledge(Acknowledge { level, entries: read(&mut from, AcknowledgeEntry::decode)? })
+            }
+            Kind::Release => Self::Release(Release { entries: read(&mut from, ReleaseEntry::decode)? }),
+            Kind::ReadoutState => Self::ReadoutState(ReadoutState { readout: from.u16()?, present: flag(&mut from)? }),
+            Kind::Recover => Self::Recover,
+            Kind::Unreleased => {
+                let more = flag(&mut from)?;
+                Self::Unreleased(Unreleased { entries: read(&mut from, UnreleasedEntry::decode)?, more })
+            }
+            Kind::Synchrony => Self::Synchrony(SynchronyState::decode(&mut from)?),
+            Kind::Finish => Self::Finish,
+            Kind::Finished => Self::Finished(Finished { in_flight: from.u64()? }),
+            Kind::Report => {
+                let last = flag(&mut from)?;
+                Self::Report(Report { entries: read(&mut from, ReportEntry::decode)?, last })
+            }
+            Kind::SuperFragments => return Err(MessageError::Meaning),
+        };
+        from.end()?;
+        Ok(message)
+    }
+}
+
+fn flag(from: &mut Reader<'_>) -> Result<bool, MessageError> {
+    match from.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(MessageError::Meaning),
+    }
+}
+
+fn outcome(from: &mut Reader<'_>) -> Result<Outcome, MessageError> {
+    Outcome::from_u8(from.u8()?).ok_or(MessageError::Meaning)
+}
+
+fn list<T: Copy>(to: &mut Writer<'_>, entries: &Batch<T>, encode: impl Fn(T, &mut Writer<'_>)) {
+    to.u16(entries.len() as u16);
+    for &entry in entries {
+        encode(entry, to);
+    }
+}
+
+fn read<T>(
+    from: &mut Reader<'_>,
+    decode: impl Fn(&mut Reader<'_>) -> Result<T, MessageError>,
+) -> Result<Batch<T>, MessageError> {
+    let mut entries = Batch::new();
+    for _ in 0..from.u16()? {
+        entries.try_push(decode(from)?).map_err(|_| MessageError::Long)?;
+    }
+    Ok(entries)
+}
+
+impl Announce {
+    fn encode(&self, to: &mut Writer<'_>) {
+        to.key(self.settled);
+        list(to, &self.entries, |entry, to| {
+            to.key(entry.key);
+            to.u32(entry.bytes);
+            to.u16(entry.fragments);
+            to.u8(entry.triggered.into());
+        });
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+        let settled = from.key()?;
+        let entries = read(from, |from| {
+            let (key, bytes, fragments) = (from.key()?, from.u32()?, from.u16()?);
+            Ok(AnnounceEntry { key, bytes, fragments, triggered: flag(from)? })
+        })?;
+        Ok(Self { settled, entries })
+    }
+}
+
+impl AssignEntry {
+    fn encode(self, to: &mut Writer<'_>) {
+        to.key(self.key);
+        to.u32(self.bytes);
+        to.u16(self.attempt.0);
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+        Ok(Self { key: from.key()?, bytes: from.u32()?, attempt: Attempt(from.u16()?) })
+    }
+}
+
+impl RequestEntry {
+    fn encode(self, to: &mut Writer<'_>) {
+        to.key(self.key);
+        to.u32(self.slot);
+        to.u16(self.attempt.0);
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+        Ok(Self { key: from.key()?, slot: from.u32()?, attempt: Attempt(from.u16()?) })
+    }
+}
+
+impl AcknowledgeEntry {
+    fn encode(self, to: &mut Writer<'_>) {
+        to.key(self.key);
+        to.u16(self.attempt.0);
+        to.u8(self.outcome.to_u8());
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+        Ok(Self { key: from.key()?, attempt: Attempt(from.u16()?), outcome: outcome(from)? })
+    }
+}
+
+impl ReleaseEntry {
+    fn encode(self, to: &mut Writer<'_>) {
+        to.key(self.first);
+        to.u32(self.count);
+        to.u8(self.outcome.to_u8());
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+        Ok(Self { first: from.key()?, count: from.u32()?, outcome: outcome(from)? })
+    }
+}
+
+impl UnreleasedEntry {
+    fn encode(self, to: &mut Writer<'_>) {
+        to.key(self.key);
+        to.u16(self.attempt.0);
+        to.u8(self.outcome.is_some().into());
+        to.u8(self.outcome.map_or(0, Outcome::to_u8));
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+        let (key, attempt, done) = (from.key()?, Attempt(from.u16()?), flag(from)?);
+        let ended = outcome(from)?;
+        Ok(Self { key, attempt, outcome: done.then_some(ended) })
+    }
+}
+
+impl SynchronyState {
+    fn encode(&self, to: &mut Writer<'_>) {
+        to.u32(self.source.0);
+        to.u8(self.verdict);
+        to.u16(self.offset as u16);
+        to.key(self.since);
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+        let (source, verdict) = (SourceId(from.u32()?), from.u8()?);
+        if verdict > 3 {
+            return Err(MessageError::Meaning);
+        }
+        Ok(Self { source, verdict, offset: from.u16()? as i16, since: from.key()? })
+    }
+}
+
+impl ReportEntry {
+    fn encode(self, to: &mut Writer<'_>) {
+        to.u8(self.source.is_some().into());
+        to.u32(self.source.map_or(0, |source| source.0));
+        to.u16(self.what);
+        to.u64(self.value);
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+        let (of_source, source) = (flag(from)?, SourceId(from.u32()?));
+        let (what, value) = (from.u16()?, from.u64()?);
+        Ok(Self { source: of_source.then_some(source), what, value })
+    }
+}

@@ -1,0 +1,131 @@
+//! The 32 bytes in front of every message.
+
+use super::MessageError;
+use super::bytes::{Reader, Writer};
+use ropewalk_terms::{Epoch, Incarnation, NodeId, Role, RunNumber};
+
+/// The length of a header in bytes.
+pub const HEADER_BYTES: usize = 32;
+
+/// The first four bytes of every message: `RWNM`.
+pub const MAGIC: [u8; 4] = *b"RWNM";
+
+macro_rules! kinds {
+    ($($(#[doc = $help:literal])* $name:ident = $number:literal),* $(,)?) => {
+        /// What a message is.
+        #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+        #[repr(u8)]
+        pub enum Kind { $($(#[doc = $help])* $name = $number),* }
+
+        impl Kind {
+            /// Every kind.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The kind with this number on the wire, if there is one.
+            pub const fn from_u8(number: u8) -> Option<Self> {
+                match number { $($number => Some(Self::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// Who opens the connection, and in which version it speaks.
+    Hello = 1,
+    /// The hello is accepted.
+    Welcome = 2,
+    /// The hello is refused, with the reason; the connection closes.
+    Refuse = 3,
+    /// EVM to RU and BU: the run begins at this key.
+    Start = 4,
+    /// EVM to RU: which is the highest key that you have seen?
+    QueryHighest = 5,
+    /// RU to EVM: the answer.
+    Highest = 6,
+    /// EVM to RU: this is the last key of the run.
+    StopAt = 7,
+    /// EVM to RU: the trigger source started its numbering again.
+    Resync = 8,
+    /// RU to EVM: these events are held, everything up to a key is settled.
+    Announce = 9,
+    /// BU to EVM: room, absolute since this incarnation began.
+    Credit = 10,
+    /// EVM to BU: build these.
+    Assign = 11,
+    /// BU to RU: send these.
+    Request = 12,
+    /// RU to BU: here they are, or the cause why not.
+    SuperFragments = 13,
+    /// BU to EVM: these have reached the acknowledgement level.
+    Acknowledge = 14,
+    /// EVM to RU: forget these.
+    Release = 15,
+    /// EVM to BU: a readout unit came or went.
+    ReadoutState = 16,
+    /// A new EVM to RU and BU: say what you hold.
+    Recover = 17,
+    /// BU to a new EVM: assigned to me and not released yet.
+    Unreleased = 18,
+    /// BU to EVM: the verdict about a source's synchrony changed.
+    Synchrony = 19,
+    /// EVM to RU and BU: no event will come any more; close what you have open.
+    Finish = 20,
+    /// RU and BU to EVM: closed, all reports are sent.
+    Finished = 21,
+    /// RU and BU to EVM: cumulative counters; also the heartbeat.
+    Report = 22,
+}
+
+/// The part that every message begins with.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// What follows.
+    pub kind: Kind,
+    /// Length of what follows, in bytes, payloads included.
+    pub body: u32,
+    /// The run that the message belongs to; 0 before the first.
+    pub run: RunNumber,
+    /// The event manager that the sender obeys (or is).
+    pub epoch: Epoch,
+    /// Who sends.
+    pub sender: NodeId,
+    /// In which life.
+    pub incarnation: Incarnation,
+}
+
+impl Header {
+    /// Appends the header's 32 bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut writer = Writer(out);
+        writer.bytes(&MAGIC);
+        writer.u8(self.kind as u8);
+        writer.u8(self.sender.role as u8);
+        writer.u16(self.sender.index);
+        writer.u32(self.body);
+        writer.u32(self.run.0);
+        writer.u32(self.epoch.0);
+        writer.u32(0);
+        writer.u64(self.incarnation.0);
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// [`MessageError::Magic`] where the bytes are something else, [`MessageError::Meaning`] for an unknown
+    /// kind or role.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, MessageError> {
+        let mut reader = Reader(bytes);
+        if reader.bytes::<4>()? != MAGIC {
+            return Err(MessageError::Magic);
+        }
+        let kind = Kind::from_u8(reader.u8()?).ok_or(MessageError::Meaning)?;
+        let role = Role::from_u8(reader.u8()?).ok_or(MessageError::Meaning)?;
+        let index = reader.u16()?;
+        let body = reader.u32()?;
+        let run = RunNumber(reader.u32()?);
+        let epoch = Epoch(reader.u32()?);
+        reader.u32()?;
+        let incarnation = Incarnation(reader.u64()?);
+        Ok(Self { kind, body, run, epoch, sender: NodeId { role, index }, incarnation })
+    }
+}

@@ -1,0 +1,46 @@
+//! Every message between nodes: its direction, its fields, its bytes. The pull protocol in one place.
+//!
+//! ```text
+//!              Hello, Welcome/Refuse          (every connection, both ways, first)
+//!   RU  -> EVM  Announce, Highest, Finished, Report
+//!   EVM -> RU   Start, QueryHighest, StopAt, Resync, Release, Recover, Finish
+//!   BU  -> EVM  Credit, Acknowledge, Unreleased, Synchrony, Finished, Report
+//!   EVM -> BU   Start, Assign, ReadoutState, Recover, Finish
+//!   BU  -> RU   Request            (data connection, opened by the BU)
+//!   RU  -> BU   SuperFragments     (data connection; head, then the payloads as they lie in the RU's pool)
+//! ```
+//! A message is a [`Header`] of 32 bytes, then a body of the length that it states. All numbers are
+//! little-endian. Every header carries run, epoch and the sender's incarnation; who receives decides by them
+//! whether the message still counts. Lists are bounded by [`BATCH`], so that no message needs an allocation.
+//! Control connections carry only small messages; payloads travel on data connections alone.
+
+mod body;
+mod bytes;
+mod header;
+mod super_fragments;
+#[cfg(test)]
+mod tests;
+
+pub use body::{
+    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Hello, Message,
+    ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Start,
+    SynchronyState, Unreleased, UnreleasedEntry,
+};
+pub use bytes::MessageError;
+pub use header::{HEADER_BYTES, Header, Kind, MAGIC};
+pub use super_fragments::{
+    FRAGMENT_ENTRY_BYTES, FragmentFlags, FragmentMeta, SUPER_FRAGMENT_ENTRY_BYTES, SuperFragmentEntry,
+    SuperFragmentsEncoder, SuperFragmentsView,
+};
+
+/// The version of the protocol. A hello with another one is refused.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+/// The most entries that a message carries.
+pub const BATCH: usize = 64;
+
+/// A list in a message: at most [`BATCH`] entries, no allocation.
+pub type Batch<T> = arrayvec::ArrayVec<T, BATCH>;
+
+/// The longest body of a control message, in bytes; a longer one is malformed.
+pub const MAX_CONTROL_BODY: usize = 64 * 1024;

@@ -1,0 +1,283 @@
+//! Super-fragments on the wire: a head that describes many, then all payloads in the same order.
+//!
+//! ```text
+//! | header 32 B | u32 super-fragments | u32 bytes of the tables |
+//! | for each super-fragment: entry 32 B, then its fragments' entries of 40 B |
+//! | payload of the first fragment | payload of the second | ...
+//! ```
+//! The payloads are not copied: the sender gathers them from its pool behind the head, and the receiver cuts
+//! them from what it received.
+
+use super::bytes::{Reader, Writer};
+use super::{MAX_CONTROL_BODY, MessageError};
+use ropewalk_terms::{Attempt, Cause, EventKey, SourceId};
+
+/// Bytes of a super-fragment's entry.
+pub const SUPER_FRAGMENT_ENTRY_BYTES: usize = 32;
+/// Bytes of a fragment's entry.
+pub const FRAGMENT_ENTRY_BYTES: usize = 40;
+
+/// What is known about a fragment beside its bytes, as bits. The same bits stand in run files.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct FragmentFlags(pub u32);
+
+impl FragmentFlags {
+    /// The checksum was computed and is right.
+    pub const CRC_CHECKED: Self = Self(1 << 0);
+    /// The checksum was computed and is wrong.
+    pub const CRC_ERROR: Self = Self(1 << 1);
+    /// Header or trailer are not what the format demands.
+    pub const MALFORMED: Self = Self(1 << 2);
+    /// The fragment names another source than the connection it came over.
+    pub const WRONG_SOURCE: Self = Self(1 << 3);
+    /// The length in the trailer is not the length that arrived.
+    pub const LENGTH_MISMATCH: Self = Self(1 << 4);
+    /// The bunch crossing differs from the event's others.
+    pub const BUNCH_CROSSING_MISMATCH: Self = Self(1 << 5);
+    /// The source is displaced against the reference (synchrony).
+    pub const DISPLACED: Self = Self(1 << 6);
+    /// The field `bunch_crossing` holds one.
+    pub const HAS_BUNCH_CROSSING: Self = Self(1 << 16);
+    /// The field `time` holds one.
+    pub const HAS_TIME: Self = Self(1 << 17);
+
+    /// Both sets of bits.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether every bit of `other` is set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether the content is in doubt: any bit that names an error.
+    pub const fn has_error(self) -> bool {
+        self.0 & 0x7e != 0
+    }
+}
+
+/// A fragment's description.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct FragmentMeta {
+    /// Whose it is.
+    pub source: SourceId,
+    /// Its payload's length in bytes.
+    pub length: u32,
+    /// What is known about it.
+    pub flags: FragmentFlags,
+    /// Bunch crossing, where the flags say that there is one.
+    pub bunch_crossing: u16,
+    /// Trigger or event type as the source gave it; 0 where it gives none.
+    pub trigger_type: u16,
+    /// The source's own event counter, before unwrapping.
+    pub raw_id: u64,
+    /// The source's own time stamp, where the flags say that there is one, in its own ticks.
+    pub time: u64,
+}
+
+impl FragmentMeta {
+    fn encode(&self, to: &mut Writer<'_>) {
+        to.u32(self.source.0);
+        to.u32(self.length);
+        to.u32(self.flags.0);
+        to.u16(self.bunch_crossing);
+        to.u16(self.trigger_type);
+        to.u64(self.raw_id);
+        to.u64(self.time);
+        to.u64(0);
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+        let (source, length, flags) = (SourceId(from.u32()?), from.u32()?, FragmentFlags(from.u32()?));
+        let (bunch_crossing, trigger_type) = (from.u16()?, from.u16()?);
+        let (raw_id, time) = (from.u64()?, from.u64()?);
+        from.u64()?;
+        Ok(Self { source, length, flags, bunch_crossing, trigger_type, raw_id, time })
+    }
+}
+
+/// A super-fragment's description.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SuperFragmentEntry {
+    /// The event.
+    pub key: EventKey,
+    /// The builder's table place, from the request.
+    pub slot: u32,
+    /// The attempt, from the request.
+    pub attempt: Attempt,
+    /// How many fragments follow.
+    pub fragments: u16,
+    /// Bytes of their payloads.
+    pub bytes: u32,
+    /// Why nothing is held here, where nothing is.
+    pub not_held: Option<Cause>,
+}
+
+impl SuperFragmentEntry {
+    const HELD: u8 = 0xff;
+
+    fn encode(&self, to: &mut Writer<'_>) {
+        to.key(self.key);
+        to.u32(self.slot);
+        to.u16(self.attempt.0);
+        to.u16(self.fragments);
+        to.u32(self.bytes);
+        to.u8(self.not_held.map_or(Self::HELD, |cause| cause as u8));
+        to.bytes(&[0; 11]);
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+        let (key, slot, attempt) = (from.key()?, from.u32()?, Attempt(from.u16()?));
+        let (fragments, bytes, cause) = (from.u16()?, from.u32()?, from.u8()?);
+        from.bytes::<11>()?;
+        let not_held = match cause {
+            Self::HELD => None,
+            number => Some(Cause::from_u8(number).ok_or(MessageError::Meaning)?),
+        };
+        Ok(Self { key, slot, attempt, fragments, bytes, not_held })
+    }
+}
+
+/// Writes the head of a message of super-fragments; the vectors keep their capacity.
+#[derive(Debug, Default)]
+pub struct SuperFragmentsEncoder {
+    tables: Vec<u8>,
+    super_fragments: u32,
+    payload: u64,
+}
+
+impl SuperFragmentsEncoder {
+    /// Bytes of the prefix in front of the tables.
+    pub const PREFIX: usize = 8;
+
+    /// Forgets what was added.
+    pub fn clear(&mut self) {
+        self.tables.clear();
+        self.super_fragments = 0;
+        self.payload = 0;
+    }
+
+    /// How many super-fragments were added.
+    pub const fn len(&self) -> u32 {
+        self.super_fragments
+    }
+
+    /// Whether none was added.
+    pub const fn is_empty(&self) -> bool {
+        self.super_fragments == 0
+    }
+
+    /// Bytes of payload of what was added.
+    pub const fn payload(&self) -> u64 {
+        self.payload
+    }
+
+    /// Adds a super-fragment and its fragments; the counts in `entry` are set from them.
+    pub fn add(
+        &mut self,
+        mut entry: SuperFragmentEntry,
+        fragments: impl ExactSizeIterator<Item = FragmentMeta> + Clone,
+    ) {
+        entry.fragments = fragments.len() as u16;
+        entry.bytes = fragments.clone().map(|fragment| fragment.length).sum();
+        let mut to = Writer(&mut self.tables);
+        entry.encode(&mut to);
+        for fragment in fragments {
+            fragment.encode(&mut to);
+        }
+        self.super_fragments += 1;
+        self.payload += u64::from(entry.bytes);
+    }
+
+    /// Bytes of the whole body, payloads included: what the header states.
+    pub const fn body_bytes(&self) -> u64 {
+        Self::PREFIX as u64 + self.tables.len() as u64 + self.payload
+    }
+
+    /// Appends prefix and tables, which the payloads must follow.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut to = Writer(out);
+        to.u32(self.super_fragments);
+        to.u32(self.tables.len() as u32);
+        to.bytes(&self.tables);
+    }
+}
+
+/// Reads the head of a message of super-fragments, one entry after the other.
+#[derive(Debug)]
+pub struct SuperFragmentsView<'a> {
+    rest: &'a [u8],
+    super_fragments: u32,
+    fragments: u16,
+}
+
+impl<'a> SuperFragmentsView<'a> {
+    /// The longest tables that are believed, in bytes.
+    pub const MAX_TABLES: usize = 16 * MAX_CONTROL_BODY;
+
+    /// Bytes of the tables, from the 8 bytes that the body begins with.
+    ///
+    /// # Errors
+    /// [`MessageError::Long`] above [`SuperFragmentsView::MAX_TABLES`].
+    pub fn table_bytes(prefix: [u8; SuperFragmentsEncoder::PREFIX]) -> Result<usize, MessageError> {
+        let [_, _, _, _, length @ ..] = prefix;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > Self::MAX_TABLES { Err(MessageError::Long) } else { Ok(length) }
+    }
+
+    /// A view over prefix and tables.
+    ///
+    /// # Errors
+    /// [`MessageError::Short`] where the tables are cut, [`MessageError::Long`] where bytes are left.
+    pub fn new(head: &'a [u8]) -> Result<Self, MessageError> {
+        let mut from = Reader(head);
+        let super_fragments = from.u32()?;
+        let length = from.u32()? as usize;
+        match from.0.len() {
+            found if found < length => Err(MessageError::Short),
+            found if found > length => Err(MessageError::Long),
+            _ => Ok(Self { rest: from.0, super_fragments, fragments: 0 }),
+        }
+    }
+
+    /// How many super-fragments are left.
+    pub const fn remaining(&self) -> u32 {
+        self.super_fragments
+    }
+
+    /// The next super-fragment; none at the end. Its fragments must have been read before the next call.
+    ///
+    /// # Errors
+    /// Where the tables end too early or hold numbers without meaning.
+    pub fn next_super_fragment(&mut self) -> Result<Option<SuperFragmentEntry>, MessageError> {
+        if self.fragments > 0 {
+            return Err(MessageError::Meaning);
+        }
+        if self.super_fragments == 0 {
+            return if self.rest.is_empty() { Ok(None) } else { Err(MessageError::Long) };
+        }
+        let mut from = Reader(self.rest);
+        let entry = SuperFragmentEntry::decode(&mut from)?;
+        self.rest = from.0;
+        self.super_fragments -= 1;
+        self.fragments = entry.fragments;
+        Ok(Some(entry))
+    }
+
+    /// The next fragment of the super-fragment; none after its last.
+    ///
+    /// # Errors
+    /// Where the tables end too early.
+    pub fn next_fragment(&mut self) -> Result<Option<FragmentMeta>, MessageError> {
+        if self.fragments == 0 {
+            return Ok(None);
+        }
+        let mut from = Reader(self.rest);
+        let fragment = FragmentMeta::decode(&mut from)?;
+        self.rest = from.0;
+        self.fragments -= 1;
+        Ok(Some(fragment))
+    }
+}

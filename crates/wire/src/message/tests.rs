@@ -1,0 +1,174 @@
+//! Every message goes there and back, and no bytes make a reader panic.
+
+use super::*;
+use proptest::prelude::*;
+use ropewalk_terms::{
+    AcknowledgementLevel, Attempt, Cause, Epoch, EventKey, Incarnation, NodeId, Outcome, RunNumber, SourceId,
+};
+
+fn key() -> impl Strategy<Value = EventKey> {
+    any::<u64>().prop_map(EventKey::from_bits)
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    any::<u8>().prop_filter_map("a number with meaning", Outcome::from_u8)
+}
+
+fn batch<T: std::fmt::Debug + Clone>(entry: impl Strategy<Value = T>) -> impl Strategy<Value = Batch<T>> {
+    proptest::collection::vec(entry, 0..=BATCH).prop_map(|entries| entries.into_iter().collect())
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let announced = (key(), any::<(u32, u16, bool)>()).prop_map(|(key, (bytes, fragments, triggered))| AnnounceEntry {
+        key,
+        bytes,
+        fragments,
+        triggered,
+    });
+    let assigned = (key(), any::<(u32, u16)>()).prop_map(|(key, (bytes, attempt))| AssignEntry {
+        key,
+        bytes,
+        attempt: Attempt(attempt),
+    });
+    let requested = (key(), any::<(u32, u16)>()).prop_map(|(key, (slot, attempt))| RequestEntry {
+        key,
+        slot,
+        attempt: Attempt(attempt),
+    });
+    let acknowledged = (key(), any::<u16>(), outcome()).prop_map(|(key, attempt, outcome)| AcknowledgeEntry {
+        key,
+        attempt: Attempt(attempt),
+        outcome,
+    });
+    let released =
+        (key(), any::<u32>(), outcome()).prop_map(|(first, count, outcome)| ReleaseEntry { first, count, outcome });
+    let unreleased = (key(), any::<u16>(), proptest::option::of(outcome()))
+        .prop_map(|(key, attempt, outcome)| UnreleasedEntry { key, attempt: Attempt(attempt), outcome });
+    let reported = any::<(Option<u32>, u16, u64)>().prop_map(|(source, what, value)| ReportEntry {
+        source: source.map(SourceId),
+        what,
+        value,
+    });
+    prop_oneof![
+        any::<u64>().prop_map(|configuration| Message::Hello(Hello::new("ru0", configuration))),
+        Just(Message::Welcome),
+        Just(Message::Refuse(RefuseReason::OldEpoch)),
+        key().prop_map(|first| Message::Start(Start { first })),
+        key().prop_map(Message::Highest),
+        key().prop_map(Message::StopAt),
+        key().prop_map(|first| Message::Resync(Resync { first })),
+        (key(), batch(announced)).prop_map(|(settled, entries)| Message::Announce(Announce { settled, entries })),
+        any::<(u64, u64)>().prop_map(|(events, bytes)| Message::Credit(Credit { events, bytes })),
+        batch(assigned).prop_map(|entries| Message::Assign(Assign { entries })),
+        batch(requested).prop_map(|entries| Message::Request(Request { entries })),
+        batch(acknowledged)
+            .prop_map(|entries| { Message::Acknowledge(Acknowledge { level: AcknowledgementLevel::Synced, entries }) }),
+        batch(released).prop_map(|entries| Message::Release(Release { entries })),
+        any::<(u16, bool)>().prop_map(|(readout, present)| Message::ReadoutState(ReadoutState { readout, present })),
+        (batch(unreleased), any::<bool>())
+            .prop_map(|(entries, more)| Message::Unreleased(Unreleased { entries, more })),
+        (any::<u32>(), 0..4_u8, any::<i16>(), key()).prop_map(|(source, verdict, offset, since)| {
+            Message::Synchrony(SynchronyState { source: SourceId(source), verdict, offset, since })
+        }),
+        any::<u64>().prop_map(|in_flight| Message::Finished(Finished { in_flight })),
+        (batch(reported), any::<bool>()).prop_map(|(entries, last)| Message::Report(Report { entries, last })),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn messages_go_there_and_back(message in message()) {
+        let mut body = Vec::new();
+        message.encode(&mut body);
+        prop_assert!(body.len() <= MAX_CONTROL_BODY);
+        prop_assert_eq!(Message::decode(message.kind(), &body), Ok(message));
+    }
+
+    #[test]
+    fn cut_messages_are_refused(message in message(), cut in 1..64_usize) {
+        let mut body = Vec::new();
+        message.encode(&mut body);
+        prop_assume!(cut <= body.len());
+        body.truncate(body.len() - cut);
+        prop_assert!(Message::decode(message.kind(), &body).is_err());
+    }
+
+    #[test]
+    fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512), kind in 0..Kind::ALL.len()) {
+        let _ = Message::decode(Kind::ALL[kind], &bytes);
+        if let Some(header) = bytes.first_chunk() {
+            let _ = Header::decode(header);
+        }
+        if let Ok(mut view) = SuperFragmentsView::new(&bytes) {
+            while let Ok(Some(_)) = view.next_super_fragment() {
+                while let Ok(Some(_)) = view.next_fragment() {}
+            }
+        }
+    }
+}
+
+#[test]
+fn headers_go_there_and_back() {
+    for &kind in Kind::ALL {
+        let header = Header {
+            kind,
+            body: 77,
+            run: RunNumber(3),
+            epoch: Epoch(2),
+            sender: NodeId::builder(7),
+            incarnation: Incarnation(1 << 60),
+        };
+        let mut bytes = Vec::new();
+        header.encode(&mut bytes);
+        let bytes: [u8; HEADER_BYTES] = bytes.try_into().expect("a header has 32 bytes");
+        assert_eq!(Header::decode(&bytes), Ok(header));
+        let mut wrong = bytes;
+        wrong[0] = b'X';
+        assert_eq!(Header::decode(&wrong), Err(MessageError::Magic));
+    }
+}
+
+#[test]
+fn super_fragments_go_there_and_back() {
+    let fragment = |source, length| FragmentMeta {
+        source: SourceId(source),
+        length,
+        flags: FragmentFlags::HAS_BUNCH_CROSSING,
+        bunch_crossing: 3000,
+        trigger_type: 1,
+        raw_id: 17,
+        time: 0,
+    };
+    let held = SuperFragmentEntry {
+        key: EventKey::new(1, 17),
+        slot: 5,
+        attempt: Attempt(2),
+        fragments: 2,
+        bytes: 300,
+        not_held: None,
+    };
+    let absent = SuperFragmentEntry {
+        key: EventKey::new(1, 18),
+        fragments: 0,
+        bytes: 0,
+        not_held: Some(Cause::NotHeld),
+        ..held
+    };
+    let mut encoder = SuperFragmentsEncoder::default();
+    encoder.add(held, [fragment(1, 100), fragment(2, 200)].into_iter());
+    encoder.add(absent, [].into_iter());
+    assert_eq!(encoder.payload(), 300);
+    let mut head = Vec::new();
+    encoder.encode(&mut head);
+    assert_eq!(head.len() as u64 + encoder.payload(), encoder.body_bytes());
+    assert_eq!(head.len(), 8 + 2 * SUPER_FRAGMENT_ENTRY_BYTES + 2 * FRAGMENT_ENTRY_BYTES);
+    let prefix = *head.first_chunk().expect("the head is longer than its prefix");
+    assert_eq!(SuperFragmentsView::table_bytes(prefix), Ok(head.len() - 8));
+    let mut view = SuperFragmentsView::new(&head).expect("a well-formed head");
+    assert_eq!(view.next_super_fragment(), Ok(Some(held)));
+    assert_eq!(view.next_fragment(), Ok(Some(fragment(1, 100))));
+    assert_eq!(view.next_fragment(), Ok(Some(fragment(2, 200))));
+    assert_eq!(view.next_fragment(), Ok(None));
+    assert_eq!(view.next_super_fragment(), Ok(Some(absent)));
+    assert_eq!(view.next_super_fragment(), Ok(None));
+}
