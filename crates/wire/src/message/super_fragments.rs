@@ -41,6 +41,9 @@ impl FragmentFlags {
     /// The field `time` holds one.
     pub const HAS_TIME: Self = Self(1 << 17);
 
+    /// No fragment: the source is missing, and the field `bunch_crossing` holds the cause's number.
+    pub const MISSING: Self = Self(1 << 31);
+
     /// Both sets of bits.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
@@ -78,6 +81,27 @@ pub struct FragmentMeta {
 }
 
 impl FragmentMeta {
+    /// The place of a required source that has no fragment in this event, and why.
+    pub const fn missing(source: SourceId, cause: Cause) -> Self {
+        Self {
+            source,
+            length: 0,
+            flags: FragmentFlags::MISSING,
+            bunch_crossing: cause as u16,
+            trigger_type: 0,
+            raw_id: 0,
+            time: 0,
+        }
+    }
+
+    /// Why the source is missing, where it is.
+    pub const fn missing_cause(&self) -> Option<Cause> {
+        if !self.flags.contains(FragmentFlags::MISSING) || self.bunch_crossing > u8::MAX as u16 {
+            return None;
+        }
+        Cause::from_u8(self.bunch_crossing as u8)
+    }
+
     fn encode(&self, to: &mut Writer<'_>) {
         to.u32(self.source.0);
         to.u32(self.length);
