@@ -1,0 +1,303 @@
+//! Endpoints: the one interface of every transport, shaped after the TCP layer of paper 3, section III.
+//!
+//! What the paper calls a *public service point* is a [`ServicePoint`] here, its *end point* an
+//! [`Endpoint`], its *event dispatcher* a [`Dispatcher`]; events are taken from [`Dispatcher::poll`],
+//! each exactly once. The life of a connection:
+//!
+//! ```text
+//!  connect ──► Established ──► Received* ──► Disconnected   in order, by either side
+//!     │             ▲                   └──► Broken         with the cause
+//!     └──► ConnectFailed
+//!  ConnectionRequest ──► accept ──► Established ──► as above
+//!                  └───► reject     (no event follows)
+//! ```
+//!
+//! The last event of an endpoint is `Disconnected`, `Broken` or `ConnectFailed`; none follows it. An
+//! [`Endpoint`] that has ended is never mistaken for a later one: calls with it do nothing.
+
+use core::fmt;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+use ropewalk_memory::{Owner, Pool, Slice};
+use ropewalk_terms::Instant;
+
+/// A persistent listener of one dispatcher (the paper's public service point).
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ServicePoint(pub u32);
+
+/// One end of a connection, as its dispatcher knows it: an index into a table and a generation.
+///
+/// Indices are small and dense, so that users can keep their own tables by [`Endpoint::index`]; the
+/// generation tells the next user of an index from the one before.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Endpoint(pub u32, u32);
+
+impl Endpoint {
+    /// The endpoint with this index and generation. Dispatchers make endpoints; tests of machines may too.
+    pub const fn new(index: u32, generation: u32) -> Self {
+        Self(index, generation)
+    }
+
+    /// The place in the dispatcher's table, counted from 0 and used again after the endpoint's end.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// How often the index was used before.
+    pub const fn generation(self) -> u32 {
+        self.1
+    }
+}
+
+/// Who is at the other end of a requested connection.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Peer {
+    /// A network address.
+    Address(SocketAddr),
+    /// The dispatcher with this number on the same in-process or simulated network.
+    Dispatcher(u32),
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(out),
+            Self::Dispatcher(number) => write!(out, "dispatcher {number}"),
+        }
+    }
+}
+
+/// What a dispatcher reports. Events of one endpoint are in order; between endpoints there is none.
+#[derive(Debug)]
+pub enum Event {
+    /// Somebody wants to connect: answer with [`Dispatcher::accept`] or [`Dispatcher::reject`].
+    ConnectionRequest {
+        /// Where the request came in.
+        service_point: ServicePoint,
+        /// The endpoint that it becomes.
+        endpoint: Endpoint,
+        /// Who asks.
+        peer: Peer,
+    },
+    /// The connection stands; both sides are told. Sending is possible from here on.
+    Established {
+        /// The endpoint.
+        endpoint: Endpoint,
+    },
+    /// Bytes came, cut anywhere, never empty.
+    Received {
+        /// The endpoint.
+        endpoint: Endpoint,
+        /// The bytes, in the receive pool (in-process: in the sender's pool).
+        slice: Slice,
+    },
+    /// [`Dispatcher::send`] said [`SendError::Full`] and there is room now for what it refused.
+    SendQueueLow {
+        /// The endpoint.
+        endpoint: Endpoint,
+    },
+    /// The connection ended in order: the peer closed (everything that it sent was delivered before),
+    /// or our own [`Dispatcher::close`] was carried out. The last event of the endpoint.
+    Disconnected {
+        /// The endpoint.
+        endpoint: Endpoint,
+    },
+    /// The connection ended out of order; what was on its way is lost. The last event of the endpoint.
+    Broken {
+        /// The endpoint.
+        endpoint: Endpoint,
+        /// Why.
+        cause: BrokenCause,
+    },
+    /// [`Dispatcher::connect`] did not succeed. The last event of the endpoint.
+    ConnectFailed {
+        /// The endpoint.
+        endpoint: Endpoint,
+        /// Why.
+        cause: ConnectCause,
+    },
+}
+
+impl Event {
+    /// The endpoint that the event is about.
+    pub const fn endpoint(&self) -> Endpoint {
+        match self {
+            Self::ConnectionRequest { endpoint, .. }
+            | Self::Established { endpoint }
+            | Self::Received { endpoint, .. }
+            | Self::SendQueueLow { endpoint }
+            | Self::Disconnected { endpoint }
+            | Self::Broken { endpoint, .. }
+            | Self::ConnectFailed { endpoint, .. } => *endpoint,
+        }
+    }
+
+    /// Whether no event of this endpoint can follow.
+    pub const fn is_last(&self) -> bool {
+        matches!(self, Self::Disconnected { .. } | Self::Broken { .. } | Self::ConnectFailed { .. })
+    }
+}
+
+/// Why an established connection broke.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum BrokenCause {
+    /// The peer reset the connection, died, or rejected it after the kernel had accepted it.
+    Reset,
+    /// The peer did not answer for too long.
+    TimedOut,
+    /// The network says that the peer cannot be reached.
+    Unreachable,
+    /// Any other error of the operating system, by its number.
+    System(i32),
+}
+
+impl fmt::Display for BrokenCause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reset => out.write_str("connection reset by the peer"),
+            Self::TimedOut => out.write_str("the peer did not answer in time"),
+            Self::Unreachable => out.write_str("the peer cannot be reached"),
+            Self::System(number) => std::io::Error::from_raw_os_error(*number).fmt(out),
+        }
+    }
+}
+
+/// Why a connection did not come to stand.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum ConnectCause {
+    /// Nobody listens there.
+    Refused,
+    /// The owner of the service point rejected the request (in-process and simulated; over TCP the peer
+    /// of a rejected connection sees `Established`, then [`BrokenCause::Reset`]).
+    Rejected,
+    /// Nobody answered in time.
+    TimedOut,
+    /// The network says that the peer cannot be reached.
+    Unreachable,
+    /// Any other error of the operating system, by its number.
+    System(i32),
+}
+
+impl fmt::Display for ConnectCause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused => out.write_str("nobody listens there"),
+            Self::Rejected => out.write_str("the peer rejected the connection"),
+            Self::TimedOut => out.write_str("nobody answered in time"),
+            Self::Unreachable => out.write_str("the peer cannot be reached"),
+            Self::System(number) => std::io::Error::from_raw_os_error(*number).fmt(out),
+        }
+    }
+}
+
+/// Why a listener or a connection could not even be begun.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// The address cannot be understood.
+    #[error("`{address}` is not an address: {expected}")]
+    BadAddress {
+        /// What was given.
+        address: String,
+        /// What would be right.
+        expected: &'static str,
+    },
+    /// Somebody else listens there.
+    #[error("cannot listen on {address}: the address is taken; choose another port, or 0 for any free one")]
+    AddressInUse {
+        /// What was given.
+        address: String,
+    },
+    /// The operating system refused.
+    #[error("{what} {address}: {source}")]
+    System {
+        /// What was tried, for example `cannot listen on`.
+        what: &'static str,
+        /// What was given.
+        address: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+}
+
+/// Why a message was not queued. Nothing was taken from it.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum SendError {
+    /// The send queue has no room for the message; [`Event::SendQueueLow`] follows when it has.
+    #[error("the send queue is full")]
+    Full,
+    /// The endpoint is not established, is closing, or has ended.
+    #[error("the endpoint is closed")]
+    Closed,
+}
+
+/// Serves many endpoints from one thread: calls never block, results are events.
+pub trait Dispatcher {
+    /// Opens a service point. TCP: `host:port`, port 0 for any free one; in-process and simulated: a name,
+    /// of which a trailing `:0` is replaced by `:` and a free number.
+    fn listen(&mut self, address: &str) -> Result<ServicePoint, EndpointError>;
+
+    /// The service point's address as bound, port filled in.
+    fn address_of(&self, service_point: ServicePoint) -> Option<String>;
+
+    /// Begins to connect; [`Event::Established`] or [`Event::ConnectFailed`] follows.
+    fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError>;
+
+    /// Accepts a requested connection; [`Event::Established`] follows on both sides.
+    fn accept(&mut self, endpoint: Endpoint);
+
+    /// Rejects a requested connection; no event follows on this side.
+    fn reject(&mut self, endpoint: Endpoint);
+
+    /// Whose quota of the receive pool the endpoint reads into, from its next block on
+    /// ([`Owner::SHARED`] at first).
+    fn set_owner(&mut self, endpoint: Endpoint, owner: Owner);
+
+    /// The receive pool; `None` if slices are handed over as they are (in-process).
+    fn pool(&self) -> Option<&Pool>;
+
+    /// The receive pool, to reserve quotas in.
+    fn pool_mut(&mut self) -> Option<&mut Pool>;
+
+    /// Whether the endpoint is read (true at first). While it is not, the transport's own window closes
+    /// and the peer's send queue fills: this is the back-pressure.
+    fn set_reading(&mut self, endpoint: Endpoint, reading: bool);
+
+    /// Whether bytes may wait although nothing is received, because the owner's quota is used up. Reading
+    /// goes on by itself when blocks come back.
+    fn is_dry(&self, endpoint: Endpoint) -> bool;
+
+    /// Queues a message, whole or not at all; an empty queue accepts any size. The slices are taken out of
+    /// the vector, whose capacity stays with the caller. Nothing moves before the next [`poll`](Self::poll),
+    /// so that messages coalesce.
+    fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError>;
+
+    /// Bytes that the send queue takes before it says [`SendError::Full`]; 0 for an endpoint that has ended.
+    fn send_room(&self, endpoint: Endpoint) -> usize;
+
+    /// Bytes queued and not yet taken by the transport (in-process: by the peer).
+    fn queued(&self, endpoint: Endpoint) -> usize;
+
+    /// Sends what is queued, then closes; [`Event::Disconnected`] follows when the peer has closed too.
+    /// What the peer still sends is thrown away.
+    fn close(&mut self, endpoint: Endpoint);
+
+    /// Drops what is queued and ends the connection at once; the peer sees [`BrokenCause::Reset`]. No event
+    /// follows on this side.
+    fn abort(&mut self, endpoint: Endpoint);
+
+    /// Does what can be done now and appends what happened to `events`. Never blocks; the work of one call
+    /// is bounded for each endpoint, so that none starves. Returns how much was done, 0 for nothing.
+    fn poll(&mut self, now: Instant, events: &mut Vec<Event>) -> usize;
+
+    /// To be called before the thread sleeps: false if [`poll`](Self::poll) has something to do right now;
+    /// otherwise arms the wake-up of [`wait_descriptor`](Self::wait_descriptor).
+    fn prepare_wait(&mut self) -> bool;
+
+    /// Becomes readable when `poll` has something to do. `None` for simulated dispatchers, where time is all
+    /// there is to wait for.
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// When `poll` has something to do even if the descriptor stays silent.
+    fn next_deadline(&self) -> Option<Instant>;
+}

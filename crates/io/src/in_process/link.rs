@@ -1,0 +1,224 @@
+//! What the two ends of an in-process connection share, and the bell that wakes the thread of either.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+
+use ropewalk_memory::Slice;
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use crate::wait::{new_bell, ring, silence};
+
+/// Wakes the thread of one dispatcher, but only if it said that it sleeps: a running one is never disturbed.
+pub(super) struct Doorbell {
+    /// The dispatcher's number on its network.
+    pub(super) number: u32,
+    sleeping: AtomicBool,
+    bell: OwnedFd,
+}
+
+impl Doorbell {
+    pub(super) fn new(number: u32) -> io::Result<Self> {
+        Ok(Self { number, sleeping: AtomicBool::new(false), bell: new_bell()? })
+    }
+
+    /// To be called after something was published. The fence pairs with that of [`Doorbell::arm`]: either
+    /// the sleeper sees what was published, or it is seen here that it sleeps.
+    pub(super) fn notify(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
+            ring(self.bell.as_fd());
+        }
+    }
+
+    /// Says that the thread is about to sleep. What it waits for must be looked at *after* this.
+    pub(super) fn arm(&self) {
+        self.sleeping.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Says that the thread is awake. A ring that comes at this moment costs one sleep that ends at once.
+    pub(super) fn disarm(&self) {
+        self.sleeping.store(false, Ordering::Relaxed);
+    }
+
+    /// Forgets the ring that ended a sleep.
+    pub(super) fn silence(&self) {
+        silence(self.bell.as_fd());
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// How a connection request was answered.
+#[derive(Copy, Clone, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Answer {
+    None = 0,
+    Accepted = 1,
+    Rejected = 2,
+}
+
+/// Whether and how one side has ended its direction.
+#[derive(Copy, Clone, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum End {
+    Open = 0,
+    /// Everything was sent and nothing more comes.
+    Closed = 1,
+    /// The side is gone; what it sent is lost.
+    Gone = 2,
+}
+
+/// What concerns one direction; each on a cache line of its own (two, since they are fetched in pairs).
+#[repr(align(128))]
+struct Direction {
+    /// Bytes that the receiver took so far; written by the receiver alone.
+    consumed: AtomicU64,
+    /// The sender sleeps and wants to know when the receiver takes something.
+    wants_room: AtomicBool,
+    end: AtomicU8,
+}
+
+impl Direction {
+    const fn new() -> Self {
+        Self { consumed: AtomicU64::new(0), wants_room: AtomicBool::new(false), end: AtomicU8::new(End::Open as u8) }
+    }
+}
+
+struct Link {
+    answer: AtomicU8,
+    /// By sending side.
+    directions: [Direction; 2],
+    bells: [Arc<Doorbell>; 2],
+}
+
+/// One side of a connection. Dropping it ends the connection out of order unless it was ended before.
+pub(super) struct Half {
+    link: Arc<Link>,
+    side: usize,
+    outgoing: Producer<Slice>,
+    incoming: Consumer<Slice>,
+}
+
+/// A connection between the dispatchers of two bells: first the connecting side, then the accepting one.
+pub(super) fn pair(connector: Arc<Doorbell>, acceptor: Arc<Doorbell>, ring_slices: usize) -> (Half, Half) {
+    let (there, at_acceptor) = RingBuffer::new(ring_slices);
+    let (back, at_connector) = RingBuffer::new(ring_slices);
+    let link = Arc::new(Link {
+        answer: AtomicU8::new(Answer::None as u8),
+        directions: [Direction::new(), Direction::new()],
+        bells: [connector, acceptor],
+    });
+    let first = Half { link: Arc::clone(&link), side: 0, outgoing: there, incoming: at_connector };
+    (first, Half { link, side: 1, outgoing: back, incoming: at_acceptor })
+}
+
+impl Half {
+    /// The number of the other side's dispatcher.
+    pub(super) fn peer(&self) -> u32 {
+        self.link.bells[1 - self.side].number
+    }
+
+    /// Wakes the other side if it sleeps.
+    pub(super) fn notify_peer(&self) {
+        self.link.bells[1 - self.side].notify();
+    }
+
+    pub(super) fn answer(&self) -> Answer {
+        match self.link.answer.load(Ordering::Acquire) {
+            1 => Answer::Accepted,
+            2 => Answer::Rejected,
+            _ => Answer::None,
+        }
+    }
+
+    pub(super) fn set_answer(&self, answer: Answer) {
+        self.link.answer.store(answer as u8, Ordering::Release);
+        self.notify_peer();
+    }
+
+    /// How the other side ended. Look at this first and at the ring second: what it sent before is in there.
+    pub(super) fn peer_end(&self) -> End {
+        match self.link.directions[1 - self.side].end.load(Ordering::Acquire) {
+            0 => End::Open,
+            1 => End::Closed,
+            _ => End::Gone,
+        }
+    }
+
+    /// Ends the own direction in order, after everything else was sent.
+    pub(super) fn end(&self) {
+        self.link.directions[self.side].end.store(End::Closed as u8, Ordering::Release);
+        self.notify_peer();
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.link.directions[self.side].end.load(Ordering::Relaxed) != End::Open as u8
+    }
+
+    /// Slices that can be pushed now.
+    pub(super) fn room(&self) -> usize {
+        self.outgoing.slots()
+    }
+
+    /// Publishes `count` slices of the iterator at once; `count` must not exceed [`Half::room`].
+    pub(super) fn push(&mut self, count: usize, slices: impl Iterator<Item = Slice>) {
+        if let Ok(chunk) = self.outgoing.write_chunk_uninit(count) {
+            chunk.fill_from_iter(slices.take(count));
+        }
+    }
+
+    /// Whether nothing waits to be taken.
+    pub(super) fn is_drained(&self) -> bool {
+        self.incoming.is_empty()
+    }
+
+    /// Takes up to `most` slices; returns how many. The sender is woken if it waits for room.
+    pub(super) fn take(&mut self, most: usize, mut each: impl FnMut(Slice)) -> usize {
+        let count = self.incoming.slots().min(most);
+        if count == 0 {
+            return 0;
+        }
+        let mut bytes = 0;
+        if let Ok(chunk) = self.incoming.read_chunk(count) {
+            for slice in chunk {
+                bytes += slice.len() as u64;
+                each(slice);
+            }
+        }
+        let direction = &self.link.directions[1 - self.side];
+        direction.consumed.store(direction.consumed.load(Ordering::Relaxed) + bytes, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if direction.wants_room.load(Ordering::Relaxed) {
+            direction.wants_room.store(false, Ordering::Relaxed);
+            self.notify_peer();
+        }
+        count
+    }
+
+    /// Bytes of the own direction that the other side took so far.
+    pub(super) fn consumed_by_peer(&self) -> u64 {
+        self.link.directions[self.side].consumed.load(Ordering::Acquire)
+    }
+
+    /// Asks to be woken when the other side takes something; to be called after [`Doorbell::arm`] and before
+    /// the last look at [`Half::room`].
+    pub(super) fn want_room(&self) {
+        self.link.directions[self.side].wants_room.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+}
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        let end = &self.link.directions[self.side].end;
+        let gone = end.compare_exchange(End::Open as u8, End::Gone as u8, Ordering::Release, Ordering::Relaxed);
+        if gone.is_ok() {
+            self.notify_peer();
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Endpoints inside one process: slices are handed over as they are, through bounded rings, between
+//! dispatchers of one thread or of several.
+//!
+//! ```text
+//!  send ─► send queue (bounded in bytes) ─poll─► ring (bounded in slices) ─poll─► Received
+//! ```
+//!
+//! Bytes count as queued until the peer took them, so that back-pressure reaches the sender in bytes. Every
+//! poll looks at the rings of all endpoints (a load of a cached line each): meant for up to some hundred.
+
+mod link;
+mod network;
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use ropewalk_memory::{Owner, Pool, Slice};
+use ropewalk_terms::Instant;
+
+pub use self::network::InProcessNetwork;
+
+use self::link::{Answer, End, Half};
+use self::network::{Inbox, Request};
+use crate::endpoint::{
+    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, ServicePoint,
+};
+use crate::send_queue::SendQueue;
+use crate::slots::Slots;
+
+/// Sizes of an in-process dispatcher.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct InProcessConfig {
+    /// Bytes that may be on their way from one endpoint.
+    pub send_queue_bytes: usize,
+    /// Slices that may be on their way in one direction before the send queue holds the rest back.
+    pub ring_slices: usize,
+    /// Slices taken from one endpoint in one poll.
+    pub receive_batch_slices: usize,
+}
+
+impl Default for InProcessConfig {
+    fn default() -> Self {
+        Self { send_queue_bytes: 16 << 20, ring_slices: 1024, receive_batch_slices: 512 }
+    }
+}
+
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum State {
+    Connecting,
+    Requested,
+    Open,
+    /// Flushing and waiting for the peer's end.
+    Closing,
+}
+
+struct Connection {
+    half: Half,
+    state: State,
+    reading: bool,
+    queue: SendQueue,
+    /// Bytes that the peer took, as far as the queue knows.
+    settled: u64,
+}
+
+/// A dispatcher of an [`InProcessNetwork`].
+pub struct InProcess {
+    network: InProcessNetwork,
+    config: InProcessConfig,
+    inbox: Arc<Inbox>,
+    names: Vec<String>,
+    connections: Slots<Connection>,
+    /// Events that calls between two polls brought about.
+    pending: Vec<Event>,
+    armed: bool,
+}
+
+impl Connection {
+    /// Takes note of what the peer consumed; returns whether anything changed.
+    fn settle(&mut self) -> bool {
+        let consumed = self.half.consumed_by_peer();
+        let fresh = consumed - self.settled;
+        self.settled = consumed;
+        self.queue.settle(fresh as usize);
+        fresh > 0
+    }
+
+    /// Moves what fits from the send queue to the ring and ends the direction when it is time.
+    fn flush(&mut self) -> usize {
+        let count = self.half.room().min(self.queue.len());
+        if count > 0 {
+            let queue = &mut self.queue;
+            self.half.push(count, core::iter::from_fn(|| queue.pop()));
+            self.half.notify_peer();
+        }
+        if self.must_end() {
+            self.half.end();
+            return count + 1;
+        }
+        count
+    }
+
+    fn must_end(&self) -> bool {
+        self.state == State::Closing && self.queue.is_empty() && !self.half.has_ended()
+    }
+
+    fn is_stuck(&self) -> bool {
+        !self.queue.is_empty() || self.queue.has_refused()
+    }
+
+    /// Whether a poll would find something to do.
+    fn has_work(&self) -> bool {
+        match self.state {
+            State::Requested => false,
+            State::Connecting => self.half.answer() != Answer::None || self.half.peer_end() != End::Open,
+            State::Open | State::Closing => {
+                let ended = match self.half.peer_end() {
+                    End::Open => false,
+                    End::Closed => self.half.is_drained(),
+                    End::Gone => true,
+                };
+                let readable = (self.reading || self.state == State::Closing) && !self.half.is_drained();
+                let sendable = !self.queue.is_empty() && self.half.room() > 0;
+                let consumed = self.half.consumed_by_peer() != self.settled;
+                let relieved = self.queue.has_refused() && (consumed || self.queue.is_low());
+                ended || readable || sendable || relieved || self.must_end()
+            }
+        }
+    }
+}
+
+impl InProcess {
+    fn new(network: InProcessNetwork, config: InProcessConfig, inbox: Arc<Inbox>) -> Self {
+        Self { network, config, inbox, names: Vec::new(), connections: Slots::new(), pending: Vec::new(), armed: false }
+    }
+
+    fn add(&mut self, half: Half, state: State) -> Endpoint {
+        let queue = SendQueue::new(self.config.send_queue_bytes);
+        self.connections.insert(Connection { half, state, reading: true, queue, settled: 0 })
+    }
+
+    fn take_requests(&mut self, events: &mut Vec<Event>) {
+        let inbox = Arc::clone(&self.inbox);
+        inbox.take(|Request { service_point, half }| {
+            let peer = Peer::Dispatcher(half.peer());
+            let endpoint = self.add(half, State::Requested);
+            events.push(Event::ConnectionRequest { service_point, endpoint, peer });
+        });
+    }
+
+    fn serve(&mut self, endpoint: Endpoint, events: &mut Vec<Event>) -> usize {
+        let batch = self.config.receive_batch_slices;
+        let Some(connection) = self.connections.get_mut(endpoint) else { return 0 };
+        match connection.state {
+            State::Requested => 0,
+            State::Connecting => self.serve_connecting(endpoint, events),
+            State::Open | State::Closing => {
+                let (work, last) = connection.serve_open(endpoint, batch, events);
+                let Some(last) = last else { return work };
+                self.connections.remove(endpoint);
+                events.push(last);
+                work + 1
+            }
+        }
+    }
+
+    fn serve_connecting(&mut self, endpoint: Endpoint, events: &mut Vec<Event>) -> usize {
+        let Some(connection) = self.connections.get_mut(endpoint) else { return 0 };
+        // The end first: an answer that came before it is then surely seen.
+        let end = connection.half.peer_end();
+        let cause = match (connection.half.answer(), end) {
+            (Answer::Accepted, _) => {
+                connection.state = State::Open;
+                events.push(Event::Established { endpoint });
+                return 1;
+            }
+            (Answer::None, End::Open) => return 0,
+            (Answer::Rejected, _) => ConnectCause::Rejected,
+            (Answer::None, _) => ConnectCause::Refused,
+        };
+        self.connections.remove(endpoint);
+        events.push(Event::ConnectFailed { endpoint, cause });
+        1
+    }
+}
+
+impl Connection {
+    /// Receives, sends and notices the end; returns the work done and the last event, if this was the end.
+    fn serve_open(&mut self, endpoint: Endpoint, batch: usize, events: &mut Vec<Event>) -> (usize, Option<Event>) {
+        let end = self.half.peer_end();
+        if end == End::Gone {
+            return (0, Some(Event::Broken { endpoint, cause: BrokenCause::Reset }));
+        }
+        let mut work = 0;
+        if self.state == State::Closing {
+            work += self.half.take(batch, drop);
+        } else if self.reading {
+            work += self.half.take(batch, |slice| events.push(Event::Received { endpoint, slice }));
+        }
+        if end == End::Closed && self.half.is_drained() {
+            // The peer waits for our end before it reports its own.
+            self.half.end();
+            return (work, Some(Event::Disconnected { endpoint }));
+        }
+        work += usize::from(self.settle()) + self.flush();
+        if self.queue.take_low() {
+            events.push(Event::SendQueueLow { endpoint });
+        }
+        (work, None)
+    }
+}
+
+impl Dispatcher for InProcess {
+    fn listen(&mut self, address: &str) -> Result<ServicePoint, EndpointError> {
+        let service_point = ServicePoint(self.names.len() as u32);
+        self.names.push(self.network.listen(address, service_point, &self.inbox)?);
+        Ok(service_point)
+    }
+
+    fn address_of(&self, service_point: ServicePoint) -> Option<String> {
+        self.names.get(service_point.0 as usize).cloned()
+    }
+
+    fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
+        let listener = self.network.find(address);
+        let acceptor = listener.as_ref().map_or(&self.inbox, |(_, inbox)| inbox);
+        let (here, there) =
+            link::pair(Arc::clone(&self.inbox.doorbell), Arc::clone(&acceptor.doorbell), self.config.ring_slices);
+        let endpoint = self.add(here, State::Connecting);
+        // Nobody there: the other half is dropped unanswered, and the next poll reports a refusal.
+        if let Some((service_point, inbox)) = listener {
+            inbox.leave(Request { service_point, half: there });
+        }
+        Ok(endpoint)
+    }
+
+    fn accept(&mut self, endpoint: Endpoint) {
+        if let Some(connection) = self.connections.get_mut(endpoint)
+            && connection.state == State::Requested
+        {
+            connection.state = State::Open;
+            connection.half.set_answer(Answer::Accepted);
+            self.pending.push(Event::Established { endpoint });
+        }
+    }
+
+    fn reject(&mut self, endpoint: Endpoint) {
+        let requested = |connection: &&Connection| connection.state == State::Requested;
+        if let Some(connection) = self.connections.get(endpoint).filter(requested) {
+            connection.half.set_answer(Answer::Rejected);
+            self.connections.remove(endpoint);
+        }
+    }
+
+    fn set_owner(&mut self, _endpoint: Endpoint, _owner: Owner) {}
+
+    fn pool(&self) -> Option<&Pool> {
+        None
+    }
+
+    fn pool_mut(&mut self) -> Option<&mut Pool> {
+        None
+    }
+
+    fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
+        if let Some(connection) = self.connections.get_mut(endpoint) {
+            connection.reading = reading;
+        }
+    }
+
+    fn is_dry(&self, _endpoint: Endpoint) -> bool {
+        false
+    }
+
+    fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
+        match self.connections.get_mut(endpoint) {
+            Some(connection) if connection.state == State::Open => {
+                connection.settle();
+                connection.queue.push(message)
+            }
+            _ => Err(SendError::Closed),
+        }
+    }
+
+    fn send_room(&self, endpoint: Endpoint) -> usize {
+        match self.connections.get(endpoint) {
+            Some(connection) if connection.state == State::Open => connection.queue.room(),
+            _ => 0,
+        }
+    }
+
+    fn queued(&self, endpoint: Endpoint) -> usize {
+        self.connections.get(endpoint).map_or(0, |connection| connection.queue.unsettled())
+    }
+
+    fn close(&mut self, endpoint: Endpoint) {
+        let Some(connection) = self.connections.get_mut(endpoint) else { return };
+        match connection.state {
+            State::Open => connection.state = State::Closing,
+            State::Closing => {}
+            State::Connecting | State::Requested => {
+                self.connections.remove(endpoint);
+                self.pending.push(Event::Disconnected { endpoint });
+            }
+        }
+    }
+
+    fn abort(&mut self, endpoint: Endpoint) {
+        // Dropping the half is what the peer sees.
+        self.connections.remove(endpoint);
+        self.pending.retain(|event| event.endpoint() != endpoint);
+    }
+
+    fn poll(&mut self, _now: Instant, events: &mut Vec<Event>) -> usize {
+        if core::mem::take(&mut self.armed) {
+            self.inbox.doorbell.disarm();
+            self.inbox.doorbell.silence();
+        }
+        let before = events.len();
+        self.take_requests(events);
+        events.append(&mut self.pending);
+        let mut work = events.len() - before;
+        for index in 0..self.connections.bound() {
+            if let Some(endpoint) = self.connections.at(index) {
+                work += self.serve(endpoint, events);
+            }
+        }
+        work
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.inbox.doorbell.arm();
+        self.armed = true;
+        for connection in self.connections.values().filter(|connection| connection.is_stuck()) {
+            connection.half.want_room();
+        }
+        let idle =
+            self.pending.is_empty() && self.inbox.is_empty() && !self.connections.values().any(Connection::has_work);
+        if !idle {
+            self.inbox.doorbell.disarm();
+            self.armed = false;
+        }
+        idle
+    }
+
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.inbox.doorbell.descriptor())
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+}
+
+impl Drop for InProcess {
+    fn drop(&mut self) {
+        self.names.iter().for_each(|name| self.network.forget(name));
+        self.inbox.shut();
+    }
+}

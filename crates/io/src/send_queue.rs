@@ -1,0 +1,108 @@
+//! The bounded send queue that every mechanism keeps for each endpoint.
+
+use std::collections::VecDeque;
+
+use ropewalk_memory::Slice;
+
+use crate::endpoint::SendError;
+
+/// Slices to send, bounded in bytes. Bytes count until they are *settled*: taken by the kernel, the network
+/// or the peer, which may be later than when their slice left the queue.
+pub(crate) struct SendQueue {
+    slices: VecDeque<Slice>,
+    unsettled: usize,
+    bound: usize,
+    /// The size of the message that was refused last, until the user is told that there is room for it.
+    refused: Option<usize>,
+}
+
+impl SendQueue {
+    pub(crate) fn new(bound: usize) -> Self {
+        Self { slices: VecDeque::new(), unsettled: 0, bound, refused: None }
+    }
+
+    /// Takes the whole message or nothing. An empty queue takes any size.
+    pub(crate) fn push(&mut self, message: &mut Vec<Slice>) -> Result<(), SendError> {
+        let bytes: usize = message.iter().map(|slice| slice.len()).sum();
+        if self.unsettled > 0 && self.unsettled + bytes > self.bound {
+            self.refused = Some(bytes);
+            return Err(SendError::Full);
+        }
+        self.unsettled += bytes;
+        self.slices.extend(message.drain(..).filter(|slice| !slice.is_empty()));
+        Ok(())
+    }
+
+    /// The slices still here, first to send first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slice> {
+        self.slices.iter()
+    }
+
+    /// The next slice, out of the queue but not settled.
+    pub(crate) fn pop(&mut self) -> Option<Slice> {
+        self.slices.pop_front()
+    }
+
+    /// How many slices are still here.
+    pub(crate) fn len(&self) -> usize {
+        self.slices.len()
+    }
+
+    /// Whether every slice left the queue (not all of them need be settled).
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slices.is_empty()
+    }
+
+    /// Counts bytes as taken that left the queue before.
+    pub(crate) fn settle(&mut self, bytes: usize) {
+        self.unsettled -= bytes;
+    }
+
+    /// Drops and settles the first `bytes` bytes, cutting the slice in which they end.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        let mut left = bytes;
+        while left > 0 {
+            let Some(first) = self.slices.front_mut() else { break };
+            if first.len() > left {
+                drop(first.split_to(left));
+                left = 0;
+            } else {
+                left -= first.len();
+                self.slices.pop_front();
+            }
+        }
+        self.settle(bytes - left);
+    }
+
+    /// Bytes not yet settled.
+    pub(crate) fn unsettled(&self) -> usize {
+        self.unsettled
+    }
+
+    /// Bytes that a message may have without being refused.
+    pub(crate) fn room(&self) -> usize {
+        if self.unsettled == 0 { usize::MAX } else { self.bound.saturating_sub(self.unsettled) }
+    }
+
+    /// Whether a message was refused and the user was not yet told that there is room.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    /// Whether the user is to be told that there is room: when the queue is at most half full and the
+    /// message that was refused fits.
+    pub(crate) fn is_low(&self) -> bool {
+        self.refused.is_some_and(|bytes| {
+            self.unsettled == 0 || (self.unsettled <= self.bound / 2 && self.unsettled + bytes <= self.bound)
+        })
+    }
+
+    /// Like [`SendQueue::is_low`], but true only once for each refusal.
+    pub(crate) fn take_low(&mut self) -> bool {
+        let low = self.is_low();
+        if low {
+            self.refused = None;
+        }
+        low
+    }
+}
