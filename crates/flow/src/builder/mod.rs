@@ -1,0 +1,3 @@
+//! The builder: whole events out of super-fragments, and the watch over sources that slip against each other.
+
+pub mod synchrony;

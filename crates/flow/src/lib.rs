@@ -1,0 +1,9 @@
+//! Every decision of event building, as state machines: input and `now` in, actions polled out.
+//!
+//! No clock, socket, thread, file or log in here. The rooms stand in the order in which data pass them, and talk
+//! through [`messages`] alone.
+#![forbid(unsafe_code)]
+
+pub mod builder;
+pub mod messages;
+pub mod source;
