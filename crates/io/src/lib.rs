@@ -19,6 +19,7 @@ pub mod endpoint;
 pub mod in_process;
 mod send_queue;
 mod slots;
+pub mod tcp;
 pub mod wait;
 
 pub use clock::{Clock, MonotonicClock, SimulatedClock};

@@ -2,6 +2,9 @@
 
 use crate::endpoint::Endpoint;
 
+/// A generation that no endpoint ever has.
+pub(crate) const NO_GENERATION: u32 = u32::MAX;
+
 struct Slot<T> {
     generation: u32,
     value: Option<T>,
@@ -47,7 +50,7 @@ impl<T> Slots<T> {
             return None;
         }
         let value = slot.value.take()?;
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = (slot.generation + 1) % NO_GENERATION;
         self.free.push(endpoint.0);
         Some(value)
     }

@@ -1,0 +1,273 @@
+//! One TCP connection: receives in place, sends what is queued in one gathered call.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+use arrayvec::ArrayVec;
+use ropewalk_memory::{Loan, Owner, Pool};
+use ropewalk_terms::Instant;
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags, SendFlags, Shutdown};
+
+use super::TcpConfig;
+use super::socket::{broken_cause, connect_result};
+use crate::endpoint::{BrokenCause, Endpoint, Event};
+use crate::send_queue::SendQueue;
+
+/// Slices in one system call: the kernel's limit (`IOV_MAX`).
+const GATHERED: usize = 1024;
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    Connecting,
+    Requested,
+    Open,
+    /// [`Dispatcher::close`](crate::Dispatcher::close) was called: what is queued is sent.
+    Flushing,
+    /// Everything is sent and the own direction is shut; the peer's end is awaited.
+    Shut,
+}
+
+/// A connection. Readiness comes in edges, so it is remembered here until the kernel says otherwise.
+pub(super) struct Connection {
+    pub(super) socket: OwnedFd,
+    pub(super) state: State,
+    pub(super) queue: SendQueue,
+    /// Whether the user wants to receive.
+    pub(super) reading: bool,
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    /// The peer has ended its direction: a short read is not the last one then.
+    pub(super) hung_up: bool,
+    /// The quota gave no block at the last attempt.
+    pub(super) dry: bool,
+    /// Whether it stands in the dispatcher's list of those to serve.
+    pub(super) listed: bool,
+    pub(super) owner: Owner,
+    /// The block that is being filled.
+    loan: Option<Loan>,
+    /// When connecting or closing has taken too long.
+    pub(super) deadline: Instant,
+}
+
+impl Connection {
+    pub(super) fn new(socket: OwnedFd, state: State, send_queue_bytes: usize) -> Self {
+        Self {
+            socket,
+            state,
+            queue: SendQueue::new(send_queue_bytes),
+            reading: true,
+            readable: false,
+            writable: false,
+            hung_up: false,
+            dry: false,
+            listed: false,
+            owner: Owner::SHARED,
+            loan: None,
+            deadline: Instant::FAR_FUTURE,
+        }
+    }
+
+    /// Whether it could receive if it had a block.
+    pub(super) const fn wants_block(&self) -> bool {
+        matches!(self.state, State::Open) && self.reading && self.readable && self.dry
+    }
+
+    /// Whether serving it now would do something.
+    pub(super) fn has_work(&self) -> bool {
+        match self.state {
+            State::Requested => false,
+            State::Connecting => self.writable,
+            State::Open => {
+                (self.reading && self.readable && !self.dry)
+                    || (self.writable && !self.queue.is_empty())
+                    || self.queue.is_low()
+            }
+            State::Flushing => self.readable || self.writable || self.queue.is_empty(),
+            State::Shut => self.readable,
+        }
+    }
+
+    /// Tries to get a block again; returns whether it can receive now.
+    pub(super) fn refill(&mut self, pool: &mut Pool, config: &TcpConfig) -> bool {
+        self.dry = block_to_fill(&mut self.loan, pool, self.owner, config.smallest_receive).is_none();
+        !self.dry
+    }
+
+    /// Begins to close; the block goes back at once, since nothing is delivered any more.
+    pub(super) fn begin_close(&mut self, deadline: Instant) {
+        self.state = State::Flushing;
+        self.deadline = deadline;
+        self.loan = None;
+        self.dry = false;
+    }
+
+    /// Does what can be done now. Returns the work done and the connection's last event, if it has ended.
+    pub(super) fn serve(
+        &mut self,
+        endpoint: Endpoint,
+        config: &TcpConfig,
+        pool: &mut Pool,
+        events: &mut Vec<Event>,
+    ) -> (usize, Option<Event>) {
+        match self.state {
+            State::Requested => (0, None),
+            State::Connecting => self.finish_connecting(endpoint, events),
+            State::Open => self.serve_open(endpoint, config, pool, events),
+            State::Flushing | State::Shut => self.serve_closing(endpoint),
+        }
+    }
+
+    fn finish_connecting(&mut self, endpoint: Endpoint, events: &mut Vec<Event>) -> (usize, Option<Event>) {
+        if !self.writable {
+            return (0, None);
+        }
+        if let Err(cause) = connect_result(&self.socket) {
+            return (1, Some(Event::ConnectFailed { endpoint, cause }));
+        }
+        self.state = State::Open;
+        self.deadline = Instant::FAR_FUTURE;
+        events.push(Event::Established { endpoint });
+        (1, None)
+    }
+
+    fn serve_open(
+        &mut self,
+        endpoint: Endpoint,
+        config: &TcpConfig,
+        pool: &mut Pool,
+        events: &mut Vec<Event>,
+    ) -> (usize, Option<Event>) {
+        let sent = self.flush();
+        let received = self.receive(endpoint, config, pool, events);
+        // What came before the end is delivered before the end: a failed send waits for the reading.
+        let work = sent.unwrap_or(1) + received.work;
+        let last = match (received.end, sent) {
+            (Some(End::Closed), _) => Some(Event::Disconnected { endpoint }),
+            (Some(End::Broken(cause)), _) => Some(Event::Broken { endpoint, cause }),
+            (None, Err(cause)) if !(self.reading && self.readable) => Some(Event::Broken { endpoint, cause }),
+            (None, _) => None,
+        };
+        if last.is_none() && self.queue.take_low() {
+            events.push(Event::SendQueueLow { endpoint });
+        }
+        (work, last)
+    }
+
+    /// Reads what has come, up to the batch, into the block that is being filled.
+    fn receive(
+        &mut self,
+        endpoint: Endpoint,
+        config: &TcpConfig,
+        pool: &mut Pool,
+        events: &mut Vec<Event>,
+    ) -> Received {
+        let mut left = config.receive_batch_bytes;
+        let mut work = 0;
+        while self.reading && self.readable && left > 0 {
+            let Some(loan) = block_to_fill(&mut self.loan, pool, self.owner, config.smallest_receive) else {
+                self.dry = true;
+                return Received { work, end: None };
+            };
+            self.dry = false;
+            let spare = loan.spare();
+            let asked = spare.len().min(left);
+            match net::recv(&self.socket, &mut spare[..asked], RecvFlags::empty()) {
+                Ok((0, _)) => return Received { work, end: Some(End::Closed) },
+                Ok((got, _)) => {
+                    loan.commit(got);
+                    if let Some(slice) = loan.split_committed() {
+                        events.push(Event::Received { endpoint, slice });
+                    }
+                    left -= got;
+                    work += 1;
+                    // Less than asked for means that the socket is empty: the next byte makes a new edge.
+                    self.readable = got == asked || self.hung_up;
+                }
+                Err(Errno::AGAIN) => self.readable = false,
+                Err(Errno::INTR) => {}
+                Err(error) => return Received { work, end: Some(End::Broken(broken_cause(error))) },
+            }
+        }
+        Received { work, end: None }
+    }
+
+    /// Sends as much of the queue as one system call takes.
+    fn flush(&mut self) -> Result<usize, BrokenCause> {
+        if !self.writable || self.queue.is_empty() {
+            return Ok(0);
+        }
+        let gathered: ArrayVec<IoSlice<'_>, GATHERED> =
+            self.queue.iter().take(GATHERED).map(|slice| IoSlice::new(slice)).collect();
+        let offered: usize = gathered.iter().map(|slice| slice.len()).sum();
+        match net::sendmsg(&self.socket, &gathered, &mut net::SendAncillaryBuffer::default(), SendFlags::NOSIGNAL) {
+            Ok(sent) => {
+                drop(gathered);
+                self.queue.advance(sent);
+                // Less than offered means that the socket is full: room makes a new edge.
+                self.writable = sent == offered;
+                Ok(1)
+            }
+            Err(Errno::AGAIN) => {
+                self.writable = false;
+                Ok(0)
+            }
+            Err(Errno::INTR) => Ok(0),
+            Err(error) => Err(broken_cause(error)),
+        }
+    }
+
+    fn serve_closing(&mut self, endpoint: Endpoint) -> (usize, Option<Event>) {
+        let mut work = 0;
+        if self.state == State::Flushing {
+            match self.flush() {
+                Ok(sent) => work += sent,
+                Err(cause) => return (1, Some(Event::Broken { endpoint, cause })),
+            }
+            if self.queue.is_empty() {
+                self.state = State::Shut;
+                work += 1;
+                // If it fails, the connection has ended already, which the reading tells.
+                let _ = net::shutdown(&self.socket, Shutdown::Write);
+            }
+        }
+        // What the peer still sends must be read: closing over unread bytes would reset the connection, and
+        // the peer could lose what it was sent before.
+        let mut unwanted = [0u8; 16 << 10];
+        while self.readable && work < 64 {
+            work += 1;
+            match net::recv(&self.socket, &mut unwanted, RecvFlags::empty()) {
+                Ok((0, _)) => return (work, Some(Event::Disconnected { endpoint })),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => self.readable = false,
+                Err(error) => return (work, Some(Event::Broken { endpoint, cause: broken_cause(error) })),
+            }
+        }
+        (work, None)
+    }
+}
+
+enum End {
+    Closed,
+    Broken(BrokenCause),
+}
+
+struct Received {
+    work: usize,
+    end: Option<End>,
+}
+
+/// The block that is being filled, or a fresh one if the tail of that is too small to be worth a system call.
+fn block_to_fill<'a>(
+    loan: &'a mut Option<Loan>,
+    pool: &mut Pool,
+    owner: Owner,
+    smallest: usize,
+) -> Option<&'a mut Loan> {
+    if loan.as_ref().is_none_or(|loan| loan.spare_len() < smallest.max(1)) {
+        // The old block first: it may be the one that the quota has left.
+        *loan = None;
+        *loan = pool.loan(owner);
+    }
+    loan.as_mut()
+}

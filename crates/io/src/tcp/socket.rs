@@ -1,0 +1,129 @@
+//! Making sockets: addresses, options, and what the kernel's errors mean here.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+
+use super::TcpConfig;
+use crate::endpoint::{BrokenCause, ConnectCause, EndpointError};
+
+const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// Resolves `host:port`. Names are resolved by the system, which may take a while: give numbers where the
+/// caller must not be held up.
+pub(super) fn resolve(address: &str) -> Result<SocketAddr, EndpointError> {
+    let bad = || EndpointError::BadAddress {
+        address: address.to_owned(),
+        expected: "host:port, for example 127.0.0.1:9000 or [::1]:0",
+    };
+    if let Ok(numeric) = address.parse() {
+        return Ok(numeric);
+    }
+    address.to_socket_addrs().map_err(|_| bad())?.next().ok_or_else(bad)
+}
+
+/// Whether the kernel lets us use this congestion control.
+pub(super) fn has_congestion_control(name: &str) -> bool {
+    new_socket(AddressFamily::INET).is_ok_and(|socket| sockopt::set_tcp_congestion(&socket, name).is_ok())
+}
+
+fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    Ok(net::socket_with(family, SocketType::STREAM, FLAGS, None)?)
+}
+
+/// A socket with every option set that listeners hand down to the connections they accept.
+fn configured_socket(address: SocketAddr, config: &TcpConfig) -> io::Result<OwnedFd> {
+    let socket = new_socket(if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 })?;
+    if let Some(name) = &config.congestion_control {
+        sockopt::set_tcp_congestion(&socket, name)?;
+    }
+    // Before connecting and listening: the window scale is agreed upon with these in mind.
+    if config.socket_send_buffer > 0 {
+        sockopt::set_socket_send_buffer_size(&socket, config.socket_send_buffer)?;
+    }
+    if config.socket_receive_buffer > 0 {
+        sockopt::set_socket_recv_buffer_size(&socket, config.socket_receive_buffer)?;
+    }
+    sockopt::set_tcp_nodelay(&socket, config.no_delay)?;
+    if let Some(silence) = config.keep_alive {
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, silence)?;
+        sockopt::set_tcp_keepintvl(&socket, silence / 3)?;
+        sockopt::set_tcp_keepcnt(&socket, 3)?;
+    }
+    Ok(socket)
+}
+
+/// A listening socket and its address with the port filled in.
+pub(super) fn listen(address: SocketAddr, config: &TcpConfig) -> io::Result<(OwnedFd, SocketAddr)> {
+    let socket = configured_socket(address, config)?;
+    // A node that starts again must not wait for the connections of its former life to be forgotten.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    net::bind(&socket, &address)?;
+    net::listen(&socket, config.listen_backlog)?;
+    let bound = net::getsockname(&socket)?.try_into()?;
+    Ok((socket, bound))
+}
+
+/// A socket that is on its way to connect, and the cause if that failed at once.
+pub(super) fn connect(address: SocketAddr, config: &TcpConfig) -> io::Result<(OwnedFd, Option<ConnectCause>)> {
+    let socket = configured_socket(address, config)?;
+    let failure = match net::connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => None,
+        Err(error) => Some(connect_cause(error)),
+    };
+    Ok((socket, failure))
+}
+
+/// The next connection that waits at a listener.
+pub(super) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Errno> {
+    let (socket, address) = net::acceptfrom_with(listener, FLAGS)?;
+    Ok((socket, address.ok_or(Errno::CONNABORTED)?.try_into()?))
+}
+
+/// Whether and how connecting ended, after the kernel said that it has.
+pub(super) fn connect_result(socket: &OwnedFd) -> Result<(), ConnectCause> {
+    match sockopt::socket_error(socket) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) | Err(error) => return Err(connect_cause(error)),
+    }
+    // A connection to a free local port can, rarely, meet itself there: nobody listens, so it is refused.
+    let local: Option<SocketAddr> = net::getsockname(socket).ok().and_then(|address| address.try_into().ok());
+    let remote = net::getpeername(socket).ok().flatten().and_then(|address| address.try_into().ok());
+    if local.is_some() && local == remote { Err(ConnectCause::Refused) } else { Ok(()) }
+}
+
+/// Makes closing the socket a reset instead of an orderly end.
+pub(super) fn reset_on_close(socket: &OwnedFd) {
+    // If it fails, the connection has ended anyway.
+    let _ = sockopt::set_socket_linger(socket, Some(std::time::Duration::ZERO));
+}
+
+pub(super) const fn connect_cause(error: Errno) -> ConnectCause {
+    match error {
+        Errno::CONNREFUSED | Errno::CONNRESET => ConnectCause::Refused,
+        Errno::TIMEDOUT => ConnectCause::TimedOut,
+        Errno::NETUNREACH | Errno::HOSTUNREACH => ConnectCause::Unreachable,
+        other => ConnectCause::System(other.raw_os_error()),
+    }
+}
+
+pub(super) const fn broken_cause(error: Errno) -> BrokenCause {
+    match error {
+        Errno::CONNRESET | Errno::PIPE | Errno::CONNABORTED => BrokenCause::Reset,
+        Errno::TIMEDOUT => BrokenCause::TimedOut,
+        Errno::NETUNREACH | Errno::HOSTUNREACH => BrokenCause::Unreachable,
+        other => BrokenCause::System(other.raw_os_error()),
+    }
+}
+
+pub(super) fn listen_error(address: &str, source: io::Error) -> EndpointError {
+    let address = address.to_owned();
+    match source.kind() {
+        io::ErrorKind::AddrInUse => EndpointError::AddressInUse { address },
+        _ => EndpointError::System { what: "cannot listen on", address, source },
+    }
+}
