@@ -1,0 +1,52 @@
+//! The rules of the house as tests, and the one way in which a test may say that it was skipped.
+//!
+//! The rules live in `tests/house`: one file per rule, each finding with file, line, what is wrong and what
+//! to do. This library is for the tests of all crates (a dev-dependency): a test that cannot run on this
+//! machine calls [`skipped`], so that `.ci/run` can count it and fail on a skip that nobody expected.
+#![forbid(unsafe_code)]
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// The variable that names the file to which skips are appended, one line each.
+const SKIP_LOG: &str = "ROPEWALK_SKIP_LOG";
+/// The variable that names the directory of real detector data.
+const DATA: &str = "ROPEWALK_DATA";
+
+/// Says that `test` did not run, and why, in the form `skipped: TEST: WHY`.
+///
+/// The line goes to stderr and, where `ROPEWALK_SKIP_LOG` names a file, to its end. `test` is the test's
+/// path as `cargo test` prints it.
+///
+/// # Panics
+/// When the file cannot be written: an uncounted skip would look like a test that passed.
+pub fn skipped(test: &str, why: &str) {
+    let line = format!("skipped: {test}: {why}\n");
+    eprint!("{line}");
+    if let Some(log) = std::env::var_os(SKIP_LOG) {
+        let file = OpenOptions::new().create(true).append(true).open(log);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        assert!(written.is_ok(), "cannot write {SKIP_LOG}: {written:?}");
+    }
+}
+
+/// The directory `name` of the real data, for example `cms_csc`; otherwise the skip of `test` is told.
+///
+/// ```
+/// if let Some(_directory) = ropewalk_tidy::real_data("cms::every_crc_matches", "cms_csc") {
+///     // read the files
+/// }
+/// ```
+///
+/// # Panics
+/// When `ROPEWALK_DATA` is set and the directory is not there: that is a mistake, not a reason to skip.
+pub fn real_data(test: &str, name: &str) -> Option<PathBuf> {
+    let Some(root) = std::env::var_os(DATA) else {
+        skipped(test, "needs ROPEWALK_DATA");
+        return None;
+    };
+    let directory = PathBuf::from(root).join(name);
+    assert!(directory.is_dir(), "{DATA} is set, but {} is no directory", directory.display());
+    Some(directory)
+}

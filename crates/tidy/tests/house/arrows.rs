@@ -1,0 +1,111 @@
+//! The arrows between rooms: who may use whom (ARCHITECTURE.md, the table of rooms).
+//!
+//! A decision that needs a socket belongs elsewhere, and a reader must be able to understand a room with the
+//! rooms below it alone. Dev-dependencies are free.
+
+use crate::metadata::{Package, ours};
+use crate::tree::{Finding, expect_none, root};
+
+/// Each room, and the rooms it may use.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("terms", &[]),
+    ("kernels", &[]),
+    ("memory", &["terms"]),
+    ("wire", &["terms", "kernels"]),
+    ("io", &["terms", "memory", "wire"]),
+    ("flow", &["terms", "wire", "memory"]),
+    ("monitor", &["terms", "memory"]),
+    ("host", &[]),
+    ("tune", &["host"]),
+    ("node", &["terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host"]),
+    ("plugin", &["terms", "memory", "flow"]),
+    ("control", &["node", "monitor", "terms"]),
+    ("sim", &["terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "node"]),
+    ("limits", ANY_BUT_THE_PROGRAM),
+    ("bench", ANY_BUT_THE_PROGRAM),
+    (PROGRAM, &[ALL]),
+    ("tidy", &[]),
+];
+
+const PROGRAM: &str = "ropewalk";
+const ALL: &str = "*";
+const ANY_BUT_THE_PROGRAM: &[&str] = &[
+    "terms", "kernels", "memory", "wire", "io", "flow", "monitor", "host", "tune", "node", "plugin", "control", "sim",
+    "limits", "bench",
+];
+
+/// Crates of others that only these rooms may use: an async runtime next to the data path costs predictability.
+const RESERVED: &[(&str, &[&str])] = &[("tokio", &["control"]), ("axum", &["control"]), ("clap", &[PROGRAM])];
+
+/// The room's name: the package's without the house's.
+fn room(package: &str) -> Option<&str> {
+    if package == PROGRAM { Some(PROGRAM) } else { package.strip_prefix("ropewalk-") }
+}
+
+/// What is wrong with a dependency of room `from` on the package `to`.
+fn breach(from: &str, to: &str) -> Option<String> {
+    let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == from) else {
+        return Some(format!("room `{from}` is in no table: add it to ARCHITECTURE.md and to ARROWS"));
+    };
+    if let Some((_, users)) = RESERVED.iter().find(|(name, _)| *name == to) {
+        let told = format!("`{to}` is reserved for {users:?}: let `{from}` do without it");
+        return (!users.contains(&from)).then_some(told);
+    }
+    let to = room(to)?;
+    let may = allowed.contains(&ALL) || allowed.contains(&to);
+    let told = format!("`{from}` may not use `{to}` (allowed: {allowed:?}): move the code to the room it belongs to");
+    (!may).then_some(told)
+}
+
+fn findings(package: &Package) -> Vec<Finding> {
+    let manifest = format!("{}/Cargo.toml", package.directory);
+    let text = std::fs::read_to_string(&manifest).unwrap_or_default();
+    let file = manifest.trim_start_matches(&format!("{}/", root().display())).to_owned();
+    let Some(from) = room(&package.name) else {
+        return vec![Finding::new(&file, 1, format!("`{}`: our packages are called ropewalk-<room>", package.name))];
+    };
+    let line = |name: &str| 1 + text.lines().position(|line| line.starts_with(name)).unwrap_or(0);
+    let used = package.dependencies.iter().filter(|dependency| !dependency.is_dev);
+    used.filter_map(|to| Some(Finding::new(&file, line(&to.name), breach(from, &to.name)?))).collect()
+}
+
+#[test]
+fn rooms_use_only_the_rooms_they_may() {
+    let all: Vec<Finding> = ours().flat_map(findings).collect();
+    expect_none(&all);
+}
+
+#[test]
+fn every_room_of_the_workspace_is_in_the_table() {
+    let unknown: Vec<&str> = ours()
+        .map(|package| package.name.as_str())
+        .filter(|name| room(name).is_none_or(|room| !ARROWS.iter().any(|(known, _)| *known == room)))
+        .collect();
+    assert!(unknown.is_empty(), "{unknown:?}: add the room to ARCHITECTURE.md and to ARROWS");
+}
+
+#[test]
+fn wrong_arrows_are_seen() {
+    assert_eq!(breach("io", "ropewalk-memory"), None);
+    assert_eq!(breach("io", "rustix"), None);
+    assert_eq!(breach("ropewalk", "ropewalk-node"), None);
+    assert!(breach("flow", "ropewalk-io").is_some_and(|text| text.contains("may not use `io`")));
+    assert!(breach("bench", "ropewalk").is_some());
+    assert!(breach("node", "tokio").is_some_and(|text| text.contains("reserved")));
+    assert!(breach("attic", "ropewalk-terms").is_some_and(|text| text.contains("no table")));
+}
+
+#[test]
+fn the_table_has_no_circle() {
+    let allowed = |room: &str| ARROWS.iter().find(|(name, _)| *name == room).map_or(&[] as &[&str], |row| row.1);
+    for (room, _) in ARROWS.iter().filter(|(room, _)| !["limits", "bench"].contains(room)) {
+        let (mut seen, mut waiting) = (Vec::new(), allowed(room).to_vec());
+        while let Some(next) = waiting.pop() {
+            assert_ne!(next, *room, "`{room}` reaches itself");
+            if !seen.contains(&next) {
+                seen.push(next);
+                waiting.extend(allowed(next));
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The rules of the house. Each file holds one rule, its reason, and the test of the rule itself.
+
+mod arrows;
+mod islands;
+mod licences;
+mod metadata;
+mod purity;
+mod reach;
+mod sizes;
+mod source;
+mod tree;
+mod words;
