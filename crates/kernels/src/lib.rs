@@ -1,0 +1,1 @@
+//! Checksums at the speed of memory.
