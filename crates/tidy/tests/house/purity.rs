@@ -6,7 +6,7 @@
 use std::iter::Peekable;
 
 use crate::source::{Source, line_of, words};
-use crate::tree::{Finding, expect_none, rust_files};
+use crate::tree::{Finding, expect_none, rust_files, text_files};
 
 /// Parts of the standard library that read the world or change it.
 const WORLD: &[&str] = &[
@@ -108,4 +108,23 @@ fn a_touch_of_the_world_is_seen() {
                 use ropewalk_terms::Instant;\nuse std::{collections::BTreeMap, net};\nuse std::time::Duration;\n";
     let lines: Vec<usize> = findings("a.rs", text).into_iter().map(|finding| finding.line).collect();
     assert_eq!(lines, [1, 3, 6, 4]);
+}
+
+#[test]
+fn a_crate_with_its_own_clippy_settings_repeats_those_of_the_house() {
+    let settings = |text: &'static str| text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let file = |path: &str| text_files().iter().find(|file| file.path == path);
+    let house = file("clippy.toml").expect("the house has clippy settings");
+    let mut findings = Vec::new();
+    for own in text_files().iter().filter(|file| file.path.ends_with("/clippy.toml")) {
+        for missing in settings(&house.text).filter(|line| !settings(&own.text).any(|mine| mine == *line)) {
+            findings.push(Finding::new(
+                &own.path,
+                1,
+                format!("add `{missing}`: clippy does not read the house's file"),
+            ));
+        }
+    }
+    assert!(file("crates/flow/clippy.toml").is_some(), "flow's disallowed methods are in crates/flow/clippy.toml");
+    expect_none(&findings);
 }
