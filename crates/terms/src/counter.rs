@@ -54,6 +54,16 @@ counters! {
     FragmentsComplete = "fragments_in_complete_events", Count;
     /// Fragments that ended in incomplete events.
     FragmentsIncomplete = "fragments_in_incomplete_events", Count;
+    /// Fragments that were there already.
+    FragmentsDuplicate = "fragments_duplicate", Count;
+    /// Fragments that came after their event was finished.
+    FragmentsLate = "fragments_late", Count;
+    /// Fragments without a usable identity.
+    FragmentsCorrupt = "fragments_corrupt", Count;
+    /// Fragments of before the run's start.
+    FragmentsStale = "fragments_stale", Count;
+    /// Fragments of after the run's last event.
+    FragmentsAfterStop = "fragments_after_stop", Count;
     /// Fragments held by the readout unit now.
     FragmentsInFlight = "fragments_in_flight", Count;
     /// Fragments whose checksum was wrong.

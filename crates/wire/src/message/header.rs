@@ -1,7 +1,7 @@
 //! The 32 bytes in front of every message.
 
 use super::MessageError;
-use super::bytes::{Reader, Writer};
+use super::bytes::Reader;
 use ropewalk_terms::{Epoch, Incarnation, NodeId, Role, RunNumber};
 
 /// The length of a header in bytes.
@@ -94,18 +94,18 @@ pub struct Header {
 }
 
 impl Header {
-    /// Appends the header's 32 bytes.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut writer = Writer(out);
-        writer.bytes(&MAGIC);
-        writer.u8(self.kind as u8);
-        writer.u8(self.sender.role as u8);
-        writer.u16(self.sender.index);
-        writer.u32(self.body);
-        writer.u32(self.run.0);
-        writer.u32(self.epoch.0);
-        writer.u32(0);
-        writer.u64(self.incarnation.0);
+    /// The header's 32 bytes.
+    pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = self.kind as u8;
+        bytes[5] = self.sender.role as u8;
+        bytes[6..8].copy_from_slice(&self.sender.index.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.body.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.run.0.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.epoch.0.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.incarnation.0.to_le_bytes());
+        bytes
     }
 
     /// Reads a header.

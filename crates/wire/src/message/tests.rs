@@ -118,9 +118,7 @@ fn headers_go_there_and_back() {
             sender: NodeId::builder(7),
             incarnation: Incarnation(1 << 60),
         };
-        let mut bytes = Vec::new();
-        header.encode(&mut bytes);
-        let bytes: [u8; HEADER_BYTES] = bytes.try_into().expect("a header has 32 bytes");
+        let bytes = header.to_bytes();
         assert_eq!(Header::decode(&bytes), Ok(header));
         let mut wrong = bytes;
         wrong[0] = b'X';
