@@ -98,6 +98,8 @@ counters! {
     EventsDeleted = "events_deleted", Count;
     /// Bytes of deleted run files.
     BytesDeleted = "bytes_deleted", Bytes;
+    /// Writers that wait because the disk is full.
+    DiskFull = "disk_full", Count;
     /// Connections that sources opened.
     SourceConnections = "source_connections", Count;
     /// Connections that ended.

@@ -2,7 +2,7 @@
 
 use super::bytes::{Reader, Writer};
 use super::{Batch, Kind, MessageError, PROTOCOL_VERSION};
-use ropewalk_terms::{AcknowledgementLevel, Attempt, Counter, EventKey, Outcome, SourceId};
+use ropewalk_terms::{AcknowledgementLevel, Attempt, Cause, Counter, EventKey, Outcome, SourceId};
 
 /// The longest name of a node, in bytes.
 const NAME_BYTES: usize = 32;
@@ -242,7 +242,7 @@ impl ReportEntry {
     const CAUSES: u16 = 0x8000;
 
     /// The number for what was dropped for `cause`.
-    pub const fn cause(cause: ropewalk_terms::Cause) -> u16 {
+    pub const fn cause(cause: Cause) -> u16 {
         Self::CAUSES + cause as u16
     }
 
@@ -252,11 +252,11 @@ impl ReportEntry {
     }
 
     /// The cause that `what` names, if it names one.
-    pub const fn as_cause(&self) -> Option<ropewalk_terms::Cause> {
+    pub const fn as_cause(&self) -> Option<Cause> {
         if self.what < Self::CAUSES || self.what > Self::CAUSES + u8::MAX as u16 {
             return None;
         }
-        ropewalk_terms::Cause::from_u8((self.what - Self::CAUSES) as u8)
+        Cause::from_u8((self.what - Self::CAUSES) as u8)
     }
 }
 
@@ -295,6 +295,7 @@ pub enum Message {
     Finish,
     Finished(Finished),
     Report(Report),
+    StopRequest(Cause),
 }
 
 impl Message {
@@ -322,6 +323,7 @@ impl Message {
             Self::Finish => Kind::Finish,
             Self::Finished(_) => Kind::Finished,
             Self::Report(_) => Kind::Report,
+            Self::StopRequest(_) => Kind::StopRequest,
         }
     }
 
@@ -364,6 +366,7 @@ impl Message {
                 to.u8(body.last.into());
                 list(&mut to, &body.entries, ReportEntry::encode);
             }
+            Self::StopRequest(cause) => to.u8(*cause as u8),
         }
     }
 
@@ -408,6 +411,7 @@ impl Message {
                 let last = flag(&mut from)?;
                 Self::Report(Report { entries: read(&mut from, ReportEntry::decode)?, last })
             }
+            Kind::StopRequest => Self::StopRequest(Cause::from_u8(from.u8()?).ok_or(MessageError::Meaning)?),
             Kind::SuperFragments => return Err(MessageError::Meaning),
         };
         from.end()?;

@@ -74,6 +74,8 @@ kinds! {
     Finished = 21,
     /// RU and BU to EVM: cumulative counters; also the heartbeat.
     Report = 22,
+    /// BU to EVM: the configured policy wants the run to stop.
+    StopRequest = 23,
 }
 
 /// The part that every message begins with.

@@ -70,6 +70,7 @@ fn message() -> impl Strategy<Value = Message> {
         (any::<u32>(), 0..4_u8, any::<i16>(), key()).prop_map(|(source, verdict, offset, since)| {
             Message::Synchrony(SynchronyState { source: SourceId(source), verdict, offset, since })
         }),
+        Just(Message::StopRequest(Cause::SynchronyLost)),
         any::<u64>().prop_map(|in_flight| Message::Finished(Finished { in_flight })),
         (batch(reported), any::<bool>()).prop_map(|(entries, last)| Message::Report(Report { entries, last })),
     ]
