@@ -1,0 +1,41 @@
+//! Where bytes live: they land once in a block of a pool and stay there until the last reader is done.
+//!
+//! ```text
+//!  Pool ──loan──► Loan ──split_committed──► Slice ──► ByteQueue ──take──► Payload
+//!   ▲              │ the tail, still written   │ the head, read by anybody      │
+//!   └──collect── return queue ◄── last drop, on any thread ─────────────────────┘
+//! ```
+//!
+//! A [`Pool`] is one mapping cut into equal blocks. Its home thread lends them out as [`Loan`]s; what was
+//! written into a loan leaves it as counted [`Slice`]s, which travel, clone and drop on any thread. When
+//! the last one of a block drops, the block goes to the pool's return queue, from which the home thread
+//! takes all at once. Nothing here allocates, locks or panics because memory ran out: running dry is
+//! `None`, and the caller holds its source back.
+//!
+//! Files, in the order of the way: `mapping` and `numa` get the memory, `table` counts and returns blocks
+//! (the lock-free core), `registry` finds a pool from a slice, `pool` lends, `loan` and `slice` are the two
+//! ends of a block, `payload` and `queue` chain slices, `staging` copies where a copy is due, `counters`
+//! is the page of numbers that others read.
+
+mod config;
+mod loan;
+mod mapping;
+mod payload;
+mod pool;
+mod queue;
+mod registry;
+mod slice;
+mod staging;
+mod sync;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use config::{HugePages, MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
+pub use loan::Loan;
+pub use payload::{Payload, chain_allocations, prepare_chains};
+pub use pool::{Owner, Pool};
+pub use queue::ByteQueue;
+pub use registry::PoolId;
+pub use slice::Slice;
+pub use staging::Staging;

@@ -1,0 +1,210 @@
+//! The pool: the home thread lends blocks out and takes them back.
+#![allow(unsafe_code)]
+
+use core::ptr::NonNull;
+
+use ropewalk_terms::PoolAccount;
+
+use crate::config::{PoolConfig, PoolError, PoolReport};
+use crate::loan::{LOAN_REFERENCES, Loan};
+use crate::mapping::Mapping;
+use crate::registry::{self, MOST_POOLS, PoolId, Shared};
+use crate::table::{BlockTable, MOST_BLOCKS};
+
+/// The largest block.
+const MOST_BLOCK_SIZE: usize = 1 << 31;
+
+/// Mark of a block that is in the free list, in the table of owners.
+const FREE: u16 = u16::MAX;
+
+/// Who borrows: a source with blocks reserved for it, or everybody else ([`Owner::SHARED`]).
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Owner(u16);
+
+impl Owner {
+    /// Borrows from what is not reserved for anybody.
+    pub const SHARED: Self = Self(0);
+}
+
+/// What one owner may have and has.
+#[derive(Copy, Clone, Default)]
+struct Quota {
+    reserved: usize,
+    held: usize,
+}
+
+/// The home thread's handle of a pool: equal blocks, lent out one by one.
+///
+/// May move to another thread but serves one at a time. Dropping it while loans or slices live is fine:
+/// the memory stays until the last of them is gone.
+pub struct Pool {
+    id: PoolId,
+    shared: NonNull<Shared>,
+    block_size: usize,
+    /// Blocks to lend; the last one in is the first one out, for it is still in the cache.
+    free: Vec<u32>,
+    /// Who holds each block, [`FREE`] for blocks in the free list.
+    owners: Vec<u16>,
+    /// By owner; the first is what is shared.
+    quotas: Vec<Quota>,
+    loans: u64,
+    returned: u64,
+    report: PoolReport,
+}
+
+// SAFETY: the shared part is made for use from several threads (atomics, plain memory), everything else is
+// owned. Not `Sync`, by the pointer: the free list has one user.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    /// Gets the memory, binds it to its NUMA node and touches every page once.
+    ///
+    /// # Errors
+    /// Impossible sizes, no memory, no such NUMA node, or too many pools.
+    pub fn new(config: PoolConfig) -> Result<Self, PoolError> {
+        let PoolConfig { blocks, block_size, .. } = config;
+        let possible = (1..=MOST_BLOCKS).contains(&blocks)
+            && (1..=MOST_BLOCK_SIZE).contains(&block_size)
+            && blocks.checked_mul(block_size).is_some_and(|bytes| bytes <= isize::MAX as usize);
+        if !possible {
+            return Err(PoolError::Size { name: config.name, blocks, block_size });
+        }
+        let (mapping, report) = Mapping::new(&config)?;
+        let shared = Shared { table: BlockTable::new(blocks), mapping };
+        let Some((id, shared)) = registry::enter(shared) else {
+            return Err(PoolError::TooManyPools { name: config.name, most: MOST_POOLS });
+        };
+        Ok(Self {
+            id,
+            shared,
+            block_size,
+            free: (0..blocks as u32).rev().collect(),
+            owners: vec![FREE; blocks],
+            quotas: vec![Quota { reserved: blocks, held: 0 }],
+            loans: 0,
+            returned: 0,
+            report,
+        })
+    }
+
+    fn shared(&self) -> &Shared {
+        // SAFETY: entered by `new`, and freed not before this handle has abandoned it.
+        unsafe { self.shared.as_ref() }
+    }
+
+    /// Reserves `blocks` blocks, which from now on only the returned owner can borrow; it can never have more.
+    ///
+    /// # Errors
+    /// [`PoolError::Quota`] if fewer are left that are neither reserved nor lent.
+    pub fn reserve(&mut self, blocks: usize) -> Result<Owner, PoolError> {
+        self.collect();
+        let shared = &mut self.quotas[Owner::SHARED.0 as usize];
+        let left = shared.reserved - shared.held;
+        let owner = self.quotas.len();
+        if blocks > left || owner >= FREE as usize {
+            return Err(PoolError::Quota { name: self.report.name.clone(), asked: blocks, left });
+        }
+        self.quotas[Owner::SHARED.0 as usize].reserved -= blocks;
+        self.quotas.push(Quota { reserved: blocks, held: 0 });
+        Ok(Owner(owner as u16))
+    }
+
+    /// Lends a block; `None` when the owner has all that it may have, or nothing has come home yet:
+    /// hold the source back and try again later.
+    pub fn loan(&mut self, owner: Owner) -> Option<Loan> {
+        if self.shared().table.has_returned() {
+            self.collect();
+        }
+        let quota = self.quotas.get_mut(owner.0 as usize)?;
+        if quota.held >= quota.reserved {
+            return None;
+        }
+        let block = self.free.pop()?;
+        quota.held += 1;
+        self.owners[block as usize] = owner.0;
+        self.loans += 1;
+        let shared = self.shared();
+        shared.table.issue(block, LOAN_REFERENCES);
+        // SAFETY: the block lies within the mapping, which has `blocks * block_size` bytes.
+        let base = unsafe { shared.mapping.base().add(block as usize * self.block_size) };
+        // SAFETY: a free block: nobody else refers to its bytes, and all its references were issued just now.
+        Some(unsafe { Loan::new(base, self.block_size as u32, block, self.id) })
+    }
+
+    /// Takes home the blocks whose last reference was dropped, on whatever thread.
+    pub fn collect(&mut self) {
+        // SAFETY: as in `shared`; spelled out so that the other fields can be changed meanwhile.
+        let table = unsafe { &self.shared.as_ref().table };
+        for block in table.take_returned() {
+            let owner = core::mem::replace(&mut self.owners[block as usize], FREE);
+            self.quotas[owner as usize].held -= 1;
+            self.free.push(block);
+            self.returned += 1;
+        }
+    }
+
+    /// How many more blocks the owner may borrow now, as far as blocks were collected.
+    pub fn available(&self, owner: Owner) -> usize {
+        self.quotas.get(owner.0 as usize).map_or(0, |quota| quota.reserved - quota.held)
+    }
+
+    /// How many blocks the owner has that were not collected yet.
+    pub fn held_by(&self, owner: Owner) -> usize {
+        self.quotas.get(owner.0 as usize).map_or(0, |quota| quota.held)
+    }
+
+    /// How many blocks are out, counted from the table of blocks.
+    pub fn held(&self) -> usize {
+        self.owners.iter().filter(|&&owner| owner != FREE).count()
+    }
+
+    /// How many blocks the pool has.
+    pub fn blocks(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// Bytes of a block.
+    pub fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    /// The number of this pool, as its slices name it.
+    pub fn id(&self) -> PoolId {
+        self.id
+    }
+
+    /// The account of the blocks for the ledger. Collect first for an up-to-date one.
+    pub fn account(&self) -> PoolAccount {
+        PoolAccount { loans: self.loans, returned: self.returned, held: self.held() as u64 }
+    }
+
+    /// What memory the pool got.
+    pub fn report(&self) -> &PoolReport {
+        &self.report
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let came_home = self.shared().table.close().count();
+        let out = self.held() - came_home;
+        // SAFETY: closed above; `out` blocks were lent and not taken from the queue.
+        unsafe {
+            if BlockTable::abandon(&raw const (*self.shared.as_ptr()).table, out as u64) {
+                registry::free(self.id.0);
+            }
+        }
+    }
+}
+
+impl core::fmt::Debug for Pool {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.debug_struct("Pool")
+            .field("name", &self.report.name)
+            .field("id", &self.id)
+            .field("blocks", &self.blocks())
+            .field("block_size", &self.block_size)
+            .field("held", &self.held())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,176 @@
+//! The byte queue: the stream of one source as received, from which framers cut fragments.
+
+use std::collections::VecDeque;
+
+use crate::payload::Payload;
+use crate::slice::{CutSlice, Slice};
+
+/// Slices that a queue has room for before it must grow. Neighbours in a block are joined, so that this many
+/// blocks, rather than reads, can wait.
+const FIRST_CAPACITY: usize = 64;
+
+/// Received slices in order, seen as one stream of bytes.
+///
+/// Cutting costs no atomic operation per piece: references are charged for a whole slice at its first cut.
+#[derive(Default)]
+pub struct ByteQueue {
+    slices: VecDeque<CutSlice>,
+    length: usize,
+}
+
+impl ByteQueue {
+    /// An empty queue.
+    pub fn new() -> Self {
+        Self::with_capacity(FIRST_CAPACITY)
+    }
+
+    /// An empty queue that holds `slices` slices of different blocks without allocating.
+    pub fn with_capacity(slices: usize) -> Self {
+        Self { slices: VecDeque::with_capacity(slices), length: 0 }
+    }
+
+    /// Adds bytes at the end; empty slices leave no trace.
+    #[inline]
+    pub fn push(&mut self, slice: Slice) {
+        self.length += slice.len();
+        let slice = match self.slices.back_mut() {
+            Some(back) => match back.join(slice) {
+                Ok(()) => return,
+                Err(slice) => slice,
+            },
+            None => slice,
+        };
+        if !slice.is_empty() {
+            self.slices.push_back(CutSlice::new(slice));
+        }
+    }
+
+    /// Bytes in the queue.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether there are no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The bytes at the front that lie in one piece; empty only if the queue is.
+    #[inline]
+    pub fn front(&self) -> &[u8] {
+        self.slices.front().map_or(&[], CutSlice::bytes)
+    }
+
+    /// The `N` bytes from `offset` on, wherever they lie; `None` if they did not all come yet.
+    #[inline]
+    pub fn peek_array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        let end = offset.checked_add(N)?;
+        match self.front().get(offset..end) {
+            Some(bytes) => bytes.try_into().ok(),
+            None if end <= self.length => Some(self.gather_array(offset)),
+            None => None,
+        }
+    }
+
+    #[cold]
+    fn gather_array<const N: usize>(&self, offset: usize) -> [u8; N] {
+        let mut out = [0; N];
+        copy_chain(self.slices.iter().map(CutSlice::bytes), offset, &mut out);
+        out
+    }
+
+    /// Copies the bytes from `offset` on to `out`; false, and nothing is copied, if they did not all come yet.
+    pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> bool {
+        let enough = offset.checked_add(out.len()).is_some_and(|end| end <= self.length);
+        if enough {
+            copy_chain(self.slices.iter().map(CutSlice::bytes), offset, out);
+        }
+        enough
+    }
+
+    /// Takes the first `n` bytes out.
+    ///
+    /// # Panics
+    /// If there are fewer: look at [`ByteQueue::len`] first.
+    #[inline]
+    pub fn take(&mut self, n: usize) -> Payload {
+        let mut payload = Payload::default();
+        self.take_into(n, &mut payload);
+        payload
+    }
+
+    /// Takes the first `n` bytes out and appends them to `payload`.
+    ///
+    /// # Panics
+    /// If there are fewer: look at [`ByteQueue::len`] first.
+    #[inline]
+    pub fn take_into(&mut self, n: usize, payload: &mut Payload) {
+        assert!(n <= self.length, "take beyond the end of a queue");
+        self.length -= n;
+        let mut left = n;
+        while left > 0 {
+            let Some(front) = self.slices.front_mut() else { break };
+            let available = front.bytes().len();
+            if left < available {
+                payload.push(front.cut(left));
+                return;
+            }
+            left -= available;
+            if let Some(whole) = self.slices.pop_front() {
+                payload.push(whole.finish());
+            }
+        }
+    }
+
+    /// Drops the first `n` bytes.
+    ///
+    /// # Panics
+    /// If there are fewer: look at [`ByteQueue::len`] first.
+    #[inline]
+    pub fn skip(&mut self, n: usize) {
+        assert!(n <= self.length, "skip beyond the end of a queue");
+        self.length -= n;
+        let mut left = n;
+        while left > 0 {
+            let Some(front) = self.slices.front_mut() else { break };
+            let available = front.bytes().len();
+            if left < available {
+                front.skip(left);
+                return;
+            }
+            left -= available;
+            self.slices.pop_front();
+        }
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self) {
+        self.slices.clear();
+        self.length = 0;
+    }
+}
+
+impl core::fmt::Debug for ByteQueue {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(out, "ByteQueue({} bytes in {} slices)", self.length, self.slices.len())
+    }
+}
+
+/// Fills `out` with the bytes of a chain from `offset` on; the chain must be long enough.
+pub(crate) fn copy_chain<'a>(chain: impl Iterator<Item = &'a [u8]>, offset: usize, out: &mut [u8]) {
+    let mut skip = offset;
+    let mut out = out;
+    for bytes in chain {
+        if out.is_empty() {
+            return;
+        }
+        let start = skip.min(bytes.len());
+        skip -= start;
+        let count = (bytes.len() - start).min(out.len());
+        let (now, later) = out.split_at_mut(count);
+        now.copy_from_slice(&bytes[start..start + count]);
+        out = later;
+    }
+}

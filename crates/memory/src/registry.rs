@@ -1,0 +1,103 @@
+//! The registry: how a slice, which only knows its pool's number, finds the pool when it drops.
+#![allow(unsafe_code)]
+
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::mapping::Mapping;
+use crate::table::BlockTable;
+
+/// The most pools that can exist at the same time in one process.
+pub(crate) const MOST_POOLS: usize = 4096;
+
+static POOLS: [AtomicPtr<Shared>; MOST_POOLS] = [const { AtomicPtr::new(null_mut()) }; MOST_POOLS];
+
+/// The number of a pool in this process; used again after the pool is gone.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PoolId(pub(crate) u16);
+
+impl PoolId {
+    /// The number.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What lives as long as any loan or slice of the pool: the bytes and the table of blocks.
+pub(crate) struct Shared {
+    pub(crate) table: BlockTable,
+    pub(crate) mapping: Mapping,
+}
+
+/// Enters a pool; `None` if there are [`MOST_POOLS`] already.
+pub(crate) fn enter(shared: Shared) -> Option<(PoolId, NonNull<Shared>)> {
+    let shared = NonNull::from(Box::leak(Box::new(shared)));
+    for (index, place) in POOLS.iter().enumerate() {
+        // Release: who finds the pointer finds a complete pool behind it.
+        if place.compare_exchange(null_mut(), shared.as_ptr(), Ordering::Release, Ordering::Relaxed).is_ok() {
+            return Some((PoolId(index as u16), shared));
+        }
+    }
+    // SAFETY: leaked above and entered nowhere.
+    drop(unsafe { Box::from_raw(shared.as_ptr()) });
+    None
+}
+
+/// The pool of a reference that the caller owns.
+///
+/// # Safety
+/// The caller must own a reference (loan, slice, the handle) of the pool with this number; the pointer
+/// is good as long as it does.
+#[inline]
+pub(crate) unsafe fn find(pool: u16) -> *const Shared {
+    // Relaxed: the reference was made after the pool was entered and came to this thread through something
+    // that synchronises, so neither an older nor a later pool of this number can be seen.
+    POOLS[pool as usize].load(Ordering::Relaxed)
+}
+
+/// Takes `count` more references of a block.
+///
+/// # Safety
+/// The caller must own a reference of the block.
+#[inline]
+pub(crate) unsafe fn charge(pool: u16, block: u32, count: u64) {
+    // SAFETY: the caller's reference keeps the pool.
+    unsafe { (*find(pool)).table.charge(block, count) }
+}
+
+/// Gives back `count` references of a block, and keeps at least one.
+///
+/// # Safety
+/// The caller must own more than `count` references of the block.
+#[inline]
+pub(crate) unsafe fn refund(pool: u16, block: u32, count: u64) {
+    // SAFETY: the caller's remaining reference keeps the pool.
+    unsafe { (*find(pool)).table.refund(block, count) }
+}
+
+/// Gives back `count` references of a block; with the last one of a pool without a handle, the pool goes.
+///
+/// # Safety
+/// The caller must own `count` references of the block, and owns them no more afterwards.
+#[inline]
+pub(crate) unsafe fn give_back(pool: u16, block: u32, count: u64) {
+    // SAFETY: the caller's references keep the pool up to the subtraction.
+    unsafe {
+        let shared = find(pool);
+        if BlockTable::give_back(&raw const (*shared).table, block, count) {
+            free(pool);
+        }
+    }
+}
+
+/// Ends the life of a pool: its number is free again, its memory unmapped.
+///
+/// # Safety
+/// Only for who was told to by [`BlockTable::give_back`] or [`BlockTable::abandon`], once.
+#[cold]
+pub(crate) unsafe fn free(pool: u16) {
+    let shared = POOLS[pool as usize].swap(null_mut(), Ordering::Relaxed);
+    // SAFETY: made by `enter`; the table's count says that nobody else refers to it. The acquire-release of
+    // that count orders all other uses before this.
+    drop(unsafe { Box::from_raw(shared) });
+}

@@ -1,0 +1,239 @@
+//! Slices: counted pieces of blocks that are read and no longer written.
+#![allow(unsafe_code)]
+
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
+use core::ptr::NonNull;
+
+use crate::registry::{self, PoolId};
+
+/// Bytes in a block of a pool, and one reference of that block. Dereferences to the bytes.
+///
+/// 24 bytes, moves freely between threads. A clone costs one atomic addition, a drop one subtraction.
+pub struct Slice {
+    start: NonNull<u8>,
+    length: u32,
+    block: u32,
+    pool: u16,
+}
+
+// SAFETY: the bytes are not written while slices of them exist; the count is atomic.
+unsafe impl Send for Slice {}
+// SAFETY: as above.
+unsafe impl Sync for Slice {}
+
+impl Slice {
+    /// A slice that owns one reference of the block.
+    ///
+    /// # Safety
+    /// The `length` bytes from `start` must lie in this block and be written by nobody while it has
+    /// references; the caller hands over one of them.
+    #[inline]
+    pub(crate) unsafe fn new(start: NonNull<u8>, length: u32, block: u32, pool: u16) -> Self {
+        Self { start, length, block, pool }
+    }
+
+    /// Splits off the first `n` bytes, which get a reference of their own.
+    ///
+    /// # Panics
+    /// If the slice is shorter than that.
+    pub fn split_to(&mut self, n: usize) -> Self {
+        assert!(n <= self.length as usize, "split beyond the end of a slice");
+        // SAFETY: this slice owns a reference, and the new one belongs to the front.
+        unsafe {
+            registry::charge(self.pool, self.block, 1);
+            self.cut(n)
+        }
+    }
+
+    /// Splits off the first `n` bytes with a reference that was charged before.
+    ///
+    /// # Safety
+    /// `n` must not exceed the length; the caller hands over one reference of the block.
+    #[inline]
+    unsafe fn cut(&mut self, n: usize) -> Self {
+        let front = Self { start: self.start, length: n as u32, block: self.block, pool: self.pool };
+        // SAFETY: within the slice, says the caller.
+        self.start = unsafe { self.start.add(n) };
+        self.length -= n as u32;
+        front
+    }
+
+    /// Drops the first `n` bytes from view (the block stays as long as the slice).
+    ///
+    /// # Panics
+    /// If the slice is shorter than that.
+    #[inline]
+    pub fn skip(&mut self, n: usize) {
+        assert!(n <= self.length as usize, "skip beyond the end of a slice");
+        // SAFETY: within the slice.
+        self.start = unsafe { self.start.add(n) };
+        self.length -= n as u32;
+    }
+
+    /// Keeps the first `n` bytes in view; no effect on a shorter slice.
+    pub fn truncate(&mut self, n: usize) {
+        self.length = self.length.min(u32::try_from(n).unwrap_or(u32::MAX));
+    }
+
+    /// Whether `next` begins where this slice ends, in the same block.
+    #[inline]
+    pub fn is_followed_by(&self, next: &Self) -> bool {
+        let end = self.start.as_ptr().wrapping_add(self.length as usize);
+        self.pool == next.pool && self.block == next.block && end == next.start.as_ptr()
+    }
+
+    /// Puts the following piece back on.
+    ///
+    /// # Errors
+    /// Gives `next` back if it does not follow this slice.
+    pub fn join(&mut self, next: Self) -> Result<(), Self> {
+        if !self.is_followed_by(&next) {
+            return Err(next);
+        }
+        self.length += next.length;
+        let next = ManuallyDrop::new(next);
+        // SAFETY: this slice keeps its own reference of the same block, and the other's is given back.
+        unsafe { registry::refund(next.pool, next.block, 1) };
+        Ok(())
+    }
+
+    /// The pool that the bytes lie in.
+    pub fn pool(&self) -> PoolId {
+        PoolId(self.pool)
+    }
+
+    /// The block of the pool.
+    pub fn block(&self) -> u32 {
+        self.block
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: by construction; the reference that the slice owns keeps the bytes.
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.length as usize) }
+    }
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Clone for Slice {
+    #[inline]
+    fn clone(&self) -> Self {
+        // SAFETY: this slice owns a reference; the new one belongs to the clone.
+        unsafe { registry::charge(self.pool, self.block, 1) };
+        Self { start: self.start, length: self.length, block: self.block, pool: self.pool }
+    }
+}
+
+impl Drop for Slice {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the slice owns one reference.
+        unsafe { registry::give_back(self.pool, self.block, 1) }
+    }
+}
+
+impl PartialEq for Slice {
+    /// Slices are equal when their bytes are, wherever they lie.
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Slice {}
+
+impl core::fmt::Debug for Slice {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(out, "Slice({} bytes, pool {}, block {})", self.length, self.pool, self.block)
+    }
+}
+
+/// References charged at once for cutting a slice into pieces: more than there can be pieces, for each has a
+/// byte. So a slice costs one addition and one subtraction, however many fragments are cut from it.
+const CUT_REFERENCES: u64 = 1 << 32;
+
+/// A slice to be cut from its front without an atomic operation for each piece.
+pub(crate) struct CutSlice {
+    slice: Slice,
+    /// References beside the slice's own.
+    surplus: u64,
+}
+
+impl CutSlice {
+    #[inline]
+    pub(crate) fn new(slice: Slice) -> Self {
+        Self { slice, surplus: 0 }
+    }
+
+    /// The bytes still there.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.slice
+    }
+
+    /// Cuts off the first `n` bytes, which must be at least one and less than there are.
+    #[inline]
+    pub(crate) fn cut(&mut self, n: usize) -> Slice {
+        assert!(n < self.slice.len(), "the last piece is taken by `finish`");
+        // SAFETY: the slice owns a reference; those charged belong to this and are handed out one by one.
+        unsafe {
+            if self.surplus == 0 {
+                registry::charge(self.slice.pool, self.slice.block, CUT_REFERENCES);
+                self.surplus = CUT_REFERENCES;
+            }
+            self.surplus -= 1;
+            self.slice.cut(n)
+        }
+    }
+
+    /// Drops the first `n` bytes, which must be less than there are.
+    #[inline]
+    pub(crate) fn skip(&mut self, n: usize) {
+        self.slice.skip(n);
+    }
+
+    /// Puts the following piece on; its reference serves a later cut.
+    ///
+    /// # Errors
+    /// Gives `next` back if it does not follow.
+    #[inline]
+    pub(crate) fn join(&mut self, next: Slice) -> Result<(), Slice> {
+        if !self.slice.is_followed_by(&next) {
+            return Err(next);
+        }
+        self.slice.length += next.length;
+        self.surplus += 1;
+        core::mem::forget(next);
+        Ok(())
+    }
+
+    /// The rest, which takes the slice's own reference; the surplus goes back.
+    #[inline]
+    pub(crate) fn finish(self) -> Slice {
+        let this = ManuallyDrop::new(self);
+        if this.surplus > 0 {
+            // SAFETY: the surplus is owned, and so is the slice's own reference, which stays.
+            unsafe { registry::refund(this.slice.pool, this.slice.block, this.surplus) };
+        }
+        // SAFETY: moved out once, since `this` is not dropped.
+        unsafe { core::ptr::read(&this.slice) }
+    }
+}
+
+impl Drop for CutSlice {
+    fn drop(&mut self) {
+        if self.surplus > 0 {
+            // SAFETY: as in `finish`; the slice drops its own reference next.
+            unsafe { registry::refund(self.slice.pool, self.slice.block, self.surplus) };
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The table of blocks: how many references each block has, and the queue on which blocks come home.
+//!
+//! This is the lock-free core of the crate, small enough to be checked by loom (see the models at the end).
+//!
+//! - A block's counter is set by the home thread when it lends the block, raised by whoever holds a
+//!   reference, and lowered by everybody. Who lowers it to zero pushes the block onto the return queue.
+//! - The return queue is a stack of block indexes, linked through the table. Anybody pushes with a
+//!   compare-and-swap; the home thread takes the whole stack with one swap. Nobody ever pops a single
+//!   block, so the head cannot come back to an old value in between (no ABA).
+//! - When the pool's handle is dropped, the stack is closed. Blocks that come later find it closed and are
+//!   counted off instead; the one that ends the count tells its caller to free everything.
+//!
+//! The functions that lower a counter take a raw pointer to the table: the moment the last reference is
+//! gone, another thread may free the table, while a `&self` would claim it until the function returns.
+#![allow(unsafe_code)]
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// End of the return queue.
+const NONE: u32 = u32::MAX;
+/// Head of the return queue once the pool's handle is gone.
+const CLOSED: u32 = u32::MAX - 1;
+
+/// The most blocks that a table can have: every index below the two marks.
+pub(crate) const MOST_BLOCKS: usize = CLOSED as usize;
+
+/// One block's entry, on a cache line of its own so that blocks do not disturb each other.
+#[repr(align(64))]
+struct Entry {
+    references: AtomicU64,
+    /// The next block on the return queue; means something only while this block is on it.
+    next: AtomicU32,
+}
+
+/// A value on a cache line of its own.
+#[repr(align(64))]
+struct Line<T>(T);
+
+/// The entries of all blocks of one pool, and its return queue.
+pub(crate) struct BlockTable {
+    entries: Box<[Entry]>,
+    returned: Line<AtomicU32>,
+    /// After the close: blocks that are still out (modulo 2^64, for some may be counted off before the
+    /// closing thread has added their number).
+    orphans: Line<AtomicU64>,
+}
+
+impl BlockTable {
+    /// A table of `blocks` blocks (at most [`MOST_BLOCKS`]), none of which is lent.
+    pub(crate) fn new(blocks: usize) -> Self {
+        assert!(blocks <= MOST_BLOCKS, "indexes of blocks must stay below the marks");
+        let entry = || Entry { references: AtomicU64::new(0), next: AtomicU32::new(NONE) };
+        Self {
+            entries: (0..blocks).map(|_| entry()).collect(),
+            returned: Line(AtomicU32::new(NONE)),
+            orphans: Line(AtomicU64::new(0)),
+        }
+    }
+
+    /// Lends a block that came home (or is new) with `references` references. Home thread only.
+    pub(crate) fn issue(&self, block: u32, references: u64) {
+        // Relaxed: nobody else has the block; who gets it later gets it through something that synchronises.
+        self.entries[block as usize].references.store(references, Ordering::Relaxed);
+    }
+
+    /// Takes `count` more references of a block of which the caller holds one.
+    pub(crate) fn charge(&self, block: u32, count: u64) {
+        // Relaxed: the caller's own reference keeps the block, as in `Arc`.
+        self.entries[block as usize].references.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Gives back `count` references that are not the caller's last one.
+    pub(crate) fn refund(&self, block: u32, count: u64) {
+        // Relaxed: the release is made when the caller's last reference goes.
+        self.entries[block as usize].references.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// Gives back `count` references; true if the caller must free the pool, which then has no handle, no
+    /// loan and no slice any more.
+    ///
+    /// # Safety
+    /// `table` must point to a live table, and the caller must own `count` references of `block`. After the
+    /// return the table may be gone (unless the caller knows of something else that keeps it).
+    #[inline]
+    pub(crate) unsafe fn give_back(table: *const Self, block: u32, count: u64) -> bool {
+        // SAFETY: the references that the caller owns keep the table alive until they are subtracted.
+        let entry = unsafe { &raw const (*table).entries[block as usize] };
+        // SAFETY: as above. Release: what was read and written through the references comes before the reuse.
+        let before = unsafe { (*entry).references.fetch_sub(count, Ordering::Release) };
+        debug_assert!(before >= count, "more references given back than were taken");
+        if before != count {
+            return false;
+        }
+        // SAFETY: the counter is zero now, but the block is neither returned nor counted off: that is the
+        // caller's to do and keeps the table alive.
+        unsafe { Self::come_home(table, block) }
+    }
+
+    /// Puts a block without references onto the return queue, or counts it off if that is closed.
+    ///
+    /// # Safety
+    /// `table` must be live, and the caller must be the one who lowered the block's counter to zero.
+    #[cold]
+    unsafe fn come_home(table: *const Self, block: u32) -> bool {
+        // Acquire: everything that the other holders did with the block comes before its reuse.
+        fence(Ordering::Acquire);
+        // SAFETY: a block that is not yet on the queue keeps the table alive (see `close`).
+        let (entry, head) = unsafe { (&raw const (*table).entries[block as usize], &raw const (*table).returned.0) };
+        // SAFETY: as above.
+        let mut first = unsafe { (*head).load(Ordering::Relaxed) };
+        loop {
+            if first == CLOSED {
+                // SAFETY: as above; this is the last access of this function.
+                let before = unsafe { (*table).orphans.0.fetch_sub(1, Ordering::AcqRel) };
+                return before == 1;
+            }
+            // SAFETY: as above. Relaxed: published by the exchange.
+            unsafe { (*entry).next.store(first, Ordering::Relaxed) };
+            // SAFETY: as above. Release: the link, and through the fence everything done with the block.
+            match unsafe { (*head).compare_exchange_weak(first, block, Ordering::Release, Ordering::Relaxed) } {
+                Ok(_) => return false,
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    /// Whether blocks wait on the return queue. Cheap, may be out of date.
+    #[inline]
+    pub(crate) fn has_returned(&self) -> bool {
+        self.returned.0.load(Ordering::Relaxed) != NONE
+    }
+
+    /// Takes every block that came home, the last one first. Home thread only.
+    pub(crate) fn take_returned(&self) -> ReturnedBlocks<'_> {
+        // Acquire: pairs with each push, since every push continues the release sequence of those below it.
+        ReturnedBlocks { table: self, next: self.returned.0.swap(NONE, Ordering::Acquire) }
+    }
+
+    /// Closes the return queue and takes what is on it. Must be followed by [`BlockTable::abandon`].
+    pub(crate) fn close(&self) -> ReturnedBlocks<'_> {
+        ReturnedBlocks { table: self, next: self.returned.0.swap(CLOSED, Ordering::Acquire) }
+    }
+
+    /// Ends the home thread's part after [`BlockTable::close`], with `out` blocks still lent; true if the
+    /// caller must free the pool.
+    ///
+    /// # Safety
+    /// `table` must be live, closed, and exactly `out` blocks lent that were not taken from the queue.
+    /// After the return the table may be gone.
+    pub(crate) unsafe fn abandon(table: *const Self, out: u64) -> bool {
+        // SAFETY: nobody frees the table before this addition: the count off of `n` of `out` blocks leaves
+        // the counter at -n, which is zero for no n from 1 to `out`.
+        let before = unsafe { (*table).orphans.0.fetch_add(out, Ordering::AcqRel) };
+        before.wrapping_add(out) == 0
+    }
+}
+
+/// Blocks that came home.
+pub(crate) struct ReturnedBlocks<'a> {
+    table: &'a BlockTable,
+    next: u32,
+}
+
+impl Iterator for ReturnedBlocks<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let block = self.next;
+        if block >= CLOSED {
+            return None;
+        }
+        self.next = self.table.entries[block as usize].next.load(Ordering::Relaxed);
+        Some(block)
+    }
+}

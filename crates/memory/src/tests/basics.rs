@@ -1,0 +1,234 @@
+//! One type after the other, on one thread.
+
+use core::mem::size_of;
+
+use super::{held, pool, slice};
+use crate::{ByteQueue, Loan, Owner, Payload, Pool, PoolConfig, PoolError, Slice, Staging};
+
+fn assert_send<T: Send>() {}
+fn assert_sync<T: Sync>() {}
+
+#[test]
+fn sizes_and_threads_are_as_promised() {
+    assert_eq!(size_of::<Slice>(), 24);
+    assert_eq!(size_of::<Option<Slice>>(), 24);
+    assert!(size_of::<Payload>() <= 32);
+    assert_send::<Pool>();
+    assert_send::<Loan>();
+    assert_send::<Slice>();
+    assert_sync::<Slice>();
+    assert_send::<Payload>();
+    assert_sync::<Payload>();
+    assert_send::<ByteQueue>();
+    assert_send::<Staging>();
+}
+
+#[test]
+fn the_head_is_read_while_the_tail_is_written() {
+    let mut pool = pool(16, 1);
+    let mut loan = pool.loan(Owner::SHARED).unwrap();
+    assert_eq!(loan.spare().len(), 16);
+    loan.spare()[..3].copy_from_slice(b"abc");
+    loan.commit(3);
+    let head = loan.split_committed().unwrap();
+    let tail = loan.spare();
+    tail[0] = b'd';
+    assert_eq!((&*head, tail.len()), (&b"abc"[..], 13));
+    assert!(loan.split_committed().is_none());
+    loan.commit(1);
+    let next = loan.append(b"ef").unwrap();
+    assert_eq!(&*next, b"def");
+    assert!(head.is_followed_by(&next) && !next.is_followed_by(&head));
+    assert!(loan.append(&[0; 11]).is_none());
+    assert_eq!(loan.spare_len(), 10);
+    assert_eq!(held(&mut pool), 1);
+    drop((loan, head));
+    assert_eq!(held(&mut pool), 1);
+    drop(next);
+    assert_eq!(held(&mut pool), 0);
+}
+
+#[test]
+#[should_panic(expected = "more bytes committed")]
+fn more_than_the_block_cannot_be_committed() {
+    pool(16, 1).loan(Owner::SHARED).unwrap().commit(17);
+}
+
+#[test]
+fn the_last_block_in_is_the_first_out() {
+    let mut pool = pool(16, 4);
+    let first = slice(&mut pool, b"a");
+    let second = slice(&mut pool, b"b");
+    assert_ne!(first.block(), second.block());
+    let block = first.block();
+    drop(first);
+    assert_eq!(slice(&mut pool, b"c").block(), block);
+}
+
+#[test]
+fn quotas_hold() {
+    let mut pool = pool(16, 4);
+    let owner = pool.reserve(3).unwrap();
+    assert!(matches!(pool.reserve(2), Err(PoolError::Quota { asked: 2, left: 1, .. })));
+    let shared = pool.loan(Owner::SHARED).unwrap();
+    assert!(pool.loan(Owner::SHARED).is_none());
+    assert!(matches!(pool.reserve(1), Err(PoolError::Quota { left: 0, .. })));
+    let mut loans: Vec<_> = (0..3).map(|_| pool.loan(owner).unwrap()).collect();
+    assert!(pool.loan(owner).is_none());
+    assert_eq!((pool.available(owner), pool.held_by(owner), pool.held()), (0, 3, 4));
+    drop(shared);
+    assert!(pool.loan(owner).is_none(), "the shared block is not the owner's");
+    loans.pop();
+    assert!(pool.loan(owner).is_some());
+    drop(loans);
+    assert_eq!(held(&mut pool), 0);
+    assert_eq!((pool.available(owner), pool.available(Owner::SHARED)), (3, 1));
+}
+
+#[test]
+fn impossible_pools_are_refused() {
+    for (block_size, blocks) in [(0, 1), (1, 0), ((1 << 31) + 1, 1), (1 << 31, usize::MAX), (1, 1 << 32)] {
+        assert!(matches!(Pool::new(PoolConfig::heap("none", block_size, blocks)), Err(PoolError::Size { .. })));
+    }
+}
+
+#[test]
+fn slices_split_join_and_keep_their_block() {
+    let mut pool = pool(64, 2);
+    let mut back = slice(&mut pool, b"0123456789");
+    let mut front = back.split_to(4);
+    assert_eq!((&*front, &*back), (&b"0123"[..], &b"456789"[..]));
+    let other = slice(&mut pool, b"x");
+    let other = front.join(other).unwrap_err();
+    assert!(front.join(back).is_ok());
+    assert_eq!(front, slice_of(&front));
+    assert_eq!(&*front, b"0123456789");
+    drop(other);
+    assert_eq!(held(&mut pool), 1);
+    drop(front);
+    assert_eq!(held(&mut pool), 0);
+}
+
+fn slice_of(slice: &Slice) -> Slice {
+    slice.clone()
+}
+
+#[test]
+fn a_pool_lives_until_its_last_slice_is_gone() {
+    let (mut first, mut second) = (pool(16, 3), pool(16, 1));
+    let (one, two) = (slice(&mut first, b"one"), slice(&mut first, b"two"));
+    let id = first.id();
+    drop(slice(&mut first, b"on the queue").split_to(1));
+    drop(first);
+    assert_eq!((&*one, one.pool()), (&b"one"[..], id));
+    drop(one);
+    let other = slice(&mut second, b"other");
+    assert_eq!((&*two, &*other), (&b"two"[..], &b"other"[..]));
+    drop(two);
+    drop(second);
+    assert_eq!(&*other, b"other");
+}
+
+#[test]
+fn a_queue_cuts_fragments_wherever_their_bytes_lie() {
+    let mut pool = pool(10, 8);
+    let mut queue = ByteQueue::new();
+    for bytes in [&b"0123456789"[..], b"abcde", b"", b"fghijklmno"] {
+        queue.push(slice(&mut pool, bytes));
+    }
+    assert_eq!((queue.len(), queue.front()), (25, &b"0123456789"[..]));
+    assert_eq!(queue.peek_array(8), Some(*b"89abcdefg"));
+    assert_eq!(queue.peek_array::<2>(24), None);
+    assert_eq!(queue.peek_array::<2>(usize::MAX), None);
+    let first = queue.take(3);
+    assert_eq!((first.contiguous(), first.slice_count()), (Some(&b"012"[..]), 1));
+    queue.skip(2);
+    let chained = queue.take(12);
+    assert_eq!((chained.to_vec(), chained.slice_count()), (b"56789abcdefg".to_vec(), 3));
+    assert_eq!(chained.contiguous(), None);
+    let mut rest = queue.take(2);
+    queue.take_into(3, &mut rest);
+    assert_eq!((rest.contiguous(), rest.slice_count()), (Some(&b"hijkl"[..]), 1));
+    queue.skip(3);
+    assert!(queue.is_empty() && queue.front().is_empty());
+    assert_eq!(held(&mut pool), 3);
+    drop((first, chained, rest));
+    assert_eq!(held(&mut pool), 0);
+}
+
+#[test]
+fn a_queue_joins_what_was_read_piece_by_piece() {
+    let mut pool = pool(16, 1);
+    let mut loan = pool.loan(Owner::SHARED).unwrap();
+    let mut queue = ByteQueue::new();
+    for byte in b"0123456789abcdef" {
+        queue.push(loan.append(&[*byte]).unwrap());
+        if *byte == b'7' {
+            assert_eq!(queue.take(5).contiguous(), Some(&b"01234"[..]));
+        }
+    }
+    drop(loan);
+    assert_eq!(queue.front(), b"56789abcdef");
+    assert_eq!(queue.take(11).slice_count(), 1);
+    assert_eq!(held(&mut pool), 0);
+    queue.push(slice(&mut pool, b"xyz"));
+    drop(queue.take(1));
+    queue.clear();
+    assert_eq!((held(&mut pool), queue.len()), (0, 0));
+}
+
+#[test]
+fn a_payload_of_many_slices_reads_like_one() {
+    let mut pool = pool(7, 64);
+    let bytes: Vec<u8> = (0..=255).collect();
+    let payload: Payload = bytes.chunks(7).map(|chunk| slice(&mut pool, chunk)).collect();
+    assert_eq!((payload.len(), payload.slice_count()), (256, 37));
+    assert_eq!(payload.slices().count(), 37);
+    assert_eq!(payload.read_array(5), Some([5, 6, 7, 8]));
+    assert_eq!(payload.read_array::<8>(249), None);
+    let mut middle = [0; 100];
+    assert!(payload.copy_to(100, &mut middle));
+    assert_eq!(middle[..], bytes[100..200]);
+    assert!(!payload.copy_to(200, &mut middle));
+    let mut copy = payload.clone();
+    assert_eq!(copy, payload);
+    copy.skip(130);
+    assert_eq!(copy.to_vec(), bytes[130..]);
+    let last = copy.clone().into_slices().last().unwrap();
+    assert_eq!(*last, bytes[252..]);
+    copy.skip(124);
+    assert_eq!(copy.contiguous(), Some(&bytes[254..]));
+    copy.skip(9);
+    assert!(copy.is_empty() && copy.slice_count() == 0 && copy.contiguous() == Some(&[]));
+    drop((payload, last));
+    assert_eq!(held(&mut pool), 0);
+}
+
+#[test]
+fn staging_copies_counts_and_runs_dry() {
+    let mut staging = Staging::new(pool(8, 2));
+    let first = staging.write(b"abcde").unwrap();
+    let second = staging.write(b"fgh").unwrap();
+    assert!(first.is_followed_by(&second));
+    assert_eq!(staging.write(b"").as_deref(), Some(&[][..]));
+    let third = staging.write(b"ijklmnop").unwrap();
+    assert!(staging.write(b"q").is_none());
+    assert!(staging.write(&[0; 9]).is_none());
+    assert_eq!(staging.copied(), 16);
+    drop((first, second));
+    assert_eq!(staging.write(b"q").as_deref(), Some(&b"q"[..]));
+    assert_eq!(&*third, b"ijklmnop");
+}
+
+#[test]
+fn evacuation_frees_the_old_blocks() {
+    let (mut pool, mut staging) = (pool(10, 3), Staging::new(pool(8, 2)));
+    let payload: Payload = [&b"0123456789"[..], b"abc"].map(|bytes| slice(&mut pool, bytes)).into_iter().collect();
+    let copy = payload.evacuate(&mut staging).unwrap();
+    assert_eq!((copy.to_vec(), staging.copied()), (payload.to_vec(), 13));
+    assert!(payload.evacuate(&mut staging).is_none());
+    drop(payload);
+    assert_eq!(held(&mut pool), 0);
+    drop(copy);
+    assert_eq!(held(staging.pool_mut()), 0, "running dry gave the last block up");
+}
