@@ -95,9 +95,8 @@ impl Connection {
     }
 
     /// Begins to close; the block goes back at once, since nothing is delivered any more.
-    pub(super) fn begin_close(&mut self, deadline: Instant) {
+    pub(super) fn begin_close(&mut self) {
         self.state = State::Flushing;
-        self.deadline = deadline;
         self.loan = None;
         self.dry = false;
     }
@@ -143,8 +142,9 @@ impl Connection {
         // What came before the end is delivered before the end: a failed send waits for the reading.
         let work = sent.unwrap_or(1) + received.work;
         let last = match (received.end, sent) {
-            (Some(End::Closed), _) => Some(Event::Disconnected { endpoint }),
-            (Some(End::Broken(cause)), _) => Some(Event::Broken { endpoint, cause }),
+            (Some(End::Closed), Ok(_)) => Some(Event::Disconnected { endpoint }),
+            // The kernel tells an error only once: what looks like an orderly end after one is none.
+            (Some(End::Closed), Err(cause)) | (Some(End::Broken(cause)), _) => Some(Event::Broken { endpoint, cause }),
             (None, Err(cause)) if !(self.reading && self.readable) => Some(Event::Broken { endpoint, cause }),
             (None, _) => None,
         };

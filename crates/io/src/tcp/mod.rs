@@ -50,6 +50,8 @@ pub struct Tcp {
     serving: Vec<Endpoint>,
     /// Events that calls between two polls brought about.
     pending: Vec<Event>,
+    /// Connections whose time begins with the next poll: only there it is known what time it is.
+    untimed: Vec<(Endpoint, Duration)>,
     /// The time of the last poll.
     now: Instant,
     /// The earliest deadline of a connection, or earlier.
@@ -75,6 +77,7 @@ impl Tcp {
             ready: Vec::new(),
             serving: Vec::new(),
             pending: Vec::new(),
+            untimed: Vec::new(),
             now: Instant::ZERO,
             next_timer: Instant::FAR_FUTURE,
             epoll,
@@ -184,12 +187,14 @@ impl Tcp {
         }
     }
 
-    fn set_deadline(&mut self, deadline: Instant) {
-        self.next_timer = self.next_timer.min(deadline);
-    }
-
-    /// Ends the connections whose time is over.
+    /// Starts the time of those that began to connect or to close, and ends those whose time is over.
     fn expire(&mut self, events: &mut Vec<Event>) {
+        for (endpoint, limit) in self.untimed.drain(..) {
+            if let Some(connection) = self.connections.get_mut(endpoint) {
+                connection.deadline = self.now.after(limit);
+                self.next_timer = self.next_timer.min(connection.deadline);
+            }
+        }
         if self.now < self.next_timer {
             return;
         }
@@ -244,11 +249,7 @@ impl Dispatcher for Tcp {
             self.fail_later(endpoint, Event::ConnectFailed { endpoint, cause });
             return Ok(endpoint);
         }
-        let deadline = self.now.after(self.config.connect_timeout);
-        if let Some(connection) = self.connections.get_mut(endpoint) {
-            connection.deadline = deadline;
-        }
-        self.set_deadline(deadline);
+        self.untimed.push((endpoint, self.config.connect_timeout));
         if let Err(error) = self.register(endpoint) {
             self.drop_with_reset(endpoint);
             return Err(system(error.into()));
@@ -319,17 +320,16 @@ impl Dispatcher for Tcp {
     }
 
     fn close(&mut self, endpoint: Endpoint) {
-        let deadline = self.now.after(self.config.close_timeout);
         let Some(connection) = self.connections.get_mut(endpoint) else { return };
         match connection.state {
-            State::Open => connection.begin_close(deadline),
+            State::Open => connection.begin_close(),
             State::Flushing | State::Shut => return,
             State::Connecting | State::Requested => {
                 self.fail_later(endpoint, Event::Disconnected { endpoint });
                 return;
             }
         }
-        self.set_deadline(deadline);
+        self.untimed.push((endpoint, self.config.close_timeout));
         self.list(endpoint);
     }
 
@@ -343,13 +343,13 @@ impl Dispatcher for Tcp {
         let before = events.len();
         events.append(&mut self.pending);
         self.take_edges();
-        self.expire(events);
         let work = self.take_connections(events) + self.serve_ready(events);
+        self.expire(events);
         work.max(events.len() - before)
     }
 
     fn prepare_wait(&mut self) -> bool {
-        if !self.pending.is_empty() || self.listeners.iter().any(Listener::has_work) {
+        if !self.pending.is_empty() || !self.untimed.is_empty() || self.listeners.iter().any(Listener::has_work) {
             return false;
         }
         // Everything that is listed has work, or waits for a block that may have come back meanwhile.

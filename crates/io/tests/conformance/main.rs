@@ -1,0 +1,117 @@
+//! One conformance suite for every mechanism behind [`ropewalk_io::Dispatcher`].
+
+mod pools;
+mod suite;
+mod world;
+
+use ropewalk_io::in_process::{InProcess, InProcessConfig, InProcessNetwork};
+use ropewalk_io::tcp::{Tcp, TcpConfig};
+use ropewalk_io::{Clock, MonotonicClock};
+use ropewalk_terms::Instant;
+
+use crate::world::{Mechanism, Sizes};
+
+/// Real time goes on by itself; the kernel may have to do something meanwhile.
+fn idle_in_real_time() {
+    std::thread::sleep(std::time::Duration::from_micros(50));
+}
+
+#[derive(Default)]
+struct OverTcp;
+
+impl Mechanism for OverTcp {
+    type D = Tcp;
+
+    const ANY_ADDRESS: &'static str = "127.0.0.1:0";
+    // The discard port below the ephemeral range: nobody listens there on a machine of this century.
+    const NOBODY: &'static str = "127.0.0.1:9";
+    const HAS_POOL: bool = true;
+    const TELLS_REJECTION: bool = false;
+
+    fn dispatcher(&mut self, sizes: Sizes) -> Tcp {
+        let config = TcpConfig {
+            send_queue_bytes: sizes.send_queue,
+            receive_batch_bytes: sizes.receive_batch,
+            ..TcpConfig::default()
+        };
+        Tcp::new(config, pools::pool("receive", sizes.block, sizes.blocks)).expect("an epoll descriptor")
+    }
+
+    fn now(&self) -> Instant {
+        MonotonicClock.now()
+    }
+
+    fn idle(&mut self, _deadline: Option<Instant>) {
+        idle_in_real_time();
+    }
+}
+
+#[derive(Default)]
+struct InOneProcess {
+    network: InProcessNetwork,
+}
+
+impl Mechanism for InOneProcess {
+    type D = InProcess;
+
+    const ANY_ADDRESS: &'static str = "node:0";
+    const NOBODY: &'static str = "nobody";
+    const HAS_POOL: bool = false;
+    const TELLS_REJECTION: bool = true;
+
+    fn dispatcher(&mut self, sizes: Sizes) -> InProcess {
+        let receive_batch_slices = sizes.receive_batch.min(512);
+        let config = InProcessConfig { send_queue_bytes: sizes.send_queue, ring_slices: 64, receive_batch_slices };
+        self.network.dispatcher(config).expect("an eventfd")
+    }
+
+    fn now(&self) -> Instant {
+        MonotonicClock.now()
+    }
+
+    fn idle(&mut self, _deadline: Option<Instant>) {
+        idle_in_real_time();
+    }
+}
+
+macro_rules! conformance {
+    ($mechanism:ident, $module:ident: $($rule:ident),* $(,)?) => {
+        mod $module {
+            $(
+                #[test]
+                fn $rule() {
+                    crate::suite::$rule::<super::$mechanism>();
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! every_rule_for {
+    ($($module:ident = $mechanism:ident),*) => {$(
+        conformance!($mechanism, $module:
+            both_sides_are_established_and_closed_in_order,
+            both_sides_may_close_at_once,
+            nobody_listening_is_refused,
+            a_rejected_connection_ends,
+            nothing_is_sent_before_it_is_established_or_after_it_has_ended,
+            an_ended_endpoint_never_touches_its_successor,
+            closing_before_it_is_established_ends_it_once,
+            wrong_addresses_are_refused_with_words,
+            bytes_arrive_in_order_however_they_are_cut,
+            one_byte_at_a_time_is_enough,
+            a_message_larger_than_the_queue_goes_through,
+            a_full_queue_says_when_there_is_room,
+            a_hundred_endpoints_at_once,
+            an_endpoint_that_is_not_read_holds_back_only_its_peer,
+            a_quota_that_is_used_up_stops_its_endpoint_alone,
+            closing_sends_what_is_queued_first,
+            closing_while_the_peer_sends_ends_in_order,
+            an_aborted_connection_breaks_at_the_peer_only,
+            a_sender_whose_peer_aborts_is_told_once,
+            a_peer_that_dies_ends_every_endpoint_once,
+        );
+    )*};
+}
+
+every_rule_for!(tcp = OverTcp, in_process = InOneProcess);

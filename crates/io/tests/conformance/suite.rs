@@ -1,0 +1,343 @@
+//! What every mechanism must do. Each function is one rule; `main.rs` runs each over every mechanism.
+
+use ropewalk_io::{BrokenCause, ConnectCause, Dispatcher, EndpointError, SendError};
+
+use crate::world::{Last, Mechanism, Sizes, World};
+
+fn two_nodes<M: Mechanism>() -> World<M> {
+    World::new(&[Sizes::default(); 2])
+}
+
+pub(crate) fn both_sides_are_established_and_closed_in_order<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.nodes[0].dispatcher.close(here);
+    assert_eq!(world.until_ended(1, there), Last::Disconnected);
+    assert_eq!(world.until_ended(0, here), Last::Disconnected);
+    world.finish();
+}
+
+pub(crate) fn both_sides_may_close_at_once<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.nodes[0].dispatcher.close(here);
+    world.nodes[1].dispatcher.close(there);
+    assert_eq!(world.until_ended(0, here), Last::Disconnected);
+    assert_eq!(world.until_ended(1, there), Last::Disconnected);
+    world.finish();
+}
+
+pub(crate) fn nobody_listening_is_refused<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let endpoint = world.connect(0, M::NOBODY);
+    assert_eq!(world.until_ended(0, endpoint), Last::Failed(ConnectCause::Refused));
+    world.finish();
+}
+
+pub(crate) fn a_rejected_connection_ends<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    world.nodes[1].answers = false;
+    let address = world.listen(1);
+    let here = world.connect(0, &address);
+    world.run_until("a request", |world| !world.nodes[1].requests.is_empty());
+    let (_, there) = world.nodes[1].requests[0];
+    world.nodes[1].dispatcher.reject(there);
+    world.nodes[1].seen.get_mut(&there).expect("the requested endpoint").last = Some(Last::Dropped);
+    let expected =
+        if M::TELLS_REJECTION { Last::Failed(ConnectCause::Rejected) } else { Last::Broken(BrokenCause::Reset) };
+    assert_eq!(world.until_ended(0, here), expected);
+    world.finish();
+}
+
+pub(crate) fn nothing_is_sent_before_it_is_established_or_after_it_has_ended<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let address = world.listen(1);
+    let here = world.connect(0, &address);
+    assert_eq!(world.send(0, here, 10, 10), Err(SendError::Closed));
+    assert_eq!(world.nodes[0].dispatcher.send_room(here), 0);
+    world.run_until("established", |world| world.seen(0, here).established);
+    world.send(0, here, 10, 10).expect("room in an empty queue");
+    world.nodes[0].dispatcher.close(here);
+    assert_eq!(world.send(0, here, 10, 10), Err(SendError::Closed));
+    world.until_ended(0, here);
+    assert_eq!(world.send(0, here, 10, 10), Err(SendError::Closed));
+    assert_eq!((world.nodes[0].dispatcher.queued(here), world.nodes[0].dispatcher.send_room(here)), (0, 0));
+    world.finish();
+}
+
+pub(crate) fn an_ended_endpoint_never_touches_its_successor<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (old, _) = world.connected_pair(0, 1);
+    world.nodes[0].dispatcher.close(old);
+    world.until_ended(0, old);
+    world.settle();
+    let (new, there) = world.connected_pair(0, 1);
+    assert_eq!(new.index(), old.index(), "the index is used again, otherwise this tests nothing");
+    assert_ne!(new, old);
+    let dispatcher = &mut world.nodes[0].dispatcher;
+    dispatcher.abort(old);
+    dispatcher.close(old);
+    dispatcher.reject(old);
+    dispatcher.accept(old);
+    dispatcher.set_reading(old, false);
+    assert_eq!(world.send(0, old, 10, 10), Err(SendError::Closed));
+    world.send(0, new, 1000, 100).expect("room in an empty queue");
+    world.until_received(1, there, 1000);
+    world.finish();
+}
+
+pub(crate) fn closing_before_it_is_established_ends_it_once<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    world.nodes[1].answers = false;
+    let address = world.listen(1);
+    let here = world.connect(0, &address);
+    world.nodes[0].dispatcher.close(here);
+    assert_eq!(world.until_ended(0, here), Last::Disconnected);
+    let other = world.connect(0, &address);
+    world.run_until("the other's request", |world| world.nodes[1].seen.len() == 2 || world.seen(0, other).established);
+    world.settle();
+    for (_, endpoint) in core::mem::take(&mut world.nodes[1].requests) {
+        world.nodes[1].dispatcher.close(endpoint);
+        assert_eq!(world.until_ended(1, endpoint), Last::Disconnected);
+    }
+    world.until_ended(0, other);
+    world.finish();
+}
+
+pub(crate) fn wrong_addresses_are_refused_with_words<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let address = world.listen(1);
+    let taken = world.nodes[0].dispatcher.listen(&address).expect_err("the address is taken");
+    assert!(matches!(taken, EndpointError::AddressInUse { .. }), "{taken}");
+    let bad = world.nodes[0].dispatcher.listen("").expect_err("no address");
+    assert!(matches!(bad, EndpointError::BadAddress { .. }), "{bad}");
+    world.finish();
+}
+
+/// Many sizes of messages and cuts, in both directions at once.
+pub(crate) fn bytes_arrive_in_order_however_they_are_cut<M: Mechanism>() {
+    let sizes = Sizes { block: 9_999, ..Sizes::default() };
+    let mut world = World::<M>::new(&[sizes; 2]);
+    let (here, there) = world.connected_pair(0, 1);
+    for round in 0..300 {
+        let (length, cut) = (1 + round * round % 7_919, 1 + round * 37 % 1_500);
+        while world.send(0, here, length, cut) == Err(SendError::Full) {
+            world.step();
+        }
+        while world.send(1, there, 2 * length, cut) == Err(SendError::Full) {
+            world.step();
+        }
+        if round % 3 == 0 {
+            world.step();
+        }
+    }
+    let (first, second) = (world.seen(0, here).sent, world.seen(1, there).sent);
+    world.until_received(1, there, first);
+    world.until_received(0, here, second);
+    world.finish();
+}
+
+pub(crate) fn one_byte_at_a_time_is_enough<M: Mechanism>() {
+    let sizes = Sizes { receive_batch: 1, ..Sizes::default() };
+    let mut world = World::<M>::new(&[Sizes::default(), sizes]);
+    let (here, there) = world.connected_pair(0, 1);
+    world.send(0, here, 5_000, 1).expect("room in an empty queue");
+    world.until_received(1, there, 5_000);
+    assert_eq!(world.nodes[1].largest_slice, 1);
+    world.finish();
+}
+
+pub(crate) fn a_message_larger_than_the_queue_goes_through<M: Mechanism>() {
+    const LENGTH: usize = 64 << 20;
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.send(0, here, LENGTH, 60_000).expect("an empty queue takes any size");
+    assert_eq!(world.nodes[0].dispatcher.queued(here), LENGTH);
+    assert_eq!(world.send(0, here, 1, 1), Err(SendError::Full));
+    world.until_received(1, there, LENGTH);
+    world.run_until("room again", |world| world.seen(0, here).lows == 1);
+    world.send(0, here, 1, 1).expect("room after the queue ran low");
+    world.until_received(1, there, LENGTH + 1);
+    world.finish();
+}
+
+pub(crate) fn a_full_queue_says_when_there_is_room<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    let mut refusals = 0;
+    while world.seen(0, here).sent < 20 << 20 {
+        if world.send(0, here, 100_000, 2_048) == Err(SendError::Full) {
+            refusals += 1;
+            world.run_until("room", |world| world.seen(0, here).lows == refusals);
+            assert!(world.nodes[0].dispatcher.send_room(here) >= 100_000);
+            assert!(world.nodes[0].dispatcher.queued(here) <= Sizes::default().send_queue / 2);
+        }
+    }
+    assert!(refusals > 0, "the queue never was full, which tests nothing");
+    let sent = world.seen(0, here).sent;
+    world.until_received(1, there, sent);
+    assert_eq!(world.seen(0, here).lows, refusals);
+    world.finish();
+}
+
+pub(crate) fn a_hundred_endpoints_at_once<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let address = world.listen(1);
+    let mut endpoints: Vec<_> = (0..100).map(|_| world.connect(0, &address)).collect();
+    world.run_until("all are established", |world| {
+        let established = |node: usize| world.nodes[node].seen.values().filter(|seen| seen.established).count();
+        established(0) == 100 && established(1) == 100
+    });
+    for (number, &endpoint) in endpoints.iter().enumerate() {
+        world.send(0, endpoint, 100 * (number + 1), 33).expect("room in an empty queue");
+    }
+    world.run_until("all has arrived", |world| {
+        world.nodes[1].seen.values().map(|seen| seen.received).sum::<usize>() == 100 * 5050
+    });
+    let mut received: Vec<_> = world.nodes[1].seen.values().map(|seen| seen.received).collect();
+    received.sort_unstable();
+    assert!(received.iter().enumerate().all(|(number, &bytes)| bytes == 100 * (number + 1)));
+    for endpoint in endpoints.drain(..) {
+        world.nodes[0].dispatcher.close(endpoint);
+        assert_eq!(world.until_ended(0, endpoint), Last::Disconnected);
+    }
+    world.finish();
+}
+
+/// Back-pressure of one endpoint holds back that one alone, is bounded, and loses nothing.
+pub(crate) fn an_endpoint_that_is_not_read_holds_back_only_its_peer<M: Mechanism>() {
+    const MOST: usize = 64 << 20;
+    let mut world = two_nodes::<M>();
+    let (slow, slow_there) = world.connected_pair(0, 1);
+    let (fast, fast_there) = world.connected_pair(0, 1);
+    world.nodes[1].dispatcher.set_reading(slow_there, false);
+    // What was read before the switch may be in the log; nothing else may come.
+    world.settle();
+    let mut rounds_without_progress = 0;
+    while rounds_without_progress < 50 {
+        assert!(world.seen(0, slow).sent < MOST, "nothing holds the sender back");
+        if world.send(0, slow, 50_000, 5_000).is_ok() {
+            rounds_without_progress = 0
+        } else {
+            rounds_without_progress += 1
+        }
+        world.step();
+        if rounds_without_progress > 0 {
+            let soon = world.mechanism.now().after(core::time::Duration::from_micros(200));
+            world.mechanism.idle(Some(soon));
+        }
+    }
+    assert_eq!(world.seen(1, slow_there).received, 0);
+    world.send_all(0, fast, 5 << 20, 50_000, 5_000);
+    world.until_received(1, fast_there, 5 << 20);
+    assert_eq!(world.seen(1, slow_there).received, 0);
+    let sent = world.seen(0, slow).sent;
+    world.nodes[1].dispatcher.set_reading(slow_there, true);
+    world.until_received(1, slow_there, sent);
+    assert_eq!(world.seen(0, slow).lows, 1, "told once that there is room again");
+    world.finish();
+}
+
+/// An owner's quota bounds what one endpoint holds; others go on; reading goes on when blocks come back.
+pub(crate) fn a_quota_that_is_used_up_stops_its_endpoint_alone<M: Mechanism>() {
+    if !M::HAS_POOL {
+        return;
+    }
+    const TOTAL: usize = 1 << 20;
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    let (other, other_there) = world.connected_pair(0, 1);
+    let dispatcher = &mut world.nodes[1].dispatcher;
+    let owner = dispatcher.pool_mut().and_then(|pool| pool.reserve(3).ok()).expect("three blocks of the pool");
+    dispatcher.set_owner(there, owner);
+    assert!(!dispatcher.is_dry(there));
+    world.nodes[1].keeps = true;
+    world.send_all(0, here, TOTAL, 40_000, 5_000);
+    world.run_until("the quota is used up", |world| world.nodes[1].dispatcher.is_dry(there));
+    let held = world.seen(1, there).received;
+    assert!(held <= 3 * Sizes::default().block, "{held} bytes in three blocks");
+    world.send(0, other, 1000, 100).expect("room in an empty queue");
+    world.until_received(1, other_there, 1000);
+    assert_eq!(world.seen(1, there).received, held);
+    world.nodes[1].keeps = false;
+    world.nodes[1].kept.clear();
+    world.until_received(1, there, TOTAL);
+    assert!(!world.nodes[1].dispatcher.is_dry(there));
+    world.finish();
+}
+
+pub(crate) fn closing_sends_what_is_queued_first<M: Mechanism>() {
+    const LENGTH: usize = 8 << 20;
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.nodes[1].dispatcher.set_reading(there, false);
+    world.send(0, here, LENGTH, 10_000).expect("an empty queue takes any size");
+    world.nodes[0].dispatcher.close(here);
+    world.settle();
+    assert_eq!(world.seen(1, there).last, None, "an end that overtook what was sent before it");
+    world.nodes[1].dispatcher.set_reading(there, true);
+    assert_eq!(world.until_ended(1, there), Last::Disconnected);
+    assert_eq!(world.seen(1, there).received, LENGTH);
+    assert_eq!(world.until_ended(0, here), Last::Disconnected);
+    world.finish();
+}
+
+/// The closing side throws away what still comes, so that the other side's sending ends in order too.
+pub(crate) fn closing_while_the_peer_sends_ends_in_order<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.send(0, here, 3_000, 1_000).expect("room in an empty queue");
+    world.send(1, there, 4 << 20, 10_000).expect("an empty queue takes any size");
+    world.step();
+    world.nodes[0].dispatcher.close(here);
+    assert_eq!(world.until_ended(1, there), Last::Disconnected);
+    assert_eq!(world.seen(1, there).received, 3_000);
+    assert_eq!(world.until_ended(0, here), Last::Disconnected);
+    world.finish();
+}
+
+pub(crate) fn an_aborted_connection_breaks_at_the_peer_only<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.send(0, here, 4 << 20, 10_000).expect("an empty queue takes any size");
+    world.step();
+    world.abort(0, here);
+    assert_eq!(world.until_ended(1, there), Last::Broken(BrokenCause::Reset));
+    world.settle();
+    world.finish();
+}
+
+pub(crate) fn a_sender_whose_peer_aborts_is_told_once<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.send(0, here, 16 << 20, 10_000).expect("an empty queue takes any size");
+    world.step();
+    world.abort(1, there);
+    assert_eq!(world.until_ended(0, here), Last::Broken(BrokenCause::Reset));
+    world.settle();
+    world.finish();
+}
+
+/// A process that dies takes its dispatcher with it: every endpoint at the other side ends exactly once.
+pub(crate) fn a_peer_that_dies_ends_every_endpoint_once<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let address = world.listen(1);
+    let endpoints: Vec<_> = (0..10).map(|_| world.connect(0, &address)).collect();
+    world.run_until("all are established", |world| {
+        world.nodes[1].seen.values().filter(|seen| seen.established).count() == 10
+            && world.nodes[0].seen.values().all(|seen| seen.established)
+    });
+    for &endpoint in &endpoints {
+        world.send(0, endpoint, 100_000, 1_000).expect("room in an empty queue");
+    }
+    world.step();
+    drop(world.nodes.pop());
+    for &endpoint in &endpoints {
+        let last = world.until_ended(0, endpoint);
+        assert!(matches!(last, Last::Disconnected | Last::Broken(BrokenCause::Reset)), "{last:?}");
+    }
+    let late = world.connect(0, &address);
+    assert_eq!(world.until_ended(0, late), Last::Failed(ConnectCause::Refused));
+    world.settle();
+    world.finish();
+}
