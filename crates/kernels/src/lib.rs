@@ -1,1 +1,15 @@
-//! Checksums at the speed of memory.
+//! Checksums at the speed of memory, behind safe functions over byte slices.
+//!
+//! - [`Crc16`]: the CRC-16 of CMS S-LINK64 fragments (FED trailers), over 64-bit words, most significant byte first;
+//! - [`crc32c`]: the CRC-32C of run-file records.
+//!
+//! Both go on where an earlier piece ended, so that chains of slices need no copy. The fastest kernel that the
+//! processor has is chosen at run time; each has a scalar twin, and property tests hold all of them against a
+//! bitwise calculation. This crate is an island of unsafe code: nothing but vector loads and calls of functions
+//! whose processor features were detected.
+
+mod crc16;
+mod crc32c;
+
+pub use crc16::{Crc16, Crc16Kernel, crc16_kernels, crc16_of_change};
+pub use crc32c::crc32c;
