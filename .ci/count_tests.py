@@ -1,0 +1,44 @@
+"""Counts what `cargo test` ran and what tests skipped; fails on a skip that nobody expected.
+
+    count_tests.py LOG SKIPS EXPECTED
+
+LOG is cargo's output, SKIPS the file that tests append `skipped: TEST: WHY` to, EXPECTED the list of allowed ones.
+The last line of the output is the sum.
+"""
+
+import os
+import re
+import sys
+
+NEEDS_DATA = "needs ROPEWALK_DATA"
+
+
+def read_lines(path):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return [line.rstrip("\n") for line in file]
+
+
+def is_expected(skip, allowed):
+    if skip.endswith(NEEDS_DATA):
+        return not os.environ.get("ROPEWALK_DATA")
+    return skip in allowed
+
+
+def main(log, skips, expected):
+    results = [re.match(r"test result: \S+ (\d+) passed; (\d+) failed; (\d+) ignored", line) for line in read_lines(log)]
+    passed, failed, ignored = (sum(int(result[field]) for result in results if result) for field in (1, 2, 3))
+    allowed = {line for line in read_lines(expected) if line and not line.startswith("#")}
+    skipped = sorted({line.removeprefix("skipped: ") for line in read_lines(skips) if line})
+    unexpected = [skip for skip in skipped if not is_expected(skip, allowed)]
+    for skip in skipped:
+        print(("unexpected skip: " if skip in unexpected else "skipped as expected: ") + skip)
+    if ignored:
+        print(f"{ignored} tests are #[ignore]d: let them run, or let them say that they are skipped")
+    if not passed:
+        print("no test ran")
+    print(f"{passed - len(skipped)} tests passed, {failed} failed, {len(skipped)} skipped, {len(unexpected)} unexpectedly")
+    return 1 if unexpected or ignored or failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
