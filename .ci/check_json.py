@@ -19,6 +19,8 @@ TYPES = {
     "null": type(None),
 }
 ANNOTATIONS = {"$schema", "$id", "title", "description", "examples", "$defs"}
+RULES_OF_VALUES = {"$ref", "type", "const", "enum", "minimum", "pattern"}
+RULES_OF_MEMBERS = {"required", "properties", "additionalProperties", "items"}
 
 
 def has_type(value, name):
@@ -33,8 +35,7 @@ def types_of(schema):
 
 def errors(value, schema, root, path="$"):
     """Everything in which `value` differs from `schema`, one text each."""
-    known = {"type", "const", "enum", "minimum", "pattern", "required", "properties", "additionalProperties", "items", "$ref"}
-    unknown = set(schema) - known - ANNOTATIONS
+    unknown = set(schema) - ANNOTATIONS - RULES_OF_VALUES - RULES_OF_MEMBERS
     if unknown:
         yield f"{path}: the schema uses {sorted(unknown)}, which this checker does not know"
     if "$ref" in schema:

@@ -25,8 +25,9 @@ def is_expected(skip, allowed):
 
 
 def main(log, skips, expected):
-    results = [re.match(r"test result: \S+ (\d+) passed; (\d+) failed; (\d+) ignored", line) for line in read_lines(log)]
-    passed, failed, ignored = (sum(int(result[field]) for result in results if result) for field in (1, 2, 3))
+    result = re.compile(r"test result: \S+ (\d+) passed; (\d+) failed; (\d+) ignored")
+    results = [result.match(line) for line in read_lines(log)]
+    passed, failed, ignored = (sum(int(found[field]) for found in results if found) for field in (1, 2, 3))
     allowed = {line for line in read_lines(expected) if line and not line.startswith("#")}
     skipped = sorted({line.removeprefix("skipped: ") for line in read_lines(skips) if line})
     unexpected = [skip for skip in skipped if not is_expected(skip, allowed)]
@@ -36,7 +37,8 @@ def main(log, skips, expected):
         print(f"{ignored} tests are #[ignore]d: let them run, or let them say that they are skipped")
     if not passed:
         print("no test ran")
-    print(f"{passed - len(skipped)} tests passed, {failed} failed, {len(skipped)} skipped, {len(unexpected)} unexpectedly")
+    skips = f"{len(skipped)} skipped, {len(unexpected)} of them unexpectedly"
+    print(f"{passed - len(skipped)} tests passed, {failed} failed, {skips}")
     return 1 if unexpected or ignored or failed or not passed else 0
 
 

@@ -59,8 +59,8 @@ def main():
     given = arguments.parse_args()
     with open(given.page, encoding="utf-8") as file:
         found = blocks(file.read())
-    scripts = ["\n".join(filter(None, (adapted(line, given.program) for line in block.splitlines()))) for block in found]
-    scripts = [script for script in scripts if script]
+    adaptations = ([adapted(line, given.program) for line in block.splitlines()] for block in found)
+    scripts = [script for lines in adaptations if (script := "\n".join(filter(None, lines)))]
     if not scripts:
         print(f"{given.page} has no block marked sh")
         return 1
