@@ -2,3 +2,4 @@
 #![forbid(unsafe_code)]
 
 pub mod message;
+pub mod run_file;

@@ -1,0 +1,64 @@
+//! The names of segments: `run000001-bu0-000001.rwk`, and with `.open` behind it while it is being written.
+
+use core::fmt;
+use core::str::FromStr;
+use ropewalk_terms::{NodeId, Role, RunNumber};
+
+/// What follows the name of a segment that is being written.
+pub const OPEN_EXTENSION: &str = ".open";
+
+const EXTENSION: &str = ".rwk";
+const ROLES: [Role; 4] = [Role::Readout, Role::Builder, Role::Manager, Role::Source];
+
+/// The name of a segment. Orders by run, then by writer, then by segment.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SegmentName {
+    /// The run.
+    pub run: RunNumber,
+    /// The node that wrote it.
+    pub writer: NodeId,
+    /// Which of the writer's segments, counted from 1.
+    pub segment: u32,
+}
+
+impl fmt::Display for SegmentName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "run{:06}-{}-{:06}{EXTENSION}", self.run, self.writer, self.segment)
+    }
+}
+
+/// The text is not the name of a segment.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not the name of a segment, such as run000001-bu0-000001.rwk")]
+pub struct NotASegment;
+
+impl FromStr for SegmentName {
+    type Err = NotASegment;
+
+    /// Reads what [`Display`](fmt::Display) writes; any number of leading zeros will do.
+    fn from_str(text: &str) -> Result<Self, NotASegment> {
+        Self::read(text).ok_or(NotASegment)
+    }
+}
+
+impl SegmentName {
+    fn read(text: &str) -> Option<Self> {
+        let mut parts = text.strip_suffix(EXTENSION)?.strip_prefix("run")?.split('-');
+        let (run, writer, segment) = (parts.next()?, parts.next()?, parts.next()?);
+        if parts.next().is_some() {
+            return None;
+        }
+        let role = ROLES.into_iter().find(|role| writer.starts_with(role.prefix()))?;
+        let index = number(&writer[role.prefix().len()..])?;
+        Some(Self {
+            run: RunNumber(number(run)?),
+            writer: NodeId { role, index: u16::try_from(index).ok()? },
+            segment: number(segment)?,
+        })
+    }
+}
+
+/// Digits alone: `parse` would take a sign too.
+fn number(digits: &str) -> Option<u32> {
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
+}

@@ -1,0 +1,195 @@
+//! What is written is read again.
+
+use super::super::*;
+use super::{head, header, records, segment};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use ropewalk_terms::{Attempt, EventKey, Incarnation, NodeId, Role, RunNumber, SourceId, Utc};
+
+type OwnedEvent = (EventHead, Vec<MissingSource>, Vec<(FragmentEntry, Vec<u8>)>);
+
+prop_compose! {
+    fn event_head()(key: u64, incarnation: u64, attempt: u16, trigger_type: u16, flags: u32) -> EventHead {
+        EventHead {
+            key: EventKey::from_bits(key),
+            incarnation: Incarnation(incarnation),
+            attempt: Attempt(attempt),
+            trigger_type,
+            flags: EventFlags(flags),
+        }
+    }
+}
+
+prop_compose! {
+    fn fragment()(
+        source: u32, flags: u32, raw_id: u64, raw_time: u64, time: i64, clock: u16, bunch_crossing: u16,
+        trigger_type: u16, payload in vec(any::<u8>(), 0..70),
+    ) -> (FragmentEntry, Vec<u8>) {
+        let (source, flags, clock) = (SourceId(source), FragmentFlags(flags), ClockDomain(clock));
+        let length = payload.len() as u32;
+        let entry =
+            FragmentEntry { source, flags, raw_id, raw_time, time, clock, bunch_crossing, trigger_type, length };
+        (entry, payload)
+    }
+}
+
+fn event() -> impl Strategy<Value = OwnedEvent> {
+    let missing = any::<(u32, u8)>().prop_map(|(source, cause)| MissingSource { source: SourceId(source), cause });
+    (event_head(), vec(missing, 0..5), vec(fragment(), 0..9))
+}
+
+fn owned(record: &Record<'_>) -> OwnedEvent {
+    let view = EventView::parse(record).expect("an event was written");
+    let fragments = view.fragments().map(|fragment| (fragment.entry, fragment.payload.to_vec()));
+    (view.head(), view.missing().collect(), fragments.collect())
+}
+
+fn append(file: &mut Vec<u8>, (head, missing, fragments): &OwnedEvent) -> IndexEntry {
+    let borrowed: Vec<(FragmentEntry, &[u8])> = fragments.iter().map(|(entry, bytes)| (*entry, &bytes[..])).collect();
+    let offset = file.len() as u64;
+    encode_event(file, offset, head, missing, &borrowed).expect("the event is short")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn events_and_their_index_are_read_as_written(events in vec(event(), 0..8)) {
+        let mut file = Vec::new();
+        header().encode(&mut file).expect("the header is short");
+        let mut index = SegmentIndex::with_capacity(events.len());
+        for event in &events {
+            index.push(append(&mut file, event));
+        }
+        let offset = file.len() as u64;
+        index.encode(&mut file, offset, Utc(7), true).expect("the footer is short");
+
+        let found = records(&file);
+        prop_assert!(found.iter().all(|(offset, record)| offset % 8 == 0 && record.length() % 8 == 0));
+        let read: Vec<OwnedEvent> = found[1..=events.len()].iter().map(|(_, record)| owned(record)).collect();
+        prop_assert_eq!(&read, &events);
+
+        let end = file.last_chunk::<END_MARK_BYTES>().expect("the footer is longer");
+        let length = FooterView::length_from_end(end).expect("the file is closed") as usize;
+        let record = Record::parse(&file[file.len() - length..]).expect("the footer stands there");
+        let footer = FooterView::parse(&record).expect("it is a footer");
+        prop_assert_eq!((footer.closed(), footer.is_rebuilt(), footer.offset()), (Utc(7), true, offset));
+        let entries: Vec<IndexEntry> = footer.entries().collect();
+        prop_assert_eq!(&entries, index.entries());
+        let scanned: Vec<IndexEntry> = found[1..=events.len()]
+            .iter()
+            .map(|(offset, record)| {
+                let view = EventView::parse(record).expect("an event was written");
+                IndexEntry::of(&view, *offset, record.length())
+            })
+            .collect();
+        prop_assert_eq!(&entries, &scanned);
+    }
+
+    #[test]
+    fn pieces_may_be_cut_anywhere(event in event(), cut in 0usize..200) {
+        let mut whole = Vec::new();
+        append(&mut whole, &event);
+        let (head, missing, fragments) = &event;
+        let payload = fragments.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect::<Vec<u8>>();
+        let mut buffer = [0xaa; 4096];
+        let entries = fragments.iter().map(|(entry, _)| *entry);
+        let mut encoder = EventRecordEncoder::begin(&mut buffer, head, missing.iter().copied(), entries)
+            .expect("the buffer is long enough");
+        let (front, back) = payload.split_at(cut.min(payload.len()));
+        let mut gathered = buffer[..encoder.head_length()].to_vec();
+        for piece in [front, back] {
+            encoder.payload(piece);
+            gathered.extend_from_slice(piece);
+        }
+        prop_assert_eq!(encoder.record_length(), whole.len());
+        let tail = encoder.finish().expect("all of the payload was fed");
+        prop_assert!(tail.as_bytes().len() <= 16);
+        gathered.extend_from_slice(tail.as_bytes());
+        prop_assert_eq!(gathered, whole);
+    }
+
+    #[test]
+    fn headers_are_read_as_written(
+        run: u32, segment: u32, index: u16, start: i64, sources in vec((any::<u32>(), any::<u16>(), ".{0,20}"), 0..9),
+    ) {
+        let sources = sources
+            .into_iter()
+            .map(|(id, format, name)| SourceEntry { id: SourceId(id), format: SourceFormat(format), name })
+            .collect();
+        let writer = NodeId { role: Role::Builder, index };
+        let written = SegmentHeader { run: RunNumber(run), segment, writer, start: Utc(start), sources, ..header() };
+        let mut file = Vec::new();
+        written.encode(&mut file).expect("the header is short");
+        prop_assert_eq!(SegmentHeader::decode(&records(&file)[0].1), Ok(written));
+    }
+
+    #[test]
+    fn names_are_read_as_written(run: u32, index: u16, segment: u32) {
+        let name = SegmentName { run: RunNumber(run), writer: NodeId::builder(index), segment };
+        prop_assert_eq!(name.to_string().parse(), Ok(name));
+    }
+
+    #[test]
+    fn no_text_makes_names_panic(text in ".{0,40}", tail in "run[0-9a-z-]{0,30}\\.rwk") {
+        prop_assert!(text.parse::<SegmentName>().is_err());
+        if let Ok(name) = tail.parse::<SegmentName>() {
+            prop_assert_eq!(name.to_string().parse(), Ok(name));
+        }
+    }
+}
+
+#[test]
+fn names_are_those_of_the_house() {
+    let name = SegmentName { run: RunNumber(1), writer: NodeId::builder(0), segment: 1 };
+    assert_eq!(name.to_string(), "run000001-bu0-000001.rwk");
+    for wrong in ["run1-bu0-1.rwk.open", "run1-bu0.rwk", "run1-bu0-1-1.rwk", "run+1-bu0-1.rwk", "run1-bu99999-1.rwk"] {
+        assert_eq!(wrong.parse::<SegmentName>().map_err(|error| error.to_string()).ok(), None, "{wrong}");
+    }
+}
+
+#[test]
+fn the_runs_begin_and_end_are_read_as_written() {
+    let begin = BeginOfRun { run: RunNumber(9), start: Utc(-3), text: "größer als ASCII".to_owned() };
+    let end = EndOfRun { run: RunNumber(9), end: Utc(5), last: None, events: 0, text: "{}".to_owned() };
+    let mut file = Vec::new();
+    begin.encode(&mut file).expect("the record is short");
+    end.encode(&mut file).expect("the record is short");
+    let found = records(&file);
+    assert_eq!(BeginOfRun::decode(&found[0].1), Ok(begin));
+    assert_eq!(EndOfRun::decode(&found[1].1), Ok(end));
+    assert_eq!(EndOfRun::decode(&found[0].1), Err(RecordError::Kind));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let head = head(1, 1, EventFlags::default());
+    let entry = FragmentEntry { length: MAX_RECORD_BYTES as u32, ..super::fragment(super::COUNTER, 1) };
+    let none = || std::iter::empty::<MissingSource>();
+    let begin = |buffer: &mut [u8], fragments: &[FragmentEntry]| {
+        EventRecordEncoder::begin(buffer, &head, none(), fragments.iter().copied()).map(|encoder| encoder.finish())
+    };
+    assert_eq!(begin(&mut [0; 63], &[]), Err(RecordError::Room));
+    assert_eq!(begin(&mut [0; 500], &[entry]), Err(RecordError::Room));
+    assert_eq!(begin(&mut [0; 500], &[FragmentEntry { length: u32::MAX, ..entry }; 2]), Err(RecordError::Room));
+    let short = FragmentEntry { length: 4, ..entry };
+    assert_eq!(begin(&mut [0; 500], &[short]), Ok(Err(RecordError::Payload)), "no payload was fed");
+}
+
+#[test]
+fn unknown_kinds_are_stepped_over_and_versions_are_checked() {
+    let file = segment();
+    let kinds: Vec<&str> = records(&file).iter().map(|(_, record)| record.kind().name()).collect();
+    assert_eq!(kinds, ["segment header", "begin of run", "event", "spill", "event", "end of run", "footer"]);
+
+    let newer = |place: usize, version: u16| {
+        let mut content = file[16..].to_vec();
+        content[place - 16..place - 14].copy_from_slice(&version.to_le_bytes());
+        let mut changed = Vec::new();
+        super::append_record(&mut changed, RecordKind::SEGMENT, |out| out.extend_from_slice(&content[..80]))
+            .expect("the header is short");
+        SegmentHeader::decode(&records(&changed)[0].1).map(|header| header.minor)
+    };
+    assert_eq!(newer(24, 2), Err(RecordError::Version { major: 2, minor: 0 }));
+    assert_eq!(newer(26, 9), Ok(9), "a higher minor version is readable");
+}
