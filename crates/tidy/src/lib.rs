@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
+/// What a skip's line starts with.
+const SKIPPED: &str = "skipped";
 /// The variable that names the file to which skips are appended, one line each.
 const SKIP_LOG: &str = "ROPEWALK_SKIP_LOG";
 /// The variable that names the directory of real detector data.
@@ -22,18 +24,22 @@ const DATA: &str = "ROPEWALK_DATA";
 /// # Panics
 /// When the file cannot be written: an uncounted skip would look like a test that passed.
 pub fn skipped(test: &str, why: &str) {
-    let line = format!("skipped: {test}: {why}\n");
+    let line = format!("{SKIPPED}: {test}: {why}\n");
     eprint!("{line}");
     if let Some(log) = std::env::var_os(SKIP_LOG) {
-        let file = OpenOptions::new().create(true).append(true).open(log);
-        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        let written = append(log.as_ref(), &line);
         assert!(written.is_ok(), "cannot write {SKIP_LOG}: {written:?}");
     }
 }
 
+/// One call, so that lines of tests that run at the same time do not mix.
+fn append(log: &Path, line: &str) -> io::Result<()> {
+    OpenOptions::new().create(true).append(true).open(log)?.write_all(line.as_bytes())
+}
+
 /// The directory `name` of the real data, for example `cms_csc`; otherwise the skip of `test` is told.
 ///
-/// ```
+/// ```no_run
 /// if let Some(_directory) = ropewalk_tidy::real_data("cms::every_crc_matches", "cms_csc") {
 ///     // read the files
 /// }
@@ -49,4 +55,20 @@ pub fn real_data(test: &str, name: &str) -> Option<PathBuf> {
     let directory = PathBuf::from(root).join(name);
     assert!(directory.is_dir(), "{DATA} is set, but {} is no directory", directory.display());
     Some(directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skips_of_many_tests_add_up_in_one_file() {
+        let log = std::env::temp_dir().join(format!("ropewalk-skips-{}", std::process::id()));
+        for line in ["one\n", "two\n"] {
+            append(&log, line).expect("a file can be written");
+        }
+        let text = std::fs::read_to_string(&log).expect("it was just written");
+        std::fs::remove_file(&log).expect("it is ours");
+        assert_eq!(text, "one\ntwo\n");
+    }
 }
