@@ -51,6 +51,15 @@ impl PoolConfig {
         let (memory, huge_pages) = (MemoryKind::Anonymous, HugePages::Auto);
         Self { name: name.to_owned(), memory, huge_pages, block_size, blocks, numa_node: None }
     }
+
+    /// Bytes of all blocks; the sizes must have been checked.
+    pub(crate) fn bytes(&self) -> usize {
+        self.block_size * self.blocks
+    }
+
+    pub(crate) fn no_memory(&self, bytes: usize, call: &'static str, source: io::Error) -> PoolError {
+        PoolError::Memory { name: self.name.clone(), bytes, call, source }
+    }
 }
 
 /// Which pages a pool got.
@@ -87,6 +96,8 @@ pub struct PoolReport {
     pub memory: MemoryKind,
     /// Which pages they lie on.
     pub pages: PageKind,
+    /// Bytes on huge pages, of either kind.
+    pub huge_bytes: usize,
     /// The NUMA node of every page, as the kernel says it; `None` if none was asked for.
     pub numa_node: Option<u16>,
     /// Bytes mapped, rounded up to whole pages.
@@ -129,6 +140,12 @@ pub enum PoolError {
         call: &'static str,
         /// What the system said.
         source: io::Error,
+    },
+    /// Memory of the allocator cannot be bound to a NUMA node.
+    #[error("pool `{name}`: heap memory cannot be bound to a NUMA node; use anonymous memory, or no node")]
+    HeapNotBound {
+        /// The pool.
+        name: String,
     },
     /// The NUMA node does not exist, or its memory may not be used by this process.
     #[error("pool `{name}`: NUMA node {node} cannot be used: {source}; see /sys/devices/system/node/online")]

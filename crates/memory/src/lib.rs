@@ -18,8 +18,10 @@
 //! is the page of numbers that others read.
 
 mod config;
+mod counters;
 mod loan;
 mod mapping;
+mod numa;
 mod payload;
 mod pool;
 mod queue;
@@ -32,7 +34,8 @@ mod table;
 mod tests;
 
 pub use config::{HugePages, MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
-pub use loan::Loan;
+pub use counters::{CounterFile, CounterPage};
+pub use loan::{Loan, Posted};
 pub use payload::{Payload, chain_allocations, prepare_chains};
 pub use pool::{Owner, Pool};
 pub use queue::ByteQueue;

@@ -1,6 +1,7 @@
 //! Loans: blocks that are being filled. The head is read while the tail is still being written.
 #![allow(unsafe_code)]
 
+use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
 use crate::registry::{self, PoolId};
@@ -89,6 +90,12 @@ impl Loan {
         Some(self.split())
     }
 
+    /// Hands the spare tail to the kernel (a ring's receive buffer, a fill ring): from now on nobody here has
+    /// access to it. Slices that were split off before stay as they are.
+    pub fn post(self) -> Posted {
+        Posted(ManuallyDrop::new(self))
+    }
+
     /// Splits off what was committed, be it nothing.
     fn split(&mut self) -> Slice {
         debug_assert!(self.handed < LOAN_REFERENCES - 1, "a loan does not run out of references");
@@ -119,5 +126,53 @@ impl core::fmt::Debug for Loan {
             .field("filled", &self.filled)
             .field("split", &self.split)
             .finish()
+    }
+}
+
+/// A block whose tail the kernel holds: neither written nor read here until it is taken back.
+///
+/// Only `io` makes use of these. Dropping one does **not** return its block, for the kernel may still write
+/// to it: the block then stays out for ever, and the pool's account shows it. Closing an endpoint therefore
+/// cancels, drains the completions, and reclaims.
+#[must_use = "a posted block that is not reclaimed is lost to its pool"]
+#[derive(Debug)]
+pub struct Posted(ManuallyDrop<Loan>);
+
+impl Posted {
+    /// Where the kernel may write.
+    pub fn address(&self) -> NonNull<u8> {
+        // SAFETY: within the block or at its end.
+        unsafe { self.0.base.add(self.0.filled as usize) }
+    }
+
+    /// How many bytes it may write there.
+    pub fn capacity(&self) -> usize {
+        self.0.spare_len()
+    }
+
+    /// The first `filled` bytes as a slice, while the kernel keeps the rest (incremental buffers of
+    /// io_uring); the address moves behind them. `None` if `filled` is 0.
+    ///
+    /// # Safety
+    /// The kernel must have written these bytes and must never write them again.
+    ///
+    /// # Panics
+    /// If the capacity is smaller than that.
+    pub unsafe fn split_filled(&mut self, filled: usize) -> Option<Slice> {
+        self.0.commit(filled);
+        self.0.split_committed()
+    }
+
+    /// The loan again, with `filled` more bytes committed, after the kernel has given the block back.
+    ///
+    /// # Safety
+    /// The kernel must have written these bytes and must not have the block any more.
+    ///
+    /// # Panics
+    /// If the capacity is smaller than that.
+    pub unsafe fn reclaim(self, filled: usize) -> Loan {
+        let mut loan = ManuallyDrop::into_inner(self.0);
+        loan.commit(filled);
+        loan
     }
 }

@@ -1,14 +1,23 @@
 //! The memory itself: got once, touched once, given back when nobody refers to it any more.
 #![allow(unsafe_code)]
 
-use core::ptr::NonNull;
+use core::ffi::c_void;
+use core::ptr::{NonNull, null_mut};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::config::{MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+use crate::config::{HugePages, MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
+use crate::numa;
 
 /// Blocks begin where direct disk writes may begin.
 const HEAP_ALIGNMENT: usize = 4096;
+/// A huge page, reserved or transparent.
+const HUGE_PAGE: usize = 2 << 20;
 
 /// One piece of memory, all of whose bytes are initialised.
 pub(crate) struct Mapping {
@@ -19,6 +28,7 @@ pub(crate) struct Mapping {
 
 enum Origin {
     Heap(Layout),
+    Mapped { file: Option<OwnedFd> },
 }
 
 // SAFETY: the mapping is plain memory, which belongs to no thread; who may touch which bytes is settled by
@@ -30,33 +40,178 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Gets the memory of a pool and says what it got.
     pub(crate) fn new(config: &PoolConfig) -> Result<(Self, PoolReport), PoolError> {
-        let name = || config.name.clone();
-        let bytes = config.block_size * config.blocks;
-        let mapping = match config.memory {
-            MemoryKind::Heap | MemoryKind::Anonymous | MemoryKind::Memfd => Self::heap(bytes),
+        let (mapping, pages) = match (config.memory, config.huge_pages) {
+            (MemoryKind::Heap, _) => (Self::heap(config)?, PageKind::Heap),
+            (_, HugePages::Never) => (Self::mapped(config, PageKind::Plain)?, PageKind::Plain),
+            // Reserved huge pages may be missing altogether, or on the wanted node: then transparent ones.
+            (_, HugePages::Auto) => match Self::mapped(config, PageKind::Huge2MiB) {
+                Ok(mapping) => (mapping, PageKind::Huge2MiB),
+                Err(_) => (Self::mapped(config, PageKind::Transparent)?, PageKind::Transparent),
+            },
         };
-        let mapping = mapping.map_err(|(call, source)| PoolError::Memory { name: name(), bytes, call, source })?;
+        let huge_bytes = match pages {
+            PageKind::Heap | PageKind::Plain => 0,
+            PageKind::Transparent => mapping.transparent_huge_bytes().unwrap_or(0),
+            PageKind::Huge2MiB => mapping.bytes,
+        };
+        let pages = if huge_bytes == 0 && pages == PageKind::Transparent { PageKind::Plain } else { pages };
         let report = PoolReport {
-            name: name(),
+            name: config.name.clone(),
             memory: config.memory,
-            pages: PageKind::Heap,
-            numa_node: None,
+            pages,
+            huge_bytes,
+            numa_node: config.numa_node,
             bytes: mapping.bytes,
         };
         Ok((mapping, report))
     }
 
-    fn heap(bytes: usize) -> Result<Self, (&'static str, io::Error)> {
-        let refused = || ("alloc", io::Error::from(io::ErrorKind::OutOfMemory));
+    fn heap(config: &PoolConfig) -> Result<Self, PoolError> {
+        if config.numa_node.is_some() {
+            return Err(PoolError::HeapNotBound { name: config.name.clone() });
+        }
+        let bytes = config.bytes();
+        let refused = || config.no_memory(bytes, "alloc", io::ErrorKind::OutOfMemory.into());
         let layout = Layout::from_size_align(bytes, HEAP_ALIGNMENT).map_err(|_| refused())?;
         // SAFETY: the layout is not empty: a pool has at least one block of at least one byte.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
         Ok(Self { base, bytes, origin: Origin::Heap(layout) })
     }
 
+    /// A mapping with pages of one kind, bound to its node, touched, and asked where it lies.
+    fn mapped(config: &PoolConfig, pages: PageKind) -> Result<Self, PoolError> {
+        let page = match pages {
+            PageKind::Heap | PageKind::Plain => rustix::param::page_size(),
+            PageKind::Transparent | PageKind::Huge2MiB => HUGE_PAGE,
+        };
+        let bytes = config.bytes().next_multiple_of(page);
+        let refused = |(call, errno): (&'static str, Errno)| config.no_memory(bytes, call, errno.into());
+        let mut mapping = Self::reserve(bytes, page).map_err(refused)?;
+        match config.memory {
+            MemoryKind::Heap | MemoryKind::Anonymous => mapping.fill_anonymous(pages).map_err(refused)?,
+            MemoryKind::Memfd => mapping.fill_with_file(&config.name, pages).map_err(refused)?,
+        }
+        mapping.advise(pages);
+        if let Some(node) = config.numa_node {
+            let name = config.name.clone();
+            numa::bind(mapping.base, bytes, node).map_err(|source| PoolError::NoSuchNode { name, node, source })?;
+        }
+        mapping.touch().map_err(|errno| refused(("touching each page", errno)))?;
+        if let Some(node) = config.numa_node {
+            let step = if pages == PageKind::Huge2MiB { HUGE_PAGE } else { rustix::param::page_size() };
+            mapping.verify_node(config, node, step)?;
+        }
+        Ok(mapping)
+    }
+
+    /// Addresses for `bytes` bytes, aligned to `alignment` (both multiples of a page), without memory.
+    fn reserve(bytes: usize, alignment: usize) -> Result<Self, (&'static str, Errno)> {
+        let room = bytes.checked_add(alignment).ok_or(("reserve", Errno::NOMEM))?;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let start = unsafe { mmap_anonymous(null_mut(), room, ProtFlags::empty(), MapFlags::PRIVATE) };
+        let start = start.map_err(|errno| ("mmap", errno))?.cast::<u8>();
+        let before = start.align_offset(alignment);
+        let base = start.wrapping_add(before);
+        for (address, length) in [(start, before), (base.wrapping_add(bytes), room - before - bytes)] {
+            if length > 0 {
+                // SAFETY: the margins of the mapping made above, used by nobody.
+                unsafe { munmap(address.cast(), length) }.map_err(|errno| ("munmap", errno))?;
+            }
+        }
+        let base = NonNull::new(base).ok_or(("mmap", Errno::NOMEM))?;
+        Ok(Self { base, bytes, origin: Origin::Mapped { file: None } })
+    }
+
+    fn address(&self) -> *mut c_void {
+        self.base.as_ptr().cast()
+    }
+
+    /// Puts anonymous memory behind the addresses.
+    fn fill_anonymous(&mut self, pages: PageKind) -> Result<(), (&'static str, Errno)> {
+        let mut flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        if pages == PageKind::Huge2MiB {
+            flags |= MapFlags::HUGETLB | MapFlags::HUGE_2MB;
+        }
+        // SAFETY: replaces exactly the reserved addresses, which nobody uses yet.
+        let mapped = unsafe { mmap_anonymous(self.address(), self.bytes, ProtFlags::READ | ProtFlags::WRITE, flags) };
+        mapped.map(drop).map_err(|errno| ("mmap", errno))
+    }
+
+    /// Puts an anonymous file behind the addresses. Its size is sealed, for a file that shrinks under its
+    /// mapping kills its readers; others to whom it is given can map it for reading only.
+    fn fill_with_file(&mut self, name: &str, pages: PageKind) -> Result<(), (&'static str, Errno)> {
+        let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        if pages == PageKind::Huge2MiB {
+            flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        }
+        // A name is for people (in /proc): one that the kernel would refuse is replaced.
+        let name = if name.len() < 200 && !name.contains('\0') { name } else { "ropewalk" };
+        let file = memfd_create(name, flags).map_err(|errno| ("memfd_create", errno))?;
+        ftruncate(&file, self.bytes as u64).map_err(|errno| ("ftruncate", errno))?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: replaces exactly the reserved addresses, which nobody uses yet.
+        unsafe { mmap(self.address(), self.bytes, protection, flags, &file, 0) }.map_err(|errno| ("mmap", errno))?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+        fcntl_add_seals(&file, seals).map_err(|errno| ("fcntl(F_ADD_SEALS)", errno))?;
+        self.origin = Origin::Mapped { file: Some(file) };
+        Ok(())
+    }
+
+    /// Asks for transparent huge pages, or for none whatever the system's default is.
+    fn advise(&self, pages: PageKind) {
+        let advice = match pages {
+            PageKind::Transparent => Advice::LinuxHugepage,
+            PageKind::Plain => Advice::LinuxNoHugepage,
+            PageKind::Heap | PageKind::Huge2MiB => return,
+        };
+        // A kernel without transparent huge pages refuses; the report then says plain, and that is all.
+        // SAFETY: of this mapping only the size of its pages changes.
+        let _ = unsafe { madvise(self.address(), self.bytes, advice) };
+    }
+
+    /// Makes every page present. Where the kernel can be asked to do so, missing memory is an error here,
+    /// while a touch would end the process.
+    fn touch(&self) -> Result<(), Errno> {
+        // SAFETY: of this mapping only the presence of its pages changes.
+        match unsafe { madvise(self.address(), self.bytes, Advice::LinuxPopulateWrite) } {
+            Err(Errno::INVAL) => {}
+            result => return result,
+        }
+        for offset in (0..self.bytes).step_by(rustix::param::page_size()) {
+            // SAFETY: within the mapping, which nobody else has yet.
+            unsafe { self.base.add(offset).write_volatile(0) };
+        }
+        Ok(())
+    }
+
+    fn verify_node(&self, config: &PoolConfig, node: u16, step: usize) -> Result<(), PoolError> {
+        let name = config.name.clone();
+        match numa::pages_elsewhere(self.base, self.bytes, step, node) {
+            Ok(0) => Ok(()),
+            Ok(pages) => Err(PoolError::WrongNode { name, node, pages }),
+            Err(source) => Err(PoolError::NoSuchNode { name, node, source }),
+        }
+    }
+
+    /// How many bytes of the mapping the kernel put on transparent huge pages.
+    fn transparent_huge_bytes(&self) -> io::Result<usize> {
+        let areas = std::fs::read_to_string("/proc/self/smaps")?;
+        let start = self.base.as_ptr() as usize;
+        Ok(huge_bytes_of(&areas, start, start + self.bytes).min(self.bytes))
+    }
+
     /// The first byte.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
+    }
+
+    /// The file behind the memory, if there is one.
+    pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
+        match &self.origin {
+            Origin::Heap(_) => None,
+            Origin::Mapped { file } => file.as_ref().map(AsFd::as_fd),
+        }
     }
 }
 
@@ -65,6 +220,48 @@ impl Drop for Mapping {
         match self.origin {
             // SAFETY: allocated with this layout, and this is the only owner.
             Origin::Heap(layout) => unsafe { dealloc(self.base.as_ptr(), layout) },
+            Origin::Mapped { .. } => {
+                // SAFETY: mapped by `reserve`, and this is the only owner.
+                let unmapped = unsafe { munmap(self.address(), self.bytes) };
+                debug_assert!(unmapped.is_ok(), "a mapping's own addresses can be unmapped");
+            }
         }
+    }
+}
+
+/// Sums the huge pages of all areas of an `smaps` text that overlap the addresses from `start` to `end`.
+/// (Neighbours with the same flags may share an area, so this is an upper bound.)
+fn huge_bytes_of(smaps: &str, start: usize, end: usize) -> usize {
+    let mut inside = false;
+    let mut kibibytes = 0;
+    for line in smaps.lines() {
+        if let Some((first, last)) = area(line) {
+            inside = first < end && start < last;
+        } else if inside && (line.starts_with("AnonHugePages:") || line.starts_with("ShmemPmdMapped:")) {
+            let number = line.split_ascii_whitespace().nth(1).and_then(|number| number.parse::<usize>().ok());
+            kibibytes += number.unwrap_or(0);
+        }
+    }
+    kibibytes * 1024
+}
+
+/// The addresses that a first line of an area in `smaps` names.
+fn area(line: &str) -> Option<(usize, usize)> {
+    let (first, last) = line.split_ascii_whitespace().next()?.split_once('-')?;
+    Some((usize::from_str_radix(first, 16).ok()?, usize::from_str_radix(last, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::huge_bytes_of;
+
+    #[test]
+    fn huge_pages_are_counted_in_the_overlapping_areas_only() {
+        let smaps = "1000-3000 rw-p 00000000 00:00 0\nAnonHugePages:      2048 kB\nShmemPmdMapped:        0 kB\n\
+                     3000-5000 rw-s 00000000 00:01 9 /memfd:x\nAnonHugePages:   0 kB\nShmemPmdMapped:     4096 kB\n";
+        assert_eq!(huge_bytes_of(smaps, 0x1000, 0x3000), 2 << 20);
+        assert_eq!(huge_bytes_of(smaps, 0x3000, 0x4000), 4 << 20);
+        assert_eq!(huge_bytes_of(smaps, 0x2000, 0x4000), 6 << 20);
+        assert_eq!(huge_bytes_of(smaps, 0x5000, 0x6000), 0);
     }
 }

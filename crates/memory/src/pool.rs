@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
+use std::os::fd::BorrowedFd;
 
 use ropewalk_terms::PoolAccount;
 
@@ -31,6 +32,8 @@ impl Owner {
 struct Quota {
     reserved: usize,
     held: usize,
+    /// The reservation was given up, and its name can be given again.
+    retired: bool,
 }
 
 /// The home thread's handle of a pool: equal blocks, lent out one by one.
@@ -80,7 +83,7 @@ impl Pool {
             block_size,
             free: (0..blocks as u32).rev().collect(),
             owners: vec![FREE; blocks],
-            quotas: vec![Quota { reserved: blocks, held: 0 }],
+            quotas: vec![Quota { reserved: blocks, ..Quota::default() }],
             loans: 0,
             returned: 0,
             report,
@@ -98,15 +101,31 @@ impl Pool {
     /// [`PoolError::Quota`] if fewer are left that are neither reserved nor lent.
     pub fn reserve(&mut self, blocks: usize) -> Result<Owner, PoolError> {
         self.collect();
-        let shared = &mut self.quotas[Owner::SHARED.0 as usize];
-        let left = shared.reserved - shared.held;
-        let owner = self.quotas.len();
+        let left = self.available(Owner::SHARED);
+        let owner = self.quotas.iter().position(|quota| quota.retired).unwrap_or(self.quotas.len());
         if blocks > left || owner >= FREE as usize {
             return Err(PoolError::Quota { name: self.report.name.clone(), asked: blocks, left });
         }
-        self.quotas[Owner::SHARED.0 as usize].reserved -= blocks;
-        self.quotas.push(Quota { reserved: blocks, held: 0 });
+        self.quotas[0].reserved -= blocks;
+        self.quotas.resize(self.quotas.len().max(owner + 1), Quota::default());
+        self.quotas[owner] = Quota { reserved: blocks, ..Quota::default() };
         Ok(Owner(owner as u16))
+    }
+
+    /// Ends a reservation: the quota goes back to what is shared, with the blocks that are still out. The
+    /// owner's name may be given to another one later; without effect on [`Owner::SHARED`].
+    pub fn release(&mut self, owner: Owner) {
+        let index = owner.0 as usize;
+        if owner == Owner::SHARED || index >= self.quotas.len() || self.quotas[index].retired {
+            return;
+        }
+        let Quota { reserved, held, .. } = self.quotas[index];
+        self.quotas[index] = Quota { retired: true, ..Quota::default() };
+        self.quotas[0].reserved += reserved;
+        self.quotas[0].held += held;
+        for holder in self.owners.iter_mut().filter(|holder| **holder == owner.0) {
+            *holder = Owner::SHARED.0;
+        }
     }
 
     /// Lends a block; `None` when the owner has all that it may have, or nothing has come home yet:
@@ -176,6 +195,12 @@ impl Pool {
     /// The account of the blocks for the ledger. Collect first for an up-to-date one.
     pub fn account(&self) -> PoolAccount {
         PoolAccount { loans: self.loans, returned: self.returned, held: self.held() as u64 }
+    }
+
+    /// The file behind a [`MemoryKind::Memfd`](crate::MemoryKind::Memfd) pool, to be given to processes that
+    /// read: they can map it for reading only, and nobody can change its size.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.shared().mapping.file()
     }
 
     /// What memory the pool got.

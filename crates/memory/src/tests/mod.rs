@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 
 mod basics;
+mod system;
 
 use crate::{Owner, Pool, PoolConfig, Slice};
 

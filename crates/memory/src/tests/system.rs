@@ -1,0 +1,156 @@
+//! Memory that the system maps: kinds of pages, files, NUMA nodes, and blocks that the kernel holds.
+#![cfg(not(miri))]
+#![allow(unsafe_code)]
+
+use std::os::fd::AsFd;
+use std::process::Command;
+
+use rustix::fs::fstat;
+use rustix::io::Errno;
+
+use super::{held, slice};
+use crate::{HugePages, MemoryKind, Owner, PageKind, Pool, PoolConfig, PoolError};
+
+fn config(memory: MemoryKind, huge_pages: HugePages) -> PoolConfig {
+    PoolConfig { memory, huge_pages, ..PoolConfig::heap("system", 64 << 10, 40) }
+}
+
+const MAPPED: [(MemoryKind, HugePages); 4] = [
+    (MemoryKind::Anonymous, HugePages::Never),
+    (MemoryKind::Anonymous, HugePages::Auto),
+    (MemoryKind::Memfd, HugePages::Never),
+    (MemoryKind::Memfd, HugePages::Auto),
+];
+
+#[test]
+fn every_kind_of_memory_says_what_it_is_and_keeps_its_bytes() {
+    for (memory, huge_pages) in MAPPED {
+        let mut pool = Pool::new(config(memory, huge_pages)).unwrap();
+        let report = pool.report().clone();
+        assert_eq!(report.memory, memory);
+        let huge = matches!(report.pages, PageKind::Huge2MiB | PageKind::Transparent);
+        assert_eq!(huge, report.huge_bytes > 0);
+        assert!(report.huge_bytes <= report.bytes);
+        match huge_pages {
+            HugePages::Never => assert_eq!((report.pages, report.bytes), (PageKind::Plain, 40 * (64 << 10))),
+            HugePages::Auto => assert_eq!(report.bytes, 4 << 20),
+        }
+        let first = slice(&mut pool, b"first");
+        let alignment = if huge_pages == HugePages::Auto { 2 << 20 } else { 4096 };
+        assert!(first.as_ptr().addr().is_multiple_of(alignment) && first.block() == 0);
+        let mut loans: Vec<_> = (1..40).map(|_| pool.loan(Owner::SHARED).unwrap()).collect();
+        loans.iter_mut().for_each(|loan| loan.spare().fill(0xa5));
+        assert!(pool.loan(Owner::SHARED).is_none());
+        assert_eq!(&*first, b"first");
+        drop(loans);
+        assert_eq!(held(&mut pool), 1);
+        drop(pool);
+        assert_eq!(&*first, b"first", "the memory stays as long as a slice");
+    }
+}
+
+#[test]
+fn a_pools_file_is_read_by_others_but_neither_written_nor_cut() {
+    let mut pool = Pool::new(config(MemoryKind::Memfd, HugePages::Never)).unwrap();
+    let bytes = slice(&mut pool, b"to be read elsewhere");
+    let file = pool.file().unwrap();
+    assert_eq!(fstat(file).unwrap().st_size as usize, pool.report().bytes);
+    let mut there = [0; 20];
+    assert_eq!(rustix::io::pread(file, &mut there, 0).unwrap(), 20);
+    assert_eq!(there, *bytes);
+    assert_eq!(rustix::io::pwrite(file, b"x", 0).unwrap_err(), Errno::PERM);
+    assert_eq!(rustix::fs::ftruncate(file, 0).unwrap_err(), Errno::PERM);
+    assert!(Pool::new(PoolConfig::heap("none", 8, 1)).unwrap().file().is_none());
+    let long = PoolConfig { name: "x".repeat(300), ..config(MemoryKind::Memfd, HugePages::Never) };
+    assert!(Pool::new(long).is_ok(), "a name that the kernel refuses does not matter");
+}
+
+#[test]
+fn a_pool_lies_on_the_node_that_was_asked_for() {
+    for (memory, huge_pages) in MAPPED {
+        let pool = Pool::new(PoolConfig { numa_node: Some(0), ..config(memory, huge_pages) }).unwrap();
+        assert_eq!(pool.report().numa_node, Some(0));
+        for node in [1023, 1024, u16::MAX] {
+            let error = Pool::new(PoolConfig { numa_node: Some(node), ..config(memory, huge_pages) }).unwrap_err();
+            assert!(matches!(error, PoolError::NoSuchNode { node: named, .. } if named == node), "{error}");
+        }
+    }
+    let heap = PoolConfig { numa_node: Some(0), ..PoolConfig::heap("heap", 8, 1) };
+    assert!(matches!(Pool::new(heap), Err(PoolError::HeapNotBound { .. })));
+}
+
+#[test]
+fn more_memory_than_there_are_addresses_is_an_error() {
+    for (memory, huge_pages) in MAPPED {
+        let config = PoolConfig { block_size: 1 << 31, blocks: 1 << 31, ..config(memory, huge_pages) };
+        let error = Pool::new(config).unwrap_err();
+        assert!(matches!(error, PoolError::Memory { .. }), "{error}");
+        assert!(error.to_string().contains("system") && error.to_string().contains("mmap"), "{error}");
+    }
+}
+
+/// Here the kernel is a pipe and a plain `read`: what matters is who has which bytes when.
+#[test]
+fn the_kernel_fills_a_posted_block_while_its_head_is_read() {
+    let mut pool = Pool::new(config(MemoryKind::Anonymous, HugePages::Auto)).unwrap();
+    let mut loan = pool.loan(Owner::SHARED).unwrap();
+    let head = loan.append(b"head ").unwrap();
+    let mut posted = loan.post();
+    assert_eq!(posted.capacity(), (64 << 10) - 5);
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let fill = |posted: &crate::Posted, bytes: &[u8]| {
+        rustix::io::write(&writer, bytes).unwrap();
+        // SAFETY: nobody else has these bytes while the block is posted.
+        let result = unsafe { libc::read(raw(&reader), posted.address().as_ptr().cast(), posted.capacity()) };
+        assert_eq!(result, bytes.len() as isize);
+    };
+    fill(&posted, b"middle ");
+    // SAFETY: read by the call above, which is over.
+    let middle = unsafe { posted.split_filled(7) }.unwrap();
+    fill(&posted, b"tail");
+    // SAFETY: as above.
+    let mut loan = unsafe { posted.reclaim(4) };
+    let tail = loan.split_committed().unwrap();
+    assert_eq!((&*head, &*middle, &*tail), (&b"head "[..], &b"middle "[..], &b"tail"[..]));
+    assert!(head.is_followed_by(&middle) && middle.is_followed_by(&tail));
+    drop((loan, head, middle, tail));
+    assert_eq!(held(&mut pool), 0);
+}
+
+fn raw(descriptor: &impl AsFd) -> i32 {
+    std::os::fd::AsRawFd::as_raw_fd(&descriptor.as_fd())
+}
+
+#[test]
+fn a_posted_block_that_is_not_reclaimed_stays_out() {
+    let mut pool = Pool::new(PoolConfig::heap("posted", 8, 2)).unwrap();
+    drop(pool.loan(Owner::SHARED).unwrap().post());
+    assert_eq!(held(&mut pool), 1);
+}
+
+/// Runs in its own process, whose mappings nobody else changes meanwhile.
+#[test]
+fn dropped_pools_leave_no_mapping_behind() {
+    const CHILD: &str = "ROPEWALK_TEST_MAPPINGS";
+    if std::env::var_os(CHILD).is_none() {
+        let name = "tests::system::dropped_pools_leave_no_mapping_behind";
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let output = child.args(["--exact", name, "--test-threads=1"]).env(CHILD, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let size = || {
+        let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+        status.split(' ').next().unwrap().parse::<usize>().unwrap() * 4096
+    };
+    let round = |(memory, huge_pages)| {
+        let mut pool = Pool::new(PoolConfig { blocks: 512, ..config(memory, huge_pages) }).unwrap();
+        let last = slice(&mut pool, b"last");
+        drop(pool);
+        assert_eq!(&*last, b"last");
+    };
+    MAPPED.into_iter().for_each(round);
+    let before = size();
+    (0..5).for_each(|_| MAPPED.into_iter().for_each(round));
+    assert!(size() < before + (32 << 20), "20 pools of 32 MiB came and went");
+}
