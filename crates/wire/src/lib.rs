@@ -1,5 +1,6 @@
 //! Byte layouts and framing, in two levels: a checked view over bytes, and an owned value. Never panics on input.
 #![forbid(unsafe_code)]
 
+pub mod fed;
 pub mod message;
 pub mod run_file;
