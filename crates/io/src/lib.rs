@@ -17,7 +17,9 @@
 pub mod clock;
 pub mod endpoint;
 pub mod in_process;
+mod receive_block;
 mod send_queue;
+pub mod simulated;
 mod slots;
 pub mod tcp;
 pub mod wait;

@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
 use arrayvec::ArrayVec;
-use ropewalk_memory::{Loan, Owner, Pool};
+use ropewalk_memory::Pool;
 use ropewalk_terms::Instant;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown};
@@ -12,6 +12,7 @@ use rustix::net::{self, RecvFlags, SendFlags, Shutdown};
 use super::TcpConfig;
 use super::socket::{broken_cause, connect_result};
 use crate::endpoint::{BrokenCause, Endpoint, Event};
+use crate::receive_block::ReceiveBlock;
 use crate::send_queue::SendQueue;
 
 /// Slices in one system call: the kernel's limit (`IOV_MAX`).
@@ -39,13 +40,9 @@ pub(super) struct Connection {
     pub(super) writable: bool,
     /// The peer has ended its direction: a short read is not the last one then.
     pub(super) hung_up: bool,
-    /// The quota gave no block at the last attempt.
-    pub(super) dry: bool,
     /// Whether it stands in the dispatcher's list of those to serve.
     pub(super) listed: bool,
-    pub(super) owner: Owner,
-    /// The block that is being filled.
-    loan: Option<Loan>,
+    pub(super) block: ReceiveBlock,
     /// When connecting or closing has taken too long.
     pub(super) deadline: Instant,
 }
@@ -60,17 +57,15 @@ impl Connection {
             readable: false,
             writable: false,
             hung_up: false,
-            dry: false,
             listed: false,
-            owner: Owner::SHARED,
-            loan: None,
+            block: ReceiveBlock::new(),
             deadline: Instant::FAR_FUTURE,
         }
     }
 
     /// Whether it could receive if it had a block.
     pub(super) const fn wants_block(&self) -> bool {
-        matches!(self.state, State::Open) && self.reading && self.readable && self.dry
+        matches!(self.state, State::Open) && self.reading && self.readable && self.block.is_dry()
     }
 
     /// Whether serving it now would do something.
@@ -79,7 +74,7 @@ impl Connection {
             State::Requested => false,
             State::Connecting => self.writable,
             State::Open => {
-                (self.reading && self.readable && !self.dry)
+                (self.reading && self.readable && !self.block.is_dry())
                     || (self.writable && !self.queue.is_empty())
                     || self.queue.is_low()
             }
@@ -90,15 +85,13 @@ impl Connection {
 
     /// Tries to get a block again; returns whether it can receive now.
     pub(super) fn refill(&mut self, pool: &mut Pool, config: &TcpConfig) -> bool {
-        self.dry = block_to_fill(&mut self.loan, pool, self.owner, config.smallest_receive).is_none();
-        !self.dry
+        self.block.get(pool, config.smallest_receive).is_some()
     }
 
     /// Begins to close; the block goes back at once, since nothing is delivered any more.
     pub(super) fn begin_close(&mut self) {
         self.state = State::Flushing;
-        self.loan = None;
-        self.dry = false;
+        self.block.give_back();
     }
 
     /// Does what can be done now. Returns the work done and the connection's last event, if it has ended.
@@ -165,11 +158,9 @@ impl Connection {
         let mut left = config.receive_batch_bytes;
         let mut work = 0;
         while self.reading && self.readable && left > 0 {
-            let Some(loan) = block_to_fill(&mut self.loan, pool, self.owner, config.smallest_receive) else {
-                self.dry = true;
+            let Some(loan) = self.block.get(pool, config.smallest_receive) else {
                 return Received { work, end: None };
             };
-            self.dry = false;
             let spare = loan.spare();
             let asked = spare.len().min(left);
             match net::recv(&self.socket, &mut spare[..asked], RecvFlags::empty()) {
@@ -255,19 +246,4 @@ enum End {
 struct Received {
     work: usize,
     end: Option<End>,
-}
-
-/// The block that is being filled, or a fresh one if the tail of that is too small to be worth a system call.
-fn block_to_fill<'a>(
-    loan: &'a mut Option<Loan>,
-    pool: &mut Pool,
-    owner: Owner,
-    smallest: usize,
-) -> Option<&'a mut Loan> {
-    if loan.as_ref().is_none_or(|loan| loan.spare_len() < smallest.max(1)) {
-        // The old block first: it may be the one that the quota has left.
-        *loan = None;
-        *loan = pool.loan(owner);
-    }
-    loan.as_mut()
 }

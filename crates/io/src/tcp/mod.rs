@@ -276,7 +276,7 @@ impl Dispatcher for Tcp {
 
     fn set_owner(&mut self, endpoint: Endpoint, owner: Owner) {
         if let Some(connection) = self.connections.get_mut(endpoint) {
-            connection.owner = owner;
+            connection.block.owner = owner;
         }
     }
 

@@ -4,16 +4,19 @@ mod pools;
 mod suite;
 mod world;
 
+use std::time::Duration;
+
 use ropewalk_io::in_process::{InProcess, InProcessConfig, InProcessNetwork};
+use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
 use ropewalk_io::tcp::{Tcp, TcpConfig};
-use ropewalk_io::{Clock, MonotonicClock};
+use ropewalk_io::{Clock, MonotonicClock, SimulatedClock};
 use ropewalk_terms::Instant;
 
 use crate::world::{Mechanism, Sizes};
 
 /// Real time goes on by itself; the kernel may have to do something meanwhile.
 fn idle_in_real_time() {
-    std::thread::sleep(std::time::Duration::from_micros(50));
+    std::thread::sleep(Duration::from_micros(50));
 }
 
 #[derive(Default)]
@@ -74,6 +77,68 @@ impl Mechanism for InOneProcess {
     }
 }
 
+/// Virtual time: goes to whatever happens next.
+struct OnASimulatedNetwork {
+    network: Network,
+    clock: SimulatedClock,
+}
+
+impl OnASimulatedNetwork {
+    fn new(faults: Faults) -> Self {
+        Self { network: Network::new(1, faults), clock: SimulatedClock::default() }
+    }
+
+    fn simulated(&self, sizes: Sizes) -> Simulated {
+        let config = SimulatedConfig {
+            send_queue_bytes: sizes.send_queue,
+            receive_batch_bytes: sizes.receive_batch,
+            smallest_receive: 1,
+        };
+        self.network.dispatcher(config, pools::pool("receive", sizes.block, sizes.blocks))
+    }
+
+    fn go_on(&self, deadline: Option<Instant>) {
+        let next = deadline.unwrap_or(self.clock.now().after(Duration::from_millis(1)));
+        self.clock.set(next.max(self.clock.now().after(Duration::from_nanos(1))));
+    }
+}
+
+macro_rules! simulated_mechanism {
+    ($name:ident, $faults:expr) => {
+        struct $name(OnASimulatedNetwork);
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self(OnASimulatedNetwork::new($faults))
+            }
+        }
+
+        impl Mechanism for $name {
+            type D = Simulated;
+
+            const ANY_ADDRESS: &'static str = "node:0";
+            const NOBODY: &'static str = "nobody";
+            const HAS_POOL: bool = true;
+            const TELLS_REJECTION: bool = true;
+
+            fn dispatcher(&mut self, sizes: Sizes) -> Simulated {
+                self.0.simulated(sizes)
+            }
+
+            fn now(&self) -> Instant {
+                self.0.clock.now()
+            }
+
+            fn idle(&mut self, deadline: Option<Instant>) {
+                self.0.go_on(deadline);
+            }
+        }
+    };
+}
+
+simulated_mechanism!(OnAQuietNetwork, Faults::default());
+simulated_mechanism!(OnABumpyNetwork, Faults::bumpy());
+
 macro_rules! conformance {
     ($mechanism:ident, $module:ident: $($rule:ident),* $(,)?) => {
         mod $module {
@@ -114,4 +179,9 @@ macro_rules! every_rule_for {
     )*};
 }
 
-every_rule_for!(tcp = OverTcp, in_process = InOneProcess);
+every_rule_for!(
+    tcp = OverTcp,
+    in_process = InOneProcess,
+    simulated = OnAQuietNetwork,
+    simulated_bumpy = OnABumpyNetwork
+);

@@ -58,7 +58,7 @@ impl Pattern {
     }
 
     /// Whether nobody holds a slice of it any more.
-    pub(crate) fn is_back(self) -> bool {
+    pub(crate) fn came_back(self) -> bool {
         let Self { master, mut pool } = self;
         drop(master);
         is_full(&mut pool)

@@ -122,10 +122,10 @@ pub(crate) fn bytes_arrive_in_order_however_they_are_cut<M: Mechanism>() {
     for round in 0..300 {
         let (length, cut) = (1 + round * round % 7_919, 1 + round * 37 % 1_500);
         while world.send(0, here, length, cut) == Err(SendError::Full) {
-            world.step();
+            world.go_on();
         }
         while world.send(1, there, 2 * length, cut) == Err(SendError::Full) {
-            world.step();
+            world.go_on();
         }
         if round % 3 == 0 {
             world.step();

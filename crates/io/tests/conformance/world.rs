@@ -110,10 +110,15 @@ impl<M: Mechanism> World<M> {
         let limit = self.mechanism.now().after(Duration::from_secs(30));
         while !done(self) {
             assert!(self.mechanism.now() < limit, "{what}: did not happen in time; {:?}", self.summary());
-            if self.step() == 0 {
-                let deadline = self.nodes.iter().filter_map(|node| node.dispatcher.next_deadline()).min();
-                self.mechanism.idle(deadline);
-            }
+            self.go_on();
+        }
+    }
+
+    /// Polls once; where there was nothing to do, lets time go on to what happens next.
+    pub(crate) fn go_on(&mut self) {
+        if self.step() == 0 {
+            let deadline = self.nodes.iter().filter_map(|node| node.dispatcher.next_deadline()).min();
+            self.mechanism.idle(deadline);
         }
     }
 
@@ -237,7 +242,7 @@ impl<M: Mechanism> World<M> {
         }
         let Self { nodes, pattern, message, .. } = self;
         drop((nodes, message));
-        assert!(pattern.is_back(), "a sent slice is held for ever");
+        assert!(pattern.came_back(), "a sent slice is held for ever");
     }
 }
 

@@ -1,0 +1,252 @@
+//! Endpoints on a simulated network: virtual time, one seed, and the fault model of the project.
+//!
+//! Time is what [`poll`](crate::Dispatcher::poll) is told. A driver polls all dispatchers at one instant until
+//! none has work, then moves to the earliest [`next_deadline`](crate::Dispatcher::next_deadline). As over a
+//! real network, received bytes are copied into the receiver's own pool.
+
+mod connection;
+mod faults;
+mod network;
+pub(crate) mod random;
+mod wire;
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use ropewalk_memory::{Owner, Pool, Slice};
+use ropewalk_terms::Instant;
+
+pub use self::faults::Faults;
+pub use self::network::Network;
+
+use self::connection::{Connection, Context, State};
+use self::network::Request;
+use self::wire::End;
+use crate::endpoint::{ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, ServicePoint};
+use crate::slots::Slots;
+
+/// How soon an endpoint whose quota is used up looks again whether blocks came back.
+const DRY_RETRY: Duration = Duration::from_micros(500);
+
+/// Sizes of a simulated dispatcher.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SimulatedConfig {
+    /// Bytes that the send queue of one endpoint holds (a single larger message is taken when it is empty).
+    pub send_queue_bytes: usize,
+    /// Bytes read from one endpoint in one poll.
+    pub receive_batch_bytes: usize,
+    /// The tail of a block that is still read into, in bytes.
+    pub smallest_receive: usize,
+}
+
+impl Default for SimulatedConfig {
+    fn default() -> Self {
+        Self { send_queue_bytes: 4 << 20, receive_batch_bytes: 1 << 20, smallest_receive: 1 }
+    }
+}
+
+/// A dispatcher of a simulated [`Network`], with its receive pool.
+pub struct Simulated {
+    network: Network,
+    host: u32,
+    config: SimulatedConfig,
+    names: Vec<String>,
+    connections: Slots<Connection>,
+    /// Events that calls between two polls brought about.
+    pending: Vec<Event>,
+    pool: Pool,
+}
+
+impl Simulated {
+    fn new(network: Network, host: u32, config: SimulatedConfig, pool: Pool) -> Self {
+        let (names, connections, pending) = (Vec::new(), Slots::new(), Vec::new());
+        Self { network, host, config, names, connections, pending, pool }
+    }
+
+    /// The number of the host, for [`Network::partition`] and the like.
+    pub const fn host(&self) -> u32 {
+        self.host
+    }
+
+    fn add(&mut self, wire: u64, side: usize, state: State) -> Endpoint {
+        let endpoint = self.connections.insert(Connection::new(wire, side, state, self.config.send_queue_bytes));
+        if let Some(wire) = self.network.lock().wires.get_mut(&wire) {
+            wire.names[side] = Some(endpoint);
+        }
+        endpoint
+    }
+
+    /// Forgets the endpoint; its direction ends with `end` unless it ended before.
+    fn remove(&mut self, endpoint: Endpoint, end: End) {
+        if let Some(Connection { wire, side, .. }) = self.connections.remove(endpoint) {
+            let mut network = self.network.lock();
+            network.end(wire, side, end);
+            network.forget(wire, side);
+        }
+    }
+
+    fn take_requests(&mut self, events: &mut Vec<Event>) {
+        loop {
+            let next = self.network.lock().next_request(self.host);
+            let Some((Request { service_point, wire, .. }, peer)) = next else { return };
+            let endpoint = self.add(wire, 1, State::Requested);
+            events.push(Event::ConnectionRequest { service_point, endpoint, peer: Peer::Dispatcher(peer) });
+        }
+    }
+
+    fn serve(&mut self, endpoint: Endpoint, events: &mut Vec<Event>) -> usize {
+        let Some(connection) = self.connections.get_mut(endpoint) else { return 0 };
+        let mut context = Context { config: &self.config, pool: &mut self.pool, events };
+        let (work, last) = connection.serve(endpoint, &mut self.network.lock(), &mut context);
+        let Some(last) = last else { return work };
+        self.remove(endpoint, if matches!(last, Event::Disconnected { .. }) { End::Closed } else { End::Reset });
+        events.push(last);
+        work + 1
+    }
+}
+
+impl Dispatcher for Simulated {
+    fn listen(&mut self, address: &str) -> Result<ServicePoint, EndpointError> {
+        let service_point = ServicePoint(self.names.len() as u32);
+        let name = self.network.lock().listen(address, self.host, service_point)?;
+        self.names.push(name);
+        Ok(service_point)
+    }
+
+    fn address_of(&self, service_point: ServicePoint) -> Option<String> {
+        self.names.get(service_point.0 as usize).cloned()
+    }
+
+    fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
+        let wire = self.network.lock().connect(self.host, address);
+        Ok(self.add(wire, 0, State::Connecting))
+    }
+
+    fn accept(&mut self, endpoint: Endpoint) {
+        if let Some(connection) = self.connections.get_mut(endpoint)
+            && connection.state == State::Requested
+        {
+            connection.state = State::Open;
+            self.network.lock().answer(connection.wire, Ok(()));
+            self.pending.push(Event::Established { endpoint });
+        }
+    }
+
+    fn reject(&mut self, endpoint: Endpoint) {
+        let Some(connection) = self.connections.get(endpoint) else { return };
+        if connection.state == State::Requested {
+            self.network.lock().answer(connection.wire, Err(ConnectCause::Rejected));
+            self.remove(endpoint, End::Closed);
+        }
+    }
+
+    fn set_owner(&mut self, endpoint: Endpoint, owner: Owner) {
+        if let Some(connection) = self.connections.get_mut(endpoint) {
+            connection.block.owner = owner;
+        }
+    }
+
+    fn pool(&self) -> Option<&Pool> {
+        Some(&self.pool)
+    }
+
+    fn pool_mut(&mut self) -> Option<&mut Pool> {
+        Some(&mut self.pool)
+    }
+
+    fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
+        if let Some(connection) = self.connections.get_mut(endpoint) {
+            connection.reading = reading;
+        }
+    }
+
+    fn is_dry(&self, endpoint: Endpoint) -> bool {
+        let network = self.network.lock();
+        self.connections.get(endpoint).is_some_and(|connection| connection.waits_for_block(&network))
+    }
+
+    fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
+        match self.connections.get_mut(endpoint) {
+            Some(connection) if connection.state == State::Open => connection.queue.push(message),
+            _ => Err(SendError::Closed),
+        }
+    }
+
+    fn send_room(&self, endpoint: Endpoint) -> usize {
+        match self.connections.get(endpoint) {
+            Some(connection) if connection.state == State::Open => connection.queue.room(),
+            _ => 0,
+        }
+    }
+
+    fn queued(&self, endpoint: Endpoint) -> usize {
+        self.connections.get(endpoint).map_or(0, |connection| connection.queue.unsettled())
+    }
+
+    fn close(&mut self, endpoint: Endpoint) {
+        let Some(connection) = self.connections.get_mut(endpoint) else { return };
+        match connection.state {
+            State::Open => {
+                connection.state = State::Closing;
+                connection.block.give_back();
+            }
+            State::Closing => {}
+            State::Connecting | State::Requested => {
+                self.remove(endpoint, End::Reset);
+                self.pending.push(Event::Disconnected { endpoint });
+            }
+        }
+    }
+
+    fn abort(&mut self, endpoint: Endpoint) {
+        self.remove(endpoint, End::Reset);
+        self.pending.retain(|event| event.endpoint() != endpoint);
+    }
+
+    fn poll(&mut self, now: Instant, events: &mut Vec<Event>) -> usize {
+        let before = events.len();
+        {
+            let mut network = self.network.lock();
+            network.now = network.now.max(now);
+        }
+        events.append(&mut self.pending);
+        self.take_requests(events);
+        let mut work = events.len() - before;
+        for index in 0..self.connections.bound() {
+            if let Some(endpoint) = self.connections.at(index) {
+                work += self.serve(endpoint, events);
+            }
+        }
+        work.max(events.len() - before)
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        let now = self.network.lock().now;
+        self.pending.is_empty() && self.next_deadline().is_none_or(|deadline| deadline > now)
+    }
+
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let network = self.network.lock();
+        let requests = network.requests_of(self.host).map(|request| request.arrival);
+        let connections = self.connections.values().filter_map(|connection| connection.next_time(&network));
+        let dry = self.connections.values().any(|connection| connection.waits_for_block(&network));
+        requests.chain(connections).chain(dry.then(|| network.now.after(DRY_RETRY))).min()
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        for index in 0..self.connections.bound() {
+            if let Some(endpoint) = self.connections.at(index) {
+                // What was closed and is on its way still arrives; everything else breaks.
+                let flushed = self.connections.get(endpoint).is_some_and(Connection::is_flushed);
+                self.remove(endpoint, if flushed { End::Closed } else { End::Reset });
+            }
+        }
+        self.network.lock().leave(self.host);
+    }
+}
