@@ -90,6 +90,11 @@ impl Loan {
         Some(self.split())
     }
 
+    /// The block of the pool.
+    pub fn block(&self) -> u32 {
+        self.block
+    }
+
     /// Hands the spare tail to the kernel (a ring's receive buffer, a fill ring): from now on nobody here has
     /// access to it. Slices that were split off before stay as they are.
     pub fn post(self) -> Posted {

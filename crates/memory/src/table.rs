@@ -173,3 +173,6 @@ impl Iterator for ReturnedBlocks<'_> {
         Some(block)
     }
 }
+
+#[cfg(test)]
+mod loom_models;

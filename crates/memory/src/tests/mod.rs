@@ -2,7 +2,9 @@
 #![cfg(not(loom))]
 
 mod basics;
+mod model;
 mod system;
+mod threads;
 
 use crate::{Owner, Pool, PoolConfig, Slice};
 
