@@ -2,5 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod fed;
+pub mod ferol;
 pub mod message;
 pub mod run_file;
