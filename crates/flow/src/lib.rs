@@ -5,5 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod builder;
+pub mod control;
+pub mod manager;
 pub mod messages;
+pub mod readout;
 pub mod source;

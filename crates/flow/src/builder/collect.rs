@@ -1,0 +1,209 @@
+//! Collecting: an assigned event is requested from every readout unit, and is done when all have answered or are
+//! not waited for any more.
+
+use super::Builder;
+use super::recent::Whereabouts;
+use super::slots::Stage;
+use crate::messages::{AssignEntry, BATCH, Batch, Fragment, FragmentFlags, Message, Request, RequestEntry};
+use ropewalk_terms::{Cause, Instant};
+use ropewalk_wire::message::SuperFragmentEntry;
+
+impl Builder {
+    /// The data connection to a readout unit is open: whatever waits for it is requested (again).
+    pub fn readout_connected(&mut self, now: Instant, readout: u16) {
+        let Some(peer) = self.peers.get_mut(usize::from(readout)) else { return };
+        peer.connected = true;
+        peer.last_answer = now;
+        peer.to_request.clear();
+        let awaited = self.slots.iter().filter(|&(number, _)| self.slots.is_awaited(number, readout));
+        peer.to_request.extend(awaited.map(|(number, _)| number));
+    }
+
+    /// The data connection to a readout unit is lost. It is waited for until the time-out, or until the event
+    /// manager says that the unit is lost.
+    pub fn readout_lost(&mut self, _now: Instant, readout: u16) {
+        let Some(peer) = self.peers.get_mut(usize::from(readout)) else { return };
+        peer.connected = false;
+        peer.to_request.clear();
+    }
+
+    /// A super-fragment has come, or the word that the readout unit does not hold one. `fragments` is drained.
+    /// What does not belong to an event that waits for it is dropped and counted.
+    pub fn super_fragment(
+        &mut self,
+        now: Instant,
+        readout: u16,
+        entry: &SuperFragmentEntry,
+        fragments: &mut Vec<Fragment>,
+    ) {
+        let expected = self.slots.get(entry.slot).filter(|slot| {
+            slot.stage == Stage::Collecting && slot.key == entry.key && slot.requested_as == entry.attempt
+        });
+        let known = readout < self.config.readouts;
+        let Some(since) =
+            expected.filter(|_| known && self.slots.is_awaited(entry.slot, readout)).map(|slot| slot.since)
+        else {
+            self.counts.stale_answers += 1;
+            fragments.clear();
+            return;
+        };
+        self.store(readout, entry, fragments);
+        let peer = &mut self.peers[usize::from(readout)];
+        peer.last_answer = now;
+        peer.answered_since = peer.answered_since.max(since);
+        self.answered(entry.slot, readout);
+    }
+
+    /// Puts an answer's fragments into their places, and the causes of what is missing.
+    fn store(&mut self, readout: u16, entry: &SuperFragmentEntry, fragments: &mut Vec<Fragment>) {
+        let peer = &self.peers[usize::from(readout)];
+        let (slot, places, causes) = self.slots.row_mut(entry.slot);
+        let mut hint = 0;
+        let mut filled = 0;
+        for fragment in fragments.drain(..) {
+            let Some(place) = peer.place_of(fragment.meta.source, &mut hint) else {
+                self.counts.unknown_fragments += 1;
+                continue;
+            };
+            if fragment.meta.flags.contains(FragmentFlags::MISSING) {
+                causes[place] = fragment.meta.missing_cause();
+            } else if entry.key >= self.masked_from[place] {
+                self.counts.masked_fragments += 1;
+            } else if places[place].is_some() {
+                self.counts.duplicate_fragments += 1;
+            } else {
+                places[place] = Some(fragment);
+                filled += 1;
+            }
+        }
+        slot.filled += filled;
+        if filled as usize == peer.sources() {
+            return;
+        }
+        let otherwise = entry.not_held.unwrap_or(Cause::NotHeld);
+        for place in peer.places().filter(|&place| places[place].is_none()) {
+            causes[place].get_or_insert(otherwise);
+        }
+    }
+
+    /// An event is assigned.
+    pub(super) fn assigned(&mut self, now: Instant, entry: &AssignEntry) {
+        if self.assigned_again(entry) {
+            return;
+        }
+        let Some(slot) = self.slots.take(now, entry.key, entry.attempt, entry.bytes) else {
+            self.counts.refused_assignments += 1;
+            return;
+        };
+        self.ledger.assigned += 1;
+        self.hints.set(entry.key, Whereabouts::Slot(slot));
+        let deadline = now.after(self.config.event_timeout);
+        for readout in 0..self.config.readouts {
+            let peer = &mut self.peers[usize::from(readout)];
+            if peer.sources() == 0 {
+                continue;
+            }
+            if !peer.present {
+                self.name_missing(slot, readout, Cause::ReadoutLost);
+                continue;
+            }
+            peer.awaits(deadline);
+            self.slots.await_answer(slot, readout);
+            if peer.connected {
+                peer.to_request.push_back(slot);
+            }
+        }
+        if self.slots.at(slot).awaited == 0 {
+            self.collected(slot);
+        }
+    }
+
+    /// The event manager says whether a readout unit takes part.
+    pub(super) fn readout_state(&mut self, now: Instant, readout: u16, present: bool) {
+        let Some(peer) = self.peers.get_mut(usize::from(readout)) else { return };
+        peer.present = present;
+        if !present {
+            self.give_up(now, readout, Cause::ReadoutLost, |_| true);
+        }
+    }
+
+    /// The next request: each builder unit begins at another readout unit, so that not all ask the same one.
+    pub(super) fn next_request(&mut self) -> Option<(u16, Message)> {
+        let Self { peers, slots, config, .. } = self;
+        for turn in 0..config.readouts {
+            let readout = ((u32::from(config.index) + u32::from(turn)) % u32::from(config.readouts)) as u16;
+            let to_request = &mut peers[usize::from(readout)].to_request;
+            let mut entries = Batch::new();
+            while entries.len() < BATCH
+                && let Some(number) = to_request.pop_front()
+            {
+                if slots.is_awaited(number, readout) {
+                    let slot = slots.at(number);
+                    entries.push(RequestEntry { key: slot.key, slot: number, attempt: slot.requested_as });
+                }
+            }
+            if !entries.is_empty() {
+                return Some((readout, Message::Request(Request { entries })));
+            }
+        }
+        None
+    }
+
+    /// Readout units that have said nothing for too long, or skipped a request, are not waited for.
+    pub(super) fn give_up_on_the_silent(&mut self, now: Instant) {
+        for readout in 0..self.config.readouts {
+            let peer = &self.peers[usize::from(readout)];
+            if peer.deadline.is_none_or(|deadline| now < deadline) {
+                continue;
+            }
+            let timeout = self.config.event_timeout;
+            let silent = now >= peer.last_answer.after(timeout);
+            let skipped = peer.answered_since;
+            let cause = if peer.connected { Cause::TimedOut } else { Cause::Disconnected };
+            self.give_up(now, readout, cause, |since| {
+                let deadline = since.after(timeout);
+                deadline <= now && (silent || deadline <= skipped)
+            });
+        }
+    }
+
+    /// Does not wait any more for a readout unit where an event assigned at that time `expired`; looks again when
+    /// the oldest of the others may have.
+    fn give_up(&mut self, now: Instant, readout: u16, cause: Cause, expired: impl Fn(Instant) -> bool) {
+        let mut oldest: Option<Instant> = None;
+        for number in 0..self.slots.len() as u32 {
+            if !self.slots.is_awaited(number, readout) {
+                continue;
+            }
+            let since = self.slots.at(number).since;
+            if expired(since) {
+                self.name_missing(number, readout, cause);
+                self.answered(number, readout);
+            } else {
+                oldest = Some(oldest.map_or(since, |oldest| oldest.min(since)));
+            }
+        }
+        let timeout = self.config.event_timeout;
+        let peer = &mut self.peers[usize::from(readout)];
+        peer.deadline = oldest.map(|oldest| {
+            let silent = oldest.max(peer.last_answer).after(timeout);
+            if silent > now { silent } else { now.after(timeout) }
+        });
+    }
+
+    fn name_missing(&mut self, slot: u32, readout: u16, cause: Cause) {
+        let peer = &self.peers[usize::from(readout)];
+        let (_, places, causes) = self.slots.row_mut(slot);
+        for place in peer.places().filter(|&place| places[place].is_none()) {
+            causes[place].get_or_insert(cause);
+        }
+    }
+
+    fn answered(&mut self, slot: u32, readout: u16) {
+        self.slots.answered(slot, readout);
+        self.peers[usize::from(readout)].awaits_no_more();
+        if self.slots.at(slot).awaited == 0 {
+            self.collected(slot);
+        }
+    }
+}

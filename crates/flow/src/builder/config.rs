@@ -1,0 +1,101 @@
+//! What a builder unit is told before it begins.
+
+use super::{BuilderConfigError, synchrony};
+use core::time::Duration;
+use ropewalk_terms::{AcknowledgementLevel, SourceId};
+
+/// Whether an event needs a source's fragment.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Requirement {
+    /// Without it the event is incomplete.
+    #[default]
+    Required,
+    /// The event takes it where it comes, and is complete without it.
+    Optional,
+    /// It is left out, even where it comes.
+    Masked,
+}
+
+/// A source as the builder unit knows it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct BuilderSource {
+    /// Its id.
+    pub id: SourceId,
+    /// The readout unit that receives it.
+    pub readout: u16,
+    /// Whether an event needs it.
+    pub requirement: Requirement,
+    /// Added to its bunch crossing, modulo the orbit, before it is compared.
+    pub bunch_crossing_offset: i16,
+    /// Bits of its bunch crossing that are compared; 0 compares none.
+    pub bunch_crossing_mask: u16,
+}
+
+/// What happens to an event that is not complete.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum IncompletePolicy {
+    /// It is kept and names what is missing.
+    #[default]
+    Emit,
+    /// It is dropped and counted.
+    Drop,
+    /// It is kept, and the run stops.
+    Stop,
+}
+
+/// The settings of a builder unit.
+#[derive(Clone, PartialEq, Debug)]
+pub struct BuilderConfig {
+    /// Its index among the builder units: it begins its requests at the readout unit of that number.
+    pub index: u16,
+    /// How many readout units are configured.
+    pub readouts: u16,
+    /// All sources, in the order in which an event lists its fragments.
+    pub sources: Vec<BuilderSource>,
+    /// Events in work at once.
+    pub slots: u32,
+    /// Bytes of events in work at once, as announced by the readout units.
+    pub credit_bytes: u64,
+    /// A readout unit that answers nothing for this long is not waited for any more. It must be longer than what
+    /// readout units allow their sources, and shorter than the event manager's.
+    pub event_timeout: Duration,
+    /// What happens to incomplete events. One without a single fragment is always dropped.
+    pub incomplete: IncompletePolicy,
+    /// How far an event must have come before readout units may forget it.
+    pub level: AcknowledgementLevel,
+    /// The watch over sources that slip against each other; none: not watched. Its sources must be the same in
+    /// the same order.
+    pub synchrony: Option<synchrony::Config>,
+    /// Compare the bunch crossings of each event's fragments.
+    pub check_bunch_crossing: bool,
+    /// Bunch crossings in an orbit, the modulus of the sources' offsets; 0 where they wrap by their masks alone.
+    pub orbit: u16,
+}
+
+impl BuilderConfig {
+    /// Checks that the settings make sense together.
+    ///
+    /// # Errors
+    /// The first that does not.
+    pub fn check(&self) -> Result<(), BuilderConfigError> {
+        if self.slots == 0 {
+            return Err(BuilderConfigError::NoSlots);
+        }
+        if self.sources.iter().all(|source| source.requirement == Requirement::Masked) {
+            return Err(BuilderConfigError::NoSources);
+        }
+        let mut ids: Vec<SourceId> = self.sources.iter().map(|source| source.id).collect();
+        ids.sort_unstable();
+        if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(BuilderConfigError::SourceTwice(twice[0]));
+        }
+        if let Some(source) = self.sources.iter().find(|source| source.readout >= self.readouts) {
+            return Err(BuilderConfigError::UnknownReadout { id: source.id, readout: source.readout });
+        }
+        let watched = self.synchrony.iter().flat_map(|synchrony| &synchrony.sources).map(|source| source.source);
+        if self.synchrony.is_some() && !watched.eq(self.sources.iter().map(|source| source.id)) {
+            return Err(BuilderConfigError::SynchronySources);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,249 @@
+//! The builder unit's machine: what it knows, what goes in, what comes out.
+
+use super::readout_peer::ReadoutPeer;
+use super::recent::{Hints, Recent};
+use super::slots::{Slots, Stage};
+use super::{BuilderConfig, EventView, Requirement};
+use crate::messages::{AcknowledgeEntry, Credit, Message, ReportEntry};
+use ropewalk_terms::{
+    AcknowledgementLevel, ByCause, Cause, Counter, EventAccount, EventKey, Instant, Outcome, SourceId,
+};
+use std::collections::VecDeque;
+
+/// What the builder unit wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BuilderAction {
+    /// Send a message to the event manager.
+    ToManager(Message),
+    /// Send a request over the data connection of a readout unit.
+    ToReadout {
+        /// The readout unit.
+        readout: u16,
+        /// The request.
+        message: Message,
+    },
+    /// Write, or hand on, the event in this slot, and say how far it has come: [`Builder::reached`].
+    Emit {
+        /// The slot.
+        slot: u32,
+    },
+    /// The configured policy wants the run stopped, for this cause. Said once a run.
+    StopRun {
+        /// Why.
+        cause: Cause,
+    },
+}
+
+/// What happened beside the ledger.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct BuilderCounts {
+    /// Answers for an event that does not wait for them any more, or of an older attempt: dropped.
+    pub stale_answers: u64,
+    /// Assignments of what is in work or done already: acknowledged again where they are a newer attempt.
+    pub repeated_assignments: u64,
+    /// Assignments beyond the granted credit: ignored.
+    pub refused_assignments: u64,
+    /// Messages that only other nodes should get: ignored.
+    pub refused_messages: u64,
+    /// Fragments of sources that are masked.
+    pub masked_fragments: u64,
+    /// Fragments of sources that the readout unit does not have.
+    pub unknown_fragments: u64,
+    /// Second fragments of one source in one event.
+    pub duplicate_fragments: u64,
+    /// Fragments of required sources that were missing, by cause.
+    pub missing: ByCause,
+    /// Events that could not be written after they had been acknowledged, at a level below `Written`.
+    pub lost_after_acknowledgement: u64,
+}
+
+/// How far the list for a new event manager was sent.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Told {
+    pub(super) slots: u32,
+    pub(super) recent: usize,
+}
+
+/// The builder unit.
+#[derive(Debug)]
+pub struct Builder {
+    pub(super) config: BuilderConfig,
+    pub(super) slots: Slots,
+    pub(super) peers: Vec<ReadoutPeer>,
+    /// By place: from this key on the source is masked.
+    pub(super) masked_from: Vec<EventKey>,
+    /// Places of sources that are not masked.
+    pub(super) unmasked: u32,
+    pub(super) ready: VecDeque<u32>,
+    pub(super) acknowledgements: VecDeque<AcknowledgeEntry>,
+    pub(super) recent: Recent,
+    pub(super) hints: Hints,
+    pub(super) ledger: EventAccount,
+    pub(super) counts: BuilderCounts,
+    pub(super) mismatches: Vec<u64>,
+    /// Freed since the beginning.
+    pub(super) freed: Credit,
+    /// What was freed and what was in use when the manager's connection began.
+    pub(super) freed_before: Credit,
+    pub(super) used_before: Credit,
+    pub(super) credit_due: bool,
+    pub(super) telling: Option<Told>,
+    pub(super) stop_run: Option<Cause>,
+    pub(super) stop_said: bool,
+}
+
+impl Builder {
+    /// A builder unit without connections; everything that it will need is allocated here.
+    pub fn new(config: BuilderConfig) -> Self {
+        let slots = config.slots.max(1);
+        let count = slots as usize;
+        let unmasked = |place: &usize| config.sources[*place].requirement != Requirement::Masked;
+        let peers = (0..config.readouts).map(|readout| {
+            let places = (0..config.sources.len()).filter(unmasked);
+            let own = places.filter(|&place| config.sources[place].readout == readout);
+            ReadoutPeer::new(own.map(|place| (config.sources[place].id, place as u32)).collect(), count)
+        });
+        Self {
+            slots: Slots::new(slots, config.sources.len(), config.readouts),
+            peers: peers.collect(),
+            masked_from: vec![EventKey::MAX; config.sources.len()],
+            unmasked: (0..config.sources.len()).filter(unmasked).count() as u32,
+            ready: VecDeque::with_capacity(count),
+            acknowledgements: VecDeque::with_capacity(2 * count),
+            recent: Recent::new(count),
+            hints: Hints::new(count),
+            ledger: EventAccount::default(),
+            counts: BuilderCounts::default(),
+            mismatches: vec![0; config.sources.len()],
+            freed: Credit::default(),
+            freed_before: Credit::default(),
+            used_before: Credit::default(),
+            credit_due: true,
+            telling: None,
+            stop_run: None,
+            stop_said: false,
+            config,
+        }
+    }
+
+    /// The next thing to do; none when everything is done until the next input or [`Builder::next_deadline`].
+    pub fn poll(&mut self, now: Instant) -> Option<BuilderAction> {
+        self.give_up_on_the_silent(now);
+        if let Some(cause) = self.stop_run.take() {
+            return Some(BuilderAction::StopRun { cause });
+        }
+        if let Some(message) = self.next_message() {
+            return Some(BuilderAction::ToManager(message));
+        }
+        if let Some((readout, message)) = self.next_request() {
+            return Some(BuilderAction::ToReadout { readout, message });
+        }
+        let slot = self.ready.pop_front()?;
+        self.slots.at_mut(slot).stage = Stage::Emitted;
+        Some(BuilderAction::Emit { slot })
+    }
+
+    /// When [`Builder::poll`] must be called even if nothing comes in.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.peers.iter().filter_map(|peer| peer.deadline).min()
+    }
+
+    /// The event in an emitted slot.
+    ///
+    /// # Panics
+    /// Where `slot` was never emitted by this builder.
+    pub fn event(&self, slot: u32) -> EventView<'_> {
+        let state = self.slots.at(slot);
+        EventView {
+            key: state.key,
+            attempt: state.attempt,
+            complete: state.outcome == Outcome::Complete,
+            sources: &self.config.sources,
+            fragments: self.slots.fragments(slot),
+            causes: self.slots.causes(slot),
+        }
+    }
+
+    /// An emitted event has come so far. At the configured level it is acknowledged, from `Written` on its payloads
+    /// are let go.
+    pub fn reached(&mut self, _now: Instant, slot: u32, level: AcknowledgementLevel) {
+        let Some(state) = self.slots.get(slot).filter(|state| state.stage == Stage::Emitted).copied() else { return };
+        if level >= AcknowledgementLevel::Written && state.holds_payloads {
+            self.ledger.written += 1;
+            self.drop_payloads(slot);
+        }
+        if level >= self.config.level && !state.acknowledged {
+            self.acknowledge(slot);
+        }
+        let state = self.slots.at(slot);
+        if state.acknowledged && !state.holds_payloads {
+            self.give_back(slot);
+        }
+    }
+
+    /// An emitted event could not be written at all: it is dropped with [`Cause::WriteFailed`].
+    pub fn failed(&mut self, _now: Instant, slot: u32) {
+        let Some(state) = self.slots.get(slot).filter(|state| state.stage == Stage::Emitted).copied() else { return };
+        if state.acknowledged {
+            self.counts.lost_after_acknowledgement += 1;
+        } else {
+            self.slots.at_mut(slot).outcome = Outcome::Dropped(Cause::WriteFailed);
+            self.acknowledge(slot);
+        }
+        if state.holds_payloads {
+            self.drop_payloads(slot);
+        }
+        self.give_back(slot);
+    }
+
+    /// From the event `from` on, the source is masked: not needed, and left out where it comes.
+    pub fn mask(&mut self, source: SourceId, from: EventKey) {
+        for (place, configured) in self.config.sources.iter().enumerate() {
+            if configured.id == source {
+                self.masked_from[place] = from;
+            }
+        }
+    }
+
+    /// The account of events since the run's start. In flight is counted from the slots.
+    pub fn account(&self) -> EventAccount {
+        let mut account = self.ledger;
+        account.accepted = account.built + account.incomplete_emitted;
+        account.in_flight = self.slots.iter().filter(|(_, slot)| !slot.acknowledged).count() as u64;
+        account
+    }
+
+    /// What happened beside the ledger.
+    pub const fn counts(&self) -> &BuilderCounts {
+        &self.counts
+    }
+
+    /// Fragments whose bunch crossing was not the majority's, by source, in the configured order.
+    pub fn bunch_crossing_mismatches(&self) -> impl Iterator<Item = (SourceId, u64)> {
+        self.config.sources.iter().map(|source| source.id).zip(self.mismatches.iter().copied())
+    }
+
+    /// The numbers for the event manager, cumulative since the run's start.
+    pub fn report(&self) -> impl Iterator<Item = ReportEntry> {
+        let account = self.account();
+        let refused = self.counts.stale_answers + self.counts.refused_assignments + self.counts.refused_messages;
+        let counters = [
+            (Counter::EventsBuilt, account.built),
+            (Counter::EventsIncompleteEmitted, account.incomplete_emitted),
+            (Counter::EventsAccepted, account.accepted),
+            (Counter::EventsWritten, account.written),
+            (Counter::EventsInFlight, account.in_flight),
+            (Counter::MessagesRefused, refused),
+        ];
+        let counted = counters.into_iter().map(|(counter, value)| (counter as u16, value));
+        let dropped = account.incomplete_dropped;
+        let causes = ropewalk_terms::CAUSES.iter().map(move |&cause| (ReportEntry::cause(cause), dropped.get(cause)));
+        let causes = causes.filter(|&(_, value)| value > 0);
+        counted.chain(causes).map(|(what, value)| ReportEntry { source: None, what, value })
+    }
+
+    /// How many slots hold an event.
+    pub fn in_work(&self) -> usize {
+        self.slots.in_work()
+    }
+}

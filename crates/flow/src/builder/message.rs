@@ -1,0 +1,189 @@
+//! The event manager's words, and what it is told: credit, acknowledgements, what is not released yet.
+
+use super::Builder;
+use super::machine::Told;
+use super::recent::Whereabouts;
+use super::slots::Stage;
+use crate::messages::{
+    Acknowledge, AcknowledgeEntry, AssignEntry, Batch, Credit, Message, Unreleased, UnreleasedEntry,
+};
+use ropewalk_terms::{Cause, EventAccount, Instant, Outcome};
+
+impl Builder {
+    /// A message of the event manager has come.
+    pub fn message(&mut self, now: Instant, message: &Message) {
+        match message {
+            Message::Start(_) => self.start(),
+            Message::Assign(assign) => {
+                for entry in &assign.entries {
+                    self.assigned(now, entry);
+                }
+            }
+            Message::ReadoutState(state) => self.readout_state(now, state.readout, state.present),
+            Message::Recover => self.telling = Some(Told::default()),
+            // After an orderly end nothing is left. What is emitted already may still be written.
+            Message::Finish => self.abandon(false),
+            _ => self.counts.refused_messages += 1,
+        }
+    }
+
+    /// A connection to the event manager begins: credit is counted anew, without what is still in work.
+    pub fn manager_connected(&mut self, _now: Instant) {
+        let held = self.slots.iter().filter(|(_, slot)| slot.holds_payloads);
+        let bytes = held.map(|(_, slot)| u64::from(slot.bytes)).sum();
+        self.used_before = Credit { events: self.slots.in_work() as u64, bytes };
+        self.freed_before = self.freed;
+        self.credit_due = true;
+    }
+
+    /// The next message for the event manager.
+    pub(super) fn next_message(&mut self) -> Option<Message> {
+        if let Some(told) = self.telling {
+            return Some(Message::Unreleased(self.tell_unreleased(told)));
+        }
+        if !self.acknowledgements.is_empty() {
+            let count = self.acknowledgements.len().min(crate::messages::BATCH);
+            let entries: Batch<AcknowledgeEntry> = self.acknowledgements.drain(..count).collect();
+            return Some(Message::Acknowledge(Acknowledge { level: self.config.level, entries }));
+        }
+        core::mem::take(&mut self.credit_due).then(|| Message::Credit(self.credit()))
+    }
+
+    /// Granted since the connection began: what was free then, and what was freed since.
+    fn credit(&self) -> Credit {
+        let grant = |freed: u64, before: u64, all: u64, used: u64| (freed - before + all).saturating_sub(used);
+        Credit {
+            events: grant(
+                self.freed.events,
+                self.freed_before.events,
+                self.slots.len() as u64,
+                self.used_before.events,
+            ),
+            bytes: grant(self.freed.bytes, self.freed_before.bytes, self.config.credit_bytes, self.used_before.bytes),
+        }
+    }
+
+    /// What is in work, then what was acknowledged lately, from where the last message ended.
+    fn tell_unreleased(&mut self, mut told: Told) -> Unreleased {
+        let mut entries: Batch<UnreleasedEntry> = Batch::new();
+        let first = told.slots;
+        for (number, slot) in self.slots.iter().filter(|&(number, _)| number >= first) {
+            if entries.is_full() {
+                break;
+            }
+            told.slots = number + 1;
+            if !slot.acknowledged {
+                entries.push(UnreleasedEntry { key: slot.key, attempt: slot.attempt, outcome: None });
+            }
+        }
+        let in_work = entries.len();
+        entries.extend(self.recent.from(told.recent).take(crate::messages::BATCH - in_work));
+        told.recent += entries.len() - in_work;
+        let more = entries.is_full();
+        self.telling = more.then_some(told);
+        Unreleased { entries, more }
+    }
+
+    /// A run begins: nothing of the last one is in work any more.
+    fn start(&mut self) {
+        self.abandon(true);
+        self.recent.clear();
+        self.acknowledgements.clear();
+        self.ledger = EventAccount::default();
+        self.counts = super::BuilderCounts::default();
+        self.mismatches.fill(0);
+        for peer in &mut self.peers {
+            peer.present = true;
+        }
+        (self.stop_run, self.stop_said, self.telling) = (None, false, None);
+    }
+
+    /// Drops what is collected or ready, and with `emitted` also what was emitted.
+    fn abandon(&mut self, emitted: bool) {
+        self.ready.clear();
+        for number in 0..self.slots.len() as u32 {
+            let slot = *self.slots.at(number);
+            if slot.stage == Stage::Free || (slot.stage == Stage::Emitted && !emitted) {
+                continue;
+            }
+            if !slot.acknowledged {
+                self.ledger.incomplete_dropped.add(Cause::ForcedStop, 1);
+            }
+            self.slots.await_nobody(number);
+            if slot.holds_payloads {
+                self.drop_payloads(number);
+            }
+            self.give_back(number);
+        }
+        for peer in &mut self.peers {
+            peer.to_request.clear();
+            (peer.awaited, peer.deadline) = (0, None);
+        }
+    }
+
+    /// An event that is in work or done already is assigned again: its manager had lost this builder.
+    /// It is not built again, and the credit that the manager thinks used is granted again. Whether it was one.
+    pub(super) fn assigned_again(&mut self, entry: &AssignEntry) -> bool {
+        match self.hints.get(entry.key) {
+            Some(Whereabouts::Slot(number)) => {
+                let slot = self.slots.at_mut(number);
+                if slot.key != entry.key || slot.stage == Stage::Free {
+                    return false;
+                }
+                if entry.attempt > slot.attempt {
+                    slot.attempt = entry.attempt;
+                    self.grant_again(entry);
+                }
+            }
+            Some(Whereabouts::Recent(place)) => {
+                let Some(recent) = self.recent.get_mut(place).filter(|recent| recent.key == entry.key) else {
+                    return false;
+                };
+                if entry.attempt > recent.attempt
+                    && let Some(outcome) = recent.outcome
+                {
+                    recent.attempt = entry.attempt;
+                    let AssignEntry { key, attempt, .. } = *entry;
+                    self.acknowledgements.push_back(AcknowledgeEntry { key, attempt, outcome });
+                    self.grant_again(entry);
+                }
+            }
+            None => return false,
+        }
+        self.counts.repeated_assignments += 1;
+        true
+    }
+
+    fn grant_again(&mut self, entry: &AssignEntry) {
+        self.freed.events += 1;
+        self.freed.bytes += u64::from(entry.bytes);
+        self.credit_due = true;
+    }
+
+    /// The event in a slot ends: into the account, to the manager, and into memory.
+    pub(super) fn acknowledge(&mut self, number: u32) {
+        let slot = self.slots.at_mut(number);
+        slot.acknowledged = true;
+        let (key, attempt, outcome) = (slot.key, slot.attempt, slot.outcome);
+        match outcome {
+            Outcome::Complete => self.ledger.built += 1,
+            Outcome::IncompleteEmitted => self.ledger.incomplete_emitted += 1,
+            Outcome::Dropped(cause) => self.ledger.incomplete_dropped.add(cause, 1),
+        }
+        self.acknowledgements.push_back(AcknowledgeEntry { key, attempt, outcome });
+        let place = self.recent.note(key, attempt, outcome);
+        self.hints.set(key, Whereabouts::Recent(place));
+    }
+
+    pub(super) fn drop_payloads(&mut self, number: u32) {
+        self.freed.bytes += u64::from(self.slots.at(number).bytes);
+        self.slots.drop_payloads(number);
+        self.credit_due = true;
+    }
+
+    pub(super) fn give_back(&mut self, number: u32) {
+        self.freed.events += 1;
+        self.slots.give_back(number);
+        self.credit_due = true;
+    }
+}

@@ -1,0 +1,84 @@
+//! What was acknowledged lately, and where a key is: so that an event that is assigned again is not built again.
+
+use crate::messages::UnreleasedEntry;
+use ropewalk_terms::{Attempt, EventKey, Outcome};
+
+/// The last acknowledgements, as many as there are slots. A new event manager is told of them, for it cannot
+/// know what its predecessor released.
+#[derive(Debug)]
+pub(super) struct Recent {
+    entries: Vec<UnreleasedEntry>,
+    capacity: usize,
+    next: usize,
+}
+
+impl Recent {
+    /// Keeps the last `capacity` acknowledgements.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { entries: Vec::with_capacity(capacity), capacity, next: 0 }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.next = 0;
+    }
+
+    /// Notes an acknowledgement in the place of the oldest one, and returns that place.
+    pub(super) fn note(&mut self, key: EventKey, attempt: Attempt, outcome: Outcome) -> usize {
+        let entry = UnreleasedEntry { key, attempt, outcome: Some(outcome) };
+        let place = self.next;
+        self.next = (self.next + 1) % self.capacity;
+        match self.entries.get_mut(place) {
+            Some(oldest) => *oldest = entry,
+            None => self.entries.push(entry),
+        }
+        place
+    }
+
+    /// The acknowledgement at a place.
+    pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut UnreleasedEntry> {
+        self.entries.get_mut(place)
+    }
+
+    /// All, from a place on, oldest or newest first as they come.
+    pub(super) fn from(&self, place: usize) -> impl Iterator<Item = UnreleasedEntry> {
+        self.entries.iter().skip(place).copied()
+    }
+}
+
+/// Where a key was seen last.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Whereabouts {
+    /// In this slot.
+    Slot(u32),
+    /// At this place among the recent acknowledgements.
+    Recent(usize),
+}
+
+/// Hints where a key is, by its lowest bits. A hint may be overwritten by another key's: whoever follows one
+/// compares the key, and finding nothing costs no more than building an event twice.
+#[derive(Debug)]
+pub(super) struct Hints(Box<[Option<Whereabouts>]>);
+
+impl Hints {
+    /// Hints for events in `slots` slots and as many recent ones.
+    pub(super) fn new(slots: usize) -> Self {
+        Self(vec![None; (4 * slots).next_power_of_two()].into_boxed_slice())
+    }
+
+    /// Where the key may be.
+    pub(super) fn get(&self, key: EventKey) -> Option<Whereabouts> {
+        self.0[self.place(key)]
+    }
+
+    /// The key is here now.
+    pub(super) fn set(&mut self, key: EventKey, whereabouts: Whereabouts) {
+        let place = self.place(key);
+        self.0[place] = Some(whereabouts);
+    }
+
+    fn place(&self, key: EventKey) -> usize {
+        key.number() as usize & (self.0.len() - 1)
+    }
+}

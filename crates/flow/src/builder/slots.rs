@@ -1,0 +1,212 @@
+//! The slots: one row of fragments for each event in work, made once and used again.
+
+use crate::messages::Fragment;
+use ropewalk_terms::{Attempt, Cause, EventKey, Instant, Outcome};
+
+/// How far a slot's event has come.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// There is no event.
+    Free,
+    /// Readout units are still to answer.
+    Collecting,
+    /// To be emitted.
+    Ready,
+    /// With whoever writes it.
+    Emitted,
+}
+
+/// An event in work.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Slot {
+    /// The event.
+    pub(super) key: EventKey,
+    /// The attempt that will be acknowledged.
+    pub(super) attempt: Attempt,
+    /// The attempt in which the fragments were requested.
+    pub(super) requested_as: Attempt,
+    /// How far it has come.
+    pub(super) stage: Stage,
+    /// It was acknowledged.
+    pub(super) acknowledged: bool,
+    /// Its payloads are held.
+    pub(super) holds_payloads: bool,
+    /// How it ended, from `Ready` on.
+    pub(super) outcome: Outcome,
+    /// Readout units that have not answered.
+    pub(super) awaited: u16,
+    /// Fragments that are there.
+    pub(super) filled: u32,
+    /// Bytes charged to the credit.
+    pub(super) bytes: u32,
+    /// When it was assigned.
+    pub(super) since: Instant,
+}
+
+impl Slot {
+    const FREE: Self = Self {
+        key: EventKey::MAX,
+        attempt: Attempt(0),
+        requested_as: Attempt(0),
+        stage: Stage::Free,
+        acknowledged: false,
+        holds_payloads: false,
+        outcome: Outcome::Complete,
+        awaited: 0,
+        filled: 0,
+        bytes: 0,
+        since: Instant::ZERO,
+    };
+}
+
+/// All slots, and for each one place for each source and one bit for each readout unit.
+#[derive(Debug)]
+pub(super) struct Slots {
+    slots: Box<[Slot]>,
+    free: Vec<u32>,
+    fragments: Box<[Option<Fragment>]>,
+    causes: Box<[Option<Cause>]>,
+    awaited: Box<[u64]>,
+    sources: usize,
+    words: usize,
+}
+
+impl Slots {
+    /// Slots for events of `sources` fragments from `readouts` units.
+    pub(super) fn new(slots: u32, sources: usize, readouts: u16) -> Self {
+        let (count, words) = (slots as usize, usize::from(readouts).div_ceil(64));
+        Self {
+            slots: vec![Slot::FREE; count].into_boxed_slice(),
+            free: (0..slots).rev().collect(),
+            fragments: (0..count * sources).map(|_| None).collect(),
+            causes: vec![None; count * sources].into_boxed_slice(),
+            awaited: vec![0; count * words].into_boxed_slice(),
+            sources,
+            words,
+        }
+    }
+
+    /// How many slots there are.
+    pub(super) const fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How many hold an event.
+    pub(super) const fn in_work(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// The slot, if there is one of that number.
+    pub(super) fn get(&self, slot: u32) -> Option<&Slot> {
+        self.slots.get(slot as usize)
+    }
+
+    /// A slot whose number came from here.
+    pub(super) fn at(&self, slot: u32) -> &Slot {
+        &self.slots[slot as usize]
+    }
+
+    /// A slot whose number came from here.
+    pub(super) fn at_mut(&mut self, slot: u32) -> &mut Slot {
+        &mut self.slots[slot as usize]
+    }
+
+    /// The slots that hold an event, in the order of their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Slot)> {
+        (0..).zip(&self.slots).filter(|(_, slot)| slot.stage != Stage::Free)
+    }
+
+    /// Takes a free slot for an event that begins to be collected.
+    pub(super) fn take(&mut self, now: Instant, key: EventKey, attempt: Attempt, bytes: u32) -> Option<u32> {
+        let slot = self.free.pop()?;
+        self.slots[slot as usize] = Slot {
+            key,
+            attempt,
+            requested_as: attempt,
+            stage: Stage::Collecting,
+            holds_payloads: true,
+            bytes,
+            since: now,
+            ..Slot::FREE
+        };
+        Some(slot)
+    }
+
+    /// Lets go of the payloads.
+    pub(super) fn drop_payloads(&mut self, slot: u32) {
+        self.at_mut(slot).holds_payloads = false;
+        for place in self.fragments_mut(slot) {
+            *place = None;
+        }
+    }
+
+    /// The slot is free again. Its payloads must be dropped.
+    pub(super) fn give_back(&mut self, slot: u32) {
+        let range = self.range(slot);
+        self.causes[range].fill(None);
+        *self.at_mut(slot) = Slot::FREE;
+        self.free.push(slot);
+    }
+
+    /// The fragments by place; none where the source has none.
+    pub(super) fn fragments(&self, slot: u32) -> &[Option<Fragment>] {
+        &self.fragments[self.range(slot)]
+    }
+
+    /// The fragments by place.
+    pub(super) fn fragments_mut(&mut self, slot: u32) -> &mut [Option<Fragment>] {
+        let range = self.range(slot);
+        &mut self.fragments[range]
+    }
+
+    /// Why a source has no fragment, by place, where that is known.
+    pub(super) fn causes(&self, slot: u32) -> &[Option<Cause>] {
+        &self.causes[self.range(slot)]
+    }
+
+    /// Fragments and causes of one slot together.
+    pub(super) fn row_mut(&mut self, slot: u32) -> (&mut Slot, &mut [Option<Fragment>], &mut [Option<Cause>]) {
+        let range = self.range(slot);
+        (&mut self.slots[slot as usize], &mut self.fragments[range.clone()], &mut self.causes[range])
+    }
+
+    /// The readout unit has to answer.
+    pub(super) fn await_answer(&mut self, slot: u32, readout: u16) {
+        let (word, bit) = self.bit(slot, readout);
+        if self.awaited[word] & bit == 0 {
+            self.awaited[word] |= bit;
+            self.slots[slot as usize].awaited += 1;
+        }
+    }
+
+    /// Whether the readout unit has to answer.
+    pub(super) fn is_awaited(&self, slot: u32, readout: u16) -> bool {
+        let (word, bit) = self.bit(slot, readout);
+        self.awaited[word] & bit != 0
+    }
+
+    /// The readout unit has answered or is not waited for any more.
+    pub(super) fn answered(&mut self, slot: u32, readout: u16) {
+        let (word, bit) = self.bit(slot, readout);
+        if self.awaited[word] & bit != 0 {
+            self.awaited[word] &= !bit;
+            self.slots[slot as usize].awaited -= 1;
+        }
+    }
+
+    /// Nobody has to answer any more.
+    pub(super) fn await_nobody(&mut self, slot: u32) {
+        let first = slot as usize * self.words;
+        self.awaited[first..first + self.words].fill(0);
+        self.slots[slot as usize].awaited = 0;
+    }
+
+    const fn range(&self, slot: u32) -> core::ops::Range<usize> {
+        let first = slot as usize * self.sources;
+        first..first + self.sources
+    }
+
+    const fn bit(&self, slot: u32, readout: u16) -> (usize, u64) {
+        (slot as usize * self.words + readout as usize / 64, 1 << (readout % 64))
+    }
+}

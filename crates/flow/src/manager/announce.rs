@@ -1,0 +1,249 @@
+//! Announcements: which keys become events, and when a key is settled.
+
+use super::Manager;
+use super::readout_link::ReadoutLink;
+use super::table::{Place, Stage};
+use crate::messages::{Announce, AnnounceEntry, Batch, Message, Release, ReleaseEntry, Resync};
+use ropewalk_terms::{Cause, EventKey, Instant, NodeId, Outcome};
+
+/// The marks that move over the table.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Floor {
+    /// Every present readout unit has settled everything below this key, or is not waited for.
+    pub(super) key: EventKey,
+    /// Every position before it was assigned, dropped or is a gap.
+    pub(super) cursor: u64,
+    /// The first open row at or behind the cursor, or the head.
+    pub(super) watch: u64,
+}
+
+impl Manager {
+    /// A readout unit announced events and how far it is settled.
+    pub(super) fn announced(&mut self, now: Instant, readout: u16, announce: &Announce) {
+        let index = usize::from(readout);
+        if !self.phase.is_open() {
+            return self.announced_too_late(readout, announce);
+        }
+        let mut refused = Batch::new();
+        for entry in &announce.entries {
+            self.highest = self.highest.max(Some(entry.key));
+            let waits = !self.readouts[index].waiting.is_empty();
+            if waits || !self.place(now, readout, entry, &mut refused) {
+                let link = &mut self.readouts[index];
+                if !waits {
+                    link.waiting_since = now;
+                }
+                link.waiting.push_back(*entry);
+            }
+        }
+        self.refuse(readout, refused);
+        let oldest = self.table.key_at(self.table.tail());
+        let link = &mut self.readouts[index];
+        link.heard = true;
+        if let Some(entry) = announce.entries.last() {
+            link.announced = link.announced.max(entry.key.next());
+        }
+        if announce.settled >= link.settled {
+            link.settled = announce.settled.next();
+            link.quiet_since = Some(now);
+        }
+        link.note_quiet(now, oldest);
+        self.raise_floor(now);
+    }
+
+    /// Puts an announced event into the table. False where it must wait until the table reaches so far.
+    fn place(&mut self, now: Instant, readout: u16, entry: &AnnounceEntry, refused: &mut Batch<ReleaseEntry>) -> bool {
+        let mut refuse = |cause| {
+            let outcome = Outcome::Dropped(cause);
+            refused.push(ReleaseEntry { first: entry.key, count: 1, outcome });
+        };
+        if entry.key < self.first {
+            refuse(Cause::Stale);
+            return true;
+        }
+        if self.last.is_some_and(|last| entry.key > last) {
+            refuse(Cause::AfterStop);
+            return true;
+        }
+        match self.table.find(entry.key) {
+            Place::Inside(position) => {
+                if let Some(outcome) = self.open(now, readout, position, entry) {
+                    refused.push(ReleaseEntry { first: entry.key, count: 1, outcome });
+                }
+            }
+            Place::Behind(position) => {
+                let outcome = self.remembered_outcome(readout, position, entry.key);
+                refused.push(ReleaseEntry { first: entry.key, count: 1, outcome });
+            }
+            Place::Nowhere => refuse(Cause::NoTrigger),
+            Place::Ahead => return false,
+            Place::NewResync => {
+                if !self.may_resync(readout) {
+                    return false;
+                }
+                self.begin_resync(readout, entry.key);
+                return self.place(now, readout, entry, refused);
+            }
+        }
+        true
+    }
+
+    /// Marks the key at `position` as an event. Returns how the event ended where the readout unit comes too late.
+    fn open(&mut self, now: Instant, readout: u16, position: u64, entry: &AnnounceEntry) -> Option<Outcome> {
+        self.table.extend_to(position);
+        let again = entry.key < self.readouts[usize::from(readout)].settled;
+        let passed = position < self.floor.cursor;
+        let row = self.table.row_mut(position);
+        match row.stage {
+            Stage::Empty if passed => return Some(Outcome::Dropped(Cause::Late)),
+            Stage::Empty => {
+                row.stage = Stage::Open;
+                row.since = now;
+                row.bytes = entry.bytes;
+                row.triggered = entry.triggered;
+                self.floor.watch = self.floor.watch.min(position);
+                self.adopt_recovered(position);
+            }
+            Stage::Open => {
+                if !again {
+                    row.bytes = row.bytes.saturating_add(entry.bytes);
+                }
+                row.triggered |= entry.triggered;
+            }
+            Stage::Assigned | Stage::Again | Stage::Done => {}
+            Stage::Released => return Some(self.remembered_outcome(readout, position, entry.key)),
+        }
+        None
+    }
+
+    /// How a released event ended for a readout unit that announces it (again): as for everybody where the unit
+    /// had announced it before and the release was lost; too late where the event was built without it.
+    fn remembered_outcome(&self, readout: u16, position: u64, key: EventKey) -> Outcome {
+        let announced_before = key < self.readouts[usize::from(readout)].settled;
+        let row = self.table.remembered(position, key).filter(|row| announced_before && row.stage == Stage::Released);
+        row.map_or(Outcome::Dropped(Cause::Late), |row| row.outcome)
+    }
+
+    /// Whether this announcement declares a resynchronisation: it is the trigger source's right while it is there.
+    fn may_resync(&self, readout: u16) -> bool {
+        self.config.trigger_readout.is_none_or(|trigger| {
+            let present = self.readouts.get(usize::from(trigger)).is_some_and(|link| link.present);
+            trigger == readout || !present
+        })
+    }
+
+    fn begin_resync(&mut self, declared_by: u16, first: EventKey) {
+        self.table.begin_segment(first);
+        for (readout, link) in (0..).zip(&self.readouts) {
+            if link.present && readout != declared_by {
+                self.outbox.push_back((NodeId::readout(readout), Message::Resync(Resync { first })));
+            }
+        }
+    }
+
+    /// Announced after the run's end was fixed by force or by everybody: forget it.
+    fn announced_too_late(&mut self, readout: u16, announce: &Announce) {
+        let Some(cause) = self.phase.refusal() else { return };
+        let refused = announce.entries.iter().map(|entry| ReleaseEntry {
+            first: entry.key,
+            count: 1,
+            outcome: Outcome::Dropped(cause),
+        });
+        self.refuse(readout, refused.collect());
+    }
+
+    fn refuse(&mut self, readout: u16, entries: Batch<ReleaseEntry>) {
+        if !entries.is_empty() {
+            self.send(NodeId::readout(readout), Message::Release(Release { entries }));
+        }
+    }
+
+    /// Computes the floor again, after a readout unit settled more, came, went or is not waited for.
+    pub(super) fn raise_floor(&mut self, now: Instant) {
+        loop {
+            self.place_waiting(now);
+            let bounds = self.readouts.iter().filter(|link| link.present).map(ReadoutLink::bound);
+            self.floor.key = bounds.min().unwrap_or(EventKey::MAX);
+            if !self.skip_gap() {
+                break;
+            }
+        }
+        self.reach_recovered();
+        self.advance_watch();
+    }
+
+    /// Lets an empty table jump over keys that nobody announced. Whether it did.
+    fn skip_gap(&mut self) -> bool {
+        if !self.phase.assigns() {
+            return false;
+        }
+        let bound = self.recovered.oldest().map_or(self.floor.key, |key| self.floor.key.min(key));
+        let before = self.table.head();
+        if self.table.is_empty() {
+            self.table.skip_to(self.table.position_before(bound));
+        }
+        let skipped = self.table.head() > before;
+        if skipped {
+            (self.floor.cursor, self.floor.watch) = (self.table.head(), self.table.head());
+        }
+        skipped
+    }
+
+    /// Puts into the table what it reaches by now.
+    fn place_waiting(&mut self, now: Instant) {
+        for readout in 0..self.config.readouts {
+            let mut refused = Batch::new();
+            while let Some(entry) = self.readouts[usize::from(readout)].waiting.front().copied() {
+                if refused.is_full() {
+                    self.refuse(readout, core::mem::take(&mut refused));
+                }
+                if !self.place(now, readout, &entry, &mut refused) {
+                    break;
+                }
+                let link = &mut self.readouts[usize::from(readout)];
+                link.waiting.pop_front();
+                link.waiting_since = now;
+            }
+            self.refuse(readout, refused);
+        }
+    }
+
+    /// The oldest event that waits for a readout unit, and since when.
+    fn oldest_blocked(&self) -> Option<(EventKey, Instant)> {
+        if self.floor.watch < self.table.head() {
+            let row = self.table.row(self.floor.watch);
+            return (row.key >= self.floor.key).then_some((row.key, row.since));
+        }
+        let waiting = self.readouts.iter().filter_map(|link| link.waiting.front().map(|entry| (entry.key, link)));
+        waiting.min_by_key(|(key, _)| *key).map(|(key, link)| (key, link.waiting_since))
+    }
+
+    /// Readout units that have been silent for too long about an event that others hold are left out of it.
+    /// Whether there was one.
+    pub(super) fn leave_out_the_silent(&mut self, now: Instant) -> bool {
+        if !self.phase.is_open() {
+            return false;
+        }
+        let Some((key, since)) = self.oldest_blocked() else { return false };
+        let mut left_out = 0;
+        for link in self.readouts.iter_mut().filter(|link| link.present && link.bound() <= key) {
+            let silent = link.quiet_since.map(|quiet| quiet.max(since).after(self.config.event_timeout));
+            if silent.is_some_and(|deadline| now >= deadline) {
+                link.left_out = key.next();
+                left_out += 1;
+            }
+        }
+        self.counts.left_out += left_out;
+        if left_out > 0 {
+            self.raise_floor(now);
+        }
+        left_out > 0
+    }
+
+    /// When the next readout unit will have been silent for too long.
+    pub(super) fn silence_deadline(&self) -> Option<Instant> {
+        let (key, since) = self.oldest_blocked().filter(|_| self.phase.is_open())?;
+        let silent = self.readouts.iter().filter(|link| link.present && link.bound() <= key);
+        silent.filter_map(|link| link.quiet_since).map(|quiet| quiet.max(since).after(self.config.event_timeout)).min()
+    }
+}

@@ -1,0 +1,290 @@
+//! The event manager's machine: what it knows, what goes in, what comes out.
+
+use super::announce::Floor;
+use super::builder_link::BuilderLink;
+use super::readout_link::ReadoutLink;
+use super::recovery::Recovered;
+use super::release::Releases;
+use super::run::Phase;
+use super::table::{Stage, Table};
+use super::{ManagerConfig, ManagerState};
+use crate::messages::{Message, ReadoutState, Start};
+use ropewalk_terms::{ByCause, EventAccount, EventKey, Incarnation, Instant, NodeId, Role};
+use std::collections::VecDeque;
+
+/// What the manager wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "batches live in the message so that none needs an allocation")]
+pub enum ManagerAction {
+    /// Send a message. Nodes that are not connected any more are skipped.
+    Send {
+        /// The receiver.
+        to: NodeId,
+        /// The message.
+        message: Message,
+    },
+    /// Every node has finished or is not waited for any more: the run is over, a next one may be started.
+    RunEnded,
+}
+
+/// What happened beside the ledger.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct ManagerCounts {
+    /// Events assigned again after a builder unit was lost.
+    pub reassigned: u64,
+    /// Acknowledgements of an older attempt, or repeated ones: ignored.
+    pub stale_acknowledgements: u64,
+    /// Messages from nodes that are not configured or not connected, or in the wrong direction: ignored.
+    pub refused_messages: u64,
+    /// Events for which a silent readout unit was not waited for.
+    pub left_out: u64,
+    /// Announced events that were never assigned, by cause.
+    pub unassigned: ByCause,
+}
+
+/// The event manager.
+#[derive(Debug)]
+pub struct Manager {
+    pub(super) config: ManagerConfig,
+    pub(super) phase: Phase,
+    pub(super) first: EventKey,
+    pub(super) last: Option<EventKey>,
+    pub(super) highest: Option<EventKey>,
+    pub(super) table: Table,
+    pub(super) floor: Floor,
+    pub(super) readouts: Vec<ReadoutLink>,
+    pub(super) builders: Vec<BuilderLink>,
+    pub(super) last_builder: Option<u16>,
+    pub(super) again: Vec<u64>,
+    pub(super) recovered: Recovered,
+    pub(super) releases: Releases,
+    pub(super) outbox: VecDeque<(NodeId, Message)>,
+    pub(super) account: EventAccount,
+    pub(super) counts: ManagerCounts,
+    pub(super) run_ended: bool,
+}
+
+impl Manager {
+    /// A manager without nodes and without a run. Settings outside their limits
+    /// ([`ManagerConfig::check`]) are moved to the nearest ones inside.
+    pub fn new(mut config: ManagerConfig) -> Self {
+        config.batch = config.batch.clamp(1, crate::messages::BATCH);
+        let nodes = usize::from(config.readouts) + usize::from(config.builders);
+        let table = Table::new(config.capacity.max(1));
+        let capacity = table.capacity();
+        Self {
+            phase: Phase::Idle,
+            first: EventKey::MIN,
+            last: None,
+            highest: None,
+            table,
+            floor: Floor::default(),
+            readouts: (0..config.readouts).map(|_| ReadoutLink::new()).collect(),
+            builders: (0..config.builders).map(|_| BuilderLink::default()).collect(),
+            last_builder: None,
+            again: Vec::with_capacity(capacity),
+            recovered: Recovered::default(),
+            releases: Releases::new(capacity),
+            outbox: VecDeque::with_capacity(3 * nodes + 16),
+            account: EventAccount::default(),
+            counts: ManagerCounts::default(),
+            run_ended: false,
+            config,
+        }
+    }
+
+    /// A node has connected and said in which life. A node that is connected already has lost that connection.
+    pub fn node_connected(&mut self, now: Instant, node: NodeId, incarnation: Incarnation) {
+        match node.role {
+            Role::Readout if node.index < self.config.readouts => self.readout_connected(now, node, incarnation),
+            Role::Builder if node.index < self.config.builders => self.builder_connected(node, incarnation),
+            _ => self.counts.refused_messages += 1,
+        }
+    }
+
+    /// A node's connection is lost. Nothing is waited for from it; what a builder unit had is assigned again.
+    pub fn node_lost(&mut self, now: Instant, node: NodeId) {
+        match node.role {
+            Role::Readout => self.readout_lost(now, node.index),
+            Role::Builder => self.builder_lost(node.index),
+            _ => {}
+        }
+    }
+
+    /// A message has come.
+    pub fn message(&mut self, now: Instant, from: NodeId, message: &Message) {
+        let index = usize::from(from.index);
+        let known = match from.role {
+            Role::Readout => self.readouts.get(index).is_some_and(|link| link.present),
+            Role::Builder => self.builders.get(index).is_some_and(|link| link.connected),
+            _ => false,
+        };
+        match (from.role, message) {
+            _ if !known => self.counts.refused_messages += 1,
+            (_, Message::Report(_)) | (Role::Builder, Message::Synchrony(_)) => {}
+            (Role::Readout, Message::Announce(announce)) => self.announced(now, from.index, announce),
+            (Role::Readout, Message::Highest(key)) => self.readouts[index].highest = Some(*key),
+            (Role::Readout, Message::Finished(_)) => self.readouts[index].finished = true,
+            (Role::Builder, Message::Credit(credit)) => self.builders[index].grant(*credit),
+            (Role::Builder, Message::Acknowledge(acknowledge)) => self.acknowledged(from.index, acknowledge),
+            (Role::Builder, Message::Unreleased(unreleased)) => self.unreleased(from.index, unreleased),
+            (Role::Builder, Message::Finished(_)) => self.builders[index].finished = true,
+            _ => self.counts.refused_messages += 1,
+        }
+    }
+
+    /// The next thing to do; none when everything is done until the next input or [`Manager::next_deadline`].
+    pub fn poll(&mut self, now: Instant) -> Option<ManagerAction> {
+        loop {
+            if let Some((to, message)) = self.outbox.pop_front() {
+                return Some(ManagerAction::Send { to, message });
+            }
+            if self.leave_out_the_silent(now) {
+                continue;
+            }
+            if let Some(action) = self.next_assignment().or_else(|| self.next_release(now)) {
+                return Some(action);
+            }
+            if self.outbox.is_empty() && !self.advance_run(now) {
+                return self.take_run_ended();
+            }
+        }
+    }
+
+    /// When [`Manager::poll`] must be called even if nothing comes in.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        [self.phase.deadline(), self.silence_deadline()].into_iter().flatten().min()
+    }
+
+    /// The account of events: what was assigned, and how it was acknowledged. In flight is counted from the table.
+    pub fn account(&self) -> EventAccount {
+        let mut account = self.account;
+        account.in_flight = self.table.count(&[Stage::Assigned, Stage::Again]);
+        account.accepted = account.built + account.incomplete_emitted;
+        account
+    }
+
+    /// What happened beside the ledger.
+    pub const fn counts(&self) -> &ManagerCounts {
+        &self.counts
+    }
+
+    /// How far the run has come.
+    pub const fn state(&self) -> ManagerState {
+        self.phase.state()
+    }
+
+    /// The highest key that a readout unit announced in this run.
+    pub const fn highest(&self) -> Option<EventKey> {
+        self.highest
+    }
+
+    /// The last key of the run, where it is fixed.
+    pub const fn last(&self) -> Option<EventKey> {
+        self.last
+    }
+
+    pub(super) fn send(&mut self, to: NodeId, message: Message) {
+        self.outbox.push_back((to, message));
+    }
+
+    pub(super) fn send_to_readouts(&mut self, message: &Message) {
+        for (index, link) in (0..).zip(&self.readouts) {
+            if link.present {
+                self.outbox.push_back((NodeId::readout(index), message.clone()));
+            }
+        }
+    }
+
+    pub(super) fn send_to_builders(&mut self, message: &Message) {
+        for (index, link) in (0..).zip(&self.builders) {
+            if link.connected {
+                self.outbox.push_back((NodeId::builder(index), message.clone()));
+            }
+        }
+    }
+
+    fn readout_connected(&mut self, now: Instant, node: NodeId, incarnation: Incarnation) {
+        self.readout_lost(now, node.index);
+        let restart = self.restart_key();
+        let link = &mut self.readouts[usize::from(node.index)];
+        let same_life = link.incarnation.replace(incarnation) == Some(incarnation);
+        let heard = same_life && link.heard;
+        link.present = true;
+        link.quiet_since = link.quiet_since.map(|_| now);
+        link.finished = false;
+        link.highest = None;
+        match self.phase {
+            Phase::Idle => {}
+            Phase::Recovering { .. } => {
+                link.begin(now, self.first);
+                self.send(node, Message::Recover);
+            }
+            Phase::Finishing { .. } => self.send(node, Message::Finish),
+            Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
+                if !heard {
+                    // A first start of the same life that was lost on the way is sent again as it was.
+                    let first = if same_life { link.settled } else { restart };
+                    link.begin(now, first);
+                    self.send(node, Message::Start(Start { first }));
+                }
+                if same_life {
+                    self.send(node, Message::Recover);
+                }
+                if let Some(last) = self.last {
+                    self.send(node, Message::StopAt(last));
+                } else if matches!(self.phase, Phase::Stopping { .. }) {
+                    self.send(node, Message::QueryHighest);
+                }
+                let state = ReadoutState { readout: node.index, present: true };
+                self.send_to_builders(&Message::ReadoutState(state));
+            }
+        }
+        self.raise_floor(now);
+    }
+
+    fn readout_lost(&mut self, now: Instant, readout: u16) {
+        let Some(link) = self.readouts.get_mut(usize::from(readout)).filter(|link| link.present) else { return };
+        link.present = false;
+        link.waiting.clear();
+        if self.phase.is_open() {
+            self.send_to_builders(&Message::ReadoutState(ReadoutState { readout, present: false }));
+        }
+        self.raise_floor(now);
+    }
+
+    fn builder_connected(&mut self, node: NodeId, incarnation: Incarnation) {
+        self.builder_lost(node.index);
+        let link = &mut self.builders[usize::from(node.index)];
+        let same_life = link.incarnation == Some(incarnation);
+        link.connect(incarnation);
+        match self.phase {
+            Phase::Idle => {}
+            Phase::Recovering { .. } => self.send(node, Message::Recover),
+            Phase::Finishing { .. } => self.send(node, Message::Finish),
+            Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
+                let greeting = if same_life { Message::Recover } else { Message::Start(Start { first: self.first }) };
+                self.send(node, greeting);
+                for (readout, link) in (0..).zip(&self.readouts) {
+                    let state = ReadoutState { readout, present: link.present };
+                    self.outbox.push_back((node, Message::ReadoutState(state)));
+                }
+            }
+        }
+    }
+
+    fn builder_lost(&mut self, builder: u16) {
+        let Some(link) = self.builders.get_mut(usize::from(builder)).filter(|link| link.connected) else { return };
+        link.connected = false;
+        link.in_work = 0;
+        self.assign_again(builder);
+    }
+
+    /// The key at which a readout unit that starts again in mid-run begins.
+    fn restart_key(&self) -> EventKey {
+        if self.floor.cursor < self.table.head() {
+            return self.table.key_at(self.floor.cursor);
+        }
+        self.highest.map_or(self.first, EventKey::next)
+    }
+}

@@ -1,0 +1,33 @@
+//! The event manager (EVM): opens events, gives them to builder units by credit, and alone releases them.
+//!
+//! ```text
+//!  RU --Announce--> [ table of keys: empty > open > assigned > done > released ] --Release--> every RU
+//!                          ^ floor: every present RU has settled below it
+//!                          | cursor: everything before it was assigned, dropped or is a gap
+//!  BU --Credit, Acknowledge-->  account of each BU  --Assign (policy, batches of consecutive keys)--> BU
+//! ```
+//! A machine: messages, connections and `now` go in, [`ManagerAction`]s are polled out. A run goes
+//! [`start`](Manager::start), [`stop`](Manager::stop) (ask for the highest key, fix the last, drain), finish.
+//! A lost BU's events are assigned again with the next attempt; a lost RU is not waited for; a successor with a
+//! higher epoch rebuilds the table from what RUs and BUs tell it ([`recover`](Manager::recover)).
+
+mod announce;
+mod assign;
+mod builder_link;
+mod config;
+mod error;
+mod machine;
+mod policy;
+mod readout_link;
+mod recovery;
+mod release;
+mod run;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use config::ManagerConfig;
+pub use error::ManagerConfigError;
+pub use machine::{Manager, ManagerAction, ManagerCounts};
+pub use policy::{AssignPolicy, BuilderLoad};
+pub use run::ManagerState;

@@ -1,0 +1,174 @@
+//! A successor takes over: it asks everybody, and rebuilds the table from the answers.
+//!
+//! Readout units announce again what they hold, builder units tell what they have in work and what they did
+//! lately. An event that a builder has or did is not assigned again; all others are, with attempts that no
+//! earlier manager can have used.
+
+use super::Manager;
+use super::run::Phase;
+use super::table::{Place, Stage};
+use crate::messages::{Message, ReadoutState, Unreleased, UnreleasedEntry};
+use ropewalk_terms::{Attempt, EventKey, Instant};
+use std::collections::VecDeque;
+
+/// What builder units told a successor, in key order; of one key the highest attempt comes last.
+#[derive(Debug, Default)]
+pub(super) struct Recovered {
+    entries: VecDeque<(u16, UnreleasedEntry)>,
+    /// Attempts of a successor begin above this, so that none is used twice.
+    attempts_before: u16,
+}
+
+impl Recovered {
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The oldest key that a builder told of and that was not met yet.
+    pub(super) fn oldest(&self) -> Option<EventKey> {
+        self.entries.front().map(|(_, entry)| entry.key)
+    }
+
+    fn sort(&mut self) {
+        self.entries.make_contiguous().sort_by_key(|(_, entry)| (entry.key, entry.attempt));
+    }
+
+    /// What was told of `key` in the highest attempt.
+    fn of(&self, key: EventKey) -> Option<(u16, UnreleasedEntry)> {
+        let end = self.entries.partition_point(|(_, entry)| entry.key <= key);
+        self.entries.get(end.checked_sub(1)?).copied().filter(|(_, entry)| entry.key == key)
+    }
+
+    fn forget_through(&mut self, key: EventKey) {
+        while self.oldest().is_some_and(|oldest| oldest <= key) {
+            self.entries.pop_front();
+        }
+    }
+}
+
+impl Manager {
+    /// Takes over a run that an event manager with a lower epoch began at `first`, and goes on when every
+    /// configured node has told what it has, or after the event time-out. Ignored while a run goes on.
+    pub fn recover(&mut self, now: Instant, first: EventKey, last: Option<EventKey>) {
+        if self.phase != Phase::Idle {
+            return;
+        }
+        self.begin(now, first, last);
+        // A builder that died with its manager may have written in any attempt below the epoch's own range.
+        self.recovered.attempts_before = ((self.config.epoch.0 & 0xff) << 8) as u16;
+        self.phase = Phase::Recovering { deadline: now.after(self.config.event_timeout) };
+        self.send_to_readouts(&Message::Recover);
+        self.send_to_builders(&Message::Recover);
+        self.raise_floor(now);
+    }
+
+    /// The attempt in which this manager assigns an event that it has not assigned before.
+    pub(super) const fn first_attempt(&self) -> Attempt {
+        Attempt(self.recovered.attempts_before + 1)
+    }
+
+    /// A builder unit tells what it has, to a successor or after a lost connection.
+    pub(super) fn unreleased(&mut self, builder: u16, unreleased: &Unreleased) {
+        if matches!(self.phase, Phase::Recovering { .. }) {
+            self.recovered.entries.extend(unreleased.entries.iter().map(|&entry| (builder, entry)));
+        } else if self.phase.is_open() {
+            for entry in &unreleased.entries {
+                let Place::Inside(position) = self.table.find(entry.key) else { continue };
+                if position < self.table.head() {
+                    self.adopt(position, builder, *entry);
+                }
+            }
+        }
+        self.builders[usize::from(builder)].told_all |= !unreleased.more;
+    }
+
+    /// Whether every configured node is there and has told what it has.
+    pub(super) fn everybody_told(&self) -> bool {
+        self.readouts.iter().all(|link| link.present && link.heard)
+            && self.builders.iter().all(|link| link.connected && link.told_all)
+    }
+
+    /// Goes on with what is known.
+    pub(super) fn complete_recovery(&mut self, now: Instant) {
+        self.recovered.sort();
+        self.phase = Phase::Running;
+        for position in self.table.tail()..self.table.head() {
+            if self.table.row(position).stage == Stage::Open {
+                self.adopt_recovered(position);
+            }
+        }
+        for (readout, link) in (0..).zip(&self.readouts) {
+            let state = Message::ReadoutState(ReadoutState { readout, present: link.present });
+            for (builder, _) in (0..).zip(&self.builders).filter(|(_, link)| link.connected) {
+                self.outbox.push_back((ropewalk_terms::NodeId::builder(builder), state.clone()));
+            }
+        }
+        if let Some(last) = self.last {
+            self.send_to_readouts(&Message::StopAt(last));
+        }
+        self.raise_floor(now);
+    }
+
+    /// An announced event: does a builder have it?
+    pub(super) fn adopt_recovered(&mut self, position: u64) {
+        let told = self.recovered.of(self.table.row(position).key).filter(|_| self.phase.assigns());
+        if let Some((builder, entry)) = told {
+            self.adopt(position, builder, entry);
+        }
+    }
+
+    /// Gives rows to settled keys that builders told of and nobody announced, so that the cursor meets them.
+    pub(super) fn reach_recovered(&mut self) {
+        while let Some(oldest) = self.recovered.oldest().filter(|&key| key < self.floor.key && self.phase.assigns()) {
+            match self.table.find(oldest) {
+                Place::Inside(position) => return self.table.extend_to(position),
+                Place::Ahead | Place::NewResync => return,
+                Place::Behind(_) | Place::Nowhere => self.recovered.forget_through(oldest),
+            }
+        }
+    }
+
+    /// The cursor passes a key that nobody announced: whoever held it is lost, but a builder may have it in work.
+    pub(super) fn adopt_unannounced(&mut self, position: u64) {
+        let key = self.table.row(position).key;
+        if self.recovered.oldest().is_none_or(|oldest| oldest > key) {
+            return;
+        }
+        if let Some((builder, entry)) = self.recovered.of(key).filter(|(_, entry)| entry.outcome.is_none()) {
+            self.table.row_mut(position).stage = Stage::Open;
+            self.adopt(position, builder, entry);
+        }
+        self.recovered.forget_through(key);
+    }
+
+    /// Takes a builder's word for an event that this manager did not assign, or that it thought lost with the
+    /// builder and gave to nobody else.
+    fn adopt(&mut self, position: u64, builder: u16, entry: UnreleasedEntry) {
+        let row = self.table.row_mut(position);
+        let same = row.builder == builder && row.attempt == entry.attempt;
+        match row.stage {
+            Stage::Open if row.attempt == Attempt(0) => {
+                self.account.assigned += 1;
+                row.builder = builder;
+                row.attempt = entry.attempt;
+            }
+            Stage::Again if same => {}
+            Stage::Assigned if same && entry.outcome.is_some() => {}
+            _ => return,
+        }
+        let connected = self.builders[usize::from(builder)].connected;
+        if row.stage != Stage::Assigned {
+            row.stage = if connected { Stage::Assigned } else { Stage::Again };
+            if connected {
+                self.builders[usize::from(builder)].in_work += 1;
+            } else {
+                self.again.push(position);
+                self.again.sort_unstable_by(|one, other| other.cmp(one));
+            }
+        }
+        if let Some(outcome) = entry.outcome {
+            self.end(position, outcome);
+        }
+    }
+}

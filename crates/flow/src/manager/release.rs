@@ -1,0 +1,140 @@
+//! Acknowledgements in, releases out: the manager alone tells readout units to forget.
+
+use super::table::{Place, Stage};
+use super::{Manager, ManagerAction};
+use crate::messages::{Acknowledge, Message, Release, ReleaseEntry};
+use ropewalk_terms::{Attempt, EventKey, Instant, NodeId, Outcome};
+
+/// Events that ended and are not released yet, and the batch that is on its way to every readout unit.
+#[derive(Debug, Default)]
+pub(super) struct Releases {
+    ended: Vec<u64>,
+    batch: Release,
+    /// The next readout unit that gets `batch`; as many as there are when everybody has it.
+    next_readout: usize,
+}
+
+impl Releases {
+    /// Room for as many ended events as the table has rows.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { ended: Vec::with_capacity(capacity), batch: Release::default(), next_readout: 0 }
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.ended.clear();
+        self.batch.entries.clear();
+    }
+
+    /// Whether everybody knows of everything that ended.
+    pub(super) fn is_idle(&self) -> bool {
+        self.ended.is_empty() && self.batch.entries.is_empty()
+    }
+}
+
+impl Manager {
+    /// A builder unit says that events have reached the acknowledgement level.
+    pub(super) fn acknowledged(&mut self, builder: u16, acknowledge: &Acknowledge) {
+        for entry in &acknowledge.entries {
+            match self.held_by(builder, entry.key, entry.attempt) {
+                Some(position) if self.phase.is_open() => self.end(position, entry.outcome),
+                _ => self.counts.stale_acknowledgements += 1,
+            }
+        }
+    }
+
+    /// The position of an event that this builder unit has in this attempt, or had and nobody else got since.
+    pub(super) fn held_by(&self, builder: u16, key: EventKey, attempt: Attempt) -> Option<u64> {
+        let Place::Inside(position) = self.table.find(key) else { return None };
+        if position >= self.table.head() {
+            return None;
+        }
+        let row = self.table.row(position);
+        let unfinished = matches!(row.stage, Stage::Assigned | Stage::Again);
+        (unfinished && row.builder == builder && row.attempt == attempt).then_some(position)
+    }
+
+    /// An event ends: into the account, and to be released.
+    pub(super) fn end(&mut self, position: u64, outcome: Outcome) {
+        let row = self.table.row_mut(position);
+        let stage = core::mem::replace(&mut row.stage, Stage::Done);
+        row.outcome = outcome;
+        match stage {
+            Stage::Assigned | Stage::Again => {
+                if stage == Stage::Assigned {
+                    self.builders[usize::from(row.builder)].in_work -= 1;
+                }
+                match outcome {
+                    Outcome::Complete => self.account.built += 1,
+                    Outcome::IncompleteEmitted => self.account.incomplete_emitted += 1,
+                    Outcome::Dropped(cause) => self.account.incomplete_dropped.add(cause, 1),
+                }
+            }
+            Stage::Empty | Stage::Open | Stage::Done | Stage::Released => {
+                if let Outcome::Dropped(cause) = outcome {
+                    self.counts.unassigned.add(cause, 1);
+                }
+            }
+        }
+        self.releases.ended.push(position);
+    }
+
+    /// The next message of releases: each batch goes to every readout unit before the next is made.
+    pub(super) fn next_release(&mut self, now: Instant) -> Option<ManagerAction> {
+        loop {
+            if self.releases.batch.entries.is_empty() && !self.fill_release(now) {
+                return None;
+            }
+            while let Some(link) = self.readouts.get(self.releases.next_readout) {
+                let to = NodeId::readout(self.releases.next_readout as u16);
+                self.releases.next_readout += 1;
+                if link.present {
+                    return Some(ManagerAction::Send { to, message: Message::Release(self.releases.batch.clone()) });
+                }
+            }
+            self.releases.batch.entries.clear();
+        }
+    }
+
+    /// Makes a batch of what has ended: ranges of consecutive keys that ended the same way. False if nothing has.
+    fn fill_release(&mut self, now: Instant) -> bool {
+        if self.releases.ended.is_empty() {
+            return false;
+        }
+        let Self { releases, table, .. } = self;
+        releases.ended.sort_unstable();
+        releases.next_readout = 0;
+        let entries = &mut releases.batch.entries;
+        let mut taken = 0;
+        for &position in &releases.ended {
+            let row = table.row_mut(position);
+            let continues = entries
+                .last_mut()
+                .filter(|last| last.outcome == row.outcome && last.first.plus(u64::from(last.count)) == row.key);
+            if let Some(last) = continues {
+                last.count += 1;
+            } else if entries.try_push(ReleaseEntry { first: row.key, count: 1, outcome: row.outcome }).is_err() {
+                break;
+            }
+            row.stage = Stage::Released;
+            taken += 1;
+        }
+        releases.ended.drain(..taken);
+        self.move_tail(now);
+        true
+    }
+
+    /// Lets the window pass what is released, and whoever waits for that.
+    pub(super) fn move_tail(&mut self, now: Instant) {
+        let before = self.table.tail();
+        self.table.advance_tail(self.floor.cursor);
+        if self.table.tail() == before {
+            return;
+        }
+        let oldest = self.table.key_at(self.table.tail());
+        for link in &mut self.readouts {
+            link.note_quiet(now, oldest);
+        }
+        self.raise_floor(now);
+    }
+}

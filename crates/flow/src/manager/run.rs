@@ -1,0 +1,271 @@
+//! The run as the manager sees it: start, stop, drain, finish.
+
+use super::table::Stage;
+use super::{Manager, ManagerAction};
+use crate::messages::{Batch, Message, ReadoutState, Release, ReleaseEntry, Start};
+use ropewalk_terms::{Cause, EventAccount, EventKey, Instant, NodeId, Outcome};
+
+/// How far a run has come, for others.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum ManagerState {
+    /// There is no run.
+    Idle,
+    /// A successor asks what readout and builder units have.
+    Recovering,
+    /// Events are opened and assigned.
+    Running,
+    /// Readout units are asked for their highest key.
+    Stopping,
+    /// The last key is fixed; what is up to it is built and released.
+    Draining,
+    /// Everything is released; nodes close what they have open.
+    Finishing,
+}
+
+/// How far the run has come, with what that needs.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// No run. `ended` until the end of the last one was told.
+    Idle,
+    /// Until every node has told what it has, at latest until the deadline.
+    Recovering { deadline: Instant },
+    /// Between start and stop.
+    Running,
+    /// Until every readout unit has answered, at latest until the deadline.
+    Stopping { deadline: Instant },
+    /// Until everything is released. What is left at the deadline is dropped; `dropped` names why it was.
+    Draining { deadline: Instant, dropped: Option<Cause> },
+    /// Until every node has finished, at latest until the deadline. `refusal` ends what is announced now.
+    Finishing { deadline: Instant, refusal: Cause },
+}
+
+impl Phase {
+    /// The name of the phase.
+    pub(super) const fn state(self) -> ManagerState {
+        match self {
+            Self::Idle => ManagerState::Idle,
+            Self::Recovering { .. } => ManagerState::Recovering,
+            Self::Running => ManagerState::Running,
+            Self::Stopping { .. } => ManagerState::Stopping,
+            Self::Draining { .. } => ManagerState::Draining,
+            Self::Finishing { .. } => ManagerState::Finishing,
+        }
+    }
+
+    /// When something happens even if nothing comes in.
+    pub(super) const fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Idle | Self::Running | Self::Draining { dropped: Some(_), .. } => None,
+            Self::Recovering { deadline }
+            | Self::Stopping { deadline }
+            | Self::Draining { deadline, .. }
+            | Self::Finishing { deadline, .. } => Some(deadline),
+        }
+    }
+
+    /// Whether announced keys become events.
+    pub(super) const fn is_open(self) -> bool {
+        match self {
+            Self::Recovering { .. } | Self::Running | Self::Stopping { .. } | Self::Draining { dropped: None, .. } => {
+                true
+            }
+            Self::Idle | Self::Draining { .. } | Self::Finishing { .. } => false,
+        }
+    }
+
+    /// Whether events are assigned: not before it is known who has which.
+    pub(super) const fn assigns(self) -> bool {
+        self.is_open() && !matches!(self, Self::Recovering { .. })
+    }
+
+    /// Why announced keys are refused, where they are.
+    pub(super) const fn refusal(self) -> Option<Cause> {
+        match self {
+            Self::Draining { dropped, .. } => dropped,
+            Self::Finishing { refusal, .. } => Some(refusal),
+            _ => None,
+        }
+    }
+}
+
+impl Manager {
+    /// Starts a run with the key `first`; with `last`, exactly the keys from `first` to `last` are opened and the
+    /// run then ends by itself. Ignored while another run goes on.
+    pub fn start(&mut self, now: Instant, first: EventKey, last: Option<EventKey>) {
+        if self.phase != Phase::Idle {
+            return;
+        }
+        self.begin(now, first, last);
+        self.phase = Phase::Running;
+        self.send_to_readouts(&Message::Start(Start { first }));
+        self.send_to_builders(&Message::Start(Start { first }));
+        for readout in 0..self.config.readouts {
+            if !self.readouts[usize::from(readout)].present {
+                self.send_to_builders(&Message::ReadoutState(ReadoutState { readout, present: false }));
+            }
+        }
+        if let Some(last) = last {
+            self.send_to_readouts(&Message::StopAt(last));
+        }
+        self.raise_floor(now);
+    }
+
+    /// Stops the run: the last key is the highest that a readout unit has seen, and everything up to it is drained.
+    /// Ignored where there is no run or it stops already.
+    pub fn stop(&mut self, now: Instant) {
+        if matches!(self.phase, Phase::Recovering { .. }) {
+            self.complete_recovery(now);
+        }
+        if self.phase == Phase::Running {
+            for link in &mut self.readouts {
+                link.highest = None;
+            }
+            self.send_to_readouts(&Message::QueryHighest);
+            self.phase = Phase::Stopping { deadline: now.after(self.config.event_timeout) };
+        }
+    }
+
+    /// Stops with this last key, which somebody knows that the sources will reach: everything up to it is waited
+    /// for and drained. Ignored as [`Manager::stop`].
+    pub fn stop_at(&mut self, now: Instant, last: EventKey) {
+        if matches!(self.phase, Phase::Recovering { .. }) {
+            self.complete_recovery(now);
+        }
+        if self.phase == Phase::Running {
+            self.drain_to(now, self.last.map_or(last, |given| given.min(last)));
+        }
+    }
+
+    /// Stops at once: whatever is not acknowledged is dropped with [`Cause::ForcedStop`]. While nodes finish,
+    /// they are not waited for any longer.
+    pub fn force_stop(&mut self, now: Instant) {
+        match &mut self.phase {
+            Phase::Idle | Phase::Draining { dropped: Some(_), .. } => {}
+            Phase::Finishing { deadline, .. } => *deadline = now,
+            _ => self.drop_the_rest(now, Cause::ForcedStop),
+        }
+    }
+
+    /// Prepares table, accounts and links for a run.
+    pub(super) fn begin(&mut self, now: Instant, first: EventKey, last: Option<EventKey>) {
+        (self.first, self.last, self.highest) = (first, last, None);
+        self.table.reset(first);
+        self.floor = super::announce::Floor { key: first, cursor: 0, watch: 0 };
+        self.again.clear();
+        self.recovered.clear();
+        self.releases.clear();
+        self.account = EventAccount::default();
+        self.counts = super::ManagerCounts::default();
+        for link in &mut self.readouts {
+            link.begin(now, first);
+        }
+        for link in &mut self.builders {
+            (link.in_work, link.finished, link.told_all) = (0, false, false);
+        }
+    }
+
+    /// Goes on with the run where nothing else is left to be done. Whether something changed.
+    pub(super) fn advance_run(&mut self, now: Instant) -> bool {
+        self.move_tail(now);
+        match self.phase {
+            Phase::Idle => return false,
+            Phase::Recovering { deadline } => {
+                if now < deadline && !self.everybody_told() {
+                    return false;
+                }
+                self.complete_recovery(now);
+            }
+            Phase::Running => {
+                // A run whose readout units are all lost goes on: they may come back.
+                if self.readouts.iter().all(|link| !link.present) || !self.is_drained() {
+                    return false;
+                }
+                self.finish(now, Cause::AfterStop);
+            }
+            Phase::Stopping { deadline } => {
+                if now < deadline && self.readouts.iter().any(|link| link.present && link.highest.is_none()) {
+                    return false;
+                }
+                self.fix_last(now);
+            }
+            Phase::Draining { dropped: Some(cause), .. } => self.finish(now, cause),
+            Phase::Draining { deadline, .. } => {
+                if self.is_drained() {
+                    self.finish(now, Cause::AfterStop);
+                } else if now >= deadline {
+                    self.drop_the_rest(now, Cause::DrainTimedOut);
+                } else {
+                    return false;
+                }
+            }
+            Phase::Finishing { deadline, .. } => {
+                let readouts = self.readouts.iter().any(|link| link.present && !link.finished);
+                let builders = self.builders.iter().any(|link| link.connected && !link.finished);
+                if now < deadline && (readouts || builders) {
+                    return false;
+                }
+                self.phase = Phase::Idle;
+                self.run_ended = true;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The end of the run, once.
+    pub(super) fn take_run_ended(&mut self) -> Option<ManagerAction> {
+        core::mem::take(&mut self.run_ended).then_some(ManagerAction::RunEnded)
+    }
+
+    /// Whether the last key is known, and everything up to it has ended and is released.
+    fn is_drained(&self) -> bool {
+        self.last.is_some_and(|last| self.floor.key > last)
+            && self.floor.cursor == self.table.head()
+            && self.table.is_empty()
+            && self.releases.is_idle()
+            && self.readouts.iter().all(|link| link.waiting.is_empty())
+    }
+
+    /// The readout units have said what they saw: the last key is the highest of that.
+    fn fix_last(&mut self, now: Instant) {
+        let answers = self.readouts.iter().filter(|link| link.present).filter_map(|link| link.highest);
+        let seen = answers.max().max(self.highest).unwrap_or(self.first.previous());
+        self.drain_to(now, self.last.map_or(seen, |last| last.min(seen)));
+    }
+
+    fn drain_to(&mut self, now: Instant, last: EventKey) {
+        self.last = Some(last);
+        self.send_to_readouts(&Message::StopAt(last));
+        self.phase = Phase::Draining { deadline: now.after(self.config.drain_timeout), dropped: None };
+    }
+
+    /// Everything that has not ended ends here for `cause`.
+    fn drop_the_rest(&mut self, now: Instant, cause: Cause) {
+        let outcome = Outcome::Dropped(cause);
+        for position in self.table.tail()..self.table.head() {
+            if matches!(self.table.row(position).stage, Stage::Open | Stage::Assigned | Stage::Again) {
+                self.end(position, outcome);
+            }
+        }
+        self.floor.cursor = self.table.head();
+        self.floor.watch = self.table.head();
+        self.again.clear();
+        for (readout, link) in (0..).zip(&mut self.readouts) {
+            while !link.waiting.is_empty() {
+                let count = link.waiting.len().min(crate::messages::BATCH);
+                let refused = link.waiting.drain(..count);
+                let entries: Batch<_> =
+                    refused.map(|entry| ReleaseEntry { first: entry.key, count: 1, outcome }).collect();
+                self.counts.unassigned.add(cause, entries.len() as u64);
+                self.outbox.push_back((NodeId::readout(readout), Message::Release(Release { entries })));
+            }
+        }
+        self.phase = Phase::Draining { deadline: now, dropped: Some(cause) };
+    }
+
+    fn finish(&mut self, now: Instant, refusal: Cause) {
+        self.send_to_readouts(&Message::Finish);
+        self.send_to_builders(&Message::Finish);
+        self.phase = Phase::Finishing { deadline: now.after(self.config.drain_timeout), refusal };
+    }
+}

@@ -1,0 +1,1 @@
+//! Each rule of the protocol, against the machine alone.
