@@ -15,6 +15,7 @@
 //! One conformance suite (`tests/conformance`) runs over every mechanism.
 
 pub mod clock;
+pub mod disk;
 pub mod endpoint;
 pub mod in_process;
 mod receive_block;
