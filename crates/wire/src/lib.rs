@@ -3,5 +3,6 @@
 
 pub mod fed;
 pub mod ferol;
+pub mod generic;
 pub mod message;
 pub mod run_file;
