@@ -1,0 +1,94 @@
+//! What the event manager is told: which events are held, and up to which key everything is settled.
+
+use super::machine::Readout;
+use super::table::State;
+use super::timeline::{ORIGIN, Position};
+use crate::messages::{Announce, AnnounceEntry, Batch};
+use ropewalk_terms::EventKey;
+
+/// How far the announcements have come.
+#[derive(Debug)]
+pub(super) struct Announcing {
+    /// Events before this one were announced.
+    next: Position,
+    /// Up to which key the event manager knows everything to be settled.
+    told: EventKey,
+    /// It was told that nothing more comes at all.
+    pub(super) told_all: bool,
+}
+
+impl Default for Announcing {
+    fn default() -> Self {
+        Self { next: ORIGIN, told: EventKey::MIN, told_all: false }
+    }
+}
+
+impl Readout {
+    /// The next announcement; none when the event manager knows everything.
+    pub(super) fn next_announce(&mut self) -> Option<Announce> {
+        if self.announcing.next == self.head && !self.may_announce_end() {
+            return None;
+        }
+        let mut entries = Batch::new();
+        let end = self.head.min(self.table.end());
+        let mut next = self.announcing.next;
+        while next < end && !entries.is_full() {
+            if let Some(slot) = self.table.slot(next)
+                && slot.state == State::Settled
+                && slot.fragments > 0
+            {
+                let key = self.timeline.key(next);
+                let (bytes, fragments, triggered) = (slot.bytes, slot.fragments, slot.triggered);
+                entries.push(AnnounceEntry { key, bytes, fragments, triggered });
+            }
+            next += 1;
+        }
+        self.announcing.next = if next < end { next } else { self.head };
+        let settled = self.settled_key();
+        let told = self.announcing.told;
+        self.announcing.told = settled.max(told);
+        let ends = self.note_end_announced();
+        (!entries.is_empty() || settled > told || ends).then_some(Announce { settled, entries })
+    }
+
+    /// Up to which key everything was announced: the run's end, or everything there is, where that is reached.
+    fn settled_key(&self) -> EventKey {
+        let key = self.timeline.key_before(self.announcing.next);
+        match &self.stop {
+            _ if self.announcing.next < self.head => key,
+            Some(stop) if self.head >= stop.end => stop.last,
+            None if self.is_exhausted() => EventKey::MAX,
+            _ => key,
+        }
+    }
+
+    /// Whether there is an end that the event manager has not been told.
+    fn may_announce_end(&self) -> bool {
+        match &self.stop {
+            Some(stop) => !stop.announced && self.head >= stop.end,
+            None => !self.announcing.told_all && self.is_exhausted(),
+        }
+    }
+
+    /// Takes note that the end is told by this announcement; says whether it is.
+    fn note_end_announced(&mut self) -> bool {
+        if self.announcing.next < self.head || !self.may_announce_end() {
+            return false;
+        }
+        match &mut self.stop {
+            Some(stop) => stop.announced = true,
+            None => self.announcing.told_all = true,
+        }
+        true
+    }
+
+    /// A new event manager knows nothing: everything held is announced again.
+    pub(super) fn announce_again(&mut self) {
+        self.announcing.next = self.table.base();
+        self.announcing.told = EventKey::MIN;
+        self.announcing.told_all = false;
+        if let Some(stop) = &mut self.stop {
+            stop.announced = false;
+        }
+    }
+}

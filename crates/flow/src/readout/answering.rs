@@ -1,0 +1,64 @@
+//! Builder units ask for super-fragments: each gets what is held, or the cause why not.
+
+use super::machine::{Readout, ReadoutAction};
+use super::requests::Ready;
+use super::super_fragment::SuperFragment;
+use super::table::State;
+use super::timeline::Position;
+use crate::messages::{Release, RequestEntry, SuperFragmentEntry};
+use ropewalk_terms::{Cause, EventKey, Instant, Outcome};
+
+impl Readout {
+    /// The next request that can be answered, the builder units taking turns.
+    pub(super) fn next_answer(&mut self) -> Option<ReadoutAction> {
+        let Self { requests, table, timeline, .. } = self;
+        let (head, stop_end) = (self.head, self.stop.as_ref().map_or(Position::MAX, |stop| stop.end));
+        let judge = |entry: &RequestEntry| {
+            let Some(position) = timeline.position(entry.key) else {
+                let is_ahead = entry.key.resync() > timeline.resync();
+                return if is_ahead { Ready::Later } else { Ready::Now(Err(Cause::NotHeld)) };
+            };
+            match table.slot(position) {
+                Some(slot) => match slot.state {
+                    State::Settled | State::Empty(_) => Ready::Now(Ok((slot.fragments + slot.missing, slot.bytes))),
+                    State::Released => Ready::Now(Err(Cause::Late)),
+                    State::Open => Ready::Later,
+                },
+                None if position < head || position >= stop_end => Ready::Now(Err(Cause::NotHeld)),
+                None => Ready::Later,
+            }
+        };
+        let (builder, RequestEntry { key, slot, attempt }, answer) = requests.next(judge)?;
+        let (fragments, bytes) = answer.unwrap_or_default();
+        let entry = SuperFragmentEntry { key, slot, attempt, fragments, bytes, not_held: answer.err() };
+        Some(ReadoutAction::Answer { builder, entry })
+    }
+
+    /// What is held of a settled event; none where it is not settled, not held or released.
+    pub fn super_fragment(&self, key: EventKey) -> Option<SuperFragment<'_>> {
+        let position = self.timeline.position(key)?;
+        SuperFragment::new(&self.table, &self.sources, key, position)
+    }
+
+    /// The event manager lets go of events; their fragments are counted by how the events ended.
+    pub(super) fn release(&mut self, now: Instant, release: &Release) {
+        for entry in &release.entries {
+            let positions = self.timeline.range(entry.first, entry.count);
+            let sources = &mut self.sources;
+            self.table.release(positions, |source, count| {
+                let account = &mut sources[source].account;
+                match entry.outcome {
+                    Outcome::Complete => account.in_complete_events += count,
+                    Outcome::IncompleteEmitted => account.in_incomplete_events += count,
+                    Outcome::Dropped(cause) => account.dropped.add(cause, count),
+                }
+            });
+        }
+        let was_full = self.head >= self.table.limit();
+        self.skip_released(now);
+        self.table.close_gap(self.head);
+        if was_full || !self.declared.is_empty() {
+            self.advance(now);
+        }
+    }
+}

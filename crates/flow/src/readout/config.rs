@@ -1,0 +1,121 @@
+//! What a readout unit is told before the run.
+
+use core::time::Duration;
+use ropewalk_terms::SourceId;
+
+/// How a source's bytes are framed.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Format {
+    /// S-LINK64 (FED) fragments in FEROL blocks.
+    Ferol,
+    /// Generic fragments: a hello, then a header of 32 bytes in front of each payload.
+    Generic,
+}
+
+/// What a source's absence means for an event.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Requirement {
+    /// Events wait for it, and are incomplete without it.
+    Required,
+    /// Its fragments are taken when they are there in time; no event waits for it. (In a readout unit without any
+    /// required source events wait for the optional ones, since somebody must say when an event is settled.)
+    Optional,
+    /// Its fragments are dropped and counted.
+    Masked,
+}
+
+/// What the end of a source's connection means.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum OnClose {
+    /// The source is done: nothing more comes.
+    End,
+    /// It may come back; until the time-out it is waited for.
+    Wait,
+}
+
+/// One source of a readout unit.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SourceConfig {
+    /// Its id, as its fragments carry it.
+    pub id: SourceId,
+    /// How its bytes are framed.
+    pub format: Format,
+    /// What its absence means.
+    pub requirement: Requirement,
+    /// Width of its event counter in bits, 8 to 64: 24 for a FED.
+    pub counter_bits: u8,
+    /// The counter's value in the run's first event.
+    pub first: u64,
+    /// The longest fragment that is believed, in bytes.
+    pub max_fragment: u32,
+    /// What the end of its connection means.
+    pub on_close: OnClose,
+    /// Whether the checksums of its fragments are computed.
+    pub check_crc: bool,
+}
+
+impl SourceConfig {
+    /// A required source with the usual settings of its format: counter of 24 (FED) or 64 bits that begins at 1,
+    /// fragments up to 16 MiB, checksums checked, waited for after a disconnection.
+    pub const fn new(id: SourceId, format: Format) -> Self {
+        let counter_bits = match format {
+            Format::Ferol => 24,
+            Format::Generic => 64,
+        };
+        Self {
+            id,
+            format,
+            requirement: Requirement::Required,
+            counter_bits,
+            first: 1,
+            max_fragment: 16 << 20,
+            on_close: OnClose::Wait,
+            check_crc: true,
+        }
+    }
+}
+
+/// A readout unit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadoutConfig {
+    /// Its index among the readout units.
+    pub index: u16,
+    /// Its sources; at most 65,535.
+    pub sources: Vec<SourceConfig>,
+    /// How many builder units may ask; room for their requests is laid out before the run.
+    pub builders: u16,
+    /// No source is read more than this many event numbers past the oldest incomplete event. At most `capacity`.
+    pub window: u32,
+    /// Events held, those included that are complete and not released. Rounded up to a power of two.
+    pub capacity: u32,
+    /// The largest believed jump of a source's counter, in events; at most a quarter of the counter's range.
+    pub plausibility: u64,
+    /// How long the oldest incomplete event waits for a source that is being read.
+    pub source_timeout: Duration,
+    /// How long a source that started its numbering again waits for the trigger source's declaration, and how long
+    /// after that declaration the others may take to follow. Longer than `source_timeout`.
+    pub resync_timeout: Duration,
+    /// The trigger source, if it is one of this readout unit's.
+    pub trigger: Option<SourceId>,
+    /// Another readout unit has the trigger source: resynchronisations are declared there.
+    pub trigger_elsewhere: bool,
+}
+
+impl ReadoutConfig {
+    /// A readout unit with these sources and settings that fit a small run: one builder, 1,024 events of window,
+    /// 4,096 held, jumps up to 100,000, time-outs of 1 s and 5 s, no trigger source.
+    pub const fn new(index: u16, sources: Vec<SourceConfig>) -> Self {
+        Self {
+            index,
+            sources,
+            builders: 1,
+            window: 1024,
+            capacity: 4096,
+            plausibility: 100_000,
+            source_timeout: Duration::from_secs(1),
+            resync_timeout: Duration::from_secs(5),
+            trigger: None,
+            trigger_elsewhere: false,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The run's edges: its first event, its last one, and the end by force.
+
+use super::machine::Readout;
+use super::report::ReportCursor;
+use super::timeline::{NEVER, Position, Timeline};
+use crate::messages::{BATCH, Batch, Finished, Message, Report, ReportEntry};
+use ropewalk_terms::{Cause, EventKey, Instant};
+
+/// The run's end, as the event manager set it.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Stop {
+    /// The run's last event.
+    pub(super) last: EventKey,
+    /// One past its position; [`NEVER`] while its resync count has not begun here.
+    pub(super) end: Position,
+    /// That everything up to `last` is settled was announced.
+    pub(super) announced: bool,
+}
+
+impl Readout {
+    /// The run begins. A second start is the same one, sent again.
+    pub(super) fn start(&mut self, now: Instant, first: EventKey) {
+        if self.started {
+            return;
+        }
+        self.started = true;
+        self.timeline = Timeline::new(first);
+        self.first_number = first.number();
+        for source in 0..self.sources.len() {
+            self.sources[source].resync = first.resync();
+            self.note_frontier(source);
+            if !self.sources[source].connected {
+                self.run_clock(now, source, false);
+            }
+        }
+        self.advance(now);
+    }
+
+    /// The run ends with this event: what lies behind it is not wanted, and what is missing up to it is waited for
+    /// with the usual time-out.
+    pub(super) fn stop_at(&mut self, now: Instant, last: EventKey) {
+        if !self.started {
+            return;
+        }
+        if let Some(stop) = &mut self.stop {
+            stop.announced = false;
+            return;
+        }
+        let end = self.timeline.end_of(last).unwrap_or(NEVER);
+        self.stop = Some(Stop { last, end, announced: false });
+        for source in 0..self.sources.len() {
+            self.sources[source].account.after_stop += self.table.withdraw(source, end..NEVER);
+            if self.sources[source].is_restarted() && self.stops_in_this_count() {
+                self.drop_waiting(source, Cause::AfterStop);
+            }
+        }
+        self.admit_waiting(now);
+        self.advance(now);
+    }
+
+    /// Whether the run's end was announced and everything up to it is released.
+    pub fn is_drained(&self) -> bool {
+        let Some(stop) = &self.stop else { return false };
+        stop.announced && self.waiting == 0 && self.table.base() >= stop.end
+    }
+
+    /// No event is needed any more: whatever is still held is dropped, and the farewell begins.
+    pub(super) fn finish(&mut self) {
+        let mut in_flight = 0;
+        for source in 0..self.sources.len() {
+            let held = self.table.withdraw(source, 0..NEVER) + self.sources[source].waiting.len() as u64;
+            in_flight += held;
+            let waiting = self.sources[source].waiting.len() as u64;
+            self.drop_waiting(source, Cause::ForcedStop);
+            self.sources[source].account.dropped.add(Cause::ForcedStop, held - waiting);
+        }
+        self.finished = true;
+        self.farewell = Some(ReportCursor { sent: 0, in_flight });
+    }
+
+    /// What is said after the end: the last report, then how much was still held.
+    pub(super) fn next_farewell(&mut self) -> Option<Message> {
+        let cursor = self.farewell?;
+        let mut left = self.report().skip(cursor.sent);
+        let entries: Batch<ReportEntry> = left.by_ref().take(BATCH).collect();
+        let last = left.next().is_none();
+        drop(left);
+        if entries.is_empty() {
+            self.farewell = None;
+            return Some(Message::Finished(Finished { in_flight: cursor.in_flight }));
+        }
+        self.farewell = Some(ReportCursor { sent: cursor.sent + entries.len(), ..cursor });
+        Some(Message::Report(Report { entries, last }))
+    }
+}

@@ -1,0 +1,301 @@
+//! The machine itself: its state, its inputs, and the order in which its actions come out.
+
+use super::absence::Oldest;
+use super::announcing::Announcing;
+use super::config::{ReadoutConfig, Requirement};
+use super::edges::Stop;
+use super::report::ReportCursor;
+use super::requests::Requests;
+use super::resynchronising::MOST_DECLARED;
+use super::source::{Presence, Source};
+use super::table::Table;
+use super::timeline::{NEVER, ORIGIN, Position, Timeline};
+use crate::messages::{Message, SuperFragmentEntry};
+use core::time::Duration;
+use ropewalk_memory::Payload;
+use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, NodeId, Role, SourceId};
+use std::collections::VecDeque;
+
+/// What the readout unit wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "batches live in the message so that none needs an allocation")]
+pub enum ReadoutAction {
+    /// Send this to the event manager.
+    ToManager(Message),
+    /// Send this super-fragment to a builder unit, with what [`Readout::super_fragment`] holds of it; where
+    /// `entry.not_held` gives a cause, there is nothing.
+    Answer {
+        /// The builder unit.
+        builder: u16,
+        /// The head of the answer.
+        entry: SuperFragmentEntry,
+    },
+}
+
+/// A readout unit: takes fragments, finds out which events are settled, holds them until they are released.
+#[derive(Debug)]
+pub struct Readout {
+    pub(super) sources: Vec<Source>,
+    pub(super) table: Table,
+    pub(super) timeline: Timeline,
+    pub(super) requests: Requests,
+    pub(super) window: Position,
+    source_timeout: Duration,
+    pub(super) resync_timeout: Duration,
+    /// Some readout unit has a trigger source, which declares resynchronisations.
+    pub(super) resync_declared: bool,
+    /// The run was started.
+    pub(super) started: bool,
+    /// The event number of the run's first event.
+    pub(super) first_number: u64,
+    /// Everything before this event is settled: it is the oldest that may still be incomplete.
+    pub(super) head: Position,
+    /// Sources for which the event at `head` waits.
+    pub(super) behind: usize,
+    /// Sources whose fragments wait for room or for a resynchronisation.
+    pub(super) waiting: usize,
+    pub(super) oldest: Oldest,
+    /// No source's time-out passes before.
+    timeout_check: Instant,
+    /// Resynchronisations that were declared and whose keys have not begun here.
+    pub(super) declared: VecDeque<EventKey>,
+    /// When sources that do not follow the first of them are left behind.
+    pub(super) resync_deadline: Instant,
+    /// No source has waited too long for a declaration before.
+    pub(super) restart_check: Instant,
+    pub(super) announcing: Announcing,
+    pub(super) stop: Option<Stop>,
+    pub(super) highest_asked: bool,
+    pub(super) farewell: Option<ReportCursor>,
+    pub(super) finished: bool,
+}
+
+impl Readout {
+    /// A readout unit before its run, with all the memory that its tables need.
+    pub fn new(config: ReadoutConfig) -> Self {
+        let capacity = config.capacity.clamp(2, 1 << 30).next_power_of_two();
+        let any_required = config.sources.iter().any(|source| source.requirement == Requirement::Required);
+        let waits_for = if any_required { Requirement::Required } else { Requirement::Optional };
+        let mut sources: Vec<_> = config.sources.iter().map(|source| Source::new(source, &config)).collect();
+        for source in &mut sources {
+            source.waits = source.requirement == waits_for;
+        }
+        Self {
+            table: Table::new(capacity as usize, sources.len(), ORIGIN),
+            sources,
+            timeline: Timeline::new(EventKey::MIN),
+            requests: Requests::new(config.builders),
+            window: Position::from(config.window.clamp(1, capacity)),
+            source_timeout: config.source_timeout,
+            resync_timeout: config.resync_timeout,
+            resync_declared: config.trigger.is_some() || config.trigger_elsewhere,
+            started: false,
+            first_number: 0,
+            head: ORIGIN,
+            behind: 0,
+            waiting: 0,
+            oldest: Oldest::default(),
+            timeout_check: Instant::FAR_FUTURE,
+            declared: VecDeque::with_capacity(MOST_DECLARED),
+            resync_deadline: Instant::FAR_FUTURE,
+            restart_check: Instant::FAR_FUTURE,
+            announcing: Announcing::default(),
+            stop: None,
+            highest_asked: false,
+            farewell: None,
+            finished: false,
+        }
+    }
+
+    /// A message came from the event manager or, a request, from a builder unit. Others are ignored.
+    pub fn message(&mut self, now: Instant, from: NodeId, message: &Message) {
+        match (from.role, message) {
+            (Role::Manager, Message::Start(start)) => self.start(now, start.first),
+            (Role::Manager, Message::QueryHighest) => self.highest_asked = true,
+            (Role::Manager, Message::StopAt(last)) => self.stop_at(now, *last),
+            (Role::Manager, Message::Resync(resync)) => {
+                self.declare(now, resync.first);
+                self.advance(now);
+            }
+            (Role::Manager, Message::Release(release)) => self.release(now, release),
+            (Role::Manager, Message::Recover) => self.announce_again(),
+            (Role::Manager, Message::Finish) => self.finish(),
+            (Role::Builder, Message::Request(request)) => {
+                request.entries.iter().for_each(|entry| self.requests.add(from.index, *entry));
+            }
+            _ => {}
+        }
+    }
+
+    /// A node is gone. What a builder unit asked for is forgotten; for the event manager everything is kept, since
+    /// a new one will ask for it.
+    pub fn peer_lost(&mut self, _now: Instant, node: NodeId) {
+        if node.role == Role::Builder {
+            self.requests.forget(node.index);
+        }
+    }
+
+    /// The index of a source in this readout unit.
+    pub fn source_index(&self, id: SourceId) -> Option<usize> {
+        self.sources.iter().position(|source| source.id == id)
+    }
+
+    /// A source's connection is there, and its first bytes said which source it is.
+    pub fn source_connected(&mut self, now: Instant, source: usize) {
+        self.sources[source].connect();
+        self.compare_again(now, source);
+        self.run_clock(now, source, false);
+    }
+
+    /// A source's connection ended; `mid_fragment` where a fragment was cut by it, which counts as one dropped.
+    pub fn source_disconnected(&mut self, now: Instant, source: usize, mid_fragment: bool) {
+        let input = &mut self.sources[source];
+        if mid_fragment {
+            input.account.received += 1;
+            input.account.dropped.add(Cause::CutShort, 1);
+        }
+        input.disconnect();
+        self.run_clock(now, source, false);
+        self.moved(now, source);
+    }
+
+    /// Whether a connected source's bytes are being taken from it. While they are not, its silence says nothing.
+    pub fn set_being_read(&mut self, now: Instant, source: usize, reading: bool) {
+        self.run_clock(now, source, reading);
+    }
+
+    /// The absence clock of a source runs while the source is read, or is not there to be read.
+    pub(super) fn run_clock(&mut self, now: Instant, source: usize, reading: bool) {
+        let input = &mut self.sources[source];
+        input.set_read(now, reading);
+        input.clock.set_running(now, reading || !input.connected, &self.oldest);
+        if self.oldest.is_waiting() && input.frontier <= self.head {
+            self.timeout_check = self.timeout_check.min(input.clock.deadline(self.source_timeout, &self.oldest));
+        }
+    }
+
+    /// The next thing to be done; none when there is nothing more until the next input or deadline.
+    pub fn poll(&mut self, now: Instant) -> Option<ReadoutAction> {
+        if self.started {
+            self.look_at_the_clock(now);
+            self.admit_waiting(now);
+            if let Some(announce) = self.next_announce() {
+                return Some(ReadoutAction::ToManager(Message::Announce(announce)));
+            }
+            if let Some(answer) = self.next_answer() {
+                return Some(answer);
+            }
+            if core::mem::take(&mut self.highest_asked) {
+                return Some(ReadoutAction::ToManager(Message::Highest(self.highest())));
+            }
+        }
+        self.next_farewell().map(ReadoutAction::ToManager)
+    }
+
+    /// When [`Readout::poll`] must be called at the latest even if nothing comes.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let deadline = self.timeout_check.min(self.resync_deadline).min(self.restart_check);
+        (deadline < Instant::FAR_FUTURE).then_some(deadline)
+    }
+
+    fn look_at_the_clock(&mut self, now: Instant) {
+        if now >= self.timeout_check {
+            self.give_up_absent_sources(now);
+        }
+        if now >= self.restart_check {
+            self.give_up_restarted_sources(now);
+        }
+        if now >= self.resync_deadline {
+            self.leave_behind(now);
+        }
+    }
+
+    /// Sources for which the oldest event has waited long enough are not waited for again until they deliver.
+    fn give_up_absent_sources(&mut self, now: Instant) {
+        for index in 0..self.sources.len() {
+            let source = &mut self.sources[index];
+            if source.frontier <= self.head && source.clock.shows(now, &self.oldest) >= self.source_timeout {
+                source.presence =
+                    Presence::GivenUp(if source.connected { Cause::TimedOut } else { Cause::Disconnected });
+                self.note_frontier(index);
+            }
+        }
+        self.timeout_check = self.earliest_timeout();
+        self.advance(now);
+    }
+
+    /// When the first of the sources that the oldest event waits for times out.
+    fn earliest_timeout(&self) -> Instant {
+        if !self.oldest.is_waiting() {
+            return Instant::FAR_FUTURE;
+        }
+        let lagging = self.sources.iter().filter(|source| source.frontier <= self.head);
+        let deadlines = lagging.map(|source| source.clock.deadline(self.source_timeout, &self.oldest));
+        deadlines.min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// Starts the clock where an event has become the oldest incomplete one, and ends it where none is left.
+    ///
+    /// An event that no source here has seen waits for nobody, and one for which there is no room could not be
+    /// filled by any source.
+    pub(super) fn watch(&mut self, now: Instant, head_moved: bool) {
+        let waits = self.started && self.behind > 0 && self.opened() > self.head && self.head < self.table.limit();
+        if !waits {
+            self.oldest.end();
+            self.timeout_check = Instant::FAR_FUTURE;
+        } else if head_moved || !self.oldest.is_waiting() {
+            self.oldest.begin(now);
+            // Not before; whether the clocks of those that lag stood still is looked at then.
+            self.timeout_check = now.after(self.source_timeout);
+        }
+    }
+
+    /// One past the latest event that exists: some source has shown it, or the run's end says so.
+    pub(super) fn opened(&self) -> Position {
+        let stopped = self.stop.as_ref().map_or(0, |stop| if stop.end == NEVER { 0 } else { stop.end });
+        let seen = if self.waiting == 0 { 0 } else { self.latest_waiting() };
+        self.table.end().max(stopped).max(seen)
+    }
+
+    fn latest_waiting(&self) -> Position {
+        let known = self.sources.iter().map(|source| source.waiting_at).filter(|&position| position != NEVER);
+        known.max().unwrap_or(0)
+    }
+
+    /// The highest key that any source has shown; the one before the run's first where there is none.
+    fn highest(&self) -> EventKey {
+        let highest = self.sources.iter().map(Source::highest).max().unwrap_or(ORIGIN - 1);
+        let position = highest.max(self.table.end() - 1);
+        if position < ORIGIN { self.timeline.key_before(ORIGIN) } else { self.timeline.key(position) }
+    }
+
+    /// The account of one source; what is in flight is counted from the table.
+    pub fn account(&self, source: usize) -> FragmentAccount {
+        let input = &self.sources[source];
+        let in_flight = self.table.held_of(source) + input.waiting.len() as u64;
+        FragmentAccount { in_flight, ..input.account }
+    }
+
+    /// The account of all sources.
+    pub fn total(&self) -> FragmentAccount {
+        let mut total = FragmentAccount::default();
+        (0..self.sources.len()).for_each(|source| total.merge(&self.account(source)));
+        total
+    }
+
+    /// Requests that were not taken because their builder unit had tens of thousands already.
+    pub const fn requests_refused(&self) -> u64 {
+        self.requests.refused()
+    }
+
+    /// How many events are held.
+    pub fn held(&self) -> usize {
+        self.table.held()
+    }
+
+    /// Shows the payloads that are held to `visit`, oldest event first, so that they can be replaced by copies
+    /// elsewhere when the pool runs low. Each is shown once, as long as `visit` says to go on.
+    pub fn oldest_payloads(&mut self, visit: impl FnMut(usize, &mut Payload) -> core::ops::ControlFlow<()>) {
+        self.table.visit_oldest(visit);
+    }
+}

@@ -1,0 +1,209 @@
+//! Fragments come in: the plain way, which nearly all take, and the way for everything else.
+
+use super::announcing::Announcing;
+use super::machine::Readout;
+use super::sequence::Step;
+use super::source::{MOST_AT_ONCE, Presence, Standing};
+use super::timeline::{NEVER, ORIGIN, Position};
+use crate::messages::{FragmentFlags, Received};
+use ropewalk_terms::{Cause, Instant};
+
+impl Readout {
+    /// How many more fragments of a source are taken now; 0 means that it must not be read further (back-pressure).
+    pub fn room(&self, source: usize) -> usize {
+        let input = &self.sources[source];
+        if !self.started || self.finished {
+            return 0;
+        }
+        if !input.waiting.is_empty() {
+            return 0;
+        }
+        let next = input.sequence.last() + 1;
+        // What finds no place anyway is taken and counted.
+        let unwanted = next >= input.masked_from.min(self.stop_end()) || next < self.head;
+        if unwanted || input.standing != Standing::Following {
+            return MOST_AT_ONCE;
+        }
+        self.room_end().saturating_sub(next).min(MOST_AT_ONCE as u64) as usize
+    }
+
+    /// One past the last event that any source is read for: the window and the table end there.
+    #[inline]
+    fn room_end(&self) -> Position {
+        (self.head + self.window).min(self.table.limit())
+    }
+
+    /// One past the run's last event.
+    #[inline]
+    pub(super) fn stop_end(&self) -> Position {
+        self.stop.as_ref().map_or(NEVER, |stop| stop.end)
+    }
+
+    /// Fragments came from a source, in its order; `fragments` is left empty, with its capacity. There should be no
+    /// more than [`Readout::room`] says.
+    pub fn receive(&mut self, now: Instant, source: usize, fragments: &mut Vec<Received>) {
+        let came = !fragments.is_empty();
+        self.sources[source].account.received += fragments.len() as u64;
+        if let Some(cause) = self.takes_nothing() {
+            self.refuse(source, fragments, cause);
+            return;
+        }
+        let input = &mut self.sources[source];
+        input.sequence.keep_up(self.head);
+        let last = input.sequence.last();
+        let plain_end = self.plain_end(source);
+        for fragment in fragments.drain(..) {
+            let input = &mut self.sources[source];
+            input.statistics.payload_bytes += u64::from(fragment.meta.length);
+            if fragment.meta.flags.has_error() {
+                input.statistics.crc_errors += u64::from(fragment.meta.flags.contains(FragmentFlags::CRC_ERROR));
+            }
+            let step = input.sequence.plain_step(fragment.meta.raw_id, plain_end);
+            match step.filter(|&position| position >= self.head && !fragment.restarts && input.goes_on()) {
+                Some(position) => self.place(source, position, fragment),
+                None => self.take_aside(now, source, fragment),
+            }
+        }
+        let input = &mut self.sources[source];
+        input.fresh &= !came;
+        if input.sequence.last() != last {
+            input.presence = Presence::Awaited;
+        }
+        self.moved(now, source);
+    }
+
+    /// Why no fragment is taken at all, where none is: the run has not begun, or is over, here or for all.
+    fn takes_nothing(&self) -> Option<Cause> {
+        match self {
+            Self { finished: true, .. } => Some(Cause::ForcedStop),
+            Self { started: false, .. } => Some(Cause::Stale),
+            Self { announcing: Announcing { told_all: true, .. }, .. } => Some(Cause::Late),
+            _ => None,
+        }
+    }
+
+    /// One past the last event that a source's fragment is placed in without a further look.
+    fn plain_end(&self, source: usize) -> Position {
+        let wanted = self.sources[source].masked_from.min(self.stop_end());
+        self.room_end().min(wanted).min(self.timeline.limit())
+    }
+
+    #[inline]
+    fn place(&mut self, source: usize, position: Position, fragment: Received) {
+        let input = &mut self.sources[source];
+        let Received { meta, payload, .. } = fragment;
+        input.sequence.advance(position, meta.raw_id);
+        if self.table.place(source, position, input.triggers, meta, payload).is_err() {
+            input.account.late += 1;
+        }
+    }
+
+    #[cold]
+    fn refuse(&mut self, source: usize, fragments: &mut Vec<Received>, cause: Cause) {
+        let input = &mut self.sources[source];
+        for fragment in fragments.drain(..) {
+            input.statistics.payload_bytes += u64::from(fragment.meta.length);
+            match cause {
+                Cause::Stale => input.account.stale += 1,
+                Cause::Late => input.account.late += 1,
+                _ => input.account.dropped.add(cause, 1),
+            }
+        }
+    }
+
+    /// A fragment that does not plainly go on: it is placed after a closer look, counted, or put behind what waits.
+    #[cold]
+    fn take_aside(&mut self, now: Instant, source: usize, fragment: Received) {
+        let fragment =
+            if self.sources[source].waiting.is_empty() { self.judge(now, source, fragment) } else { Some(fragment) };
+        if let Some(fragment) = fragment {
+            let input = &mut self.sources[source];
+            self.waiting += usize::from(input.waiting.is_empty());
+            input.waiting.push_back(fragment);
+        }
+    }
+
+    /// What becomes of a fragment; gives it back where it must wait.
+    pub(super) fn judge(&mut self, now: Instant, source: usize, fragment: Received) -> Option<Received> {
+        let raw = fragment.meta.raw_id;
+        let input = &mut self.sources[source];
+        if input.masked_from == 0 {
+            input.account.dropped.add(Cause::Masked, 1);
+            return None;
+        }
+        if input.standing != Standing::Following {
+            return self.judge_strayed(now, source, fragment);
+        }
+        match input.sequence.step(raw, fragment.restarts, self.head) {
+            Step::Forward(position) => return self.judge_forward(source, position, fragment),
+            Step::Restart => return self.restarted(now, source, fragment),
+            Step::Implausible => input.account.corrupt += 1,
+            Step::Backward(position) if position < ORIGIN => input.account.stale += 1,
+            Step::Backward(position) => {
+                if position == input.sequence.last() || self.table.holds(source, position) {
+                    input.account.duplicate += 1;
+                } else {
+                    input.account.late += 1;
+                }
+            }
+        }
+        None
+    }
+
+    /// A fragment of a later event than the last.
+    fn judge_forward(&mut self, source: usize, position: Position, fragment: Received) -> Option<Received> {
+        let (stop_end, room_end, limit) = (self.stop_end(), self.room_end(), self.timeline.limit());
+        let input = &mut self.sources[source];
+        if position >= limit {
+            input.account.corrupt += 1;
+            return None;
+        }
+        let wanted = position < stop_end && position < input.masked_from && position >= self.head;
+        if wanted && position >= room_end {
+            input.waiting_at = position;
+            return Some(fragment);
+        }
+        if wanted {
+            self.place(source, position, fragment);
+            return None;
+        }
+        input.sequence.advance(position, fragment.meta.raw_id);
+        if position >= stop_end {
+            input.account.after_stop += 1;
+        } else if position >= input.masked_from {
+            input.account.dropped.add(Cause::Masked, 1);
+        } else {
+            input.account.late += 1;
+        }
+        None
+    }
+
+    /// Takes in what waited and need not wait any more.
+    pub(super) fn admit_waiting(&mut self, now: Instant) {
+        if self.waiting == 0 {
+            return;
+        }
+        for source in 0..self.sources.len() {
+            let input = &self.sources[source];
+            if matches!(input.standing, Standing::Restarted { .. }) || input.waiting.is_empty() {
+                continue;
+            }
+            let at = input.waiting_at;
+            if at == NEVER || at < self.room_end() || at >= self.stop_end().min(input.masked_from) {
+                self.admit(now, source);
+            }
+        }
+    }
+
+    fn admit(&mut self, now: Instant, source: usize) {
+        self.sources[source].waiting_at = NEVER;
+        while let Some(fragment) = self.sources[source].waiting.pop_front() {
+            if let Some(fragment) = self.judge(now, source, fragment) {
+                self.sources[source].waiting.push_front(fragment);
+                break;
+            }
+        }
+        self.waiting -= usize::from(self.sources[source].waiting.is_empty());
+        self.moved(now, source);
+    }
+}

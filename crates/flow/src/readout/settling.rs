@@ -1,0 +1,80 @@
+//! Which events are settled: everything before `head`, the oldest event that some source may still contribute to.
+//!
+//! Each source has a frontier, before which it delivered or will not deliver; `head` is the smallest of those that
+//! events wait for. Only when every source has left `head` behind is the smallest looked for again, so that this
+//! costs a constant time per fragment on average.
+
+use super::machine::Readout;
+use super::timeline::{NEVER, Position};
+use ropewalk_terms::Instant;
+
+impl Readout {
+    /// A source has come further, or events have begun or ceased to wait for it.
+    pub(super) fn moved(&mut self, now: Instant, source: usize) {
+        self.note_frontier(source);
+        self.advance(now);
+    }
+
+    /// Takes note of a source's frontier and of whether the event at `head` waits for it.
+    pub(super) fn note_frontier(&mut self, source: usize) {
+        let input = &mut self.sources[source];
+        let frontier = input.current_frontier();
+        self.behind -= usize::from(input.frontier <= self.head);
+        self.behind += usize::from(frontier <= self.head);
+        input.frontier = frontier;
+    }
+
+    /// Settles whatever nobody waits for any more.
+    pub(super) fn advance(&mut self, now: Instant) {
+        let before = self.head;
+        while self.started && self.behind == 0 {
+            let frontier = self.sources.iter().map(|source| source.frontier).min().unwrap_or(NEVER);
+            let settled = if frontier == NEVER { self.opened() } else { frontier };
+            self.settle(settled.min(self.stop_end()));
+            if frontier != NEVER || !self.begin_declared_segment(now) {
+                break;
+            }
+        }
+        self.table.close_gap(self.head);
+        let moved = self.head != before;
+        if moved {
+            self.requests.look_again();
+        }
+        self.watch(now, moved);
+    }
+
+    /// Everything before `end` is settled.
+    fn settle(&mut self, end: Position) {
+        if end <= self.head {
+            return;
+        }
+        let sources = &self.sources;
+        self.table.settle(self.head..end, |source, position| sources[source].missing_cause(position));
+        self.set_head(end);
+    }
+
+    /// Moves `head` and counts anew who it waits for.
+    pub(super) fn set_head(&mut self, head: Position) {
+        self.head = head;
+        self.behind = self.sources.iter().filter(|source| source.frontier <= head).count();
+    }
+
+    /// Events at `head` that were released before they were settled need not be waited for.
+    pub(super) fn skip_released(&mut self, now: Instant) {
+        let mut head = self.head;
+        while self.table.is_released(head) {
+            head += 1;
+        }
+        if head > self.head {
+            self.set_head(head);
+            self.requests.look_again();
+            self.advance(now);
+            self.watch(now, true);
+        }
+    }
+
+    /// Whether nothing more can come: every source has ended, and has nothing that waits.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.sources.iter().all(super::source::Source::is_done)
+    }
+}

@@ -1,0 +1,199 @@
+//! What a readout unit knows of one source.
+
+use super::absence::AbsenceClock;
+use super::config::{OnClose, ReadoutConfig, Requirement, SourceConfig};
+use super::sequence::Sequence;
+use super::timeline::{NEVER, ORIGIN, Position};
+use crate::messages::Received;
+use core::time::Duration;
+use ropewalk_terms::{Cause, FragmentAccount, Instant, SourceId};
+use std::collections::VecDeque;
+
+/// How many fragments a source may hand over at once; what cannot be placed at once waits in a queue of this size.
+pub(super) const MOST_AT_ONCE: usize = 128;
+
+/// How a source's numbering stands to the run's.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// They agree.
+    Following,
+    /// The source started its numbering again and waits for the resynchronisation to be declared or completed.
+    Restarted {
+        /// Since when.
+        since: Instant,
+    },
+    /// The run was resynchronised and the source has not followed yet.
+    Behind {
+        /// Until when it may.
+        until: Instant,
+    },
+    /// They disagree, and the source's fragments are worth nothing.
+    OutOfSync,
+}
+
+/// Whether events wait for a source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Presence {
+    /// They do.
+    Awaited,
+    /// They did for long enough, and will not until it delivers again.
+    GivenUp(Cause),
+    /// Its connection was closed, and that was its end.
+    Ended,
+}
+
+/// Numbers that are reported beside the account.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Statistics {
+    pub(super) payload_bytes: u64,
+    pub(super) crc_errors: u64,
+    pub(super) connections: u64,
+    pub(super) disconnections: u64,
+    pub(super) garbage_bytes: u64,
+    pub(super) framing_errors: u64,
+    pub(super) back_pressure: Duration,
+}
+
+/// One source.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) id: SourceId,
+    pub(super) requirement: Requirement,
+    on_close: OnClose,
+    /// It is the trigger source.
+    pub(super) triggers: bool,
+    /// Events wait for it, in this readout unit: it is required, or there is no required one.
+    pub(super) waits: bool,
+    pub(super) sequence: Sequence,
+    pub(super) standing: Standing,
+    /// The resync count that its ids belong to.
+    pub(super) resync: u16,
+    pub(super) presence: Presence,
+    pub(super) connected: bool,
+    /// Nothing has come over its connection yet.
+    pub(super) fresh: bool,
+    /// Fragments from this event on are not wanted.
+    pub(super) masked_from: Position,
+    /// Every event before this one was delivered or will not come; [`NEVER`] where no event waits for the source.
+    pub(super) frontier: Position,
+    pub(super) clock: AbsenceClock,
+    /// Fragments that cannot be placed yet: beyond the window, or of the next resync count.
+    pub(super) waiting: VecDeque<Received>,
+    /// The event of the first one that waits; [`NEVER`] where none waits or its event is not known.
+    pub(super) waiting_at: Position,
+    pub(super) account: FragmentAccount,
+    pub(super) statistics: Statistics,
+    /// Since when it is connected and not read.
+    unread_since: Option<Instant>,
+}
+
+impl Source {
+    pub(super) fn new(config: &SourceConfig, readout: &ReadoutConfig) -> Self {
+        let masked = config.requirement == Requirement::Masked;
+        Self {
+            id: config.id,
+            requirement: config.requirement,
+            on_close: config.on_close,
+            triggers: readout.trigger == Some(config.id),
+            waits: false,
+            sequence: Sequence::new(config.counter_bits, config.first, readout.plausibility, ORIGIN - 1),
+            standing: Standing::Following,
+            resync: 0,
+            presence: Presence::Awaited,
+            connected: false,
+            fresh: true,
+            masked_from: if masked { 0 } else { NEVER },
+            frontier: NEVER,
+            clock: AbsenceClock::default(),
+            waiting: VecDeque::with_capacity(MOST_AT_ONCE),
+            waiting_at: NEVER,
+            account: FragmentAccount::default(),
+            statistics: Statistics::default(),
+            unread_since: None,
+        }
+    }
+
+    /// Whether its fragments are placed in the order in which they come.
+    #[inline]
+    pub(super) fn goes_on(&self) -> bool {
+        self.standing == Standing::Following && self.waiting.is_empty()
+    }
+
+    /// Whether it started its numbering again and waits for what becomes of that.
+    pub(super) const fn is_restarted(&self) -> bool {
+        matches!(self.standing, Standing::Restarted { .. })
+    }
+
+    /// Every event before this one was delivered or will not come; [`NEVER`] where no event waits for the source.
+    pub(super) fn current_frontier(&self) -> Position {
+        if !self.waits || self.standing != Standing::Following {
+            return NEVER;
+        }
+        let next = if self.waiting_at == NEVER { self.sequence.last() + 1 } else { self.waiting_at };
+        let awaited = self.presence == Presence::Awaited || !self.waiting.is_empty();
+        if awaited && next < self.masked_from { next } else { NEVER }
+    }
+
+    /// The latest event that the source has shown, whether or not it could be placed.
+    pub(super) fn highest(&self) -> Position {
+        if self.waiting_at == NEVER { self.sequence.last() } else { self.waiting_at }
+    }
+
+    /// Why the source has no fragment in an event that is settled without it; none where none is required.
+    pub(super) fn missing_cause(&self, position: Position) -> Option<Cause> {
+        if self.requirement != Requirement::Required || position >= self.masked_from {
+            return None;
+        }
+        Some(match (self.standing, self.presence) {
+            (Standing::Behind { .. } | Standing::OutOfSync, _) => Cause::OutOfSync,
+            _ if self.highest() > position => Cause::Skipped,
+            (Standing::Restarted { .. }, _) => Cause::Skipped,
+            (Standing::Following, Presence::GivenUp(cause)) => cause,
+            (Standing::Following, Presence::Ended) => Cause::Disconnected,
+            (Standing::Following, Presence::Awaited) => Cause::Skipped,
+        })
+    }
+
+    /// Whether nothing more comes from it.
+    pub(super) fn is_done(&self) -> bool {
+        let never_came = !self.waits && self.statistics.connections == 0;
+        self.masked_from == 0 || self.waiting.is_empty() && (self.presence == Presence::Ended || never_came)
+    }
+
+    /// The connection is there; what it brings is compared with what came before.
+    pub(super) fn connect(&mut self) {
+        self.connected = true;
+        self.fresh = true;
+        self.statistics.connections += 1;
+    }
+
+    /// The connection ended.
+    pub(super) fn disconnect(&mut self) {
+        self.connected = false;
+        self.statistics.disconnections += 1;
+        if self.on_close == OnClose::End {
+            self.presence = Presence::Ended;
+        }
+    }
+
+    /// Its bytes are taken from the connection, or not: then the time is counted.
+    pub(super) fn set_read(&mut self, now: Instant, read: bool) {
+        if read || !self.connected {
+            if let Some(since) = self.unread_since.take() {
+                self.statistics.back_pressure += now.since(since);
+            }
+        } else if self.unread_since.is_none() {
+            self.unread_since = Some(now);
+        }
+    }
+
+    /// Nothing that waits is worth anything: counted for this cause.
+    pub(super) fn drop_waiting(&mut self, cause: Cause) {
+        match cause {
+            Cause::AfterStop => self.account.after_stop += self.waiting.len() as u64,
+            _ => self.account.dropped.add(cause, self.waiting.len() as u64),
+        }
+        self.waiting.clear();
+        self.waiting_at = NEVER;
+    }
+}

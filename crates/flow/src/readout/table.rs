@@ -1,0 +1,285 @@
+//! The events that a readout unit holds: a ring of slots over consecutive positions, and for each slot one place per
+//! source. Laid out once; nothing is allocated, hashed or searched for later.
+//!
+//! ```text
+//!            slot  0     1     2     3    ...            what is known of the event
+//!   source 0     [   ] [ x ] [ x ] [   ]                 one lane per source: a source's fragments lie side by
+//!   source 1     [ x ] [ x ] [ - ] [   ]                 side, as they come
+//!                  ^base                ^end             x held, - will not come
+//! ```
+
+use super::timeline::Position;
+use core::ops::{ControlFlow, Range};
+use ropewalk_memory::Payload;
+use ropewalk_terms::Cause;
+use ropewalk_wire::message::FragmentMeta;
+
+/// How far an event has come.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Fragments may still come.
+    Open,
+    /// What is here is all that comes.
+    Settled,
+    /// Settled, and no source had anything: for this cause.
+    Empty(Cause),
+    /// Not needed any more.
+    Released,
+}
+
+/// What is known of an event.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Slot {
+    /// Which event; another one than asked for means that nothing is known of that.
+    position: Position,
+    /// Bytes of its fragments.
+    pub(super) bytes: u32,
+    /// How many fragments are held.
+    pub(super) fragments: u16,
+    /// How many required sources will not come.
+    pub(super) missing: u16,
+    /// The trigger source is among the fragments.
+    pub(super) triggered: bool,
+    /// How far it has come.
+    pub(super) state: State,
+}
+
+impl Slot {
+    const fn new(position: Position, state: State) -> Self {
+        Self { position, bytes: 0, fragments: 0, missing: 0, triggered: false, state }
+    }
+}
+
+/// The place of one source in one event.
+#[derive(Debug, Default)]
+pub(super) enum Place {
+    /// Nothing is there.
+    #[default]
+    Vacant,
+    /// The source is required and will not come.
+    Missing(Cause),
+    /// A fragment.
+    Held(FragmentMeta, Payload),
+}
+
+/// Every event that is held.
+#[derive(Debug)]
+pub(super) struct Table {
+    slots: Box<[Slot]>,
+    /// Lanes of `stride` places, one lane per source.
+    places: Box<[Place]>,
+    sources: usize,
+    mask: Position,
+    stride: usize,
+    base: Position,
+    end: Position,
+    /// Events before this one were offered for evacuation.
+    visited: Position,
+}
+
+impl Table {
+    /// An empty table whose first event is `start`.
+    pub(super) fn new(capacity: usize, sources: usize, start: Position) -> Self {
+        // One place more than the ring needs: lanes that lie a power of two apart would fight for the same cache lines.
+        let stride = capacity + 1;
+        Self {
+            slots: vec![Slot::new(Position::MAX, State::Released); capacity].into_boxed_slice(),
+            places: core::iter::repeat_with(Place::default).take(stride * sources).collect(),
+            sources,
+            mask: capacity as Position - 1,
+            stride,
+            base: start,
+            end: start,
+            visited: start,
+        }
+    }
+
+    /// The oldest event that is not released.
+    pub(super) const fn base(&self) -> Position {
+        self.base
+    }
+
+    /// One past the latest event that a fragment was placed in.
+    pub(super) const fn end(&self) -> Position {
+        self.end
+    }
+
+    /// One past the last event that there is room for.
+    pub(super) const fn limit(&self) -> Position {
+        self.base + self.mask + 1
+    }
+
+    #[inline]
+    const fn index(&self, position: Position) -> usize {
+        (position & self.mask) as usize
+    }
+
+    /// What is known of an event.
+    pub(super) fn slot(&self, position: Position) -> Option<&Slot> {
+        let slot = &self.slots[self.index(position)];
+        (slot.position == position).then_some(slot)
+    }
+
+    /// What a source has in an event of which something is known.
+    pub(super) fn at(&self, source: usize, position: Position) -> &Place {
+        &self.places[source * self.stride + self.index(position)]
+    }
+
+    /// Whether an event was released.
+    pub(super) fn is_released(&self, position: Position) -> bool {
+        self.slot(position).is_some_and(|slot| slot.state == State::Released)
+    }
+
+    /// Whether a source's fragment of this event is held.
+    pub(super) fn holds(&self, source: usize, position: Position) -> bool {
+        self.slot(position).is_some() && matches!(self.at(source, position), Place::Held(..))
+    }
+
+    /// Puts a fragment into its place, which must lie before [`Table::limit`] and be vacant; gives it back where
+    /// the event was released.
+    #[inline]
+    pub(super) fn place(
+        &mut self,
+        source: usize,
+        position: Position,
+        triggers: bool,
+        meta: FragmentMeta,
+        payload: Payload,
+    ) -> Result<(), Payload> {
+        let index = self.index(position);
+        let slot = &mut self.slots[index];
+        if slot.position != position {
+            *slot = Slot::new(position, State::Open);
+        } else if slot.state == State::Released {
+            return Err(payload);
+        }
+        slot.fragments += 1;
+        slot.bytes = slot.bytes.saturating_add(meta.length);
+        slot.triggered |= triggers;
+        self.end = self.end.max(position + 1);
+        self.places[source * self.stride + index] = Place::Held(meta, payload);
+        Ok(())
+    }
+
+    /// Nothing more comes for these events. `cause` says for a source and an event why the source is missing, or
+    /// that it is not required.
+    pub(super) fn settle(&mut self, positions: Range<Position>, cause: impl Fn(usize, Position) -> Option<Cause>) {
+        for position in positions.start..positions.end.min(self.limit()) {
+            let index = self.index(position);
+            let slot = &mut self.slots[index];
+            if slot.position != position {
+                let mut missing = (0..self.sources).filter_map(|source| cause(source, position));
+                let first = missing.next();
+                *slot = Slot::new(position, State::Empty(first.unwrap_or(Cause::Skipped)));
+                slot.missing = first.map_or(0, |_| 1 + missing.count() as u16);
+            } else if slot.state == State::Open {
+                slot.state = State::Settled;
+                if usize::from(slot.fragments) < self.sources {
+                    self.note_missing(position, &cause);
+                }
+            }
+        }
+    }
+
+    fn note_missing(&mut self, position: Position, cause: &impl Fn(usize, Position) -> Option<Cause>) {
+        let index = self.index(position);
+        for source in 0..self.sources {
+            let place = &mut self.places[source * self.stride + index];
+            if matches!(place, Place::Vacant)
+                && let Some(cause) = cause(source, position)
+            {
+                *place = Place::Missing(cause);
+                self.slots[index].missing += 1;
+            }
+        }
+    }
+
+    /// Lets go of these events, as far as they lie in the table. `released` is told how many fragments each source had.
+    pub(super) fn release(&mut self, positions: Range<Position>, mut released: impl FnMut(usize, u64)) {
+        let positions = positions.start.max(self.base)..positions.end.min(self.limit());
+        if positions.is_empty() {
+            return;
+        }
+        for source in 0..self.sources {
+            let lane = &mut self.places[source * self.stride..][..self.stride];
+            let mut count = 0;
+            for position in positions.clone() {
+                let place = core::mem::take(&mut lane[(position & self.mask) as usize]);
+                count += u64::from(matches!(place, Place::Held(..)));
+            }
+            released(source, count);
+        }
+        for position in positions {
+            let index = self.index(position);
+            self.slots[index] = Slot::new(position, State::Released);
+        }
+    }
+
+    /// Moves the base over everything before `settled` that holds nothing any more.
+    pub(super) fn close_gap(&mut self, settled: Position) {
+        while self.base < settled {
+            if self.base >= self.end {
+                self.base = settled;
+                self.end = settled;
+                break;
+            }
+            if self.slot(self.base).is_some_and(|slot| slot.fragments > 0) {
+                break;
+            }
+            self.base += 1;
+        }
+    }
+
+    /// Takes a source's fragments from these events; says how many there were. For what the run does not want.
+    /// An event that has nothing left is forgotten.
+    pub(super) fn withdraw(&mut self, source: usize, positions: Range<Position>) -> u64 {
+        let mut count = 0;
+        for position in positions.start.max(self.base)..positions.end.min(self.end) {
+            let index = self.index(position);
+            let slot = &mut self.slots[index];
+            let place = &mut self.places[source * self.stride + index];
+            if slot.position == position
+                && let Place::Held(meta, _) = place
+            {
+                slot.fragments -= 1;
+                slot.bytes = slot.bytes.saturating_sub(meta.length);
+                *place = Place::Vacant;
+                count += 1;
+                if slot.fragments == 0 {
+                    slot.position = Position::MAX;
+                }
+            }
+        }
+        count
+    }
+
+    /// Fragments of a source that are held, counted one by one.
+    pub(super) fn held_of(&self, source: usize) -> u64 {
+        (self.base..self.end).filter(|&position| self.holds(source, position)).count() as u64
+    }
+
+    /// Events that hold a fragment, counted one by one.
+    pub(super) fn held(&self) -> usize {
+        let holds = |position: &Position| self.slot(*position).is_some_and(|slot| slot.fragments > 0);
+        (self.base..self.end).filter(holds).count()
+    }
+
+    /// Shows the payloads held to `visit`, oldest event first, each only once as long as `visit` says to go on.
+    pub(super) fn visit_oldest(&mut self, mut visit: impl FnMut(usize, &mut Payload) -> ControlFlow<()>) {
+        for position in self.visited.max(self.base)..self.end {
+            let index = self.index(position);
+            if self.slots[index].position != position {
+                continue;
+            }
+            for source in 0..self.sources {
+                if let Place::Held(_, payload) = &mut self.places[source * self.stride + index]
+                    && visit(source, payload).is_break()
+                {
+                    self.visited = position;
+                    return;
+                }
+            }
+        }
+        self.visited = self.end;
+    }
+}

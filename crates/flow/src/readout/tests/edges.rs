@@ -1,0 +1,138 @@
+//! The run's first and last event, and its end by force.
+
+use super::*;
+
+#[test]
+fn the_highest_key_is_told() {
+    let mut rig = Rig::started(config(2));
+    rig.tell(Message::QueryHighest);
+    assert_eq!(rig.others, [Message::Highest(key(0))], "before the first event");
+    rig.feed(0, 1..=7);
+    rig.tell(Message::QueryHighest);
+    assert_eq!(rig.others[1], Message::Highest(key(7)));
+    rig.feed(1, [300]);
+    rig.tell(Message::QueryHighest);
+    assert_eq!(rig.others[2], Message::Highest(key(300)), "though it waits beyond the window");
+}
+
+#[test]
+fn what_comes_after_the_last_event_is_not_wanted() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=7);
+    rig.feed(1, 1..=2);
+    rig.tell(Message::StopAt(key(4)));
+    assert_eq!(rig.account(0).after_stop, 3, "what is held of later events goes at once");
+    rig.feed(1, 3..=8);
+    assert_eq!(rig.account(1).after_stop, 4);
+    assert_eq!((rig.numbers(), rig.settled), (vec![1, 2, 3, 4], key(4)));
+    assert!(!rig.readout.is_drained());
+    rig.release(key(1), 4, Outcome::Complete);
+    assert!(rig.readout.is_drained());
+    assert!(rig.readout.room(0) > 0, "sources are still read");
+}
+
+#[test]
+fn sources_that_lag_behind_the_last_event_are_waited_for() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=2);
+    rig.feed(1, 1..=2);
+    rig.tell(Message::StopAt(key(5)));
+    assert_eq!(rig.settled, key(2));
+    rig.feed(0, 3..=4);
+    rig.feed(1, 3..=5);
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!(rig.settled, key(5));
+    assert_eq!(rig.missing(key(5)), [(0, Cause::TimedOut)]);
+}
+
+#[test]
+fn the_last_event_may_be_in_no_source_at_all() {
+    let mut rig = Rig::started(config(2));
+    rig.tell(Message::StopAt(key(3)));
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!((rig.settled, rig.numbers()), (key(3), vec![]));
+    assert!(rig.readout.is_drained());
+}
+
+#[test]
+fn an_end_before_the_first_event_drains_at_once() {
+    let mut rig = Rig::started(config(2));
+    rig.tell(Message::StopAt(key(0)));
+    assert!(rig.readout.is_drained());
+    rig.feed(0, [1]);
+    assert_eq!(rig.account(0).after_stop, 1);
+}
+
+#[test]
+fn the_end_is_announced_even_if_all_sources_have_ended() {
+    let mut settings = config(1);
+    settings.sources[0].on_close = OnClose::End;
+    let mut rig = Rig::started(settings);
+    rig.feed(0, 1..=3);
+    rig.disconnect(0);
+    assert_eq!(rig.settled, EventKey::MAX);
+    rig.settled = EventKey::MIN;
+    rig.tell(Message::StopAt(key(3)));
+    assert_eq!(rig.settled, key(3));
+}
+
+#[test]
+fn fragments_that_waited_beyond_the_end_are_after_it() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=20);
+    rig.tell(Message::StopAt(key(10)));
+    assert_eq!((rig.account(0).after_stop, rig.account(0).in_flight), (10, 10));
+}
+
+#[test]
+fn a_restart_after_the_last_event_is_after_the_end() {
+    let mut rig = Rig::started(ReadoutConfig { trigger: Some(SourceId(0)), ..config(2) });
+    rig.feed(0, 1..=3);
+    rig.feed(1, [1, 2, 3, 1]);
+    rig.tell(Message::StopAt(key(3)));
+    rig.feed(0, [1, 2]);
+    rig.feed(1, [2]);
+    assert_eq!((rig.account(0).after_stop, rig.account(1).after_stop), (2, 2));
+    rig.release(key(1), 3, Outcome::Complete);
+    assert!(rig.readout.is_drained());
+}
+
+#[test]
+fn the_end_may_lie_in_a_count_that_has_not_begun() {
+    let mut rig = Rig::started(ReadoutConfig { trigger_elsewhere: true, ..config(1) });
+    rig.feed(0, [1, 2, 1, 2, 3]);
+    rig.tell(Message::StopAt(EventKey::new(1, 2)));
+    assert!(!rig.readout.is_drained());
+    rig.tell(Message::Resync(Resync { first: EventKey::new(1, 1) }));
+    assert_eq!((rig.settled, rig.account(0).after_stop), (EventKey::new(1, 2), 1));
+    rig.release(key(1), 2, Outcome::Complete);
+    rig.release(EventKey::new(1, 1), 2, Outcome::Complete);
+    assert!(rig.readout.is_drained());
+}
+
+#[test]
+fn the_farewell_is_a_report_and_then_nothing_in_flight() {
+    let mut rig = Rig::started(config(5));
+    (0..5).for_each(|source| rig.feed(source, [1]));
+    rig.tell(Message::StopAt(key(1)));
+    rig.release(key(1), 1, Outcome::Complete);
+    rig.tell(Message::Finish);
+    let Some((Message::Finished(finished), reports)) = rig.others.split_last() else { panic!("finished comes last") };
+    assert_eq!(finished.in_flight, 0);
+    let lasts: Vec<_> =
+        reports.iter().map(|message| matches!(message, Message::Report(Report { last: true, .. }))).collect();
+    assert_eq!(lasts, [false, true], "five sources do not fit into one message");
+}
+
+#[test]
+fn what_is_held_when_the_run_ends_by_force_is_dropped_by_name() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=20);
+    rig.feed(1, [1]);
+    rig.tell(Message::Finish);
+    assert_eq!(rig.others.last(), Some(&Message::Finished(Finished { in_flight: 21 })));
+    let total = rig.readout.total();
+    assert_eq!((total.dropped.get(Cause::ForcedStop), total.in_flight), (21, 0));
+    rig.feed(1, [2]);
+    assert_eq!(rig.account(1).dropped.get(Cause::ForcedStop), 2);
+}

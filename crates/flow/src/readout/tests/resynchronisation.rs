@@ -1,0 +1,210 @@
+//! Counters that start again, with and without a declaration.
+
+use super::*;
+
+fn second(number: u64) -> EventKey {
+    EventKey::new(1, number)
+}
+
+fn declare(rig: &mut Rig, count: u16) {
+    rig.tell(Message::Resync(Resync { first: EventKey::new(count, 1) }));
+}
+
+fn with_trigger_elsewhere() -> Rig {
+    Rig::started(ReadoutConfig { trigger_elsewhere: true, ..config(2) })
+}
+
+#[test]
+fn the_trigger_source_declares_and_the_others_follow() {
+    let mut rig = Rig::started(ReadoutConfig { trigger: Some(SourceId(0)), ..config(2) });
+    rig.feed(0, [1, 2, 1, 2]);
+    assert_eq!(rig.settled, EventKey::MIN, "source 1 is still in the old count, and waited for");
+    rig.feed(1, [1, 2]);
+    assert_eq!(rig.settled, key(2));
+    rig.feed(1, [1, 2]);
+    let keys: Vec<_> = rig.held.iter().map(|entry| entry.key).collect();
+    assert_eq!(keys, [key(1), key(2), second(1), second(2)]);
+    assert!(rig.held.iter().all(|entry| entry.fragments == 2));
+    declare(&mut rig, 1);
+    rig.feed(0, [3]);
+    rig.feed(1, [3]);
+    assert_eq!(rig.settled, second(3), "the event manager's echo changes nothing");
+}
+
+#[test]
+fn a_restart_can_be_said_with_any_number() {
+    let mut rig = Rig::started(ReadoutConfig { trigger: Some(SourceId(0)), ..config(2) });
+    rig.feed(0, [1, 2]);
+    rig.feed_restart(0, 3);
+    rig.feed(1, [1, 2]);
+    rig.feed_restart(1, 3);
+    assert_eq!(rig.held.last().map(|entry| (entry.key, entry.fragments)), Some((second(3), 2)));
+}
+
+#[test]
+fn who_restarts_first_waits_for_the_declaration_unread() {
+    let mut rig = with_trigger_elsewhere();
+    rig.feed(0, 1..=3);
+    rig.feed(1, 1..=3);
+    rig.feed(0, [1, 2]);
+    assert_eq!((rig.readout.room(0), rig.account(0).in_flight), (0, 5));
+    rig.feed(1, [1, 2]);
+    rig.wait(RESYNC_TIMEOUT / 2);
+    assert_eq!(rig.settled, key(3));
+    declare(&mut rig, 1);
+    assert_eq!(rig.settled, second(2));
+    assert_eq!(rig.held.len(), 5);
+    assert!(rig.readout.room(0) > 0);
+}
+
+#[test]
+fn the_old_count_is_finished_before_the_new_one_begins() {
+    let mut rig = with_trigger_elsewhere();
+    rig.feed(0, 1..=3);
+    rig.feed(0, [1]);
+    declare(&mut rig, 1);
+    rig.feed(1, 1..=2);
+    assert_eq!(rig.settled, key(2));
+    rig.feed(1, [1]);
+    assert_eq!(rig.missing(key(3)), [(1, Cause::Skipped)]);
+    assert_eq!(rig.missing(second(1)), []);
+    assert_eq!(rig.settled, second(1));
+}
+
+#[test]
+fn a_restart_that_nobody_declares_is_out_of_sync() {
+    let mut rig = with_trigger_elsewhere();
+    rig.feed(0, 1..=3);
+    rig.feed(1, 1..=5);
+    rig.feed(0, [1, 2]);
+    assert_eq!(rig.settled, key(5), "nothing more comes in the old count");
+    assert_eq!(rig.readout.next_deadline(), Some(rig.now.after(RESYNC_TIMEOUT)));
+    rig.wait(RESYNC_TIMEOUT);
+    assert_eq!(rig.account(0).dropped.get(Cause::OutOfSync), 2);
+    assert!(rig.readout.room(0) > 0, "it is read again, and what it sends is dropped");
+    rig.feed(0, 3..=6);
+    assert_eq!(rig.account(0).dropped.get(Cause::OutOfSync), 6);
+    rig.feed(1, [6]);
+    assert_eq!(rig.missing(key(6)), [(0, Cause::OutOfSync)]);
+}
+
+#[test]
+fn out_of_sync_ends_with_the_next_declared_resynchronisation() {
+    let mut rig = with_trigger_elsewhere();
+    rig.feed(0, [1, 2, 1]);
+    rig.feed(1, [1, 2, 3]);
+    rig.wait(RESYNC_TIMEOUT);
+    rig.feed(0, [1]);
+    rig.feed(1, [1]);
+    declare(&mut rig, 1);
+    assert_eq!(rig.held.last().map(|entry| (entry.key, entry.fragments)), Some((second(1), 2)));
+}
+
+#[test]
+fn without_a_trigger_source_any_restart_is_out_of_sync() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=3);
+    rig.feed(0, 1..=3);
+    rig.feed(1, 1..=4);
+    assert_eq!((rig.account(0).dropped.get(Cause::OutOfSync), rig.settled), (3, key(4)));
+    assert_eq!(rig.missing(key(4)), [(0, Cause::OutOfSync)]);
+}
+
+#[test]
+fn a_source_that_comes_back_must_go_on_where_it_was() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=3);
+    rig.disconnect(0);
+    rig.connect(0);
+    rig.feed(0, 1..=3);
+    assert_eq!(rig.account(0).dropped.get(Cause::OutOfSync), 3);
+    rig.feed(1, 1..=5);
+    assert_eq!(rig.settled, key(5));
+    rig.disconnect(0);
+    rig.connect(0);
+    rig.feed(0, [6]);
+    rig.feed(1, [6]);
+    assert_eq!(rig.missing(key(6)), [], "with an id that goes on it takes part again");
+}
+
+#[test]
+fn a_source_that_does_not_follow_is_left_behind() {
+    let mut rig = with_trigger_elsewhere();
+    rig.feed(0, [1, 2, 1]);
+    rig.feed(1, [1, 2]);
+    declare(&mut rig, 1);
+    rig.feed(1, [3, 4]);
+    assert_eq!(rig.settled, key(4), "it may be about to follow");
+    rig.wait(RESYNC_TIMEOUT);
+    assert_eq!(rig.settled, second(1));
+    assert_eq!(rig.missing(second(1)), [(1, Cause::OutOfSync)]);
+    rig.feed(1, [5, 6]);
+    assert_eq!(rig.account(1).dropped.get(Cause::OutOfSync), 2);
+}
+
+#[test]
+fn a_source_that_was_given_up_may_follow_later() {
+    let mut rig = with_trigger_elsewhere();
+    rig.feed(0, [1, 2]);
+    rig.wait(SOURCE_TIMEOUT);
+    rig.feed(0, [1]);
+    declare(&mut rig, 1);
+    assert_eq!(rig.settled, second(1));
+    rig.feed(1, [1, 2]);
+    assert_eq!(rig.account(1).late, 1, "id 1 is the first of both counts: event 1 of the new one is settled");
+    rig.feed(0, [2]);
+    assert_eq!(rig.missing(second(2)), []);
+}
+
+#[test]
+fn a_source_that_comes_back_in_the_new_count_joins_it() {
+    let mut rig = with_trigger_elsewhere();
+    rig.feed(0, 1..=9);
+    rig.feed(1, 1..=9);
+    rig.disconnect(1);
+    rig.feed(0, [1]);
+    declare(&mut rig, 1);
+    rig.wait(RESYNC_TIMEOUT);
+    rig.connect(1);
+    rig.feed(1, [3]);
+    rig.feed(0, [2, 3]);
+    assert_eq!(rig.missing(second(3)), []);
+    assert_eq!(rig.missing(second(2)), [(1, Cause::Skipped)]);
+}
+
+#[test]
+fn resynchronisations_may_follow_each_other_quickly() {
+    let mut rig = Rig::started(ReadoutConfig { trigger: Some(SourceId(0)), ..config(2) });
+    rig.feed(0, [1, 2, 1, 2, 1]);
+    rig.feed(1, [1, 2, 1, 2, 1]);
+    let counts: Vec<_> =
+        rig.held.iter().map(|entry| (entry.key.resync(), entry.key.number(), entry.fragments)).collect();
+    assert_eq!(counts, [(0, 1, 2), (0, 2, 2), (1, 1, 2), (1, 2, 2), (2, 1, 2)]);
+}
+
+#[test]
+fn releases_and_requests_reach_both_counts() {
+    let mut rig = Rig::started(ReadoutConfig { trigger: Some(SourceId(0)), ..config(1) });
+    rig.feed(0, [1, 2, 1, 2]);
+    rig.request(0, &[key(2), second(1), key(3)]);
+    let not_held: Vec<_> = rig.answers.iter().map(|(_, entry)| entry.not_held).collect();
+    assert_eq!(not_held, [None, None, Some(Cause::NotHeld)]);
+    rig.release(key(1), 9, Outcome::Complete);
+    assert_eq!(rig.account(0).in_complete_events, 2);
+    rig.release(second(1), 9, Outcome::Complete);
+    assert_eq!(rig.account(0).in_complete_events, 4);
+}
+
+#[test]
+fn counts_that_are_all_still_held_make_the_next_one_wait() {
+    let mut rig = Rig::started(ReadoutConfig { trigger: Some(SourceId(0)), ..config(1) });
+    for _ in 0..10 {
+        rig.feed(0, [1, 2]);
+    }
+    assert_eq!((rig.held.len(), rig.settled), (16, EventKey::new(7, 2)));
+    assert_eq!(rig.readout.room(0), 0);
+    rig.release(key(1), 2, Outcome::Complete);
+    assert_eq!(rig.settled, EventKey::new(8, 2));
+    rig.release(second(1), 2, Outcome::Complete);
+    assert_eq!(rig.held.last().map(|entry| entry.key), Some(EventKey::new(9, 2)));
+}

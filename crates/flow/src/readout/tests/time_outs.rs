@@ -1,0 +1,189 @@
+//! Absence that must be waited for: the clock, when it stands still, and what happens when it has run out.
+
+use super::*;
+
+const NEARLY: Duration = Duration::from_millis(99);
+const REST: Duration = Duration::from_millis(1);
+
+#[test]
+fn a_silent_source_is_given_up_after_the_time_out_and_only_once() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=10);
+    assert_eq!(rig.readout.next_deadline(), Some(rig.now.after(SOURCE_TIMEOUT)));
+    rig.wait(NEARLY);
+    assert_eq!(rig.numbers(), [0; 0]);
+    rig.wait(REST);
+    assert_eq!(rig.numbers(), (1..=10).collect::<Vec<_>>(), "one time-out, not one per event");
+    assert_eq!(rig.missing(key(7)), [(1, Cause::TimedOut)]);
+    rig.feed(0, [11]);
+    assert_eq!(rig.settled, key(11));
+    assert_eq!(rig.readout.next_deadline(), None);
+}
+
+#[test]
+fn a_source_that_delivers_again_is_waited_for_again() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=3);
+    rig.wait(SOURCE_TIMEOUT);
+    rig.feed(1, [1, 2]);
+    assert_eq!(rig.account(1).late, 2);
+    rig.feed(0, [4]);
+    assert_eq!(rig.settled, key(3), "event 4 waits for source 1 again");
+    rig.feed(1, [3, 4]);
+    assert_eq!((rig.account(1).late, rig.settled), (3, key(4)));
+}
+
+#[test]
+fn the_clock_stands_still_while_the_source_is_not_read() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, [1]);
+    rig.wait(NEARLY);
+    rig.readout.set_being_read(rig.now, 1, false);
+    rig.wait(10 * SOURCE_TIMEOUT);
+    assert_eq!(rig.numbers(), [0; 0]);
+    rig.readout.set_being_read(rig.now, 1, true);
+    rig.poll();
+    assert_eq!(rig.numbers(), [0; 0]);
+    assert_eq!(rig.readout.next_deadline(), Some(rig.now.after(REST)));
+    rig.wait(REST);
+    assert_eq!(rig.missing(key(1)), [(1, Cause::TimedOut)]);
+}
+
+#[test]
+fn nothing_times_out_while_no_source_has_anything() {
+    let mut rig = Rig::started(config(2));
+    rig.wait(10 * SOURCE_TIMEOUT);
+    rig.feed(0, [1]);
+    assert_eq!(rig.numbers(), [0; 0], "the clock starts when the event does");
+    rig.wait(NEARLY);
+    rig.feed(1, [1]);
+    assert_eq!(rig.missing(key(1)), []);
+}
+
+#[test]
+fn nothing_times_out_while_the_table_is_full() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=16);
+    rig.feed(1, 1..=16);
+    rig.feed(0, 17..=32);
+    rig.feed(1, 17..=32);
+    rig.feed(0, [33]);
+    rig.wait(100 * SOURCE_TIMEOUT);
+    assert_eq!(rig.settled, key(32));
+    rig.release(key(1), 8, Outcome::Complete);
+    rig.wait(NEARLY);
+    rig.feed(1, [33]);
+    assert_eq!(rig.missing(key(33)), []);
+}
+
+#[test]
+fn each_event_has_its_own_clock() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=10);
+    for number in 1..=10 {
+        rig.wait(NEARLY);
+        rig.feed(1, [number]);
+    }
+    assert_eq!(rig.numbers().len(), 10);
+    assert!((1..=10).all(|number| rig.missing(key(number)).is_empty()), "slow, but never absent");
+}
+
+#[test]
+fn a_source_a_thousand_times_slower_holds_the_fast_ones_back_and_loses_nothing() {
+    let mut rig = Rig::started(config(3));
+    let (mut sent, mut lead) = ([0_u64; 2], 0);
+    for slow in 1..=40 {
+        for _ in 0..1000 {
+            for (source, sent) in sent.iter_mut().enumerate() {
+                let room = rig.readout.room(source).min(1) as u64;
+                rig.readout.set_being_read(rig.now, source, room > 0);
+                rig.feed(source, *sent + 1..=*sent + room);
+                *sent += room;
+            }
+            rig.wait(SOURCE_TIMEOUT / 2000);
+        }
+        lead = lead.max(sent[0] - (slow - 1));
+        rig.feed(2, [slow]);
+        rig.release(key(slow), 1, Outcome::Complete);
+    }
+    assert_eq!(lead, 16, "exactly the window");
+    let total = rig.readout.total();
+    assert_eq!((total.in_complete_events, total.lost()), (120, 0));
+}
+
+#[test]
+fn a_source_that_never_connects_is_missing_as_disconnected() {
+    let mut rig = Rig::new(config(2));
+    rig.tell(Message::Start(Start { first: key(1) }));
+    rig.connect(0);
+    rig.feed(0, [1]);
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!(rig.missing(key(1)), [(1, Cause::Disconnected)]);
+}
+
+#[test]
+fn a_disconnected_source_may_come_back_in_time() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=4);
+    rig.feed(1, [1]);
+    rig.disconnect(1);
+    rig.wait(NEARLY);
+    rig.connect(1);
+    rig.feed(1, [2, 3]);
+    rig.disconnect(1);
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!(rig.settled, key(4));
+    assert_eq!(rig.missing(key(3)), []);
+    assert_eq!(rig.missing(key(4)), [(1, Cause::Disconnected)]);
+    rig.connect(1);
+    rig.feed(1, [5]);
+    rig.feed(0, [5]);
+    assert_eq!(rig.missing(key(5)), []);
+    let report: Vec<_> = rig.readout.report().filter(|entry| entry.source == Some(SourceId(1))).collect();
+    let reported = |counter| report.iter().find(|entry| entry.as_counter() == Some(counter)).map(|entry| entry.value);
+    assert_eq!(reported(ropewalk_terms::Counter::SourceConnections), Some(3));
+    assert_eq!(reported(ropewalk_terms::Counter::SourceDisconnections), Some(2));
+}
+
+#[test]
+fn a_source_whose_close_is_its_end_is_waited_for_no_longer() {
+    let mut settings = config(2);
+    settings.sources[1].on_close = OnClose::End;
+    let mut rig = Rig::started(settings);
+    rig.feed(1, [1]);
+    rig.feed(0, 1..=3);
+    assert_eq!(rig.settled, key(1));
+    rig.disconnect(1);
+    assert_eq!(rig.settled, key(3));
+    assert_eq!(rig.missing(key(2)), [(1, Cause::Disconnected)]);
+}
+
+#[test]
+fn what_a_source_left_waiting_when_it_ended_is_still_taken() {
+    let mut settings = config(2);
+    settings.sources[1].on_close = OnClose::End;
+    let mut rig = Rig::started(settings);
+    rig.feed(1, 1..=20);
+    rig.disconnect(1);
+    rig.feed(0, 1..=16);
+    rig.feed(0, 17..=21);
+    assert_eq!(rig.numbers(), (1..=21).collect::<Vec<_>>());
+    assert_eq!(rig.missing(key(20)), []);
+    assert_eq!(rig.missing(key(21)), [(1, Cause::Disconnected)]);
+}
+
+#[test]
+fn when_all_sources_have_ended_everything_is_settled() {
+    let mut settings = config(2);
+    settings.sources.iter_mut().for_each(|source| source.on_close = OnClose::End);
+    let mut rig = Rig::started(settings);
+    rig.feed(0, 1..=3);
+    rig.feed(1, 1..=2);
+    rig.disconnect(1);
+    assert_eq!(rig.settled, key(3));
+    rig.disconnect(0);
+    assert_eq!((rig.settled, rig.numbers()), (EventKey::MAX, vec![1, 2, 3]));
+    rig.connect(0);
+    rig.feed(0, [4]);
+    assert_eq!(rig.account(0).late, 1, "it was said that nothing more comes");
+}
