@@ -1,6 +1,8 @@
 //! One conformance suite for every mechanism behind [`ropewalk_io::Dispatcher`].
 
+mod network_faults;
 mod pools;
+mod sleeping;
 mod suite;
 mod world;
 
@@ -78,8 +80,8 @@ impl Mechanism for InOneProcess {
 }
 
 /// Virtual time: goes to whatever happens next.
-struct OnASimulatedNetwork {
-    network: Network,
+pub(crate) struct OnASimulatedNetwork {
+    pub(crate) network: Network,
     clock: SimulatedClock,
 }
 
@@ -88,7 +90,12 @@ impl OnASimulatedNetwork {
         Self { network: Network::new(1, faults), clock: SimulatedClock::default() }
     }
 
-    fn simulated(&self, sizes: Sizes) -> Simulated {
+    /// Begins anew with another seed.
+    pub(crate) fn reseed(&mut self, seed: u64) {
+        self.network = Network::new(seed, self.network.faults());
+    }
+
+    pub(crate) fn simulated(&self, sizes: Sizes) -> Simulated {
         let config = SimulatedConfig {
             send_queue_bytes: sizes.send_queue,
             receive_batch_bytes: sizes.receive_batch,
@@ -105,31 +112,31 @@ impl OnASimulatedNetwork {
 
 macro_rules! simulated_mechanism {
     ($name:ident, $faults:expr) => {
-        struct $name(OnASimulatedNetwork);
+        pub(crate) struct $name(pub(crate) $crate::OnASimulatedNetwork);
 
         impl Default for $name {
             fn default() -> Self {
-                Self(OnASimulatedNetwork::new($faults))
+                Self($crate::OnASimulatedNetwork::new($faults))
             }
         }
 
         impl Mechanism for $name {
-            type D = Simulated;
+            type D = ropewalk_io::simulated::Simulated;
 
             const ANY_ADDRESS: &'static str = "node:0";
             const NOBODY: &'static str = "nobody";
             const HAS_POOL: bool = true;
             const TELLS_REJECTION: bool = true;
 
-            fn dispatcher(&mut self, sizes: Sizes) -> Simulated {
+            fn dispatcher(&mut self, sizes: $crate::world::Sizes) -> Self::D {
                 self.0.simulated(sizes)
             }
 
-            fn now(&self) -> Instant {
-                self.0.clock.now()
+            fn now(&self) -> ropewalk_terms::Instant {
+                ropewalk_io::Clock::now(&self.0.clock)
             }
 
-            fn idle(&mut self, deadline: Option<Instant>) {
+            fn idle(&mut self, deadline: Option<ropewalk_terms::Instant>) {
                 self.0.go_on(deadline);
             }
         }
@@ -138,6 +145,8 @@ macro_rules! simulated_mechanism {
 
 simulated_mechanism!(OnAQuietNetwork, Faults::default());
 simulated_mechanism!(OnABumpyNetwork, Faults::bumpy());
+
+pub(crate) use simulated_mechanism;
 
 macro_rules! conformance {
     ($mechanism:ident, $module:ident: $($rule:ident),* $(,)?) => {
