@@ -1,0 +1,200 @@
+//! The state machine of run control.
+
+use ropewalk_terms::{Cause, EventKey, Instant, NodeId, RunNumber};
+use std::collections::VecDeque;
+
+/// What an operator, a time limit or the program asks for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum RunCommand {
+    /// Start this run as soon as every node is connected; with `last`, exactly the keys up to it.
+    Start {
+        /// The run.
+        run: RunNumber,
+        /// Its first key.
+        first: EventKey,
+        /// Its last key, where it is known.
+        last: Option<EventKey>,
+    },
+    /// Stop and drain; with `last`, everything up to this key is waited for.
+    Stop {
+        /// The last key that the sources send, where somebody knows it.
+        last: Option<EventKey>,
+    },
+    /// Stop at once: what is not done is dropped.
+    ForceStop,
+}
+
+/// What the event manager is to do.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum ControlAction {
+    /// Start this run.
+    Start {
+        /// The run.
+        run: RunNumber,
+        /// Its first key.
+        first: EventKey,
+        /// Its last key, where it is known.
+        last: Option<EventKey>,
+    },
+    /// Stop and drain.
+    Stop {
+        /// The last key, where it is known.
+        last: Option<EventKey>,
+    },
+    /// Drop what is left.
+    ForceStop,
+}
+
+/// How far a run is.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum RunPhase {
+    /// Nodes are missing.
+    #[default]
+    Initial,
+    /// Every node is there.
+    Configured,
+    /// Events are built.
+    Running,
+    /// No further event is opened; what is there is finished.
+    Draining,
+    /// Everything is done and closed.
+    Ended,
+}
+
+impl RunPhase {
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Initial => "initial",
+            Self::Configured => "configured",
+            Self::Running => "running",
+            Self::Draining => "draining",
+            Self::Ended => "ended",
+        }
+    }
+
+    /// Events are built.
+    pub const fn is_running(self) -> bool {
+        matches!(self, Self::Running)
+    }
+
+    /// Nothing follows.
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Ended)
+    }
+}
+
+/// Run control of one run: see the module's picture.
+#[derive(Debug)]
+pub struct RunControl {
+    phase: RunPhase,
+    nodes: Vec<(NodeId, bool)>,
+    start: Option<ControlAction>,
+    actions: VecDeque<ControlAction>,
+    stopped_by: Option<Cause>,
+}
+
+impl RunControl {
+    /// Waits for these nodes.
+    pub fn new(nodes: Vec<NodeId>) -> Self {
+        let nodes = nodes.into_iter().map(|node| (node, false)).collect();
+        Self { phase: RunPhase::Initial, nodes, start: None, actions: VecDeque::new(), stopped_by: None }
+    }
+
+    /// Takes a command; one that makes no sense now changes nothing.
+    pub fn command(&mut self, _now: Instant, command: RunCommand) {
+        match command {
+            RunCommand::Start { run, first, last } => {
+                if self.phase < RunPhase::Running && self.start.is_none() {
+                    self.start = Some(ControlAction::Start { run, first, last });
+                    self.begin();
+                }
+            }
+            RunCommand::Stop { last } => match self.phase {
+                // Nothing was begun, so that there is nothing to drain.
+                RunPhase::Initial | RunPhase::Configured => self.phase = RunPhase::Ended,
+                RunPhase::Running => {
+                    self.phase = RunPhase::Draining;
+                    self.actions.push_back(ControlAction::Stop { last });
+                }
+                RunPhase::Draining | RunPhase::Ended => {}
+            },
+            RunCommand::ForceStop => match self.phase {
+                RunPhase::Initial | RunPhase::Configured => self.phase = RunPhase::Ended,
+                RunPhase::Running | RunPhase::Draining => {
+                    self.phase = RunPhase::Draining;
+                    self.actions.push_back(ControlAction::ForceStop);
+                }
+                RunPhase::Ended => {}
+            },
+        }
+    }
+
+    /// A node is connected. One that was not expected is not waited for either.
+    pub fn node_connected(&mut self, _now: Instant, node: NodeId) {
+        if let Some((_, connected)) = self.nodes.iter_mut().find(|(expected, _)| *expected == node) {
+            *connected = true;
+        }
+        self.begin();
+    }
+
+    /// A node is lost. A run that goes on is not stopped by it.
+    pub fn node_lost(&mut self, _now: Instant, node: NodeId) {
+        if let Some((_, connected)) = self.nodes.iter_mut().find(|(expected, _)| *expected == node) {
+            *connected = false;
+        }
+        if self.phase == RunPhase::Configured {
+            self.phase = RunPhase::Initial;
+        }
+    }
+
+    /// A node asks for the stop of the run, for this cause.
+    pub fn stop_requested(&mut self, now: Instant, cause: Cause) {
+        if self.phase == RunPhase::Running {
+            self.stopped_by.get_or_insert(cause);
+            self.command(now, RunCommand::Stop { last: None });
+        }
+    }
+
+    /// The event manager has finished the run.
+    pub const fn run_ended(&mut self, _now: Instant) {
+        self.phase = RunPhase::Ended;
+    }
+
+    /// The next thing that the event manager is to do.
+    pub fn poll(&mut self, _now: Instant) -> Option<ControlAction> {
+        self.actions.pop_front()
+    }
+
+    /// This machine waits for nodes and commands, never for a time.
+    pub const fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// How far the run is.
+    pub const fn phase(&self) -> RunPhase {
+        self.phase
+    }
+
+    /// Why the run was stopped, where a node asked for it.
+    pub const fn stopped_by(&self) -> Option<Cause> {
+        self.stopped_by
+    }
+
+    /// The expected nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.nodes.iter().map(|&(node, _)| node)
+    }
+
+    fn begin(&mut self) {
+        if self.phase == RunPhase::Initial && self.nodes.iter().all(|&(_, connected)| connected) {
+            self.phase = RunPhase::Configured;
+        }
+        if self.phase == RunPhase::Configured
+            && let Some(start) = self.start.take()
+        {
+            self.phase = RunPhase::Running;
+            self.actions.push_back(start);
+        }
+    }
+}

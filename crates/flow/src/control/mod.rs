@@ -1,0 +1,15 @@
+//! Run control, in its smallest form: when a run starts, drains and has ended.
+//!
+//! ```text
+//! initial --all nodes connected--> configured --Start--> running --Stop, last event--> draining --> ended
+//!    |                                 |                                  ForceStop: everything left is dropped
+//!    +--Stop-----------------------> ended
+//! ```
+//! Commands may come at any time and any number of times: a start waits for the nodes, a second stop changes
+//! nothing. The event manager does the work; this machine only says when.
+
+mod machine;
+#[cfg(test)]
+mod tests;
+
+pub use machine::{ControlAction, RunCommand, RunControl, RunPhase};

@@ -1,0 +1,84 @@
+//! Each arrow of the picture, and commands in places where they make no sense.
+
+use super::*;
+use ropewalk_terms::{Cause, EventKey, Instant, NodeId, RunNumber};
+
+const NOW: Instant = Instant::ZERO;
+const START: RunCommand = RunCommand::Start { run: RunNumber(7), first: EventKey::new(0, 1), last: None };
+
+fn control() -> RunControl {
+    RunControl::new(vec![NodeId::readout(0), NodeId::builder(0)])
+}
+
+fn connect(control: &mut RunControl) {
+    control.node_connected(NOW, NodeId::readout(0));
+    control.node_connected(NOW, NodeId::builder(0));
+}
+
+fn running() -> RunControl {
+    let mut control = control();
+    connect(&mut control);
+    control.command(NOW, START);
+    assert!(matches!(control.poll(NOW), Some(ControlAction::Start { run: RunNumber(7), .. })));
+    control
+}
+
+#[test]
+fn a_start_waits_for_every_node() {
+    let mut control = control();
+    control.command(NOW, START);
+    control.node_connected(NOW, NodeId::readout(0));
+    control.node_connected(NOW, NodeId::builder(9));
+    assert_eq!((control.phase(), control.poll(NOW)), (RunPhase::Initial, None));
+    control.node_connected(NOW, NodeId::builder(0));
+    assert_eq!(control.phase(), RunPhase::Running);
+    assert!(control.poll(NOW).is_some());
+}
+
+#[test]
+fn a_node_that_left_is_waited_for_again() {
+    let mut control = control();
+    connect(&mut control);
+    assert_eq!(control.phase(), RunPhase::Configured);
+    control.node_lost(NOW, NodeId::readout(0));
+    control.command(NOW, START);
+    assert_eq!((control.phase(), control.poll(NOW)), (RunPhase::Initial, None));
+}
+
+#[test]
+fn a_stop_drains_once_and_a_second_one_changes_nothing() {
+    let mut control = running();
+    let last = Some(EventKey::new(0, 9));
+    control.command(NOW, RunCommand::Stop { last });
+    control.command(NOW, RunCommand::Stop { last: None });
+    assert_eq!(control.poll(NOW), Some(ControlAction::Stop { last }));
+    assert_eq!((control.phase(), control.poll(NOW)), (RunPhase::Draining, None));
+    control.command(NOW, RunCommand::ForceStop);
+    assert_eq!(control.poll(NOW), Some(ControlAction::ForceStop));
+    control.run_ended(NOW);
+    assert!(control.phase().is_final());
+    control.command(NOW, START);
+    control.command(NOW, RunCommand::ForceStop);
+    assert_eq!(control.poll(NOW), None);
+}
+
+#[test]
+fn a_stop_before_the_start_ends_without_a_run() {
+    for stop in [RunCommand::Stop { last: None }, RunCommand::ForceStop] {
+        let mut control = control();
+        control.command(NOW, START);
+        control.command(NOW, stop);
+        connect(&mut control);
+        assert_eq!((control.phase(), control.poll(NOW)), (RunPhase::Ended, None));
+    }
+}
+
+#[test]
+fn a_node_may_ask_for_the_stop_and_is_named() {
+    let mut control = running();
+    control.stop_requested(NOW, Cause::SynchronyLost);
+    control.stop_requested(NOW, Cause::IncompletePolicy);
+    assert_eq!(control.stopped_by(), Some(Cause::SynchronyLost));
+    assert_eq!(control.poll(NOW), Some(ControlAction::Stop { last: None }));
+    assert_eq!(control.poll(NOW), None);
+}
