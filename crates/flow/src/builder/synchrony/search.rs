@@ -50,7 +50,8 @@ pub(super) enum Step {
 /// What one offset is worth.
 #[derive(Copy, Clone, Debug)]
 struct Trial {
-    /// Agreements more than at the watched offset, over the newest events up to where that is best.
+    /// Agreements where the watched offset disagrees, less disagreements, over the newest events up to where that is
+    /// best.
     advantage: u32,
     /// Where that is.
     since: EventKey,
@@ -136,7 +137,7 @@ impl Search {
                 self.matched += u32::from(agrees);
             }
             balance += match (agrees, noted) {
-                (true, Some(true)) | (false, Some(false)) => 0,
+                (true, Some(true)) => 0,
                 (true, _) => 1,
                 (false, _) => -1,
             };
