@@ -33,15 +33,10 @@ impl ByteQueue {
     #[inline]
     pub fn push(&mut self, slice: Slice) {
         self.length += slice.len();
-        let slice = match self.slices.back_mut() {
-            Some(back) => match back.join(slice) {
-                Ok(()) => return,
-                Err(slice) => slice,
-            },
-            None => slice,
-        };
-        if !slice.is_empty() {
-            self.slices.push_back(CutSlice::new(slice));
+        match self.slices.back_mut() {
+            Some(back) if back.is_followed_by(&slice) => back.absorb(slice),
+            _ if slice.is_empty() => {}
+            _ => self.slices.push_back(CutSlice::new(slice)),
         }
     }
 
@@ -96,6 +91,15 @@ impl ByteQueue {
     /// If there are fewer: look at [`ByteQueue::len`] first.
     #[inline]
     pub fn take(&mut self, n: usize) -> Payload {
+        // Most fragments lie within one slice. Made right where it is returned: a slice that is moved through
+        // memory right after its parts were written costs more than everything else here.
+        if let Some(front) = self.slices.front_mut()
+            && n > 0
+            && n < front.bytes().len()
+        {
+            self.length -= n;
+            return Payload::one(front.cut(n));
+        }
         let mut payload = Payload::default();
         self.take_into(n, &mut payload);
         payload
@@ -105,7 +109,6 @@ impl ByteQueue {
     ///
     /// # Panics
     /// If there are fewer: look at [`ByteQueue::len`] first.
-    #[inline]
     pub fn take_into(&mut self, n: usize, payload: &mut Payload) {
         assert!(n <= self.length, "take beyond the end of a queue");
         self.length -= n;

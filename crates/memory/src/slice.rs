@@ -91,11 +91,18 @@ impl Slice {
         if !self.is_followed_by(&next) {
             return Err(next);
         }
+        self.absorb(next);
+        Ok(())
+    }
+
+    /// Puts a piece on that must follow.
+    #[inline]
+    pub(crate) fn absorb(&mut self, next: Self) {
+        assert!(self.is_followed_by(&next), "only neighbours are joined");
         self.length += next.length;
         let next = ManuallyDrop::new(next);
         // SAFETY: this slice keeps its own reference of the same block, and the other's is given back.
         unsafe { registry::refund(next.pool, next.block, 1) };
-        Ok(())
     }
 
     /// The pool that the bytes lie in.
@@ -201,19 +208,19 @@ impl CutSlice {
         self.slice.skip(n);
     }
 
-    /// Puts the following piece on; its reference serves a later cut.
-    ///
-    /// # Errors
-    /// Gives `next` back if it does not follow.
+    /// Whether `next` can be put on.
     #[inline]
-    pub(crate) fn join(&mut self, next: Slice) -> Result<(), Slice> {
-        if !self.slice.is_followed_by(&next) {
-            return Err(next);
-        }
+    pub(crate) fn is_followed_by(&self, next: &Slice) -> bool {
+        self.slice.is_followed_by(next)
+    }
+
+    /// Puts a piece on that must follow; its reference serves a later cut.
+    #[inline]
+    pub(crate) fn absorb(&mut self, next: Slice) {
+        assert!(self.slice.is_followed_by(&next), "only neighbours are joined");
         self.slice.length += next.length;
         self.surplus += 1;
         core::mem::forget(next);
-        Ok(())
     }
 
     /// The rest, which takes the slice's own reference; the surplus goes back.

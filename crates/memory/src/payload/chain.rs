@@ -98,11 +98,16 @@ impl Chain {
         self.length
     }
 
-    /// Adds a slice at the end.
+    /// Adds a slice at the end, joined to the last one if it follows that.
     pub(super) fn push(&mut self, slice: Slice) {
         self.length += slice.len();
         // SAFETY: the chain owns its nodes, and they are borrowed through `&mut self` alone.
         let mut tail = unsafe { self.tail.as_mut() };
+        if let Some(Some(last)) = tail.slices[..tail.end as usize].last_mut()
+            && last.is_followed_by(&slice)
+        {
+            return last.absorb(slice);
+        }
         if tail.end as usize == NODE_SLICES {
             let node = Node::get();
             tail.next = Some(node);
@@ -112,21 +117,6 @@ impl Chain {
         }
         tail.slices[tail.end as usize] = Some(slice);
         tail.end += 1;
-    }
-
-    /// Joins `slice` to the last one.
-    ///
-    /// # Errors
-    /// Gives it back if it does not follow.
-    pub(super) fn join(&mut self, slice: Slice) -> Result<(), Slice> {
-        let length = slice.len();
-        // SAFETY: as in `push`.
-        let tail = unsafe { self.tail.as_mut() };
-        let last = tail.slices[..tail.end as usize].last_mut();
-        let Some(Some(last)) = last else { return Err(slice) };
-        last.join(slice)?;
-        self.length += length;
-        Ok(())
     }
 
     /// Takes the first slice out.
@@ -180,9 +170,15 @@ impl Chain {
 
 impl Drop for Chain {
     fn drop(&mut self) {
-        while self.pop().is_some() {}
-        // SAFETY: without slices there is one node left, and it is empty.
-        unsafe { Node::put(self.head) };
+        let mut rest = Some(self.head);
+        while let Some(mut node) = rest {
+            // SAFETY: the chain owns its nodes.
+            let this = unsafe { node.as_mut() };
+            rest = this.next;
+            this.slices[this.first as usize..this.end as usize].fill_with(|| None);
+            // SAFETY: empty now, and not used any more.
+            unsafe { Node::put(node) };
+        }
     }
 }
 

@@ -28,6 +28,12 @@ enum Repr {
 }
 
 impl Payload {
+    /// A payload of one slice, which must not be empty.
+    #[inline(always)]
+    pub(crate) fn one(slice: Slice) -> Self {
+        Self(Repr::One(slice))
+    }
+
     /// Appends a slice; one that follows the last one in its block is joined to it.
     #[inline]
     pub fn push(&mut self, slice: Slice) {
@@ -36,16 +42,9 @@ impl Payload {
         }
         match &mut self.0 {
             Repr::Empty => self.0 = Repr::One(slice),
-            Repr::One(one) => {
-                if let Err(slice) = one.join(slice) {
-                    self.push_second(slice);
-                }
-            }
-            Repr::Chain(chain) => {
-                if let Err(slice) = chain.join(slice) {
-                    chain.push(slice);
-                }
-            }
+            Repr::One(one) if one.is_followed_by(&slice) => one.absorb(slice),
+            Repr::One(_) => self.push_second(slice),
+            Repr::Chain(chain) => chain.push(slice),
         }
     }
 
@@ -216,8 +215,9 @@ impl<'a> Iterator for Slices<'a> {
 }
 
 impl From<Slice> for Payload {
+    #[inline]
     fn from(slice: Slice) -> Self {
-        if slice.is_empty() { Self::default() } else { Self(Repr::One(slice)) }
+        if slice.is_empty() { Self::default() } else { Self::one(slice) }
     }
 }
 

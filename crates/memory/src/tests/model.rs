@@ -394,7 +394,7 @@ fn check_payload(payload: &Payload, bytes: &[u8]) -> Result<(), TestCaseError> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 3 } else { 300 },
+        cases: if cfg!(miri) { 2 } else { 300 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -51,7 +51,7 @@ fn read(payloads: &Receiver<Payload>, seed: u32) -> usize {
 
 #[test]
 fn fragments_cut_here_and_dropped_there_all_come_home() {
-    let fragments = steps(60_000, 120);
+    let fragments = steps(60_000, 60);
     let mut pool = pool(256, 64);
     let (senders, readers): (Vec<_>, Vec<_>) = (1..=3)
         .map(|seed| {
