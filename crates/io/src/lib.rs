@@ -16,6 +16,7 @@
 
 pub mod clock;
 pub mod disk;
+mod doorbell;
 pub mod endpoint;
 pub mod in_process;
 mod receive_block;

@@ -1,96 +1,165 @@
-//! Disk: what a writer of run files may ask for, without ever waiting for it.
+//! Files that grow: created, appended to, synced, published under their final name; all asynchronously.
 //!
-//! ```text
-//! create -> append*, sync* -> publish (sync, close, rename)        every piece of work ends in one completion
-//! ```
-//! Work on one file is done in the order in which it was given. [`RealDisk`] is a thread with a queue; the
-//! simulated twin lives in virtual time.
+//! Every call that is queued ends in exactly one [`Completion`], in the order of the calls. Slices are
+//! written from where they lie; they go back to their pool when they are written.
 
+mod files;
 mod real;
+mod simulated;
+mod writer;
 
-pub use real::RealDisk;
-
-use ropewalk_memory::Slice;
-use ropewalk_terms::{Instant, Utc};
+use core::fmt;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-/// A file that a disk has open.
+use ropewalk_memory::Slice;
+use ropewalk_terms::Instant;
+
+pub use self::real::{RealDisk, RealDiskConfig};
+pub use self::simulated::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
+
+/// A file that a [`Disk`] is writing. Never used twice by one disk.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileToken(pub u32);
 
-/// Why the disk refused.
+/// Why the disk did not do what it was asked for.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DiskCause {
-    /// No room is left: the same work may succeed later.
+    /// There is no room (or the user's or the file's limit is reached): try again when there is.
     Full,
-    /// Any other error of the operating system, by its number; 0 where it has none.
+    /// The directory or the file does not exist.
+    NotFound,
+    /// There is such a file already.
+    Exists,
+    /// The rights do not suffice, or the file system is read-only.
+    Denied,
+    /// The file was never created, or has been published.
+    NotOpen,
+    /// Any other error of the operating system, by its number.
     System(i32),
 }
 
-/// How a piece of work ended.
+impl fmt::Display for DiskCause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => out.write_str("no room left on the disk"),
+            Self::NotFound => out.write_str("no such file or directory"),
+            Self::Exists => out.write_str("the file exists already"),
+            Self::Denied => out.write_str("permission denied"),
+            Self::NotOpen => out.write_str("the file is not open"),
+            Self::System(number) => std::io::Error::from_raw_os_error(*number).fmt(out),
+        }
+    }
+}
+
+/// The queue has no room for the append; nothing was taken. There is room when appends have completed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the disk's queue is full")]
+pub struct QueueFull;
+
+/// How a call ended.
 #[derive(Debug)]
-pub enum Outcome {
-    /// It is done.
-    Done,
-    /// It is not done, and the file is as it was before. What was to be appended comes back.
-    Failed {
+pub enum Completion {
+    /// Of [`Disk::create`]. After an error, everything else with the file fails as [`DiskCause::NotOpen`].
+    Created {
+        /// The file.
+        file: FileToken,
+        /// Whether it exists now.
+        result: Result<(), DiskCause>,
+    },
+    /// Of [`Disk::append`]: the bytes are the operating system's; they survive the death of the process.
+    Appended {
+        /// The file.
+        file: FileToken,
+        /// As given.
+        cookie: u64,
+        /// Where in the file the bytes begin.
+        offset: u64,
+    },
+    /// Of [`Disk::append`]: nothing of it is in the file, which ends with the last good append. Every append
+    /// to the file that was queued behind fails too, so that none overtakes another. Append again, in
+    /// order, when all of them have come back and the cause is gone.
+    AppendFailed {
+        /// The file.
+        file: FileToken,
+        /// As given.
+        cookie: u64,
         /// Why.
         cause: DiskCause,
-        /// The slices of a refused append, in their order; empty for other work.
+        /// The slices, whole.
         data: Vec<Slice>,
+    },
+    /// Of [`Disk::sync`]: what was appended before survives a power cut.
+    Synced {
+        /// The file.
+        file: FileToken,
+        /// As given.
+        cookie: u64,
+        /// Whether that is so.
+        result: Result<(), DiskCause>,
+    },
+    /// Of [`Disk::publish`]: the file is closed and has its final name. After an error it is still open.
+    Published {
+        /// The file.
+        file: FileToken,
+        /// As given.
+        cookie: u64,
+        /// Whether that is so.
+        result: Result<(), DiskCause>,
+    },
+    /// Of [`Disk::remove`].
+    Removed {
+        /// As given.
+        cookie: u64,
+        /// Whether the file is gone.
+        result: Result<(), DiskCause>,
     },
 }
 
-/// A piece of work that ended.
-#[derive(Debug)]
-pub struct Completion {
-    /// The number that the work was given with.
-    pub cookie: u64,
-    /// How it ended.
-    pub outcome: Outcome,
-}
-
-/// A disk. No call waits for it; results come from [`Disk::poll`].
+/// Writes files. Calls never block, except [`free_bytes`](Disk::free_bytes); results are completions.
 pub trait Disk {
-    /// Makes the directory where it is not there, and returns the names of what is in it. Between runs only: it
-    /// waits. An error shows at the first file.
+    /// Makes the directory, and those above it, where they are not there, and returns the names of what is in
+    /// it. Waits for the operating system: between runs only. An error shows at the first file.
     fn enter_directory(&mut self, path: &Path) -> Vec<String>;
 
-    /// Creates a file that must not be there yet; `preallocate` bytes are set aside where the file system can.
-    /// An error comes with the first append.
+    /// Creates a file, which must not be there yet (nothing is ever overwritten), and sets `preallocate` bytes
+    /// aside for it if the file system can (0 for none).
     fn create(&mut self, path: &Path, preallocate: u64) -> FileToken;
 
-    /// Appends the slices, whole or not at all; the vector is left empty with its capacity, or another's.
-    fn append(&mut self, file: FileToken, cookie: u64, data: &mut Vec<Slice>);
+    /// Appends the slices as one piece. They are taken out of the vector, whose capacity stays with the
+    /// caller. An empty queue takes any size.
+    fn append(&mut self, file: FileToken, cookie: u64, data: &mut Vec<Slice>) -> Result<(), QueueFull>;
 
-    /// Makes everything appended so far survive a power cut.
+    /// Makes what was appended so far survive a power cut.
     fn sync(&mut self, file: FileToken, cookie: u64);
 
-    /// Closes the file and gives it its final name; with `sync`, file and directory are synced around that.
-    fn publish(&mut self, file: FileToken, final_path: &Path, sync: bool, cookie: u64);
+    /// Closes the file and gives it its final name, in the same file system. With the sync policy on, file and
+    /// name survive a power cut.
+    fn publish(&mut self, file: FileToken, final_path: &Path, cookie: u64);
 
-    /// Removes a file.
+    /// Deletes a file.
     fn remove(&mut self, path: &Path, cookie: u64);
 
-    /// A cookie that was not given out before.
-    fn next_cookie(&mut self) -> u64;
+    /// Bytes that can still be written below this path. Asks the operating system: not for every batch.
+    fn free_bytes(&mut self, path: &Path) -> Result<u64, DiskCause>;
 
-    /// Bytes that wait to be written.
+    /// Appends what has ended to `completions`; returns how many.
+    fn poll(&mut self, completions: &mut Vec<Completion>) -> usize;
+
+    /// Bytes of appends that have not completed.
     fn queued_bytes(&self) -> usize;
 
-    /// Takes what has ended since the last call; returns how much that was.
-    fn poll(&mut self, now: Instant, completions: &mut Vec<Completion>) -> usize;
-
-    /// The time of day, for records.
-    fn utc(&self, now: Instant) -> Utc;
-
-    /// When [`Disk::poll`] has something to do even if the descriptor stays silent.
-    fn next_deadline(&self) -> Option<Instant>;
-
-    /// Before the thread sleeps: false if there is something to take right now; arms the wake-up otherwise.
+    /// To be called before the thread sleeps: false if [`poll`](Self::poll) has something to do right now;
+    /// otherwise arms the wake-up of [`wait_descriptor`](Self::wait_descriptor).
     fn prepare_wait(&mut self) -> bool;
 
-    /// Becomes readable when something has ended.
+    /// Becomes readable when `poll` has something to do; `None` for a simulated disk.
     fn wait_descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// When `poll` has something to do even if the descriptor stays silent.
+    fn next_deadline(&self) -> Option<Instant>;
+}
+
+fn length_of(data: &[Slice]) -> usize {
+    data.iter().map(|slice| slice.len()).sum()
 }

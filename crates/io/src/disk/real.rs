@@ -1,332 +1,234 @@
-//! The machine's disk: one thread that writes what it is given, many slices per system call.
+//! Files of the machine, written by one thread of their own.
 
-use super::{Completion, Disk, DiskCause, FileToken, Outcome};
-use crate::clock::{Clock, MonotonicClock};
-use crate::wait::{new_bell, ring, silence};
-use ropewalk_memory::Slice;
-use ropewalk_terms::{Instant, Utc};
-use rustix::io::Errno;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, IoSlice, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// What the thread is asked for.
-enum Work {
-    Create { file: FileToken, path: PathBuf, preallocate: u64 },
-    Append { file: FileToken, cookie: u64, data: Vec<Slice>, bytes: usize },
-    Sync { file: FileToken, cookie: u64 },
-    Publish { file: FileToken, final_path: PathBuf, sync: bool, cookie: u64 },
-    Remove { path: PathBuf, cookie: u64 },
+use ropewalk_memory::Slice;
+use ropewalk_terms::Instant;
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::writer::{Append, Command, Done, Writer};
+use super::{Completion, Disk, DiskCause, FileToken, QueueFull, files, length_of};
+use crate::doorbell::Doorbell;
+
+/// Commands that may be under way between the threads.
+const UNDER_WAY: usize = 4096;
+
+/// Settings of a [`RealDisk`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RealDiskConfig {
+    /// The writer thread's name, by which placement rules find it (at most 15 bytes are shown by the system).
+    pub thread_name: String,
+    /// Bytes of appends that may wait to be written.
+    pub queue_bytes: usize,
+    /// Whether published files and their names survive a power cut.
+    pub sync_on_publish: bool,
 }
 
-/// What the thread answers: a completion, and the vector of an append for the next one.
-struct Answer {
-    completion: Completion,
-    spare: Option<Vec<Slice>>,
+impl Default for RealDiskConfig {
+    fn default() -> Self {
+        Self { thread_name: "disk".to_owned(), queue_bytes: 64 << 20, sync_on_publish: false }
+    }
 }
 
-/// What both sides see.
-struct Shared {
-    queued: AtomicUsize,
-    sleeping: AtomicBool,
-    bell: OwnedFd,
-}
-
-/// The machine's disk, with a thread of its own.
+/// Files of the machine. Dropping it writes what is queued before it returns.
 pub struct RealDisk {
-    work: Option<SyncSender<Work>>,
-    answers: Receiver<Answer>,
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    commands: Producer<Command>,
+    done: Consumer<Done>,
+    /// Commands for which there was no room under way.
+    backlog: VecDeque<Command>,
+    /// Commands handed to the writer whose end was not yet taken.
+    under_way: usize,
+    queued_bytes: usize,
+    queue_bytes: usize,
+    /// By file: the failures that the user was told.
+    known_failures: Vec<u32>,
+    /// Vectors of written appends, for the next ones.
     spare: Vec<Vec<Slice>>,
-    held: Option<Answer>,
-    files: u32,
-    cookies: u64,
-    clock: MonotonicClock,
+    writer_bell: Arc<Doorbell>,
+    own_bell: Arc<Doorbell>,
+    armed: bool,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl RealDisk {
-    /// Starts the thread, which has this name.
-    ///
-    /// # Errors
-    /// Where the system gives no thread or no descriptor.
-    pub fn new(name: &str) -> io::Result<Self> {
-        // Bounded, so that sending allocates nothing. A writer has a handful of pieces of work under way at most.
-        let (work, received) = sync_channel(WORK);
-        let (answer, answers) = sync_channel(WORK);
-        let shared =
-            Arc::new(Shared { queued: AtomicUsize::new(0), sleeping: AtomicBool::new(false), bell: new_bell()? });
-        let theirs = Arc::clone(&shared);
-        let writer = move || Writer { files: Vec::new(), answer, shared: theirs }.serve(&received);
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(writer)?;
+    /// Starts the writer thread. `on_start` runs on it first, for its placement.
+    pub fn new(config: RealDiskConfig, on_start: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        let (commands, for_writer) = RingBuffer::new(UNDER_WAY);
+        let (from_writer, done) = RingBuffer::new(UNDER_WAY);
+        let (writer_bell, own_bell) = (Arc::new(Doorbell::new()?), Arc::new(Doorbell::new()?));
+        let bells = [Arc::clone(&writer_bell), Arc::clone(&own_bell)];
+        let writer = Writer::new(for_writer, from_writer, bells, config.sync_on_publish);
+        let thread = std::thread::Builder::new().name(config.thread_name).spawn(move || {
+            on_start();
+            writer.run();
+        })?;
         Ok(Self {
-            work: Some(work),
-            answers,
-            shared,
-            thread: Some(thread),
+            commands,
+            done,
+            backlog: VecDeque::new(),
+            under_way: 0,
+            queued_bytes: 0,
+            queue_bytes: config.queue_bytes,
+            known_failures: Vec::new(),
             spare: Vec::new(),
-            held: None,
-            files: 0,
-            cookies: 0,
-            clock: MonotonicClock,
+            writer_bell,
+            own_bell,
+            armed: false,
+            thread: Some(thread),
         })
     }
 
-    fn give(&self, work: Work) {
-        if let Some(sender) = &self.work {
-            // The thread lives as long as this sender: it ends only when the sender is dropped.
-            let _ = sender.send(work);
+    fn command(&mut self, command: Command) {
+        self.backlog.push_back(command);
+        self.hand_over();
+    }
+
+    /// Hands commands to the writer while there is room for their ends.
+    fn hand_over(&mut self) {
+        let before = self.under_way;
+        while self.under_way < UNDER_WAY
+            && let Some(command) = self.backlog.pop_front()
+        {
+            self.under_way += 1;
+            // There is room: the ring holds as many as may be under way.
+            let _ = self.commands.push(command);
+        }
+        if self.under_way > before {
+            self.writer_bell.notify();
         }
     }
-}
 
-impl Drop for RealDisk {
-    fn drop(&mut self) {
-        // What was given is still written: the thread ends when its queue is empty.
-        self.work = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+    fn complete(&mut self, done: Done) -> Completion {
+        match done {
+            Done::Created { file, result } => Completion::Created { file, result },
+            Done::Appended { append, result, bytes } => {
+                self.queued_bytes -= bytes;
+                let Append { file, cookie, known_failures, data } = append;
+                match result {
+                    Ok(offset) => {
+                        self.spare.push(data);
+                        Completion::Appended { file, cookie, offset }
+                    }
+                    Err(cause) => {
+                        let known = &mut self.known_failures[file.0 as usize];
+                        // The first of a file's failed appends; those behind it name the same number.
+                        if *known == known_failures && cause != DiskCause::NotOpen {
+                            *known = known.wrapping_add(1);
+                        }
+                        Completion::AppendFailed { file, cookie, cause, data }
+                    }
+                }
+            }
+            Done::Synced { file, cookie, result } => Completion::Synced { file, cookie, result },
+            Done::Published { file, cookie, result } => Completion::Published { file, cookie, result },
+            Done::Removed { cookie, result } => Completion::Removed { cookie, result },
         }
+    }
+
+    /// Whether the writer ended although nobody asked it to.
+    fn is_dead(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 }
 
 impl Disk for RealDisk {
     fn enter_directory(&mut self, path: &Path) -> Vec<String> {
-        // An error shows again, with its cause, when the first file is created.
-        let _ = fs::create_dir_all(path);
-        let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+        files::enter_directory(path)
     }
 
     fn create(&mut self, path: &Path, preallocate: u64) -> FileToken {
-        let file = FileToken(self.files);
-        self.files += 1;
-        self.give(Work::Create { file, path: path.to_owned(), preallocate });
+        let file = FileToken(self.known_failures.len() as u32);
+        self.known_failures.push(0);
+        self.command(Command::Create { file, path: path.to_owned(), preallocate });
         file
     }
 
-    fn append(&mut self, file: FileToken, cookie: u64, data: &mut Vec<Slice>) {
-        let bytes = data.iter().map(|slice| slice.len()).sum();
-        self.shared.queued.fetch_add(bytes, Ordering::Relaxed);
-        let data = std::mem::replace(data, self.spare.pop().unwrap_or_default());
-        self.give(Work::Append { file, cookie, data, bytes });
+    fn append(&mut self, file: FileToken, cookie: u64, data: &mut Vec<Slice>) -> Result<(), QueueFull> {
+        let bytes = length_of(data);
+        if self.queued_bytes > 0 && self.queued_bytes + bytes > self.queue_bytes {
+            return Err(QueueFull);
+        }
+        self.queued_bytes += bytes;
+        let mut taken = self.spare.pop().unwrap_or_default();
+        taken.append(data);
+        let known_failures = self.known_failures.get(file.0 as usize).copied().unwrap_or(0);
+        self.command(Command::Append(Append { file, cookie, known_failures, data: taken }));
+        Ok(())
     }
 
     fn sync(&mut self, file: FileToken, cookie: u64) {
-        self.give(Work::Sync { file, cookie });
+        self.command(Command::Sync { file, cookie });
     }
 
-    fn publish(&mut self, file: FileToken, final_path: &Path, sync: bool, cookie: u64) {
-        self.give(Work::Publish { file, final_path: final_path.to_owned(), sync, cookie });
+    fn publish(&mut self, file: FileToken, final_path: &Path, cookie: u64) {
+        self.command(Command::Publish { file, final_path: final_path.to_owned(), cookie });
     }
 
     fn remove(&mut self, path: &Path, cookie: u64) {
-        self.give(Work::Remove { path: path.to_owned(), cookie });
+        self.command(Command::Remove { path: path.to_owned(), cookie });
     }
 
-    fn next_cookie(&mut self) -> u64 {
-        self.cookies += 1;
-        self.cookies
+    fn free_bytes(&mut self, path: &Path) -> Result<u64, DiskCause> {
+        files::free_bytes(path)
     }
 
-    fn queued_bytes(&self) -> usize {
-        self.shared.queued.load(Ordering::Relaxed)
-    }
-
-    fn poll(&mut self, _now: Instant, completions: &mut Vec<Completion>) -> usize {
-        let before = completions.len();
-        while let Some(answer) = self.held.take().or_else(|| self.answers.try_recv().ok()) {
-            self.spare.extend(answer.spare);
-            completions.push(answer.completion);
+    fn poll(&mut self, completions: &mut Vec<Completion>) -> usize {
+        if core::mem::take(&mut self.armed) {
+            self.own_bell.disarm();
+            self.own_bell.silence();
         }
+        let before = completions.len();
+        while let Ok(done) = self.done.pop() {
+            self.under_way -= 1;
+            let completion = self.complete(done);
+            completions.push(completion);
+        }
+        self.hand_over();
         completions.len() - before
     }
 
-    fn utc(&self, _now: Instant) -> Utc {
-        self.clock.utc()
+    fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.own_bell.arm();
+        self.armed = true;
+        let idle = self.done.is_empty();
+        if !idle {
+            self.own_bell.disarm();
+            self.armed = false;
+        }
+        idle
+    }
+
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.own_bell.descriptor())
     }
 
     fn next_deadline(&self) -> Option<Instant> {
         None
     }
-
-    fn prepare_wait(&mut self) -> bool {
-        silence(self.shared.bell.as_fd());
-        // First the flag, then the look: an answer that comes in between rings the bell.
-        self.shared.sleeping.store(true, Ordering::SeqCst);
-        self.held = self.held.take().or_else(|| self.answers.try_recv().ok());
-        if self.held.is_some() {
-            self.shared.sleeping.store(false, Ordering::SeqCst);
-        }
-        self.held.is_none()
-    }
-
-    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.shared.bell.as_fd())
-    }
 }
 
-/// A file as the thread knows it.
-struct OpenFile {
-    /// The file, or why it could not be created.
-    file: Result<File, DiskCause>,
-    path: PathBuf,
-    /// Bytes appended whole: where a refused append is cut off.
-    length: u64,
-}
-
-struct Writer {
-    files: Vec<Option<OpenFile>>,
-    answer: SyncSender<Answer>,
-    shared: Arc<Shared>,
-}
-
-impl Writer {
-    fn serve(mut self, work: &Receiver<Work>) {
-        while let Ok(work) = work.recv() {
-            self.carry_out(work);
-        }
-    }
-
-    fn carry_out(&mut self, work: Work) {
-        match work {
-            Work::Create { file, path, preallocate } => self.create(file, path, preallocate),
-            Work::Append { file, cookie, data, bytes } => {
-                let result = self.append(file, &data);
-                self.shared.queued.fetch_sub(bytes, Ordering::Relaxed);
-                self.end(cookie, result, data);
+impl Drop for RealDisk {
+    fn drop(&mut self) {
+        self.command(Command::Stop);
+        let mut completions = Vec::new();
+        while !self.backlog.is_empty() && !self.is_dead() {
+            if self.poll(&mut completions) == 0 && self.prepare_wait() {
+                self.own_bell.wait();
             }
-            Work::Sync { file, cookie } => {
-                let result = self
-                    .open(file)
-                    .and_then(|open| open.file.as_ref().map_err(|&cause| cause)?.sync_data().map_err(cause));
-                self.end(cookie, result, Vec::new());
-            }
-            Work::Publish { file, final_path, sync, cookie } => {
-                let result = self.publish(file, &final_path, sync);
-                self.end(cookie, result, Vec::new());
-            }
-            Work::Remove { path, cookie } => {
-                let result = fs::remove_file(path).map_err(cause);
-                self.end(cookie, result, Vec::new());
-            }
+            completions.clear();
+        }
+        if let Some(thread) = self.thread.take() {
+            // A writer that panicked has said so on its own.
+            let _ = thread.join();
         }
     }
-
-    fn end(&self, cookie: u64, result: Result<(), DiskCause>, mut data: Vec<Slice>) {
-        let answer = match result {
-            Ok(()) => {
-                data.clear();
-                Answer { completion: Completion { cookie, outcome: Outcome::Done }, spare: Some(data) }
-            }
-            Err(cause) => {
-                Answer { completion: Completion { cookie, outcome: Outcome::Failed { cause, data } }, spare: None }
-            }
-        };
-        // Nobody listens any more where the disk was dropped: then the answer is of no use.
-        let _ = self.answer.send(answer);
-        if self.shared.sleeping.swap(false, Ordering::SeqCst) {
-            ring(self.shared.bell.as_fd());
-        }
-    }
-
-    fn open(&mut self, file: FileToken) -> Result<&mut OpenFile, DiskCause> {
-        self.files.get_mut(file.0 as usize).and_then(Option::as_mut).ok_or(DiskCause::System(0))
-    }
-
-    fn create(&mut self, file: FileToken, path: PathBuf, preallocate: u64) {
-        let created = create_file(&path, preallocate);
-        let place = file.0 as usize;
-        if self.files.len() <= place {
-            self.files.resize_with(place + 1, || None);
-        }
-        self.files[place] = Some(OpenFile { file: created, path, length: 0 });
-    }
-
-    fn append(&mut self, file: FileToken, data: &[Slice]) -> Result<(), DiskCause> {
-        let open = self.open(file)?;
-        if open.file.is_err() {
-            // The directory may have come, or room: the creation is tried again with the data.
-            open.file = create_file(&open.path, 0);
-        }
-        let target = open.file.as_mut().map_err(|cause| *cause)?;
-        match write_all(target, data) {
-            Ok(written) => {
-                open.length += written;
-                Ok(())
-            }
-            Err(error) => {
-                // Half a batch would put every later record out of place.
-                let _ = target.set_len(open.length);
-                let _ = io::Seek::seek(target, io::SeekFrom::Start(open.length));
-                Err(cause(error))
-            }
-        }
-    }
-
-    fn publish(&mut self, file: FileToken, final_path: &Path, sync: bool) -> Result<(), DiskCause> {
-        let open = self.open(file)?;
-        let target = open.file.as_ref().map_err(|cause| *cause)?;
-        if sync {
-            target.sync_all().map_err(cause)?;
-        }
-        fs::rename(&open.path, final_path).map_err(cause)?;
-        if let (true, Some(directory)) = (sync, final_path.parent()) {
-            File::open(directory).and_then(|directory| directory.sync_all()).map_err(cause)?;
-        }
-        self.files[file.0 as usize] = None;
-        Ok(())
-    }
-}
-
-fn create_file(path: &Path, preallocate: u64) -> Result<File, DiskCause> {
-    let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(cause)?;
-    if preallocate > 0 {
-        // A file system that cannot set room aside writes all the same.
-        let _ = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, preallocate);
-    }
-    Ok(file)
-}
-
-fn cause(error: io::Error) -> DiskCause {
-    match error.raw_os_error() {
-        Some(number) if number == Errno::NOSPC.raw_os_error() || number == Errno::DQUOT.raw_os_error() => {
-            DiskCause::Full
-        }
-        number => DiskCause::System(number.unwrap_or(0)),
-    }
-}
-
-/// Pieces of work, and answers, that may be on their way.
-const WORK: usize = 256;
-/// The most slices of one system call (IOV_MAX).
-const SLICES: usize = 1024;
-
-/// Writes everything; returns how many bytes that were.
-fn write_all(file: &mut File, data: &[Slice]) -> io::Result<u64> {
-    let mut written = 0;
-    let mut vectors = [IoSlice::new(&[]); SLICES];
-    for slices in data.chunks(SLICES) {
-        for (vector, slice) in vectors.iter_mut().zip(slices) {
-            *vector = IoSlice::new(slice);
-        }
-        let mut left = &mut vectors[..slices.len()];
-        while !left.is_empty() {
-            match file.write_vectored(left) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(bytes) => {
-                    written += bytes as u64;
-                    IoSlice::advance_slices(&mut left, bytes);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(written)
 }

@@ -1,57 +1,12 @@
-//! What the two ends of an in-process connection share, and the bell that wakes the thread of either.
+//! What the two ends of an in-process connection share.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 
 use ropewalk_memory::Slice;
 use rtrb::{Consumer, Producer, RingBuffer};
 
-use crate::wait::{new_bell, ring, silence};
-
-/// Wakes the thread of one dispatcher, but only if it said that it sleeps: a running one is never disturbed.
-pub(super) struct Doorbell {
-    /// The dispatcher's number on its network.
-    pub(super) number: u32,
-    sleeping: AtomicBool,
-    bell: OwnedFd,
-}
-
-impl Doorbell {
-    pub(super) fn new(number: u32) -> io::Result<Self> {
-        Ok(Self { number, sleeping: AtomicBool::new(false), bell: new_bell()? })
-    }
-
-    /// To be called after something was published. The fence pairs with that of [`Doorbell::arm`]: either
-    /// the sleeper sees what was published, or it is seen here that it sleeps.
-    pub(super) fn notify(&self) {
-        fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
-            ring(self.bell.as_fd());
-        }
-    }
-
-    /// Says that the thread is about to sleep. What it waits for must be looked at *after* this.
-    pub(super) fn arm(&self) {
-        self.sleeping.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-    }
-
-    /// Says that the thread is awake. A ring that comes at this moment costs one sleep that ends at once.
-    pub(super) fn disarm(&self) {
-        self.sleeping.store(false, Ordering::Relaxed);
-    }
-
-    /// Forgets the ring that ended a sleep.
-    pub(super) fn silence(&self) {
-        silence(self.bell.as_fd());
-    }
-
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
-    }
-}
+use crate::doorbell::Doorbell;
 
 /// How a connection request was answered.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -93,7 +48,8 @@ struct Link {
     answer: AtomicU8,
     /// By sending side.
     directions: [Direction; 2],
-    bells: [Arc<Doorbell>; 2],
+    /// The numbers of the dispatchers and what wakes them.
+    ends: [(u32, Arc<Doorbell>); 2],
 }
 
 /// One side of a connection. Dropping it ends the connection out of order unless it was ended before.
@@ -104,14 +60,18 @@ pub(super) struct Half {
     incoming: Consumer<Slice>,
 }
 
-/// A connection between the dispatchers of two bells: first the connecting side, then the accepting one.
-pub(super) fn pair(connector: Arc<Doorbell>, acceptor: Arc<Doorbell>, ring_slices: usize) -> (Half, Half) {
+/// A connection between two dispatchers, each a number and a bell: first the connecting side, then the accepting one.
+pub(super) fn pair(
+    connector: (u32, Arc<Doorbell>),
+    acceptor: (u32, Arc<Doorbell>),
+    ring_slices: usize,
+) -> (Half, Half) {
     let (there, at_acceptor) = RingBuffer::new(ring_slices);
     let (back, at_connector) = RingBuffer::new(ring_slices);
     let link = Arc::new(Link {
         answer: AtomicU8::new(Answer::None as u8),
         directions: [Direction::new(), Direction::new()],
-        bells: [connector, acceptor],
+        ends: [connector, acceptor],
     });
     let first = Half { link: Arc::clone(&link), side: 0, outgoing: there, incoming: at_connector };
     (first, Half { link, side: 1, outgoing: back, incoming: at_acceptor })
@@ -120,12 +80,12 @@ pub(super) fn pair(connector: Arc<Doorbell>, acceptor: Arc<Doorbell>, ring_slice
 impl Half {
     /// The number of the other side's dispatcher.
     pub(super) fn peer(&self) -> u32 {
-        self.link.bells[1 - self.side].number
+        self.link.ends[1 - self.side].0
     }
 
     /// Wakes the other side if it sleeps.
     pub(super) fn notify_peer(&self) {
-        self.link.bells[1 - self.side].notify();
+        self.link.ends[1 - self.side].1.notify();
     }
 
     pub(super) fn answer(&self) -> Answer {

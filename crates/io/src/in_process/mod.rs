@@ -223,8 +223,8 @@ impl Dispatcher for InProcess {
     fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
         let listener = self.network.find(address);
         let acceptor = listener.as_ref().map_or(&self.inbox, |(_, inbox)| inbox);
-        let (here, there) =
-            link::pair(Arc::clone(&self.inbox.doorbell), Arc::clone(&acceptor.doorbell), self.config.ring_slices);
+        let end = |inbox: &Inbox| (inbox.number, Arc::clone(&inbox.doorbell));
+        let (here, there) = link::pair(end(&self.inbox), end(acceptor), self.config.ring_slices);
         let endpoint = self.add(here, State::Connecting);
         // Nobody there: the other half is dropped unanswered, and the next poll reports a refusal.
         if let Some((service_point, inbox)) = listener {

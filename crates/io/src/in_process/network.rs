@@ -5,8 +5,9 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::link::{Doorbell, Half};
+use super::link::Half;
 use super::{InProcess, InProcessConfig};
+use crate::doorbell::Doorbell;
 use crate::endpoint::{EndpointError, ServicePoint};
 
 /// The network of one process: its dispatchers find each other by name. Clones are the same network.
@@ -24,6 +25,8 @@ struct Names {
 
 /// Connection requests on their way to one dispatcher.
 pub(super) struct Inbox {
+    /// The dispatcher's number.
+    pub(super) number: u32,
     pub(super) doorbell: Arc<Doorbell>,
     waiting: AtomicUsize,
     /// `None` when the dispatcher is gone.
@@ -54,8 +57,8 @@ impl InProcessNetwork {
             names.next_dispatcher += 1;
             names.next_dispatcher - 1
         };
-        let doorbell = Arc::new(Doorbell::new(number)?);
-        let inbox = Inbox { doorbell, waiting: AtomicUsize::new(0), requests: Mutex::new(Some(Vec::new())) };
+        let doorbell = Arc::new(Doorbell::new()?);
+        let inbox = Inbox { number, doorbell, waiting: AtomicUsize::new(0), requests: Mutex::new(Some(Vec::new())) };
         Ok(InProcess::new(self.clone(), config, Arc::new(inbox)))
     }
 

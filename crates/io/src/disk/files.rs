@@ -1,0 +1,83 @@
+//! The system calls of files, and what their errors mean here.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{self, FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::DiskCause;
+
+pub(super) const fn cause(error: Errno) -> DiskCause {
+    match error {
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DiskCause::Full,
+        Errno::NOENT | Errno::NOTDIR => DiskCause::NotFound,
+        Errno::EXIST => DiskCause::Exists,
+        Errno::ACCESS | Errno::PERM | Errno::ROFS => DiskCause::Denied,
+        other => DiskCause::System(other.raw_os_error()),
+    }
+}
+
+/// Makes a directory and lists what is in it.
+pub(super) fn enter_directory(path: &Path) -> Vec<String> {
+    // An error shows again, with its cause, when the first file is created.
+    let _ = std::fs::create_dir_all(path);
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// A new, empty file.
+pub(super) fn create(path: &Path, preallocate: u64) -> Result<OwnedFd, DiskCause> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(cause)?;
+    if preallocate > 0 {
+        // The size stays what was written, so that a reader never sees zeros at the end. Where it cannot be
+        // done the file grows as it is written; where there is no room the first append will say so.
+        let _ = fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, preallocate);
+    }
+    Ok(file)
+}
+
+/// Writes slices at an offset; returns how many bytes, or why none.
+pub(super) fn write(file: &OwnedFd, gathered: &[IoSlice<'_>], offset: u64) -> Result<usize, DiskCause> {
+    loop {
+        match rustix::io::pwritev(file, gathered, offset) {
+            Ok(0) => return Err(DiskCause::Full),
+            Ok(written) => return Ok(written),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(cause(error)),
+        }
+    }
+}
+
+/// Cuts the file back to what is good, and frees what was set aside behind.
+pub(super) fn truncate(file: &OwnedFd, length: u64) {
+    // If it fails, the next append overwrites what is too much, and readers check records anyway.
+    let _ = fs::ftruncate(file, length);
+}
+
+pub(super) fn sync(file: &OwnedFd) -> Result<(), DiskCause> {
+    fs::fdatasync(file).map_err(cause)
+}
+
+pub(super) fn rename(from: &Path, to: &Path) -> Result<(), DiskCause> {
+    fs::rename(from, to).map_err(cause)
+}
+
+/// Makes the names in a file's directory survive a power cut.
+pub(super) fn sync_directory_of(path: &Path) -> Result<(), DiskCause> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = fs::open(directory, flags, Mode::empty()).map_err(cause)?;
+    fs::fsync(&directory).map_err(cause)
+}
+
+pub(super) fn remove(path: &Path) -> Result<(), DiskCause> {
+    fs::unlink(path).map_err(cause)
+}
+
+pub(super) fn free_bytes(path: &Path) -> Result<u64, DiskCause> {
+    let state = fs::statvfs(path).map_err(cause)?;
+    Ok(state.f_bavail.saturating_mul(state.f_frsize))
+}

@@ -1,0 +1,382 @@
+//! A disk in virtual time that can be full, slow, wrong, and lose what was not synced.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ropewalk_memory::Slice;
+use ropewalk_terms::Instant;
+
+use super::{Completion, Disk, DiskCause, FileToken, QueueFull, length_of};
+use crate::clock::{Clock, SimulatedClock};
+use crate::simulated::random::Random;
+
+/// What goes wrong on a simulated disk, and how often. Rates are probabilities from 0 to 1.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DiskFaults {
+    /// The shortest time that a command takes.
+    pub least_latency: Duration,
+    /// The longest time that a command takes.
+    pub most_latency: Duration,
+    /// Bytes a second; `None` for no limit.
+    pub bandwidth: Option<u64>,
+    /// Bytes that all files may have together.
+    pub capacity: u64,
+    /// How often an append fails although there is room.
+    pub write_error: f64,
+    /// How often a sync fails.
+    pub sync_error: f64,
+    /// How often [`SimulatedStorage::read`] fails.
+    pub read_error: f64,
+}
+
+impl Default for DiskFaults {
+    fn default() -> Self {
+        Self {
+            least_latency: Duration::from_micros(50),
+            most_latency: Duration::from_micros(50),
+            bandwidth: None,
+            capacity: u64::MAX,
+            write_error: 0.0,
+            sync_error: 0.0,
+            read_error: 0.0,
+        }
+    }
+}
+
+/// Settings of a [`SimulatedDisk`], as of a [`RealDisk`](super::RealDisk).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SimulatedDiskConfig {
+    /// Bytes of appends that may wait to be written.
+    pub queue_bytes: usize,
+    /// Whether published files and their names survive a power cut.
+    pub sync_on_publish: bool,
+}
+
+impl Default for SimulatedDiskConfig {
+    fn default() -> Self {
+        Self { queue_bytes: 64 << 20, sync_on_publish: false }
+    }
+}
+
+/// What the operating system says when a device fails (`EIO`).
+const DEVICE_ERROR: DiskCause = DiskCause::System(5);
+
+/// The medium: outlives the disks (processes) that write it. Clones are the same medium.
+#[derive(Clone)]
+pub struct SimulatedStorage {
+    state: Arc<Mutex<Medium>>,
+}
+
+struct Medium {
+    faults: DiskFaults,
+    random: Random,
+    directories: BTreeSet<PathBuf>,
+    /// By present name.
+    files: BTreeMap<PathBuf, Content>,
+    /// How often the power was cut: files opened before are not open any more.
+    cuts: u32,
+}
+
+struct Content {
+    bytes: Vec<u8>,
+    /// How many bytes survive a power cut.
+    synced: usize,
+    /// The name that survives a power cut, if one does.
+    durable_name: Option<PathBuf>,
+}
+
+impl Medium {
+    fn used(&self) -> u64 {
+        self.files.values().map(|content| content.bytes.len() as u64).sum()
+    }
+
+    fn has_directory_of(&self, path: &Path) -> bool {
+        path.parent().is_none_or(|parent| parent.as_os_str().is_empty() || self.directories.contains(parent))
+    }
+}
+
+impl SimulatedStorage {
+    /// An empty medium whose chances all come from `seed`, with the directory `/`.
+    pub fn new(seed: u64, faults: DiskFaults) -> Self {
+        let (random, directories) = (Random::new(seed), BTreeSet::from([PathBuf::from("/")]));
+        let medium = Medium { faults, random, directories, files: BTreeMap::new(), cuts: 0 };
+        Self { state: Arc::new(Mutex::new(medium)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Medium> {
+        // A poisoned medium belongs to a test that has failed already.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A disk that writes this medium.
+    pub fn disk(&self, config: SimulatedDiskConfig, clock: SimulatedClock) -> SimulatedDisk {
+        let (files, queue) = (Vec::new(), VecDeque::new());
+        let storage = self.clone();
+        SimulatedDisk { storage, config, clock, files, queue, queued_bytes: 0, busy_until: Instant::ZERO }
+    }
+
+    /// Adds a directory.
+    pub fn add_directory(&self, path: &Path) {
+        self.lock().directories.insert(path.to_owned());
+    }
+
+    /// The present faults.
+    pub fn faults(&self) -> DiskFaults {
+        self.lock().faults.clone()
+    }
+
+    /// Changes the faults.
+    pub fn set_faults(&self, faults: DiskFaults) {
+        self.lock().faults = faults;
+    }
+
+    /// A file's bytes.
+    pub fn read(&self, path: &Path) -> Result<Vec<u8>, DiskCause> {
+        let medium = &mut *self.lock();
+        let content = medium.files.get(path).ok_or(DiskCause::NotFound)?;
+        if medium.random.chance(medium.faults.read_error) { Err(DEVICE_ERROR) } else { Ok(content.bytes.clone()) }
+    }
+
+    /// The names of all files, in order.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.lock().files.keys().cloned().collect()
+    }
+
+    /// Cuts the power: of each file what was synced stays, and of the rest any part from its beginning, whose
+    /// last sector may be zeros; names that were not synced may be the old ones, or gone.
+    pub fn cut_power(&self) {
+        let medium = &mut *self.lock();
+        medium.cuts += 1;
+        for (name, mut content) in core::mem::take(&mut medium.files) {
+            let random = &mut medium.random;
+            let kept = content.synced + random.below((content.bytes.len() - content.synced) as u64 + 1) as usize;
+            content.bytes.truncate(kept);
+            if random.chance(0.25) {
+                let torn = kept.saturating_sub(512).max(content.synced);
+                content.bytes[torn..].fill(0);
+            }
+            content.synced = kept;
+            let survives = content.durable_name.as_ref() == Some(&name) || random.chance(0.5);
+            if let Some(name) = if survives { Some(name) } else { content.durable_name.clone() } {
+                content.durable_name = Some(name.clone());
+                medium.files.insert(name, content);
+            }
+        }
+    }
+}
+
+/// What the disk is asked to do.
+enum Command {
+    Create { file: FileToken, path: PathBuf },
+    Append { file: FileToken, cookie: u64, known_failures: u32, data: Vec<Slice> },
+    Sync { file: FileToken, cookie: u64 },
+    Publish { file: FileToken, final_path: PathBuf, cookie: u64 },
+    Remove { path: PathBuf, cookie: u64 },
+}
+
+/// A file as its disk knows it.
+#[derive(Default)]
+struct Open {
+    /// Its present name and the power cuts before it was opened; `None` if it is not open.
+    place: Option<(PathBuf, u32)>,
+    failures: u32,
+    last_failure: Option<DiskCause>,
+}
+
+/// A disk that writes a [`SimulatedStorage`]. Dropping it loses what is queued, as a killed process would.
+pub struct SimulatedDisk {
+    storage: SimulatedStorage,
+    config: SimulatedDiskConfig,
+    clock: SimulatedClock,
+    files: Vec<Open>,
+    /// Each with the time at which it is done.
+    queue: VecDeque<(Instant, Command)>,
+    queued_bytes: usize,
+    busy_until: Instant,
+}
+
+impl SimulatedDisk {
+    fn command(&mut self, bytes: usize, command: Command) {
+        let medium = &mut *self.storage.lock();
+        let faults = &medium.faults;
+        let takes = medium.random.between(faults.least_latency, faults.most_latency);
+        let transfer = faults.bandwidth.map_or(0, |rate| bytes as u64 * 1_000_000_000 / rate.max(1));
+        self.busy_until = self.busy_until.max(self.clock.now()).after(takes).after(Duration::from_nanos(transfer));
+        self.queue.push_back((self.busy_until, command));
+    }
+
+    fn carry_out(&mut self, command: Command) -> Completion {
+        match command {
+            Command::Create { file, path } => Completion::Created { file, result: self.carry_out_create(file, path) },
+            Command::Append { file, cookie, known_failures, data } => {
+                self.queued_bytes -= length_of(&data);
+                match self.carry_out_append(file, known_failures, &data) {
+                    Ok(offset) => Completion::Appended { file, cookie, offset },
+                    Err(cause) => Completion::AppendFailed { file, cookie, cause, data },
+                }
+            }
+            Command::Sync { file, cookie } => Completion::Synced { file, cookie, result: self.carry_out_sync(file) },
+            Command::Publish { file, final_path, cookie } => {
+                Completion::Published { file, cookie, result: self.carry_out_publish(file, final_path) }
+            }
+            Command::Remove { path, cookie } => {
+                let removed = self.storage.lock().files.remove(&path);
+                Completion::Removed { cookie, result: removed.map(drop).ok_or(DiskCause::NotFound) }
+            }
+        }
+    }
+
+    fn carry_out_create(&mut self, file: FileToken, path: PathBuf) -> Result<(), DiskCause> {
+        let medium = &mut *self.storage.lock();
+        if !medium.has_directory_of(&path) {
+            return Err(DiskCause::NotFound);
+        }
+        if medium.files.contains_key(&path) {
+            return Err(DiskCause::Exists);
+        }
+        medium.files.insert(path.clone(), Content { bytes: Vec::new(), synced: 0, durable_name: None });
+        self.files[file.0 as usize].place = Some((path, medium.cuts));
+        Ok(())
+    }
+
+    fn carry_out_append(&mut self, file: FileToken, known: u32, data: &[Slice]) -> Result<u64, DiskCause> {
+        let medium = &mut *self.storage.lock();
+        let open = self.files.get_mut(file.0 as usize).ok_or(DiskCause::NotOpen)?;
+        let path = open.path(medium.cuts)?;
+        let free = medium.faults.capacity.saturating_sub(medium.used());
+        let failure = if open.failures != known {
+            open.last_failure
+        } else if medium.random.chance(medium.faults.write_error) {
+            Some(DEVICE_ERROR)
+        } else {
+            (free < length_of(data) as u64).then_some(DiskCause::Full)
+        };
+        if let Some(cause) = failure {
+            if open.failures == known {
+                open.failures += 1;
+                open.last_failure = Some(cause);
+            }
+            return Err(cause);
+        }
+        let content = medium.files.get_mut(path).ok_or(DiskCause::NotOpen)?;
+        let offset = content.bytes.len() as u64;
+        data.iter().for_each(|slice| content.bytes.extend_from_slice(slice));
+        Ok(offset)
+    }
+
+    fn carry_out_sync(&mut self, file: FileToken) -> Result<(), DiskCause> {
+        let medium = &mut *self.storage.lock();
+        let open = self.files.get(file.0 as usize).ok_or(DiskCause::NotOpen)?;
+        let path = open.path(medium.cuts)?;
+        if medium.random.chance(medium.faults.sync_error) {
+            return Err(DEVICE_ERROR);
+        }
+        let content = medium.files.get_mut(path).ok_or(DiskCause::NotOpen)?;
+        content.synced = content.bytes.len();
+        content.durable_name = Some(path.clone());
+        Ok(())
+    }
+
+    fn carry_out_publish(&mut self, file: FileToken, final_path: PathBuf) -> Result<(), DiskCause> {
+        if self.config.sync_on_publish {
+            self.carry_out_sync(file)?;
+        }
+        let medium = &mut *self.storage.lock();
+        let open = self.files.get_mut(file.0 as usize).ok_or(DiskCause::NotOpen)?;
+        let path = open.path(medium.cuts)?;
+        if !medium.has_directory_of(&final_path) {
+            return Err(DiskCause::NotFound);
+        }
+        let mut content = medium.files.remove(path).ok_or(DiskCause::NotOpen)?;
+        if self.config.sync_on_publish {
+            content.durable_name = Some(final_path.clone());
+        }
+        medium.files.insert(final_path, content);
+        open.place = None;
+        Ok(())
+    }
+}
+
+impl Open {
+    fn path(&self, cuts: u32) -> Result<&PathBuf, DiskCause> {
+        match &self.place {
+            Some((path, before)) if *before == cuts => Ok(path),
+            _ => Err(DiskCause::NotOpen),
+        }
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn enter_directory(&mut self, path: &Path) -> Vec<String> {
+        let medium = &mut *self.storage.lock();
+        medium.directories.extend(path.ancestors().map(Path::to_owned));
+        let inside = medium.files.keys().filter(|name| name.parent() == Some(path));
+        inside.filter_map(|name| Some(name.file_name()?.to_str()?.to_owned())).collect()
+    }
+
+    fn create(&mut self, path: &Path, _preallocate: u64) -> FileToken {
+        let file = FileToken(self.files.len() as u32);
+        self.files.push(Open::default());
+        self.command(0, Command::Create { file, path: path.to_owned() });
+        file
+    }
+
+    fn append(&mut self, file: FileToken, cookie: u64, data: &mut Vec<Slice>) -> Result<(), QueueFull> {
+        let bytes = length_of(data);
+        if self.queued_bytes > 0 && self.queued_bytes + bytes > self.config.queue_bytes {
+            return Err(QueueFull);
+        }
+        self.queued_bytes += bytes;
+        // Failures come to be known when their completions are taken, which is when they happen here.
+        let known_failures = self.files.get(file.0 as usize).map_or(0, |open| open.failures);
+        let mut taken = Vec::with_capacity(data.len());
+        taken.append(data);
+        self.command(bytes, Command::Append { file, cookie, known_failures, data: taken });
+        Ok(())
+    }
+
+    fn sync(&mut self, file: FileToken, cookie: u64) {
+        self.command(0, Command::Sync { file, cookie });
+    }
+
+    fn publish(&mut self, file: FileToken, final_path: &Path, cookie: u64) {
+        self.command(0, Command::Publish { file, final_path: final_path.to_owned(), cookie });
+    }
+
+    fn remove(&mut self, path: &Path, cookie: u64) {
+        self.command(0, Command::Remove { path: path.to_owned(), cookie });
+    }
+
+    fn free_bytes(&mut self, _path: &Path) -> Result<u64, DiskCause> {
+        let medium = self.storage.lock();
+        Ok(medium.faults.capacity.saturating_sub(medium.used()))
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) -> usize {
+        let (now, before) = (self.clock.now(), completions.len());
+        while let Some((_, command)) = self.queue.pop_front_if(|(done, _)| *done <= now) {
+            let completion = self.carry_out(command);
+            completions.push(completion);
+        }
+        completions.len() - before
+    }
+
+    fn queued_bytes(&self) -> usize {
+        self.queued_bytes
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.next_deadline().is_none_or(|deadline| deadline > self.clock.now())
+    }
+
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.queue.front().map(|(done, _)| *done)
+    }
+}

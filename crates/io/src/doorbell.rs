@@ -1,0 +1,57 @@
+//! Waking another thread at the price of one fence as long as it is awake.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+use rustix::event::{PollFd, PollFlags};
+
+use crate::wait::{new_bell, ring, silence};
+
+/// Wakes one thread, but only if it said that it sleeps: a running one is never disturbed.
+pub(crate) struct Doorbell {
+    sleeping: AtomicBool,
+    bell: OwnedFd,
+}
+
+impl Doorbell {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { sleeping: AtomicBool::new(false), bell: new_bell()? })
+    }
+
+    /// To be called after something was published. The fence pairs with that of [`Doorbell::arm`]: either
+    /// the sleeper sees what was published, or it is seen here that it sleeps.
+    pub(crate) fn notify(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
+            ring(self.bell.as_fd());
+        }
+    }
+
+    /// Says that the thread is about to sleep. What it waits for must be looked at *after* this.
+    pub(crate) fn arm(&self) {
+        self.sleeping.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Says that the thread is awake. A ring that comes at this moment costs one sleep that ends at once.
+    pub(crate) fn disarm(&self) {
+        self.sleeping.store(false, Ordering::Relaxed);
+    }
+
+    /// Forgets the ring that ended a sleep.
+    pub(crate) fn silence(&self) {
+        silence(self.bell.as_fd());
+    }
+
+    /// Sleeps until the bell is rung.
+    pub(crate) fn wait(&self) {
+        let mut descriptors = [PollFd::new(&self.bell, PollFlags::IN)];
+        // An interrupted sleep ends early: whoever sleeps looks around and sleeps again.
+        let _ = rustix::event::poll(&mut descriptors, None);
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
