@@ -16,6 +16,7 @@ mod answering;
 mod config;
 mod edges;
 mod error;
+mod framer;
 mod machine;
 mod masking;
 mod receiving;
@@ -33,5 +34,6 @@ mod timeline;
 
 pub use config::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
 pub use error::FramingError;
+pub use framer::{Framer, FramerLimits};
 pub use machine::{Readout, ReadoutAction};
 pub use super_fragment::{Metas, SuperFragment};

@@ -40,7 +40,7 @@ impl Readout {
     }
 
     /// Fragments came from a source, in its order; `fragments` is left empty, with its capacity. There should be no
-    /// more than [`Readout::room`] says.
+    /// more than [`Readout::room`] says. One that the framer gave up (an entry of `FragmentMeta::missing`) is counted.
     pub fn receive(&mut self, now: Instant, source: usize, fragments: &mut Vec<Received>) {
         let came = !fragments.is_empty();
         self.sources[source].account.received += fragments.len() as u64;
@@ -55,11 +55,10 @@ impl Readout {
         for fragment in fragments.drain(..) {
             let input = &mut self.sources[source];
             input.statistics.payload_bytes += u64::from(fragment.meta.length);
-            if fragment.meta.flags.has_error() {
-                input.statistics.crc_errors += u64::from(fragment.meta.flags.contains(FragmentFlags::CRC_ERROR));
-            }
+            input.statistics.crc_errors += u64::from(fragment.meta.flags.contains(FragmentFlags::CRC_ERROR));
+            let plain = !fragment.restarts && !fragment.meta.flags.contains(FragmentFlags::MISSING);
             let step = input.sequence.plain_step(fragment.meta.raw_id, plain_end);
-            match step.filter(|&position| position >= self.head && !fragment.restarts && input.goes_on()) {
+            match step.filter(|&position| position >= self.head && plain && input.goes_on()) {
                 Some(position) => self.place(source, position, fragment),
                 None => self.take_aside(now, source, fragment),
             }
@@ -114,6 +113,10 @@ impl Readout {
     /// A fragment that does not plainly go on: it is placed after a closer look, counted, or put behind what waits.
     #[cold]
     fn take_aside(&mut self, now: Instant, source: usize, fragment: Received) {
+        if let Some(cause) = fragment.meta.missing_cause() {
+            self.sources[source].account.dropped.add(cause, 1);
+            return;
+        }
         let fragment =
             if self.sources[source].waiting.is_empty() { self.judge(now, source, fragment) } else { Some(fragment) };
         if let Some(fragment) = fragment {

@@ -2,6 +2,7 @@
 
 mod edges;
 mod faults;
+mod framing;
 mod masking;
 mod properties;
 mod requests;

@@ -1,0 +1,156 @@
+//! Finds the fragments in a connection's stream of bytes, without copying them.
+//!
+//! ```text
+//!   push(slice) --> ByteQueue --> FEROL blocks:      header | piece | header | piece ... --> one payload, a chain
+//!                             \-> generic fragments: hello | header | payload | header ... --> one payload each
+//! ```
+//! Format and source are recognised from the first bytes. Where the contents of a fragment are wrong, it is flagged
+//! and the stream goes on; where nobody knows any more where the next one begins, the connection is lost.
+
+mod ferol;
+mod generic;
+
+use super::config::Format;
+use super::error::FramingError;
+use crate::messages::{FragmentMeta, Received};
+use ferol::FerolStream;
+use generic::GenericStream;
+use ropewalk_memory::{ByteQueue, Payload, Slice};
+use ropewalk_terms::{Cause, SourceId};
+use ropewalk_wire::ferol::{BlockError, BlockHeader};
+use ropewalk_wire::generic::{HELLO_BYTES, Hello};
+
+/// What a connection's fragments are held to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct FramerLimits {
+    /// The longest fragment that is believed, in bytes of payload.
+    pub max_fragment: u32,
+    /// Whether checksums are computed, where the format has them.
+    pub check_crc: bool,
+}
+
+/// What the stream was recognised to be.
+#[derive(Debug)]
+enum Stream {
+    /// Too few bytes have come.
+    Unknown,
+    Ferol(FerolStream),
+    Generic(GenericStream),
+    /// The boundary of the next fragment is not known, for this cause.
+    Lost(Cause),
+}
+
+/// Finds the fragments in the bytes of one connection.
+#[derive(Debug)]
+pub struct Framer {
+    queue: ByteQueue,
+    stream: Stream,
+    limits: FramerLimits,
+}
+
+impl Framer {
+    /// A framer for a new connection. The limits can be set anew when the source is known.
+    pub fn new(limits: FramerLimits) -> Self {
+        Self { queue: ByteQueue::new(), stream: Stream::Unknown, limits }
+    }
+
+    /// Sets the limits of the fragments that follow; to be called before the first batch is taken.
+    pub fn set_limits(&mut self, limits: FramerLimits) {
+        self.limits = limits;
+        if let Stream::Ferol(stream) = &mut self.stream {
+            stream.set_max_fragment(limits.max_fragment);
+        }
+    }
+
+    /// Bytes arrived.
+    #[inline]
+    pub fn push(&mut self, slice: Slice) {
+        self.queue.push(slice);
+        if let Stream::Unknown = self.stream {
+            self.recognise();
+        }
+    }
+
+    /// Looks at the first bytes, as soon as there are enough to name the source: a block's header, or a hello.
+    #[cold]
+    fn recognise(&mut self) {
+        let Some(bytes) = self.queue.peek_array(0) else { return };
+        self.stream = match BlockHeader::parse(&bytes) {
+            Ok(header) => Stream::Ferol(FerolStream::new(header.source, self.limits.max_fragment)),
+            Err(BlockError::Signature) => match self.queue.peek_array(0).map(|bytes| Hello::parse(&bytes)) {
+                None => return,
+                Some(Ok(hello)) => {
+                    self.queue.skip(HELLO_BYTES);
+                    Stream::Generic(GenericStream::new(hello))
+                }
+                Some(Err(error)) => Stream::Lost(error.cause()),
+            },
+            Err(error) => Stream::Lost(error.cause()),
+        };
+    }
+
+    /// Whose connection it is; known after the first header or hello.
+    pub const fn source(&self) -> Option<SourceId> {
+        match &self.stream {
+            Stream::Ferol(stream) => Some(stream.source()),
+            Stream::Generic(stream) => Some(stream.hello().source),
+            Stream::Unknown | Stream::Lost(_) => None,
+        }
+    }
+
+    /// How the stream is framed; known with the source.
+    pub const fn format(&self) -> Option<Format> {
+        match &self.stream {
+            Stream::Ferol(_) => Some(Format::Ferol),
+            Stream::Generic(_) => Some(Format::Generic),
+            Stream::Unknown | Stream::Lost(_) => None,
+        }
+    }
+
+    /// What the front end said of itself, where the format has a hello.
+    pub const fn hello(&self) -> Option<&Hello> {
+        match &self.stream {
+            Stream::Generic(stream) => Some(stream.hello()),
+            Stream::Ferol(_) | Stream::Unknown | Stream::Lost(_) => None,
+        }
+    }
+
+    /// Appends the next whole fragments, about `at_most`. Those that were given up on the way stand among them,
+    /// empty and with [`FragmentMeta::missing`]: [`Readout::receive`](super::Readout::receive) counts them.
+    ///
+    /// # Errors
+    /// Where the boundary of the next fragment is lost; the fragments before it are in `out`, everything behind it
+    /// is dropped, and the connection must be closed.
+    pub fn next_batch(&mut self, out: &mut Vec<Received>, at_most: usize) -> Result<(), FramingError> {
+        let end = out.len().saturating_add(at_most);
+        let result = match &mut self.stream {
+            Stream::Unknown => Ok(()),
+            Stream::Ferol(stream) => stream.next_batch(&mut self.queue, out, end, self.limits.check_crc),
+            Stream::Generic(stream) => stream.next_batch(&mut self.queue, out, end, self.limits.max_fragment),
+            Stream::Lost(cause) => Err(*cause),
+        };
+        result.map_err(|cause| {
+            let bytes_discarded = self.buffered() as u64;
+            self.queue.clear();
+            self.stream = Stream::Lost(cause);
+            FramingError { cause, bytes_discarded }
+        })
+    }
+
+    /// Bytes that came and are not in a fragment that was taken.
+    pub fn buffered(&self) -> usize {
+        let piece = if let Stream::Ferol(stream) = &self.stream { stream.unfinished_bytes() } else { 0 };
+        self.queue.len() + piece
+    }
+
+    /// Whether a fragment has begun and not ended, once all whole ones were taken: if the connection ends now, it is
+    /// cut short.
+    pub fn is_mid_fragment(&self) -> bool {
+        self.source().is_some() && self.buffered() > 0
+    }
+}
+
+/// In place of a fragment that was given up for this cause.
+fn given_up(source: SourceId, cause: Cause) -> Received {
+    Received { meta: FragmentMeta::missing(source, cause), restarts: false, payload: Payload::default() }
+}
