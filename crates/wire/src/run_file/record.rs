@@ -6,7 +6,7 @@
 //! ```
 
 use super::checksum::{Checksum, crc32c};
-use super::fields::{Fill, array_at, u16_at, u32_at};
+use super::fields::{Fill, u16_at, u32_at};
 
 /// The bytes that every record begins with.
 pub const RECORD_MAGIC: [u8; 4] = *b"RWKR";
@@ -121,12 +121,14 @@ impl RecordHeader {
     /// The header at the front of `bytes`.
     ///
     /// # Errors
-    /// [`RecordError::Short`], [`RecordError::Magic`], [`RecordError::HeaderChecksum`] or [`RecordError::Length`].
+    /// [`RecordError::Magic`], [`RecordError::HeaderChecksum`], [`RecordError::Length`], or [`RecordError::Short`]
+    /// where the bytes may become a header when more of them come.
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
-        let header = bytes.first_chunk::<RECORD_HEADER_BYTES>().ok_or(RecordError::Short)?;
-        if array_at(header, 0) != RECORD_MAGIC {
+        let seen = bytes.len().min(RECORD_MAGIC.len());
+        if bytes[..seen] != RECORD_MAGIC[..seen] {
             return Err(RecordError::Magic);
         }
+        let header = bytes.first_chunk::<RECORD_HEADER_BYTES>().ok_or(RecordError::Short)?;
         if u32_at(header, CHECKED_HEADER_BYTES) != crc32c(0, &header[..CHECKED_HEADER_BYTES]) {
             return Err(RecordError::HeaderChecksum);
         }

@@ -75,7 +75,7 @@ fn bytes_to_next_header(window: &[u8], at_end: bool) -> usize {
             Err(_) => from = at + 1,
         }
     }
-    if at_end { window.len() } else { from.max(window.len() + 1 - RECORD_MAGIC.len()) }
+    if at_end { window.len() } else { from.max((window.len() + 1).saturating_sub(RECORD_MAGIC.len())) }
 }
 
 /// A record or a damaged stretch, with its place.
