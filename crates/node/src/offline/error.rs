@@ -1,0 +1,68 @@
+//! Why run files could not be read or written.
+
+use ropewalk_terms::{EventKey, RunNumber};
+use ropewalk_wire::run_file::RecordError;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What went wrong, where, and what would be right.
+#[derive(Debug, thiserror::Error)]
+pub enum OfflineError {
+    /// The system refused something.
+    #[error("{}: cannot {action}: {error}", path.display())]
+    System {
+        /// What was tried, for example `open`.
+        action: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// No segment was found.
+    #[error("{places}: no run files here; name a run directory, such as run000001, or files that end in .rwk")]
+    NoSegments {
+        /// Where they were looked for.
+        places: String,
+    },
+    /// The segments are of different runs.
+    #[error("{}: this file is of run {found}, others are of run {expected}; name the directories of one run", path.display())]
+    SeveralRuns {
+        /// A file of another run.
+        path: PathBuf,
+        /// Its run.
+        found: RunNumber,
+        /// The run of the files before it.
+        expected: RunNumber,
+    },
+    /// The segment was written in a version that this program does not know.
+    #[error("{}: {error}; use a newer program", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Which version it is.
+        error: RecordError,
+    },
+    /// A file is not what it was when it was indexed.
+    #[error("{}: the file was changed while it was read; try again when nobody writes to it", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The event that was asked for is nowhere.
+    #[error("event {key} is in none of these files")]
+    NoSuchEvent {
+        /// The event.
+        key: EventKey,
+    },
+    /// The result could not be written.
+    #[error("cannot write the result: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl OfflineError {
+    /// Makes an error of what the system said about `action` on `path`.
+    pub(super) fn system(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| Self::System { action, path, error }
+    }
+}

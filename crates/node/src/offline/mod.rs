@@ -1,0 +1,37 @@
+//! What is done with run files when the run is over: count and check, show, close what a crash left open.
+//!
+//! ```text
+//! files            which segments there are
+//! segment_reader   one segment, record after record, through a window of bounded size
+//! run_reader       the events of many segments, in the order of the files
+//! run_index        where every copy of every event lies; one copy per key, in the order of the keys
+//! footer_reader    the index at a segment's end
+//! verify, inspect, recover
+//! ```
+//! Files are read, never mapped: somebody else may cut them at any time. Memory holds a window per file being
+//! read and 40 bytes per event record.
+
+mod error;
+mod files;
+mod footer_reader;
+mod inspect;
+mod recover;
+mod run_index;
+mod run_reader;
+mod segment_reader;
+mod segment_scan;
+#[cfg(test)]
+mod tests;
+mod utc;
+mod verify;
+
+pub use error::OfflineError;
+pub use files::{SegmentFile, segment_files};
+pub use footer_reader::Footer;
+pub use inspect::{InspectOptions, inspect};
+pub use recover::{RECOVER_SCHEMA, RecoverAction, RecoverReport, RecoveredSegment, recover};
+pub use run_index::{EventCopy, OrderedReader, RunIndex};
+pub use run_reader::{RunEvent, RunReader};
+pub use segment_reader::{Found, SegmentReader};
+pub use segment_scan::{FooterState, SegmentScan};
+pub use verify::{Gap, VERIFY_SCHEMA, VerifyReport, verify};

@@ -1,0 +1,142 @@
+//! Counts and checks, against what the tests know.
+
+use super::*;
+use crate::offline::{OfflineError, VerifyReport, verify};
+use sha2::{Digest, Sha256};
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn verified(directory: &Directory) -> VerifyReport {
+    verify(&[directory.path()]).expect("there are segments")
+}
+
+#[test]
+fn two_directories_are_one_run_and_every_key_counts_once() {
+    let (left, right) = (Directory::new(), Directory::new());
+    let first = [event(1, 1, b"one"), event(3, 1, b"three, first attempt"), event(4, 1, b"four")];
+    left.write(&name(0, 1), &Segment::new(1, 1, &first).closed());
+    let again = Event { incarnation: 2, ..event(4, 1, b"four, later life") };
+    let second = [event(3, 2, b"three"), event(2, 1, b"two"), again];
+    right.write(&name(1, 1), &Segment::new(1, 1, &second).closed());
+
+    let report = verify(&[left.path(), right.path()]).expect("there are segments");
+    let payload = b"onetwothreefour, later life";
+    assert_eq!((report.events, report.fragments, report.duplicates), (4, 4, 2));
+    assert_eq!((report.payload_bytes, &report.payload_sha256), (payload.len() as u64, &sha256(payload)));
+    assert_eq!((report.run, report.segments, report.gaps), (Some(1), 2, 0));
+    assert!(report.is_intact(), "{report:?}");
+    assert_eq!(report.end_of_run_key.as_deref(), Some("4"));
+
+    let twice = verify(&[left.path(), left.path()]).expect("there are segments");
+    assert_eq!((twice.events, twice.duplicates), (3, 0), "one directory named twice");
+}
+
+#[test]
+fn the_digest_goes_by_key_and_then_by_source() {
+    let directory = Directory::new();
+    let big = vec![0x5a; 2_500_000];
+    let fed = [fed_fragment(1, b"8 bytes "), fed_fragment(2, b"")];
+    let events = [
+        event_of(2, 1, vec![(FED, fed[1].clone()), (GENERIC, big.clone())]),
+        event_of(1, 1, vec![(FED, fed[0].clone()), (GENERIC, b"odd".to_vec())]),
+    ];
+    directory.write(&name(0, 1), &Segment::new(1, 1, &events).closed());
+    let report = verified(&directory);
+    let payload = [b"odd", &fed[0][..], &big, &fed[1]].concat();
+    assert_eq!((report.payload_bytes, report.payload_sha256), (payload.len() as u64, sha256(&payload)));
+    assert_eq!((report.events, report.fragments, report.crc_errors, report.malformed), (2, 4, 0, 0));
+}
+
+#[test]
+fn gaps_are_counted_within_a_resync_count() {
+    let directory = Directory::new();
+    let key = |resync, number| Event { key: EventKey::new(resync, number), ..event(0, 1, b"") };
+    let events = [key(0, 5), key(0, 6), key(0, 9), key(1, 1), key(1, 3), key(3, 100)];
+    directory.write(&name(0, 1), &Segment::new(1, 1, &events).closed());
+    let report = verified(&directory);
+    assert_eq!((report.gaps, report.is_intact()), (3, false));
+    let gaps: Vec<(&str, &str)> = report.first_gaps.iter().map(|gap| (&gap.first[..], &gap.last[..])).collect();
+    assert_eq!(gaps, [("7", "8"), ("1:2", "1:2")]);
+    assert_eq!((report.first_key.as_deref(), report.last_key.as_deref()), (Some("5"), Some("3:100")));
+}
+
+#[test]
+fn incomplete_events_are_counted_and_no_damage() {
+    let directory = Directory::new();
+    let events = [event(1, 1, b"one"), Event { missing: vec![841], ..event(2, 1, b"two") }];
+    directory.write(&name(0, 1), &Segment::new(1, 1, &events).closed());
+    let report = verified(&directory);
+    assert_eq!((report.events, report.incomplete, report.is_intact()), (2, 1, true));
+}
+
+#[test]
+fn a_flipped_bit_costs_its_event_and_is_named() {
+    let directory = Directory::new();
+    let segment = Segment::new(1, 1, &[event(1, 1, b"one"), event(2, 1, b"two"), event(3, 1, b"three")]);
+    let mut bytes = segment.closed();
+    bytes[segment.events[1].start + 115] ^= 1;
+    directory.write(&name(0, 1), &bytes);
+    let report = verified(&directory);
+    assert_eq!((report.events, report.crc_errors, report.gaps), (2, 1, 1));
+    assert_eq!(report.damaged_bytes, segment.events[1].len() as u64);
+    assert_eq!(report.wrong_footers, 1, "the index names an event that is not there");
+}
+
+#[test]
+fn front_end_checksums_are_checked_anew() {
+    let directory = Directory::new();
+    let mut wrong = fed_fragment(1, b"8 bytes ");
+    wrong[10] ^= 1;
+    let events = [
+        event_of(1, 1, vec![(FED, wrong)]),
+        event_of(2, 1, vec![(FED, b"no FED fragment".to_vec())]),
+        event(3, 1, b"no FED fragment, and of a source that sends none"),
+    ];
+    directory.write(&name(0, 1), &Segment::new(1, 1, &events).closed());
+    let report = verified(&directory);
+    assert_eq!((report.events, report.crc_errors, report.malformed), (3, 1, 1));
+}
+
+#[test]
+fn what_was_never_closed_is_counted_too() {
+    let directory = Directory::new();
+    directory.write(&name(0, 1), &Segment::new(1, 1, &[event(1, 1, b"one")]).closed());
+    let open = Segment::new(1, 2, &[event(2, 1, b"two"), event(3, 1, b"three")]);
+    directory.write(&open_name(0, 2), &open.open()[..open.events[1].end - 5]);
+    let report = verified(&directory);
+    assert_eq!((report.events, report.segments, report.unfinished_segments), (2, 2, 1));
+    assert_eq!((report.damaged_bytes, report.crc_errors), (open.events[1].len() as u64 - 5, 0));
+    assert!(!report.is_intact());
+}
+
+#[test]
+fn a_missing_footer_is_named() {
+    let directory = Directory::new();
+    directory.write(&name(0, 1), &Segment::new(1, 1, &[event(1, 1, b"one")]).open());
+    let report = verified(&directory);
+    assert_eq!((report.events, report.wrong_footers, report.is_intact()), (1, 1, false));
+}
+
+#[test]
+fn one_run_at_a_time() {
+    let directory = Directory::new();
+    assert!(matches!(verify(&[directory.path()]), Err(OfflineError::NoSegments { .. })));
+    directory.write(&name(0, 1), &Segment::new(1, 1, &[]).closed());
+    directory.write("run000002-bu0-000001.rwk", &Segment::new(2, 1, &[]).closed());
+    assert!(matches!(verify(&[directory.path()]), Err(OfflineError::SeveralRuns { .. })));
+    assert!(matches!(verify(&[directory.path().join("nowhere")]), Err(OfflineError::System { .. })));
+}
+
+#[test]
+fn the_report_is_json_with_the_promised_names() {
+    let directory = Directory::new();
+    directory.write(&name(0, 1), &Segment::new(1, 1, &[event(1, 1, b"one")]).closed());
+    let json = serde_json::to_value(verified(&directory)).expect("a report is JSON");
+    assert_eq!(json["schema"], "ropewalk-verify-1");
+    for field in ["events", "fragments", "payload_bytes", "crc_errors", "gaps", "duplicates", "incomplete"] {
+        assert!(json[field].is_u64(), "{field}");
+    }
+    assert_eq!(json["payload_sha256"], sha256(b"one"));
+}

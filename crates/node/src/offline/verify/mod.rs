@@ -1,0 +1,134 @@
+//! Counts and checks what run directories hold: every key once.
+//!
+//! Two passes: the first looks at every record of every segment and notes where the events are, the second
+//! ([`content`]) reads the copies that count in the order of their keys.
+
+mod content;
+
+use super::{EventCopy, FooterState, OfflineError, RunIndex, SegmentScan};
+use ropewalk_terms::EventKey;
+use serde::Serialize;
+use std::path::Path;
+
+/// The form's name and version.
+pub const VERIFY_SCHEMA: &str = "ropewalk-verify-1";
+
+/// The most gaps that a report names; it counts all.
+const NAMED_GAPS: usize = 20;
+
+/// What some run directories hold together. The names of the fields are part of the contract in `docs/cli.md`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct VerifyReport {
+    /// [`VERIFY_SCHEMA`].
+    pub schema: &'static str,
+    /// The run; none where no segment's header is readable and no name tells.
+    pub run: Option<u32>,
+    /// Events, each key once.
+    pub events: u64,
+    /// Their fragments.
+    pub fragments: u64,
+    /// Bytes of these fragments, their own headers and trailers included.
+    pub payload_bytes: u64,
+    /// SHA-256 of these bytes, event after event in the order of the keys, then by source id.
+    pub payload_sha256: String,
+    /// Records whose checksum is wrong, and FED fragments whose own checksum is.
+    pub crc_errors: u64,
+    /// Keys that are missing between the first and the last of each resync count.
+    pub gaps: u64,
+    /// Further copies of keys, which do not count as events.
+    pub duplicates: u64,
+    /// Events with a missing source.
+    pub incomplete: u64,
+    /// Event records and FED fragments that contradict themselves.
+    pub malformed: u64,
+    /// Files, unfinished ones included.
+    pub segments: u64,
+    /// Files that were never closed: `ropewalk recover` closes them.
+    pub unfinished_segments: u64,
+    /// Closed files whose index is missing or disagrees with their records: `ropewalk recover` makes it anew.
+    pub wrong_footers: u64,
+    /// Bytes that belong to no readable record.
+    pub damaged_bytes: u64,
+    /// The first key.
+    pub first_key: Option<String>,
+    /// The last key.
+    pub last_key: Option<String>,
+    /// The last key that the run should have, where a builder unit wrote it down at the end of the run.
+    pub end_of_run_key: Option<String>,
+    /// The first of the gaps, 20 at most.
+    pub first_gaps: Vec<Gap>,
+}
+
+impl VerifyReport {
+    /// Whether every byte is as it was written and no key is missing. Incomplete events are no fault of the files.
+    pub const fn is_intact(&self) -> bool {
+        self.crc_errors == 0
+            && self.gaps == 0
+            && self.malformed == 0
+            && self.damaged_bytes == 0
+            && self.unfinished_segments == 0
+            && self.wrong_footers == 0
+    }
+}
+
+/// Keys that are missing in a row.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Gap {
+    /// The first missing key.
+    pub first: String,
+    /// The last missing key.
+    pub last: String,
+}
+
+/// Counts and checks what these directories (or files) of one run hold together.
+///
+/// # Errors
+/// Where there is no segment, a file cannot be read, or segments of several runs lie there. Damage is no error.
+pub fn verify<P: AsRef<Path>>(places: &[P]) -> Result<VerifyReport, OfflineError> {
+    let index = RunIndex::build(places)?;
+    let content = content::read(&index)?;
+    let (gaps, first_gaps) = gaps(index.events());
+    let scans = index.scans();
+    let sum = |count: fn(&SegmentScan) -> u64| scans.iter().map(count).sum::<u64>();
+    let closed = index.files().iter().zip(scans).filter(|(file, _)| !file.open);
+    let last_of_run = scans.iter().filter_map(|scan| scan.end_of_run.as_ref()?.last).max();
+    let key = |copy: &EventCopy| copy.entry.key.to_string();
+    Ok(VerifyReport {
+        schema: VERIFY_SCHEMA,
+        run: index.run().map(|run| run.0),
+        events: content.events,
+        fragments: content.fragments,
+        payload_bytes: content.payload_bytes,
+        payload_sha256: content.payload_sha256,
+        crc_errors: content.crc_errors + sum(|scan| scan.crc_errors),
+        gaps,
+        duplicates: index.copies().len() as u64 - content.events,
+        incomplete: content.incomplete,
+        malformed: content.malformed + sum(|scan| scan.malformed),
+        segments: scans.len() as u64,
+        unfinished_segments: index.files().iter().filter(|file| file.open).count() as u64,
+        wrong_footers: closed.filter(|(_, scan)| scan.footer != FooterState::Right).count() as u64,
+        damaged_bytes: sum(|scan| scan.damaged_bytes),
+        first_key: index.copies().first().map(key),
+        last_key: index.copies().last().map(key),
+        end_of_run_key: last_of_run.map(|last| last.to_string()),
+        first_gaps,
+    })
+}
+
+/// How many keys are missing between the first and the last of each resync count, and the first gaps by name.
+fn gaps<'a>(events: impl Iterator<Item = &'a EventCopy>) -> (u64, Vec<Gap>) {
+    let (mut count, mut named) = (0, Vec::new());
+    let mut before: Option<EventKey> = None;
+    for key in events.map(|event| event.entry.key) {
+        let distance = before.and_then(|before| key.since(before)).unwrap_or(1);
+        if distance > 1 {
+            count += distance - 1;
+            if let Some(before) = before.filter(|_| named.len() < NAMED_GAPS) {
+                named.push(Gap { first: before.next().to_string(), last: key.previous().to_string() });
+            }
+        }
+        before = Some(key);
+    }
+    (count, named)
+}
