@@ -1,2 +1,50 @@
-//! The program: arguments in, text out.
-fn main() {}
+//! The program: arguments in, text out. What it does is done by `ropewalk-node` and its neighbours.
+
+mod arguments;
+mod demo;
+mod exit;
+mod files;
+mod nodes;
+mod render;
+mod running;
+mod signals;
+
+use arguments::{Arguments, Command, ConfigCommand};
+use clap::Parser;
+use exit::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are results and go to stdout; everything else is an error of usage.
+            let usage = error.use_stderr();
+            let _ = error.print();
+            return ExitCode::from(if usage { exit::USAGE } else { exit::GOOD });
+        }
+    };
+    match dispatch(arguments.command) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(failure.status())
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Demo(options) => demo::demo(&options),
+        Command::Run(options) => running::run(&options),
+        Command::Node(options) => nodes::node(&options),
+        Command::Verify(options) => files::verify(&options),
+        Command::Inspect(options) => files::inspect(&options),
+        Command::Recover(options) => files::recover(&options),
+        Command::Config { command: ConfigCommand::Check { file } } => files::config_check(&file),
+        Command::Config { command: ConfigCommand::Schema } => {
+            println!("{}", ropewalk_node::configuration::schema());
+            Ok(exit::GOOD)
+        }
+    }
+}

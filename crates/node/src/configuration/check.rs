@@ -1,0 +1,180 @@
+//! What a configuration must fulfil beyond its syntax.
+
+use super::model::{Acknowledge, Configuration, SourceSection};
+use crate::quantity::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A key and what is wrong with its value.
+pub(super) struct Fault {
+    pub(super) key: String,
+    pub(super) message: String,
+}
+
+fn fault(key: impl Into<String>, message: impl Into<String>) -> Fault {
+    Fault { key: key.into(), message: message.into() }
+}
+
+/// Checks everything; the first fault is returned.
+pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
+    if configuration.version != 1 {
+        return Err(fault("version", format!("this program reads version 1, not {}", configuration.version)));
+    }
+    nodes(configuration)?;
+    timeouts(configuration)?;
+    let readouts: BTreeSet<&str> = configuration.readout.iter().map(|readout| readout.name.as_str()).collect();
+    if configuration.source.is_empty() {
+        return Err(fault("source", "at least one [[source]] is needed"));
+    }
+    let mut ids = BTreeMap::new();
+    for (index, source) in configuration.source.iter().enumerate() {
+        let key = |field: &str| format!("source[{index}].{field}");
+        if !readouts.contains(source.readout.as_str()) {
+            let known = readouts.iter().copied().collect::<Vec<_>>().join(", ");
+            let message = format!("no readout unit is named `{}`; there are: {known}", source.readout);
+            return Err(fault(key("readout"), message));
+        }
+        if let Some(first) = ids.insert(source.id, index) {
+            let message = format!("source[{first}] has the id {} already; ids must be unique", source.id);
+            return Err(fault(key("id"), message));
+        }
+        self::source(source, key)?;
+    }
+    triggers(configuration)?;
+    pools(configuration)?;
+    references(configuration)
+}
+
+fn nodes(configuration: &Configuration) -> Result<(), Fault> {
+    if configuration.readout.is_empty() {
+        return Err(fault("readout", "at least one [[readout]] is needed"));
+    }
+    if configuration.builder.is_empty() {
+        return Err(fault("builder", "at least one [[builder]] is needed"));
+    }
+    let readouts = configuration.readout.iter().enumerate().map(|(at, it)| (format!("readout[{at}].name"), &it.name));
+    let builders = configuration.builder.iter().enumerate().map(|(at, it)| (format!("builder[{at}].name"), &it.name));
+    let mut names = BTreeSet::new();
+    for (key, name) in readouts.chain(builders) {
+        if name.is_empty()
+            || name.len() > 32
+            || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        {
+            return Err(fault(key, "a name has 1 to 32 letters, digits, `-` or `_`"));
+        }
+        if !names.insert(name) {
+            return Err(fault(key, format!("the name `{name}` is used twice")));
+        }
+    }
+    for (index, readout) in configuration.readout.iter().enumerate() {
+        let key = |field: &str| format!("readout[{index}].{field}");
+        if !readout.capacity.is_power_of_two() || readout.capacity < 64 {
+            return Err(fault(key("capacity"), "the number of events held is a power of two, 64 or more"));
+        }
+        if readout.window == 0 || readout.window > readout.capacity / 2 {
+            let message = format!("the window lies between 1 and half the capacity ({})", readout.capacity / 2);
+            return Err(fault(key("window"), message));
+        }
+    }
+    for (index, builder) in configuration.builder.iter().enumerate() {
+        if builder.events == 0 || builder.events > 1 << 20 {
+            return Err(fault(format!("builder[{index}].events"), "between 1 and 1048576 events in work"));
+        }
+    }
+    if !(1..=64).contains(&configuration.manager.batch) {
+        return Err(fault("manager.batch", "between 1 and 64 events are assigned at once"));
+    }
+    Ok(())
+}
+
+fn timeouts(configuration: &Configuration) -> Result<(), Fault> {
+    let times = &configuration.timeouts;
+    let ordered = [
+        ("timeouts.builder", times.readout, times.builder, "readout"),
+        ("timeouts.manager", times.builder, times.manager, "builder"),
+        ("timeouts.drain", times.manager, times.drain, "manager"),
+    ];
+    for (key, shorter, longer, name) in ordered {
+        if longer <= shorter {
+            let message = format!(
+                "{longer} is not longer than timeouts.{name} ({shorter}): each waits for the one before it, so \
+                 readout < builder < manager < drain"
+            );
+            return Err(fault(key, message));
+        }
+    }
+    Ok(())
+}
+
+fn source(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+    use super::model::FormatName;
+    if source.format == FormatName::Ferol && source.id > 0xfff {
+        return Err(fault(key("id"), "a FED id has 12 bits: 0 to 4095"));
+    }
+    if source.emulate.is_some() && source.play.is_some() {
+        return Err(fault(key("play"), "a source is either emulated or played from a file, not both"));
+    }
+    if source.format == FormatName::Generic && source.play.is_some() {
+        return Err(fault(key("play"), "only S-LINK64 files can be played: set format = \"ferol\""));
+    }
+    if source.counter_bits.is_some_and(|bits| !(8..=64).contains(&bits)) {
+        return Err(fault(key("counter_bits"), "a counter has 8 to 64 bits"));
+    }
+    if !(16..=1 << 30).contains(&source.max_fragment.0) {
+        return Err(fault(key("max_fragment"), "between 16 bytes and 1 GiB"));
+    }
+    if let Some(emulate) = &source.emulate
+        && u64::from(emulate.fragment_size.0.largest()) > source.max_fragment.0
+    {
+        return Err(fault(key("emulate"), "the emulated fragments are larger than max_fragment allows"));
+    }
+    Ok(())
+}
+
+fn triggers(configuration: &Configuration) -> Result<(), Fault> {
+    let mut triggers = configuration.source.iter().enumerate().filter(|(_, source)| source.trigger);
+    let first = triggers.next();
+    match (first, triggers.next()) {
+        (Some((first, _)), Some((second, _))) => {
+            let message = format!("source[{first}] is the trigger source already; there can be one");
+            Err(fault(format!("source[{second}].trigger"), message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Every source needs two blocks of its own at least, one being filled and one waiting, or a fast source could
+/// take what a slow one needs to complete the event that everybody waits for.
+fn pools(configuration: &Configuration) -> Result<(), Fault> {
+    for (index, readout) in configuration.readout.iter().enumerate() {
+        let sources = configuration.source.iter().filter(|source| source.readout == readout.name);
+        let block = readout.block.0;
+        if !block.is_power_of_two() || !(4096..=1 << 24).contains(&block) {
+            return Err(fault(format!("readout[{index}].block"), "a power of two between 4KiB and 16MiB"));
+        }
+        let needed: u64 =
+            sources.map(|source| (source.max_fragment.0.div_ceil(block) + 2) * block).sum::<u64>() + 16 * block;
+        if readout.pool.0 < needed {
+            let message = format!(
+                "{} hold too little for its sources: each needs its largest fragment and two blocks, {} in all; \
+                 enlarge the pool, or lower max_fragment or block",
+                readout.pool,
+                Bytes(needed)
+            );
+            return Err(fault(format!("readout[{index}].pool"), message));
+        }
+    }
+    Ok(())
+}
+
+fn references(configuration: &Configuration) -> Result<(), Fault> {
+    if let Some(reference) = configuration.synchrony.reference
+        && !configuration.source.iter().any(|source| source.id == reference)
+    {
+        return Err(fault("synchrony.reference", format!("no source has the id {reference}")));
+    }
+    if !configuration.run.write && configuration.run.acknowledge >= Acknowledge::Written {
+        let message = "nothing is written (run.write = false), so an event can be acknowledged as `built` at most";
+        return Err(fault("run.acknowledge", message));
+    }
+    Ok(())
+}

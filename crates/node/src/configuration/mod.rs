@@ -1,0 +1,28 @@
+//! The configuration: read once, checked whole, resolved to numbers that nobody has to look up again.
+//!
+//! ```text
+//! TOML text -> parse (syntax, unknown keys, ${VARIABLES}) -> Configuration (model.rs)
+//!           -> check (names, ranges, time-outs that fit together) -> what the run uses
+//! ```
+//! An error says file, line, column and key, shows the line with a caret, and says what would be right.
+
+mod check;
+mod error;
+mod model;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+pub use error::ConfigurationError;
+pub use model::{
+    Acknowledge, BuilderSection, BunchCrossing, Configuration, Emulate, FormatName, IncompleteChoice, ManagerSection,
+    OnCloseChoice, PolicyChoice, ReadoutSection, RequirementChoice, RunSection, SourceSection, SyncChoice,
+    SynchronyAction, SynchronySection, ThreadRule, TimeoutSection,
+};
+pub use parse::{parse, read};
+
+/// The JSON schema of a configuration, as text.
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(Configuration);
+    serde_json::to_string_pretty(&schema).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
+}

@@ -1,0 +1,424 @@
+//! What stands in a configuration file. `docs/configuration.md` and `ropewalk config schema` describe the same.
+
+use crate::quantity::{Bytes, Rate, Size, Time};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A whole configuration.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Configuration {
+    /// The version of this form: 1.
+    pub version: u32,
+    /// The run: when it ends, what is written.
+    #[serde(default)]
+    pub run: RunSection,
+    /// The readout units.
+    pub readout: Vec<ReadoutSection>,
+    /// The builder units.
+    pub builder: Vec<BuilderSection>,
+    /// The event manager.
+    #[serde(default)]
+    pub manager: ManagerSection,
+    /// The front ends.
+    pub source: Vec<SourceSection>,
+    /// How long to wait before something counts as missing.
+    #[serde(default)]
+    pub timeouts: TimeoutSection,
+    /// The watch over sources that slip against each other.
+    #[serde(default)]
+    pub synchrony: SynchronySection,
+    /// Where threads run: ordered rules, the first whose expression matches a thread's name counts.
+    #[serde(default)]
+    pub thread: Vec<ThreadRule>,
+}
+
+/// The run.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunSection {
+    /// Where run directories are made.
+    pub output: PathBuf,
+    /// Stop after this time.
+    pub duration: Option<Time>,
+    /// Stop after exactly this many triggers.
+    pub events: Option<u64>,
+    /// Stop when every source has closed its connection.
+    pub until_sources_end: bool,
+    /// Write run files; false builds and checks only.
+    pub write: bool,
+    /// Keep only the newest run files up to this size; older ones of the run are deleted, counted and named.
+    pub keep: Option<Bytes>,
+    /// What an acknowledgement promises: fragments are kept in the readout units until then.
+    pub acknowledge: Acknowledge,
+    /// When files are synced to the disk.
+    pub sync: SyncChoice,
+    /// What happens to an event that stays incomplete.
+    pub incomplete: IncompleteChoice,
+    /// A run file is closed at this size.
+    pub segment_bytes: Bytes,
+    /// A run file is closed after this many events.
+    pub segment_events: Option<u64>,
+    /// A run file is closed after this time.
+    pub segment_time: Option<Time>,
+    /// Check the fragments' checksums.
+    pub check_crc: bool,
+    /// Compare the bunch crossings of an event's fragments.
+    pub check_bunch_crossing: bool,
+}
+
+impl Default for RunSection {
+    fn default() -> Self {
+        Self {
+            output: PathBuf::from("."),
+            duration: None,
+            events: None,
+            until_sources_end: false,
+            write: true,
+            keep: None,
+            acknowledge: Acknowledge::default(),
+            sync: SyncChoice::default(),
+            incomplete: IncompleteChoice::default(),
+            segment_bytes: Bytes(512 << 20),
+            segment_events: None,
+            segment_time: None,
+            check_crc: true,
+            check_bunch_crossing: true,
+        }
+    }
+}
+
+/// How far an event must have come before its fragments are released.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Acknowledge {
+    /// Built in memory.
+    Built,
+    /// Handed to a filter unit.
+    Handed,
+    /// Written to a file: survives the death of the process.
+    #[default]
+    Written,
+    /// Synced to the disk: survives a power cut.
+    Synced,
+}
+
+/// When run files are synced.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SyncChoice {
+    /// Never: the system decides.
+    Never,
+    /// When a file is closed.
+    #[default]
+    Segment,
+    /// After every batch of records.
+    Batch,
+}
+
+/// What happens to an event that stays incomplete.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IncompleteChoice {
+    /// It is kept and flagged, with the missing sources and why.
+    #[default]
+    Emit,
+    /// It is dropped and counted.
+    Drop,
+    /// The run stops.
+    Stop,
+}
+
+/// A readout unit.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadoutSection {
+    /// Its name.
+    pub name: String,
+    /// Where its front ends connect to.
+    #[serde(default = "any_port")]
+    pub listen: String,
+    /// Where builder units connect to, when it is a process of its own.
+    #[serde(default = "any_port")]
+    pub address: String,
+    /// Memory for fragments.
+    #[serde(default = "readout_pool")]
+    pub pool: Bytes,
+    /// Size of the blocks in it.
+    #[serde(default = "readout_block")]
+    pub block: Bytes,
+    /// No source is read further than this many event numbers past the oldest incomplete event.
+    #[serde(default = "window")]
+    pub window: u32,
+    /// Events held at once, a power of two.
+    #[serde(default = "capacity")]
+    pub capacity: u32,
+}
+
+/// A builder unit.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BuilderSection {
+    /// Its name.
+    pub name: String,
+    /// Where it makes its run directory; otherwise in `run.output`.
+    pub output: Option<PathBuf>,
+    /// Memory for received super-fragments, when it is a process of its own.
+    #[serde(default = "readout_pool")]
+    pub pool: Bytes,
+    /// Events in work at once.
+    #[serde(default = "slots")]
+    pub events: u32,
+    /// Bytes in work at once.
+    #[serde(default = "credit_bytes")]
+    pub bytes: Bytes,
+}
+
+/// The event manager.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ManagerSection {
+    /// Where the other nodes connect to, when they are processes of their own.
+    pub address: String,
+    /// Which builder unit gets the next events.
+    pub policy: PolicyChoice,
+    /// Consecutive events given to one builder unit at once, 1..64.
+    pub batch: u32,
+    /// Which event manager this is; a successor takes a higher one.
+    pub epoch: u32,
+}
+
+impl Default for ManagerSection {
+    fn default() -> Self {
+        Self { address: any_port(), policy: PolicyChoice::default(), batch: 32, epoch: 1 }
+    }
+}
+
+/// Which builder unit gets the next events.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyChoice {
+    /// One after the other.
+    RoundRobin,
+    /// The one with the fewest events in work.
+    #[default]
+    LeastLoaded,
+    /// The one with the most free bytes.
+    FreeBytes,
+}
+
+/// A front end.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SourceSection {
+    /// Its name; `source-ID` where there is none.
+    pub name: Option<String>,
+    /// Its id in its fragments: 0..4095 for FED ids.
+    pub id: u32,
+    /// The readout unit that it sends to.
+    pub readout: String,
+    /// What it sends.
+    #[serde(default)]
+    pub format: FormatName,
+    /// Whether an event needs it.
+    #[serde(default)]
+    pub requirement: RequirementChoice,
+    /// It is the trigger source: it alone opens events and declares resynchronisations.
+    #[serde(default)]
+    pub trigger: bool,
+    /// Its counter at the run's first event.
+    #[serde(default = "one")]
+    pub first: u64,
+    /// How wide its counter is.
+    pub counter_bits: Option<u8>,
+    /// The longest fragment that is believed.
+    #[serde(default = "max_fragment")]
+    pub max_fragment: Bytes,
+    /// What a closed connection means.
+    #[serde(default)]
+    pub on_close: OnCloseChoice,
+    /// How its bunch crossing compares with the others'.
+    #[serde(default)]
+    pub bunch_crossing: BunchCrossing,
+    /// An emulator takes its place.
+    pub emulate: Option<Emulate>,
+    /// This file takes its place: bare S-LINK64 fragments, played over TCP.
+    pub play: Option<PathBuf>,
+}
+
+/// What a source sends.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FormatName {
+    /// CMS FED fragments in FEROL blocks.
+    #[default]
+    Ferol,
+    /// Generic fragments (`docs/generic-fragment.md`).
+    Generic,
+}
+
+/// Whether an event needs the source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RequirementChoice {
+    /// An event without it is incomplete.
+    #[default]
+    Required,
+    /// It is taken where it is there.
+    Optional,
+    /// It is read and thrown away.
+    Masked,
+}
+
+/// What a closed connection means.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnCloseChoice {
+    /// The source is done.
+    End,
+    /// It may come back: its fragments are waited for until the time-out.
+    #[default]
+    Wait,
+}
+
+/// How a source's bunch crossing compares with the others'.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BunchCrossing {
+    /// Added before the comparison.
+    pub offset: i16,
+    /// Bits that are compared; 0 compares none.
+    pub mask: u16,
+}
+
+impl Default for BunchCrossing {
+    fn default() -> Self {
+        Self { offset: 0, mask: 0xfff }
+    }
+}
+
+/// An emulated front end.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Emulate {
+    /// The whole FED fragment, header and trailer included.
+    pub fragment_size: Size,
+    /// How often triggers come; as fast as it goes where it is not given.
+    pub rate: Option<Rate>,
+}
+
+impl Default for Emulate {
+    fn default() -> Self {
+        Self { fragment_size: Size(crate::quantity::FragmentSize::Fixed(2048)), rate: None }
+    }
+}
+
+/// How long to wait before something counts as missing: readout < builder < manager < drain.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TimeoutSection {
+    /// A source that is read says nothing for the oldest incomplete event.
+    pub readout: Time,
+    /// A readout unit does not answer a request.
+    pub builder: Time,
+    /// A readout unit says nothing about an event that others hold.
+    pub manager: Time,
+    /// After the stop, for everything that is left.
+    pub drain: Time,
+    /// A source that starts its numbering again waits so long for the trigger source to declare it.
+    pub resync: Time,
+}
+
+impl Default for TimeoutSection {
+    fn default() -> Self {
+        Self {
+            readout: Time(Duration::from_secs(2)),
+            builder: Time(Duration::from_secs(5)),
+            manager: Time(Duration::from_secs(10)),
+            drain: Time(Duration::from_secs(20)),
+            resync: Time(Duration::from_secs(1)),
+        }
+    }
+}
+
+/// The watch over sources that slip against each other.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SynchronySection {
+    /// What a displaced source leads to.
+    pub action: SynchronyAction,
+    /// The source that the others are compared with; otherwise the first with a usable key.
+    pub reference: Option<u32>,
+    /// Events over which a relation is judged.
+    pub window: u32,
+}
+
+impl Default for SynchronySection {
+    fn default() -> Self {
+        Self { action: SynchronyAction::default(), reference: None, window: 128 }
+    }
+}
+
+/// What a displaced source leads to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SynchronyAction {
+    /// Nobody looks.
+    Off,
+    /// Its fragments are flagged, the verdict is reported.
+    #[default]
+    Flag,
+    /// The run pauses as well.
+    Pause,
+    /// The run stops as well.
+    Stop,
+}
+
+/// Where threads run.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ThreadRule {
+    /// A regular expression over the thread's name.
+    #[serde(rename = "match")]
+    pub pattern: String,
+    /// The CPUs that it may run on, such as `0` or `2-5,8`.
+    pub cpus: String,
+}
+
+fn any_port() -> String {
+    "127.0.0.1:0".to_owned()
+}
+
+const fn readout_pool() -> Bytes {
+    Bytes(128 << 20)
+}
+
+const fn readout_block() -> Bytes {
+    Bytes(256 << 10)
+}
+
+const fn window() -> u32 {
+    4096
+}
+
+const fn capacity() -> u32 {
+    1 << 15
+}
+
+const fn slots() -> u32 {
+    2048
+}
+
+const fn credit_bytes() -> Bytes {
+    Bytes(64 << 20)
+}
+
+const fn one() -> u64 {
+    1
+}
+
+const fn max_fragment() -> Bytes {
+    Bytes(4 << 20)
+}

@@ -1,0 +1,94 @@
+//! Good configurations are read; bad ones are told where, what and what would be right.
+
+use super::*;
+
+const GOOD: &str = r#"version = 1
+
+[[readout]]
+name = "ru0"
+
+[[builder]]
+name = "bu0"
+
+[[source]]
+id = 841
+readout = "ru0"
+play = "${DATA}/one.raw"
+"#;
+
+fn variable(name: &str) -> Option<String> {
+    (name == "DATA").then(|| "/data".to_owned())
+}
+
+fn error(text: &str) -> ConfigurationError {
+    parse("test.toml", text, &variable).expect_err("the configuration is wrong")
+}
+
+#[test]
+fn a_small_configuration_is_read() {
+    let configuration = parse("test.toml", GOOD, &variable).expect("a good configuration");
+    assert_eq!(configuration.source[0].play.as_deref(), Some(std::path::Path::new("/data/one.raw")));
+    assert_eq!(configuration.run.acknowledge, Acknowledge::Written);
+}
+
+#[test]
+fn a_wrong_name_is_shown_with_its_place() {
+    let error = error(&GOOD.replace("readout = \"ru0\"", "readout = \"ru7\""));
+    assert_eq!((error.line, error.column), (11, 11));
+    assert_eq!(error.key, "source[0].readout");
+    let text = error.to_string();
+    assert!(text.contains("test.toml:11:11: source[0].readout: no readout unit is named `ru7`"), "{text}");
+    assert!(text.contains(" 11 | readout = \"ru7\"\n"), "{text}");
+    assert!(text.ends_with("    |           ^^^^^"), "{text}");
+}
+
+#[test]
+fn an_unknown_key_is_shown_with_what_would_be_right() {
+    let error = error(&GOOD.replace("id = 841", "identity = 841"));
+    assert_eq!(error.line, 10);
+    assert!(error.message.contains("identity"), "{error}");
+}
+
+#[test]
+fn a_syntax_error_is_shown_with_its_place() {
+    assert_eq!(error(&GOOD.replace("id = 841", "id = = 841")).line, 10);
+}
+
+#[test]
+fn an_unset_variable_is_named() {
+    let error = error(&GOOD.replace("DATA", "NOWHERE"));
+    assert!(error.message.contains("NOWHERE is not set"), "{error}");
+    assert_eq!(error.line, 12);
+}
+
+#[test]
+fn time_outs_must_fit_together() {
+    let error = error(&format!("{GOOD}\n[timeouts]\nreadout = \"6s\"\n"));
+    assert_eq!(error.key, "timeouts.builder");
+    assert!(error.message.contains("readout < builder < manager < drain"), "{error}");
+}
+
+#[test]
+fn ids_names_and_pools_are_checked() {
+    let second = "\n[[source]]\nid = 841\nreadout = \"ru0\"\n";
+    assert_eq!(error(&format!("{GOOD}{second}")).key, "source[1].id");
+    assert_eq!(error(&GOOD.replace("id = 841", "id = 5000")).key, "source[0].id");
+    assert_eq!(error(&GOOD.replace("name = \"bu0\"", "name = \"ru0\"")).key, "builder[0].name");
+    assert_eq!(error(&GOOD.replace("name = \"ru0\"", "name = \"ru0\"\npool = \"1MiB\"")).key, "readout[0].pool");
+    assert_eq!(error(&GOOD.replace("version = 1", "version = 2")).key, "version");
+}
+
+#[test]
+fn quantities_say_what_would_be_right() {
+    let error = error(&GOOD.replace("name = \"ru0\"", "name = \"ru0\"\npool = \"many\""));
+    assert!(error.message.contains("such as 512, 2KiB"), "{error}");
+    assert_eq!(error.line, 5);
+}
+
+#[test]
+fn the_schema_names_every_section() {
+    let schema: serde_json::Value = serde_json::from_str(&schema()).expect("the schema is JSON");
+    for section in ["run", "readout", "builder", "manager", "source", "timeouts", "synchrony"] {
+        assert!(schema["properties"].get(section).is_some(), "{section}");
+    }
+}

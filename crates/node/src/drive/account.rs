@@ -1,0 +1,247 @@
+//! What the event manager knows of the whole run, and what that means as a ledger.
+//!
+//! [`Standing`] is what the manager's thread writes: flat, and copied without an allocation once it has its size.
+//! [`RunSnapshot`] is what readers make of it on their own threads.
+
+use ropewalk_flow::control::RunPhase;
+use ropewalk_flow::messages::{Report, ReportEntry, SynchronyState};
+use ropewalk_terms::{
+    Cause, Counter, EventAccount, FragmentAccount, Incarnation, Ledger, NodeId, Role, RunNumber, SourceId,
+};
+use std::collections::BTreeMap;
+
+type Number = ((Option<SourceId>, u16), u64);
+
+/// The numbers that one life of a node reported last.
+#[derive(Clone, Debug)]
+pub struct NodeReport {
+    /// The node.
+    pub node: NodeId,
+    /// In which life.
+    pub incarnation: Incarnation,
+    /// The node lives and the numbers are the present; otherwise they are what was last known.
+    pub connected: bool,
+    /// Ordered by source and number.
+    numbers: Vec<Number>,
+}
+
+impl NodeReport {
+    fn new(node: NodeId, incarnation: Incarnation) -> Self {
+        Self { node, incarnation, connected: true, numbers: Vec::with_capacity(64) }
+    }
+
+    fn set(&mut self, entry: &ReportEntry) {
+        let key = (entry.source, entry.what);
+        match self.numbers.binary_search_by_key(&key, |&(key, _)| key) {
+            Ok(place) => self.numbers[place].1 = entry.value,
+            Err(place) => self.numbers.insert(place, (key, entry.value)),
+        }
+    }
+
+    fn copy_from(&mut self, other: &Self) {
+        (self.node, self.incarnation, self.connected) = (other.node, other.incarnation, other.connected);
+        self.numbers.clone_from(&other.numbers);
+    }
+}
+
+/// The run as its manager knows it.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    /// How far the run is.
+    pub phase: RunPhase,
+    /// The run; 0 before the first.
+    pub run: RunNumber,
+    /// Configured nodes, and whether each is connected.
+    pub nodes: Vec<(NodeId, bool)>,
+    /// The manager's own account of events.
+    pub events: EventAccount,
+    /// The last verdict about each source, as builder units told it.
+    pub synchrony: Vec<SynchronyState>,
+    /// Why the run stopped, where a node asked for it.
+    pub stopped_by: Option<Cause>,
+    reports: Vec<NodeReport>,
+}
+
+impl Standing {
+    /// A node's life begins; its numbers of an earlier life stay beside it.
+    pub(super) fn node_connected(&mut self, node: NodeId, incarnation: Incarnation) {
+        match self.report_of(node, incarnation) {
+            Some(report) => report.connected = true,
+            None => self.reports.push(NodeReport::new(node, incarnation)),
+        }
+    }
+
+    /// A node is gone; its numbers stay.
+    pub(super) fn node_lost(&mut self, node: NodeId, incarnation: Incarnation) {
+        if let Some(report) = self.report_of(node, incarnation) {
+            report.connected = false;
+        }
+    }
+
+    /// A node has told numbers.
+    pub(super) fn reported(&mut self, node: NodeId, incarnation: Incarnation, report: &Report) {
+        if let Some(known) = self.report_of(node, incarnation) {
+            for entry in &report.entries {
+                known.set(entry);
+            }
+        }
+    }
+
+    /// A builder unit has judged a source.
+    pub(super) fn judged(&mut self, state: SynchronyState) {
+        match self.synchrony.iter_mut().find(|known| known.source == state.source) {
+            Some(known) => *known = state,
+            None => self.synchrony.push(state),
+        }
+    }
+
+    /// Whether a younger life of the node was seen.
+    pub(super) fn has_younger(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        self.reports.iter().any(|report| report.node == node && report.incarnation > incarnation)
+    }
+
+    fn report_of(&mut self, node: NodeId, incarnation: Incarnation) -> Option<&mut NodeReport> {
+        self.reports.iter_mut().find(|report| report.node == node && report.incarnation == incarnation)
+    }
+
+    /// Becomes equal to `other`; allocates only where that has grown.
+    pub fn copy_from(&mut self, other: &Self) {
+        (self.phase, self.run, self.stopped_by, self.events) = (other.phase, other.run, other.stopped_by, other.events);
+        self.nodes.clone_from(&other.nodes);
+        self.synchrony.clone_from(&other.synchrony);
+        self.reports.truncate(other.reports.len());
+        for (mine, theirs) in self.reports.iter_mut().zip(&other.reports) {
+            mine.copy_from(theirs);
+        }
+        let known = self.reports.len();
+        self.reports.extend(other.reports[known..].iter().cloned());
+    }
+}
+
+/// What can be seen of a run from outside, live and at its end.
+#[derive(Clone, Debug, Default)]
+pub struct RunSnapshot {
+    /// How far the run is.
+    pub phase: RunPhase,
+    /// The run; 0 before the first.
+    pub run: RunNumber,
+    /// Configured nodes, and whether each is connected.
+    pub nodes: Vec<(NodeId, bool)>,
+    /// The account of every source, as last reported.
+    pub sources: BTreeMap<SourceId, FragmentAccount>,
+    /// Sums over all sources, events, pools.
+    pub ledger: Ledger,
+    /// The sum of each counter over all nodes.
+    pub counters: BTreeMap<Counter, u64>,
+    /// The last verdict about each source.
+    pub synchrony: Vec<SynchronyState>,
+    /// Why the run stopped, where it was not asked to.
+    pub stopped_by: Option<Cause>,
+}
+
+impl RunSnapshot {
+    /// What a standing means.
+    pub fn of(standing: &Standing) -> Self {
+        let mut snapshot = Self {
+            phase: standing.phase,
+            run: standing.run,
+            nodes: standing.nodes.clone(),
+            synchrony: standing.synchrony.clone(),
+            stopped_by: standing.stopped_by,
+            ..Self::default()
+        };
+        snapshot.synchrony.sort_by_key(|state| state.source);
+        for report in &standing.reports {
+            for &((source, what), value) in &report.numbers {
+                snapshot.count(report, source, what, value);
+            }
+        }
+        for account in snapshot.sources.values() {
+            snapshot.ledger.fragments.merge(account);
+        }
+        snapshot.ledger.pools.loans = snapshot.counter(Counter::PoolLoans);
+        snapshot.ledger.pools.returned = snapshot.counter(Counter::PoolReturns);
+        snapshot.ledger.pools.held = snapshot.counter(Counter::PoolHeld);
+        snapshot.ledger.events = EventAccount { written: snapshot.counter(Counter::EventsWritten), ..standing.events };
+        snapshot
+    }
+
+    /// The sum of a counter over all nodes.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.counters.get(&counter).copied().unwrap_or(0)
+    }
+
+    fn count(&mut self, report: &NodeReport, source: Option<SourceId>, what: u16, value: u64) {
+        let entry = ReportEntry { source, what, value };
+        let Some(source) = source else {
+            if let Some(counter) = entry.as_counter() {
+                *self.counters.entry(counter).or_default() += value;
+            }
+            return;
+        };
+        if report.node.role != Role::Readout {
+            return;
+        }
+        let account = self.sources.entry(source).or_default();
+        if let Some(cause) = entry.as_cause() {
+            account.dropped.add(cause, value);
+            return;
+        }
+        match entry.as_counter() {
+            Some(Counter::FragmentsReceived) => account.received += value,
+            Some(Counter::FragmentsComplete) => account.in_complete_events += value,
+            Some(Counter::FragmentsIncomplete) => account.in_incomplete_events += value,
+            Some(Counter::FragmentsDuplicate) => account.duplicate += value,
+            Some(Counter::FragmentsLate) => account.late += value,
+            Some(Counter::FragmentsCorrupt) => account.corrupt += value,
+            Some(Counter::FragmentsStale) => account.stale += value,
+            Some(Counter::FragmentsAfterStop) => account.after_stop += value,
+            Some(Counter::FragmentsInFlight) if report.connected => account.in_flight += value,
+            // What a readout unit held when it was last heard is lost with it; nothing, where it ended in order.
+            Some(Counter::FragmentsInFlight) => account.dropped.add(Cause::ReadoutLost, value),
+            Some(counter) => *self.counters.entry(counter).or_default() += value,
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_flow::messages::Batch;
+
+    const SOURCE: SourceId = SourceId(7);
+
+    fn report(numbers: &[(Option<SourceId>, Counter, u64)]) -> Report {
+        let entry = |&(source, counter, value): &(_, Counter, _)| ReportEntry { source, what: counter as u16, value };
+        Report { entries: numbers.iter().map(entry).collect::<Batch<_>>(), last: true }
+    }
+
+    #[test]
+    fn what_a_dead_readout_unit_held_is_named_as_lost() {
+        let (node, life) = (NodeId::readout(0), Incarnation(1));
+        let mut standing = Standing::default();
+        standing.node_connected(node, life);
+        let numbers = [(Some(SOURCE), Counter::FragmentsReceived, 10), (Some(SOURCE), Counter::FragmentsInFlight, 10)];
+        standing.reported(node, life, &report(&numbers));
+        assert_eq!(RunSnapshot::of(&standing).ledger.fragments.in_flight, 10);
+        standing.node_lost(node, life);
+        let snapshot = RunSnapshot::of(&standing);
+        assert_eq!(snapshot.sources[&SOURCE].dropped.get(Cause::ReadoutLost), 10);
+        assert!(snapshot.ledger.is_balanced());
+    }
+
+    #[test]
+    fn lives_of_a_node_add_up() {
+        let node = NodeId::builder(0);
+        let mut standing = Standing::default();
+        for life in [Incarnation(1), Incarnation(2)] {
+            standing.node_connected(node, life);
+            standing.reported(node, life, &report(&[(None, Counter::EventsWritten, 5)]));
+        }
+        assert!(standing.has_younger(node, Incarnation(1)) && !standing.has_younger(node, Incarnation(2)));
+        let mut copy = Standing::default();
+        copy.copy_from(&standing);
+        assert_eq!(RunSnapshot::of(&copy).ledger.events.written, 10);
+    }
+}

@@ -1,0 +1,417 @@
+//! A builder unit: asks every readout unit for its super-fragments, builds, checks, and hands events to storage.
+
+use super::Drive;
+use super::link::{Identity, Outbox, Unsent};
+use super::reader::{Incoming, MessageReader};
+use super::storage::Storage;
+use super::table::EndpointTable;
+use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig};
+use ropewalk_flow::messages::{Batch, Message, Report, ReportEntry};
+use ropewalk_io::disk::Disk;
+use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event};
+use ropewalk_memory::{Slice, Staging};
+use ropewalk_terms::{AcknowledgementLevel, Counter, Epoch, Instant, NodeId, RunNumber};
+use ropewalk_wire::message::{Header, Hello, SuperFragmentEntry};
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// What a builder unit's drive is made from.
+#[derive(Debug)]
+pub struct BuilderDriveConfig {
+    /// The machine's configuration.
+    pub builder: BuilderConfig,
+    /// Who it is.
+    pub identity: Identity,
+    /// Its name, for the hello.
+    pub name: String,
+    /// Fingerprint of the configuration.
+    pub fingerprint: u64,
+    /// Where the event manager listens.
+    pub manager: String,
+    /// Where each readout unit listens for builder units.
+    pub readouts: Vec<String>,
+    /// How often counters are reported.
+    pub report_interval: Duration,
+}
+
+/// A connection that this node opens, and opens again after it was lost.
+struct Line {
+    address: String,
+    node: NodeId,
+    endpoint: Option<Endpoint>,
+    welcome: bool,
+    retry: Instant,
+    unsent: VecDeque<Message>,
+}
+
+/// A builder unit: see the module's text.
+pub struct BuilderDrive<P: Dispatcher, D: Disk> {
+    peers: P,
+    config: BuilderDriveConfig,
+    builder: Builder,
+    storage: Option<Storage<D>>,
+    outbox: Outbox,
+    /// The event manager first, then the readout units in the order of their indices.
+    lines: Vec<Line>,
+    readers: EndpointTable<(usize, MessageReader)>,
+    events: Vec<Event>,
+    reached: Vec<(u32, AcknowledgementLevel)>,
+    /// Events built and waiting for room in storage.
+    emitted: VecDeque<u32>,
+    report_due: Instant,
+    finishing: bool,
+    reported_end: bool,
+    done: bool,
+    old_messages: u64,
+    payload_bytes: u64,
+    run: RunNumber,
+}
+
+/// Pause before a lost connection is opened again.
+const RETRY: Duration = Duration::from_millis(200);
+/// Messages that may wait for one connection before the machine is not asked for more.
+const UNSENT: usize = 256;
+
+impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
+    /// A builder unit that writes to `storage`, or builds and checks only where there is none.
+    ///
+    /// # Errors
+    /// Where an address cannot be understood.
+    pub fn new(
+        config: BuilderDriveConfig,
+        peers: P,
+        storage: Option<Storage<D>>,
+        staging: Staging,
+    ) -> Result<Self, EndpointError> {
+        let line = |address: &str, node| Line {
+            address: address.to_owned(),
+            node,
+            endpoint: None,
+            welcome: false,
+            retry: Instant::ZERO,
+            unsent: VecDeque::with_capacity(UNSENT),
+        };
+        let readouts =
+            config.readouts.iter().enumerate().map(|(index, address)| line(address, NodeId::readout(index as u16)));
+        let lines = std::iter::once(line(&config.manager, NodeId::MANAGER)).chain(readouts).collect();
+        Ok(Self {
+            builder: Builder::new(config.builder.clone()),
+            outbox: Outbox::new(config.identity, staging),
+            lines,
+            readers: EndpointTable::default(),
+            events: Vec::with_capacity(1024),
+            reached: Vec::with_capacity(1024),
+            emitted: VecDeque::with_capacity(config.builder.slots as usize),
+            report_due: Instant::ZERO,
+            finishing: false,
+            reported_end: false,
+            done: false,
+            old_messages: 0,
+            payload_bytes: 0,
+            run: RunNumber(0),
+            peers,
+            storage,
+            config,
+        })
+    }
+
+    /// The machine, for tests and checkers.
+    pub const fn machine(&self) -> &Builder {
+        &self.builder
+    }
+
+    /// Where the events go, if anywhere.
+    pub const fn storage(&self) -> Option<&Storage<D>> {
+        self.storage.as_ref()
+    }
+
+    /// Opens what is not open.
+    fn call(&mut self, now: Instant) {
+        for index in 0..self.lines.len() {
+            let line = &mut self.lines[index];
+            if line.endpoint.is_some() || now < line.retry || self.done {
+                continue;
+            }
+            line.retry = now.after(RETRY);
+            if let Ok(endpoint) = self.peers.connect(&line.address) {
+                line.endpoint = Some(endpoint);
+                line.welcome = false;
+                self.readers.insert(endpoint, (index, MessageReader::default()));
+            }
+        }
+    }
+
+    fn poll_peers(&mut self, now: Instant) -> usize {
+        self.call(now);
+        let mut events = std::mem::take(&mut self.events);
+        let work = self.peers.poll(now, &mut events);
+        for event in events.drain(..) {
+            let endpoint = event.endpoint();
+            match event {
+                Event::Established { .. } => {
+                    let hello = Message::Hello(Hello::new(&self.config.name, self.config.fingerprint));
+                    let _ = self.outbox.send(&mut self.peers, endpoint, &hello);
+                }
+                Event::Received { slice, .. } => self.read(now, endpoint, slice),
+                Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
+                    self.lose(now, endpoint);
+                }
+                Event::ConnectionRequest { .. } => self.peers.reject(endpoint),
+                Event::SendQueueLow { .. } => {}
+            }
+        }
+        self.events = events;
+        work
+    }
+
+    fn read(&mut self, now: Instant, endpoint: Endpoint, slice: Slice) {
+        let Some((line, mut reader)) = self.readers.remove(endpoint) else { return };
+        reader.push(slice);
+        let keep = loop {
+            match reader.next_incoming() {
+                Ok(None) => break true,
+                Ok(Some(Incoming::Control(header, message))) => {
+                    if !self.hear(now, line, &header, &message) {
+                        break false;
+                    }
+                }
+                Ok(Some(Incoming::SuperFragment(header, entry))) => self.take(now, line, &header, &entry, &mut reader),
+                Err(_) => break false,
+            }
+        };
+        self.readers.insert(endpoint, (line, reader));
+        if !keep {
+            self.peers.abort(endpoint);
+            self.lose(now, endpoint);
+        }
+    }
+
+    /// Takes one message; false where the connection is of no more use.
+    fn hear(&mut self, now: Instant, line: usize, header: &Header, message: &Message) -> bool {
+        let node = self.lines[line].node;
+        match message {
+            Message::Welcome => {
+                self.lines[line].welcome = true;
+                if node == NodeId::MANAGER {
+                    self.outbox.identity.epoch = self.outbox.identity.epoch.max(header.epoch);
+                    self.builder.manager_connected(now);
+                } else {
+                    self.builder.readout_connected(now, node.index);
+                }
+            }
+            Message::Refuse(_) => return false,
+            _ if node != NodeId::MANAGER => return false,
+            _ if header.epoch < self.outbox.identity.epoch && header.epoch != Epoch(0) => self.old_messages += 1,
+            _ => {
+                self.outbox.identity.epoch = header.epoch;
+                self.enter(now, header.run);
+                self.finishing |= matches!(message, Message::Finish);
+                self.builder.message(now, message);
+            }
+        }
+        true
+    }
+
+    /// The first message of a run opens its directory.
+    fn enter(&mut self, now: Instant, run: RunNumber) {
+        if run == self.run || run == RunNumber(0) {
+            return;
+        }
+        self.run = run;
+        self.outbox.identity.run = run;
+        if let Some(storage) = &mut self.storage {
+            storage.begin(now, run);
+        }
+    }
+
+    fn take(
+        &mut self,
+        now: Instant,
+        line: usize,
+        header: &Header,
+        entry: &SuperFragmentEntry,
+        reader: &mut MessageReader,
+    ) {
+        if header.run == self.run {
+            self.payload_bytes += u64::from(entry.bytes);
+            self.builder.super_fragment(now, self.lines[line].node.index, entry, &mut reader.fragments);
+        } else {
+            self.old_messages += 1;
+        }
+        reader.fragments.clear();
+    }
+
+    fn lose(&mut self, now: Instant, endpoint: Endpoint) {
+        let Some((index, _)) = self.readers.remove(endpoint) else { return };
+        let line = &mut self.lines[index];
+        line.endpoint = None;
+        line.retry = now.after(RETRY);
+        line.unsent.clear();
+        let stood = std::mem::take(&mut line.welcome);
+        if line.node == NodeId::MANAGER {
+            self.done |= self.finishing;
+        } else if stood {
+            self.builder.readout_lost(now, line.node.index);
+        }
+    }
+
+    /// Carries out what the machine wants, as far as there is room for it.
+    fn act(&mut self, now: Instant) -> usize {
+        let mut work = 0;
+        while self.flush() {
+            let Some(action) = self.builder.poll(now) else { break };
+            work += 1;
+            match action {
+                // The end is told when the files are closed: see `end`.
+                BuilderAction::ToManager(Message::Finished(_)) => {}
+                BuilderAction::ToManager(message) => self.lines[0].unsent.push_back(message),
+                BuilderAction::ToReadout { readout, message } => {
+                    self.lines[1 + usize::from(readout)].unsent.push_back(message);
+                }
+                BuilderAction::Emit { slot } => self.emitted.push_back(slot),
+                BuilderAction::StopRun { cause } => self.lines[0].unsent.push_back(Message::StopRequest(cause)),
+            }
+        }
+        work + self.store(now)
+    }
+
+    /// Moves built events to storage and tells the machine how far earlier ones have come.
+    fn store(&mut self, now: Instant) -> usize {
+        let Some(storage) = &mut self.storage else {
+            let work = self.emitted.len();
+            while let Some(slot) = self.emitted.pop_front() {
+                self.builder.reached(now, slot, AcknowledgementLevel::Written);
+            }
+            return work;
+        };
+        while let Some(&slot) = self.emitted.front() {
+            if !storage.add(now, slot, &self.builder.event(slot)) {
+                break;
+            }
+            self.emitted.pop_front();
+            self.builder.reached(now, slot, AcknowledgementLevel::Built);
+        }
+        storage.flush(now);
+        let work = storage.poll(now, &mut self.reached);
+        for (slot, level) in self.reached.drain(..) {
+            self.builder.reached(now, slot, level);
+        }
+        work
+    }
+
+    /// Sends what waits for connections that stand; false where the machine should not be asked for more.
+    fn flush(&mut self) -> bool {
+        let mut room = true;
+        for line in &mut self.lines {
+            let (Some(endpoint), true) = (line.endpoint, line.welcome) else {
+                // What nobody listens to is not kept: after the reconnection the machine says it again.
+                line.unsent.clear();
+                continue;
+            };
+            while let Some(message) = line.unsent.front() {
+                match self.outbox.send(&mut self.peers, endpoint, message) {
+                    Ok(()) | Err(Unsent::Closed) => {
+                        line.unsent.pop_front();
+                    }
+                    Err(Unsent::NoRoom) => break,
+                }
+            }
+            room &= line.unsent.len() < UNSENT;
+        }
+        room
+    }
+
+    /// After the manager's `Finish`: closes the files, then reports, then says so.
+    fn end(&mut self, now: Instant) {
+        if !self.finishing || !self.emitted.is_empty() {
+            return;
+        }
+        if self.reported_end {
+            // The manager ends when all others have closed their connections to it.
+            let line = &mut self.lines[0];
+            if line.unsent.is_empty()
+                && std::mem::take(&mut line.welcome)
+                && let Some(manager) = line.endpoint
+            {
+                self.peers.close(manager);
+            }
+            return;
+        }
+        if let Some(storage) = &mut self.storage {
+            storage.finish(now);
+            if !storage.is_closed() {
+                return;
+            }
+        }
+        self.reported_end = true;
+        self.report();
+        let in_flight = self.builder.in_work() as u64;
+        self.lines[0].unsent.push_back(Message::Finished(ropewalk_flow::messages::Finished { in_flight }));
+        self.flush();
+    }
+
+    fn report(&mut self) {
+        let counts = self.storage.as_ref().map(Storage::counts).unwrap_or_default();
+        let own = [
+            (Counter::EventsWritten, counts.events),
+            (Counter::BytesWritten, counts.bytes),
+            (Counter::SegmentsClosed, counts.segments),
+            (Counter::SegmentsDeleted, counts.deleted_segments),
+            (Counter::EventsDeleted, counts.deleted_events),
+            (Counter::BytesDeleted, counts.deleted_bytes),
+            (Counter::DiskFull, counts.waiting_for_room.into()),
+            (Counter::MessagesRefused, self.old_messages),
+        ];
+        let own = own.into_iter().map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
+        let mut batch = Batch::new();
+        let unsent = &mut self.lines[0].unsent;
+        for entry in self.builder.report().chain(own) {
+            if batch.is_full() {
+                unsent.push_back(Message::Report(Report { entries: std::mem::take(&mut batch), last: false }));
+            }
+            batch.push(entry);
+        }
+        unsent.push_back(Message::Report(Report { entries: batch, last: true }));
+    }
+}
+
+impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
+    fn turn(&mut self, now: Instant) -> usize {
+        if self.done {
+            return 0;
+        }
+        let mut work = self.poll_peers(now);
+        work += self.act(now);
+        if now >= self.report_due && self.lines[0].welcome {
+            self.report_due = now.after(self.config.report_interval);
+            self.report();
+        }
+        self.end(now);
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let retries = self.lines.iter().filter(|line| line.endpoint.is_none()).map(|line| line.retry);
+        let storage = self.storage.as_ref().and_then(Storage::next_deadline);
+        [self.builder.next_deadline(), self.peers.next_deadline(), storage, Some(self.report_due)]
+            .into_iter()
+            .flatten()
+            .chain(retries)
+            .min()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        let storage = self.storage.as_mut().is_none_or(Storage::prepare_wait);
+        self.peers.prepare_wait() && storage
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.peers.wait_descriptor());
+        into.extend(self.storage.as_ref().and_then(Storage::wait_descriptor));
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+}

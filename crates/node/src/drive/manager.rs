@@ -1,0 +1,291 @@
+//! The event manager: every other node connects here; the run's start, stop and account come from here.
+
+use super::Drive;
+use super::account::Standing;
+use super::link::{Identity, Outbox, Unsent};
+use super::reader::{Incoming, MessageReader};
+use super::table::EndpointTable;
+use ropewalk_flow::control::{ControlAction, RunCommand, RunControl, RunPhase};
+use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig};
+use ropewalk_flow::messages::Message;
+use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
+use ropewalk_memory::{Slice, Staging};
+use ropewalk_terms::{Incarnation, Instant, NodeId, Role, RunNumber};
+use ropewalk_wire::message::{Header, Hello, PROTOCOL_VERSION, RefuseReason};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::BorrowedFd;
+
+/// What an event manager's drive is made from.
+#[derive(Debug)]
+pub struct ManagerDriveConfig {
+    /// The machine's configuration.
+    pub manager: ManagerConfig,
+    /// Who it is.
+    pub identity: Identity,
+    /// Fingerprint of the configuration.
+    pub fingerprint: u64,
+    /// Where the other nodes connect to.
+    pub address: String,
+}
+
+struct Peer {
+    reader: MessageReader,
+    node: Option<(NodeId, Incarnation)>,
+}
+
+/// The event manager: see the module's text.
+pub struct ManagerDrive<P: Dispatcher> {
+    peers: P,
+    service: ServicePoint,
+    config: ManagerDriveConfig,
+    manager: Manager,
+    control: RunControl,
+    outbox: Outbox,
+    links: EndpointTable<Peer>,
+    nodes: BTreeMap<NodeId, Endpoint>,
+    standing: Standing,
+    unsent: VecDeque<(NodeId, Message)>,
+    events: Vec<Event>,
+    refused: u64,
+    run: RunNumber,
+}
+
+impl<P: Dispatcher> ManagerDrive<P> {
+    /// Opens the service point.
+    ///
+    /// # Errors
+    /// Where the address cannot be listened on.
+    pub fn new(config: ManagerDriveConfig, mut peers: P, staging: Staging) -> Result<Self, EndpointError> {
+        let service = peers.listen(&config.address)?;
+        let nodes =
+            (0..config.manager.readouts).map(NodeId::readout).chain((0..config.manager.builders).map(NodeId::builder));
+        Ok(Self {
+            manager: Manager::new(config.manager.clone()),
+            control: RunControl::new(nodes.collect()),
+            outbox: Outbox::new(config.identity, staging),
+            links: EndpointTable::default(),
+            nodes: BTreeMap::new(),
+            standing: Standing::default(),
+            unsent: VecDeque::with_capacity(256),
+            events: Vec::with_capacity(256),
+            refused: 0,
+            run: RunNumber(0),
+            peers,
+            service,
+            config,
+        })
+    }
+
+    /// Where the other nodes connect to, port filled in.
+    pub fn address(&self) -> String {
+        self.peers.address_of(self.service).unwrap_or_default()
+    }
+
+    /// Gives a command of run control.
+    pub fn command(&mut self, now: Instant, command: RunCommand) {
+        self.control.command(now, command);
+    }
+
+    /// How far the run is.
+    pub fn phase(&self) -> RunPhase {
+        self.control.phase()
+    }
+
+    /// The machine, for tests and checkers.
+    pub const fn machine(&self) -> &Manager {
+        &self.manager
+    }
+
+    fn poll_peers(&mut self, now: Instant) -> usize {
+        let mut events = std::mem::take(&mut self.events);
+        let work = self.peers.poll(now, &mut events);
+        for event in events.drain(..) {
+            let endpoint = event.endpoint();
+            match event {
+                Event::ConnectionRequest { .. } => {
+                    self.peers.accept(endpoint);
+                    self.links.insert(endpoint, Peer { reader: MessageReader::default(), node: None });
+                }
+                Event::Received { slice, .. } => self.read(now, endpoint, slice),
+                Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
+                    self.lose(now, endpoint);
+                }
+                Event::Established { .. } | Event::SendQueueLow { .. } => {}
+            }
+        }
+        self.events = events;
+        work
+    }
+
+    fn read(&mut self, now: Instant, endpoint: Endpoint, slice: Slice) {
+        let Some(mut peer) = self.links.remove(endpoint) else { return };
+        peer.reader.push(slice);
+        let keep = loop {
+            match peer.reader.next_incoming() {
+                Ok(None) => break true,
+                Ok(Some(Incoming::Control(header, message))) => {
+                    if !self.hear(now, endpoint, &mut peer, &header, &message) {
+                        break false;
+                    }
+                }
+                // Nobody sends super-fragments to an event manager.
+                Ok(Some(Incoming::SuperFragment(..))) | Err(_) => {
+                    self.refused += 1;
+                    break false;
+                }
+            }
+        };
+        let node = peer.node;
+        self.links.insert(endpoint, peer);
+        if !keep {
+            self.peers.close(endpoint);
+            if node.is_some() {
+                self.lose(now, endpoint);
+            }
+        }
+    }
+
+    /// Takes one message; false where the connection is to be closed.
+    fn hear(&mut self, now: Instant, endpoint: Endpoint, peer: &mut Peer, header: &Header, message: &Message) -> bool {
+        if let Message::Hello(hello) = message {
+            return self.greet(now, endpoint, peer, header, hello);
+        }
+        let Some((node, incarnation)) = peer.node else { return false };
+        match message {
+            Message::Report(report) => self.standing.reported(node, incarnation, report),
+            Message::Synchrony(state) => self.standing.judged(*state),
+            Message::StopRequest(cause) => self.control.stop_requested(now, *cause),
+            _ if header.run != self.run && header.run != RunNumber(0) => self.refused += 1,
+            _ => self.manager.message(now, node, message),
+        }
+        true
+    }
+
+    fn greet(&mut self, now: Instant, endpoint: Endpoint, peer: &mut Peer, header: &Header, hello: &Hello) -> bool {
+        let NodeId { role, index } = header.sender;
+        let count = match role {
+            Role::Readout => self.config.manager.readouts,
+            Role::Builder => self.config.manager.builders,
+            Role::Manager | Role::Source => 0,
+        };
+        let younger = self.standing.has_younger(header.sender, header.incarnation);
+        let refused = if hello.version != PROTOCOL_VERSION {
+            Some(RefuseReason::Version)
+        } else if index >= count {
+            Some(RefuseReason::UnknownNode)
+        } else if hello.configuration != self.config.fingerprint {
+            Some(RefuseReason::Configuration)
+        } else if younger {
+            Some(RefuseReason::OldIncarnation)
+        } else {
+            None
+        };
+        if let Some(reason) = refused {
+            let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(reason));
+            return false;
+        }
+        if let Some(old) = self.nodes.insert(header.sender, endpoint) {
+            // The same node again: its earlier connection is a leftover, perhaps of an earlier life.
+            self.peers.abort(old);
+            self.links.remove(old);
+            self.manager.node_lost(now, header.sender);
+        }
+        peer.node = Some((header.sender, header.incarnation));
+        self.standing.node_connected(header.sender, header.incarnation);
+        let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Welcome);
+        self.manager.node_connected(now, header.sender, header.incarnation);
+        self.control.node_connected(now, header.sender);
+        true
+    }
+
+    fn lose(&mut self, now: Instant, endpoint: Endpoint) {
+        let Some(peer) = self.links.remove(endpoint) else { return };
+        let Some((node, incarnation)) = peer.node else { return };
+        self.standing.node_lost(node, incarnation);
+        if self.nodes.get(&node) == Some(&endpoint) {
+            self.nodes.remove(&node);
+            self.manager.node_lost(now, node);
+            self.control.node_lost(now, node);
+        }
+    }
+
+    fn act(&mut self, now: Instant) -> usize {
+        let mut work = 0;
+        while let Some(action) = self.control.poll(now) {
+            match action {
+                ControlAction::Start { run, first, last } => {
+                    self.run = run;
+                    self.outbox.identity.run = run;
+                    self.manager.start(now, first, last);
+                }
+                ControlAction::Stop { last: None } => self.manager.stop(now),
+                ControlAction::Stop { last: Some(last) } => self.manager.stop_at(now, last),
+                ControlAction::ForceStop => self.manager.force_stop(now),
+            }
+        }
+        while self.flush() {
+            let Some(action) = self.manager.poll(now) else { break };
+            work += 1;
+            match action {
+                ManagerAction::Send { to, message } => self.unsent.push_back((to, message)),
+                ManagerAction::RunEnded => self.control.run_ended(now),
+            }
+        }
+        work
+    }
+
+    /// Sends what waits; false where something has to go on waiting.
+    fn flush(&mut self) -> bool {
+        while let Some((node, message)) = self.unsent.front() {
+            let sent = match self.nodes.get(node) {
+                None => Ok(()),
+                Some(&endpoint) => self.outbox.send(&mut self.peers, endpoint, message),
+            };
+            match sent {
+                Ok(()) | Err(Unsent::Closed) => {
+                    self.unsent.pop_front();
+                }
+                Err(Unsent::NoRoom) => return false,
+            }
+        }
+        true
+    }
+
+    /// The run as it is known here now.
+    pub fn standing(&mut self) -> &Standing {
+        let standing = &mut self.standing;
+        standing.phase = self.control.phase();
+        standing.run = self.run;
+        standing.stopped_by = self.control.stopped_by();
+        standing.events = self.manager.account();
+        standing.nodes.clear();
+        standing.nodes.extend(self.control.nodes().map(|node| (node, self.nodes.contains_key(&node))));
+        standing
+    }
+}
+
+impl<P: Dispatcher> Drive for ManagerDrive<P> {
+    fn turn(&mut self, now: Instant) -> usize {
+        self.poll_peers(now) + self.act(now)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        [self.manager.next_deadline(), self.peers.next_deadline(), self.control.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.peers.prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.peers.wait_descriptor());
+    }
+
+    fn is_done(&self) -> bool {
+        // The others close first, having sent their last report.
+        self.control.phase() == RunPhase::Ended && self.nodes.is_empty()
+    }
+}

@@ -1,0 +1,51 @@
+//! Drives: what connects flow's machines to io's endpoints. No threads, no sleeping, no files but through `io`.
+//!
+//! ```text
+//!  front ends --TCP--> ReadoutDrive --super-fragments--> BuilderDrive --> io::disk
+//!                          |   ^                            |   ^
+//!                 announce |   | release      credit, acks  |   | assign
+//!                          v   |                            v   |
+//!                          +------------ ManagerDrive ----------+
+//! ```
+//! A drive does a bounded amount of work per [`Drive::turn`] and is then asked how long it may be left alone.
+//! Nothing here decides anything about events: that is flow's.
+
+mod account;
+mod builder;
+mod link;
+mod manager;
+mod reader;
+mod readout;
+mod source;
+mod storage;
+mod table;
+
+pub use account::{NodeReport, RunSnapshot, Standing};
+pub use builder::{BuilderDrive, BuilderDriveConfig};
+pub use link::{Identity, Outbox};
+pub use manager::{ManagerDrive, ManagerDriveConfig};
+pub use reader::{Incoming, MessageReader};
+pub use readout::{ReadoutDrive, ReadoutDriveConfig};
+pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed};
+pub use storage::{Storage, StorageConfig};
+
+use ropewalk_terms::Instant;
+use std::os::fd::BorrowedFd;
+
+/// Something that a thread, or the simulator, turns.
+pub trait Drive {
+    /// Does what can be done now, a bounded amount; returns how much that was, 0 for nothing.
+    fn turn(&mut self, now: Instant) -> usize;
+
+    /// When the next turn is due even if nothing happens.
+    fn next_deadline(&self) -> Option<Instant>;
+
+    /// Before the thread sleeps: false if a turn has something to do right now; arms wake-ups.
+    fn prepare_wait(&mut self) -> bool;
+
+    /// What becomes readable when a turn has something to do.
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>);
+
+    /// The drive has ended in order and needs no further turn.
+    fn is_done(&self) -> bool;
+}

@@ -1,0 +1,640 @@
+//! A readout unit: front ends on one side, builder units and the event manager on the other.
+//!
+//! ```text
+//!  sources (TCP) -> Framer per connection -> flow::Readout -> answers per builder -> peers
+//!                        back-pressure: no room -> not read -> the sender waits
+//! ```
+
+use super::Drive;
+use super::link::{Answers, Identity, Outbox, Unsent};
+use super::reader::{Incoming, MessageReader};
+use super::table::EndpointTable;
+use ropewalk_flow::messages::{Batch, Finished, Message, Received, Report, ReportEntry};
+use ropewalk_flow::readout::{Framer, FramerLimits, Readout, ReadoutAction, ReadoutConfig};
+use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
+use ropewalk_memory::{Owner, Staging};
+use ropewalk_terms::{Counter, Epoch, Instant, NodeId, Role};
+use ropewalk_wire::message::{Header, Hello, RefuseReason};
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// What a readout unit's drive is made from.
+#[derive(Debug)]
+pub struct ReadoutDriveConfig {
+    /// The machine's configuration.
+    pub readout: ReadoutConfig,
+    /// Who it is.
+    pub identity: Identity,
+    /// Its name, for the hello.
+    pub name: String,
+    /// Fingerprint of the configuration.
+    pub fingerprint: u64,
+    /// Where front ends connect to.
+    pub listen: String,
+    /// Where builder units connect to.
+    pub address: String,
+    /// Where the event manager listens.
+    pub manager: String,
+    /// Builder units of the run.
+    pub builders: u16,
+    /// How often counters are reported.
+    pub report_interval: Duration,
+}
+
+/// One connection of a front end.
+struct SourceConnection {
+    framer: Framer,
+    source: Option<usize>,
+    /// Not read, because the machine has no room.
+    blocked: bool,
+    /// The peer has closed; what it sent before is still being framed.
+    ended: bool,
+}
+
+/// What is at the other end of an endpoint between nodes.
+struct Peer {
+    endpoint: Endpoint,
+    reader: MessageReader,
+    node: Option<NodeId>,
+}
+
+/// Counters of the drive itself.
+#[derive(Default)]
+struct Counts {
+    wire_bytes: u64,
+    payload_bytes: u64,
+    connections: u64,
+    disconnections: u64,
+    refused: u64,
+    garbage: u64,
+    old_messages: u64,
+}
+
+/// A readout unit: see the module's picture.
+pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
+    sources: S,
+    peers: P,
+    service: ServicePoint,
+    builder_service: ServicePoint,
+    config: ReadoutDriveConfig,
+    readout: Readout,
+    outbox: Outbox,
+    connections: EndpointTable<SourceConnection>,
+    owners: Vec<Owner>,
+    connected: Vec<Option<Endpoint>>,
+    links: EndpointTable<Peer>,
+    manager: Option<Endpoint>,
+    manager_ready: bool,
+    retry_manager: Instant,
+    builders: Vec<Option<Endpoint>>,
+    answers: Vec<Answers>,
+    unsent: VecDeque<Message>,
+    events: Vec<Event>,
+    received: Vec<Received>,
+    report_due: Instant,
+    counts: Counts,
+    finishing: bool,
+    /// The last message to the manager is said.
+    finished: bool,
+    done: bool,
+}
+
+/// Fragments framed from one connection before the next has its turn.
+const FRAME_BATCH: usize = 256;
+/// Pause before the event manager is called again.
+const RETRY: Duration = Duration::from_millis(200);
+/// Blocks for connections whose source is not known yet.
+const SHARED_BLOCKS: usize = 8;
+
+impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
+    /// Opens both service points and reserves each source's quota of the receive pool.
+    ///
+    /// # Errors
+    /// Where an address cannot be listened on.
+    pub fn new(
+        mut config: ReadoutDriveConfig,
+        mut sources: S,
+        mut peers: P,
+        staging: Staging,
+    ) -> Result<Self, EndpointError> {
+        let service = sources.listen(&config.listen)?;
+        let builder_service = peers.listen(&config.address)?;
+        config.listen = sources.address_of(service).unwrap_or_default();
+        config.address = peers.address_of(builder_service).unwrap_or_default();
+        let count = config.readout.sources.len();
+        let owners = quotas(&mut sources, count);
+        let builders = usize::from(config.builders);
+        Ok(Self {
+            readout: Readout::new(config.readout.clone()),
+            outbox: Outbox::new(config.identity, staging),
+            connections: EndpointTable::default(),
+            owners,
+            connected: vec![None; count],
+            links: EndpointTable::default(),
+            manager: None,
+            manager_ready: false,
+            retry_manager: Instant::ZERO,
+            builders: vec![None; builders],
+            answers: (0..builders).map(|_| Answers::default()).collect(),
+            unsent: VecDeque::with_capacity(64),
+            events: Vec::with_capacity(1024),
+            received: Vec::with_capacity(FRAME_BATCH),
+            report_due: Instant::ZERO,
+            counts: Counts::default(),
+            finishing: false,
+            finished: false,
+            done: false,
+            sources,
+            peers,
+            service,
+            builder_service,
+            config,
+        })
+    }
+
+    /// Where front ends connect to, port filled in.
+    pub fn source_address(&self) -> String {
+        self.sources.address_of(self.service).unwrap_or_default()
+    }
+
+    /// Where builder units connect to, port filled in.
+    pub fn builder_address(&self) -> String {
+        self.peers.address_of(self.builder_service).unwrap_or_default()
+    }
+
+    /// The machine, for tests and checkers.
+    pub const fn machine(&self) -> &Readout {
+        &self.readout
+    }
+
+    fn poll_sources(&mut self, now: Instant) -> usize {
+        let mut events = std::mem::take(&mut self.events);
+        let work = self.sources.poll(now, &mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::ConnectionRequest { endpoint, .. } => self.accept_source(endpoint),
+                Event::Received { endpoint, slice } => {
+                    self.counts.wire_bytes += slice.len() as u64;
+                    if let Some(connection) = self.connections.get_mut(endpoint) {
+                        connection.framer.push(slice);
+                        self.frame(now, endpoint);
+                    }
+                }
+                Event::Disconnected { endpoint } | Event::Broken { endpoint, .. } => {
+                    if let Some(connection) = self.connections.get_mut(endpoint) {
+                        connection.ended = true;
+                        self.frame(now, endpoint);
+                    }
+                }
+                Event::Established { .. } | Event::SendQueueLow { .. } | Event::ConnectFailed { .. } => {}
+            }
+        }
+        self.events = events;
+        work
+    }
+
+    fn accept_source(&mut self, endpoint: Endpoint) {
+        if self.finishing {
+            self.sources.reject(endpoint);
+            return;
+        }
+        self.sources.accept(endpoint);
+        self.counts.connections += 1;
+        let largest = self.config.readout.sources.iter().map(|source| source.max_fragment).max().unwrap_or(0);
+        let connection = SourceConnection {
+            framer: Framer::new(FramerLimits { max_fragment: largest, check_crc: false }),
+            source: None,
+            blocked: false,
+            ended: false,
+        };
+        self.connections.insert(endpoint, connection);
+    }
+
+    /// Finds fragments in what a connection has received, as many as the machine has room for.
+    fn frame(&mut self, now: Instant, endpoint: Endpoint) {
+        loop {
+            let Some(connection) = self.connections.get_mut(endpoint) else { return };
+            let Some(source) = connection.source else {
+                if !self.identify(now, endpoint) {
+                    return;
+                }
+                continue;
+            };
+            let room = self.readout.room(source);
+            let framed = connection.framer.next_batch(&mut self.received, room.min(FRAME_BATCH));
+            let count = self.received.len();
+            self.counts.payload_bytes += self.received.iter().map(|one| u64::from(one.meta.length)).sum::<u64>();
+            if count > 0 {
+                self.readout.receive(now, source, &mut self.received);
+                self.received.clear();
+            }
+            if let Err(error) = framed {
+                self.counts.garbage += error.bytes_discarded;
+                self.counts.refused += 1;
+                self.readout.framing_lost(source, error);
+                self.sources.abort(endpoint);
+                self.end_source(now, endpoint, true);
+                return;
+            }
+            if count < room.min(FRAME_BATCH) {
+                break;
+            }
+            if self.readout.room(source) == 0 {
+                self.block(now, endpoint, true);
+                return;
+            }
+        }
+        let Some(connection) = self.connections.get_mut(endpoint) else { return };
+        if connection.ended {
+            let mid_fragment = connection.framer.is_mid_fragment();
+            self.end_source(now, endpoint, mid_fragment);
+        }
+    }
+
+    /// Finds out whose connection it is from its first bytes; false where more bytes are needed or it was refused.
+    fn identify(&mut self, now: Instant, endpoint: Endpoint) -> bool {
+        let Some(connection) = self.connections.get_mut(endpoint) else { return false };
+        // Bytes that are no front end's show here, before any fragment is asked for.
+        let lost = connection.framer.next_batch(&mut self.received, 0).is_err();
+        let source = match (connection.framer.source(), connection.framer.format()) {
+            (Some(id), Some(format)) if !lost => {
+                let source = self.readout.source_index(id);
+                source.filter(|&source| self.config.readout.sources[source].format == format)
+            }
+            _ if lost || connection.ended => None,
+            _ => return false,
+        };
+        match source {
+            Some(source) if self.connected.get(source).is_some_and(Option::is_none) => {
+                let config = &self.config.readout.sources[source];
+                connection
+                    .framer
+                    .set_limits(FramerLimits { max_fragment: config.max_fragment, check_crc: config.check_crc });
+                connection.source = Some(source);
+                self.connected[source] = Some(endpoint);
+                if let Some(&owner) = self.owners.get(source) {
+                    self.sources.set_owner(endpoint, owner);
+                }
+                self.readout.source_connected(now, source);
+                true
+            }
+            // Nobody's bytes, a source of another readout unit, or a second connection of a connected source.
+            _ => {
+                self.counts.garbage += connection.framer.buffered() as u64;
+                self.counts.refused += 1;
+                self.counts.disconnections += 1;
+                self.sources.abort(endpoint);
+                self.connections.remove(endpoint);
+                false
+            }
+        }
+    }
+
+    fn end_source(&mut self, now: Instant, endpoint: Endpoint, mid_fragment: bool) {
+        let Some(connection) = self.connections.remove(endpoint) else { return };
+        self.counts.disconnections += 1;
+        if let Some(source) = connection.source {
+            self.connected[source] = None;
+            self.readout.source_disconnected(now, source, mid_fragment);
+        }
+    }
+
+    /// Back-pressure: a source without room is not read, so that TCP's window closes and the source waits.
+    fn block(&mut self, now: Instant, endpoint: Endpoint, blocked: bool) {
+        let Some(connection) = self.connections.get_mut(endpoint) else { return };
+        if connection.blocked == blocked {
+            return;
+        }
+        connection.blocked = blocked;
+        self.sources.set_reading(endpoint, !blocked);
+        if let Some(source) = connection.source {
+            self.readout.set_being_read(now, source, !blocked);
+        }
+    }
+
+    /// Goes on with sources that have room again.
+    fn unblock(&mut self, now: Instant) {
+        for index in 0..self.connections.places() {
+            let Some((endpoint, connection)) = self.connections.at(index) else { continue };
+            let Some(source) = connection.source else { continue };
+            if connection.blocked && self.readout.room(source) > 0 {
+                self.block(now, endpoint, false);
+                self.frame(now, endpoint);
+            } else if !connection.blocked {
+                // A source whose quota is used up is not read either: that is back-pressure, not absence.
+                let dry = self.sources.is_dry(endpoint);
+                self.readout.set_being_read(now, source, !dry);
+            }
+        }
+    }
+
+    fn poll_peers(&mut self, now: Instant) -> usize {
+        self.call_manager(now);
+        let mut events = std::mem::take(&mut self.events);
+        let work = self.peers.poll(now, &mut events);
+        for event in events.drain(..) {
+            let endpoint = event.endpoint();
+            match event {
+                Event::ConnectionRequest { .. } => {
+                    self.peers.accept(endpoint);
+                    self.links.insert(endpoint, Peer { endpoint, reader: MessageReader::default(), node: None });
+                }
+                Event::Established { .. } if Some(endpoint) == self.manager => {
+                    let hello = Message::Hello(Hello::new(&self.config.name, self.config.fingerprint));
+                    let _ = self.outbox.send(&mut self.peers, endpoint, &hello);
+                }
+                Event::Received { slice, .. } => self.read_peer(now, endpoint, slice),
+                Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
+                    self.lose_peer(now, endpoint);
+                }
+                Event::Established { .. } | Event::SendQueueLow { .. } => {}
+            }
+        }
+        self.events = events;
+        work
+    }
+
+    fn call_manager(&mut self, now: Instant) {
+        if self.manager.is_some() || now < self.retry_manager || self.done {
+            return;
+        }
+        self.retry_manager = now.after(RETRY);
+        if let Ok(endpoint) = self.peers.connect(&self.config.manager) {
+            self.manager = Some(endpoint);
+            self.links
+                .insert(endpoint, Peer { endpoint, reader: MessageReader::default(), node: Some(NodeId::MANAGER) });
+        }
+    }
+
+    fn read_peer(&mut self, now: Instant, endpoint: Endpoint, slice: ropewalk_memory::Slice) {
+        let Some(mut peer) = self.links.remove(endpoint) else { return };
+        peer.reader.push(slice);
+        let mut keep = true;
+        while keep {
+            match peer.reader.next_incoming() {
+                Ok(None) => break,
+                Ok(Some(Incoming::Control(header, message))) => keep = self.hear(now, &mut peer, &header, &message),
+                // Nobody sends super-fragments to a readout unit.
+                Ok(Some(Incoming::SuperFragment(..))) | Err(_) => {
+                    self.counts.refused += 1;
+                    keep = false;
+                }
+            }
+        }
+        if keep {
+            self.links.insert(endpoint, peer);
+        } else {
+            self.peers.close(endpoint);
+            self.forget(now, endpoint, peer.node);
+        }
+    }
+
+    /// Takes one message; false where the connection is to be closed.
+    fn hear(&mut self, now: Instant, peer: &mut Peer, header: &Header, message: &Message) -> bool {
+        match message {
+            Message::Hello(hello) => return self.greet(now, peer, header, hello),
+            Message::Welcome if peer.node == Some(NodeId::MANAGER) => {
+                self.obey(header.epoch);
+                self.manager_ready = true;
+            }
+            Message::Refuse(_) => return false,
+            _ if header.epoch < self.outbox.identity.epoch && header.epoch != Epoch(0) => self.counts.old_messages += 1,
+            Message::Finish => {
+                self.outbox.identity.run = header.run;
+                self.finishing = true;
+                self.readout.message(now, NodeId::MANAGER, message);
+            }
+            _ => {
+                let Some(node) = peer.node else { return false };
+                if node == NodeId::MANAGER {
+                    self.obey(header.epoch);
+                    self.outbox.identity.run = header.run;
+                }
+                self.readout.message(now, node, message);
+            }
+        }
+        true
+    }
+
+    /// Lower epochs than the highest that was heard are refused from here on.
+    fn obey(&mut self, epoch: Epoch) {
+        self.outbox.identity.epoch = self.outbox.identity.epoch.max(epoch);
+    }
+
+    fn greet(&mut self, now: Instant, peer: &mut Peer, header: &Header, hello: &Hello) -> bool {
+        let builder = usize::from(header.sender.index);
+        let refused = if hello.version != ropewalk_wire::message::PROTOCOL_VERSION {
+            Some(RefuseReason::Version)
+        } else if hello.configuration != self.config.fingerprint {
+            Some(RefuseReason::Configuration)
+        } else if header.sender.role != Role::Builder || builder >= self.builders.len() {
+            Some(RefuseReason::UnknownNode)
+        } else {
+            None
+        };
+        if let Some(reason) = refused {
+            let _ = self.outbox.send(&mut self.peers, peer.endpoint, &Message::Refuse(reason));
+            return false;
+        }
+        if let Some(old) = self.builders[builder].replace(peer.endpoint) {
+            // The same builder again: its earlier connection is a leftover.
+            self.peers.abort(old);
+            let _ = self.links.remove(old);
+            self.readout.peer_lost(now, header.sender);
+            self.answers[builder].clear();
+        }
+        peer.node = Some(header.sender);
+        let _ = self.outbox.send(&mut self.peers, peer.endpoint, &Message::Welcome);
+        true
+    }
+
+    fn lose_peer(&mut self, now: Instant, endpoint: Endpoint) {
+        if let Some(peer) = self.links.remove(endpoint) {
+            self.forget(now, endpoint, peer.node);
+        }
+    }
+
+    fn forget(&mut self, now: Instant, endpoint: Endpoint, node: Option<NodeId>) {
+        if self.manager == Some(endpoint) {
+            self.manager = None;
+            self.manager_ready = false;
+            self.done |= self.finishing;
+        }
+        let Some(node) = node else { return };
+        if node.role == Role::Builder {
+            let index = usize::from(node.index);
+            if self.builders[index] != Some(endpoint) {
+                return;
+            }
+            self.builders[index] = None;
+            self.answers[index].clear();
+        }
+        self.readout.peer_lost(now, node);
+    }
+
+    /// Carries out what the machine wants, as far as there is room for it.
+    fn act(&mut self, now: Instant) -> usize {
+        let mut work = 0;
+        if !self.flush_unsent() {
+            return work;
+        }
+        while let Some(action) = self.readout.poll(now) {
+            work += 1;
+            match action {
+                ReadoutAction::ToManager(Message::Finished(finished)) => {
+                    self.report();
+                    self.unsent.push_back(Message::Finished(Finished { in_flight: finished.in_flight }));
+                    self.finished = true;
+                }
+                ReadoutAction::ToManager(message) => self.unsent.push_back(message),
+                ReadoutAction::Answer { builder, entry } => {
+                    let index = usize::from(builder);
+                    if self.builders.get(index).is_none_or(Option::is_none) {
+                        continue;
+                    }
+                    match self.readout.super_fragment(entry.key) {
+                        Some(held) if entry.not_held.is_none() => {
+                            self.answers[index].add(entry, held.metas(), held.payloads());
+                        }
+                        _ => self.answers[index].add(entry, std::iter::empty(), std::iter::empty()),
+                    }
+                    if self.answers[index].is_full() && !self.flush_answers(index) {
+                        break;
+                    }
+                }
+            }
+            if !self.flush_unsent() {
+                break;
+            }
+        }
+        for index in 0..self.answers.len() {
+            self.flush_answers(index);
+        }
+        self.leave();
+        work
+    }
+
+    /// Everything is said: closes the connection to the manager, which ends when all have done so.
+    fn leave(&mut self) {
+        if self.finished
+            && self.unsent.is_empty()
+            && std::mem::take(&mut self.manager_ready)
+            && let Some(manager) = self.manager
+        {
+            self.peers.close(manager);
+        }
+    }
+
+    /// Sends what the event manager must hear; false where something has to wait.
+    fn flush_unsent(&mut self) -> bool {
+        let blocked = self.answers.iter().any(|answers| answers.is_full());
+        if blocked && !(0..self.answers.len()).all(|index| self.flush_answers(index)) {
+            return false;
+        }
+        let (Some(manager), true) = (self.manager, self.manager_ready) else { return self.unsent.len() < 64 };
+        while let Some(message) = self.unsent.front() {
+            match self.outbox.send(&mut self.peers, manager, message) {
+                Ok(()) | Err(Unsent::Closed) => {
+                    self.unsent.pop_front();
+                }
+                Err(Unsent::NoRoom) => return false,
+            }
+        }
+        true
+    }
+
+    fn flush_answers(&mut self, index: usize) -> bool {
+        let answers = &mut self.answers[index];
+        if answers.is_empty() {
+            return true;
+        }
+        let Some(endpoint) = self.builders[index] else {
+            answers.clear();
+            return true;
+        };
+        match self.outbox.send_answers(&mut self.peers, endpoint, answers) {
+            Ok(()) => true,
+            Err(Unsent::Closed) => {
+                answers.clear();
+                true
+            }
+            Err(Unsent::NoRoom) => false,
+        }
+    }
+
+    /// Sends all counters: those of the machine and those of the drive.
+    fn report(&mut self) {
+        let pool = self.sources.pool().map(ropewalk_memory::Pool::account).unwrap_or_default();
+        let blocks = self.sources.pool().map_or(0, ropewalk_memory::Pool::blocks) as u64;
+        let own = [
+            (Counter::WireBytesReceived, self.counts.wire_bytes),
+            (Counter::PayloadBytesReceived, self.counts.payload_bytes),
+            (Counter::SourceConnections, self.counts.connections),
+            (Counter::SourceDisconnections, self.counts.disconnections),
+            (Counter::ConnectionsRefused, self.counts.refused),
+            (Counter::GarbageBytes, self.counts.garbage),
+            (Counter::MessagesRefused, self.counts.old_messages),
+            (Counter::PoolLoans, pool.loans),
+            (Counter::PoolReturns, pool.returned),
+            (Counter::PoolHeld, pool.held),
+            (Counter::PoolBlocks, blocks),
+        ];
+        let own = own.into_iter().map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
+        let mut batch = Batch::new();
+        for entry in self.readout.report().chain(own) {
+            if batch.is_full() {
+                let full = std::mem::take(&mut batch);
+                self.unsent.push_back(Message::Report(Report { entries: full, last: false }));
+            }
+            batch.push(entry);
+        }
+        self.unsent.push_back(Message::Report(Report { entries: batch, last: true }));
+    }
+}
+
+impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
+    fn turn(&mut self, now: Instant) -> usize {
+        if self.done {
+            return 0;
+        }
+        let mut work = self.poll_sources(now) + self.poll_peers(now);
+        self.unblock(now);
+        if now >= self.report_due && self.manager_ready && self.unsent.is_empty() {
+            self.report_due = now.after(self.config.report_interval);
+            self.report();
+        }
+        work += self.act(now);
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let retry = if self.manager.is_none() { self.retry_manager } else { self.report_due };
+        [self.readout.next_deadline(), self.sources.next_deadline(), self.peers.next_deadline()]
+            .into_iter()
+            .flatten()
+            .fold(Some(retry), |least, next| least.map(|least| least.min(next)))
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        // Both are asked, so that both are armed.
+        let (sources, peers) = (self.sources.prepare_wait(), self.peers.prepare_wait());
+        sources && peers
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.sources.wait_descriptor());
+        into.extend(self.peers.wait_descriptor());
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
+    }
+}
+
+/// Divides the receive pool: a few blocks for connections that are not known yet, the rest equally to the sources.
+fn quotas(sources: &mut impl Dispatcher, count: usize) -> Vec<Owner> {
+    let Some(pool) = sources.pool_mut() else { return Vec::new() };
+    let each = pool.blocks().saturating_sub(SHARED_BLOCKS) / count.max(1);
+    (0..count).map(|_| pool.reserve(each).unwrap_or(Owner::SHARED)).collect()
+}

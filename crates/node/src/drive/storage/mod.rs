@@ -1,0 +1,420 @@
+//! The run files of one builder unit: events in, acknowledgement levels out.
+//!
+//! ```text
+//! event -> record: head staged, payloads by reference, tail staged -> batch -> disk (one batch at a time)
+//! segment: header, begin of run, events, [end of run], footer -> renamed; the oldest go when `keep` is reached
+//! ```
+//! One batch of a segment is with the disk while the next is gathered. A batch that the disk refuses (full) is
+//! kept and offered again; nothing is acknowledged meanwhile, so that back-pressure reaches the sources.
+
+mod segment;
+
+use ropewalk_flow::builder::EventView;
+use ropewalk_io::disk::{Completion, Disk};
+use ropewalk_memory::{Slice, Staging};
+use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, Instant, NodeId, RunNumber, Utc};
+use ropewalk_wire::run_file::{
+    BeginOfRun, ClockDomain, EndOfRun, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource,
+    SegmentHeader, SegmentName, SourceEntry,
+};
+use segment::{Closed, SegmentWriter};
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a builder unit writes.
+#[derive(Clone, Debug)]
+pub struct StorageConfig {
+    /// Who writes.
+    pub writer: NodeId,
+    /// In which life.
+    pub incarnation: Incarnation,
+    /// The time of day when the monotonic clock stood at zero.
+    pub epoch: Utc,
+    /// Where the run directory is.
+    pub output: PathBuf,
+    /// The run's sources, for the segment header.
+    pub sources: Vec<SourceEntry>,
+    /// What an acknowledgement promises, for the segment header.
+    pub level: AcknowledgementLevel,
+    /// Every batch is synced.
+    pub sync_batches: bool,
+    /// A segment is closed at this size in bytes.
+    pub segment_bytes: u64,
+    /// Or after this many events.
+    pub segment_events: u64,
+    /// Or after this time.
+    pub segment_time: Option<Duration>,
+    /// Closed segments are kept up to this many bytes; the oldest go first.
+    pub keep: Option<u64>,
+}
+
+/// What was written and deleted.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct StorageCounts {
+    /// Event records that the disk has taken.
+    pub events: u64,
+    /// Bytes that the disk has taken.
+    pub bytes: u64,
+    /// Segments closed and renamed.
+    pub segments: u64,
+    /// Segments deleted to stay within `keep`.
+    pub deleted_segments: u64,
+    /// Events in them.
+    pub deleted_events: u64,
+    /// Bytes in them.
+    pub deleted_bytes: u64,
+    /// The disk refused a batch, which is offered again.
+    pub waiting_for_room: bool,
+}
+
+/// The run files of one builder unit: see the module's picture.
+pub struct Storage<D: Disk> {
+    disk: D,
+    config: StorageConfig,
+    staging: Staging,
+    run: RunNumber,
+    started: Utc,
+    directory: PathBuf,
+    current: Option<SegmentWriter>,
+    closing: VecDeque<SegmentWriter>,
+    spare: Vec<SegmentWriter>,
+    next_segment: u32,
+    kept: VecDeque<Closed>,
+    kept_bytes: u64,
+    completions: Vec<Completion>,
+    scratch: Vec<u8>,
+    pieces: Vec<Slice>,
+    last: Option<EventKey>,
+    finishing: bool,
+    ended: bool,
+    counts: StorageCounts,
+}
+
+/// A batch is handed to the disk when it has this many bytes, or when the disk has nothing else to do.
+const BATCH_BYTES: u64 = 8 << 20;
+/// Pause before a refused batch is offered again.
+const RETRY: Duration = Duration::from_millis(500);
+
+impl<D: Disk> Storage<D> {
+    /// Storage that writes through `disk`; heads and tails of records are staged in `staging`.
+    pub fn new(disk: D, config: StorageConfig, staging: Staging) -> Self {
+        Self {
+            disk,
+            config,
+            staging,
+            run: RunNumber(0),
+            started: Utc(0),
+            directory: PathBuf::new(),
+            current: None,
+            closing: VecDeque::new(),
+            spare: vec![SegmentWriter::new(), SegmentWriter::new()],
+            next_segment: 1,
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            completions: Vec::with_capacity(16),
+            scratch: vec![0; 64 << 10],
+            pieces: Vec::with_capacity(4096),
+            last: None,
+            finishing: false,
+            ended: false,
+            counts: StorageCounts::default(),
+        }
+    }
+
+    /// The run begins: its directory is entered, and segments are numbered behind those of an earlier life.
+    pub fn begin(&mut self, now: Instant, run: RunNumber) {
+        self.run = run;
+        self.started = self.utc(now);
+        self.directory = self.config.output.join(crate::run::run_directory_name(run));
+        let names = self.disk.enter_directory(&self.directory);
+        let highest = (names.iter())
+            .filter_map(|name| {
+                name.strip_suffix(ropewalk_wire::run_file::OPEN_EXTENSION).unwrap_or(name).parse::<SegmentName>().ok()
+            })
+            .filter(|name| name.writer == self.config.writer)
+            .map(|name| name.segment)
+            .max();
+        self.next_segment = highest.unwrap_or(0) + 1;
+        (self.finishing, self.ended) = (false, false);
+    }
+
+    /// Takes an event; false where there is no room for it now.
+    pub fn add(&mut self, now: Instant, slot: u32, event: &EventView<'_>) -> bool {
+        if !self.ready(now) {
+            return false;
+        }
+        let head = EventHead {
+            key: event.key,
+            incarnation: self.config.incarnation,
+            attempt: event.attempt,
+            trigger_type: event.trigger_type(),
+            flags: flags(event),
+        };
+        let missing = Counted::new(event.missing().map(|(source, cause)| MissingSource::new(source, cause)));
+        let fragments = event.fragments();
+        let entries = Counted::new(fragments.clone().map(|fragment| entry(&fragment.meta)));
+        let needed = EventRecordEncoder::head_bytes(missing.len(), entries.len());
+        if self.scratch.len() < needed {
+            self.scratch.resize(needed, 0);
+        }
+        // A record that cannot be encoded is longer than a record may be; its payloads were refused long before.
+        let Ok(mut encoder) = EventRecordEncoder::begin(&mut self.scratch, &head, missing, entries) else {
+            return false;
+        };
+        let Some(first) = self.staging.write(&self.scratch[..encoder.head_length()]) else { return false };
+        self.pieces.clear();
+        self.pieces.push(first);
+        for fragment in fragments {
+            for slice in fragment.payload.slices() {
+                encoder.payload(slice);
+                self.pieces.push(slice.clone());
+            }
+        }
+        let (length, index) = (encoder.record_length() as u64, encoder.index_entry(0));
+        let tail = encoder.finish().ok().and_then(|tail| self.staging.write(tail.as_bytes()));
+        let (Some(tail), Some(segment)) = (tail, self.current.as_mut()) else {
+            self.pieces.clear();
+            return false;
+        };
+        self.pieces.push(tail);
+        segment.add(slot, index, length, &mut self.pieces);
+        self.last = self.last.max(Some(event.key));
+        true
+    }
+
+    /// Makes sure of a segment with room.
+    fn ready(&mut self, now: Instant) -> bool {
+        if let Some(segment) = &self.current {
+            if !segment.is_due(now, &self.config) {
+                return segment.gathered() < BATCH_BYTES;
+            }
+            if !self.close_current(now) {
+                return false;
+            }
+        }
+        self.open(now)
+    }
+
+    fn open(&mut self, now: Instant) -> bool {
+        let Some(mut segment) = self.spare.pop() else { return false };
+        let number = self.next_segment;
+        let name = SegmentName { run: self.run, writer: self.config.writer, segment: number };
+        let header = SegmentHeader {
+            run: self.run,
+            segment: number,
+            writer: self.config.writer,
+            incarnation: self.config.incarnation,
+            start: self.utc(now),
+            acknowledgement: self.config.level,
+            minor: ropewalk_wire::run_file::MINOR_VERSION,
+            sources: self.config.sources.clone(),
+        };
+        let begin = BeginOfRun { run: self.run, start: self.started, text: String::new() };
+        let mut bytes = Vec::new();
+        let encoded = header.encode(&mut bytes).and_then(|()| begin.encode(&mut bytes));
+        if encoded.is_err() || !stage(&mut self.staging, &bytes, &mut self.pieces) {
+            self.pieces.clear();
+            self.spare.push(segment);
+            return false;
+        }
+        segment.open(&mut self.disk, now, &self.directory, &name.to_string());
+        segment.add_bytes(bytes.len() as u64, &mut self.pieces);
+        self.next_segment += 1;
+        self.current = Some(segment);
+        true
+    }
+
+    /// Puts end-of-run (at the end) and footer behind the last record; false where there is no room for them yet.
+    fn close_current(&mut self, now: Instant) -> bool {
+        let utc = self.utc(now);
+        let Some(segment) = &mut self.current else { return true };
+        let mut bytes = Vec::new();
+        let mut encoded = Ok(());
+        if self.finishing {
+            let events = self.counts.events + segment.pending_events();
+            encoded =
+                EndOfRun { run: self.run, end: utc, last: self.last, events, text: String::new() }.encode(&mut bytes);
+        }
+        let offset = segment.length() + bytes.len() as u64;
+        encoded = encoded.and_then(|()| segment.index.encode(&mut bytes, offset, utc, false));
+        if encoded.is_err() || !stage(&mut self.staging, &bytes, &mut self.pieces) {
+            self.pieces.clear();
+            return false;
+        }
+        segment.add_bytes(bytes.len() as u64, &mut self.pieces);
+        segment.close();
+        self.closing.extend(self.current.take());
+        true
+    }
+
+    /// Hands gathered batches to the disk where it has nothing of the segment in work.
+    pub fn flush(&mut self, now: Instant) {
+        for segment in self.closing.iter_mut().chain(&mut self.current) {
+            segment.flush(&mut self.disk, now);
+        }
+    }
+
+    /// Takes what the disk has done; appends how far events have come. Returns how much happened.
+    pub fn poll(&mut self, now: Instant, reached: &mut Vec<(u32, AcknowledgementLevel)>) -> usize {
+        let mut completions = std::mem::take(&mut self.completions);
+        let work = self.disk.poll(&mut completions);
+        for completion in completions.drain(..) {
+            self.take(now, completion, reached);
+        }
+        self.completions = completions;
+        while let Some(closed) = self.closing.front_mut().and_then(SegmentWriter::take_closed) {
+            self.counts.segments += 1;
+            self.kept_bytes += closed.bytes;
+            self.kept.push_back(closed);
+            self.spare.extend(self.closing.pop_front());
+            self.delete_oldest();
+        }
+        self.flush(now);
+        self.counts.waiting_for_room = self.closing.iter().chain(&self.current).any(SegmentWriter::is_refused);
+        work
+    }
+
+    fn take(&mut self, now: Instant, completion: Completion, reached: &mut Vec<(u32, AcknowledgementLevel)>) {
+        let (file, refused) = match completion {
+            Completion::Removed { .. } | Completion::Created { result: Ok(()), .. } => return,
+            Completion::Created { file, result: Err(_) } => {
+                if let Some(segment) =
+                    self.closing.iter_mut().chain(&mut self.current).find(|segment| segment.is_of(file))
+                {
+                    segment.not_created();
+                }
+                return;
+            }
+            Completion::Appended { file, .. } => (file, None),
+            Completion::AppendFailed { file, data, .. } => (file, Some(data)),
+            Completion::Synced { file, result, .. } | Completion::Published { file, result, .. } => {
+                (file, result.err().map(|_| Vec::new()))
+            }
+        };
+        let mut segments = self.closing.iter_mut().chain(&mut self.current);
+        let Some(segment) = segments.find(|segment| segment.is_of(file)) else { return };
+        match refused {
+            None => segment.completed(&self.config, &mut self.counts, reached),
+            Some(data) => segment.refused(now.after(RETRY), data),
+        }
+    }
+
+    /// The time of day, for records.
+    const fn utc(&self, now: Instant) -> Utc {
+        Utc(self.config.epoch.0.saturating_add_unsigned(now.as_nanoseconds()))
+    }
+
+    fn delete_oldest(&mut self) {
+        let Some(keep) = self.config.keep else { return };
+        while self.kept_bytes > keep && self.kept.len() > 1 {
+            let Some(oldest) = self.kept.pop_front() else { return };
+            self.kept_bytes -= oldest.bytes;
+            self.counts.deleted_segments += 1;
+            self.counts.deleted_events += oldest.events;
+            self.counts.deleted_bytes += oldest.bytes;
+            self.disk.remove(&oldest.path, u64::MAX);
+        }
+    }
+
+    /// No event comes any more: the last segment gets its end-of-run record and is closed. To be called until
+    /// [`Storage::is_closed`].
+    pub fn finish(&mut self, now: Instant) {
+        self.finishing = true;
+        if self.ended || self.run == RunNumber(0) {
+            return;
+        }
+        // Also a builder unit that wrote no event leaves a file that says so.
+        if self.current.is_none() && !self.open(now) {
+            return;
+        }
+        self.ended = self.close_current(now);
+        self.flush(now);
+    }
+
+    /// All segments are closed and renamed.
+    pub fn is_closed(&self) -> bool {
+        self.run == RunNumber(0) || (self.ended && self.current.is_none() && self.closing.is_empty())
+    }
+
+    /// What was written and deleted.
+    pub const fn counts(&self) -> StorageCounts {
+        self.counts
+    }
+
+    /// When a refused batch is to be offered again, or a segment is to be closed.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let retries = self.closing.iter().chain(&self.current).filter_map(SegmentWriter::retry);
+        retries.chain(self.disk.next_deadline()).min()
+    }
+
+    /// Before the thread sleeps: false if there is something to do now.
+    pub fn prepare_wait(&mut self) -> bool {
+        self.disk.prepare_wait()
+    }
+
+    /// Becomes readable when the disk has done something.
+    pub fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.disk.wait_descriptor()
+    }
+}
+
+/// Stages bytes of any length in pieces; false (and nothing to be used) where the staging pool is dry.
+fn stage(staging: &mut Staging, bytes: &[u8], pieces: &mut Vec<Slice>) -> bool {
+    pieces.clear();
+    bytes.chunks(staging.largest()).all(|chunk| staging.write(chunk).map(|slice| pieces.push(slice)).is_some())
+}
+
+fn flags(event: &EventView<'_>) -> EventFlags {
+    let mut flags = EventFlags::default();
+    if !event.complete {
+        flags = flags.with(EventFlags::INCOMPLETE);
+    }
+    if event.fragments().any(|fragment| fragment.meta.flags.has_error()) {
+        flags = flags.with(EventFlags::DOUBTFUL);
+    }
+    flags
+}
+
+fn entry(meta: &ropewalk_flow::messages::FragmentMeta) -> FragmentEntry {
+    let timed = meta.flags.contains(ropewalk_flow::messages::FragmentFlags::HAS_TIME);
+    FragmentEntry {
+        source: meta.source,
+        flags: meta.flags,
+        raw_id: meta.raw_id,
+        raw_time: meta.time,
+        time: if timed { meta.time as i64 } else { 0 },
+        clock: if timed { ClockDomain::SOURCE } else { ClockDomain::NONE },
+        bunch_crossing: meta.bunch_crossing,
+        trigger_type: meta.trigger_type,
+        length: meta.length,
+    }
+}
+
+/// An iterator whose length was counted beforehand.
+struct Counted<I> {
+    inner: I,
+    left: usize,
+}
+
+impl<I: Iterator + Clone> Counted<I> {
+    fn new(inner: I) -> Self {
+        Self { left: inner.clone().count(), inner }
+    }
+}
+
+impl<I: Iterator> Iterator for Counted<I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        self.left = self.left.saturating_sub(1);
+        self.inner.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl<I: Iterator> ExactSizeIterator for Counted<I> {}

@@ -1,0 +1,232 @@
+//! One run file while it is written: what is gathered, what is with the disk, what comes next.
+
+use super::{StorageConfig, StorageCounts};
+use ropewalk_io::disk::{Disk, FileToken};
+use ropewalk_memory::Slice;
+use ropewalk_terms::{AcknowledgementLevel, Instant};
+use ropewalk_wire::run_file::{IndexEntry, OPEN_EXTENSION, SegmentIndex};
+use std::path::{Path, PathBuf};
+
+/// A segment that was closed.
+#[derive(Clone, Debug)]
+pub(super) struct Closed {
+    pub(super) path: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) events: u64,
+}
+
+/// Records that go to the disk together.
+#[derive(Debug, Default)]
+struct Batch {
+    data: Vec<Slice>,
+    slots: Vec<u32>,
+    bytes: u64,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Work {
+    /// The disk has nothing of this segment.
+    Idle,
+    Append,
+    Sync,
+    Publish,
+    /// Renamed.
+    Closed,
+}
+
+/// Events in a segment at most: the index has room for so many and is never grown while data flow.
+const INDEX_EVENTS: usize = 1 << 17;
+
+/// A run file while it is written. Used again for the next one, with its buffers.
+#[derive(Debug)]
+pub(super) struct SegmentWriter {
+    file: Option<FileToken>,
+    /// The file could not be created: that is tried again before the next piece of work.
+    uncreated: bool,
+    path: PathBuf,
+    pub(super) index: SegmentIndex,
+    length: u64,
+    opened: Instant,
+    gathered: Batch,
+    on_disk: Batch,
+    work: Work,
+    retry: Option<Instant>,
+    closing: bool,
+}
+
+impl SegmentWriter {
+    pub(super) fn new() -> Self {
+        let batch = || Batch { data: Vec::with_capacity(16_384), slots: Vec::with_capacity(4096), bytes: 0 };
+        Self {
+            file: None,
+            uncreated: false,
+            path: PathBuf::new(),
+            index: SegmentIndex::with_capacity(INDEX_EVENTS),
+            length: 0,
+            opened: Instant::ZERO,
+            gathered: batch(),
+            on_disk: batch(),
+            work: Work::Closed,
+            retry: None,
+            closing: false,
+        }
+    }
+
+    pub(super) fn open(&mut self, disk: &mut impl Disk, now: Instant, directory: &Path, name: &str) {
+        self.path = directory.join(name);
+        self.create(disk);
+        self.index.clear();
+        self.length = 0;
+        self.opened = now;
+        self.work = Work::Idle;
+        self.closing = false;
+    }
+
+    fn create(&mut self, disk: &mut impl Disk) {
+        let mut path = self.path.clone().into_os_string();
+        path.push(OPEN_EXTENSION);
+        self.file = Some(disk.create(Path::new(&path), 0));
+        self.uncreated = false;
+    }
+
+    /// Adds an event's record.
+    pub(super) fn add(&mut self, slot: u32, index: IndexEntry, length: u64, pieces: &mut Vec<Slice>) {
+        self.index.push(IndexEntry { offset: self.length, ..index });
+        self.gathered.slots.push(slot);
+        self.add_bytes(length, pieces);
+    }
+
+    /// Adds other records.
+    pub(super) fn add_bytes(&mut self, length: u64, pieces: &mut Vec<Slice>) {
+        self.gathered.data.append(pieces);
+        self.gathered.bytes += length;
+        self.length += length;
+    }
+
+    /// Nothing more is added: when all is written, the file is renamed.
+    pub(super) const fn close(&mut self) {
+        self.closing = true;
+    }
+
+    /// The segment should be closed before another event.
+    pub(super) fn is_due(&self, now: Instant, config: &StorageConfig) -> bool {
+        let old = config.segment_time.is_some_and(|time| now.since(self.opened) >= time);
+        let events = self.index.entries().len() as u64;
+        self.length >= config.segment_bytes
+            || events >= config.segment_events
+            || self.index.is_full()
+            || (old && events > 0)
+    }
+
+    /// Bytes that wait to be handed to the disk.
+    pub(super) const fn gathered(&self) -> u64 {
+        self.gathered.bytes
+    }
+
+    /// Events in this segment that the disk has not taken yet.
+    pub(super) fn pending_events(&self) -> u64 {
+        (self.gathered.slots.len() + self.on_disk.slots.len()) as u64
+    }
+
+    /// Bytes of the segment, written or not.
+    pub(super) const fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub(super) fn is_of(&self, file: FileToken) -> bool {
+        self.file == Some(file)
+    }
+
+    /// The file could not be created, so that everything else with it is refused too.
+    pub(super) const fn not_created(&mut self) {
+        self.uncreated = true;
+    }
+
+    pub(super) const fn is_refused(&self) -> bool {
+        self.retry.is_some()
+    }
+
+    pub(super) const fn retry(&self) -> Option<Instant> {
+        self.retry
+    }
+
+    /// Gives the disk its next piece of work: one at a time, so that its end needs no number.
+    pub(super) fn flush(&mut self, disk: &mut impl Disk, now: Instant) {
+        match self.retry {
+            Some(retry) if now < retry => return,
+            Some(_) => {
+                self.retry = None;
+                if self.uncreated {
+                    self.create(disk);
+                }
+            }
+            None if self.work != Work::Idle => return,
+            None if self.gathered.bytes > 0 => {
+                std::mem::swap(&mut self.gathered, &mut self.on_disk);
+                self.work = Work::Append;
+            }
+            None if self.closing => self.work = Work::Publish,
+            None => return,
+        }
+        let Some(file) = self.file else { return };
+        match self.work {
+            Work::Append => {
+                if disk.append(file, 0, &mut self.on_disk.data).is_err() {
+                    // The queue is full of other segments' work: at the next turn.
+                    self.retry = Some(now);
+                }
+            }
+            Work::Sync => disk.sync(file, 0),
+            Work::Publish => disk.publish(file, &self.path, 0),
+            Work::Idle | Work::Closed => {}
+        }
+    }
+
+    /// The disk has done its piece of work.
+    pub(super) fn completed(
+        &mut self,
+        config: &StorageConfig,
+        counts: &mut StorageCounts,
+        reached: &mut Vec<(u32, AcknowledgementLevel)>,
+    ) {
+        match self.work {
+            Work::Append => {
+                counts.bytes += self.on_disk.bytes;
+                counts.events += self.on_disk.slots.len() as u64;
+                self.on_disk.bytes = 0;
+                if config.sync_batches {
+                    self.work = Work::Sync;
+                    self.retry = Some(Instant::ZERO);
+                } else {
+                    self.work = Work::Idle;
+                    reached.extend(self.on_disk.slots.drain(..).map(|slot| (slot, AcknowledgementLevel::Written)));
+                }
+            }
+            Work::Sync => {
+                self.work = Work::Idle;
+                reached.extend(self.on_disk.slots.drain(..).map(|slot| (slot, AcknowledgementLevel::Synced)));
+            }
+            Work::Publish => self.work = Work::Closed,
+            Work::Idle | Work::Closed => {}
+        }
+    }
+
+    /// The disk refused its piece of work and gave the data back: it is offered again at `retry`.
+    pub(super) fn refused(&mut self, retry: Instant, mut data: Vec<Slice>) {
+        if self.work == Work::Append {
+            self.on_disk.data.clear();
+            self.on_disk.data.append(&mut data);
+        }
+        self.retry = Some(retry);
+    }
+
+    /// What was closed, once.
+    pub(super) fn take_closed(&mut self) -> Option<Closed> {
+        if !self.closing || self.work != Work::Closed {
+            return None;
+        }
+        self.file = None;
+        let events = self.index.entries().len() as u64;
+        Some(Closed { path: std::mem::take(&mut self.path), bytes: self.length, events })
+    }
+}

@@ -1,0 +1,14 @@
+//! A node of the run.
+//!
+//! ```text
+//! configuration  what the run is            quantity   sizes, times and rates as people write them
+//! drive          machines <-> endpoints     run        threads, wiring, run directories, the handle
+//! offline        verify, inspect, recover
+//! ```
+//! `drive` is generic over io's twins and has no threads, so that a simulator can run it as it is.
+
+pub mod configuration;
+pub mod drive;
+pub mod offline;
+pub mod quantity;
+pub mod run;

@@ -1,0 +1,232 @@
+//! Sizes, times, rates and distributions as people write them: `2KiB`, `10s`, `poisson(100kHz)`.
+//!
+//! The same texts stand in configurations and on the command line. Every reader says what would be right.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+pub use ropewalk_flow::source::{FragmentSize, TriggerRate};
+
+/// A text that is not the quantity it should be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{text}` is not {wanted}")]
+pub struct QuantityError {
+    text: String,
+    wanted: &'static str,
+}
+
+fn number_and_unit<'a>(text: &'a str, wanted: &'static str) -> Result<(f64, &'a str), QuantityError> {
+    let text = text.trim();
+    let split = text.find(|letter: char| !(letter.is_ascii_digit() || letter == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let wrong = || QuantityError { text: text.to_owned(), wanted };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    if number.is_finite() { Ok((number, unit.trim())) } else { Err(wrong()) }
+}
+
+/// A size in bytes: `512`, `2KiB`, `64MiB`, `2GiB`, `10kB`, `5MB`, `1GB`.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Bytes(pub u64);
+
+const BYTES: &str = "a size, such as 512, 2KiB, 64MiB, 2GiB, 10kB or 5MB";
+
+impl FromStr for Bytes {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (number, unit) = number_and_unit(text, BYTES)?;
+        let factor: u64 = match unit {
+            "" | "B" => 1,
+            "kB" => 1_000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            _ => return Err(QuantityError { text: text.to_owned(), wanted: BYTES }),
+        };
+        Ok(Self((number * factor as f64).round() as u64))
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.0;
+        match bytes {
+            0..1024 => write!(out, "{bytes} B"),
+            1024..0x10_0000 => write!(out, "{:.1} KiB", bytes as f64 / 1024.0),
+            0x10_0000..0x4000_0000 => write!(out, "{:.1} MiB", bytes as f64 / 1_048_576.0),
+            _ => write!(out, "{:.2} GiB", bytes as f64 / 1_073_741_824.0),
+        }
+    }
+}
+
+/// A length of time: `250us`, `20ms`, `10s`, `2min`, `1h`.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Time(pub Duration);
+
+const TIME: &str = "a time, such as 250us, 20ms, 10s, 2min or 1h";
+
+impl FromStr for Time {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || QuantityError { text: text.to_owned(), wanted: TIME };
+        let (number, unit) = number_and_unit(text, TIME)?;
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "min" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(wrong()),
+        };
+        Duration::try_from_secs_f64(number * seconds).map(Self).map_err(|_| wrong())
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:?}", self.0)
+    }
+}
+
+/// How often triggers come: `100kHz`, `poisson(100kHz)`.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Rate(pub TriggerRate);
+
+const RATE: &str = "a rate, such as 500Hz, 100kHz or poisson(100kHz)";
+
+impl FromStr for Rate {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || QuantityError { text: text.to_owned(), wanted: RATE };
+        let inner = text.trim().strip_prefix("poisson(").and_then(|rest| rest.strip_suffix(')'));
+        let (number, unit) = number_and_unit(inner.unwrap_or(text), RATE).map_err(|_| wrong())?;
+        let hertz = match unit {
+            "Hz" => number,
+            "kHz" => number * 1e3,
+            "MHz" => number * 1e6,
+            _ => return Err(wrong()),
+        };
+        if hertz <= 0.0 {
+            return Err(wrong());
+        }
+        Ok(Self(if inner.is_some() { TriggerRate::Poisson { hertz } } else { TriggerRate::Periodic { hertz } }))
+    }
+}
+
+/// How large fragments are: `2KiB`, `lognormal(2KiB,1.2)`, `uniform(1KiB,4KiB)`: the whole FED fragment.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Size(pub FragmentSize);
+
+const SIZE: &str = "a fragment size of at least 16 bytes and a multiple of 8, such as 2KiB, lognormal(2KiB,1.2) or \
+                    uniform(1KiB,4KiB)";
+
+impl FromStr for Size {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || QuantityError { text: text.to_owned(), wanted: SIZE };
+        let bytes = |part: &str| -> Result<u32, QuantityError> {
+            let bytes = part.parse::<Bytes>().map_err(|_| wrong())?.0;
+            let fits = bytes >= 16 && bytes % 8 == 0 && bytes <= u64::from(FragmentSize::LARGEST);
+            if fits { Ok(bytes as u32) } else { Err(wrong()) }
+        };
+        let Some((kind, arguments)) = text.trim().split_once('(') else {
+            return Ok(Self(FragmentSize::Fixed(bytes(text)?)));
+        };
+        let (first, second) = arguments.strip_suffix(')').and_then(|two| two.split_once(',')).ok_or_else(wrong)?;
+        match kind {
+            "uniform" => {
+                let (least, most) = (bytes(first)?, bytes(second)?);
+                if least <= most { Ok(Self(FragmentSize::Uniform { least, most })) } else { Err(wrong()) }
+            }
+            "lognormal" => {
+                let sigma: f64 = second.trim().parse().map_err(|_| wrong())?;
+                if !(0.0..=5.0).contains(&sigma) {
+                    return Err(wrong());
+                }
+                Ok(Self(FragmentSize::Lognormal { mean: bytes(first)?, sigma }))
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+macro_rules! read_from_text {
+    ($($name:ident: $wanted:expr),*) => {$(
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = Cow::<'de, str>::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "description": $wanted })
+            }
+        }
+    )*};
+}
+read_from_text!(Bytes: BYTES, Time: TIME, Rate: RATE, Size: SIZE);
+
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        for (text, bytes) in [("512", 512), ("2KiB", 2048), ("1.5MiB", 1_572_864), ("2GiB", 2 << 30), ("10kB", 10_000)]
+        {
+            assert_eq!(text.parse(), Ok(Bytes(bytes)));
+        }
+        for text in ["", "KiB", "2kib", "-1", "2 furlongs"] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_read() {
+        assert_eq!("250us".parse(), Ok(Time(Duration::from_micros(250))));
+        assert_eq!("2min".parse(), Ok(Time(Duration::from_secs(120))));
+        assert!("10".parse::<Time>().is_err());
+        assert!("10 weeks".parse::<Time>().is_err());
+    }
+
+    #[test]
+    fn rates_are_read() {
+        assert_eq!("100kHz".parse(), Ok(Rate(TriggerRate::Periodic { hertz: 1e5 })));
+        assert_eq!("poisson(2Hz)".parse(), Ok(Rate(TriggerRate::Poisson { hertz: 2.0 })));
+        assert!("0Hz".parse::<Rate>().is_err());
+        assert!("poisson(2Hz".parse::<Rate>().is_err());
+    }
+
+    #[test]
+    fn fragment_sizes_are_read() {
+        assert_eq!("2KiB".parse(), Ok(Size(FragmentSize::Fixed(2048))));
+        assert_eq!("uniform(1KiB,4KiB)".parse(), Ok(Size(FragmentSize::Uniform { least: 1024, most: 4096 })));
+        assert_eq!("lognormal(2KiB,1.2)".parse(), Ok(Size(FragmentSize::Lognormal { mean: 2048, sigma: 1.2 })));
+        for text in ["8", "17", "uniform(4KiB,1KiB)", "lognormal(2KiB)", "normal(1KiB,2)"] {
+            let error = text.parse::<Size>().expect_err(text).to_string();
+            assert!(error.contains("multiple of 8"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! From a configuration to running threads: pools, drives, wiring.
+
+use super::handle::{Board, CommandedManager, RunHandle};
+use super::registry::{Registry, RunDirectory};
+use super::resolve::{Addresses, Resolved};
+use super::worker::Worker;
+use crate::configuration::Configuration;
+use crate::drive::{BuilderDrive, Drive, Identity, ManagerDrive, ReadoutDrive, SourceDrive, Storage};
+use ropewalk_flow::control::RunPhase;
+use ropewalk_flow::source::TriggerGate;
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_io::disk::{RealDisk, RealDiskConfig};
+use ropewalk_io::in_process::{InProcessConfig, InProcessNetwork};
+use ropewalk_io::tcp::{Tcp, TcpConfig};
+use ropewalk_io::{Dispatcher, EndpointError};
+use ropewalk_memory::{Pool, PoolConfig, PoolError, Staging};
+use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId, Role, RunNumber, Utc};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
+
+/// Why a run could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// An address cannot be used.
+    #[error("{name}: {source}")]
+    Endpoint {
+        /// Which node.
+        name: String,
+        /// What the endpoint said.
+        source: EndpointError,
+    },
+    /// Memory could not be had.
+    #[error(transparent)]
+    Memory(#[from] PoolError),
+    /// A directory, a file or a thread could not be had.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The configuration does not fit what was asked for.
+    #[error("{0}")]
+    Unfit(String),
+}
+
+fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> RunError {
+    let what = what.into();
+    move |source| RunError::System { what, source }
+}
+
+fn endpoint(name: &str) -> impl FnOnce(EndpointError) -> RunError {
+    let name = name.to_owned();
+    move |source| RunError::Endpoint { name, source }
+}
+
+/// What every node of this process shares.
+struct Workshop<'a> {
+    resolved: &'a Resolved,
+    incarnation: Incarnation,
+}
+
+/// Blocks of a staging pool: enough for a head or a control message on the way to every node, many times over.
+const STAGING_BLOCKS: usize = 64;
+/// Bytes of a send queue between nodes: bounded by credit, so that a queue that is full means a node that hangs.
+const PEER_QUEUE: usize = 256 << 20;
+
+impl Workshop<'_> {
+    const fn identity(&self, node: NodeId) -> Identity {
+        Identity { node, incarnation: self.incarnation, run: RunNumber(0), epoch: Epoch(0) }
+    }
+
+    fn staging(&self, node: NodeId) -> Result<Staging, RunError> {
+        let block = self.resolved.staging_block;
+        Ok(Staging::new(Pool::new(PoolConfig::anonymous(&format!("{node} staging"), block, STAGING_BLOCKS))?))
+    }
+
+    fn manager<P: Dispatcher>(&self, peers: P) -> Result<ManagerDrive<P>, RunError> {
+        let mut identity = self.identity(NodeId::MANAGER);
+        identity.epoch = self.resolved.manager.epoch;
+        let config = self.resolved.manager_drive(identity);
+        ManagerDrive::new(config, peers, self.staging(NodeId::MANAGER)?).map_err(endpoint("manager"))
+    }
+
+    fn readout<P: Dispatcher>(&self, index: u16, peers: P) -> Result<ReadoutDrive<Tcp, P>, RunError> {
+        let node = NodeId::readout(index);
+        let config = self.resolved.readout_drive(index, self.identity(node));
+        let name = config.name.clone();
+        let pool = Pool::new(self.resolved.readout_pool(index))?;
+        let sources = Tcp::new(TcpConfig::default(), pool).map_err(endpoint(&name))?;
+        ReadoutDrive::new(config, sources, peers, self.staging(node)?).map_err(endpoint(&name))
+    }
+
+    fn builder<P: Dispatcher>(&self, index: u16, peers: P) -> Result<BuilderDrive<P, RealDisk>, RunError> {
+        let node = NodeId::builder(index);
+        let config = self.resolved.builder_drive(index, self.identity(node));
+        let name = config.name.clone();
+        let clock = MonotonicClock;
+        let epoch = Utc(clock.utc().0 - clock.now().as_nanoseconds() as i64);
+        let storage = match self.resolved.storage(index, self.incarnation, epoch) {
+            None => None,
+            Some(storage) => {
+                let config = RealDiskConfig {
+                    thread_name: format!("{name}-disk"),
+                    sync_on_publish: self.resolved.syncs_segments(),
+                    ..RealDiskConfig::default()
+                };
+                let disk = RealDisk::new(config, || {}).map_err(system(format!("{name}: disk thread")))?;
+                let pool = Pool::new(PoolConfig::anonymous(&format!("{name} records"), 256 << 10, 128))?;
+                Some(Storage::new(disk, storage, Staging::new(pool)))
+            }
+        };
+        BuilderDrive::new(config, peers, storage, self.staging(node)?).map_err(endpoint(&name))
+    }
+
+    /// Emulated and played sources of the readout units in `addresses`.
+    fn sources(&self, addresses: &[String], gate: &Arc<TriggerGate>) -> Result<Option<SourceDrive<Tcp>>, RunError> {
+        let feeds = self.resolved.feeds(addresses)?;
+        if feeds.is_empty() {
+            return Ok(None);
+        }
+        // Two blocks for each source, one being filled and one on its way, and as many again in the queues.
+        let block = 128 << 10;
+        let pool = Pool::new(PoolConfig::anonymous("sources", block, feeds.len() * 8 + 8))?;
+        let nothing = Pool::new(PoolConfig::anonymous("sources receive", 4096, feeds.len() + 1))?;
+        let tcp = TcpConfig { send_queue_bytes: 4 * block, ..TcpConfig::default() };
+        let endpoints = Tcp::new(tcp, nothing).map_err(endpoint("sources"))?;
+        Ok(Some(SourceDrive::new(feeds, endpoints, pool, Arc::clone(gate))))
+    }
+
+    fn peer_tcp(&self, name: &str, pool: PoolConfig) -> Result<Tcp, RunError> {
+        let tcp = TcpConfig { send_queue_bytes: PEER_QUEUE, ..TcpConfig::default() };
+        Tcp::new(tcp, Pool::new(pool)?).map_err(endpoint(name))
+    }
+}
+
+/// Starts all nodes of a run in this process, emulated and played sources included. With `events`, sources of
+/// this process end after exactly so many triggers.
+///
+/// # Errors
+/// Where memory, an address, a directory or a thread cannot be had.
+pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunHandle, RunError> {
+    let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
+    let output = &configuration.run.output;
+    let registry = Registry::open(output).map_err(system(output.display().to_string()))?;
+    let directory = registry.next_run().map_err(system(output.display().to_string()))?;
+    let workshop = Workshop { resolved: &resolved, incarnation: incarnation() };
+    let network = InProcessNetwork::new();
+    let config = InProcessConfig { send_queue_bytes: PEER_QUEUE, ..InProcessConfig::default() };
+    let peers = || network.dispatcher(config).map_err(system("in-process endpoints"));
+
+    let manager = workshop.manager(peers()?)?;
+    let mut addresses = Vec::new();
+    let mut names = Vec::new();
+    let mut groups = Groups::new(configuration);
+    for index in 0..resolved.manager.readouts {
+        let readout = workshop.readout(index, peers()?)?;
+        addresses.push(readout.source_address());
+        names.push((configuration.readout[usize::from(index)].name.clone(), readout.source_address()));
+        groups.add_readout(Box::new(readout));
+    }
+    for index in 0..resolved.manager.builders {
+        groups.add_builder(Box::new(workshop.builder(index, peers()?)?));
+    }
+    let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
+    let sources = workshop.sources(&addresses, &gate)?;
+    let mut start = Start::new(directory, resolved.sources.len());
+    start.names = names;
+    start.manager(manager, &mut groups);
+    for (name, drives) in groups.into_threads() {
+        start.worker(&name, drives)?;
+    }
+    if let Some(sources) = sources {
+        start.sources(sources, gate)?;
+    }
+    Ok(start.handle)
+}
+
+/// Starts one node of a run; the others are processes of their own. Only the manager makes a run directory and
+/// takes commands; the handle of another node ends when the manager says so.
+///
+/// # Errors
+/// As [`launch`], and where no such node is configured.
+pub fn launch_node(
+    configuration: &Configuration,
+    addresses: Addresses,
+    role: Role,
+    index: u16,
+    events: Option<u64>,
+) -> Result<RunHandle, RunError> {
+    let resolved = Resolved::new(configuration, addresses);
+    let workshop = Workshop { resolved: &resolved, incarnation: incarnation() };
+    let control =
+        |name: &str| workshop.peer_tcp(name, PoolConfig::anonymous(&format!("{name} control"), 64 << 10, 128));
+    let mut groups = Groups::new(configuration);
+    match role {
+        Role::Manager => {
+            let output = &configuration.run.output;
+            let registry = Registry::open(output).map_err(system(output.display().to_string()))?;
+            let directory = registry.next_run().map_err(system(output.display().to_string()))?;
+            let manager = workshop.manager(control("manager")?)?;
+            let mut start = Start::new(directory, resolved.sources.len());
+            start.names = vec![("manager".to_owned(), manager.address())];
+            start.manager(manager, &mut groups);
+            for (name, drives) in groups.into_threads() {
+                start.worker(&name, drives)?;
+            }
+            Ok(start.handle)
+        }
+        Role::Readout => {
+            let name = &configuration.readout[usize::from(index)].name;
+            let readout = workshop.readout(index, control(name)?)?;
+            let mut start = Start::new(nowhere(), resolved.sources.len());
+            start.names = vec![
+                (name.clone(), readout.builder_address()),
+                (format!("{name} front ends"), readout.source_address()),
+            ];
+            let mut own = vec![String::new(); usize::from(resolved.manager.readouts)];
+            own[usize::from(index)] = readout.source_address();
+            start.worker(name, vec![Box::new(readout)])?;
+            let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
+            if let Some(sources) = workshop.sources(&own, &gate)? {
+                start.sources(sources, gate)?;
+            }
+            Ok(start.handle)
+        }
+        Role::Builder => {
+            let section = &configuration.builder[usize::from(index)];
+            let pool = resolved.builder_pool(index);
+            let builder = workshop.builder(index, workshop.peer_tcp(&section.name, pool)?)?;
+            let mut start = Start::new(nowhere(), resolved.sources.len());
+            start.worker(&section.name, vec![Box::new(builder)])?;
+            Ok(start.handle)
+        }
+        Role::Source => Err(RunError::Unfit("sources are started with their readout unit".to_owned())),
+    }
+}
+
+fn nowhere() -> RunDirectory {
+    RunDirectory { run: RunNumber(0), path: Path::new("").to_owned() }
+}
+
+/// A life that is younger than every one before on this machine.
+fn incarnation() -> Incarnation {
+    Incarnation(MonotonicClock.utc().0.max(1) as u64)
+}
+
+/// Which drives share a thread: on few cores all of them, because waking another core costs more than taking
+/// turns (paper 1, III-A: run to completion beats producer and consumer); otherwise one for each readout and
+/// builder unit, the manager with the first builder.
+struct Groups {
+    together: bool,
+    readouts: Vec<Box<dyn Drive + Send>>,
+    builders: Vec<Box<dyn Drive + Send>>,
+    manager: Option<Box<dyn Drive + Send>>,
+}
+
+impl Groups {
+    fn new(configuration: &Configuration) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        // A core for the sources, one for each unit, or there is nothing to be gained.
+        let together = cores < 1 + configuration.readout.len() + configuration.builder.len();
+        Self { together, readouts: Vec::new(), builders: Vec::new(), manager: None }
+    }
+
+    fn add_readout(&mut self, drive: Box<dyn Drive + Send>) {
+        self.readouts.push(drive);
+    }
+
+    fn add_builder(&mut self, drive: Box<dyn Drive + Send>) {
+        self.builders.push(drive);
+    }
+
+    /// Thread names and their drives, in the order in which data pass.
+    fn into_threads(self) -> Vec<(String, Vec<Box<dyn Drive + Send>>)> {
+        let manager = self.manager.into_iter();
+        if self.together {
+            let all = self.readouts.into_iter().chain(manager).chain(self.builders).collect();
+            return vec![("builder-all".to_owned(), all)];
+        }
+        let readouts =
+            self.readouts.into_iter().enumerate().map(|(index, one)| (format!("readout-{index}"), vec![one]));
+        let builders =
+            self.builders.into_iter().enumerate().map(|(index, one)| (format!("builder-{index}"), vec![one]));
+        let manager = manager.map(|one| ("manager".to_owned(), vec![one]));
+        readouts.chain(manager).chain(builders).collect()
+    }
+}
+
+/// A handle in the making.
+struct Start {
+    handle: RunHandle,
+    names: Vec<(String, String)>,
+    commands: Option<std::sync::mpsc::Receiver<ropewalk_flow::control::RunCommand>>,
+}
+
+impl Start {
+    fn new(directory: RunDirectory, sources: usize) -> Self {
+        let (commands, received) = channel();
+        let handle = RunHandle {
+            workers: Vec::new(),
+            source_workers: Vec::new(),
+            commands,
+            board: Arc::new(Board::default()),
+            gate: None,
+            sent: Vec::new(),
+            halt: Arc::new(AtomicBool::new(false)),
+            directory: directory.path,
+            run: directory.run,
+            sources,
+            addresses: Vec::new(),
+            clock: MonotonicClock,
+            started: None,
+            stopped: None,
+            ended: None,
+            stopping: false,
+            forced: false,
+        };
+        Self { handle, names: Vec::new(), commands: Some(received) }
+    }
+
+    fn manager<P: Dispatcher + Send + 'static>(&mut self, drive: ManagerDrive<P>, groups: &mut Groups) {
+        let Some(commands) = self.commands.take() else { return };
+        groups.manager = Some(Box::new(CommandedManager {
+            drive,
+            commands,
+            board: Arc::clone(&self.handle.board),
+            publish_due: Instant::ZERO,
+            published: RunPhase::default(),
+        }));
+    }
+
+    fn worker(&mut self, name: &str, drives: Vec<Box<dyn Drive + Send>>) -> Result<(), RunError> {
+        self.handle.addresses =
+            std::mem::take(&mut self.names).into_iter().chain(self.handle.addresses.drain(..)).collect();
+        let worker = Worker::start(name, drives, Arc::clone(&self.handle.halt), || {})
+            .map_err(system(format!("thread {name}")))?;
+        self.handle.workers.push(worker);
+        Ok(())
+    }
+
+    fn sources(&mut self, drive: SourceDrive<Tcp>, gate: Arc<TriggerGate>) -> Result<(), RunError> {
+        self.handle.sent = drive.sent();
+        self.handle.gate = Some(gate);
+        let worker = Worker::start("sources", vec![Box::new(drive)], Arc::clone(&self.handle.halt), || {})
+            .map_err(system("thread sources"))?;
+        self.handle.source_workers.push(worker);
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! The handle of a run: commands in, snapshots out.
+
+use super::summary::{Durations, RunSummary};
+use super::worker::Worker;
+use crate::drive::{Drive, ManagerDrive, RunSnapshot, Sent, Standing};
+use ropewalk_flow::control::{RunCommand, RunPhase};
+use ropewalk_io::Dispatcher;
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_terms::{Counter, EventKey, Instant, RunNumber, SourceId};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ropewalk_flow::source::TriggerGate;
+
+/// What the manager's thread and the handle share.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    standing: Mutex<Standing>,
+}
+
+impl Board {
+    fn read(&self) -> RunSnapshot {
+        RunSnapshot::of(&self.standing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Held for a copy of some numbers, twenty times a second.
+    fn write(&self, standing: &Standing) {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).copy_from(standing);
+    }
+}
+
+/// The manager's drive with its two lines to the outside.
+pub(super) struct CommandedManager<P: Dispatcher> {
+    pub(super) drive: ManagerDrive<P>,
+    pub(super) commands: Receiver<RunCommand>,
+    pub(super) board: Arc<Board>,
+    pub(super) publish_due: Instant,
+    pub(super) published: RunPhase,
+}
+
+/// How often the snapshot is renewed.
+const PUBLISH: Duration = Duration::from_millis(50);
+
+impl<P: Dispatcher> Drive for CommandedManager<P> {
+    fn turn(&mut self, now: Instant) -> usize {
+        while let Ok(command) = self.commands.try_recv() {
+            self.drive.command(now, command);
+        }
+        let work = self.drive.turn(now);
+        let phase = self.drive.phase();
+        if now >= self.publish_due || phase != self.published || self.drive.is_done() {
+            self.publish_due = now.after(PUBLISH);
+            self.published = phase;
+            self.board.write(self.drive.standing());
+        }
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        Some(self.drive.next_deadline().map_or(self.publish_due, |deadline| deadline.min(self.publish_due)))
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.drive.prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        self.drive.wait_descriptors(into);
+    }
+
+    fn is_done(&self) -> bool {
+        self.drive.is_done()
+    }
+}
+
+/// A run that goes on on its own threads.
+#[derive(Debug)]
+pub struct RunHandle {
+    pub(super) workers: Vec<Worker>,
+    pub(super) source_workers: Vec<Worker>,
+    pub(super) commands: Sender<RunCommand>,
+    pub(super) board: Arc<Board>,
+    pub(super) gate: Option<Arc<TriggerGate>>,
+    pub(super) sent: Vec<(SourceId, Arc<Sent>)>,
+    pub(super) halt: Arc<AtomicBool>,
+    pub(super) directory: PathBuf,
+    pub(super) run: RunNumber,
+    pub(super) sources: usize,
+    pub(super) addresses: Vec<(String, String)>,
+    pub(super) clock: MonotonicClock,
+    pub(super) started: Option<Instant>,
+    pub(super) stopped: Option<(Instant, u64, u64)>,
+    pub(super) ended: Option<Instant>,
+    pub(super) stopping: bool,
+    pub(super) forced: bool,
+}
+
+impl RunHandle {
+    /// The run as it was a moment ago.
+    pub fn snapshot(&self) -> RunSnapshot {
+        self.board.read()
+    }
+
+    /// The run's directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Names and addresses where something listens: front ends of `ru0`, nodes of the manager, and so on.
+    pub fn addresses(&self) -> &[(String, String)] {
+        &self.addresses
+    }
+
+    /// What each emulated or played source says that it sent: fragments and bytes.
+    pub fn sent(&self) -> Vec<(SourceId, u64, u64)> {
+        let read = |sent: &Sent| (sent.fragments.load(Ordering::Relaxed), sent.bytes.load(Ordering::Relaxed));
+        self.sent.iter().map(|(id, sent)| (*id, read(sent).0, read(sent).1)).collect()
+    }
+
+    /// Every emulated and played source has sent all that it had.
+    pub fn sources_ended(&self) -> bool {
+        !self.source_workers.is_empty() && self.source_workers.iter().all(Worker::is_finished)
+    }
+
+    /// Starts the run as soon as all nodes are connected; with `last`, exactly the keys up to it are taken.
+    pub fn start(&mut self, first: EventKey, last: Option<EventKey>) {
+        self.started = Some(self.clock.now());
+        self.command(RunCommand::Start { run: self.run, first, last });
+    }
+
+    /// Vetoes the trigger of emulated sources, then stops: everything up to the last trigger is still built.
+    pub fn stop(&mut self) {
+        if std::mem::replace(&mut self.stopping, true) {
+            return;
+        }
+        // Sources that have ended by themselves end the running interval when the last event is done.
+        if !self.sources_ended() {
+            self.note_stop();
+        }
+        let last = self.gate.as_ref().map(|gate| EventKey::new(0, gate.close()));
+        self.command(RunCommand::Stop { last });
+    }
+
+    /// Stops at once: what is not done is dropped and named.
+    pub fn force_stop(&mut self) {
+        self.note_stop();
+        self.forced = true;
+        if let Some(gate) = &self.gate {
+            gate.close();
+        }
+        self.command(RunCommand::ForceStop);
+    }
+
+    fn note_stop(&mut self) {
+        let snapshot = self.snapshot();
+        let bytes = snapshot.counter(Counter::PayloadBytesReceived);
+        let events = &snapshot.ledger.events;
+        self.stopped.get_or_insert((self.clock.now(), events.built + events.incomplete_emitted, bytes));
+    }
+
+    fn command(&self, command: RunCommand) {
+        // Only a manager that has ended no longer listens; then there is nothing to command.
+        let _ = self.commands.send(command);
+        for worker in &self.workers {
+            worker.wake();
+        }
+    }
+
+    /// The run has ended: drained, files closed.
+    pub fn is_ended(&mut self) -> bool {
+        let ended = self.snapshot().phase.is_final();
+        if ended {
+            self.ended.get_or_insert_with(|| self.clock.now());
+        }
+        ended || self.workers.iter().all(Worker::is_finished)
+    }
+
+    /// Waits for the threads and gives the final account. `patience` bounds how long nodes may take to leave.
+    pub fn finish(mut self, patience: Duration) -> RunSummary {
+        let until = self.clock.now().after(patience);
+        while !self.workers.iter().chain(&self.source_workers).all(Worker::is_finished) && self.clock.now() < until {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.halt.store(true, Ordering::Relaxed);
+        for worker in self.workers.iter().chain(&self.source_workers) {
+            worker.wake();
+        }
+        let summary = self.summary();
+        for worker in self.workers.drain(..).chain(self.source_workers.drain(..)) {
+            worker.join();
+        }
+        summary
+    }
+
+    /// The account as it is known now.
+    pub fn summary(&self) -> RunSummary {
+        let now = self.clock.now();
+        let started = self.started.unwrap_or(now);
+        let ended = self.ended.unwrap_or(now);
+        let snapshot = self.snapshot();
+        let (stopped, events, bytes) = self.stopped.unwrap_or_else(|| {
+            let bytes = snapshot.counter(Counter::PayloadBytesReceived);
+            let events = &snapshot.ledger.events;
+            (ended, events.built + events.incomplete_emitted, bytes)
+        });
+        let times = Durations {
+            whole: ended.since(started).as_secs_f64(),
+            running: stopped.since(started).as_secs_f64(),
+            events_when_stopped: events,
+            bytes_when_stopped: bytes,
+        };
+        RunSummary::new(&snapshot, self.directory.clone(), self.sources, self.forced, times)
+    }
+}

@@ -1,0 +1,21 @@
+//! A run with threads: configuration in, a handle out.
+//!
+//! ```text
+//! assemble   configuration -> drives          worker    one thread that turns drives
+//! registry   run numbers and directories      handle    commands in, snapshots out
+//! summary    what the run says of itself: run.json and the last line of --json
+//! ```
+
+mod assemble;
+mod handle;
+mod registry;
+mod resolve;
+mod summary;
+mod worker;
+
+pub use assemble::{RunError, launch, launch_node};
+pub use handle::RunHandle;
+pub use registry::{Registry, RunDirectory, run_directory_name};
+pub use resolve::Addresses;
+pub use summary::{EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SynchronySummary};
+pub use worker::Worker;

@@ -1,0 +1,356 @@
+//! The configuration in the machines' own words, worked out once.
+
+use super::assemble::RunError;
+use crate::configuration::{
+    Acknowledge, Configuration, FormatName, IncompleteChoice, OnCloseChoice, PolicyChoice, RequirementChoice,
+    SourceSection, SyncChoice, SynchronyAction,
+};
+use crate::drive::{
+    BuilderDriveConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, SourceDriveConfig, SourceFeed, StorageConfig,
+};
+use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
+use ropewalk_flow::manager::{AssignPolicy, ManagerConfig};
+use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
+use ropewalk_flow::source::{ORBIT, TriggerRate};
+use ropewalk_memory::PoolConfig;
+use ropewalk_terms::{AcknowledgementLevel, Epoch, Incarnation, NodeId, SourceId, Utc};
+use ropewalk_wire::fed;
+use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where every node listens for the others.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    /// The event manager.
+    pub manager: String,
+    /// The readout units, by index.
+    pub readouts: Vec<String>,
+}
+
+impl Addresses {
+    /// Names on the in-process network.
+    pub fn in_process(configuration: &Configuration) -> Self {
+        let readouts = configuration.readout.iter().map(|readout| readout.name.clone()).collect();
+        Self { manager: "manager".to_owned(), readouts }
+    }
+
+    /// The addresses of the configuration.
+    pub fn configured(configuration: &Configuration) -> Self {
+        let readouts = configuration.readout.iter().map(|readout| readout.address.clone()).collect();
+        Self { manager: configuration.manager.address.clone(), readouts }
+    }
+}
+
+/// A configuration with every name replaced by an index.
+#[derive(Debug)]
+pub(super) struct Resolved {
+    configuration: Configuration,
+    addresses: Addresses,
+    fingerprint: u64,
+    pub(super) manager: ManagerConfig,
+    pub(super) sources: Vec<SourceId>,
+    pub(super) staging_block: usize,
+    /// The readout unit of each source.
+    readout_of: Vec<u16>,
+}
+
+/// How often counters travel.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+/// The largest believed jump of a source's counter.
+const PLAUSIBILITY: u64 = 100_000;
+/// The seed of emulated triggers, equal for all sources of a run.
+const SEED: u64 = 0x0072_6f70_6577_616c;
+
+impl Resolved {
+    pub(super) fn new(configuration: &Configuration, addresses: Addresses) -> Self {
+        let names: BTreeMap<&str, u16> = configuration
+            .readout
+            .iter()
+            .enumerate()
+            .map(|(index, readout)| (readout.name.as_str(), index as u16))
+            .collect();
+        let readout_of: Vec<u16> = configuration
+            .source
+            .iter()
+            .map(|source| names.get(source.readout.as_str()).copied().unwrap_or(0))
+            .collect();
+        let trigger = configuration.source.iter().position(|source| source.trigger);
+        let times = &configuration.timeouts;
+        let capacity = configuration.readout.iter().map(|readout| readout.capacity).max().unwrap_or(1 << 15);
+        let manager = ManagerConfig {
+            readouts: configuration.readout.len() as u16,
+            builders: configuration.builder.len() as u16,
+            capacity: (capacity * 2).next_power_of_two(),
+            policy: match configuration.manager.policy {
+                PolicyChoice::RoundRobin => AssignPolicy::RoundRobin,
+                PolicyChoice::LeastLoaded => AssignPolicy::LeastLoaded,
+                PolicyChoice::FreeBytes => AssignPolicy::FreeBytes,
+            },
+            batch: configuration.manager.batch as usize,
+            event_timeout: times.manager.0,
+            drain_timeout: times.drain.0,
+            trigger_readout: trigger.map(|index| readout_of[index]),
+            epoch: Epoch(configuration.manager.epoch),
+        };
+        let sources: Vec<SourceId> = configuration.source.iter().map(|source| SourceId(source.id)).collect();
+        // The tables of one super-fragment must fit into one staging block, whatever the number of sources.
+        let staging_block = ((64 << 10) + sources.len() * 64).next_power_of_two();
+        let fingerprint = fingerprint(configuration);
+        Self {
+            configuration: configuration.clone(),
+            addresses,
+            fingerprint,
+            manager,
+            sources,
+            staging_block,
+            readout_of,
+        }
+    }
+
+    pub(super) fn manager_drive(&self, identity: Identity) -> ManagerDriveConfig {
+        ManagerDriveConfig {
+            manager: self.manager.clone(),
+            identity,
+            fingerprint: self.fingerprint,
+            address: self.addresses.manager.clone(),
+        }
+    }
+
+    pub(super) fn readout_drive(&self, index: u16, identity: Identity) -> ReadoutDriveConfig {
+        let section = &self.configuration.readout[usize::from(index)];
+        let mine =
+            || self.configuration.source.iter().zip(&self.readout_of).filter(move |&(_, &readout)| readout == index);
+        let sources: Vec<SourceConfig> = mine().map(|(source, _)| self.source(source)).collect();
+        let trigger = mine().find(|(source, _)| source.trigger).map(|(source, _)| SourceId(source.id));
+        let times = &self.configuration.timeouts;
+        let readout = ReadoutConfig {
+            index,
+            sources,
+            builders: self.manager.builders,
+            window: section.window,
+            capacity: section.capacity,
+            plausibility: PLAUSIBILITY,
+            source_timeout: times.readout.0,
+            resync_timeout: times.resync.0,
+            trigger,
+            trigger_elsewhere: trigger.is_none() && self.manager.trigger_readout.is_some(),
+        };
+        ReadoutDriveConfig {
+            readout,
+            identity,
+            name: section.name.clone(),
+            fingerprint: self.fingerprint,
+            listen: section.listen.clone(),
+            address: self.addresses.readouts[usize::from(index)].clone(),
+            manager: self.addresses.manager.clone(),
+            builders: self.manager.builders,
+            report_interval: REPORT_INTERVAL,
+        }
+    }
+
+    fn source(&self, source: &SourceSection) -> SourceConfig {
+        let format = match source.format {
+            FormatName::Ferol => Format::Ferol,
+            FormatName::Generic => Format::Generic,
+        };
+        let usual = SourceConfig::new(SourceId(source.id), format);
+        SourceConfig {
+            requirement: requirement(source.requirement),
+            counter_bits: source.counter_bits.unwrap_or(usual.counter_bits),
+            first: source.first,
+            max_fragment: source.max_fragment.0.min(u64::from(u32::MAX)) as u32,
+            on_close: match source.on_close {
+                OnCloseChoice::End => OnClose::End,
+                OnCloseChoice::Wait => OnClose::Wait,
+            },
+            check_crc: self.configuration.run.check_crc,
+            ..usual
+        }
+    }
+
+    pub(super) fn readout_pool(&self, index: u16) -> PoolConfig {
+        let section = &self.configuration.readout[usize::from(index)];
+        PoolConfig::anonymous(&section.name, section.block.0 as usize, (section.pool.0 / section.block.0) as usize)
+    }
+
+    pub(super) fn builder_pool(&self, index: u16) -> PoolConfig {
+        let section = &self.configuration.builder[usize::from(index)];
+        PoolConfig::anonymous(&section.name, 256 << 10, (section.pool.0 / (256 << 10)).max(16) as usize)
+    }
+
+    pub(super) fn builder_drive(&self, index: u16, identity: Identity) -> BuilderDriveConfig {
+        let section = &self.configuration.builder[usize::from(index)];
+        let run = &self.configuration.run;
+        let sources = self.configuration.source.iter().zip(&self.readout_of).map(|(source, &readout)| BuilderSource {
+            id: SourceId(source.id),
+            readout,
+            requirement: match source.requirement {
+                RequirementChoice::Required => builder::Requirement::Required,
+                RequirementChoice::Optional => builder::Requirement::Optional,
+                RequirementChoice::Masked => builder::Requirement::Masked,
+            },
+            bunch_crossing_offset: source.bunch_crossing.offset,
+            bunch_crossing_mask: source.bunch_crossing.mask,
+        });
+        let builder = BuilderConfig {
+            index,
+            readouts: self.manager.readouts,
+            sources: sources.collect(),
+            slots: section.events,
+            // Received blocks are held until the last event in them is written: half of the pool may be granted.
+            credit_bytes: section.bytes.0.min(section.pool.0 / 2),
+            event_timeout: self.configuration.timeouts.builder.0,
+            incomplete: match run.incomplete {
+                IncompleteChoice::Emit => IncompletePolicy::Emit,
+                IncompleteChoice::Drop => IncompletePolicy::Drop,
+                IncompleteChoice::Stop => IncompletePolicy::Stop,
+            },
+            level: self.level(),
+            check_bunch_crossing: run.check_bunch_crossing,
+            orbit: ORBIT as u16,
+            synchrony: self.synchrony(),
+        };
+        BuilderDriveConfig {
+            builder,
+            identity,
+            name: section.name.clone(),
+            fingerprint: self.fingerprint,
+            manager: self.addresses.manager.clone(),
+            readouts: self.addresses.readouts.clone(),
+            report_interval: REPORT_INTERVAL,
+        }
+    }
+
+    /// Whether run files are synced when they are closed.
+    pub(super) fn syncs_segments(&self) -> bool {
+        self.configuration.run.sync != SyncChoice::Never
+    }
+
+    fn level(&self) -> AcknowledgementLevel {
+        match self.configuration.run.acknowledge {
+            Acknowledge::Built => AcknowledgementLevel::Built,
+            Acknowledge::Handed => AcknowledgementLevel::Handed,
+            Acknowledge::Written => AcknowledgementLevel::Written,
+            Acknowledge::Synced => AcknowledgementLevel::Synced,
+        }
+    }
+
+    /// How a builder unit writes; none where it does not.
+    pub(super) fn storage(&self, index: u16, incarnation: Incarnation, epoch: Utc) -> Option<StorageConfig> {
+        let run = &self.configuration.run;
+        if !run.write {
+            return None;
+        }
+        let section = &self.configuration.builder[usize::from(index)];
+        let builders = self.configuration.builder.len() as u64;
+        let entry = |source: &SourceSection| SourceEntry {
+            id: SourceId(source.id),
+            format: match source.format {
+                FormatName::Ferol => SourceFormat::FED,
+                FormatName::Generic => SourceFormat::GENERIC,
+            },
+            name: source.name.clone().unwrap_or_else(|| format!("source-{}", source.id)),
+        };
+        Some(StorageConfig {
+            writer: NodeId::builder(index),
+            incarnation,
+            epoch,
+            output: section.output.clone().unwrap_or_else(|| run.output.clone()),
+            sources: self.configuration.source.iter().map(entry).collect(),
+            level: self.level(),
+            sync_batches: run.sync == SyncChoice::Batch || run.acknowledge == Acknowledge::Synced,
+            segment_bytes: run.segment_bytes.0,
+            segment_events: run.segment_events.unwrap_or(u64::MAX),
+            segment_time: run.segment_time.map(|time| time.0),
+            keep: run.keep.map(|keep| keep.0 / builders),
+        })
+    }
+
+    /// What the emulated and played sources of the readout units with an address send.
+    pub(super) fn feeds(&self, addresses: &[String]) -> Result<Vec<SourceDriveConfig>, RunError> {
+        let mut feeds = Vec::new();
+        for (source, &readout) in self.configuration.source.iter().zip(&self.readout_of) {
+            let address = addresses[usize::from(readout)].clone();
+            if address.is_empty() {
+                continue;
+            }
+            let feed = match (&source.emulate, &source.play) {
+                (Some(emulate), _) => SourceFeed::Emulated {
+                    size: emulate.fragment_size.0,
+                    rate: emulate.rate.map_or(TriggerRate::Unlimited, |rate| rate.0),
+                    seed: SEED,
+                },
+                (None, Some(path)) => recorded(path)?,
+                (None, None) => continue,
+            };
+            feeds.push(SourceDriveConfig { id: SourceId(source.id), address, feed });
+        }
+        Ok(feeds)
+    }
+
+    /// The watch over sources that slip; none where it is switched off.
+    fn synchrony(&self) -> Option<synchrony::Config> {
+        let section = &self.configuration.synchrony;
+        let action = match section.action {
+            SynchronyAction::Off => return None,
+            SynchronyAction::Flag => synchrony::Action::Flag,
+            SynchronyAction::Pause => synchrony::Action::Pause,
+            SynchronyAction::Stop => synchrony::Action::Stop,
+        };
+        let sources = self.configuration.source.iter().map(|source| synchrony::SourceConfig {
+            bunch_crossing_offset: source.bunch_crossing.offset,
+            bunch_crossing_mask: source.bunch_crossing.mask,
+            ..synchrony::SourceConfig::new(SourceId(source.id))
+        });
+        Some(synchrony::Config {
+            reference: section.reference.map(SourceId),
+            window: section.window.min(u32::from(u16::MAX)) as u16,
+            action,
+            ..synchrony::Config::new(sources)
+        })
+    }
+}
+
+fn recorded(path: &std::path::Path) -> Result<SourceFeed, RunError> {
+    let bytes = std::fs::read(path).map_err(|source| RunError::System { what: path.display().to_string(), source })?;
+    let split = fed::split_file(&bytes);
+    if !split.gap.is_empty() {
+        let (gap, path) = (split.gap, path.display());
+        let message =
+            format!("{path}: bytes {} to {} are no S-LINK64 fragments; repair or shorten it", gap.start, gap.end);
+        return Err(RunError::Unfit(message));
+    }
+    Ok(SourceFeed::Recorded { bytes: Arc::new(bytes), fragments: Arc::new(split.fragments) })
+}
+
+const fn requirement(choice: RequirementChoice) -> Requirement {
+    match choice {
+        RequirementChoice::Required => Requirement::Required,
+        RequirementChoice::Optional => Requirement::Optional,
+        RequirementChoice::Masked => Requirement::Masked,
+    }
+}
+
+/// What must be equal in the configurations of all nodes of a run: who there is and what makes an event whole.
+/// Addresses and directories may differ.
+fn fingerprint(configuration: &Configuration) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    for readout in &configuration.readout {
+        hasher.write(readout.name.as_bytes());
+        hasher.write_u8(0);
+    }
+    for builder in &configuration.builder {
+        hasher.write(builder.name.as_bytes());
+        hasher.write_u8(1);
+    }
+    for source in &configuration.source {
+        hasher.write_u32(source.id);
+        hasher.write(source.readout.as_bytes());
+        hasher.write(&[source.format as u8, source.requirement as u8, source.trigger.into()]);
+        hasher.write_u64(source.first);
+    }
+    hasher.finish()
+}

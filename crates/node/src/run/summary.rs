@@ -1,0 +1,221 @@
+//! What a run says of itself: `run.json` in its directory and the last line of `--json`.
+//! `docs/schema/run.json` describes it.
+
+use crate::drive::RunSnapshot;
+use ropewalk_terms::{ByCause, Counter, FragmentAccount};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+
+/// The form's name and version.
+pub const SUMMARY_SCHEMA: &str = "ropewalk-run-1";
+
+/// A run's account. The names of the fields are part of the contract in `docs/cli.md`.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunSummary {
+    /// [`SUMMARY_SCHEMA`].
+    pub schema: &'static str,
+    /// The run's number.
+    pub run: u32,
+    /// `ended`, `forced` where the stop was forced, otherwise the phase in which it was left.
+    pub state: String,
+    /// The run's directory.
+    pub directory: PathBuf,
+    /// From start to the end of draining.
+    pub duration_s: f64,
+    /// Configured sources.
+    pub sources: usize,
+    /// The account of fragments.
+    pub fragments: FragmentSummary,
+    /// The account of events.
+    pub events: EventSummary,
+    /// Bytes received and written.
+    pub bytes: Value,
+    /// Over the running interval, draining left out.
+    pub rate: Value,
+    /// Bytes copied in user space.
+    pub copies: Value,
+    /// Sources that were found displaced or lost.
+    pub synchrony: Vec<SynchronySummary>,
+    /// Run files deleted to stay within `keep`, and how many events were in them.
+    pub deleted: Value,
+    /// Whether every equation holds.
+    pub ledger: Value,
+    /// The account of each source.
+    pub by_source: Map<String, Value>,
+    /// Why the run stopped, where it was not asked to.
+    pub stopped_by: Option<&'static str>,
+}
+
+/// The account of fragments.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the fields are those of terms::FragmentAccount and documented there")]
+pub struct FragmentSummary {
+    pub received: u64,
+    pub in_complete_events: u64,
+    pub in_incomplete_events: u64,
+    pub duplicate: u64,
+    pub late: u64,
+    pub corrupt: u64,
+    pub stale: u64,
+    pub after_stop: u64,
+    pub dropped: Map<String, Value>,
+    pub in_flight: u64,
+    pub crc_errors: u64,
+}
+
+/// The account of events.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the fields are those of terms::EventAccount and documented there")]
+pub struct EventSummary {
+    pub assigned: u64,
+    pub built: u64,
+    pub incomplete_emitted: u64,
+    pub incomplete_dropped: u64,
+    pub incomplete_dropped_by_cause: Map<String, Value>,
+    pub accepted: u64,
+    pub rejected: u64,
+    pub quarantined: u64,
+    pub written: u64,
+    pub rebuilt_duplicate: u64,
+    pub in_flight: u64,
+}
+
+/// The verdict about one source.
+#[derive(Clone, Debug, Serialize)]
+pub struct SynchronySummary {
+    /// The source's id.
+    pub source: u32,
+    /// `in_sync`, `offset`, `lost` or `cannot_tell`.
+    pub verdict: &'static str,
+    /// Events by which it is displaced; positive: early.
+    pub offset: i16,
+    /// The first displaced event.
+    pub since: String,
+}
+
+/// The duration of the run's parts in seconds.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Durations {
+    /// From start to the end of draining.
+    pub(super) whole: f64,
+    /// From start to stop.
+    pub(super) running: f64,
+    /// Events finished when the stop was given.
+    pub(super) events_when_stopped: u64,
+    /// Payload received when the stop was given, in bytes.
+    pub(super) bytes_when_stopped: u64,
+}
+
+fn causes(by_cause: &ByCause) -> Map<String, Value> {
+    by_cause.iter().map(|(cause, count)| (cause.name().to_owned(), count.into())).collect()
+}
+
+impl FragmentSummary {
+    fn new(account: &FragmentAccount, crc_errors: u64) -> Self {
+        Self {
+            received: account.received,
+            in_complete_events: account.in_complete_events,
+            in_incomplete_events: account.in_incomplete_events,
+            duplicate: account.duplicate,
+            late: account.late,
+            corrupt: account.corrupt,
+            stale: account.stale,
+            after_stop: account.after_stop,
+            dropped: causes(&account.dropped),
+            in_flight: account.in_flight,
+            crc_errors,
+        }
+    }
+}
+
+impl RunSummary {
+    /// The summary of what is known now.
+    pub(super) fn new(
+        snapshot: &RunSnapshot,
+        directory: PathBuf,
+        sources: usize,
+        forced: bool,
+        times: Durations,
+    ) -> Self {
+        let counter = |counter| snapshot.counter(counter);
+        let events = &snapshot.ledger.events;
+        let imbalances: Vec<Value> = (snapshot.ledger.imbalances().iter())
+            .map(|one| json!({ "equation": one.equation, "left": one.left, "right": one.right }))
+            .collect();
+        let per_second = |count: u64| if times.running > 0.0 { count as f64 / times.running } else { 0.0 };
+        let state = if forced { "forced".to_owned() } else { snapshot.phase.name().to_owned() };
+        Self {
+            schema: SUMMARY_SCHEMA,
+            run: snapshot.run.0,
+            state,
+            directory,
+            duration_s: times.whole,
+            sources,
+            fragments: FragmentSummary::new(&snapshot.ledger.fragments, counter(Counter::CrcErrors)),
+            events: EventSummary {
+                assigned: events.assigned,
+                built: events.built,
+                incomplete_emitted: events.incomplete_emitted,
+                incomplete_dropped: events.incomplete_dropped.total(),
+                incomplete_dropped_by_cause: causes(&events.incomplete_dropped),
+                accepted: events.accepted,
+                rejected: events.rejected,
+                quarantined: events.quarantined,
+                written: events.written,
+                rebuilt_duplicate: events.rebuilt_duplicate,
+                in_flight: events.in_flight,
+            },
+            bytes: json!({
+                "payload_received": counter(Counter::PayloadBytesReceived),
+                "wire_received": counter(Counter::WireBytesReceived),
+                "written": counter(Counter::BytesWritten),
+            }),
+            rate: json!({
+                "events_per_s": per_second(times.events_when_stopped),
+                "bytes_per_s": per_second(times.bytes_when_stopped),
+            }),
+            copies: json!({ "bytes": counter(Counter::BytesCopied) }),
+            synchrony: snapshot.synchrony.iter().map(SynchronySummary::new).collect(),
+            deleted: json!({
+                "segments": counter(Counter::SegmentsDeleted),
+                "events": counter(Counter::EventsDeleted),
+                "bytes": counter(Counter::BytesDeleted),
+            }),
+            ledger: json!({ "balanced": imbalances.is_empty(), "unbalanced": imbalances }),
+            by_source: snapshot
+                .sources
+                .iter()
+                .map(|(id, account)| (id.to_string(), json!(FragmentSummary::new(account, 0))))
+                .collect(),
+            stopped_by: snapshot.stopped_by.map(ropewalk_terms::Cause::name),
+        }
+    }
+
+    /// Every equation of the ledger holds.
+    pub fn is_balanced(&self) -> bool {
+        self.ledger["balanced"] == true
+    }
+
+    /// Nothing was lost and no event is incomplete.
+    pub fn is_lossless(&self) -> bool {
+        let fragments = &self.fragments;
+        let lost = fragments.late + fragments.corrupt + fragments.in_flight + self.events.in_flight;
+        lost == 0
+            && fragments.dropped.is_empty()
+            && self.events.incomplete_emitted == 0
+            && self.events.incomplete_dropped == 0
+    }
+}
+
+impl SynchronySummary {
+    fn new(state: &ropewalk_flow::messages::SynchronyState) -> Self {
+        let verdict = match state.verdict {
+            1 => "in_sync",
+            2 => "offset",
+            3 => "lost",
+            _ => "cannot_tell",
+        };
+        Self { source: state.source.0, verdict, offset: state.offset, since: state.since.to_string() }
+    }
+}

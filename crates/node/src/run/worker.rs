@@ -1,0 +1,109 @@
+//! A thread that turns drives: busy while there is work, asleep otherwise.
+
+use crate::drive::Drive;
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_io::wait::{Waiter, Waker};
+use ropewalk_terms::Instant;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The longest sleep: commands and the end are looked for at least this often.
+const LONGEST_SLEEP: Duration = Duration::from_millis(50);
+/// Turns without work before the thread sleeps: waking up costs more than a few idle turns.
+const IDLE_TURNS: u32 = 64;
+
+/// A running thread with its drives.
+#[derive(Debug)]
+pub struct Worker {
+    thread: JoinHandle<()>,
+    waker: Waker,
+}
+
+impl Worker {
+    /// Starts a thread that turns `drives` until all are done or `halt` is set; `prepare` runs on it first
+    /// (placement).
+    ///
+    /// # Errors
+    /// Where the system gives no thread or no descriptor.
+    pub fn start(
+        name: &str,
+        drives: Vec<Box<dyn Drive + Send>>,
+        halt: Arc<AtomicBool>,
+        prepare: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        let waiter = Waiter::new()?;
+        let waker = waiter.waker();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            prepare();
+            turn_all(drives, &waiter, &halt);
+        })?;
+        Ok(Self { thread, waker })
+    }
+
+    /// Ends the present sleep.
+    pub fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// The thread has ended.
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for the thread's end; false where it panicked.
+    pub fn join(self) -> bool {
+        self.thread.join().is_ok()
+    }
+}
+
+fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, waiter: &Waiter, halt: &AtomicBool) {
+    let clock = MonotonicClock;
+    {
+        let mut descriptors = Vec::new();
+        for drive in &drives {
+            drive.wait_descriptors(&mut descriptors);
+        }
+        for descriptor in descriptors {
+            // Where it cannot be watched, the longest sleep bounds what is missed.
+            let _ = waiter.watch(descriptor);
+        }
+    }
+    let mut idle = 0;
+    while !halt.load(Ordering::Relaxed) {
+        // One clock read per round: everything in it happens at one time.
+        let now = clock.now();
+        let mut work = 0;
+        let mut living = false;
+        for drive in &mut drives {
+            if !drive.is_done() {
+                living = true;
+                work += drive.turn(now);
+            }
+        }
+        if !living {
+            return;
+        }
+        idle = if work > 0 { 0 } else { idle + 1 };
+        if idle >= IDLE_TURNS {
+            sleep(&mut drives, waiter, now);
+            idle = 0;
+        }
+    }
+}
+
+fn sleep(drives: &mut [Box<dyn Drive + Send>], waiter: &Waiter, now: Instant) {
+    let mut ready = false;
+    let mut until = now.after(LONGEST_SLEEP);
+    for drive in drives.iter_mut().filter(|drive| !drive.is_done()) {
+        ready |= !drive.prepare_wait();
+        if let Some(deadline) = drive.next_deadline() {
+            until = until.min(deadline);
+        }
+    }
+    if !ready && until > now {
+        waiter.wait(Some(until.since(now)));
+    }
+}

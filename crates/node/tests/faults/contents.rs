@@ -1,0 +1,96 @@
+//! Fragments whose bytes or lengths are not what they should be.
+
+use crate::support::{FrontEnd, Held, Setup, expect_everything, fed_fragment, ferol_block, generic_header, lost};
+use ropewalk_terms::{Cause, Counter};
+use ropewalk_wire::run_file::FragmentFlags;
+use std::collections::BTreeSet;
+
+#[test]
+fn wrong_checksums_are_flagged_and_their_events_still_built() {
+    let setup = Setup::new("checksums", &[841, 843]);
+    let run = setup.start(Some(100));
+    let (mut bad, mut good) = (FrontEnd::ferol(&run.address(), 841), FrontEnd::ferol(&run.address(), 843));
+    good.send(1..=100);
+    let wrong = [1, 17, 18, 100];
+    for event in 1..=100 {
+        let mut content = bad.content(event);
+        if wrong.contains(&event) {
+            let middle = content.len() / 2;
+            content[middle] ^= 0x10;
+        }
+        bad.send_content(event, &content);
+    }
+    let summary = run.end();
+    assert_eq!((summary.events.built, summary.fragments.crc_errors), (100, 4), "{summary:#?}");
+    let held = Held::in_directories(&[&summary.directory]);
+    expect_everything(&[&bad, &good], &held, 100);
+    for (key, event) in &held.events {
+        let is_flagged = |source: u32| event.fragments[&source].1.contains(FragmentFlags::CRC_ERROR);
+        assert_eq!((is_flagged(841), is_flagged(843)), (wrong.contains(&key.number()), false), "event {key}");
+    }
+}
+
+/// The end of such a fragment is where nobody will ever be: nothing behind the claim can be believed, and no memory
+/// is set aside for it.
+#[test]
+fn a_claim_of_four_gibibytes_closes_the_connection() {
+    let setup = Setup::new("claim", &[843]).source("id = 77\nreadout = \"ru0\"\nformat = \"generic\"");
+    let mut run = setup.start(Some(60));
+    let (mut bad, mut good) = (FrontEnd::generic(&run.address(), 77), FrontEnd::ferol(&run.address(), 843));
+    good.send(1..=60);
+    bad.send(1..=20);
+    bad.send_bytes(&generic_header(77, 21, u32::MAX));
+    bad.expect_closed();
+    run.wait_until("the refusal is counted", |snapshot| {
+        snapshot.counters.get(&Counter::ConnectionsRefused).is_some_and(|&count| count == 1)
+    });
+    bad.connect();
+    bad.send(21..=60);
+    let summary = run.end();
+    assert!(!summary.fragments.dropped.is_empty(), "the fragment that was claimed is named: {summary:#?}");
+    expect_everything(&[&bad, &good], &Held::in_directories(&[&summary.directory]), 60);
+}
+
+/// FEROL blocks keep their boundaries, so that one endless fragment costs itself alone: no more than the longest
+/// allowed fragment of it is ever held, and the stream goes on with the next.
+#[test]
+fn an_endless_chain_of_blocks_is_given_up_and_named() {
+    let setup = Setup::new("endless", &[841, 843]);
+    let run = setup.start(Some(60));
+    let (mut bad, mut good) = (FrontEnd::ferol(&run.address(), 841), FrontEnd::ferol(&run.address(), 843));
+    good.send(1..=60);
+    bad.send(1..=20);
+    // Four times the whole pool of the readout unit.
+    let part = fed_fragment(841, 21, 4080);
+    for packet in 0..8 * 1024 {
+        bad.send_bytes(&ferol_block(841, 21, packet, packet == 0, false, &part));
+    }
+    bad.send(22..=60);
+    let summary = run.end();
+    assert_eq!(summary.fragments.dropped[Cause::Oversize.name()], 1, "{summary:#?}");
+    assert_eq!((summary.events.built, summary.events.incomplete_emitted), (59, 1));
+    let held = Held::in_directories(&[&summary.directory]);
+    held.expect_keys_up_to(60);
+    held.expect_missing(841, [21], Cause::Skipped);
+    assert_eq!(lost(&[&bad, &good], &held), BTreeSet::new());
+}
+
+/// A block in the middle gets lost: the fragment is given up, the next one is found.
+#[test]
+fn a_chain_with_a_missing_block_is_given_up_and_named() {
+    let setup = Setup::new("missing-block", &[841, 843]);
+    let run = setup.start(Some(30));
+    let (mut bad, mut good) = (FrontEnd::ferol(&run.address(), 841), FrontEnd::ferol(&run.address(), 843));
+    good.send(1..=30);
+    bad.send(1..=10);
+    let content = fed_fragment(841, 11, 4080 * 3);
+    bad.send_bytes(&ferol_block(841, 11, 0, true, false, &content[..4080]));
+    bad.send_bytes(&ferol_block(841, 11, 2, false, true, &content[8160..]));
+    bad.send(12..=30);
+    let summary = run.end();
+    assert_eq!(summary.fragments.dropped[Cause::Malformed.name()], 1, "{summary:#?}");
+    let held = Held::in_directories(&[&summary.directory]);
+    held.expect_keys_up_to(30);
+    held.expect_missing(841, [11], Cause::Skipped);
+    assert_eq!(lost(&[&bad, &good], &held), BTreeSet::new());
+}

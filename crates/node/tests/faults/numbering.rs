@@ -1,0 +1,99 @@
+//! Front ends whose event counters do what they should not.
+
+use crate::support::{FrontEnd, Held, Run, Setup, expect_everything, lost};
+use ropewalk_terms::Cause;
+use std::collections::BTreeSet;
+
+/// A run of this many events with a good front end (843), which has sent all of them, and one that is to misbehave.
+fn with_a_good_front_end(name: &str, events: u64) -> (Setup, Run, FrontEnd, FrontEnd) {
+    let setup = Setup::new(name, &[841, 843]);
+    let run = setup.start(Some(events));
+    let (bad, mut good) = (FrontEnd::ferol(&run.address(), 841), FrontEnd::ferol(&run.address(), 843));
+    good.send(1..=events);
+    (setup, run, bad, good)
+}
+
+#[test]
+fn a_fragment_that_comes_twice_is_counted_once() {
+    let (_setup, run, mut bad, good) = with_a_good_front_end("twice", 100);
+    bad.send(1..=50);
+    bad.send([50]);
+    bad.send(51..=60);
+    // Not the last one again, but an earlier one, and with other bytes: the first that came stays.
+    let other_bytes = bad.content(1059);
+    bad.send_content(59, &other_bytes);
+    bad.send(61..=100);
+    let summary = run.end();
+    let again = summary.fragments.duplicate + summary.fragments.late;
+    assert_eq!((summary.fragments.received, again), (202, 2), "{summary:#?}");
+    assert_eq!(summary.fragments.in_complete_events, 200);
+    let held = Held::in_directories(&[&summary.directory]);
+    assert_eq!(held.copies, 0);
+    expect_everything(&[&bad, &good], &held, 100);
+}
+
+/// A later number proves at once that those between will not come: no time-out passes within this test.
+#[test]
+fn numbers_that_are_skipped_are_missed_at_once() {
+    let (_setup, run, mut bad, good) = with_a_good_front_end("skips", 100);
+    bad.send(1..=40);
+    bad.send(48..=100);
+    let summary = run.end();
+    assert_eq!((summary.events.built, summary.events.incomplete_emitted), (93, 7), "{summary:#?}");
+    let held = Held::in_directories(&[&summary.directory]);
+    held.expect_keys_up_to(100);
+    held.expect_missing(841, 41..=47, Cause::Skipped);
+    assert_eq!(lost(&[&bad, &good], &held), BTreeSet::new());
+}
+
+/// The reset counter would put every fragment into an old event; none is taken until the source comes back in order.
+#[test]
+fn a_counter_that_was_reset_shifts_no_event() {
+    let (_setup, mut run, mut bad, good) = with_a_good_front_end("reset", 120);
+    bad.send(1..=60);
+    for event in 1..=20 {
+        let reset = bad.framed(event, &bad.content(5000 + event));
+        bad.send_bytes(&reset);
+    }
+    run.wait_until("what came after the reset is named", |snapshot| {
+        snapshot.ledger.fragments.dropped.get(Cause::OutOfSync) == 20
+    });
+    bad.disconnect();
+    bad.connect();
+    bad.send(81..=120);
+    let summary = run.end();
+    assert_eq!((summary.events.built, summary.events.incomplete_emitted), (100, 20), "{summary:#?}");
+    let held = Held::in_directories(&[&summary.directory]);
+    held.expect_keys_up_to(120);
+    held.expect_missing(841, 61..=80, Cause::OutOfSync);
+    assert_eq!(lost(&[&bad, &good], &held), BTreeSet::new());
+}
+
+#[test]
+fn a_jump_by_a_million_opens_no_event() {
+    let (_setup, run, mut bad, good) = with_a_good_front_end("jump", 100);
+    bad.send(1..=50);
+    let jump = bad.framed(1_000_051, &bad.content(1_000_051));
+    bad.send_bytes(&jump);
+    bad.send(51..=100);
+    let summary = run.end();
+    assert_eq!((summary.fragments.corrupt, summary.events.built), (1, 100), "{summary:#?}");
+    assert_eq!(summary.events.assigned, 100, "nobody opened an event a million ahead");
+    expect_everything(&[&bad, &good], &Held::in_directories(&[&summary.directory]), 100);
+}
+
+/// What was on its way before the run is no part of it, and what comes after its last event neither.
+#[test]
+fn what_comes_before_and_after_the_run_is_counted_apart() {
+    let (_setup, mut run, mut bad, mut good) = with_a_good_front_end("edges", 30);
+    let before = bad.framed(0, &bad.content(0));
+    bad.send_bytes(&before);
+    bad.send(1..=29);
+    let after = good.framed(31, &good.content(31));
+    good.send_bytes(&after);
+    run.wait_until("it is counted", |snapshot| snapshot.ledger.fragments.after_stop == 1);
+    bad.send([30]);
+    let summary = run.end();
+    assert_eq!((summary.fragments.stale, summary.fragments.after_stop), (1, 1), "{summary:#?}");
+    expect_everything(&[&bad, &good], &Held::in_directories(&[&summary.directory]), 30);
+}

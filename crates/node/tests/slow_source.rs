@@ -1,0 +1,60 @@
+//! One source a thousand times slower than the others. Alone in its process, because it measures that process.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use ropewalk_terms::SourceId;
+use std::time::Duration;
+use support::{FrontEnd, Held, Setup, expect_everything};
+
+const EVENTS: u64 = 250;
+const WINDOW: u64 = 128;
+/// The fast sources' fragments: far more in all than the pools hold.
+const FAST_BYTES: usize = 60 << 10;
+/// Between two fragments of the slow source; the fast ones send theirs in microseconds.
+const PAUSE: Duration = Duration::from_millis(8);
+
+/// The most memory that this process has had at once, in bytes.
+fn high_water_mark() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux tells");
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().expect("a number") << 10
+}
+
+/// The fast ones wait for the slow one: they never lead by more than the window, memory stays what was configured,
+/// nothing dead-locks, and the slow source, which is behind the others for longer than the time-out all the time,
+/// is never called silent.
+#[test]
+fn fast_sources_wait_for_a_slow_one() {
+    let pool = 32_u64 << 20;
+    let readout = format!("pool = \"{pool}\"\nblock = \"64KiB\"\nwindow = {WINDOW}\ncapacity = 256\n");
+    let setup = Setup::new("slow", &[1, 2, 3]).readout(&readout).timeout("500ms");
+    let mut run = setup.start(Some(EVENTS));
+    let address = run.address();
+    let mut slow = FrontEnd::ferol(&address, 1).with_size(64);
+    let mut fast = [2, 3].map(|id| FrontEnd::ferol(&address, id).with_size(FAST_BYTES));
+    let mut furthest = 0;
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| slow.send_slowly(1..=EVENTS, PAUSE));
+        let fast = fast.each_mut().map(|fast| scope.spawn(|| fast.send(1..=EVENTS)));
+        let mut all = fast.into_iter().chain([slow]).collect::<Vec<_>>();
+        while !all.iter().all(|thread| thread.is_finished()) {
+            let snapshot = run.snapshot();
+            let received = |id| snapshot.sources.get(&SourceId(id)).map_or(0, |account| account.received);
+            let lead = received(2).max(received(3)).saturating_sub(received(1));
+            furthest = furthest.max(lead);
+            assert!(lead <= WINDOW, "a fast source leads by {lead} events, the window is {WINDOW}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        for thread in all.drain(..) {
+            thread.join().expect("the front end could send all");
+        }
+    });
+    let summary = run.end();
+    assert!(furthest > 8, "the fast sources were not fast: they never led by more than {furthest}");
+    assert!(summary.is_lossless(), "{summary:#?}");
+    let (most, allowed) = (high_water_mark(), pool + (64 << 20));
+    assert!(most < allowed, "{most} bytes of memory at most, allowed are {allowed}");
+    let fast: Vec<&FrontEnd> = fast.iter().chain([&slow]).collect();
+    expect_everything(&fast, &Held::in_directories(&[&summary.directory]), EVENTS);
+}

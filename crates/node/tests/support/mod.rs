@@ -1,0 +1,25 @@
+//! What the fault tests share. Nothing here is taken from the product: the bytes are written down from the
+//! description of the formats, so that a mistake in `wire` cannot hide behind itself.
+//!
+//! ```text
+//! encode     FED fragments, FEROL blocks and generic fragments, byte by byte
+//! front_end  a TCP client that sends what it is told and remembers what that was
+//! referee    what the files hold, against what the front ends say that they sent
+//! setup      a directory of the test's own, a configuration, a run, and patience
+//! relay      a line between two nodes that can be cut, and whose reports can be falsified
+//! ```
+#![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
+
+mod encode;
+mod front_end;
+mod referee;
+mod relay;
+mod setup;
+
+pub(crate) use encode::{
+    Random, SLINK_WORD, fed_fragment, ferol_block, ferol_blocks, generic_header, generic_hello, generic_payload,
+};
+pub(crate) use front_end::{Dialect, FrontEnd, is_closed};
+pub(crate) use referee::{Held, HeldEvent, expect_everything, lost};
+pub(crate) use relay::{Relay, Tampering};
+pub(crate) use setup::{PATIENCE, Run, Setup, TemporaryDirectory, wait_for};

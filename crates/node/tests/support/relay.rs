@@ -1,0 +1,117 @@
+//! A line between nodes: it has an address before the node behind it has one, so that nodes can be started in any
+//! order with ports of 0; and it can falsify what passes.
+
+use ropewalk_terms::Counter;
+use ropewalk_wire::message::{HEADER_BYTES, Header, Kind, Message};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// What a relay does to what passes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Tampering {
+    /// Nothing.
+    None,
+    /// In the reports of the nodes that call, one fragment that ended in a complete event is not counted: what a
+    /// readout unit would report that lost one without noticing.
+    ForgetOneFragment,
+}
+
+/// A line to a node that may not be there yet: until then callers are turned away.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    address: String,
+    target: Arc<Mutex<Option<String>>>,
+    halt: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Relay {
+    pub(crate) fn new(tampering: Tampering) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let (target, halt) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
+        let (led, halted) = (Arc::clone(&target), Arc::clone(&halt));
+        let thread = std::thread::spawn(move || {
+            for caller in listener.incoming().map_while(Result::ok) {
+                if halted.load(Ordering::Relaxed) {
+                    return;
+                }
+                let target: Option<String> = led.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                if let Some(node) = target.and_then(|address| TcpStream::connect(address).ok()) {
+                    connect(caller, node, tampering);
+                }
+            }
+        });
+        Self { address, target, halt, thread: Some(thread) }
+    }
+
+    /// Where callers call.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The node is there.
+    pub(crate) fn lead_to(&self, address: &str) {
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(address.to_owned());
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.halt.store(true, Ordering::Relaxed);
+        let _ = TcpStream::connect(&self.address);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Joins two connections, each way on a thread that ends with them.
+fn connect(caller: TcpStream, node: TcpStream, tampering: Tampering) {
+    let _ = (caller.set_nodelay(true), node.set_nodelay(true));
+    let (Ok(caller_back), Ok(node_back)) = (caller.try_clone(), node.try_clone()) else { return };
+    std::thread::spawn(move || match tampering {
+        Tampering::None => pass_on(caller, node),
+        Tampering::ForgetOneFragment => falsify(caller, node),
+    });
+    std::thread::spawn(move || pass_on(node_back, caller_back));
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream) {
+    let _ = std::io::copy(&mut from, &mut to);
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+fn falsify(mut from: TcpStream, mut to: TcpStream) {
+    let mut bytes = [0; HEADER_BYTES];
+    while from.read_exact(&mut bytes).is_ok() {
+        let header = Header::decode(&bytes).expect("nodes speak the protocol");
+        let mut body = vec![0; header.body as usize];
+        if from.read_exact(&mut body).is_err() {
+            break;
+        }
+        if header.kind == Kind::Report {
+            body = without_one_fragment(&body);
+        }
+        // The falsified body is as long as the true one: its numbers have a fixed width.
+        if to.write_all(&bytes).and_then(|()| to.write_all(&body)).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
+}
+
+fn without_one_fragment(body: &[u8]) -> Vec<u8> {
+    let Ok(Message::Report(mut report)) = Message::decode(Kind::Report, body) else { panic!("a report is a report") };
+    let complete = |what: u16| what == Counter::FragmentsComplete as u16;
+    if let Some(entry) = report.entries.iter_mut().find(|entry| complete(entry.what) && entry.value > 0) {
+        entry.value -= 1;
+    }
+    let mut falsified = Vec::new();
+    Message::Report(report).encode(&mut falsified);
+    assert_eq!(falsified.len(), body.len(), "only a number was changed");
+    falsified
+}

@@ -1,0 +1,189 @@
+//! What can be asked for on the command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ropewalk_node::quantity::{Bytes, Rate, Size, Time};
+use std::path::PathBuf;
+
+/// Gathers the fragments of a particle detector's front ends into whole events, losslessly.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ropewalk",
+    version,
+    max_term_width = 100,
+    after_help = "Try `ropewalk demo` first: it needs no configuration."
+)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Build events of emulated front ends: the whole chain in one process, no configuration.
+    Demo(DemoOptions),
+    /// Take a run as a configuration describes it, all nodes in one process.
+    Run(RunOptions),
+    /// Be one node of a run: a readout unit, a builder unit or the event manager.
+    Node(NodeOptions),
+    /// Count and check what run directories hold: every key once, checksums, gaps.
+    Verify(VerifyOptions),
+    /// Show the records of a run file in readable form.
+    Inspect(InspectOptions),
+    /// After a crash: close what was left open and say what is missing.
+    Recover(RecoverOptions),
+    /// Check a configuration, or print its JSON schema.
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Read and check a configuration; says where and what is wrong.
+    #[command(after_help = "Example: ropewalk config check examples/cms-csc.toml")]
+    Check {
+        /// The configuration.
+        file: PathBuf,
+    },
+    /// Print the JSON schema of configurations.
+    Schema,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk demo
+  ropewalk demo --events 100000 --sources 4 --fragment-size 'uniform(1KiB,4KiB)' --json
+  ropewalk demo --rate 'poisson(20kHz)' --duration 30s --readout-units 2 --builder-units 2")]
+pub(crate) struct DemoOptions {
+    /// Stop after this time (10s unless --events is given).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Time>,
+    /// Stop after exactly this many triggers.
+    #[arg(long, value_name = "N")]
+    pub(crate) events: Option<u64>,
+    /// Emulated front ends.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(crate) sources: u16,
+    /// The whole FED fragment, header and trailer included: 2KiB, lognormal(2KiB,1.2), uniform(1KiB,4KiB).
+    #[arg(long, value_name = "SIZE", default_value = "2KiB")]
+    pub(crate) fragment_size: Size,
+    /// Trigger rate: 100kHz or poisson(100kHz); as fast as it goes unless given.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
+    /// Readout units.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) readout_units: u16,
+    /// Builder units.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) builder_units: u16,
+    /// Keep the newest run files up to this size; older ones are deleted, counted and named.
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    pub(crate) keep: Bytes,
+    /// Where the run directory is made.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) output: PathBuf,
+    /// Print the account as JSON; the last line is one object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk run examples/cms-csc.toml
+  ropewalk run examples/own-frontend.toml --output /data --duration 1h --keep 100GiB
+  ropewalk run my-setup.toml --events 10000 --json")]
+pub(crate) struct RunOptions {
+    /// The configuration.
+    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) limits: RunLimits,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunLimits {
+    /// Where the run directory is made.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Stop after this time.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Time>,
+    /// Stop after exactly this many triggers.
+    #[arg(long, value_name = "N")]
+    pub(crate) events: Option<u64>,
+    /// Keep the newest run files up to this size; older ones are deleted, counted and named.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) keep: Option<Bytes>,
+    /// Print the account as JSON; the last line is one object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum NodeRole {
+    /// A readout unit.
+    Readout,
+    /// A builder unit.
+    Builder,
+    /// The event manager; it writes run.json.
+    Manager,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples, in three terminals and in any order:
+  ropewalk node manager setup.toml --events 100000
+  ropewalk node readout setup.toml --name ru0
+  ropewalk node builder setup.toml --name bu0 --output /data0")]
+pub(crate) struct NodeOptions {
+    /// What to be.
+    #[arg(value_enum)]
+    pub(crate) role: NodeRole,
+    /// The configuration, the same for all nodes.
+    pub(crate) config: PathBuf,
+    /// Which of the configured nodes to be.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Where a node really listens, where the configuration says port 0: `manager=127.0.0.1:40001`.
+    #[arg(long = "at", value_name = "NAME=ADDRESS")]
+    pub(crate) at: Vec<String>,
+    #[command(flatten)]
+    pub(crate) limits: RunLimits,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk verify run000001
+  ropewalk verify /data0/run000007 /data1/run000007 --json")]
+pub(crate) struct VerifyOptions {
+    /// Run directories; those of several builder units are taken together.
+    #[arg(required = true)]
+    pub(crate) directories: Vec<PathBuf>,
+    /// Print the report as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk inspect run000001
+  ropewalk inspect run000001 --event 17")]
+pub(crate) struct InspectOptions {
+    /// A run file or a run directory.
+    pub(crate) path: PathBuf,
+    /// Show this event whole: its number, or RESYNC:NUMBER.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) event: Option<ropewalk_terms::EventKey>,
+    /// Show at most this many records.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) records: u64,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: ropewalk recover run000001")]
+pub(crate) struct RecoverOptions {
+    /// The run directory.
+    pub(crate) directory: PathBuf,
+    /// Print the report as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,84 @@
+//! Commands on files: run files and configurations.
+
+use crate::arguments::{InspectOptions, RecoverOptions, VerifyOptions};
+use crate::exit::{self, Failure};
+use crate::render::grouped;
+use ropewalk_node::configuration;
+use ropewalk_node::offline;
+use serde::Serialize;
+use std::path::Path;
+
+impl From<offline::OfflineError> for Failure {
+    fn from(error: offline::OfflineError) -> Self {
+        Self::Environment(error.to_string())
+    }
+}
+
+fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(value).map_err(|error| Failure::Environment(error.to_string()))?;
+    println!("{line}");
+    Ok(())
+}
+
+pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
+    let report = offline::verify(&options.directories)?;
+    if options.json {
+        print_json(&report)?;
+    } else {
+        println!("events          {}", grouped(report.events));
+        println!("fragments       {}", grouped(report.fragments));
+        println!("payload         {} bytes", grouped(report.payload_bytes));
+        println!("sha256          {}", report.payload_sha256);
+        println!("checksum errors {}", grouped(report.crc_errors));
+        println!("missing keys    {}", grouped(report.gaps));
+        println!("second copies   {}", grouped(report.duplicates));
+        println!("incomplete      {}", grouped(report.incomplete));
+    }
+    let damaged = report.crc_errors + report.malformed + report.damaged_bytes + report.wrong_footers > 0;
+    Ok(if damaged || report.unfinished_segments > 0 {
+        exit::UNBALANCED
+    } else if report.gaps + report.incomplete > 0 {
+        exit::LOST
+    } else {
+        exit::GOOD
+    })
+}
+
+pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
+    let mut out = std::io::stdout().lock();
+    let wanted = offline::InspectOptions {
+        event: options.event,
+        records: options.records,
+        ..offline::InspectOptions::default()
+    };
+    offline::inspect(&options.path, &wanted, &mut out)?;
+    Ok(exit::GOOD)
+}
+
+pub(crate) fn recover(options: &RecoverOptions) -> Result<u8, Failure> {
+    let report = offline::recover(&options.directory)?;
+    if options.json {
+        print_json(&report)?;
+    } else {
+        println!("{} files were whole and closed", report.untouched);
+        for segment in &report.segments {
+            let last = segment.last_key.as_deref().unwrap_or("none");
+            let lost = segment.cut_bytes + segment.damaged_bytes;
+            let what = format!("{:?}", segment.action).to_lowercase();
+            println!("{}: {what}, {} events, last key {last}, {lost} bytes lost", segment.file, segment.events);
+        }
+    }
+    Ok(exit::GOOD)
+}
+
+pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
+    let configuration = configuration::read(file)?;
+    println!(
+        "{}: good: {} sources, {} readout units, {} builder units",
+        file.display(),
+        configuration.source.len(),
+        configuration.readout.len(),
+        configuration.builder.len()
+    );
+    Ok(exit::GOOD)
+}

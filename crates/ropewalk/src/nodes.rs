@@ -1,0 +1,83 @@
+//! One node of a run, as a process of its own.
+
+use crate::arguments::{NodeOptions, NodeRole};
+use crate::exit::{self, Failure};
+use crate::running::{Limits, conduct, first_key};
+use crate::signals::Interrupts;
+use ropewalk_node::configuration::{self, Configuration};
+use ropewalk_node::run::{Addresses, launch_node};
+use ropewalk_terms::Role;
+use std::time::Duration;
+
+pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
+    let mut configuration = configuration::read(&options.config)?;
+    if let Some(output) = &options.limits.output {
+        configuration.run.output.clone_from(output);
+        for builder in &mut configuration.builder {
+            builder.output = None;
+        }
+    }
+    configuration.run.keep = options.limits.keep.or(configuration.run.keep);
+    let addresses = addresses(&configuration, &options.at)?;
+    let events = options.limits.events.or(configuration.run.events);
+    let (role, index) = which(&configuration, options)?;
+    let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
+    let mut handle = launch_node(&configuration, addresses, role, index, events)?;
+    // One line for each address, so that whoever starts nodes with port 0 can tell the others.
+    for (name, address) in handle.addresses() {
+        println!("ready {name} {address}");
+    }
+    if role == Role::Manager {
+        let limits = Limits {
+            duration: options.limits.duration.or(configuration.run.duration).map(|time| time.0),
+            events,
+            until_sources_end: false,
+            json: options.limits.json,
+        };
+        return conduct(handle, &limits, &interrupts, first_key(&configuration));
+    }
+    println!("ready");
+    while !handle.is_ended() {
+        std::thread::sleep(Duration::from_millis(20));
+        // The manager stops the run; a node that is interrupted leaves it, and the others go on.
+        if interrupts.count() > 0 {
+            return Ok(exit::FORCED);
+        }
+    }
+    handle.finish(Duration::from_secs(5));
+    Ok(exit::GOOD)
+}
+
+fn which(configuration: &Configuration, options: &NodeOptions) -> Result<(Role, u16), Failure> {
+    let (role, names): (Role, Vec<&str>) = match options.role {
+        NodeRole::Manager => return Ok((Role::Manager, 0)),
+        NodeRole::Readout => (Role::Readout, configuration.readout.iter().map(|one| one.name.as_str()).collect()),
+        NodeRole::Builder => (Role::Builder, configuration.builder.iter().map(|one| one.name.as_str()).collect()),
+    };
+    let known = names.join(", ");
+    let Some(name) = &options.name else {
+        return Err(Failure::Usage(format!("say which node to be with --name; there are: {known}")));
+    };
+    match names.iter().position(|one| one == name) {
+        Some(index) => Ok((role, index as u16)),
+        None => Err(Failure::Usage(format!("no such node is named `{name}`; there are: {known}"))),
+    }
+}
+
+/// The configured addresses, with those replaced that were given as `NAME=ADDRESS`.
+fn addresses(configuration: &Configuration, given: &[String]) -> Result<Addresses, Failure> {
+    let mut addresses = Addresses::configured(configuration);
+    for text in given {
+        let Some((name, address)) = text.split_once('=') else {
+            return Err(Failure::Usage(format!("--at {text}: write NAME=ADDRESS, such as ru0=127.0.0.1:40001")));
+        };
+        if name == "manager" {
+            addresses.manager = address.to_owned();
+        } else if let Some(index) = configuration.readout.iter().position(|readout| readout.name == name) {
+            addresses.readouts[index] = address.to_owned();
+        } else {
+            return Err(Failure::Usage(format!("--at {text}: neither `manager` nor a readout unit is named `{name}`")));
+        }
+    }
+    Ok(addresses)
+}

@@ -1,0 +1,181 @@
+//! What a run looks like: a line of progress while it goes on, a table at its end.
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ropewalk_node::drive::RunSnapshot;
+use ropewalk_node::quantity::Bytes;
+use ropewalk_node::run::RunSummary;
+use ropewalk_terms::Counter;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// Progress on stderr: a live line in a terminal, a line every few seconds in a pipe.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    terminal: bool,
+    shown: Instant,
+    before: Option<(Instant, u64, u64)>,
+}
+
+const REFRESH: Duration = Duration::from_millis(250);
+const PIPE_REFRESH: Duration = Duration::from_secs(5);
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
+            bar.set_style(style);
+        }
+        Self { bar, terminal, shown: Instant::now(), before: None }
+    }
+
+    /// Shows where the run is, if it is time to.
+    pub(crate) fn show(&mut self, snapshot: &RunSnapshot) {
+        let refresh = if self.terminal { REFRESH } else { PIPE_REFRESH };
+        if self.shown.elapsed() < refresh {
+            return;
+        }
+        self.shown = Instant::now();
+        let line = self.line(snapshot);
+        if self.terminal {
+            self.bar.set_message(line);
+            self.bar.tick();
+        } else {
+            eprintln!("{line}");
+        }
+    }
+
+    fn line(&mut self, snapshot: &RunSnapshot) -> String {
+        let count = |counter| snapshot.counter(counter);
+        let events = &snapshot.ledger.events;
+        let built = events.built + events.incomplete_emitted;
+        let bytes = count(Counter::PayloadBytesReceived);
+        let now = Instant::now();
+        let (rate, bandwidth) = match self.before.replace((now, built, bytes)) {
+            Some((then, earlier, before)) => {
+                let seconds = now.duration_since(then).as_secs_f64().max(1e-3);
+                ((built.saturating_sub(earlier)) as f64 / seconds, bytes.saturating_sub(before) as f64 / seconds)
+            }
+            None => (0.0, 0.0),
+        };
+        let blocks = count(Counter::PoolBlocks).max(1);
+        let missing: Vec<String> =
+            snapshot.nodes.iter().filter(|(_, there)| !there).map(|(node, _)| node.to_string()).collect();
+        let waiting = if missing.is_empty() { String::new() } else { format!("  waiting for {}", missing.join(" ")) };
+        let full = if count(Counter::DiskFull) > 0 { "  DISK FULL: paused until there is room" } else { "" };
+        format!(
+            "run {} {}  {} events  {} events/s  {}/s  pool {} %  lost {}{waiting}{full}",
+            snapshot.run,
+            snapshot.phase.name(),
+            grouped(built),
+            grouped(rate as u64),
+            Bytes(bandwidth as u64),
+            count(Counter::PoolHeld) * 100 / blocks,
+            grouped(snapshot.ledger.fragments.lost()),
+        )
+    }
+
+    /// Removes the live line.
+    pub(crate) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// 1234567 as `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The ledger as a table.
+pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["run", &format!("{:06}  {}", summary.run, summary.state)]);
+    let (fragments, events) = (&summary.fragments, &summary.events);
+    let causes = |map: &serde_json::Map<String, serde_json::Value>| {
+        map.iter().map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join(", ")
+    };
+    let mut row = |name: &str, value: String| {
+        table.add_row([name, &value]);
+    };
+    row("fragments received", grouped(fragments.received));
+    row("  in complete events", grouped(fragments.in_complete_events));
+    for (name, count) in [
+        ("  in incomplete events", fragments.in_incomplete_events),
+        ("  duplicate", fragments.duplicate),
+        ("  late", fragments.late),
+        ("  corrupt", fragments.corrupt),
+        ("  before the start", fragments.stale),
+        ("  after the stop", fragments.after_stop),
+        ("  in flight", fragments.in_flight),
+        ("  with a wrong checksum", fragments.crc_errors),
+    ] {
+        if count > 0 {
+            row(name, grouped(count));
+        }
+    }
+    if !fragments.dropped.is_empty() {
+        row("  dropped", causes(&fragments.dropped));
+    }
+    row("events assigned", grouped(events.assigned));
+    row("  built", grouped(events.built));
+    if events.incomplete_emitted > 0 {
+        row("  incomplete, kept", grouped(events.incomplete_emitted));
+    }
+    if events.incomplete_dropped > 0 {
+        row("  dropped", causes(&events.incomplete_dropped_by_cause));
+    }
+    row("  written", grouped(events.written));
+    let number = |value: &serde_json::Value, key: &str| value[key].as_f64().unwrap_or(0.0);
+    row("events per second", grouped(number(&summary.rate, "events_per_s") as u64));
+    row("bandwidth", format!("{}/s", Bytes(number(&summary.rate, "bytes_per_s") as u64)));
+    row("written", Bytes(number(&summary.bytes, "written") as u64).to_string());
+    if number(&summary.deleted, "segments") > 0.0 {
+        let bytes = Bytes(number(&summary.deleted, "bytes") as u64);
+        row("deleted to keep the newest", format!("{bytes} in {} files", number(&summary.deleted, "segments")));
+    }
+    row("duration", format!("{:.2} s", summary.duration_s));
+    row(
+        "ledger",
+        if summary.is_balanced() {
+            "balanced".to_owned()
+        } else {
+            format!("NOT BALANCED: {}", summary.ledger["unbalanced"])
+        },
+    );
+    if let Some(column) = table.column_mut(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// A line for each source that slipped.
+pub(crate) fn synchrony_lines(summary: &RunSummary) -> Vec<String> {
+    summary
+        .synchrony
+        .iter()
+        .filter_map(|state| match state.verdict {
+            "offset" => {
+                let count = state.offset.unsigned_abs();
+                let events = if count == 1 { "one event".to_owned() } else { format!("{count} events") };
+                let direction = if state.offset > 0 { "early" } else { "late" };
+                Some(format!("source {}: {events} {direction} since event {}", state.source, state.since))
+            }
+            "lost" => {
+                Some(format!("source {}: no fixed relation to the reference since event {}", state.source, state.since))
+            }
+            _ => None,
+        })
+        .collect()
+}

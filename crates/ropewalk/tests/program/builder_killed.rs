@@ -1,0 +1,81 @@
+//! A builder process is killed with -9 in mid-run while another lives: nothing is lost and nothing is there twice.
+
+use crate::cluster::Cluster;
+use crate::process::Program;
+use crate::support::{FrontEnd, Held, Random, Setup, expect_everything};
+use std::time::Duration;
+
+const EVENTS: u64 = 3000;
+/// About how long the front ends take to send them, in milliseconds.
+const SENDING: u64 = 500;
+
+/// `ROPEWALK_KILLS` says how many moments each of the two tests tries; five where it is not set.
+fn kills() -> u64 {
+    std::env::var("ROPEWALK_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+}
+
+fn send_all(front_end: &mut FrontEnd) {
+    for first in (1..=EVENTS).step_by(12) {
+        front_end.send(first..(first + 12).min(EVENTS + 1));
+        std::thread::sleep(Duration::from_millis(SENDING * 12 / EVENTS));
+    }
+}
+
+/// One run whose builder unit is killed at a moment that the seed chooses; it comes back where that is asked for.
+fn kill_one(seed: u64, comes_back: bool) {
+    let mut random = Random::new(seed);
+    let victim = if random.below(2) == 0 { "bu0" } else { "bu1" };
+    let moment = Duration::from_micros(random.below(SENDING * 1000));
+    eprintln!("seed {seed}: {victim} is killed after {moment:?}");
+    let mut cluster = Cluster::new(Setup::new("killed", &[841, 843]).another_builder());
+    cluster.start("manager", &["--events", &EVENTS.to_string(), "--json"]);
+    cluster.start("ru0", &[]);
+    cluster.start("bu0", &[]);
+    cluster.start("bu1", &[]);
+    let address = cluster.front_end_address("ru0");
+    let mut front_ends = [841, 843].map(|id| FrontEnd::ferol(&address, id));
+    std::thread::scope(|scope| {
+        for front_end in &mut front_ends {
+            scope.spawn(|| send_all(front_end));
+        }
+        std::thread::sleep(moment);
+        cluster.kill(victim);
+        if comes_back {
+            cluster.start(victim, &[]);
+        }
+    });
+    let account = cluster.take("manager").end().expect_status(0).account();
+    assert_eq!((&account["events"]["built"], &account["events"]["assigned"]), (&EVENTS.into(), &EVENTS.into()));
+    cluster.take("ru0").end().expect_status(0);
+    for builder in ["bu0", "bu1"].into_iter().filter(|&builder| comes_back || builder != victim) {
+        cluster.take(builder).end().expect_status(0);
+    }
+    expect_union(&cluster, victim, &front_ends);
+}
+
+/// The directories of both builder units hold each event once, by the program's word and by the referee's.
+fn expect_union(cluster: &Cluster, victim: &str, front_ends: &[FrontEnd; 2]) {
+    // One that was killed before the run began has no directory.
+    let directories = ["bu0", "bu1"].map(|builder| cluster.run_directory(builder)).into_iter();
+    let directories: Vec<_> = directories.filter(|directory| directory.exists()).collect();
+    let killed = cluster.run_directory(victim);
+    if killed.exists() {
+        Program::run(["recover".as_ref(), killed.as_os_str()]).expect_status(0);
+    }
+    let arguments = directories.iter().map(|directory| directory.as_os_str());
+    let verified = Program::run(["verify".as_ref(), "--json".as_ref()].into_iter().chain(arguments));
+    let report = verified.expect_status(0).account();
+    let counts = ["events", "fragments", "gaps", "incomplete", "crc_errors"].map(|field| report[field].as_u64());
+    assert_eq!(counts, [EVENTS, 2 * EVENTS, 0, 0, 0].map(Some), "{report:#}");
+    expect_everything(&front_ends.each_ref(), &Held::in_directories(&directories), EVENTS);
+}
+
+#[test]
+fn a_killed_builder_unit_costs_nothing() {
+    (1..=kills()).for_each(|seed| kill_one(seed, false));
+}
+
+#[test]
+fn a_killed_builder_unit_may_come_back() {
+    (1001..=1000 + kills()).for_each(|seed| kill_one(seed, true));
+}

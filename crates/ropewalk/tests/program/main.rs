@@ -1,0 +1,11 @@
+//! The program as others see it: exit statuses, signals, one process per node, and processes that are killed. Front
+//! ends and referee are those of the node's fault tests.
+
+mod builder_killed;
+mod cluster;
+mod interrupts;
+mod nodes;
+mod process;
+mod statuses;
+#[path = "../../../node/tests/support/mod.rs"]
+mod support;

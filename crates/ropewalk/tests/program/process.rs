@@ -1,0 +1,156 @@
+//! The program in a process of its own, with its lines as they come.
+
+use crate::support::{PATIENCE, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Lines that a thread reads as they come.
+#[derive(Debug)]
+struct Lines {
+    lines: Arc<Mutex<Vec<String>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lines {
+    fn of(stream: impl Read + Send + 'static) -> Self {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let shared = Arc::clone(&lines);
+        let thread = std::thread::spawn(move || {
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                shared.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+        });
+        Self { lines, thread: Some(thread) }
+    }
+
+    fn so_far(&self) -> Vec<String> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn all(&mut self) -> Vec<String> {
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("reading lines does not fail");
+        }
+        self.so_far()
+    }
+}
+
+/// A running program; killed when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Program {
+    child: Child,
+    out: Lines,
+    errors: Lines,
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// The exit status; none where a signal ended it.
+    pub(crate) status: Option<i32>,
+    /// The lines of stdout.
+    pub(crate) out: Vec<String>,
+    /// The text of stderr.
+    pub(crate) errors: String,
+}
+
+impl Ended {
+    /// The last line of stdout, which is the account.
+    pub(crate) fn account(&self) -> Value {
+        let line = self.out.last().unwrap_or_else(|| panic!("no account: {self:#?}"));
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
+    }
+
+    /// The exit status is this one, and nothing panicked on the way.
+    pub(crate) fn expect_status(&self, status: i32) -> &Self {
+        assert!(!self.errors.contains("panicked"), "{self:#?}");
+        assert_eq!(self.status, Some(status), "{self:#?}");
+        self
+    }
+}
+
+impl Program {
+    /// Starts the program with these arguments.
+    pub(crate) fn start<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ropewalk"));
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program was built");
+        let out = Lines::of(child.stdout.take().expect("it was asked for"));
+        let errors = Lines::of(child.stderr.take().expect("it was asked for"));
+        Self { child, out, errors }
+    }
+
+    /// Starts the program and waits for its end.
+    pub(crate) fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Ended {
+        Self::start(arguments).end()
+    }
+
+    /// Waits for a line of stdout that begins so, and returns the rest of it.
+    pub(crate) fn expect_line(&mut self, begin: &str) -> String {
+        self.expect(begin, |program| program.out.so_far())
+    }
+
+    /// As [`Program::expect_line`], of stderr.
+    pub(crate) fn expect_error_line(&mut self, begin: &str) -> String {
+        self.expect(begin, |program| program.errors.so_far())
+    }
+
+    fn expect(&mut self, begin: &str, lines: impl Fn(&Self) -> Vec<String>) -> String {
+        wait_for(&format!("a line that begins with `{begin}`"), || {
+            let found = lines(self).iter().find_map(|line| line.strip_prefix(begin).map(str::to_owned));
+            if found.is_none() && self.has_ended() {
+                panic!(
+                    "it ended without a line that begins with `{begin}`: {:#?} {:#?}",
+                    self.out.all(),
+                    self.errors.all()
+                );
+            }
+            found
+        })
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it is our child").is_some()
+    }
+
+    /// What Ctrl-C does.
+    pub(crate) fn interrupt(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::INT).expect("it is our child and lives");
+    }
+
+    /// What `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it is our child");
+        self.child.wait().expect("it is our child");
+    }
+
+    /// Waits for the end.
+    pub(crate) fn end(mut self) -> Ended {
+        let begin = std::time::Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("it is our child") {
+                break status;
+            }
+            if begin.elapsed() > PATIENCE {
+                let (out, errors) = (self.out.so_far(), self.errors.so_far());
+                panic!("the program does not end: {out:#?} {errors:#?}");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        };
+        Ended { status: status.code(), out: self.out.all(), errors: self.errors.all().join("\n") }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Of one that has ended already nothing is left to be killed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
