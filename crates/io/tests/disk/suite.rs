@@ -1,0 +1,180 @@
+//! What every disk must do.
+
+use ropewalk_io::disk::{Disk, QueueFull};
+
+use crate::world::{Medium, Said, Settings, World};
+
+fn new<M: Medium>() -> World<M> {
+    World::new(Settings { queue_bytes: 1 << 20, sync_on_publish: true })
+}
+
+pub(crate) fn appends_stand_in_the_file_in_order<M: Medium>() {
+    let mut world = new::<M>();
+    let path = world.path("file");
+    let file = world.disk.create(&path, 1 << 16);
+    let mut expected = Vec::new();
+    for number in 0..500u64 {
+        let piece: Vec<u8> = (0..number % 300).map(|place| (number + place) as u8).collect();
+        world.append(file, number, &piece);
+        world.wait_for(if number % 50 == 49 { number as usize + 2 } else { world.said.len() });
+        expected.extend(piece);
+    }
+    world.wait_for(501);
+    assert_eq!(world.read("file"), Some(expected), "set-aside room is not part of the file");
+    let mut offset = 0;
+    for (number, said) in world.said[1..].iter().enumerate() {
+        assert_eq!(*said, Said::Appended(number as u64, offset));
+        offset += number as u64 % 300;
+    }
+    world.finish();
+}
+
+pub(crate) fn an_append_may_have_more_slices_than_one_system_call_takes<M: Medium>() {
+    let mut world = new::<M>();
+    let path = world.path("file");
+    let file = world.disk.create(&path, 0);
+    let mut data = Vec::new();
+    for _ in 0..5 {
+        data.extend(world.source.slices(&[7; 1000], 1));
+    }
+    assert_eq!(data.len(), 5000);
+    world.disk.append(file, 1, &mut data).expect("room in the queue");
+    assert!(data.is_empty() && data.capacity() >= 5000, "the vector's capacity stays with the caller");
+    world.wait_for(2);
+    assert_eq!(world.read("file"), Some(vec![7; 5000]));
+    world.finish();
+}
+
+pub(crate) fn a_published_file_has_its_final_name_alone<M: Medium>() {
+    let mut world = new::<M>();
+    let (path, final_path) = (world.path("file.open"), world.path("file"));
+    let file = world.disk.create(&path, 0);
+    world.append(file, 1, b"content");
+    world.disk.publish(file, &final_path, 2);
+    world.wait_for(3);
+    assert_eq!((world.read("file"), world.read("file.open")), (Some(b"content".to_vec()), None));
+    world.finish();
+}
+
+pub(crate) fn every_call_completes_once_and_in_order<M: Medium>() {
+    let mut world = new::<M>();
+    let (path, final_path) = (world.path("file.open"), world.path("file"));
+    let file = world.disk.create(&path, 0);
+    world.append(file, 10, b"ab");
+    world.disk.sync(file, 11);
+    world.append(file, 12, b"");
+    world.append(file, 13, b"cd");
+    assert_eq!(world.disk.queued_bytes(), 4);
+    world.disk.publish(file, &final_path, 14);
+    world.disk.remove(&final_path, 15);
+    world.wait_for(7);
+    let expected = [
+        Said::Created(file, Ok(())),
+        Said::Appended(10, 0),
+        Said::Synced(11, Ok(())),
+        Said::Appended(12, 2),
+        Said::Appended(13, 2),
+        Said::Published(14, Ok(())),
+        Said::Removed(15, Ok(())),
+    ];
+    assert_eq!(world.said, expected);
+    world.finish();
+}
+
+pub(crate) fn the_queue_is_bounded_in_bytes_but_an_empty_one_takes_any_size<M: Medium>() {
+    let mut world = World::<M>::new(Settings { queue_bytes: 500, sync_on_publish: false });
+    let path = world.path("file");
+    let file = world.disk.create(&path, 0);
+    world.append(file, 1, &[1; 1000]);
+    let mut data = world.source.slices(&[2; 10], 3);
+    assert_eq!(world.disk.append(file, 2, &mut data), Err(QueueFull));
+    assert_eq!(data.len(), 4, "nothing was taken");
+    world.wait_for(2);
+    world.disk.append(file, 2, &mut data).expect("room now");
+    world.wait_for(3);
+    assert_eq!(world.read("file").map(|bytes| bytes.len()), Some(1010));
+    world.finish();
+}
+
+pub(crate) fn a_file_that_cannot_be_created_takes_nothing_and_gives_the_slices_back<M: Medium>() {
+    let mut world = new::<M>();
+    let path = world.path("nowhere/file");
+    let file = world.disk.create(&path, 0);
+    world.append(file, 1, b"content");
+    world.disk.sync(file, 2);
+    world.wait_for(3);
+    assert_eq!(world.said[0], Said::Created(file, Err("no such file or directory".to_owned())));
+    assert_eq!(world.said[1], Said::Failed(1, "the file is not open".to_owned()));
+    assert_eq!(world.said[2], Said::Synced(2, Err("the file is not open".to_owned())));
+    assert_eq!((world.back[0].0, &*world.back[0].1[0]), (1, &b"content"[..]));
+    world.finish();
+}
+
+pub(crate) fn nothing_is_overwritten<M: Medium>() {
+    let mut world = new::<M>();
+    let path = world.path("file");
+    let file = world.disk.create(&path, 0);
+    world.append(file, 1, b"precious");
+    let again = world.disk.create(&path, 0);
+    world.wait_for(3);
+    assert_ne!(again, file);
+    assert_eq!(world.said[2], Said::Created(again, Err("the file exists already".to_owned())));
+    assert_eq!(world.read("file"), Some(b"precious".to_vec()));
+    world.finish();
+}
+
+pub(crate) fn a_file_that_is_published_is_not_open<M: Medium>() {
+    let mut world = new::<M>();
+    let (path, final_path) = (world.path("file.open"), world.path("file"));
+    let file = world.disk.create(&path, 0);
+    world.disk.publish(file, &final_path, 1);
+    world.append(file, 2, b"late");
+    world.wait_for(3);
+    assert_eq!(world.said[2], Said::Failed(2, "the file is not open".to_owned()));
+    assert_eq!(world.read("file"), Some(Vec::new()));
+    world.finish();
+}
+
+pub(crate) fn publishing_into_nowhere_leaves_the_file_open<M: Medium>() {
+    let mut world = new::<M>();
+    let (path, nowhere, final_path) = (world.path("file.open"), world.path("nowhere/file"), world.path("file"));
+    let file = world.disk.create(&path, 0);
+    world.disk.publish(file, &nowhere, 1);
+    world.append(file, 2, b"more");
+    world.disk.publish(file, &final_path, 3);
+    world.wait_for(4);
+    assert_eq!(world.said[1], Said::Published(1, Err("no such file or directory".to_owned())));
+    assert_eq!(world.said[3], Said::Published(3, Ok(())));
+    assert_eq!(world.read("file"), Some(b"more".to_vec()));
+    world.finish();
+}
+
+pub(crate) fn removed_files_are_gone<M: Medium>() {
+    let mut world = new::<M>();
+    let path = world.path("file");
+    world.disk.create(&path, 0);
+    world.disk.remove(&path, 1);
+    world.disk.remove(&path, 2);
+    world.wait_for(3);
+    assert_eq!(world.said[1], Said::Removed(1, Ok(())));
+    assert_eq!(world.said[2], Said::Removed(2, Err("no such file or directory".to_owned())));
+    assert_eq!(world.read("file"), None);
+    world.finish();
+}
+
+pub(crate) fn directories_are_made_and_listed<M: Medium>() {
+    let mut world = new::<M>();
+    let directory = world.path("one/two");
+    assert!(world.disk.enter_directory(&directory).is_empty());
+    world.disk.create(&directory.join("file"), 0);
+    world.wait_for(1);
+    assert_eq!(world.disk.enter_directory(&directory), ["file"]);
+    world.finish();
+}
+
+pub(crate) fn there_is_free_room<M: Medium>() {
+    let mut world = new::<M>();
+    let directory = world.medium.directory();
+    assert!(world.disk.free_bytes(&directory).is_ok_and(|bytes| bytes > 0));
+    world.finish();
+}
