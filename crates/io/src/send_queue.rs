@@ -106,3 +106,55 @@ impl SendQueue {
         low
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_memory::{Owner, Pool, PoolConfig};
+
+    use super::*;
+
+    fn message(length: usize, cut: usize) -> Vec<Slice> {
+        let mut pool = Pool::new(PoolConfig::heap("source", 1000, 1)).expect("memory for a test");
+        let mut loan = pool.loan(Owner::SHARED).expect("the pool's only block");
+        loan.commit(length);
+        let Some(mut rest) = loan.split_committed() else { return Vec::new() };
+        let mut slices = Vec::new();
+        while rest.len() > cut {
+            slices.push(rest.split_to(cut));
+        }
+        slices.push(rest);
+        slices
+    }
+
+    #[test]
+    fn a_message_is_taken_whole_or_not_at_all_and_an_empty_queue_takes_any() {
+        let mut queue = SendQueue::new(100);
+        assert_eq!((queue.push(&mut message(500, 40)), queue.unsettled(), queue.len()), (Ok(()), 500, 13));
+        let mut refused = message(1, 1);
+        assert_eq!((queue.push(&mut refused), refused.len()), (Err(SendError::Full), 1));
+        queue.advance(500);
+        assert_eq!((queue.unsettled(), queue.is_empty(), queue.room()), (0, true, usize::MAX));
+    }
+
+    #[test]
+    fn what_was_sent_in_part_goes_on_at_the_cut() {
+        let mut queue = SendQueue::new(100);
+        assert_eq!(queue.push(&mut message(90, 40)), Ok(()));
+        queue.advance(50);
+        let lengths: Vec<usize> = queue.iter().map(|slice| slice.len()).collect();
+        assert_eq!((lengths, queue.unsettled(), queue.room()), (vec![30, 10], 40, 60));
+    }
+
+    #[test]
+    fn each_refusal_is_followed_by_one_call_to_go_on_when_the_message_fits() {
+        let mut queue = SendQueue::new(100);
+        assert_eq!(queue.push(&mut message(90, 40)), Ok(()));
+        assert!(!queue.take_low(), "nothing was refused");
+        assert_eq!(queue.push(&mut message(80, 40)), Err(SendError::Full));
+        queue.advance(45);
+        assert!(!queue.take_low(), "half full, but the message would be refused again");
+        queue.advance(25);
+        assert!(queue.has_refused() && queue.take_low() && !queue.take_low());
+        assert_eq!(queue.push(&mut message(80, 40)), Ok(()));
+    }
+}
