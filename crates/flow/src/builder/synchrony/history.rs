@@ -51,8 +51,9 @@ impl History {
         }
         let row = &mut self.rows[place * self.sources..][..self.sources];
         let given = observations.len().min(row.len());
-        row[..given].copy_from_slice(&observations[..given]);
-        row[..given].iter_mut().for_each(Observation::forget_note);
+        for (own, seen) in row.iter_mut().zip(observations) {
+            *own = seen.without_note();
+        }
         row[given..].fill(Observation::MISSING);
         Some(Place(place))
     }

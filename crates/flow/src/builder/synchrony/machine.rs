@@ -140,6 +140,12 @@ impl Synchrony {
         self.reference.map(|reference| self.config.sources[reference].source)
     }
 
+    /// What the lists have room for: it must never change.
+    #[cfg(test)]
+    pub(super) fn room(&self) -> [usize; 2] {
+        [self.waiting.capacity(), self.changed.capacity()]
+    }
+
     /// How each source stands, in the order of the configuration: the lines of the summary.
     pub fn statuses(&self) -> impl Iterator<Item = Status> + '_ {
         self.config.sources.iter().zip(&self.standings).enumerate().map(|(place, (source, standing))| Status {

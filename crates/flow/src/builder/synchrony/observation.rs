@@ -77,9 +77,9 @@ impl Observation {
         if self.outcome & COMPARED == 0 { None } else { Some(self.outcome & AGREED != 0) }
     }
 
-    /// Without the note of another machine.
-    pub(super) const fn forget_note(&mut self) {
-        self.outcome = 0;
+    /// As it was observed.
+    pub(super) const fn without_note(self) -> Self {
+        Self { outcome: 0, ..self }
     }
 }
 

@@ -7,7 +7,7 @@ use ropewalk_terms::EventKey;
 /// Check-ups that a fruitless search rests, at most: it doubles each time.
 const LONGEST_REST: u16 = 32;
 /// Check-ups between two certifications of a source that gives no reason for doubt.
-const CERTIFY_EVERY: u16 = 16;
+const CERTIFY_EVERY: u16 = 32;
 
 /// What is known about a source.
 #[derive(Copy, Clone, Debug)]

@@ -2,7 +2,7 @@
 
 mod clocks;
 mod cms;
-mod cost;
+mod figures;
 mod regular;
 mod slips;
 mod words;

@@ -80,3 +80,25 @@ fn fragments_become_observations() {
 fn an_observation_is_16_bytes() {
     assert_eq!(size_of::<Observation>(), 16);
 }
+
+#[test]
+fn lists_never_grow() {
+    let triggers = random_triggers(51, 3000);
+    let mut random = Random(52);
+    let mut machine = machine(config(20));
+    let room = machine.room();
+    for (number, trigger) in triggers.iter().enumerate() {
+        // Changes are not asked for, so that they pile up as far as they can.
+        let nonsense = number / 400 % 2 == 1;
+        let row: Vec<_> = (0..20)
+            .map(|source| {
+                let crossing = if nonsense && source > 0 { random.below(3564) as u16 } else { trigger.bunch_crossing };
+                Observation::MISSING.with_bunch_crossing(crossing)
+            })
+            .collect();
+        machine.observe(EventKey::new(0, number as u64), &row);
+    }
+    machine.conclude();
+    assert_eq!(machine.room(), room);
+    assert_eq!(core::iter::from_fn(|| machine.poll()).count(), 19);
+}
