@@ -1,0 +1,16 @@
+//! What the machine can do at most: small probes written straight on the system calls, the limits that stand
+//! beside every measured figure.
+//!
+//! A probe does the least that the job demands and nothing else. Runs differ by a fifth and more, so a limit is
+//! measured in the same run as what it limits, in turns.
+
+#![forbid(unsafe_code)]
+
+pub mod machine;
+pub mod memory;
+pub mod sender;
+pub mod walk;
+
+pub use machine::{Machine, core_scaling, pin_to_cpu};
+pub use sender::{SlinkConfig, SlinkSender, SlinkStream};
+pub use walk::{WalkConfig, Walked, tcp_walk};

@@ -1,0 +1,276 @@
+//! Emulated front ends at full speed: S-LINK64 fragments in FEROL blocks over TCP, whole and right.
+//!
+//! Each stream has one buffer of many fragments that is written again and again; between two writes only the
+//! event numbers, and with them the checksums, are patched in place. What arrives is what real front ends
+//! would send: bench points this at a bare receiver and at ours, so that both get the same.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ropewalk_terms::SourceId;
+use ropewalk_wire::fed::{self, Header, Patch, Trailer};
+use ropewalk_wire::ferol;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, sockopt};
+
+/// What is sent.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SlinkConfig {
+    /// TCP streams, each a source of its own.
+    pub streams: usize,
+    /// The source id of the first stream; the others count on.
+    pub first_source: SourceId,
+    /// Bytes of a whole FED fragment, header and trailer included: a multiple of 8, at least 16.
+    pub fragment_bytes: usize,
+    /// Fragments that are written with one system call.
+    pub fragments_per_send: usize,
+    /// Events after which all streams end; `None` for no end but the caller's.
+    pub events: Option<u32>,
+}
+
+impl Default for SlinkConfig {
+    /// 16 streams of 2 KiB fragments, 64 KiB a send.
+    fn default() -> Self {
+        Self { streams: 16, first_source: SourceId(0), fragment_bytes: 2048, fragments_per_send: 32, events: None }
+    }
+}
+
+/// The fragments of one source, buffer by buffer.
+pub struct SlinkStream {
+    source: SourceId,
+    fragment_bytes: usize,
+    /// Bytes of a fragment on the wire, the headers of its blocks included.
+    wire_bytes: usize,
+    buffer: Vec<u8>,
+    patch: Patch,
+    /// The event number of the buffer's first fragment at the next turn, counted from 1.
+    next_event: u32,
+}
+
+impl SlinkStream {
+    /// Fragments of `fragment_bytes`, so many to a buffer, with payloads that differ.
+    pub fn new(source: SourceId, fragment_bytes: usize, fragments: usize) -> Self {
+        let fragment_bytes = (fragment_bytes / 8 * 8).max(fed::MIN_BYTES);
+        let (mut buffer, mut fragment, mut payload) = (Vec::new(), Vec::new(), Vec::new());
+        let mut state = 0x9E37_79B9_7F4A_7C15 ^ u64::from(source.0);
+        for _ in 0..fragments.max(1) {
+            payload.clear();
+            while payload.len() < fragment_bytes - fed::MIN_BYTES {
+                // A linear congruence is random enough to make every payload another.
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                payload.extend_from_slice(&state.to_le_bytes());
+            }
+            fragment.clear();
+            let encoded = fed::encode(Header::new(source, 0, 0), &payload, Trailer::new(), &mut fragment);
+            encoded.expect("whole words, and fewer than a trailer can count");
+            ferol::encode_fragment(&fragment, source, 0, &mut buffer);
+        }
+        let wire_bytes = buffer.len() / fragments.max(1);
+        Self { source, fragment_bytes, wire_bytes, buffer, patch: Patch::for_length(fragment_bytes), next_event: 1 }
+    }
+
+    /// Bytes of a fragment as the builder counts them.
+    pub fn fragment_bytes(&self) -> usize {
+        self.fragment_bytes
+    }
+
+    /// Bytes of a fragment as the socket counts them.
+    pub fn wire_bytes(&self) -> usize {
+        self.wire_bytes
+    }
+
+    /// The event number of the next fragment.
+    pub fn next_event(&self) -> u32 {
+        self.next_event
+    }
+
+    /// The next fragments, at most a buffer full and none behind event `last`; empty when that has been sent.
+    pub fn next_fragments(&mut self, last: u32) -> &[u8] {
+        let full = self.buffer.len() / self.wire_bytes;
+        let count = full.min((last + 1).saturating_sub(self.next_event) as usize);
+        for wire in self.buffer.chunks_exact_mut(self.wire_bytes).take(count) {
+            number(wire, &self.patch, self.source, self.next_event);
+            self.next_event += 1;
+        }
+        &self.buffer[..count * self.wire_bytes]
+    }
+}
+
+/// Gives a fragment on the wire another event number.
+fn number(wire: &mut [u8], patch: &Patch, source: SourceId, event: u32) {
+    let level1_id = event & Header::MAX_LEVEL1_ID;
+    for block in wire.chunks_mut(ferol::MAX_BLOCK_BYTES) {
+        // The event number is the low half of the second big-endian word.
+        block[13..16].copy_from_slice(&level1_id.to_be_bytes()[1..]);
+    }
+    let end = wire.len();
+    let (front, trailer) = wire.split_at_mut(end - fed::WORD_BYTES);
+    let header = front[ferol::HEADER_BYTES..].first_chunk_mut::<8>();
+    // A fragment of two words has both in its only block, header first.
+    let (Some(header), Some(trailer)) = (header, trailer.first_chunk_mut::<8>()) else { return };
+    let bunch_crossing = (event % 3564) as u16;
+    patch.apply(header, trailer, Header::new(source, level1_id, bunch_crossing));
+}
+
+/// What was sent.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct Sent {
+    /// Events: every stream has sent a fragment of each.
+    pub events: u32,
+    /// Bytes of FED fragments, of all streams.
+    pub fragment_bytes: u64,
+}
+
+struct Connection {
+    socket: OwnedFd,
+    stream: SlinkStream,
+    /// Where in the stream's buffer the next write begins, and where the buffer ends.
+    place: usize,
+    end: usize,
+}
+
+/// Emulated front ends: all streams of one thread.
+pub struct SlinkSender {
+    connections: Vec<Connection>,
+    config: SlinkConfig,
+}
+
+impl SlinkSender {
+    /// Connects every stream, round robin over the addresses. Connecting blocks, sending does not.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn connect(addresses: &[SocketAddr], config: SlinkConfig) -> io::Result<Self> {
+        let connections = (0..config.streams).zip(addresses.iter().cycle()).map(|(number, address)| {
+            let source = SourceId(config.first_source.0 + number as u32);
+            let stream = SlinkStream::new(source, config.fragment_bytes, config.fragments_per_send);
+            Ok(Connection { socket: connect(*address)?, stream, place: 0, end: 0 })
+        });
+        Ok(Self { connections: connections.collect::<io::Result<_>>()?, config })
+    }
+
+    /// Sends until `stop` is set or the configured events are sent, then brings every stream to the same event
+    /// and ends it in order. The receiver's back-pressure is the pace.
+    ///
+    /// # Errors
+    /// What the operating system says, for example that the receiver is gone.
+    pub fn run(mut self, stop: &AtomicBool) -> io::Result<Sent> {
+        // One below the top, so that an event behind the last can be named.
+        let mut last = self.config.events.unwrap_or(u32::MAX - 1);
+        while self.send_round(last)? {
+            if last == u32::MAX - 1 && stop.load(Ordering::Relaxed) {
+                last = self.connections.iter().map(|connection| connection.stream.next_event - 1).max().unwrap_or(0);
+            }
+        }
+        for connection in &self.connections {
+            rustix::net::shutdown(&connection.socket, Shutdown::Write)?;
+        }
+        let fragment_bytes = self
+            .connections
+            .iter()
+            .map(|connection| u64::from(connection.stream.next_event - 1) * connection.stream.fragment_bytes as u64);
+        let events = self.connections.iter().map(|connection| connection.stream.next_event - 1).min().unwrap_or(0);
+        Ok(Sent { events, fragment_bytes: fragment_bytes.sum() })
+    }
+
+    /// Gives every socket what it takes; false when everything up to event `last` is sent.
+    fn send_round(&mut self, last: u32) -> io::Result<bool> {
+        let (mut unfinished, mut sent) = (false, 0);
+        for connection in &mut self.connections {
+            if connection.place == connection.end {
+                connection.place = 0;
+                connection.end = connection.stream.next_fragments(last).len();
+            }
+            if connection.end == 0 {
+                continue;
+            }
+            unfinished = true;
+            let bytes = &connection.stream.buffer[connection.place..connection.end];
+            match rustix::net::send(&connection.socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                Ok(taken) => {
+                    connection.place += taken;
+                    sent += taken;
+                }
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if unfinished && sent == 0 {
+            self.wait_for_room()?;
+        }
+        Ok(unfinished)
+    }
+
+    /// Sleeps until a socket that has something to send takes more.
+    fn wait_for_room(&self) -> io::Result<()> {
+        let unfinished = self.connections.iter().filter(|connection| connection.place < connection.end);
+        let mut sockets: Vec<PollFd<'_>> =
+            unfinished.map(|connection| PollFd::new(&connection.socket, PollFlags::OUT)).collect();
+        // With an end, so that a stop is noticed although the receiver stands still.
+        let a_moment = Timespec { tv_sec: 0, tv_nsec: Duration::from_millis(20).as_nanos() as i64 };
+        match rustix::event::poll(&mut sockets, Some(&a_moment)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_congestion_control(&socket);
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket)
+}
+
+/// Sets cubic where the kernel has it: bbr, a common default, is four times slower over loopback.
+pub(crate) fn set_congestion_control(socket: &OwnedFd) {
+    // Without it the figure is lower, but still a figure.
+    let _ = sockopt::set_tcp_congestion(socket, "cubic");
+}
+
+#[cfg(test)]
+mod tests {
+    use ropewalk_wire::fed::Fragment;
+    use ropewalk_wire::ferol::{Assembly, Block};
+
+    use super::*;
+
+    /// Every fragment of these bytes, put together again.
+    fn fragments(mut wire: &[u8]) -> Vec<Vec<u8>> {
+        let (mut assembly, mut fragments, mut fragment) = (Assembly::new(1 << 20), Vec::new(), Vec::new());
+        while let Some((block, rest)) = Block::split_first(wire).expect("blocks back to back") {
+            let accepted = assembly.accept(&block.header);
+            assert_eq!(accepted.gives_up, None);
+            fragment.extend_from_slice(block.payload);
+            if accepted.completes.is_some() {
+                fragments.push(core::mem::take(&mut fragment));
+            }
+            wire = rest;
+        }
+        assert!(wire.is_empty() && fragment.is_empty());
+        fragments
+    }
+
+    #[test]
+    fn every_fragment_has_the_right_number_and_checksum() {
+        for bytes in [16, 24, 2048, 4080, 4088, 20_000] {
+            let mut stream = SlinkStream::new(SourceId(7), bytes, 5);
+            let mut event = 0;
+            for _ in 0..3 {
+                for fragment in fragments(stream.next_fragments(13)) {
+                    event += 1;
+                    let view = Fragment::parse(&fragment).expect("a whole fragment");
+                    assert_eq!((fragment.len(), view.header().level1_id()), (bytes, event));
+                    assert_eq!((view.check_source(SourceId(7)), view.check_crc()), (Ok(()), Ok(())));
+                }
+            }
+            assert_eq!(event, 13, "none behind the last");
+            assert!(stream.next_fragments(13).is_empty());
+        }
+    }
+}
