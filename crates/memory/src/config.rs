@@ -96,9 +96,9 @@ pub struct PoolReport {
     pub memory: MemoryKind,
     /// Which pages they lie on.
     pub pages: PageKind,
-    /// Bytes on huge pages, of either kind.
+    /// Bytes on huge pages, of either kind, when the pool was made.
     pub huge_bytes: usize,
-    /// The NUMA node of every page, as the kernel says it; `None` if none was asked for.
+    /// The NUMA node of every page that was touched, as the kernel says it; `None` if none was asked for.
     pub numa_node: Option<u16>,
     /// Bytes mapped, rounded up to whole pages.
     pub bytes: usize,

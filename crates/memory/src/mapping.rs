@@ -19,6 +19,13 @@ const HEAP_ALIGNMENT: usize = 4096;
 /// A huge page, reserved or transparent.
 const HUGE_PAGE: usize = 2 << 20;
 
+/// Which pages are made present at once. (All others are zeros too, and present when they are first used.)
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(crate) enum Touch {
+    Everything,
+    Sample,
+}
+
 /// One piece of memory, all of whose bytes are initialised.
 pub(crate) struct Mapping {
     base: NonNull<u8>,
@@ -38,15 +45,17 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Gets the memory of a pool and says what it got.
-    pub(crate) fn new(config: &PoolConfig) -> Result<(Self, PoolReport), PoolError> {
+    /// Gets the memory of a pool and says what it got. Touches every page, or only as many as it takes to see
+    /// which they are.
+    pub(crate) fn new(config: &PoolConfig, touch: Touch) -> Result<(Self, PoolReport), PoolError> {
         let (mapping, pages) = match (config.memory, config.huge_pages) {
             (MemoryKind::Heap, _) => (Self::heap(config)?, PageKind::Heap),
-            (_, HugePages::Never) => (Self::mapped(config, PageKind::Plain)?, PageKind::Plain),
+            (_, HugePages::Never) => (Self::mapped(config, PageKind::Plain, touch)?, PageKind::Plain),
             // Reserved huge pages may be missing altogether, or on the wanted node: then transparent ones.
-            (_, HugePages::Auto) => match Self::mapped(config, PageKind::Huge2MiB) {
+            // They are all touched in any case, for one that is missing later would end the process.
+            (_, HugePages::Auto) => match Self::mapped(config, PageKind::Huge2MiB, Touch::Everything) {
                 Ok(mapping) => (mapping, PageKind::Huge2MiB),
-                Err(_) => (Self::mapped(config, PageKind::Transparent)?, PageKind::Transparent),
+                Err(_) => (Self::mapped(config, PageKind::Transparent, touch)?, PageKind::Transparent),
             },
         };
         let huge_bytes = match pages {
@@ -79,7 +88,7 @@ impl Mapping {
     }
 
     /// A mapping with pages of one kind, bound to its node, touched, and asked where it lies.
-    fn mapped(config: &PoolConfig, pages: PageKind) -> Result<Self, PoolError> {
+    fn mapped(config: &PoolConfig, pages: PageKind, touch: Touch) -> Result<Self, PoolError> {
         let page = match pages {
             PageKind::Heap | PageKind::Plain => rustix::param::page_size(),
             PageKind::Transparent | PageKind::Huge2MiB => HUGE_PAGE,
@@ -96,10 +105,14 @@ impl Mapping {
             let name = config.name.clone();
             numa::bind(mapping.base, bytes, node).map_err(|source| PoolError::NoSuchNode { name, node, source })?;
         }
-        mapping.touch().map_err(|errno| refused(("touching each page", errno)))?;
+        let touched = match touch {
+            Touch::Everything => bytes,
+            Touch::Sample => bytes.min(HUGE_PAGE),
+        };
+        mapping.touch(touched).map_err(|errno| refused(("touching each page", errno)))?;
         if let Some(node) = config.numa_node {
             let step = if pages == PageKind::Huge2MiB { HUGE_PAGE } else { rustix::param::page_size() };
-            mapping.verify_node(config, node, step)?;
+            mapping.verify_node(config, node, touched, step)?;
         }
         Ok(mapping)
     }
@@ -170,24 +183,24 @@ impl Mapping {
         let _ = unsafe { madvise(self.address(), self.bytes, advice) };
     }
 
-    /// Makes every page present. Where the kernel can be asked to do so, missing memory is an error here,
+    /// Makes the pages of the first `bytes` bytes present. Where the kernel can be asked to do so, missing memory is an error here,
     /// while a touch would end the process.
-    fn touch(&self) -> Result<(), Errno> {
+    fn touch(&self, bytes: usize) -> Result<(), Errno> {
         // SAFETY: of this mapping only the presence of its pages changes.
-        match unsafe { madvise(self.address(), self.bytes, Advice::LinuxPopulateWrite) } {
+        match unsafe { madvise(self.address(), bytes, Advice::LinuxPopulateWrite) } {
             Err(Errno::INVAL) => {}
             result => return result,
         }
-        for offset in (0..self.bytes).step_by(rustix::param::page_size()) {
+        for offset in (0..bytes).step_by(rustix::param::page_size()) {
             // SAFETY: within the mapping, which nobody else has yet.
             unsafe { self.base.add(offset).write_volatile(0) };
         }
         Ok(())
     }
 
-    fn verify_node(&self, config: &PoolConfig, node: u16, step: usize) -> Result<(), PoolError> {
+    fn verify_node(&self, config: &PoolConfig, node: u16, bytes: usize, step: usize) -> Result<(), PoolError> {
         let name = config.name.clone();
-        match numa::pages_elsewhere(self.base, self.bytes, step, node) {
+        match numa::pages_elsewhere(self.base, bytes, step, node) {
             Ok(0) => Ok(()),
             Ok(pages) => Err(PoolError::WrongNode { name, node, pages }),
             Err(source) => Err(PoolError::NoSuchNode { name, node, source }),

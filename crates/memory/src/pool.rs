@@ -8,7 +8,7 @@ use ropewalk_terms::PoolAccount;
 
 use crate::config::{PoolConfig, PoolError, PoolReport};
 use crate::loan::{LOAN_REFERENCES, Loan};
-use crate::mapping::Mapping;
+use crate::mapping::{Mapping, Touch};
 use crate::registry::{self, MOST_POOLS, PoolId, Shared};
 use crate::table::{BlockTable, MOST_BLOCKS};
 
@@ -65,6 +65,20 @@ impl Pool {
     /// # Errors
     /// Impossible sizes, no memory, no such NUMA node, or too many pools.
     pub fn new(config: PoolConfig) -> Result<Self, PoolError> {
+        Self::with_touch(config, Touch::Everything)
+    }
+
+    /// Like [`Pool::new`], but touches only the first 2 MiB (and reserved huge pages): for short runs, which
+    /// would spend more time on touching memory than on using it. Each page then costs its microseconds when
+    /// it is first used; since the last block in is the first one out, only as many are used as are needed.
+    ///
+    /// # Errors
+    /// As [`Pool::new`].
+    pub fn new_untouched(config: PoolConfig) -> Result<Self, PoolError> {
+        Self::with_touch(config, Touch::Sample)
+    }
+
+    fn with_touch(config: PoolConfig, touch: Touch) -> Result<Self, PoolError> {
         let PoolConfig { blocks, block_size, .. } = config;
         let possible = (1..=MOST_BLOCKS).contains(&blocks)
             && (1..=MOST_BLOCK_SIZE).contains(&block_size)
@@ -72,7 +86,7 @@ impl Pool {
         if !possible {
             return Err(PoolError::Size { name: config.name, blocks, block_size });
         }
-        let (mapping, report) = Mapping::new(&config)?;
+        let (mapping, report) = Mapping::new(&config, touch)?;
         let shared = Shared { table: BlockTable::new(blocks), mapping };
         let Some((id, shared)) = registry::enter(shared) else {
             return Err(PoolError::TooManyPools { name: config.name, most: MOST_POOLS });

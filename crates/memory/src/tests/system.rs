@@ -80,6 +80,33 @@ fn a_pool_lies_on_the_node_that_was_asked_for() {
 }
 
 #[test]
+fn an_untouched_pool_takes_memory_only_as_it_is_used() {
+    const BLOCKS: usize = 512;
+    for (memory, huge_pages) in MAPPED {
+        let config = PoolConfig { blocks: BLOCKS, numa_node: Some(0), ..config(memory, huge_pages) };
+        let mut pool = Pool::new_untouched(config).unwrap();
+        if pool.report().pages == PageKind::Huge2MiB {
+            continue;
+        }
+        let mut loans: Vec<_> = (0..BLOCKS).map(|_| pool.loan(Owner::SHARED).unwrap()).collect();
+        let page = |loan: &mut crate::Loan| loan.spare().as_ptr().addr() / 4096 * 4096;
+        let last = page(&mut loans[BLOCKS - 1]);
+        assert!(is_present(page(&mut loans[0])) && !is_present(last));
+        assert_eq!(loans[BLOCKS - 1].spare()[0], 0);
+        loans[BLOCKS - 1].spare()[0] = 1;
+        assert!(is_present(last));
+    }
+}
+
+/// Whether the page at this address of this process has memory (bit 63 of its entry in `pagemap`).
+fn is_present(address: usize) -> bool {
+    let mut entry = [0; 8];
+    let pages = std::fs::File::open("/proc/self/pagemap").unwrap();
+    std::os::unix::fs::FileExt::read_exact_at(&pages, &mut entry, (address / 4096 * 8) as u64).unwrap();
+    u64::from_ne_bytes(entry) >> 63 == 1
+}
+
+#[test]
 fn more_memory_than_there_are_addresses_is_an_error() {
     for (memory, huge_pages) in MAPPED {
         let config = PoolConfig { block_size: 1 << 31, blocks: 1 << 31, ..config(memory, huge_pages) };
