@@ -252,20 +252,41 @@ fn all_sources_at_once_are_found_and_the_reference_is_suspected() {
 
 #[test]
 fn a_reference_that_falls_silent_is_replaced_unless_it_is_configured() {
-    let triggers = random_triggers(18, EVENTS);
+    let triggers = random_triggers(18, 2000);
     for configured in [false, true] {
         let mut config = config(3);
         config.reference = configured.then_some(SourceId(0));
         let mut machine = machine(config);
-        feed(&mut machine, 1200, |event| {
+        feed(&mut machine, 2000, |event| {
             let first = if event < 300 { crossing(&triggers[event]) } else { Observation::MISSING };
             vec![first, crossing(&triggers[event]), crossing(&triggers[event])]
         });
-        assert_eq!(machine.reference(), Some(SourceId(if configured { 0 } else { 1 })));
-        let status = machine.statuses().nth(2).expect("three sources");
-        assert_eq!(status.verdict, Verdict::InSync);
-        // Nobody compares any more: after a thousand events nothing is claimed.
-        feed(&mut machine, 1100, |_| vec![Observation::MISSING; 3]);
+        let verdict = machine.statuses().nth(2).map(|status| status.verdict);
+        if configured {
+            assert_eq!(machine.reference(), Some(SourceId(0)));
+            assert_eq!(verdict, Some(Verdict::CannotTell(Doubt::TooFew)));
+        } else {
+            assert_eq!(machine.reference(), Some(SourceId(1)));
+            assert_eq!(verdict, Some(Verdict::InSync));
+        }
+    }
+}
+
+#[test]
+fn a_builder_unit_that_sees_every_other_event_finds_what_it_can() {
+    let triggers = random_triggers(24, 3000);
+    let timed = |trigger: &Trigger| Observation::MISSING.with_time(trigger.time as u64);
+    // Half of the offsets have no events that both were seen in: there it can only say that the relation is lost.
+    for (lost, verdict) in [(0, Verdict::InSync), (1, Verdict::Lost), (2, Verdict::Offset(2))] {
+        for observe in [&crossing as &dyn Fn(&Trigger) -> Observation, &timed] {
+            let carried = losing(in_step(3000), 1200, lost);
+            let mut machine = machine(config(2));
+            for event in (0..2400).step_by(2) {
+                let row = [observe(&triggers[event]), observe(&triggers[carried[event]])];
+                machine.observe(EventKey::new(0, event as u64), &row);
+            }
+            assert_eq!(machine.statuses().nth(1).map(|status| status.verdict), Some(verdict));
+        }
     }
 }
 
