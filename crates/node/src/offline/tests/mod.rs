@@ -1,5 +1,6 @@
 //! Tests of the offline tools, and the little runs that they work on.
 
+mod cms;
 mod inspecting;
 mod reading;
 mod recovering;
@@ -16,8 +17,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A FED source and one of generic fragments.
+/// Two FED sources and one of generic fragments.
 const FED: SourceId = SourceId(841);
+const OTHER_FED: SourceId = SourceId(843);
 const GENERIC: SourceId = SourceId(7);
 
 /// A directory that goes with the test.
@@ -109,6 +111,7 @@ impl Segment {
             minor: MINOR_VERSION,
             sources: vec![
                 SourceEntry { id: FED, format: SourceFormat::FED, name: "chambers".to_owned() },
+                SourceEntry { id: OTHER_FED, format: SourceFormat::FED, name: "more chambers".to_owned() },
                 SourceEntry { id: GENERIC, format: SourceFormat::GENERIC, name: "counter".to_owned() },
             ],
         };
