@@ -11,5 +11,5 @@
 mod crc16;
 mod crc32c;
 
-pub use crc16::{Crc16, Crc16Kernel, crc16_kernels, crc16_of_change};
+pub use crc16::{Crc16, Crc16Kernel, crc16_kernels, crc16_of_bits};
 pub use crc32c::crc32c;

@@ -44,9 +44,11 @@ fn python_sender() -> Command {
     command
 }
 
+type Sender = fn() -> Command;
+
 /// The senders that can run here.
-fn senders_here() -> Vec<fn() -> Command> {
-    let all: [(&str, fn() -> Command); 2] = [("cc", c_sender), ("python3", python_sender)];
+fn senders_here() -> Vec<Sender> {
+    let all: [(&str, Sender); 2] = [("cc", c_sender), ("python3", python_sender)];
     all.into_iter().filter(|(program, _)| is_there(program)).map(|(_, sender)| sender).collect()
 }
 

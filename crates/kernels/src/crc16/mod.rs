@@ -12,7 +12,7 @@ mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use arithmetic::{multiply, power_of_x};
+use arithmetic::{power_of_x, times_x};
 
 /// A way to compute the CRC, for tests and measurements: [`Crc16`] chooses by itself.
 #[derive(Copy, Clone)]
@@ -122,8 +122,12 @@ impl Crc16 {
     }
 }
 
-/// By what the CRC of a message changes (exclusive or) when the word that has `words_after` words behind it
-/// changes by `change` (exclusive or): the CRC is linear, so that nothing else of the message matters.
-pub fn crc16_of_change(change: u64, words_after: u64) -> u16 {
-    multiply(table::update(0, &[change.to_le_bytes()]), power_of_x(64 * words_after))
+/// By what the CRC of a message changes (exclusive or) when one bit of a word changes that has `words_after` words
+/// behind it; entry `n` belongs to bit `n`. The CRC is linear: nothing else of the message matters.
+pub fn crc16_of_bits(words_after: u64) -> [u16; 64] {
+    let mut bits = [power_of_x(64 * words_after + 16); 64];
+    for bit in 1..64 {
+        bits[bit] = times_x(bits[bit - 1]);
+    }
+    bits
 }

@@ -1,7 +1,7 @@
 //! Giving an encoded fragment another header without computing its CRC anew.
 
 use super::{Header, Trailer, WORD_BYTES};
-use ropewalk_kernels::crc16_of_change;
+use ropewalk_kernels::crc16_of_bits;
 
 /// Changes the header of fragments of one length, and their CRC with it, without touching the payload.
 ///
@@ -16,11 +16,11 @@ pub struct Patch {
 impl Patch {
     /// For fragments of `length` bytes (a multiple of 8, at least 16).
     pub fn for_length(length: usize) -> Self {
-        let words_after = (length / WORD_BYTES).saturating_sub(1) as u64;
+        let bits = crc16_of_bits((length / WORD_BYTES).saturating_sub(1) as u64);
         let mut changes = [[0; 16]; 16];
-        for (nibble, changes) in changes.iter_mut().enumerate() {
+        for (changes, bits) in changes.iter_mut().zip(bits.as_chunks::<4>().0) {
             for (value, change) in changes.iter_mut().enumerate() {
-                *change = crc16_of_change((value as u64) << (4 * nibble), words_after);
+                *change = (0..4).filter(|bit| value >> bit & 1 == 1).fold(0, |crc, bit| crc ^ bits[bit]);
             }
         }
         Self { changes }
