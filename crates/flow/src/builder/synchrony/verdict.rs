@@ -148,7 +148,10 @@ impl fmt::Display for Status {
         if let Some((verdict, since)) = self.first_displaced
             && (verdict, since) != (self.verdict, self.since)
         {
-            write!(out, "; displaced {} times, first {verdict} since event {since}", self.displacements)?;
+            match self.displacements {
+                1 => write!(out, "; before that {verdict} since event {since}")?,
+                times => write!(out, "; displaced {times} times, first {verdict} since event {since}")?,
+            }
         }
         if self.stuck_bits != 0 {
             write!(out, "; bits {:#x} of its key are stuck", self.stuck_bits)?;

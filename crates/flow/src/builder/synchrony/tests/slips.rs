@@ -110,10 +110,7 @@ fn a_source_that_returns_to_step_is_in_sync_again_and_the_past_is_told() {
     let told: Vec<_> = verdicts(&changes, 1).iter().map(|&(verdict, since, _)| (verdict, since)).collect();
     assert_eq!(told, [(Verdict::InSync, 0), (Verdict::Offset(1), 300), (Verdict::InSync, 701)]);
     let status = machine.statuses().nth(1).expect("two sources");
-    assert_eq!(
-        status.to_string(),
-        "source 1: in sync since event 701; displaced 1 times, first one event early since event 300"
-    );
+    assert_eq!(status.to_string(), "source 1: in sync since event 701; before that one event early since event 300");
     assert!((300..=420).contains(&status.displaced_events), "{} events flagged", status.displaced_events);
 }
 
