@@ -1,5 +1,6 @@
 //! What a readout unit is told before the run.
 
+use super::error::ReadoutConfigError;
 use core::time::Duration;
 use ropewalk_terms::SourceId;
 
@@ -117,5 +118,85 @@ impl ReadoutConfig {
             trigger: None,
             trigger_elsewhere: false,
         }
+    }
+
+    /// Checks what [`Readout::new`](super::Readout::new) relies on; that one makes do with what is wrong.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), ReadoutConfigError> {
+        if self.sources.len() > usize::from(u16::MAX) {
+            return Err(ReadoutConfigError::Sources(self.sources.len()));
+        }
+        for (index, source) in self.sources.iter().enumerate() {
+            self.check_source(source, &self.sources[..index])?;
+        }
+        if let Some(trigger) = self.trigger
+            && self.sources.iter().all(|source| source.id != trigger)
+        {
+            return Err(ReadoutConfigError::Trigger(trigger));
+        }
+        if self.window == 0 || self.window > self.capacity {
+            return Err(ReadoutConfigError::Window { window: self.window, capacity: self.capacity });
+        }
+        if self.resync_timeout <= self.source_timeout {
+            return Err(ReadoutConfigError::ResyncTimeout);
+        }
+        Ok(())
+    }
+
+    fn check_source(&self, source: &SourceConfig, before: &[SourceConfig]) -> Result<(), ReadoutConfigError> {
+        let (source_id, bits, plausibility) = (source.id, source.counter_bits, self.plausibility);
+        if before.iter().any(|other| other.id == source_id) {
+            return Err(ReadoutConfigError::Twice(source_id));
+        }
+        if !(8..=64).contains(&bits) {
+            return Err(ReadoutConfigError::CounterBits { source_id, bits });
+        }
+        if plausibility > 1 << (bits - 2) {
+            return Err(ReadoutConfigError::Plausibility { source_id, plausibility });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> ReadoutConfig {
+        ReadoutConfig::new(0, (1..=2).map(|id| SourceConfig::new(SourceId(id), Format::Ferol)).collect())
+    }
+
+    /// What is wrong once something was changed.
+    fn wrong(change: impl FnOnce(&mut ReadoutConfig)) -> Option<ReadoutConfigError> {
+        let mut config = config();
+        change(&mut config);
+        config.check().err()
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        assert_eq!(wrong(|_| {}), None);
+        assert_eq!(wrong(|config| config.trigger = Some(SourceId(2))), None);
+        let cases = [
+            wrong(|config| config.sources[1].id = SourceId(1)),
+            wrong(|config| config.trigger = Some(SourceId(3))),
+            wrong(|config| config.sources[0].counter_bits = 65),
+            wrong(|config| config.plausibility = (1 << 22) + 1),
+            wrong(|config| config.window = 5000),
+            wrong(|config| config.resync_timeout = config.source_timeout),
+            wrong(|config| config.sources = vec![config.sources[0]; 70_000]),
+        ];
+        let expected = [
+            ReadoutConfigError::Twice(SourceId(1)),
+            ReadoutConfigError::Trigger(SourceId(3)),
+            ReadoutConfigError::CounterBits { source_id: SourceId(1), bits: 65 },
+            ReadoutConfigError::Plausibility { source_id: SourceId(1), plausibility: (1 << 22) + 1 },
+            ReadoutConfigError::Window { window: 5000, capacity: 4096 },
+            ReadoutConfigError::ResyncTimeout,
+            ReadoutConfigError::Sources(70_000),
+        ];
+        assert_eq!(cases, expected.map(Some));
     }
 }

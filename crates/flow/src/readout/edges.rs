@@ -50,7 +50,7 @@ impl Readout {
         self.stop = Some(Stop { last, end, announced: false });
         for source in 0..self.sources.len() {
             self.sources[source].account.after_stop += self.table.withdraw(source, end..NEVER);
-            if self.sources[source].is_restarted() && self.stops_in_this_count() {
+            if self.sources[source].is_restarted() && self.is_stopping_in_this_count() {
                 self.drop_waiting(source, Cause::AfterStop);
             }
         }

@@ -33,7 +33,7 @@ mod tests;
 mod timeline;
 
 pub use config::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
-pub use error::FramingError;
+pub use error::{FramingError, ReadoutConfigError};
 pub use framer::{Framer, FramerLimits};
 pub use machine::{Readout, ReadoutAction};
 pub use super_fragment::{Metas, SuperFragment};

@@ -58,7 +58,7 @@ impl Readout {
             input.statistics.crc_errors += u64::from(fragment.meta.flags.contains(FragmentFlags::CRC_ERROR));
             let plain = !fragment.restarts && !fragment.meta.flags.contains(FragmentFlags::MISSING);
             let step = input.sequence.plain_step(fragment.meta.raw_id, plain_end);
-            match step.filter(|&position| position >= self.head && plain && input.goes_on()) {
+            match step.filter(|&position| position >= self.head && plain && input.is_going_on()) {
                 Some(position) => self.place(source, position, fragment),
                 None => self.take_aside(now, source, fragment),
             }
@@ -90,9 +90,8 @@ impl Readout {
     #[inline]
     fn place(&mut self, source: usize, position: Position, fragment: Received) {
         let input = &mut self.sources[source];
-        let Received { meta, payload, .. } = fragment;
-        input.sequence.advance(position, meta.raw_id);
-        if self.table.place(source, position, input.triggers, meta, payload).is_err() {
+        input.sequence.advance(position, fragment.meta.raw_id);
+        if self.table.place(source, position, input.triggers, fragment).is_err() {
             input.account.late += 1;
         }
     }
@@ -143,7 +142,7 @@ impl Readout {
             Step::Implausible => input.account.corrupt += 1,
             Step::Backward(position) if position < ORIGIN => input.account.stale += 1,
             Step::Backward(position) => {
-                if position == input.sequence.last() || self.table.holds(source, position) {
+                if position == input.sequence.last() || self.table.has_fragment(source, position) {
                     input.account.duplicate += 1;
                 } else {
                     input.account.late += 1;

@@ -40,7 +40,7 @@ impl Readout {
             return None;
         }
         self.sources[source].standing = Standing::Restarted { since: now };
-        if self.stops_in_this_count() {
+        if self.is_stopping_in_this_count() {
             self.sources[source].account.after_stop += 1;
             return None;
         }
@@ -96,7 +96,7 @@ impl Readout {
     /// A fragment of a source whose numbering differs from the run's.
     pub(super) fn judge_strayed(&mut self, now: Instant, source: usize, mut fragment: Received) -> Option<Received> {
         let raw = fragment.meta.raw_id;
-        let stops = self.stops_in_this_count();
+        let stops = self.is_stopping_in_this_count();
         let input = &mut self.sources[source];
         let is_first = input.sequence.is_first(raw, fragment.restarts);
         match input.standing {
@@ -161,7 +161,7 @@ impl Readout {
     }
 
     /// Whether the run ends before the next resync count.
-    pub(super) fn stops_in_this_count(&self) -> bool {
+    pub(super) fn is_stopping_in_this_count(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.last.resync() <= self.timeline.resync())
     }
 

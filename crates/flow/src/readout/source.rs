@@ -115,7 +115,7 @@ impl Source {
 
     /// Whether its fragments are placed in the order in which they come.
     #[inline]
-    pub(super) fn goes_on(&self) -> bool {
+    pub(super) fn is_going_on(&self) -> bool {
         self.standing == Standing::Following && self.waiting.is_empty()
     }
 
@@ -157,7 +157,8 @@ impl Source {
     /// Whether nothing more comes from it.
     pub(super) fn is_done(&self) -> bool {
         let never_came = !self.waits && self.statistics.connections == 0;
-        self.masked_from == 0 || self.waiting.is_empty() && (self.presence == Presence::Ended || never_came)
+        self.masked_from == 0
+            || self.waiting.is_empty() && (self.presence == Presence::Ended && !self.connected || never_came)
     }
 
     /// The connection is there; what it brings is compared with what came before.

@@ -47,7 +47,7 @@ impl<'a> SuperFragment<'a> {
         let (table, position) = (self.table, self.position);
         let held = !matches!(table.slot(position).map(|slot| slot.state), Some(State::Empty(_)));
         (0..self.sources.len()).filter(move |_| held).filter_map(move |source| match table.at(source, position) {
-            Place::Held(_, payload) => Some(payload),
+            Place::Held(fragment) => Some(&fragment.payload),
             Place::Vacant | Place::Missing(_) => None,
         })
     }
@@ -59,7 +59,7 @@ impl<'a> SuperFragment<'a> {
             return input.missing_cause(self.position).map(|_| FragmentMeta::missing(input.id, cause));
         }
         match self.table.at(source, self.position) {
-            Place::Held(meta, _) => Some(*meta),
+            Place::Held(fragment) => Some(fragment.meta),
             Place::Missing(cause) => Some(FragmentMeta::missing(input.id, *cause)),
             Place::Vacant => None,
         }

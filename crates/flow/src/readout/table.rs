@@ -9,10 +9,10 @@
 //! ```
 
 use super::timeline::Position;
+use crate::messages::Received;
 use core::ops::{ControlFlow, Range};
 use ropewalk_memory::Payload;
 use ropewalk_terms::Cause;
-use ropewalk_wire::message::FragmentMeta;
 
 /// How far an event has come.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ pub(super) enum Place {
     /// The source is required and will not come.
     Missing(Cause),
     /// A fragment.
-    Held(FragmentMeta, Payload),
+    Held(Received),
 }
 
 /// Every event that is held.
@@ -131,8 +131,8 @@ impl Table {
     }
 
     /// Whether a source's fragment of this event is held.
-    pub(super) fn holds(&self, source: usize, position: Position) -> bool {
-        self.slot(position).is_some() && matches!(self.at(source, position), Place::Held(..))
+    pub(super) fn has_fragment(&self, source: usize, position: Position) -> bool {
+        self.slot(position).is_some() && matches!(self.at(source, position), Place::Held(_))
     }
 
     /// Puts a fragment into its place, which must lie before [`Table::limit`] and be vacant; gives it back where
@@ -143,21 +143,20 @@ impl Table {
         source: usize,
         position: Position,
         triggers: bool,
-        meta: FragmentMeta,
-        payload: Payload,
-    ) -> Result<(), Payload> {
+        fragment: Received,
+    ) -> Result<(), Received> {
         let index = self.index(position);
         let slot = &mut self.slots[index];
         if slot.position != position {
             *slot = Slot::new(position, State::Open);
         } else if slot.state == State::Released {
-            return Err(payload);
+            return Err(fragment);
         }
         slot.fragments += 1;
-        slot.bytes = slot.bytes.saturating_add(meta.length);
+        slot.bytes = slot.bytes.saturating_add(fragment.meta.length);
         slot.triggered |= triggers;
         self.end = self.end.max(position + 1);
-        self.places[source * self.stride + index] = Place::Held(meta, payload);
+        self.places[source * self.stride + index] = Place::Held(fragment);
         Ok(())
     }
 
@@ -204,8 +203,9 @@ impl Table {
             let lane = &mut self.places[source * self.stride..][..self.stride];
             let mut count = 0;
             for position in positions.clone() {
-                let place = core::mem::take(&mut lane[(position & self.mask) as usize]);
-                count += u64::from(matches!(place, Place::Held(..)));
+                let place = &mut lane[(position & self.mask) as usize];
+                count += u64::from(matches!(place, Place::Held(_)));
+                *place = Place::Vacant;
             }
             released(source, count);
         }
@@ -239,10 +239,10 @@ impl Table {
             let slot = &mut self.slots[index];
             let place = &mut self.places[source * self.stride + index];
             if slot.position == position
-                && let Place::Held(meta, _) = place
+                && let Place::Held(fragment) = place
             {
                 slot.fragments -= 1;
-                slot.bytes = slot.bytes.saturating_sub(meta.length);
+                slot.bytes = slot.bytes.saturating_sub(fragment.meta.length);
                 *place = Place::Vacant;
                 count += 1;
                 if slot.fragments == 0 {
@@ -255,7 +255,7 @@ impl Table {
 
     /// Fragments of a source that are held, counted one by one.
     pub(super) fn held_of(&self, source: usize) -> u64 {
-        (self.base..self.end).filter(|&position| self.holds(source, position)).count() as u64
+        (self.base..self.end).filter(|&position| self.has_fragment(source, position)).count() as u64
     }
 
     /// Events that hold a fragment, counted one by one.
@@ -272,8 +272,8 @@ impl Table {
                 continue;
             }
             for source in 0..self.sources {
-                if let Place::Held(_, payload) = &mut self.places[source * self.stride + index]
-                    && visit(source, payload).is_break()
+                if let Place::Held(fragment) = &mut self.places[source * self.stride + index]
+                    && visit(source, &mut fragment.payload).is_break()
                 {
                     self.visited = position;
                     return;

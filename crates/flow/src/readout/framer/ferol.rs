@@ -55,15 +55,17 @@ impl FerolStream {
                 self.payload = Payload::default();
                 out.push(given_up(self.source, error.cause()));
             }
-            match accepted.place {
-                Place::Skipped => queue.skip(usize::from(block.payload_bytes)),
-                Place::Begins | Place::Continues => {
-                    queue.take_into(usize::from(block.payload_bytes), &mut self.payload);
+            let bytes = usize::from(block.payload_bytes);
+            match (accepted.place, accepted.completes) {
+                (Place::Skipped, _) => queue.skip(bytes),
+                // The usual fragment has one block, and goes straight through.
+                (Place::Begins, Some(_)) => out.push(self.whole(&block, queue.take(bytes), check_crc)),
+                (Place::Begins | Place::Continues, None) => queue.take_into(bytes, &mut self.payload),
+                (Place::Continues, Some(_)) => {
+                    let mut payload = core::mem::take(&mut self.payload);
+                    queue.take_into(bytes, &mut payload);
+                    out.push(self.whole(&block, payload, check_crc));
                 }
-            }
-            if accepted.completes.is_some() {
-                let payload = core::mem::take(&mut self.payload);
-                out.push(self.whole(&block, payload, check_crc));
             }
         }
         Ok(())

@@ -54,6 +54,12 @@ impl Framer {
         Self { queue: ByteQueue::new(), stream: Stream::Unknown, limits }
     }
 
+    /// Makes the framer ready for another connection; what was left of the last one is dropped.
+    pub fn clear(&mut self) {
+        self.queue.clear();
+        self.stream = Stream::Unknown;
+    }
+
     /// Sets the limits of the fragments that follow; to be called before the first batch is taken.
     pub fn set_limits(&mut self, limits: FramerLimits) {
         self.limits = limits;

@@ -152,7 +152,7 @@ fn a_connection_that_ends_within_a_fragment_cuts_it_short() {
 }
 
 #[test]
-fn wrong_contents_are_flagged_and_the_fragment_goes_on() {
+fn wrong_contents_are_flagged_and_the_fragment_is_going_on() {
     let right = fed_fragment(SOURCE, 1, 4);
     let described = FragmentFlags::HAS_BUNCH_CROSSING;
     let checked = described.with(FragmentFlags::CRC_CHECKED);
@@ -218,7 +218,7 @@ fn a_length_of_four_gibibytes_is_not_believed() {
 }
 
 #[test]
-fn a_fed_fragment_that_is_too_long_is_given_up_and_the_stream_goes_on() {
+fn a_fed_fragment_that_is_too_long_is_given_up_and_the_stream_is_going_on() {
     let mut stream = Stream::new(FramerLimits { max_fragment: 10_000, ..LIMITS });
     stream.send(&as_blocks(&fed_fragment(SOURCE, 1, 2000), 1), &[1000]);
     stream.send(&as_blocks(&fed_fragment(SOURCE, 2, 2), 2), &[1000]);
@@ -240,6 +240,17 @@ fn a_fragment_without_one_of_its_blocks_is_counted_as_dropped() {
     rig.feed_fragments(0, stream.all());
     assert_eq!((rig.account(0).received, rig.account(0).dropped.get(Cause::Malformed)), (2, 1));
     assert_eq!(rig.numbers(), [2], "event 1 has no fragment, and event 2 proves it");
+}
+
+#[test]
+fn a_framer_can_serve_the_next_connection() {
+    let mut stream = Stream::new(LIMITS);
+    stream.send(&[b'x'; 200], &[30]);
+    assert!(stream.take(1).is_err());
+    stream.framer.clear();
+    assert_eq!((stream.framer.source(), stream.framer.buffered()), (None, 0));
+    stream.send(&as_blocks(&fed_fragment(SOURCE, 1, 1), 1), &[30]);
+    assert_eq!(stream.all().len(), 1);
 }
 
 #[test]

@@ -187,3 +187,18 @@ fn when_all_sources_have_ended_everything_is_settled() {
     rig.feed(0, [4]);
     assert_eq!(rig.account(0).late, 1, "it was said that nothing more comes");
 }
+
+#[test]
+fn a_source_that_ended_and_is_back_may_still_bring_something() {
+    let mut settings = config(2);
+    settings.sources.iter_mut().for_each(|source| source.on_close = OnClose::End);
+    let mut rig = Rig::started(settings);
+    rig.feed(0, [1]);
+    rig.feed(1, [1]);
+    rig.disconnect(0);
+    rig.connect(0);
+    rig.disconnect(1);
+    assert_eq!(rig.settled, key(1));
+    rig.feed(0, [2]);
+    assert_eq!(rig.missing(key(2)), [(1, Cause::Disconnected)]);
+}
