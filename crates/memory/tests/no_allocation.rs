@@ -58,6 +58,7 @@ fn round(pool: &mut Pool, queue: &mut ByteQueue, staging: &mut Staging, events: 
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri keeps fewer spare chain nodes, and has its own allocator")]
 fn nothing_on_the_way_of_the_data_allocates() {
     let mut pool = Pool::new(PoolConfig::heap("data", 1000, 40)).expect("a small pool");
     let mut staging = Staging::new(Pool::new(PoolConfig::heap("staging", 2000, 8)).expect("a small pool"));
