@@ -37,6 +37,11 @@ impl BuilderLink {
         self.most_free_bytes = self.most_free_bytes.max(self.free_bytes());
     }
 
+    /// Events that can still be assigned.
+    pub(super) const fn free_events(&self) -> u64 {
+        self.granted.events.saturating_sub(self.used.events)
+    }
+
     /// Bytes that can still be assigned.
     pub(super) const fn free_bytes(&self) -> u64 {
         self.granted.bytes.saturating_sub(self.used.bytes)

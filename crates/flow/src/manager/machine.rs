@@ -169,6 +169,11 @@ impl Manager {
         &self.counts
     }
 
+    /// Events and bytes that a builder unit can still be assigned; nothing where there is no such unit.
+    pub fn free_credit(&self, builder: u16) -> (u64, u64) {
+        self.builders.get(usize::from(builder)).map_or((0, 0), |link| (link.free_events(), link.free_bytes()))
+    }
+
     /// How far the run has come.
     pub const fn state(&self) -> ManagerState {
         self.phase.state()
@@ -277,6 +282,7 @@ impl Manager {
         let Some(link) = self.builders.get_mut(usize::from(builder)).filter(|link| link.connected) else { return };
         link.connected = false;
         link.in_work = 0;
+        self.recovered.forget_work_of(builder);
         self.assign_again(builder);
     }
 

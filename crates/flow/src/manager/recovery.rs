@@ -7,7 +7,7 @@
 use super::Manager;
 use super::run::Phase;
 use super::table::{Place, Stage};
-use crate::messages::{Message, ReadoutState, Unreleased, UnreleasedEntry};
+use crate::messages::{AcknowledgeEntry, Message, ReadoutState, Unreleased, UnreleasedEntry};
 use ropewalk_terms::{Attempt, EventKey, Instant};
 use std::collections::VecDeque;
 
@@ -28,6 +28,21 @@ impl Recovered {
     /// The oldest key that a builder told of and that was not met yet.
     pub(super) fn oldest(&self) -> Option<EventKey> {
         self.entries.front().map(|(_, entry)| entry.key)
+    }
+
+    /// A builder acknowledges what it told of before the key was met. Whether it is one of those.
+    fn acknowledge(&mut self, builder: u16, entry: UnreleasedEntry) -> bool {
+        let told = |&(who, told): &(u16, UnreleasedEntry)| (who, told.key, told.attempt);
+        let found = self.entries.iter().position(|one| told(one) == told(&(builder, entry)));
+        if let Some(place) = found {
+            self.entries[place].1 = entry;
+        }
+        found.is_some()
+    }
+
+    /// A builder is lost, and with it what it had in work.
+    pub(super) fn forget_work_of(&mut self, builder: u16) {
+        self.entries.retain(|(who, entry)| *who != builder || entry.outcome.is_some());
     }
 
     fn sort(&mut self) {
@@ -81,6 +96,12 @@ impl Manager {
             }
         }
         self.builders[usize::from(builder)].told_all |= !unreleased.more;
+    }
+
+    /// An acknowledgement of what no row knows: of something that the builder told of and that was not met yet?
+    pub(super) fn acknowledged_early(&mut self, builder: u16, entry: &AcknowledgeEntry) -> bool {
+        let AcknowledgeEntry { key, attempt, outcome } = *entry;
+        self.recovered.acknowledge(builder, UnreleasedEntry { key, attempt, outcome: Some(outcome) })
     }
 
     /// Whether every configured node is there and has told what it has.

@@ -38,6 +38,7 @@ impl Manager {
         for entry in &acknowledge.entries {
             match self.held_by(builder, entry.key, entry.attempt) {
                 Some(position) if self.phase.is_open() => self.end(position, entry.outcome),
+                _ if self.acknowledged_early(builder, entry) => {}
                 _ => self.counts.stale_acknowledgements += 1,
             }
         }

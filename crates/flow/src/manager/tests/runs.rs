@@ -1,0 +1,219 @@
+//! Start, stop, drain, finish; by force, by time-out, and once more.
+
+use super::hand::{DRAIN_TIMEOUT, EVENT_TIMEOUT, Hand, assigned, config, key, released, to};
+use crate::manager::ManagerState;
+use crate::messages::{Finished, Message, Start};
+use ropewalk_terms::{Cause, EventKey, NodeId, Outcome};
+
+fn finish_all(hand: &mut Hand, readouts: u16, builders: u16) {
+    for index in 0..readouts {
+        hand.say(NodeId::readout(index), &Message::Finished(Finished { in_flight: 0 }));
+    }
+    for index in 0..builders {
+        assert_eq!(hand.ended, 0);
+        hand.say(NodeId::builder(index), &Message::Finished(Finished { in_flight: 0 }));
+        hand.sent();
+    }
+}
+
+#[test]
+fn a_stop_asks_for_the_highest_key_and_drains_to_it() {
+    let mut hand = Hand::running(config(2, 1));
+    hand.announce(0, 2, 1..=2);
+    hand.announce(1, 1, [1]);
+    hand.sent();
+    hand.manager.stop(hand.now);
+    assert_eq!(hand.manager.state(), ManagerState::Stopping);
+    let sent = hand.sent();
+    assert_eq!(to(&sent, NodeId::readout(0)), [Message::QueryHighest]);
+    hand.say(NodeId::readout(0), &Message::Highest(key(3)));
+    assert_eq!(hand.sent(), []);
+    hand.say(NodeId::readout(1), &Message::Highest(key(2)));
+    let sent = hand.sent();
+    assert_eq!(to(&sent, NodeId::readout(0)), [Message::StopAt(key(3))]);
+    assert_eq!(to(&sent, NodeId::readout(1)), [Message::StopAt(key(3))]);
+    assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Draining, Some(key(3))));
+    hand.announce(0, 3, [3]);
+    hand.announce(1, 3, [2]);
+    hand.sent();
+    for number in 1..=2 {
+        hand.acknowledge(0, number, 1, Outcome::Complete);
+    }
+    assert!(to(&hand.sent(), NodeId::builder(0)).is_empty());
+    hand.acknowledge(0, 3, 1, Outcome::IncompleteEmitted);
+    let sent = to(&hand.sent(), NodeId::readout(0));
+    assert!(matches!(sent[..], [Message::Release(_), Message::Finish]), "{sent:?}");
+    assert_eq!(hand.manager.state(), ManagerState::Finishing);
+    finish_all(&mut hand, 2, 1);
+    assert_eq!((hand.ended, hand.manager.state()), (1, ManagerState::Idle));
+    assert_eq!(hand.manager.account().in_flight, 0);
+}
+
+#[test]
+fn with_a_last_key_exactly_those_keys_are_built_and_the_run_ends_by_itself() {
+    let mut hand = Hand::new(config(1, 1));
+    hand.connect(NodeId::readout(0), 1);
+    hand.connect(NodeId::builder(0), 1);
+    hand.credit(0, 1000, 1 << 30);
+    hand.manager.start(hand.now, key(1), Some(key(100)));
+    let mut built = Vec::new();
+    for first in (1..=128).step_by(32) {
+        hand.announce(0, first + 31, first..first + 32);
+        for (builder, number, attempt) in hand.assigned() {
+            built.push(number);
+            hand.acknowledge(builder, number, attempt, Outcome::Complete);
+        }
+        hand.sent();
+    }
+    assert_eq!(built, (1..=100).collect::<Vec<_>>());
+    assert_eq!(hand.manager.state(), ManagerState::Finishing);
+    finish_all(&mut hand, 1, 1);
+    assert_eq!(hand.ended, 1);
+}
+
+#[test]
+fn a_stop_before_any_event_ends() {
+    let mut hand = Hand::running(config(1, 1));
+    hand.manager.stop(hand.now);
+    hand.sent();
+    hand.say(NodeId::readout(0), &Message::Highest(key(0)));
+    hand.sent();
+    assert_eq!(hand.manager.state(), ManagerState::Finishing);
+}
+
+#[test]
+fn nobody_waits_for_the_answer_of_a_lost_or_silent_readout_unit() {
+    let mut hand = Hand::running(config(3, 1));
+    hand.manager.stop(hand.now);
+    hand.sent();
+    hand.say(NodeId::readout(0), &Message::Highest(key(7)));
+    hand.lose(NodeId::readout(1));
+    hand.sent();
+    assert_eq!(hand.manager.state(), ManagerState::Stopping);
+    assert_eq!(hand.manager.next_deadline(), Some(hand.now.after(EVENT_TIMEOUT)));
+    hand.pass(EVENT_TIMEOUT);
+    hand.sent();
+    assert_eq!(hand.manager.last(), Some(key(7)));
+}
+
+#[test]
+fn a_known_last_key_is_not_asked_for() {
+    let mut hand = Hand::running(config(1, 1));
+    hand.manager.stop_at(hand.now, key(5));
+    assert_eq!(to(&hand.sent(), NodeId::readout(0)), [Message::StopAt(key(5))]);
+    hand.announce(0, 4, 1..=4);
+    hand.sent();
+    assert_eq!(hand.manager.state(), ManagerState::Draining);
+    hand.announce(0, 5, [5]);
+    for (builder, number, attempt) in hand.assigned() {
+        hand.acknowledge(builder, number, attempt, Outcome::Complete);
+    }
+    for number in 1..=4 {
+        hand.acknowledge(0, number, 1, Outcome::Complete);
+    }
+    hand.sent();
+    assert_eq!(hand.manager.state(), ManagerState::Finishing);
+}
+
+#[test]
+fn what_cannot_be_drained_in_time_is_dropped_by_name() {
+    let mut hand = Hand::running(config(2, 1));
+    for readout in [0, 1] {
+        hand.announce(readout, 2, 1..=2);
+    }
+    hand.sent();
+    hand.lose(NodeId::builder(0));
+    hand.announce(0, 3, [3]);
+    hand.manager.stop_at(hand.now, key(3));
+    hand.sent();
+    hand.pass(DRAIN_TIMEOUT);
+    let sent = hand.sent();
+    let dropped = Outcome::Dropped(Cause::DrainTimedOut);
+    assert_eq!(released(&sent, 0), [(key(1), 3, dropped)]);
+    let account = hand.manager.account();
+    assert_eq!(account.incomplete_dropped.get(Cause::DrainTimedOut), 2);
+    assert_eq!(hand.manager.counts().unassigned.get(Cause::DrainTimedOut), 1);
+    assert_eq!(hand.manager.state(), ManagerState::Finishing);
+    // What is announced now ends the same way.
+    hand.announce(1, 3, [3]);
+    assert_eq!(released(&hand.sent(), 1), [(key(3), 1, dropped)]);
+}
+
+#[test]
+fn a_forced_stop_names_what_it_drops_even_what_waits_outside_the_table() {
+    let mut hand = Hand::running(config(2, 1));
+    for readout in [0, 1] {
+        hand.announce(readout, 1, [1]);
+    }
+    hand.announce(0, 200, [2, 100, 200]);
+    hand.sent();
+    hand.manager.force_stop(hand.now);
+    let sent = hand.sent();
+    let forced = Outcome::Dropped(Cause::ForcedStop);
+    let mut all = released(&sent, 0);
+    all.sort_by_key(|(key, ..)| *key);
+    assert_eq!(all, [(key(1), 2, forced), (key(100), 1, forced), (key(200), 1, forced)]);
+    assert_eq!(hand.manager.account().incomplete_dropped.get(Cause::ForcedStop), 1);
+    assert_eq!(hand.manager.counts().unassigned.get(Cause::ForcedStop), 3);
+    assert_eq!(*to(&sent, NodeId::builder(0)).last().expect("a word"), Message::Finish);
+    hand.acknowledge(0, 1, 1, Outcome::Complete);
+    hand.sent();
+    // A second one does not wait for the nodes.
+    hand.manager.force_stop(hand.now);
+    hand.sent();
+    assert_eq!(hand.ended, 1);
+}
+
+#[test]
+fn the_end_waits_for_the_nodes_but_not_for_ever() {
+    let mut hand = Hand::running(config(1, 2));
+    hand.manager.stop_at(hand.now, EventKey::MIN);
+    hand.sent();
+    assert_eq!(hand.manager.state(), ManagerState::Finishing);
+    hand.say(NodeId::readout(0), &Message::Finished(Finished { in_flight: 0 }));
+    hand.lose(NodeId::builder(0));
+    hand.sent();
+    assert_eq!(hand.ended, 0);
+    hand.connect(NodeId::builder(0), 1);
+    assert_eq!(to(&hand.sent(), NodeId::builder(0)), [Message::Finish]);
+    hand.pass(DRAIN_TIMEOUT);
+    hand.sent();
+    assert_eq!(hand.ended, 1);
+}
+
+#[test]
+fn a_run_with_a_last_key_outlives_its_only_readout_unit() {
+    let mut hand = Hand::new(config(1, 1));
+    hand.connect(NodeId::readout(0), 1);
+    hand.connect(NodeId::builder(0), 1);
+    hand.manager.start(hand.now, key(1), Some(key(9)));
+    hand.lose(NodeId::readout(0));
+    hand.sent();
+    assert_eq!(hand.manager.state(), ManagerState::Running);
+    hand.connect(NodeId::readout(0), 2);
+    let sent = to(&hand.sent(), NodeId::readout(0));
+    assert_eq!(sent, [Message::Start(Start { first: key(1) }), Message::StopAt(key(9))]);
+}
+
+#[test]
+fn one_run_follows_the_other_with_the_same_credit() {
+    let mut hand = Hand::new(config(1, 1));
+    hand.connect(NodeId::readout(0), 1);
+    hand.connect(NodeId::builder(0), 1);
+    for run in 0..3 {
+        hand.manager.start(hand.now, key(1), Some(key(10)));
+        hand.announce(0, 10, 1..=10);
+        // Absolute since the connection began, not since the run did.
+        hand.credit(0, 10 * (run + 1), 1000 * (run + 1));
+        let sent = hand.sent();
+        let given = assigned(&sent);
+        assert_eq!(given.len(), 10);
+        for (builder, number, attempt) in given {
+            hand.acknowledge(builder, number, attempt, Outcome::Complete);
+        }
+        hand.sent();
+        hand.ended = 0;
+        finish_all(&mut hand, 1, 1);
+        assert_eq!((hand.ended, hand.manager.account().built), (1, 10));
+    }
+}

@@ -1,0 +1,575 @@
+//! A small world: one event manager after the other, real builder units with a disk each, model readout units, and
+//! wires between them that lose everything on the way when they break.
+
+use super::hand::{DRAIN_TIMEOUT, EVENT_TIMEOUT, key};
+use crate::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, Requirement};
+use crate::manager::{AssignPolicy, Manager, ManagerAction, ManagerConfig, ManagerState};
+use crate::messages::{
+    Announce, AnnounceEntry, Batch, Finished, Fragment, FragmentFlags, FragmentMeta, Message, SuperFragmentEntry,
+};
+use core::time::Duration;
+use ropewalk_memory::Payload;
+use ropewalk_terms::{
+    AcknowledgementLevel, Attempt, Cause, Epoch, EventKey, Incarnation, Instant, NodeId, Outcome, Role, SourceId,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+const BUILDER_TIMEOUT: Duration = Duration::from_secs(1);
+const SLOTS: u32 = 12;
+const FRAGMENT: u32 = 50;
+/// Fragments that a readout unit holds before it stops reading.
+const HELD: usize = 40;
+
+/// Xorshift: the world needs chance that can be repeated, nothing more.
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}
+
+/// Both ways of a control connection. Empty while it is down.
+#[derive(Default)]
+struct Wire {
+    up: bool,
+    up_at: u64,
+    to_manager: VecDeque<Message>,
+    to_node: VecDeque<Message>,
+}
+
+/// A readout unit as the protocol sees it, with one source.
+struct ModelReadout {
+    life: u64,
+    started: bool,
+    may_speak: bool,
+    held: BTreeSet<u64>,
+    next: u64,
+    announced: u64,
+    must_answer: bool,
+    stop_at: u64,
+    finished: bool,
+}
+
+/// A builder unit, and what is between it and its disk.
+struct LiveBuilder {
+    life: u64,
+    builder: Builder,
+    emitted: VecDeque<u32>,
+    finishing: bool,
+}
+
+/// A record on a disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Record {
+    pub(super) attempt: Attempt,
+    pub(super) builder: u16,
+    pub(super) life: u64,
+    pub(super) complete: bool,
+}
+
+#[derive(Default)]
+struct DataWire {
+    requests: VecDeque<Message>,
+    answers: VecDeque<SuperFragmentEntry>,
+}
+
+pub(super) struct World {
+    pub(super) chance: Chance,
+    pub(super) now: Instant,
+    step: u64,
+    /// Triggers so far: every source has fragments up to here.
+    triggers: u64,
+    max_triggers: u64,
+    pub(super) manager: Option<Manager>,
+    epoch: u32,
+    config: ManagerConfig,
+    readouts: Vec<Option<ModelReadout>>,
+    builders: Vec<Option<LiveBuilder>>,
+    wires: BTreeMap<(u8, u16), Wire>,
+    data: BTreeMap<(u16, u16), DataWire>,
+    pub(super) disk: BTreeMap<u64, Vec<Record>>,
+    pub(super) ended: bool,
+    lives: u64,
+    pub(super) forgotten: BTreeMap<u64, Outcome>,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, readouts: u16, builders: u16, max_triggers: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        let policies = [AssignPolicy::RoundRobin, AssignPolicy::LeastLoaded, AssignPolicy::FreeBytes];
+        let config = ManagerConfig {
+            readouts,
+            builders,
+            capacity: 64,
+            policy: policies[chance.below(3) as usize],
+            batch: 1 + chance.below(8) as usize,
+            event_timeout: EVENT_TIMEOUT,
+            drain_timeout: DRAIN_TIMEOUT,
+            trigger_readout: None,
+            epoch: Epoch(1),
+        };
+        let mut world = Self {
+            chance,
+            now: Instant::from_nanoseconds(1),
+            step: 0,
+            triggers: 0,
+            max_triggers,
+            manager: Some(Manager::new(config.clone())),
+            epoch: 1,
+            config,
+            readouts: (0..readouts).map(|_| None).collect(),
+            builders: (0..builders).map(|_| None).collect(),
+            wires: BTreeMap::new(),
+            data: BTreeMap::new(),
+            disk: BTreeMap::new(),
+            ended: false,
+            lives: 0,
+            forgotten: BTreeMap::new(),
+        };
+        for node in world.nodes() {
+            world.wires.insert((node.role as u8, node.index), Wire::default());
+            world.connect(node);
+        }
+        let now = world.now;
+        world.manager.as_mut().expect("a first manager").start(now, key(1), None);
+        world
+    }
+
+    pub(super) fn nodes(&self) -> Vec<NodeId> {
+        let readouts = (0..self.readouts.len() as u16).map(NodeId::readout);
+        readouts.chain((0..self.builders.len() as u16).map(NodeId::builder)).collect()
+    }
+
+    fn wire(&mut self, node: NodeId) -> &mut Wire {
+        self.wires.get_mut(&(node.role as u8, node.index)).expect("every node has a wire")
+    }
+
+    /// The node lives (again), and its connection stands.
+    fn connect(&mut self, node: NodeId) {
+        let index = usize::from(node.index);
+        let life = match node.role {
+            Role::Readout => {
+                if self.readouts[index].is_none() {
+                    self.lives += 1;
+                    self.readouts[index] = Some(ModelReadout::new(self.lives));
+                    self.reconnect_data(node);
+                }
+                let readout = self.readouts[index].as_mut().expect("it was made alive");
+                readout.may_speak = false;
+                readout.life
+            }
+            _ => {
+                if self.builders[index].is_none() {
+                    self.lives += 1;
+                    self.builders[index] = Some(self.new_builder(node.index));
+                    self.reconnect_data(node);
+                }
+                let now = self.now;
+                let builder = self.builders[index].as_mut().expect("it was made alive");
+                builder.builder.manager_connected(now);
+                builder.life
+            }
+        };
+        let now = self.now;
+        if let Some(manager) = &mut self.manager {
+            manager.node_connected(now, node, Incarnation(life));
+            self.wire(node).up = true;
+        }
+    }
+
+    fn new_builder(&self, index: u16) -> LiveBuilder {
+        let readouts = self.readouts.len() as u16;
+        let source = |readout| BuilderSource {
+            id: SourceId(u32::from(readout)),
+            readout,
+            requirement: Requirement::Required,
+            bunch_crossing_offset: 0,
+            bunch_crossing_mask: 0xfff,
+        };
+        let config = BuilderConfig {
+            index,
+            readouts,
+            sources: (0..readouts).map(source).collect(),
+            slots: SLOTS,
+            credit_bytes: u64::from(SLOTS * FRAGMENT),
+            event_timeout: BUILDER_TIMEOUT,
+            incomplete: IncompletePolicy::Emit,
+            level: AcknowledgementLevel::Written,
+            synchrony: None,
+            check_bunch_crossing: true,
+            orbit: 3564,
+        };
+        assert_eq!(config.check(), Ok(()));
+        LiveBuilder { life: self.lives, builder: Builder::new(config), emitted: VecDeque::new(), finishing: false }
+    }
+
+    /// Data connections between a node that lives again and all others.
+    fn reconnect_data(&mut self, node: NodeId) {
+        let now = self.now;
+        for builder in 0..self.builders.len() as u16 {
+            for readout in 0..self.readouts.len() as u16 {
+                if node != NodeId::builder(builder) && node != NodeId::readout(readout) {
+                    continue;
+                }
+                self.data.insert((builder, readout), DataWire::default());
+                let both = self.readouts[usize::from(readout)].is_some();
+                if let Some(live) = self.builders[usize::from(builder)].as_mut().filter(|_| both) {
+                    live.builder.readout_connected(now, readout);
+                }
+            }
+        }
+    }
+
+    /// The control connection breaks, and stays so for some steps.
+    pub(super) fn cut(&mut self, node: NodeId) {
+        let back = self.step + 5 + self.chance.below(30);
+        let wire = self.wire(node);
+        if !wire.up {
+            return;
+        }
+        *wire = Wire { up: false, up_at: back, ..Wire::default() };
+        let now = self.now;
+        if let Some(manager) = &mut self.manager {
+            manager.node_lost(now, node);
+        }
+    }
+
+    /// The process dies; what is on its disk stays.
+    pub(super) fn kill(&mut self, node: NodeId) {
+        self.cut(node);
+        let (index, now) = (usize::from(node.index), self.now);
+        match node.role {
+            Role::Readout => {
+                self.readouts[index] = None;
+                for builder in self.builders.iter_mut().flatten() {
+                    builder.builder.readout_lost(now, node.index);
+                }
+            }
+            _ => self.builders[index] = None,
+        }
+        for ((builder, readout), wire) in &mut self.data {
+            if node == NodeId::builder(*builder) || node == NodeId::readout(*readout) {
+                *wire = DataWire::default();
+            }
+        }
+    }
+
+    /// The event manager dies, and a successor with a higher epoch takes over.
+    pub(super) fn replace_manager(&mut self) {
+        for node in self.nodes() {
+            self.cut(node);
+        }
+        self.epoch += 1;
+        self.config.epoch = Epoch(self.epoch);
+        let mut manager = Manager::new(self.config.clone());
+        manager.recover(self.now, key(1), None);
+        self.manager = Some(manager);
+    }
+
+    /// Some time passes: something is delivered, somebody reads, somebody writes.
+    pub(super) fn step(&mut self) {
+        self.step += 1;
+        self.now = self.now.after(Duration::from_micros(200 + self.chance.below(800)));
+        if self.triggers < self.max_triggers {
+            self.triggers += self.chance.below(3);
+        }
+        for node in self.nodes() {
+            if !self.wire(node).up && self.wire(node).up_at <= self.step {
+                self.connect(node);
+            }
+            self.deliver(node);
+        }
+        for index in 0..self.readouts.len() as u16 {
+            self.run_readout(index);
+        }
+        for index in 0..self.builders.len() as u16 {
+            self.run_builder(index);
+        }
+        self.run_manager();
+        self.check();
+    }
+
+    fn deliver(&mut self, node: NodeId) {
+        let now = self.now;
+        for _ in 0..self.chance.below(4) {
+            let Some(message) = self.wire(node).to_manager.pop_front() else { break };
+            let repeat = matches!(message, Message::Credit(_) | Message::Acknowledge(_)) && self.chance.below(8) == 0;
+            if let Some(manager) = &mut self.manager {
+                manager.message(now, node, &message);
+                if repeat {
+                    manager.message(now, node, &message);
+                }
+            }
+        }
+        for _ in 0..self.chance.below(4) {
+            let Some(message) = self.wire(node).to_node.pop_front() else { break };
+            let index = usize::from(node.index);
+            match node.role {
+                Role::Readout => self.tell_readout(index, &message),
+                _ => {
+                    let builder = self.builders[index].as_mut().expect("a wire that is up has a live end");
+                    builder.builder.message(now, &message);
+                    builder.finishing |= matches!(message, Message::Finish);
+                }
+            }
+        }
+    }
+
+    fn tell_readout(&mut self, index: usize, message: &Message) {
+        let triggers = self.triggers;
+        let readout = self.readouts[index].as_mut().expect("a wire that is up has a live end");
+        match message {
+            Message::Start(start) if !readout.started => {
+                readout.started = true;
+                readout.may_speak = true;
+                // Whoever starts in mid-run has lost what was in the sockets.
+                readout.next = start.first.number().max(if readout.life > 8 { triggers } else { 0 });
+                readout.announced = start.first.number() - 1;
+            }
+            Message::Start(_) => readout.may_speak = true,
+            Message::Recover => {
+                readout.may_speak = true;
+                readout.announced = readout.held.first().map_or(readout.announced, |&first| first - 1);
+                readout.must_answer = true;
+            }
+            Message::StopAt(last) => readout.stop_at = last.number(),
+            Message::QueryHighest => {
+                let highest = Message::Highest(key(readout.next.saturating_sub(1)));
+                self.wire(NodeId::readout(index as u16)).to_manager.push_back(highest);
+            }
+            Message::Release(release) => {
+                for entry in &release.entries {
+                    for number in entry.first.number()..entry.first.number() + u64::from(entry.count) {
+                        if !readout.held.remove(&number) {
+                            continue;
+                        }
+                        self.forgotten.entry(number).or_insert(entry.outcome);
+                        let kept = matches!(entry.outcome, Outcome::Complete | Outcome::IncompleteEmitted);
+                        assert!(!kept || self.disk.contains_key(&number), "{number} released, but on no disk");
+                    }
+                }
+            }
+            Message::Finish => {
+                assert!(readout.held.is_empty(), "held at the end: {:?}", readout.held);
+                readout.finished = true;
+                let finished = Message::Finished(Finished { in_flight: 0 });
+                self.wire(NodeId::readout(index as u16)).to_manager.push_back(finished);
+            }
+            other => panic!("a readout unit is told {other:?}"),
+        }
+    }
+
+    fn run_readout(&mut self, index: u16) {
+        let (triggers, reads) = (self.triggers, self.chance.below(4));
+        let Some(readout) = &mut self.readouts[usize::from(index)] else { return };
+        for _ in 0..reads {
+            if readout.started && readout.next <= triggers.min(readout.stop_at) && readout.held.len() < HELD {
+                readout.held.insert(readout.next);
+                readout.next += 1;
+            }
+        }
+        let settled = readout.next.saturating_sub(1);
+        if readout.may_speak && (readout.must_answer || readout.announced < settled) {
+            readout.must_answer = false;
+            let entries: Batch<AnnounceEntry> = readout
+                .held
+                .range(readout.announced + 1..)
+                .take(10)
+                .map(|&number| AnnounceEntry { key: key(number), bytes: FRAGMENT, fragments: 1, triggered: true })
+                .collect();
+            readout.announced = if entries.len() < 10 { settled } else { entries[9].key.number() };
+            let announce = Announce { settled: key(readout.announced), entries };
+            self.send(NodeId::readout(index), Message::Announce(announce));
+        }
+        self.answer_requests(index);
+    }
+
+    fn answer_requests(&mut self, index: u16) {
+        for builder in 0..self.builders.len() as u16 {
+            let wire = self.data.get_mut(&(builder, index)).expect("data wires are made with the nodes");
+            let Some(readout) = &self.readouts[usize::from(index)] else { return };
+            if self.chance.below(3) == 0 {
+                continue;
+            }
+            while let Some(message) = wire.requests.pop_front() {
+                let Message::Request(request) = message else { panic!("a request") };
+                for entry in &request.entries {
+                    let held = readout.held.contains(&entry.key.number());
+                    wire.answers.push_back(SuperFragmentEntry {
+                        key: entry.key,
+                        slot: entry.slot,
+                        attempt: entry.attempt,
+                        fragments: held.into(),
+                        bytes: if held { FRAGMENT } else { 0 },
+                        not_held: (!held).then_some(Cause::NotHeld),
+                    });
+                }
+            }
+        }
+    }
+
+    fn run_builder(&mut self, index: u16) {
+        let now = self.now;
+        for readout in 0..self.readouts.len() as u16 {
+            for _ in 0..self.chance.below(5) {
+                let wire = self.data.get_mut(&(index, readout)).expect("data wires are made with the nodes");
+                let Some(answer) = wire.answers.pop_front() else { break };
+                let Some(live) = &mut self.builders[usize::from(index)] else { break };
+                let mut fragments: Vec<_> = (0..answer.fragments).map(|_| fragment(answer.key, readout)).collect();
+                live.builder.super_fragment(now, readout, &answer, &mut fragments);
+                assert!(fragments.is_empty());
+            }
+        }
+        while let Some(action) = self.builders[usize::from(index)].as_mut().and_then(|live| live.builder.poll(now)) {
+            match action {
+                BuilderAction::ToManager(message) => self.send(NodeId::builder(index), message),
+                BuilderAction::ToReadout { readout, message } => {
+                    if self.readouts[usize::from(readout)].is_some() {
+                        self.data.get_mut(&(index, readout)).expect("a data wire").requests.push_back(message);
+                    }
+                }
+                BuilderAction::Emit { slot } => {
+                    self.builders[usize::from(index)].as_mut().expect("it polled").emitted.push_back(slot);
+                }
+                BuilderAction::StopRun { cause } => panic!("nobody asked to stop for {cause}"),
+            }
+        }
+        self.write(index);
+    }
+
+    /// Writes some events, and says so some other time: a builder may die between the two.
+    fn write(&mut self, index: u16) {
+        let (now, count) = (self.now, self.chance.below(4));
+        let Some(live) = &mut self.builders[usize::from(index)] else { return };
+        for _ in 0..count {
+            let Some(slot) = live.emitted.pop_front() else { break };
+            let event = live.builder.event(slot);
+            let record = Record { attempt: event.attempt, builder: index, life: live.life, complete: event.complete };
+            let copies = self.disk.entry(event.key.number()).or_default();
+            assert!(
+                copies.iter().all(|copy| copy.attempt != record.attempt),
+                "event {} is built twice as {:?}: {copies:?}",
+                event.key,
+                record
+            );
+            copies.push(record);
+            live.builder.reached(now, slot, AcknowledgementLevel::Written);
+        }
+        if live.finishing && live.emitted.is_empty() {
+            live.finishing = false;
+            let in_flight = live.builder.in_work() as u64;
+            assert_eq!(in_flight, 0);
+            self.send(NodeId::builder(index), Message::Finished(Finished { in_flight }));
+        }
+    }
+
+    fn send(&mut self, from: NodeId, message: Message) {
+        let wire = self.wire(from);
+        if wire.up {
+            wire.to_manager.push_back(message);
+        }
+    }
+
+    fn run_manager(&mut self) {
+        let now = self.now;
+        while let Some(action) = self.manager.as_mut().and_then(|manager| manager.poll(now)) {
+            match action {
+                ManagerAction::Send { to, message } => {
+                    let wire = self.wire(to);
+                    if wire.up {
+                        wire.to_node.push_back(message);
+                    }
+                }
+                ManagerAction::RunEnded => self.ended = true,
+            }
+        }
+    }
+
+    /// What must hold at every step.
+    fn check(&self) {
+        if let Some(manager) = &self.manager {
+            let account = manager.account();
+            let ended = account.built + account.incomplete_emitted + account.incomplete_dropped.total();
+            assert_eq!(account.assigned, ended + account.in_flight, "{account:?}");
+        }
+        for live in self.builders.iter().flatten() {
+            let account = live.builder.account();
+            let ended = account.built + account.incomplete_emitted + account.incomplete_dropped.total();
+            assert_eq!(account.assigned, ended + account.in_flight, "{account:?}");
+            assert!(live.builder.in_work() <= SLOTS as usize);
+            assert_eq!(live.builder.counts().refused_assignments, 0, "more was assigned than was granted");
+        }
+    }
+
+    /// Lets everything settle, stops the run, and returns its last key.
+    pub(super) fn finish(&mut self) -> u64 {
+        for _ in 0..400 {
+            self.step();
+        }
+        self.max_triggers = 0;
+        let now = self.now;
+        self.manager.as_mut().expect("a manager").stop(now);
+        for _ in 0..20_000 {
+            if self.ended {
+                break;
+            }
+            self.step();
+        }
+        let manager = self.manager.as_ref().expect("a manager");
+        assert!(self.ended, "the run does not end: {:?} {:?}", manager.state(), manager.account());
+        assert_eq!(manager.state(), ManagerState::Idle);
+        manager.last().map_or(0, EventKey::number)
+    }
+
+    /// All credit is free again: each builder's slots can be filled by the next run.
+    pub(super) fn assert_no_credit_leaked(&mut self) {
+        for _ in 0..50 {
+            self.step();
+        }
+        let manager = self.manager.as_ref().expect("a manager");
+        for index in 0..self.builders.len() as u16 {
+            assert_eq!(manager.free_credit(index), (u64::from(SLOTS), u64::from(SLOTS * FRAGMENT)), "bu{index}");
+        }
+    }
+
+    pub(super) fn builders_alive(&self) -> usize {
+        self.builders.iter().flatten().count()
+    }
+}
+
+impl ModelReadout {
+    fn new(life: u64) -> Self {
+        Self {
+            life,
+            started: false,
+            may_speak: false,
+            held: BTreeSet::new(),
+            next: 1,
+            announced: 0,
+            must_answer: false,
+            stop_at: u64::MAX,
+            finished: false,
+        }
+    }
+}
+
+fn fragment(key: EventKey, readout: u16) -> Fragment {
+    let meta = FragmentMeta {
+        source: SourceId(u32::from(readout)),
+        length: FRAGMENT,
+        flags: FragmentFlags::HAS_BUNCH_CROSSING,
+        bunch_crossing: (key.number() % 3564) as u16,
+        trigger_type: 1,
+        raw_id: key.number(),
+        time: 0,
+    };
+    Fragment { key, meta, payload: Payload::default() }
+}
