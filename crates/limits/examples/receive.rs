@@ -1,13 +1,16 @@
 //! Our TCP endpoints against the bare receiver, in turns: `cargo run --release -p ropewalk-limits --example receive`.
 //!
-//! Prints, for several sizes of fragments, 10^9 bytes a second of both and the median of the ratios.
+//! Prints, for several sizes of fragments, 10^9 bytes a second of both and the median of the ratios; and the same
+//! for each second of the receiving thread's processor, which holds on a busy machine too.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ropewalk_io::tcp::{Tcp, TcpConfig};
 use ropewalk_io::{Clock, Dispatcher, Event, MonotonicClock};
-use ropewalk_limits::{Machine, SlinkConfig, SlinkSender, WalkConfig, core_scaling, pin_to_cpu, tcp_walk};
+use ropewalk_limits::{
+    Machine, SlinkConfig, SlinkSender, WalkConfig, core_scaling, pin_to_cpu, tcp_walk, thread_cpu_seconds,
+};
 use ropewalk_memory::{HugePages, MemoryKind, Pool, PoolConfig};
 use ropewalk_wire::ferol::{self, BlockHeader};
 
@@ -22,28 +25,31 @@ fn main() {
     for (fragment_bytes, fragments_per_send) in [(256, 256), (2048, 32), (2048, 128), (16 << 10, 8)] {
         let sender = SlinkConfig { streams, fragment_bytes, fragments_per_send, ..SlinkConfig::default() };
         let duration = Duration::from_millis(milliseconds as u64);
-        let (mut bare, mut ours, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        let mut columns: [Vec<f64>; 6] = Default::default();
         for _ in 0..pairs {
             let config = WalkConfig { sender, duration, ..WalkConfig::default() };
-            bare.push(tcp_walk(config).expect("loopback").gigabytes_per_second());
-            ours.push(receive(sender, duration, [block, blocks, batch]));
-            ratios.push(ours[ours.len() - 1] / bare[bare.len() - 1]);
+            let bare = tcp_walk(config).expect("loopback");
+            let per_cpu = bare.fragment_bytes as f64 / bare.cpu_seconds / 1e9;
+            let [ours, ours_per_cpu] = receive(sender, duration, [block, blocks, batch]);
+            let bare = bare.gigabytes_per_second();
+            let row = [bare, ours, ours / bare, per_cpu, ours_per_cpu, ours_per_cpu / per_cpu];
+            columns.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
         }
         let median = |values: &mut Vec<f64>| {
             values.sort_by(f64::total_cmp);
             values[values.len() / 2]
         };
+        let medians: Vec<String> = columns.iter_mut().map(|column| format!("{:.2}", median(column))).collect();
         println!(
-            "{streams} x {fragment_bytes} B, {fragments_per_send} a send: bare {:.2}, ours {:.2}, ratio {:.2}",
-            median(&mut bare),
-            median(&mut ours),
-            median(&mut ratios)
+            "{streams} x {fragment_bytes} B, {fragments_per_send} a send: bare, ours, ratio {:?}, per cpu second {:?}",
+            &medians[..3],
+            &medians[3..]
         );
     }
 }
 
 /// Receives with our endpoints and walks the blocks like the bare receiver.
-fn receive(sender: SlinkConfig, duration: Duration, [block_size, blocks, batch]: [usize; 3]) -> f64 {
+fn receive(sender: SlinkConfig, duration: Duration, [block_size, blocks, batch]: [usize; 3]) -> [f64; 2] {
     std::thread::scope(|scope| {
         let receiving = scope.spawn(move || {
             pin_to_cpu(0).expect("a processor");
@@ -70,12 +76,12 @@ fn receive(sender: SlinkConfig, duration: Duration, [block_size, blocks, batch]:
     })
 }
 
-fn walk(tcp: &mut Tcp, streams: usize, duration: Duration, stop: &AtomicBool) -> f64 {
+fn walk(tcp: &mut Tcp, streams: usize, duration: Duration, stop: &AtomicBool) -> [f64; 2] {
     let waiter = ropewalk_io::wait::Waiter::new().expect("descriptors");
     waiter.watch(tcp.wait_descriptor().expect("an epoll")).expect("watching");
     let (mut events, mut places, mut bytes, mut open) =
         (Vec::new(), vec![(0usize, Vec::new()); streams], 0usize, streams);
-    let (mut start, mut rate) = (None, 0.0);
+    let (mut start, mut rates) = (None, [0.0; 2]);
     while open > 0 {
         if tcp.poll(MonotonicClock.now(), &mut events) == 0 && tcp.prepare_wait() {
             waiter.wait(Some(Duration::from_millis(100)));
@@ -84,7 +90,7 @@ fn walk(tcp: &mut Tcp, streams: usize, duration: Duration, stop: &AtomicBool) ->
             match event {
                 Event::ConnectionRequest { endpoint, .. } => tcp.accept(endpoint),
                 Event::Received { endpoint, slice } => {
-                    start.get_or_insert_with(Instant::now);
+                    start.get_or_insert_with(|| (Instant::now(), thread_cpu_seconds()));
                     let (skip, kept) = &mut places[endpoint.index()];
                     bytes += step(skip, kept, &slice);
                 }
@@ -92,15 +98,16 @@ fn walk(tcp: &mut Tcp, streams: usize, duration: Duration, stop: &AtomicBool) ->
                 _ => {}
             }
         }
-        if let Some(begin) = start
-            && rate == 0.0
+        if let Some((begin, cpu_begin)) = start
+            && rates == [0.0; 2]
             && begin.elapsed() > duration
         {
-            rate = bytes as f64 / begin.elapsed().as_secs_f64() / 1e9;
+            let seconds = [begin.elapsed().as_secs_f64(), thread_cpu_seconds() - cpu_begin];
+            rates = seconds.map(|seconds| bytes as f64 / seconds / 1e9);
             stop.store(true, Ordering::Relaxed);
         }
     }
-    rate
+    rates
 }
 
 /// Walks the blocks of a slice; a header that is cut is put together in `kept`.

@@ -11,6 +11,6 @@ pub mod memory;
 pub mod sender;
 pub mod walk;
 
-pub use machine::{Machine, core_scaling, pin_to_cpu};
+pub use machine::{Machine, core_scaling, pin_to_cpu, thread_cpu_seconds};
 pub use sender::{SlinkConfig, SlinkSender, SlinkStream};
 pub use walk::{WalkConfig, Walked, tcp_walk};

@@ -14,7 +14,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
-use crate::machine::pin_to_cpu;
+use crate::machine::{pin_to_cpu, thread_cpu_seconds};
 use crate::sender::{SlinkConfig, SlinkSender, set_congestion_control};
 
 /// What is received and for how long.
@@ -48,6 +48,8 @@ pub struct Walked {
     pub event_sum: u64,
     /// For how long.
     pub seconds: f64,
+    /// How much of a processor the receiving thread used meanwhile, in seconds.
+    pub cpu_seconds: f64,
 }
 
 impl Walked {
@@ -114,7 +116,7 @@ fn receive(sockets: Vec<OwnedFd>, config: &WalkConfig, stop: &AtomicBool) -> io:
     let mut walkers: Vec<Walker> = sockets.iter().map(|_| Walker::new(config.buffer_bytes)).collect();
     let (mut walked, mut open) = (Walked::default(), sockets.len());
     let mut ready = Vec::with_capacity(sockets.len());
-    let start = Instant::now();
+    let (start, cpu_start) = (Instant::now(), thread_cpu_seconds());
     let mut timed = None;
     while open > 0 {
         ready.clear();
@@ -131,11 +133,13 @@ fn receive(sockets: Vec<OwnedFd>, config: &WalkConfig, stop: &AtomicBool) -> io:
         }
         if timed.is_none() && start.elapsed() >= config.duration {
             walked.seconds = start.elapsed().as_secs_f64();
+            walked.cpu_seconds = thread_cpu_seconds() - cpu_start;
             timed = Some(walked);
             stop.store(true, Ordering::Relaxed);
         }
     }
     walked.seconds = start.elapsed().as_secs_f64();
+    walked.cpu_seconds = thread_cpu_seconds() - cpu_start;
     Ok(timed.unwrap_or(walked))
 }
 

@@ -41,7 +41,7 @@ impl Default for TcpConfig {
             socket_receive_buffer: 0,
             no_delay: true,
             send_queue_bytes: 4 << 20,
-            receive_batch_bytes: 1 << 20,
+            receive_batch_bytes: 256 << 10,
             smallest_receive: 4096,
             listen_backlog: 1024,
             connect_timeout: Duration::from_secs(10),

@@ -4,6 +4,7 @@ mod network_faults;
 mod pools;
 mod sleeping;
 mod suite;
+mod tcp_only;
 mod world;
 
 use std::time::Duration;
@@ -21,35 +22,44 @@ fn idle_in_real_time() {
     std::thread::sleep(Duration::from_micros(50));
 }
 
-#[derive(Default)]
-struct OverTcp;
+macro_rules! tcp_mechanism {
+    ($(#[$comment:meta])* $name:ident, $config:expr) => {
+        $(#[$comment])*
+        #[derive(Default)]
+        struct $name;
 
-impl Mechanism for OverTcp {
-    type D = Tcp;
+        impl Mechanism for $name {
+            type D = Tcp;
 
-    const ANY_ADDRESS: &'static str = "127.0.0.1:0";
-    // The discard port below the ephemeral range: nobody listens there on a machine of this century.
-    const NOBODY: &'static str = "127.0.0.1:9";
-    const HAS_POOL: bool = true;
-    const TELLS_REJECTION: bool = false;
+            const ANY_ADDRESS: &'static str = "127.0.0.1:0";
+            // The discard port, below the ephemeral range: nobody listens there on a machine of this century.
+            const NOBODY: &'static str = "127.0.0.1:9";
+            const HAS_POOL: bool = true;
+            const TELLS_REJECTION: bool = false;
 
-    fn dispatcher(&mut self, sizes: Sizes) -> Tcp {
-        let config = TcpConfig {
-            send_queue_bytes: sizes.send_queue,
-            receive_batch_bytes: sizes.receive_batch,
-            ..TcpConfig::default()
-        };
-        Tcp::new(config, pools::pool("receive", sizes.block, sizes.blocks)).expect("an epoll descriptor")
-    }
+            fn dispatcher(&mut self, sizes: Sizes) -> Tcp {
+                let (send_queue_bytes, receive_batch_bytes) = (sizes.send_queue, sizes.receive_batch);
+                let config = TcpConfig { send_queue_bytes, receive_batch_bytes, ..$config };
+                Tcp::new(config, pools::pool("receive", sizes.block, sizes.blocks)).expect("an epoll descriptor")
+            }
 
-    fn now(&self) -> Instant {
-        MonotonicClock.now()
-    }
+            fn now(&self) -> Instant {
+                MonotonicClock.now()
+            }
 
-    fn idle(&mut self, _deadline: Option<Instant>) {
-        idle_in_real_time();
-    }
+            fn idle(&mut self, _deadline: Option<Instant>) {
+                idle_in_real_time();
+            }
+        }
+    };
 }
+
+tcp_mechanism!(OverTcp, TcpConfig::default());
+tcp_mechanism!(
+    /// Small socket buffers: nearly every write is short.
+    OverNarrowTcp,
+    TcpConfig { socket_send_buffer: 16 << 10, socket_receive_buffer: 16 << 10, ..TcpConfig::default() }
+);
 
 #[derive(Default)]
 struct InOneProcess {
@@ -190,6 +200,7 @@ macro_rules! every_rule_for {
 
 every_rule_for!(
     tcp = OverTcp,
+    tcp_narrow = OverNarrowTcp,
     in_process = InOneProcess,
     simulated = OnAQuietNetwork,
     simulated_bumpy = OnABumpyNetwork

@@ -1,0 +1,116 @@
+//! What only TCP has: time limits of the kernel's peers, foreign peers, addresses.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use ropewalk_io::tcp::{Tcp, TcpConfig};
+use ropewalk_io::{BrokenCause, Clock, ConnectCause, Dispatcher, EndpointError, Event, MonotonicClock};
+
+use crate::pools::pool;
+
+fn tcp(config: TcpConfig) -> Tcp {
+    Tcp::new(config, pool("receive", 4096, 64)).expect("an epoll descriptor")
+}
+
+/// Polls until an event comes for which `wanted` gives something.
+fn until<T>(tcp: &mut Tcp, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
+    let (mut events, limit) = (Vec::new(), MonotonicClock.now().after(Duration::from_secs(30)));
+    loop {
+        let now = MonotonicClock.now();
+        assert!(now < limit, "nothing of what was waited for happened");
+        if tcp.poll(now, &mut events) == 0 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        if let Some(found) = events.drain(..).find_map(&mut wanted) {
+            return found;
+        }
+    }
+}
+
+#[test]
+fn connecting_to_one_that_never_answers_times_out() {
+    let listener = listener_without_room();
+    let address = listener.local_addr().expect("a bound address").to_string();
+    let mut tcp = tcp(TcpConfig { connect_timeout: Duration::from_millis(50), ..TcpConfig::default() });
+    // The kernel takes a few on its own; then it no longer answers.
+    for _ in 0..8 {
+        tcp.connect(&address).expect("an address");
+    }
+    let cause = until(&mut tcp, |event| match event {
+        Event::ConnectFailed { cause, .. } => Some(cause),
+        _ => None,
+    });
+    assert_eq!(cause, ConnectCause::TimedOut);
+}
+
+/// A listener whose queue is as short as it can be and which nobody empties.
+fn listener_without_room() -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    rustix::net::listen(&listener, 0).expect("listening again with another backlog");
+    listener
+}
+
+#[test]
+fn closing_against_one_that_never_closes_breaks_after_the_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("a bound address").to_string();
+    let mut tcp = tcp(TcpConfig { close_timeout: Duration::from_millis(50), ..TcpConfig::default() });
+    tcp.connect(&address).expect("an address");
+    let (mut peer, _) = listener.accept().expect("a connection");
+    let endpoint = until(&mut tcp, |event| matches!(event, Event::Established { .. }).then(|| event.endpoint()));
+    tcp.close(endpoint);
+    let cause = until(&mut tcp, |event| match event {
+        Event::Broken { cause, .. } => Some(cause),
+        _ => None,
+    });
+    assert_eq!(cause, BrokenCause::TimedOut);
+    assert_eq!(peer.read(&mut [0; 8]).ok(), Some(0), "the own direction was ended in order at once");
+}
+
+#[test]
+fn a_foreign_client_may_end_its_direction_first_and_is_heard_to_the_end() {
+    let mut tcp = tcp(TcpConfig::default());
+    let service_point = tcp.listen("localhost:0").expect("a free port");
+    let address = tcp.address_of(service_point).expect("a bound address");
+    let mut client = TcpStream::connect(&address).expect("a listener");
+    client.write_all(&[7; 10_000]).expect("room");
+    client.shutdown(std::net::Shutdown::Write).expect("an open connection");
+    let endpoint = until(&mut tcp, |event| match event {
+        Event::ConnectionRequest { endpoint, peer, .. } => {
+            assert!(peer.to_string().contains(':'), "{peer}");
+            Some(endpoint)
+        }
+        _ => None,
+    });
+    tcp.accept(endpoint);
+    let mut received = 0;
+    until(&mut tcp, |event| match event {
+        Event::Received { slice, .. } => {
+            received += slice.len();
+            None
+        }
+        Event::Disconnected { .. } => Some(()),
+        _ => None,
+    });
+    assert_eq!(received, 10_000);
+    assert_eq!(client.read(&mut [0; 8]).ok(), Some(0), "our side is closed too");
+}
+
+#[test]
+fn what_is_no_address_is_said_to_be_none() {
+    let mut tcp = tcp(TcpConfig::default());
+    for address in ["", "127.0.0.1", "127.0.0.1:99999", ":", "no such host:1"] {
+        let error = tcp.connect(address).expect_err("no address");
+        assert!(matches!(error, EndpointError::BadAddress { .. }), "{address}: {error}");
+    }
+    assert!(tcp.listen("[::1]:0").is_ok() || !std::path::Path::new("/proc/net/if_inet6").exists());
+}
+
+#[test]
+fn a_congestion_control_that_the_kernel_lacks_is_left_out() {
+    let config = TcpConfig { congestion_control: Some("no-such-thing".to_owned()), ..TcpConfig::default() };
+    assert_eq!(tcp(config).congestion_control(), None);
+    let config = TcpConfig { congestion_control: Some("reno".to_owned()), ..TcpConfig::default() };
+    assert_eq!(tcp(config).congestion_control(), Some("reno"), "every kernel has it");
+}
