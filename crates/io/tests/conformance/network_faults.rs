@@ -192,7 +192,7 @@ fn nasty_run(seed: u64) -> Vec<String> {
 #[test]
 fn the_same_seed_is_the_same_run_and_nothing_is_lost_but_by_an_end() {
     // Order, contents, single ends and the return of every block are judged by the world in every run.
-    for seed in 0..8 {
+    for seed in 0..3 {
         let trace = nasty_run(seed);
         assert_eq!(trace, nasty_run(seed), "seed {seed}");
         assert_ne!(trace, nasty_run(seed + 100), "seed {seed}");
@@ -201,7 +201,7 @@ fn the_same_seed_is_the_same_run_and_nothing_is_lost_but_by_an_end() {
 
 #[test]
 fn the_nasty_network_breaks_connections_in_every_way() {
-    let ends: String = (0..8).filter_map(|seed| nasty_run(seed).pop()).collect();
+    let ends: String = (0..6).filter_map(|seed| nasty_run(seed).pop()).collect();
     for kind in ["Refused", "Broken(Reset)", "Broken(TimedOut)", "None"] {
         assert!(ends.contains(kind), "{kind} never happened: {ends}");
     }
