@@ -162,7 +162,9 @@ impl RunSnapshot {
         snapshot.ledger.pools.loans = snapshot.counter(Counter::PoolLoans);
         snapshot.ledger.pools.returned = snapshot.counter(Counter::PoolReturns);
         snapshot.ledger.pools.held = snapshot.counter(Counter::PoolHeld);
-        snapshot.ledger.events = EventAccount { written: snapshot.counter(Counter::EventsWritten), ..standing.events };
+        // A builder unit that died reported fewer than it had acknowledged.
+        let written = snapshot.counter(Counter::EventsWritten).max(standing.events.written);
+        snapshot.ledger.events = EventAccount { written, ..standing.events };
         snapshot
     }
 

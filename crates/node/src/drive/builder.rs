@@ -64,7 +64,6 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
     reported_end: bool,
     done: bool,
     old_messages: u64,
-    payload_bytes: u64,
     run: RunNumber,
 }
 
@@ -108,7 +107,6 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             reported_end: false,
             done: false,
             old_messages: 0,
-            payload_bytes: 0,
             run: RunNumber(0),
             peers,
             storage,
@@ -234,7 +232,6 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         reader: &mut MessageReader,
     ) {
         if header.run == self.run {
-            self.payload_bytes += u64::from(entry.bytes);
             self.builder.super_fragment(now, self.lines[line].node.index, entry, &mut reader.fragments);
         } else {
             self.old_messages += 1;
@@ -354,19 +351,20 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     fn report(&mut self) {
         let counts = self.storage.as_ref().map(Storage::counts).unwrap_or_default();
         let own = [
-            (Counter::EventsWritten, counts.events),
             (Counter::BytesWritten, counts.bytes),
             (Counter::SegmentsClosed, counts.segments),
             (Counter::SegmentsDeleted, counts.deleted_segments),
             (Counter::EventsDeleted, counts.deleted_events),
             (Counter::BytesDeleted, counts.deleted_bytes),
             (Counter::DiskFull, counts.waiting_for_room.into()),
-            (Counter::MessagesRefused, self.old_messages),
         ];
         let own = own.into_iter().map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
         let mut batch = Batch::new();
         let unsent = &mut self.lines[0].unsent;
-        for entry in self.builder.report().chain(own) {
+        for mut entry in self.builder.report().chain(own) {
+            if entry.what == Counter::MessagesRefused as u16 {
+                entry.value += self.old_messages;
+            }
             if batch.is_full() {
                 unsent.push_back(Message::Report(Report { entries: std::mem::take(&mut batch), last: false }));
             }
@@ -394,7 +392,8 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
     fn next_deadline(&self) -> Option<Instant> {
         let retries = self.lines.iter().filter(|line| line.endpoint.is_none()).map(|line| line.retry);
         let storage = self.storage.as_ref().and_then(Storage::next_deadline);
-        [self.builder.next_deadline(), self.peers.next_deadline(), storage, Some(self.report_due)]
+        let report = self.lines[0].welcome.then_some(self.report_due);
+        [self.builder.next_deadline(), self.peers.next_deadline(), storage, report]
             .into_iter()
             .flatten()
             .chain(retries)

@@ -59,13 +59,10 @@ struct Peer {
     node: Option<NodeId>,
 }
 
-/// Counters of the drive itself.
+/// Counters of the drive itself: what belongs to no source.
 #[derive(Default)]
 struct Counts {
     wire_bytes: u64,
-    payload_bytes: u64,
-    connections: u64,
-    disconnections: u64,
     refused: u64,
     garbage: u64,
     old_messages: u64,
@@ -200,7 +197,6 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             return;
         }
         self.sources.accept(endpoint);
-        self.counts.connections += 1;
         let largest = self.config.readout.sources.iter().map(|source| source.max_fragment).max().unwrap_or(0);
         let connection = SourceConnection {
             framer: Framer::new(FramerLimits { max_fragment: largest, check_crc: false }),
@@ -224,14 +220,11 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             let room = self.readout.room(source);
             let framed = connection.framer.next_batch(&mut self.received, room.min(FRAME_BATCH));
             let count = self.received.len();
-            self.counts.payload_bytes += self.received.iter().map(|one| u64::from(one.meta.length)).sum::<u64>();
             if count > 0 {
                 self.readout.receive(now, source, &mut self.received);
                 self.received.clear();
             }
             if let Err(error) = framed {
-                self.counts.garbage += error.bytes_discarded;
-                self.counts.refused += 1;
                 self.readout.framing_lost(source, error);
                 self.sources.abort(endpoint);
                 self.end_source(now, endpoint, true);
@@ -283,7 +276,6 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             _ => {
                 self.counts.garbage += connection.framer.buffered() as u64;
                 self.counts.refused += 1;
-                self.counts.disconnections += 1;
                 self.sources.abort(endpoint);
                 self.connections.remove(endpoint);
                 false
@@ -293,7 +285,6 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
 
     fn end_source(&mut self, now: Instant, endpoint: Endpoint, mid_fragment: bool) {
         let Some(connection) = self.connections.remove(endpoint) else { return };
-        self.counts.disconnections += 1;
         if let Some(source) = connection.source {
             self.connected[source] = None;
             self.readout.source_disconnected(now, source, mid_fragment);
@@ -569,9 +560,6 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         let blocks = self.sources.pool().map_or(0, ropewalk_memory::Pool::blocks) as u64;
         let own = [
             (Counter::WireBytesReceived, self.counts.wire_bytes),
-            (Counter::PayloadBytesReceived, self.counts.payload_bytes),
-            (Counter::SourceConnections, self.counts.connections),
-            (Counter::SourceDisconnections, self.counts.disconnections),
             (Counter::ConnectionsRefused, self.counts.refused),
             (Counter::GarbageBytes, self.counts.garbage),
             (Counter::MessagesRefused, self.counts.old_messages),
@@ -609,11 +597,12 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let retry = if self.manager.is_none() { self.retry_manager } else { self.report_due };
-        [self.readout.next_deadline(), self.sources.next_deadline(), self.peers.next_deadline()]
+        let retry = self.manager.is_none().then_some(self.retry_manager);
+        let report = self.manager_ready.then_some(self.report_due);
+        [retry, report, self.readout.next_deadline(), self.sources.next_deadline(), self.peers.next_deadline()]
             .into_iter()
             .flatten()
-            .fold(Some(retry), |least, next| least.map(|least| least.min(next)))
+            .min()
     }
 
     fn prepare_wait(&mut self) -> bool {
