@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p ropewalk-kernels --example speed`
 
-use ropewalk_kernels::{Crc16, crc16_kernels, crc32c};
+use ropewalk_kernels::{Crc16, crc16_kernels, crc32c, crc32c_kernels};
 use std::{hint::black_box, time::Instant};
 
 const SIZES: [usize; 7] = [48, 256, 1024, 2040, 2048, 16 << 10, 256 << 10];
@@ -20,7 +20,10 @@ fn main() {
         show(size, "Crc16 (chooses)", || u64::from(Crc16::of(black_box(bytes))));
         let other = crc_fast::CrcAlgorithm::Crc16Cms;
         show(size, "crc-fast CRC-16/CMS", || crc_fast::checksum(other, black_box(bytes)));
-        show(size, "crc32c", || u64::from(crc32c(0, black_box(bytes))));
+        for kernel in crc32c_kernels() {
+            show(size, kernel.name, || u64::from((kernel.run)(!0, black_box(bytes))));
+        }
+        show(size, "crc32c (chooses)", || u64::from(crc32c(0, black_box(bytes))));
         let other = crc_fast::CrcAlgorithm::Crc32Iscsi;
         show(size, "crc-fast CRC-32C", || crc_fast::checksum(other, black_box(bytes)));
     }
@@ -38,5 +41,5 @@ fn show(size: usize, name: &str, mut checksum: impl FnMut() -> u64) {
         })
         .collect();
     rates.sort_by(f64::total_cmp);
-    println!("{size:>7} B  {name:<20} {:6.1} ({:.1})", rates[REPEATS / 2], rates[REPEATS - 1]);
+    println!("{size:>7} B  {name:<24} {:6.1} ({:.1})", rates[REPEATS / 2], rates[REPEATS - 1]);
 }

@@ -10,6 +10,8 @@
 
 mod crc16;
 mod crc32c;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 pub use crc16::{Crc16, Crc16Kernel, crc16_kernels, crc16_of_bits};
-pub use crc32c::crc32c;
+pub use crc32c::{Crc32cKernel, crc32c, crc32c_kernels};
