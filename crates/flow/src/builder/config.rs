@@ -1,5 +1,6 @@
 //! What a builder unit is told before it begins.
 
+use super::observer::Observer;
 use super::{BuilderConfigError, synchrony};
 use core::time::Duration;
 use ropewalk_terms::{AcknowledgementLevel, SourceId};
@@ -95,6 +96,9 @@ impl BuilderConfig {
         let watched = self.synchrony.iter().flat_map(|synchrony| &synchrony.sources).map(|source| source.source);
         if self.synchrony.is_some() && !watched.eq(self.sources.iter().map(|source| source.id)) {
             return Err(BuilderConfigError::SynchronySources);
+        }
+        if let Some(synchrony) = &self.synchrony {
+            Observer::new(synchrony.clone())?;
         }
         Ok(())
     }

@@ -25,4 +25,7 @@ pub enum BuilderConfigError {
     /// The synchrony machine is fed by place.
     #[error("the sources that are watched for synchrony are not the builder unit's, in the same order")]
     SynchronySources,
+    /// The synchrony machine refuses its settings.
+    #[error("synchrony: {0}")]
+    Synchrony(#[from] super::synchrony::ConfigError),
 }

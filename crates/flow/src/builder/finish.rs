@@ -2,6 +2,7 @@
 
 use super::bunch_crossing::flag_mismatches;
 use super::slots::Stage;
+use super::synchrony::Action;
 use super::{Builder, IncompletePolicy, Requirement};
 use ropewalk_terms::{Cause, Outcome};
 
@@ -18,9 +19,18 @@ impl Builder {
             return;
         }
         slot.stage = Stage::Ready;
+        let key = slot.key;
         if self.config.check_bunch_crossing {
             let fragments = self.slots.fragments_mut(number);
             flag_mismatches(&self.config.sources, fragments, self.config.orbit, &mut self.mismatches);
+        }
+        if let Some(observer) = &mut self.observer {
+            let fragments = self.slots.fragments_mut(number);
+            match observer.observe(key, &self.config.sources, fragments) {
+                Some((Action::Stop, cause)) => self.ask_to_stop(cause),
+                Some((Action::Pause, cause)) => self.paused = Some(cause),
+                Some((Action::Flag, _)) | None => {}
+            }
         }
         self.ready.push_back(number);
     }

@@ -1,8 +1,10 @@
 //! The builder unit's machine: what it knows, what goes in, what comes out.
 
+use super::observer::Observer;
 use super::readout_peer::ReadoutPeer;
 use super::recent::{Hints, Recent};
 use super::slots::{Slots, Stage};
+use super::synchrony::Synchrony;
 use super::{BuilderConfig, EventView, Requirement};
 use crate::messages::{AcknowledgeEntry, Credit, Message, ReportEntry};
 use ropewalk_terms::{
@@ -90,10 +92,13 @@ pub struct Builder {
     pub(super) telling: Option<Told>,
     pub(super) stop_run: Option<Cause>,
     pub(super) stop_said: bool,
+    pub(super) observer: Option<Observer>,
+    pub(super) paused: Option<Cause>,
 }
 
 impl Builder {
-    /// A builder unit without connections; everything that it will need is allocated here.
+    /// A builder unit without connections; everything that it will need is allocated here. A watch over synchrony
+    /// that [`BuilderConfig::check`] refuses is left out.
     pub fn new(config: BuilderConfig) -> Self {
         let slots = config.slots.max(1);
         let count = slots as usize;
@@ -122,6 +127,8 @@ impl Builder {
             telling: None,
             stop_run: None,
             stop_said: false,
+            observer: config.synchrony.clone().and_then(|synchrony| Observer::new(synchrony).ok()),
+            paused: None,
             config,
         }
     }
@@ -203,6 +210,22 @@ impl Builder {
                 self.masked_from[place] = from;
             }
         }
+    }
+
+    /// How the sources stand to each other, where that is watched.
+    pub fn synchrony(&self) -> Option<&Synchrony> {
+        self.observer.as_ref().map(Observer::machine)
+    }
+
+    /// Why no credit is granted, where the watch over synchrony paused the run. What is in work goes on.
+    pub const fn paused(&self) -> Option<Cause> {
+        self.paused
+    }
+
+    /// Grants credit again after a pause.
+    pub const fn resume(&mut self) {
+        self.paused = None;
+        self.credit_due = true;
     }
 
     /// The account of events since the run's start. In flight is counted from the slots.

@@ -2,6 +2,7 @@
 
 use super::Builder;
 use super::machine::Told;
+use super::observer::Observer;
 use super::recent::Whereabouts;
 use super::slots::Stage;
 use crate::messages::{
@@ -21,8 +22,7 @@ impl Builder {
             }
             Message::ReadoutState(state) => self.readout_state(now, state.readout, state.present),
             Message::Recover => self.telling = Some(Told::default()),
-            // After an orderly end nothing is left. What is emitted already may still be written.
-            Message::Finish => self.abandon(false),
+            Message::Finish => self.finish(),
             _ => self.counts.refused_messages += 1,
         }
     }
@@ -46,7 +46,13 @@ impl Builder {
             let entries: Batch<AcknowledgeEntry> = self.acknowledgements.drain(..count).collect();
             return Some(Message::Acknowledge(Acknowledge { level: self.config.level, entries }));
         }
-        core::mem::take(&mut self.credit_due).then(|| Message::Credit(self.credit()))
+        if let Some(change) = self.observer.as_mut().and_then(Observer::next_change) {
+            return Some(Message::Synchrony(change));
+        }
+        if self.paused.is_some() || !core::mem::take(&mut self.credit_due) {
+            return None;
+        }
+        Some(Message::Credit(self.credit()))
     }
 
     /// Granted since the connection began: what was free then, and what was freed since.
@@ -96,6 +102,18 @@ impl Builder {
             peer.present = true;
         }
         (self.stop_run, self.stop_said, self.telling) = (None, false, None);
+        if let Some(observer) = &mut self.observer {
+            observer.restart();
+        }
+        self.resume();
+    }
+
+    /// The run ends. After an orderly end nothing is left; what is emitted already may still be written.
+    fn finish(&mut self) {
+        self.abandon(false);
+        if let Some(observer) = &mut self.observer {
+            observer.conclude();
+        }
     }
 
     /// Drops what is collected or ready, and with `emitted` also what was emitted.

@@ -17,6 +17,7 @@ mod error;
 mod finish;
 mod machine;
 mod message;
+mod observer;
 mod readout_peer;
 mod recent;
 mod slots;

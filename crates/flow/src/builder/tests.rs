@@ -1,1 +1,0 @@
-//! Each rule of the protocol, against the machine alone.

@@ -1,0 +1,176 @@
+//! Between builder and event manager: credit, repeated assignments, recovery, the end.
+
+use super::hand::{BYTES, Done, Hand, acknowledged, config};
+use crate::builder::BuilderConfig;
+use crate::messages::{Message, Start};
+use ropewalk_terms::{Attempt, Cause, EventKey, Outcome};
+
+fn credit(done: &Done) -> Option<(u64, u64)> {
+    done.credits.last().map(|credit| (credit.events, credit.bytes))
+}
+
+/// What the builder tells a new manager: event, attempt, outcome; and how many messages it took.
+fn told(done: &Done) -> (Vec<(u64, u16, Option<Outcome>)>, usize) {
+    let messages: Vec<_> = done
+        .other
+        .iter()
+        .map(|message| match message {
+            Message::Unreleased(unreleased) => unreleased,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(messages.iter().rev().skip(1).all(|message| message.more));
+    assert!(messages.last().is_some_and(|message| !message.more));
+    let entries = messages.iter().flat_map(|message| &message.entries);
+    (entries.map(|entry| (entry.key.number(), entry.attempt.0, entry.outcome)).collect(), messages.len())
+}
+
+#[test]
+fn credit_is_absolute_and_grows_by_what_is_freed() {
+    let mut hand = Hand::new(config(1));
+    assert_eq!(credit(&hand.done()), Some((4, 1000)));
+    let emitted = hand.build(1..=3);
+    assert_eq!(credit(&hand.done()), None);
+    hand.written(emitted[0]);
+    hand.written(emitted[2]);
+    assert_eq!(credit(&hand.done()), Some((6, 1000 + 2 * u64::from(BYTES))));
+}
+
+#[test]
+fn a_new_connection_counts_anew_without_what_is_in_work() {
+    let mut hand = Hand::new(config(1));
+    let emitted = hand.build(1..=3);
+    hand.written(emitted[0]);
+    hand.done();
+    // The manager may have assigned a fourth that was lost on the way: nobody has to know.
+    hand.builder.manager_connected(hand.now);
+    assert_eq!(credit(&hand.done()), Some((2, 1000 - 2 * u64::from(BYTES))));
+    hand.written(emitted[1]);
+    hand.written(emitted[2]);
+    assert_eq!(credit(&hand.done()), Some((4, 1000)));
+}
+
+#[test]
+fn assignments_beyond_the_slots_are_refused() {
+    let mut hand = Hand::new(config(1));
+    hand.assign(1..=9, 1);
+    assert_eq!(hand.builder.counts().refused_assignments, 5);
+    assert_eq!(hand.builder.account().assigned, 4);
+    hand.done();
+}
+
+#[test]
+fn an_event_in_work_that_is_assigned_again_is_built_once_and_acknowledged_as_the_newer_attempt() {
+    let mut hand = Hand::new(config(1));
+    hand.done();
+    hand.assign([1], 1);
+    let requests = hand.done().requests;
+    hand.assign([1], 2);
+    hand.assign([1], 1);
+    let done = hand.done();
+    assert!(done.requests.is_empty());
+    assert_eq!(credit(&done), Some((5, 1100)));
+    assert_eq!(hand.builder.counts().repeated_assignments, 2);
+    hand.answer(0, requests[0].1[0], &[0, 1]);
+    let emitted = hand.done().emitted;
+    assert_eq!(hand.builder.event(emitted[0]).attempt, Attempt(2));
+    hand.written(emitted[0]);
+    assert_eq!(acknowledged(&hand.done()), [(1, 2, Outcome::Complete)]);
+    assert_eq!(hand.builder.account().assigned, 1);
+}
+
+#[test]
+fn an_event_that_is_done_and_assigned_again_is_acknowledged_again() {
+    let mut hand = Hand::new(config(1));
+    let emitted = hand.build([1]);
+    hand.written(emitted[0]);
+    assert_eq!(credit(&hand.done()), Some((5, 1100)));
+    hand.assign([1], 2);
+    let done = hand.done();
+    assert_eq!(acknowledged(&done), [(1, 2, Outcome::Complete)]);
+    assert_eq!(credit(&done), Some((6, 1200)));
+    assert!(done.requests.is_empty());
+    // The same message once more says nothing new.
+    hand.assign([1], 2);
+    let done = hand.done();
+    assert!(done.acknowledged.is_empty() && done.credits.is_empty());
+    assert_eq!(hand.builder.account().built, 1);
+}
+
+#[test]
+fn a_new_manager_is_told_what_is_in_work_and_what_was_done_lately() {
+    let mut hand = Hand::new(config(1));
+    for number in 1..=6 {
+        let emitted = hand.build([number]);
+        hand.written(emitted[0]);
+    }
+    hand.assign(7..=8, 3);
+    hand.done();
+    hand.say(&Message::Recover);
+    let (entries, _) = told(&hand.done());
+    let done: Vec<_> = entries.iter().filter(|entry| entry.2.is_some()).collect();
+    let in_work: Vec<_> = entries.iter().filter(|entry| entry.2.is_none()).copied().collect();
+    assert_eq!(in_work, [(8, 3, None), (7, 3, None)].iter().rev().copied().collect::<Vec<_>>());
+    // As many as there are slots.
+    assert_eq!(done.len(), 4);
+    assert!(done.iter().all(|entry| (3..=6).contains(&entry.0) && entry.2 == Some(Outcome::Complete)));
+}
+
+#[test]
+fn a_long_list_takes_several_messages_and_an_empty_one_takes_one() {
+    let mut hand = Hand::new(BuilderConfig { slots: 150, credit_bytes: 1 << 20, ..config(1) });
+    hand.done();
+    hand.say(&Message::Recover);
+    assert_eq!(told(&hand.done()), (vec![], 1));
+    for first in [1, 51, 101] {
+        hand.assign(first..first + 50, 1);
+        hand.done();
+    }
+    hand.say(&Message::Recover);
+    let (mut entries, messages) = told(&hand.done());
+    entries.sort_unstable_by_key(|entry| entry.0);
+    assert_eq!(entries, (1..=150).map(|number| (number, 1, None)).collect::<Vec<_>>());
+    assert_eq!(messages, 3);
+}
+
+#[test]
+fn at_the_end_what_is_not_emitted_is_dropped_and_what_is_may_still_be_written() {
+    let mut hand = Hand::new(config(1));
+    let emitted = hand.build([1]);
+    hand.assign([2], 1);
+    hand.done();
+    hand.say(&Message::Finish);
+    assert_eq!(hand.builder.account().incomplete_dropped.get(Cause::ForcedStop), 1);
+    assert_eq!(hand.builder.in_work(), 1);
+    hand.written(emitted[0]);
+    assert_eq!(acknowledged(&hand.done()), [(1, 1, Outcome::Complete)]);
+    assert_eq!(hand.builder.in_work(), 0);
+    assert_eq!(hand.builder.next_deadline(), None);
+}
+
+#[test]
+fn a_run_starts_with_a_clean_account_and_the_credit_of_its_connection() {
+    let mut hand = Hand::new(config(1));
+    hand.readout_state(0, false);
+    hand.assign([1], 1);
+    hand.readout_state(0, true);
+    let emitted = hand.build([2]);
+    assert_eq!(emitted.len(), 1);
+    hand.say(&Message::Start(Start { first: EventKey::new(0, 1) }));
+    assert_eq!(hand.builder.account(), Default::default());
+    assert_eq!(hand.builder.in_work(), 0);
+    assert_eq!(credit(&hand.done()), Some((6, 1200)));
+    assert_eq!(hand.build([1]).len(), 1);
+}
+
+#[test]
+fn words_for_others_are_refused_and_counted() {
+    let mut hand = Hand::new(config(1));
+    hand.say(&Message::QueryHighest);
+    hand.say(&Message::Highest(EventKey::MIN));
+    assert_eq!(hand.builder.counts().refused_messages, 2);
+    hand.builder.readout_connected(hand.now, 9);
+    hand.builder.readout_lost(hand.now, 9);
+    hand.readout_state(9, false);
+    hand.done();
+}
