@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// The demo's pools together: small enough to be touched within the first second.
-const POOL: u64 = 192 << 20;
+const POOL: u64 = 128 << 20;
 
 pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
     let mut configuration = configuration(options)?;

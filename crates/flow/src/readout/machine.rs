@@ -293,6 +293,11 @@ impl Readout {
         self.table.held()
     }
 
+    /// Bytes of all payloads that are held.
+    pub fn held_bytes(&self) -> u64 {
+        self.table.held_bytes()
+    }
+
     /// Shows the payloads that are held to `visit`, oldest event first, so that they can be replaced by copies
     /// elsewhere when the pool runs low. Each is shown once, as long as `visit` says to go on.
     pub fn oldest_payloads(&mut self, visit: impl FnMut(usize, &mut Payload) -> core::ops::ControlFlow<()>) {

@@ -264,6 +264,12 @@ impl Table {
         (self.base..self.end).filter(holds).count()
     }
 
+    /// Bytes of the payloads held, summed event by event.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let held = (self.base..self.end).filter_map(|position| self.slot(position)).filter(|slot| slot.fragments > 0);
+        held.map(|slot| u64::from(slot.bytes)).sum()
+    }
+
     /// Shows the payloads held to `visit`, oldest event first, each only once as long as `visit` says to go on.
     pub(super) fn visit_oldest(&mut self, mut visit: impl FnMut(usize, &mut Payload) -> ControlFlow<()>) {
         for position in self.visited.max(self.base)..self.end {

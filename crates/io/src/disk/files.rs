@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{self, FallocateFlags, Mode, OFlags};
+use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::DiskCause;
@@ -31,6 +31,8 @@ pub(super) fn enter_directory(path: &Path) -> Vec<String> {
 pub(super) fn create(path: &Path, preallocate: u64) -> Result<OwnedFd, DiskCause> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(cause)?;
+    // Says to whoever recovers files that this one has a living writer; where locks are unknown, nothing does.
+    let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
     if preallocate > 0 {
         // The size stays what was written, so that a reader never sees zeros at the end. Where it cannot be
         // done the file grows as it is written; where there is no room the first append will say so.

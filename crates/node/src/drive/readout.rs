@@ -16,6 +16,7 @@ use ropewalk_memory::{Owner, Staging};
 use ropewalk_terms::{Counter, Epoch, Instant, NodeId, Role};
 use ropewalk_wire::message::{Header, Hello, RefuseReason};
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -91,6 +92,8 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     received: Vec<Received>,
     report_due: Instant,
     counts: Counts,
+    evacuation: Staging,
+    evacuation_due: Instant,
     finishing: bool,
     /// The last message to the manager is said.
     finished: bool,
@@ -103,9 +106,14 @@ const FRAME_BATCH: usize = 256;
 const RETRY: Duration = Duration::from_millis(200);
 /// Blocks for connections whose source is not known yet.
 const SHARED_BLOCKS: usize = 8;
+/// Pause between two looks at whether fragments should move.
+const EVACUATION_PAUSE: Duration = Duration::from_millis(5);
+/// Fragments that move in one turn.
+const EVACUATED_AT_ONCE: usize = 256;
 
 impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
-    /// Opens both service points and reserves each source's quota of the receive pool.
+    /// Opens both service points and reserves each source's quota of the receive pool. Messages are encoded in
+    /// `staging`; `evacuation` takes fragments that must leave the receive pool.
     ///
     /// # Errors
     /// Where an address cannot be listened on.
@@ -114,6 +122,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         mut sources: S,
         mut peers: P,
         staging: Staging,
+        evacuation: Staging,
     ) -> Result<Self, EndpointError> {
         let service = sources.listen(&config.listen)?;
         let builder_service = peers.listen(&config.address)?;
@@ -139,6 +148,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             received: Vec::with_capacity(FRAME_BATCH),
             report_due: Instant::ZERO,
             counts: Counts::default(),
+            evacuation,
+            evacuation_due: Instant::ZERO,
             finishing: false,
             finished: false,
             done: false,
@@ -306,6 +317,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
 
     /// Goes on with sources that have room again.
     fn unblock(&mut self, now: Instant) {
+        let mut any_dry = false;
         for index in 0..self.connections.places() {
             let Some((endpoint, connection)) = self.connections.at(index) else { continue };
             let Some(source) = connection.source else { continue };
@@ -316,8 +328,33 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                 // A source whose quota is used up is not read either: that is back-pressure, not absence.
                 let dry = self.sources.is_dry(endpoint);
                 self.readout.set_being_read(now, source, !dry);
+                any_dry |= dry;
             }
         }
+        if any_dry && now >= self.evacuation_due {
+            self.evacuation_due = now.after(EVACUATION_PAUSE);
+            self.evacuate();
+        }
+    }
+
+    /// One held fragment pins its whole block. Where the pool is used up although what is held would fit into
+    /// half of it, the oldest fragments move to blocks of their own: a copy, and counted.
+    fn evacuate(&mut self) {
+        let Some(pool) = self.sources.pool() else { return };
+        let pinned = (pool.held() * pool.block_size()) as u64;
+        if self.readout.held_bytes() * 2 > pinned {
+            return;
+        }
+        let (evacuation, mut left) = (&mut self.evacuation, EVACUATED_AT_ONCE);
+        self.readout.oldest_payloads(|_, payload| {
+            if left == 0 {
+                return ControlFlow::Break(());
+            }
+            let Some(copy) = payload.evacuate(evacuation) else { return ControlFlow::Break(()) };
+            *payload = copy;
+            left -= 1;
+            ControlFlow::Continue(())
+        });
     }
 
     fn poll_peers(&mut self, now: Instant) -> usize {
@@ -563,6 +600,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             (Counter::ConnectionsRefused, self.counts.refused),
             (Counter::GarbageBytes, self.counts.garbage),
             (Counter::MessagesRefused, self.counts.old_messages),
+            (Counter::BytesCopied, self.evacuation.copied()),
             (Counter::PoolLoans, pool.loans),
             (Counter::PoolReturns, pool.returned),
             (Counter::PoolHeld, pool.held),

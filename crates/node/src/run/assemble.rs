@@ -91,7 +91,8 @@ impl Workshop<'_> {
         let name = config.name.clone();
         let pool = Pool::new(self.resolved.readout_pool(index))?;
         let sources = Tcp::new(TcpConfig::default(), pool).map_err(endpoint(&name))?;
-        ReadoutDrive::new(config, sources, peers, self.staging(node)?).map_err(endpoint(&name))
+        let evacuation = Staging::new(Pool::new(self.resolved.evacuation_pool(index))?);
+        ReadoutDrive::new(config, sources, peers, self.staging(node)?, evacuation).map_err(endpoint(&name))
     }
 
     fn builder<P: Dispatcher>(&self, index: u16, peers: P) -> Result<BuilderDrive<P, RealDisk>, RunError> {
@@ -239,6 +240,9 @@ pub fn launch_node(
     }
 }
 
+/// Chains of several slices that can be in use at once without an allocation: one node for 16 slices.
+const CHAIN_NODES: usize = 8192;
+
 fn nowhere() -> RunDirectory {
     RunDirectory { run: RunNumber(0), path: Path::new("").to_owned() }
 }
@@ -299,6 +303,7 @@ struct Start {
 
 impl Start {
     fn new(directory: RunDirectory, sources: usize) -> Self {
+        ropewalk_memory::prepare_chains(CHAIN_NODES);
         let (commands, received) = channel();
         let handle = RunHandle {
             workers: Vec::new(),

@@ -61,6 +61,8 @@ pub(super) struct Resolved {
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// The largest believed jump of a source's counter.
 const PLAUSIBILITY: u64 = 100_000;
+/// Bytes of a block for fragments that left the receive pool: small, so that few share one.
+const EVACUATION_BLOCK: usize = 32 << 10;
 /// The seed of emulated triggers, equal for all sources of a run.
 const SEED: u64 = 0x0072_6f70_6577_616c;
 
@@ -174,6 +176,13 @@ impl Resolved {
     pub(super) fn readout_pool(&self, index: u16) -> PoolConfig {
         let section = &self.configuration.readout[usize::from(index)];
         PoolConfig::anonymous(&section.name, section.block.0 as usize, (section.pool.0 / section.block.0) as usize)
+    }
+
+    /// Where fragments go that must leave the receive pool: an eighth of it, in small blocks.
+    pub(super) fn evacuation_pool(&self, index: u16) -> PoolConfig {
+        let section = &self.configuration.readout[usize::from(index)];
+        let name = format!("{} evacuation", section.name);
+        PoolConfig::anonymous(&name, EVACUATION_BLOCK, ((section.pool.0 / 8) as usize / EVACUATION_BLOCK).max(4))
     }
 
     pub(super) fn builder_pool(&self, index: u16) -> PoolConfig {
