@@ -1,7 +1,7 @@
 //! Checksums at the speed of memory, behind safe functions over byte slices.
 //!
 //! - [`Crc16`]: the CRC-16 of CMS S-LINK64 fragments (FED trailers), over 64-bit words, most significant byte first;
-//! - [`crc32c`]: the CRC-32C of run-file records.
+//! - [`crc32c()`]: the CRC-32C of run-file records.
 //!
 //! Both go on where an earlier piece ended, so that chains of slices need no copy. The fastest kernel that the
 //! processor has is chosen at run time; each has a scalar twin, and property tests hold all of them against a
@@ -13,5 +13,5 @@ mod crc32c;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use crc16::{Crc16, Crc16Kernel, crc16_kernels, crc16_of_bits};
+pub use crc16::{Crc16, Crc16Kernel, crc16_kernels, crc16_of_bits, crc16_of_change};
 pub use crc32c::{Crc32cKernel, crc32c, crc32c_kernels};

@@ -131,3 +131,8 @@ pub fn crc16_of_bits(words_after: u64) -> [u16; 64] {
     }
     bits
 }
+
+/// By what the CRC of a message changes (exclusive or) when its last word changes by `change` (exclusive or).
+pub fn crc16_of_change(change: u64) -> u16 {
+    table::update(0, &[change.to_le_bytes()])
+}

@@ -1,6 +1,6 @@
 //! Every kernel against a bitwise calculation, for any length and any cut into pieces.
 
-use super::{Crc16, arithmetic, crc16_kernels, crc16_of_bits};
+use super::{Crc16, arithmetic, crc16_kernels, crc16_of_bits, crc16_of_change};
 use proptest::prelude::*;
 
 /// Bit by bit, as the format defines it.
@@ -95,5 +95,8 @@ proptest! {
         let bits = crc16_of_bits((words.len() - 1 - position) as u64);
         let predicted = (0..64).filter(|bit| change >> bit & 1 == 1).fold(before, |crc, bit| crc ^ bits[bit]);
         prop_assert_eq!(predicted, bitwise(0xFFFF, &words));
+        if position + 1 == words.len() {
+            prop_assert_eq!(before ^ crc16_of_change(change), predicted);
+        }
     }
 }

@@ -58,13 +58,10 @@ impl Ends {
     /// not the trailer's.
     pub fn check_crc<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<(), FedError> {
         let mut crc = Crc16::new();
-        let mut before_trailer = self.length() - WORD_BYTES;
         let mut total = 0;
         for piece in pieces {
             total += piece.len();
-            let covered = &piece[..piece.len().min(before_trailer)];
-            before_trailer -= covered.len();
-            crc.update(covered);
+            crc.update(piece);
         }
         if total != self.length() {
             return Err(FedError::Length);
@@ -186,14 +183,15 @@ pub fn encode(header: Header, payload: &[u8], trailer: Trailer, out: &mut Vec<u8
     if length > MAX_BYTES || !length.is_multiple_of(WORD_BYTES) {
         return Err(FedError::Size);
     }
-    let trailer = trailer.with_length_in_words((length / WORD_BYTES) as u32);
-    let mut crc = Crc16::new();
-    for piece in [&header.to_bytes(), payload, &trailer.covered_by_crc()] {
-        crc.update(piece);
-    }
+    let trailer = trailer.with_length_in_words((length / WORD_BYTES) as u32).with_crc(0);
+    let start = out.len();
     out.reserve(length);
-    for piece in [&header.to_bytes(), payload, &trailer.with_crc(crc.value()).to_bytes()] {
+    for piece in [&header.to_bytes(), payload, &trailer.to_bytes()] {
         out.extend_from_slice(piece);
     }
+    let mut crc = Crc16::new();
+    crc.update(&out[start..]);
+    out.truncate(start + length - WORD_BYTES);
+    out.extend_from_slice(&trailer.with_crc(trailer.covered(crc)).to_bytes());
     Ok(())
 }

@@ -47,10 +47,10 @@ fn end_of_fragment(bytes: &[u8], start: usize) -> Option<usize> {
         if trailer.length_in_words() as usize != index + 1 || trailer.more_trailers() {
             continue;
         }
-        let (before, end) = (index * WORD_BYTES, (index + 1) * WORD_BYTES);
+        let end = (index + 1) * WORD_BYTES;
         // Goes on where the last candidate was, so that many candidates cost no more than one.
-        crc.update(&rest[covered..before]);
-        covered = before;
+        crc.update(&rest[covered..end]);
+        covered = end;
         if trailer.matches(crc) || ends_or_goes_on_with_a_header(&rest[end..]) {
             return Some(start + end);
         }

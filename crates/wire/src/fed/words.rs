@@ -1,7 +1,7 @@
 //! The first and the last word of a FED fragment, bit by bit. Bits without a name are kept as they came.
 
 use super::FedError;
-use ropewalk_kernels::Crc16;
+use ropewalk_kernels::{Crc16, crc16_of_change};
 use ropewalk_terms::SourceId;
 
 /// The bits `low .. low + width` of a word.
@@ -201,14 +201,14 @@ impl Trailer {
         Self(with_field(self.0, 3, 1, more as u64))
     }
 
-    /// Whether the CRC is right for a fragment whose other words gave `crc`.
-    pub(super) fn matches(self, mut crc: Crc16) -> bool {
-        crc.update(&self.covered_by_crc());
-        crc.value() == self.crc()
+    /// Whether the CRC is right for a fragment that gave `crc` over all of its bytes, this trailer as it is included.
+    pub(super) fn matches(self, crc: Crc16) -> bool {
+        self.covered(crc) == self.crc()
     }
 
-    /// The trailer as the CRC covers it.
-    pub(super) const fn covered_by_crc(self) -> [u8; 8] {
-        (self.0 & !Self::OUTSIDE_CRC).to_le_bytes()
+    /// The CRC that a fragment should have that gave `crc` over all of its bytes: what the CRC does not cover is
+    /// taken out afterwards, so that the whole fragment is read in one go.
+    pub(super) fn covered(self, crc: Crc16) -> u16 {
+        crc.value() ^ crc16_of_change(self.0 & Self::OUTSIDE_CRC)
     }
 }
