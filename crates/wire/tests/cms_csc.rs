@@ -4,7 +4,7 @@
 
 use ropewalk_terms::SourceId;
 use ropewalk_wire::{fed, ferol};
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
 
 struct File {
     name: &'static str,
@@ -33,13 +33,9 @@ const FILES: [File; 2] = [
 
 const EVENTS: usize = 4685;
 
-/// The files' bytes, or a line that says why there are none.
-fn data() -> Option<[Vec<u8>; 2]> {
-    let Some(directory) = std::env::var_os("ROPEWALK_DATA") else {
-        println!("skipped: ROPEWALK_DATA is not set");
-        return None;
-    };
-    let directory = PathBuf::from(directory).join("cms_csc");
+/// The files' bytes, unless `test` must be skipped.
+fn data(test: &str) -> Option<[Vec<u8>; 2]> {
+    let directory = ropewalk_tidy::real_data(test, "cms_csc")?;
     Some(FILES.map(|file| {
         let path = directory.join(file.name);
         std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -54,7 +50,7 @@ fn fragments(bytes: &[u8]) -> Vec<fed::Fragment<'_>> {
 
 #[test]
 fn every_fragment_is_found_and_its_crc_is_right() {
-    let Some(data) = data() else { return };
+    let Some(data) = data("every_fragment_is_found_and_its_crc_is_right") else { return };
     for (file, bytes) in FILES.iter().zip(&data) {
         let fragments = fragments(bytes);
         assert_eq!(fragments.len(), EVENTS);
@@ -71,7 +67,7 @@ fn every_fragment_is_found_and_its_crc_is_right() {
 
 #[test]
 fn both_sources_saw_the_same_bunch_crossings() {
-    let Some([one, two]) = data() else { return };
+    let Some([one, two]) = data("both_sources_saw_the_same_bunch_crossings") else { return };
     let bunch_crossings = |bytes| -> BTreeMap<u32, u16> {
         let headers = fragments(bytes).into_iter().map(|fragment| fragment.header());
         headers.map(|header| (header.level1_id(), header.bunch_crossing())).collect()
@@ -82,7 +78,7 @@ fn both_sources_saw_the_same_bunch_crossings() {
 
 #[test]
 fn interior_words_do_look_like_trailers() {
-    let Some(data) = data() else { return };
+    let Some(data) = data("interior_words_do_look_like_trailers") else { return };
     let lookalikes = data.iter().flat_map(|bytes| fragments(bytes)).map(|fragment| {
         let words = fragment.payload().as_chunks().0;
         words.iter().filter(|&&word| fed::Trailer::parse(word).is_ok()).count()
@@ -92,7 +88,7 @@ fn interior_words_do_look_like_trailers() {
 
 #[test]
 fn a_cut_file_gives_every_fragment_before_the_cut() {
-    let Some([bytes, _]) = data() else { return };
+    let Some([bytes, _]) = data("a_cut_file_gives_every_fragment_before_the_cut") else { return };
     let whole = fed::split_file(&bytes).fragments;
     let split = fed::split_file(&bytes[..bytes.len() / 2]);
     assert_eq!(split.fragments, whole[..split.fragments.len()]);
@@ -101,7 +97,7 @@ fn a_cut_file_gives_every_fragment_before_the_cut() {
 
 #[test]
 fn as_ferol_blocks_they_come_back() {
-    let Some(data) = data() else { return };
+    let Some(data) = data("as_ferol_blocks_they_come_back") else { return };
     for (file, bytes) in FILES.iter().zip(&data) {
         let (mut stream, mut again) = (Vec::new(), Vec::new());
         for fragment in fragments(bytes) {
@@ -123,7 +119,7 @@ fn as_ferol_blocks_they_come_back() {
 
 #[test]
 fn patched_headers_give_right_crcs() {
-    let Some([mut bytes, _]) = data() else { return };
+    let Some([mut bytes, _]) = data("patched_headers_give_right_crcs") else { return };
     for range in fed::split_file(&bytes).fragments.into_iter().step_by(50) {
         let patch = fed::Patch::for_length(range.len());
         let fragment = &mut bytes[range];

@@ -16,11 +16,11 @@ fn senders() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/senders")
 }
 
-/// Whether this program can be run; says so if not.
-fn is_there(program: &str) -> bool {
+/// Whether this program can be run; otherwise that part of `test` is skipped.
+fn is_there(program: &str, test: &str) -> bool {
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if found.is_err() {
-        println!("skipped: {program} is not installed");
+        ropewalk_tidy::skipped(test, &format!("{program} is not installed"));
     }
     found.is_ok()
 }
@@ -46,10 +46,10 @@ fn python_sender() -> Command {
 
 type Sender = fn() -> Command;
 
-/// The senders that can run here.
-fn senders_here() -> Vec<Sender> {
+/// The senders that can run here; the others' part of `test` is skipped.
+fn senders_here(test: &str) -> Vec<Sender> {
     let all: [(&str, Sender); 2] = [("cc", c_sender), ("python3", python_sender)];
-    all.into_iter().filter(|(program, _)| is_there(program)).map(|(_, sender)| sender).collect()
+    all.into_iter().filter(|(program, _)| is_there(program, test)).map(|(_, sender)| sender).collect()
 }
 
 /// What a sender sends with these arguments.
@@ -149,7 +149,7 @@ impl Case {
 
 #[test]
 fn senders_send_what_the_format_says() {
-    for sender in senders_here() {
+    for sender in senders_here("senders_send_what_the_format_says") {
         for case in CASES {
             assert!(sent_by(sender(), case.arguments) == case.expected(), "{:?} {:?}", sender(), case.arguments);
         }
@@ -158,7 +158,7 @@ fn senders_send_what_the_format_says() {
 
 #[test]
 fn timestamps_tell_the_time_unless_told_otherwise() {
-    for sender in senders_here() {
+    for sender in senders_here("timestamps_tell_the_time_unless_told_otherwise") {
         let bytes = sent_by(sender(), &["--events", "1"]);
         let (hello, rest) = bytes.split_first_chunk().expect("a hello");
         assert!(Hello::parse(hello).expect("a hello").flags.has_utc());
@@ -170,7 +170,7 @@ fn timestamps_tell_the_time_unless_told_otherwise() {
 
 #[test]
 fn wrong_arguments_are_refused() {
-    for sender in senders_here() {
+    for sender in senders_here("wrong_arguments_are_refused") {
         for arguments in [["--source", "-1"], ["--rate", "fast"], ["--colour", "red"], ["--to", "nowhere"]] {
             let output = sender().args(arguments).output().expect("it runs");
             assert_eq!(output.status.code(), Some(2), "{:?} {arguments:?}", sender());
