@@ -29,7 +29,7 @@ fn fast_sources_wait_for_a_slow_one() {
     let pool = 32_u64 << 20;
     let readout = format!("pool = \"{pool}\"\nblock = \"64KiB\"\nwindow = {WINDOW}\ncapacity = 256\n");
     let setup = Setup::new("slow", &[1, 2, 3]).readout(&readout).timeout("500ms");
-    let mut run = setup.start(Some(EVENTS));
+    let run = setup.start(Some(EVENTS));
     let address = run.address();
     let mut slow = FrontEnd::ferol(&address, 1).with_size(64);
     let mut fast = [2, 3].map(|id| FrontEnd::ferol(&address, id).with_size(FAST_BYTES));

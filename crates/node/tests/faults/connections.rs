@@ -38,10 +38,8 @@ fn garbage_on_a_port_costs_nobody_an_event() {
             silent.push(stream);
         }
     }
-    run.wait_until("the refusals are counted", |snapshot| {
-        snapshot.counters.get(&Counter::ConnectionsRefused).is_some_and(|&count| count >= 4)
-            && snapshot.counters.get(&Counter::GarbageBytes).is_some_and(|&count| count > 0)
-    });
+    run.wait_for_count(Counter::ConnectionsRefused, 4);
+    run.wait_for_count(Counter::GarbageBytes, 1);
     one.send(151..=300);
     other.send(1..=300);
     let summary = run.end();
@@ -62,9 +60,7 @@ fn many_connections_that_say_nothing_keep_nobody_out() {
             stream
         })
         .collect();
-    run.wait_until("all are connected", |snapshot| {
-        snapshot.counters.get(&Counter::SourceConnections).is_some_and(|&count| count >= 40)
-    });
+    run.wait_for_count(Counter::ConnectionsRefused, 20);
     let (mut one, mut other) = (FrontEnd::ferol(&run.address(), 841), FrontEnd::ferol(&run.address(), 843));
     one.send(1..=100);
     other.send(1..=100);
@@ -86,9 +82,7 @@ fn garbage_within_a_stream_costs_its_connection_alone() {
     one.connect();
     one.send(101..=200);
     other.send(1..=200);
-    run.wait_until("the garbage is counted", |snapshot| {
-        snapshot.counters.get(&Counter::GarbageBytes).is_some_and(|&count| count > 0)
-    });
+    run.wait_for_count(Counter::GarbageBytes, 1);
     let summary = run.end();
     expect_everything(&[&one, &other], &Held::in_directories(&[&summary.directory]), 200);
 }
@@ -105,9 +99,7 @@ fn a_source_that_nobody_configured_is_turned_away() {
     let (mut one, mut other) = (FrontEnd::ferol(&run.address(), 841), FrontEnd::generic(&run.address(), 77));
     one.send(1..=50);
     other.send(1..=50);
-    run.wait_until("the refusals are counted", |snapshot| {
-        snapshot.counters.get(&Counter::ConnectionsRefused).is_some_and(|&count| count == 2)
-    });
+    run.wait_for_count(Counter::ConnectionsRefused, 2);
     let summary = run.end();
     assert!(summary.is_lossless(), "{summary:#?}");
     expect_everything(&[&one, &other], &Held::in_directories(&[&summary.directory]), 50);
@@ -119,9 +111,7 @@ fn a_second_connection_of_a_connected_source_is_turned_away() {
     let mut run = setup.start(Some(100));
     let (mut one, mut other) = (FrontEnd::ferol(&run.address(), 841), FrontEnd::ferol(&run.address(), 843));
     one.send(1..=10);
-    run.wait_until("the first connection is known", |snapshot| {
-        snapshot.sources.values().map(|account| account.received).sum::<u64>() == 10
-    });
+    run.wait_for_fragments(841, 10);
     let mut intruder = FrontEnd::ferol(&run.address(), 841).with_size(64);
     let foreign = intruder.framed(11, &intruder.content(12));
     intruder.send_bytes(&foreign);
@@ -186,6 +176,7 @@ fn a_source_that_stays_away_is_named_and_taken_in_again() {
     run.wait_until("events are built without the source", |snapshot| snapshot.ledger.events.incomplete_emitted == 30);
     one.connect();
     one.send(61..=90);
+    run.wait_for_fragments(841, 60);
     other.send(61..=90);
     let summary = run.end();
     let held = Held::in_directories(&[&summary.directory]);
@@ -203,7 +194,7 @@ fn a_port_that_is_taken_is_named() {
     let error = launch(&setup.configuration(), None).expect_err("the port is taken");
     assert!(matches!(&error, RunError::Endpoint { name, .. } if name == "ru0"), "{error:?}");
     let text = error.to_string();
-    assert!(text.contains(&address) && text.contains("in use"), "{text}");
+    assert!(text.contains(&address) && text.contains("taken"), "{text}");
 }
 
 #[test]

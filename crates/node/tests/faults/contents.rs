@@ -41,9 +41,7 @@ fn a_claim_of_four_gibibytes_closes_the_connection() {
     bad.send(1..=20);
     bad.send_bytes(&generic_header(77, 21, u32::MAX));
     bad.expect_closed();
-    run.wait_until("the refusal is counted", |snapshot| {
-        snapshot.counters.get(&Counter::ConnectionsRefused).is_some_and(|&count| count == 1)
-    });
+    run.wait_for_count(Counter::ConnectionsRefused, 1);
     bad.connect();
     bad.send(21..=60);
     let summary = run.end();

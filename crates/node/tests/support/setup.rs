@@ -3,7 +3,7 @@
 use ropewalk_node::configuration::{Configuration, parse};
 use ropewalk_node::drive::RunSnapshot;
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
-use ropewalk_terms::{Counter, EventKey};
+use ropewalk_terms::{Counter, EventKey, SourceId};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -163,6 +163,25 @@ impl Setup {
     }
 }
 
+/// A snapshot in few lines: what is not zero.
+fn described(snapshot: &RunSnapshot) -> String {
+    let events = &snapshot.ledger.events;
+    let mut text = format!("{}, events {} assigned", snapshot.phase.name(), events.assigned);
+    let _ = write!(
+        text,
+        ", {} built, {} incomplete, {} in flight",
+        events.built, events.incomplete_emitted, events.in_flight
+    );
+    for (source, account) in &snapshot.sources {
+        let _ = write!(text, "\nsource {source}: received {}, in flight {}", account.received, account.in_flight);
+        let _ = write!(text, ", lost {}", account.lost());
+        account.dropped.iter().for_each(|(cause, count)| _ = write!(text, ", {cause} {count}"));
+    }
+    let counters = snapshot.counters.iter().filter(|&(_, &count)| count > 0);
+    counters.for_each(|(counter, count)| _ = write!(text, "\n{} {count}", counter.name()));
+    text
+}
+
 /// A run in this process.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -189,9 +208,23 @@ impl Run {
     pub(crate) fn wait_until(&mut self, what: &str, condition: impl Fn(&RunSnapshot) -> bool) {
         let begin = Instant::now();
         while !condition(&self.snapshot()) {
-            assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}: {:#?}", self.snapshot());
+            assert!(begin.elapsed() < PATIENCE, "waited in vain until {what}: {}", described(&self.snapshot()));
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// Waits until this many fragments of a source have come.
+    pub(crate) fn wait_for_fragments(&mut self, source: u32, count: u64) {
+        self.wait_until("the fragments have come", |snapshot| {
+            snapshot.sources.get(&SourceId(source)).is_some_and(|account| account.received == count)
+        });
+    }
+
+    /// Waits until a counter has come so far.
+    pub(crate) fn wait_for_count(&mut self, counter: Counter, count: u64) {
+        self.wait_until(&format!("{} is {count}", counter.name()), |snapshot| {
+            snapshot.counters.get(&counter).is_some_and(|&now| now >= count)
+        });
     }
 
     /// Stops: what has come so far is still built.
@@ -203,7 +236,7 @@ impl Run {
     pub(crate) fn end(mut self) -> RunSummary {
         let begin = Instant::now();
         while !self.handle.is_ended() {
-            assert!(begin.elapsed() < PATIENCE, "the run does not end: {:#?}", self.snapshot());
+            assert!(begin.elapsed() < PATIENCE, "the run does not end: {}", described(&self.snapshot()));
             std::thread::sleep(Duration::from_millis(2));
         }
         let summary = self.handle.finish(Duration::from_secs(5));
