@@ -2,6 +2,7 @@
 
 use super::model::{Acknowledge, Configuration, SourceSection};
 use crate::quantity::Bytes;
+use ropewalk_host::{CpuList, CpuListError, PlanError, Policy, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A key and what is wrong with its value.
@@ -41,7 +42,8 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
     }
     triggers(configuration)?;
     pools(configuration)?;
-    references(configuration)
+    references(configuration)?;
+    threads(configuration)
 }
 
 fn nodes(configuration: &Configuration) -> Result<(), Fault> {
@@ -172,9 +174,28 @@ fn references(configuration: &Configuration) -> Result<(), Fault> {
     {
         return Err(fault("synchrony.reference", format!("no source has the id {reference}")));
     }
+    if !(64..=4096).contains(&configuration.synchrony.window) {
+        return Err(fault("synchrony.window", "a relation is judged over 64 to 4096 events"));
+    }
     if !configuration.run.write && configuration.run.acknowledge >= Acknowledge::Written {
-        let message = "nothing is written (run.write = false), so an event can be acknowledged as `built` at most";
+        let message = "nothing is written (write = false): set acknowledge = \"built\" as well";
         return Err(fault("run.acknowledge", message));
+    }
+    Ok(())
+}
+
+/// Whether the CPUs are there is for the machine to say on which the run is taken (`run::placement`).
+fn threads(configuration: &Configuration) -> Result<(), Fault> {
+    for (index, rule) in configuration.thread.iter().enumerate() {
+        let key = |field: &str| format!("thread[{index}].{field}");
+        let cpus: CpuList = rule.cpus.parse().map_err(|error: CpuListError| fault(key("cpus"), error.to_string()))?;
+        if cpus.is_empty() {
+            return Err(fault(key("cpus"), "name at least one CPU, such as 0 or 2-5,8"));
+        }
+        let alone = Rule { pattern: rule.pattern.clone(), cpus: Some(cpus), ..Rule::default() };
+        if let Err(PlanError::BadPattern { pattern, reason, .. }) = Policy::new(vec![alone]) {
+            return Err(fault(key("match"), format!("`{pattern}` is no regular expression: {reason}")));
+        }
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! From a configuration to running threads: pools, drives, wiring.
 
 use super::handle::{Board, CommandedManager, RunHandle};
+use super::placement::{MANAGER_THREAD, PlacementError, Placer, SHARED_THREAD, SOURCES_THREAD, disk_thread};
 use super::registry::{Registry, RunDirectory};
 use super::resolve::{Addresses, Resolved};
 use super::worker::Worker;
@@ -17,7 +18,7 @@ use ropewalk_memory::{Pool, PoolConfig, PoolError, Staging};
 use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId, Role, RunNumber, Utc};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 
 /// Why a run could not be set up.
@@ -34,6 +35,9 @@ pub enum RunError {
     /// Memory could not be had.
     #[error(transparent)]
     Memory(#[from] PoolError),
+    /// A thread cannot run where the configuration wants it.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
     /// A directory, a file or a thread could not be had.
     #[error("{what}: {source}")]
     System {
@@ -60,6 +64,7 @@ fn endpoint(name: &str) -> impl FnOnce(EndpointError) -> RunError {
 /// What every node of this process shares.
 struct Workshop<'a> {
     resolved: &'a Resolved,
+    placer: &'a Placer,
     incarnation: Incarnation,
 }
 
@@ -105,11 +110,12 @@ impl Workshop<'_> {
             None => None,
             Some(storage) => {
                 let config = RealDiskConfig {
-                    thread_name: format!("{name}-disk"),
+                    thread_name: disk_thread(&name),
                     sync_on_publish: self.resolved.syncs_segments(),
                     ..RealDiskConfig::default()
                 };
-                let disk = RealDisk::new(config, || {}).map_err(system(format!("{name}: disk thread")))?;
+                let on_start = self.placer.on_start(&config.thread_name);
+                let disk = RealDisk::new(config, on_start).map_err(system(format!("{name}: disk thread")))?;
                 let pool = Pool::new(PoolConfig::anonymous(&format!("{name} records"), 256 << 10, 128))?;
                 Some(Storage::new(disk, storage, Staging::new(pool)))
             }
@@ -144,11 +150,9 @@ impl Workshop<'_> {
 /// # Errors
 /// Where memory, an address, a directory or a thread cannot be had.
 pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunHandle, RunError> {
+    let placer = Placer::new(configuration)?;
     let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
-    let output = &configuration.run.output;
-    let registry = Registry::open(output).map_err(system(output.display().to_string()))?;
-    let directory = registry.next_run().map_err(system(output.display().to_string()))?;
-    let workshop = Workshop { resolved: &resolved, incarnation: incarnation() };
+    let workshop = Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() };
     let network = InProcessNetwork::new();
     let config = InProcessConfig { send_queue_bytes: PEER_QUEUE, ..InProcessConfig::default() };
     let peers = || network.dispatcher(config).map_err(system("in-process endpoints"));
@@ -160,15 +164,17 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
     for index in 0..resolved.manager.readouts {
         let readout = workshop.readout(index, peers()?)?;
         addresses.push(readout.source_address());
-        names.push((configuration.readout[usize::from(index)].name.clone(), readout.source_address()));
-        groups.add_readout(Box::new(readout));
+        let name = configuration.readout[usize::from(index)].name.clone();
+        names.push((name.clone(), readout.source_address()));
+        groups.readouts.push((name, Box::new(readout)));
     }
     for index in 0..resolved.manager.builders {
-        groups.add_builder(Box::new(workshop.builder(index, peers()?)?));
+        let name = configuration.builder[usize::from(index)].name.clone();
+        groups.builders.push((name, Box::new(workshop.builder(index, peers()?)?)));
     }
     let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
     let sources = workshop.sources(&addresses, &gate)?;
-    let mut start = Start::new(directory, resolved.sources.len());
+    let mut start = Start::new(run_directory(configuration)?, resolved.sources.len(), &placer);
     start.names = names;
     start.manager(manager, &mut groups);
     for (name, drives) in groups.into_threads() {
@@ -177,7 +183,7 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
     if let Some(sources) = sources {
         start.sources(sources, gate)?;
     }
-    Ok(start.handle)
+    start.finish()
 }
 
 /// Starts one node of a run; the others are processes of their own. Only the manager makes a run directory and
@@ -192,29 +198,27 @@ pub fn launch_node(
     index: u16,
     events: Option<u64>,
 ) -> Result<RunHandle, RunError> {
+    let placer = Placer::new(configuration)?;
     let resolved = Resolved::new(configuration, addresses);
-    let workshop = Workshop { resolved: &resolved, incarnation: incarnation() };
+    let workshop = Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() };
     let control =
         |name: &str| workshop.peer_tcp(name, PoolConfig::anonymous(&format!("{name} control"), 64 << 10, 128));
     let mut groups = Groups::new(configuration);
     match role {
         Role::Manager => {
-            let output = &configuration.run.output;
-            let registry = Registry::open(output).map_err(system(output.display().to_string()))?;
-            let directory = registry.next_run().map_err(system(output.display().to_string()))?;
             let manager = workshop.manager(control("manager")?)?;
-            let mut start = Start::new(directory, resolved.sources.len());
+            let mut start = Start::new(run_directory(configuration)?, resolved.sources.len(), &placer);
             start.names = vec![("manager".to_owned(), manager.address())];
             start.manager(manager, &mut groups);
             for (name, drives) in groups.into_threads() {
                 start.worker(&name, drives)?;
             }
-            Ok(start.handle)
+            start.finish()
         }
         Role::Readout => {
             let name = &configuration.readout[usize::from(index)].name;
             let readout = workshop.readout(index, control(name)?)?;
-            let mut start = Start::new(nowhere(), resolved.sources.len());
+            let mut start = Start::new(nowhere(), resolved.sources.len(), &placer);
             start.names = vec![
                 (name.clone(), readout.builder_address()),
                 (format!("{name} front ends"), readout.source_address()),
@@ -226,15 +230,15 @@ pub fn launch_node(
             if let Some(sources) = workshop.sources(&own, &gate)? {
                 start.sources(sources, gate)?;
             }
-            Ok(start.handle)
+            start.finish()
         }
         Role::Builder => {
             let section = &configuration.builder[usize::from(index)];
             let pool = resolved.builder_pool(index);
             let builder = workshop.builder(index, workshop.peer_tcp(&section.name, pool)?)?;
-            let mut start = Start::new(nowhere(), resolved.sources.len());
+            let mut start = Start::new(nowhere(), resolved.sources.len(), &placer);
             start.worker(&section.name, vec![Box::new(builder)])?;
-            Ok(start.handle)
+            start.finish()
         }
         Role::Source => Err(RunError::Unfit("sources are started with their readout unit".to_owned())),
     }
@@ -242,6 +246,13 @@ pub fn launch_node(
 
 /// Chains of several slices that can be in use at once without an allocation: one node for 16 slices.
 const CHAIN_NODES: usize = 8192;
+
+/// Takes a run number. This comes last: a run that could not be set up leaves nothing behind.
+fn run_directory(configuration: &Configuration) -> Result<RunDirectory, RunError> {
+    let output = &configuration.run.output;
+    let what = || format!("{}: cannot make a run directory here, choose another with --output", output.display());
+    Registry::open(output).and_then(|registry| registry.next_run()).map_err(system(what()))
+}
 
 fn nowhere() -> RunDirectory {
     RunDirectory { run: RunNumber(0), path: Path::new("").to_owned() }
@@ -252,57 +263,48 @@ fn incarnation() -> Incarnation {
     Incarnation(MonotonicClock.utc().0.max(1) as u64)
 }
 
+/// A thread's name and what it turns.
+type Unit = (String, Box<dyn Drive + Send>);
+
 /// Which drives share a thread: on few cores all of them, because waking another core costs more than taking
-/// turns (paper 1, III-A: run to completion beats producer and consumer); otherwise one for each readout and
-/// builder unit, the manager with the first builder.
+/// turns (paper 1, III-A: run to completion beats producer and consumer); otherwise each has its own. Who gives
+/// rules for threads wants to place units, so that each has its own then.
 struct Groups {
     together: bool,
-    readouts: Vec<Box<dyn Drive + Send>>,
-    builders: Vec<Box<dyn Drive + Send>>,
-    manager: Option<Box<dyn Drive + Send>>,
+    readouts: Vec<Unit>,
+    builders: Vec<Unit>,
+    manager: Option<Unit>,
 }
 
 impl Groups {
     fn new(configuration: &Configuration) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         // A core for the sources, one for each unit, or there is nothing to be gained.
-        let together = cores < 1 + configuration.readout.len() + configuration.builder.len();
+        let few_cores = cores < 1 + configuration.readout.len() + configuration.builder.len();
+        let together = few_cores && configuration.thread.is_empty();
         Self { together, readouts: Vec::new(), builders: Vec::new(), manager: None }
-    }
-
-    fn add_readout(&mut self, drive: Box<dyn Drive + Send>) {
-        self.readouts.push(drive);
-    }
-
-    fn add_builder(&mut self, drive: Box<dyn Drive + Send>) {
-        self.builders.push(drive);
     }
 
     /// Thread names and their drives, in the order in which data pass.
     fn into_threads(self) -> Vec<(String, Vec<Box<dyn Drive + Send>>)> {
-        let manager = self.manager.into_iter();
+        let units = self.readouts.into_iter().chain(self.manager).chain(self.builders);
         if self.together {
-            let all = self.readouts.into_iter().chain(manager).chain(self.builders).collect();
-            return vec![("builder-all".to_owned(), all)];
+            return vec![(SHARED_THREAD.to_owned(), units.map(|(_, drive)| drive).collect())];
         }
-        let readouts =
-            self.readouts.into_iter().enumerate().map(|(index, one)| (format!("readout-{index}"), vec![one]));
-        let builders =
-            self.builders.into_iter().enumerate().map(|(index, one)| (format!("builder-{index}"), vec![one]));
-        let manager = manager.map(|one| ("manager".to_owned(), vec![one]));
-        readouts.chain(manager).chain(builders).collect()
+        units.map(|(name, drive)| (name, vec![drive])).collect()
     }
 }
 
 /// A handle in the making.
-struct Start {
+struct Start<'a> {
     handle: RunHandle,
+    placer: &'a Placer,
     names: Vec<(String, String)>,
     commands: Option<std::sync::mpsc::Receiver<ropewalk_flow::control::RunCommand>>,
 }
 
-impl Start {
-    fn new(directory: RunDirectory, sources: usize) -> Self {
+impl<'a> Start<'a> {
+    fn new(directory: RunDirectory, sources: usize, placer: &'a Placer) -> Self {
         ropewalk_memory::prepare_chains(CHAIN_NODES);
         let (commands, received) = channel();
         let handle = RunHandle {
@@ -324,24 +326,25 @@ impl Start {
             stopping: false,
             forced: false,
         };
-        Self { handle, names: Vec::new(), commands: Some(received) }
+        Self { handle, placer, names: Vec::new(), commands: Some(received) }
     }
 
     fn manager<P: Dispatcher + Send + 'static>(&mut self, drive: ManagerDrive<P>, groups: &mut Groups) {
         let Some(commands) = self.commands.take() else { return };
-        groups.manager = Some(Box::new(CommandedManager {
+        let manager = CommandedManager {
             drive,
             commands,
             board: Arc::clone(&self.handle.board),
             publish_due: Instant::ZERO,
             published: RunPhase::default(),
-        }));
+        };
+        groups.manager = Some((MANAGER_THREAD.to_owned(), Box::new(manager)));
     }
 
     fn worker(&mut self, name: &str, drives: Vec<Box<dyn Drive + Send>>) -> Result<(), RunError> {
         self.handle.addresses =
             std::mem::take(&mut self.names).into_iter().chain(self.handle.addresses.drain(..)).collect();
-        let worker = Worker::start(name, drives, Arc::clone(&self.handle.halt), || {})
+        let worker = Worker::start(name, drives, Arc::clone(&self.handle.halt), self.placer.on_start(name))
             .map_err(system(format!("thread {name}")))?;
         self.handle.workers.push(worker);
         Ok(())
@@ -350,9 +353,19 @@ impl Start {
     fn sources(&mut self, drive: SourceDrive<Tcp>, gate: Arc<TriggerGate>) -> Result<(), RunError> {
         self.handle.sent = drive.sent();
         self.handle.gate = Some(gate);
-        let worker = Worker::start("sources", vec![Box::new(drive)], Arc::clone(&self.handle.halt), || {})
+        let on_start = self.placer.on_start(SOURCES_THREAD);
+        let worker = Worker::start(SOURCES_THREAD, vec![Box::new(drive)], Arc::clone(&self.handle.halt), on_start)
             .map_err(system("thread sources"))?;
         self.handle.source_workers.push(worker);
         Ok(())
+    }
+
+    /// The handle, once every thread is in its place.
+    fn finish(self) -> Result<RunHandle, RunError> {
+        if let Err(error) = self.placer.finish() {
+            self.handle.halt.store(true, Ordering::Relaxed);
+            return Err(error.into());
+        }
+        Ok(self.handle)
     }
 }

@@ -115,6 +115,11 @@ impl RunHandle {
         &self.addresses
     }
 
+    /// How many front ends are configured.
+    pub const fn sources(&self) -> usize {
+        self.sources
+    }
+
     /// What each emulated or played source says that it sent: fragments and bytes.
     pub fn sent(&self) -> Vec<(SourceId, u64, u64)> {
         let read = |sent: &Sent| (sent.fragments.load(Ordering::Relaxed), sent.bytes.load(Ordering::Relaxed));

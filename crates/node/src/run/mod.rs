@@ -3,11 +3,13 @@
 //! ```text
 //! assemble   configuration -> drives          worker    one thread that turns drives
 //! registry   run numbers and directories      handle    commands in, snapshots out
+//! placement  which CPUs the threads may use
 //! summary    what the run says of itself: run.json and the last line of --json
 //! ```
 
 mod assemble;
 mod handle;
+mod placement;
 mod registry;
 mod resolve;
 mod summary;
@@ -15,6 +17,7 @@ mod worker;
 
 pub use assemble::{RunError, launch, launch_node};
 pub use handle::RunHandle;
+pub use placement::{PlacementError, placement};
 pub use registry::{Registry, RunDirectory, run_directory_name};
 pub use resolve::Addresses;
 pub use summary::{EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SynchronySummary};

@@ -1,0 +1,100 @@
+//! What `docs/configuration.md` says is what the program reads: its examples, those of `examples/`, and every key.
+
+mod support;
+
+use ropewalk_node::configuration::{Configuration, parse, schema};
+use ropewalk_node::run::launch;
+use ropewalk_terms::EventKey;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use support::{Run, TemporaryDirectory};
+
+/// What a block that is not a whole configuration is put behind.
+const BASE: &str = r#"version = 1
+[[readout]]
+name = "ru0"
+[[builder]]
+name = "bu0"
+[[source]]
+id = 1
+readout = "ru0"
+"#;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn page() -> String {
+    std::fs::read_to_string(root().join("docs/configuration.md")).expect("the page is there")
+}
+
+/// The texts between "```toml" and "```".
+fn blocks(page: &str) -> Vec<&str> {
+    let behind = page.split("```toml\n").skip(1);
+    behind.map(|rest| rest.split_once("```").expect("a block has an end").0).collect()
+}
+
+fn read(name: &str, text: &str) -> Configuration {
+    let variable = |name: &str| (name == "ROPEWALK_DATA").then(|| "/data".to_owned());
+    parse(name, text, &variable).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+#[test]
+fn every_block_of_the_page_is_a_good_configuration() {
+    let page = page();
+    let blocks = blocks(&page);
+    for block in &blocks {
+        let whole = block.contains("version =");
+        read("docs/configuration.md", &if whole { (*block).to_owned() } else { format!("{BASE}{block}") });
+    }
+    assert!(blocks.len() >= 3, "{} blocks", blocks.len());
+}
+
+#[test]
+fn the_first_block_of_the_page_runs() {
+    let directory = TemporaryDirectory::new("documentation");
+    let mut configuration = read("docs/configuration.md", blocks(&page())[0]);
+    configuration.run.output = directory.path().to_owned();
+    let events = configuration.run.events.expect("it ends by itself");
+    let mut handle = launch(&configuration, Some(events)).unwrap_or_else(|error| panic!("{error}"));
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, events)));
+    assert_eq!(Run { handle }.end().events.written, events);
+}
+
+#[test]
+fn every_example_is_a_good_configuration() {
+    let entries = std::fs::read_dir(root().join("examples")).expect("there are examples");
+    let files = entries.map(|entry| entry.expect("it can be read").path());
+    let examples: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "toml")).collect();
+    for example in &examples {
+        read(&example.display().to_string(), &std::fs::read_to_string(example).expect("it can be read"));
+    }
+    assert!(examples.len() >= 2, "{examples:?}");
+}
+
+/// All names of keys and of choices in a JSON schema.
+fn names(schema: &Value, into: &mut Vec<String>) {
+    if let Some(properties) = schema["properties"].as_object() {
+        into.extend(properties.keys().cloned());
+    }
+    into.extend(schema["const"].as_str().map(str::to_owned));
+    into.extend(schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+    match schema {
+        Value::Object(members) => members.values().for_each(|member| names(member, into)),
+        Value::Array(items) => items.iter().for_each(|item| names(item, into)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_key_and_every_choice_stands_on_the_page() {
+    let page = page();
+    let mut all = Vec::new();
+    names(&serde_json::from_str(&schema()).expect("the schema is JSON"), &mut all);
+    assert!(all.len() > 60, "the schema names {} only", all.len());
+    let stands = |name: &str| {
+        ["`{}`", "`\"{}\"`", "`[{}]`", "`[[{}]]`"].iter().any(|form| page.contains(&form.replace("{}", name)))
+    };
+    let missing: Vec<_> = all.iter().filter(|name| !stands(name) && *name != "version").collect();
+    assert!(missing.is_empty(), "docs/configuration.md does not describe {missing:?}");
+}
