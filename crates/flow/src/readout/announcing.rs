@@ -51,13 +51,11 @@ impl Readout {
         (!entries.is_empty() || settled > told || ends).then_some(Announce { settled, entries })
     }
 
-    /// Up to which key everything was announced: the run's end, or everything there is, where that is reached.
+    /// Up to which key everything was announced: without end where nothing more can come.
     fn settled_key(&self) -> EventKey {
         let key = self.timeline.key_before(self.announcing.next);
         match &self.stop {
-            _ if self.announcing.next < self.head => key,
-            Some(stop) if self.head >= stop.end => stop.last,
-            None if self.is_exhausted() => EventKey::MAX,
+            None if self.announcing.next == self.head && self.is_exhausted() => EventKey::MAX,
             _ => key,
         }
     }

@@ -61,7 +61,7 @@ impl Readout {
     /// Whether the run's end was announced and everything up to it is released.
     pub fn is_drained(&self) -> bool {
         let Some(stop) = &self.stop else { return false };
-        stop.announced && self.waiting == 0 && self.table.base() >= stop.end
+        stop.announced && self.table.base() >= stop.end
     }
 
     /// No event is needed any more: whatever is still held is dropped, and the farewell begins.

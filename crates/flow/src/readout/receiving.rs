@@ -3,7 +3,7 @@
 use super::announcing::Announcing;
 use super::machine::Readout;
 use super::sequence::Step;
-use super::source::{MOST_AT_ONCE, Presence, Standing};
+use super::source::{MOST_AT_ONCE, Standing};
 use super::timeline::{NEVER, ORIGIN, Position};
 use crate::messages::{FragmentFlags, Received};
 use ropewalk_terms::{Cause, Instant};
@@ -65,9 +65,7 @@ impl Readout {
         }
         let input = &mut self.sources[source];
         input.fresh &= !came;
-        if input.sequence.last() != last {
-            input.presence = Presence::Awaited;
-        }
+        input.note_delivery(last);
         self.moved(now, source);
     }
 
@@ -191,13 +189,15 @@ impl Readout {
                 continue;
             }
             let at = input.waiting_at;
-            if at == NEVER || at < self.room_end() || at >= self.stop_end().min(input.masked_from) {
+            // One whose event is not known lies behind everything, and is looked at.
+            if at < self.room_end() || at >= self.stop_end().min(input.masked_from) {
                 self.admit(now, source);
             }
         }
     }
 
     fn admit(&mut self, now: Instant, source: usize) {
+        let last = self.sources[source].sequence.last();
         self.sources[source].waiting_at = NEVER;
         while let Some(fragment) = self.sources[source].waiting.pop_front() {
             if let Some(fragment) = self.judge(now, source, fragment) {
@@ -206,6 +206,7 @@ impl Readout {
             }
         }
         self.waiting -= usize::from(self.sources[source].waiting.is_empty());
+        self.sources[source].note_delivery(last);
         self.moved(now, source);
     }
 }

@@ -177,6 +177,13 @@ impl Source {
         }
     }
 
+    /// If it has come further than `last`, it is there, and events wait for it (again).
+    pub(super) fn note_delivery(&mut self, last: Position) {
+        if self.sequence.last() != last && self.connected {
+            self.presence = Presence::Awaited;
+        }
+    }
+
     /// Its bytes are taken from the connection, or not: then the time is counted.
     pub(super) fn set_read(&mut self, now: Instant, read: bool) {
         if read || !self.connected {

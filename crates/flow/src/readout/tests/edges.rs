@@ -98,6 +98,46 @@ fn a_restart_after_the_last_event_is_after_the_end() {
 }
 
 #[test]
+fn a_restart_that_nobody_declared_yet_is_after_the_end_too() {
+    let mut rig = Rig::started(ReadoutConfig { trigger_elsewhere: true, ..config(1) });
+    rig.feed(0, 1..=3);
+    rig.tell(Message::StopAt(key(3)));
+    rig.feed(0, [1, 2]);
+    assert_eq!(rig.account(0).after_stop, 2);
+}
+
+#[test]
+fn exactly_the_last_event_is_announced_as_settled() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=8);
+    rig.feed(1, 1..=4);
+    rig.tell(Message::StopAt(key(6)));
+    rig.feed(1, 5..=8);
+    assert_eq!(rig.settled, key(6));
+}
+
+#[test]
+fn the_end_is_not_reached_before_it_was_announced() {
+    let mut rig = Rig::started(config(1));
+    rig.readout.message(rig.now, NodeId::MANAGER, &Message::StopAt(key(0)));
+    assert!(!rig.readout.is_drained());
+    rig.poll();
+    assert!(rig.readout.is_drained());
+}
+
+#[test]
+fn a_second_start_changes_nothing_and_a_second_stop_is_answered_again() {
+    let mut rig = Rig::started(config(1));
+    rig.feed(0, 1..=3);
+    rig.tell(Message::Start(Start { first: key(100) }));
+    rig.tell(Message::StopAt(key(3)));
+    assert_eq!((rig.numbers(), rig.settled), (vec![1, 2, 3], key(3)));
+    rig.settled = EventKey::MIN;
+    rig.tell(Message::StopAt(key(3)));
+    assert_eq!(rig.settled, key(3));
+}
+
+#[test]
 fn the_end_may_lie_in_a_count_that_has_not_begun() {
     let mut rig = Rig::started(ReadoutConfig { trigger_elsewhere: true, ..config(1) });
     rig.feed(0, [1, 2, 1, 2, 3]);

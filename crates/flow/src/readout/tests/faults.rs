@@ -115,6 +115,18 @@ fn an_event_that_was_released_before_any_source_showed_it_takes_nothing() {
 }
 
 #[test]
+fn a_release_that_comes_twice_does_not_reach_later_events() {
+    let mut rig = Rig::started(config(1));
+    rig.feed(0, 1..=16);
+    rig.release(key(1), 16, Outcome::Complete);
+    rig.feed(0, 17..=32);
+    rig.release(key(17), 16, Outcome::Complete);
+    rig.feed(0, 33..=40);
+    rig.release(key(1), 8, Outcome::Complete);
+    assert_eq!((rig.readout.held(), rig.account(0).in_complete_events), (8, 32));
+}
+
+#[test]
 fn fragments_come_in_before_the_start_and_are_stale() {
     let mut rig = Rig::new(config(1));
     rig.connect(0);

@@ -176,6 +176,16 @@ fn wrong_contents_are_flagged_and_the_fragment_is_going_on() {
 }
 
 #[test]
+fn a_block_of_another_source_is_flagged() {
+    let mut bytes = as_blocks(&fed_fragment(SOURCE, 1, 4), 1);
+    ferol::encode_fragment(&fed_fragment(SOURCE, 2, 4), SourceId(8), 2, &mut bytes);
+    let mut stream = Stream::new(LIMITS);
+    stream.send(&bytes, &[1000]);
+    let wrong = |fragment: &Received| fragment.meta.flags.contains(FragmentFlags::WRONG_SOURCE);
+    assert_eq!(stream.all().iter().map(wrong).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
 fn a_generic_fragment_of_another_source_is_flagged() {
     let mut bytes = hello();
     let fragment = generic_fragment(1, b"abc");
@@ -233,11 +243,14 @@ fn a_fragment_without_one_of_its_blocks_is_counted_as_dropped() {
     let blocks = as_blocks(&fed_fragment(SOURCE, 1, 2000), 1);
     stream.send(&blocks[..4096], &[1000]);
     stream.send(&blocks[8192..], &[1000]);
-    stream.send(&as_blocks(&fed_fragment(SOURCE, 2, 2), 2), &[1000]);
+    let next = fed_fragment(SOURCE, 2, 1000);
+    stream.send(&as_blocks(&next, 2), &[1000]);
     let mut settings = config(1);
     settings.sources[0].id = SOURCE;
     let mut rig = Rig::started(settings);
-    rig.feed_fragments(0, stream.all());
+    let fragments = stream.all();
+    assert_eq!(fragments.last().map(|fragment| fragment.payload.to_vec()), Some(next), "nothing of event 1 is in it");
+    rig.feed_fragments(0, fragments);
     assert_eq!((rig.account(0).received, rig.account(0).dropped.get(Cause::Malformed)), (2, 1));
     assert_eq!(rig.numbers(), [2], "event 1 has no fragment, and event 2 proves it");
 }

@@ -58,3 +58,21 @@ fn a_readout_unit_with_masked_sources_only_has_nothing_to_wait_for() {
     let rig = Rig::started(settings);
     assert_eq!(rig.settled, EventKey::MAX);
 }
+
+#[test]
+fn an_event_that_only_the_masked_source_had_leaves_nothing_behind() {
+    let mut rig = Rig::started(config(3));
+    rig.feed(1, [3]);
+    rig.readout.mask(rig.now, 1, key(2));
+    for source in [0, 2] {
+        rig.feed(source, [1, 2, 4]);
+    }
+    assert_eq!(rig.numbers(), [1, 2, 4]);
+    assert_eq!(rig.missing(key(3)), [(0, Cause::Skipped), (2, Cause::Skipped)]);
+    rig.release(key(1), 4, Outcome::Complete);
+    // Event 35 has the places that event 3 had.
+    rig.feed(0, [16, 35]);
+    rig.feed(2, [16, 36]);
+    rig.release(key(16), 1, Outcome::Complete);
+    assert_eq!(rig.missing(key(35)), [(2, Cause::Skipped)]);
+}

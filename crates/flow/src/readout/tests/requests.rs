@@ -46,6 +46,14 @@ fn what_is_not_held_is_said_to_be_so() {
 }
 
 #[test]
+fn an_event_in_a_gap_is_said_not_to_be_held() {
+    let mut rig = Rig::started(config(1));
+    rig.feed(0, [900]);
+    rig.request(0, &[key(500)]);
+    assert_eq!(not_held(&rig), [(500, Some(Cause::NotHeld))]);
+}
+
+#[test]
 fn builders_are_answered_in_turn() {
     let mut rig = Rig::started(config(1));
     let all: Vec<_> = (1..=6).map(key).collect();

@@ -28,7 +28,10 @@ fn the_trigger_source_declares_and_the_others_follow() {
     declare(&mut rig, 1);
     rig.feed(0, [3]);
     rig.feed(1, [3]);
-    assert_eq!(rig.settled, second(3), "the event manager's echo changes nothing");
+    assert_eq!(rig.settled, second(3));
+    rig.wait(RESYNC_TIMEOUT);
+    rig.feed(0, [4]);
+    assert_eq!(rig.settled, second(3), "the event manager's echo declared nothing new");
 }
 
 #[test]
@@ -154,6 +157,52 @@ fn a_source_that_was_given_up_may_follow_later() {
     assert_eq!(rig.account(1).late, 1, "id 1 is the first of both counts: event 1 of the new one is settled");
     rig.feed(0, [2]);
     assert_eq!(rig.missing(second(2)), []);
+}
+
+#[test]
+fn a_source_that_was_given_up_and_restarted_is_waited_for_in_the_new_count() {
+    let mut rig = with_trigger_elsewhere();
+    rig.feed(0, 1..=3);
+    rig.feed(1, 1..=2);
+    rig.wait(SOURCE_TIMEOUT);
+    rig.feed(1, [1]);
+    rig.feed(0, [1]);
+    declare(&mut rig, 1);
+    rig.feed(0, [2]);
+    assert_eq!(rig.settled, second(1));
+    rig.feed(1, [2]);
+    assert_eq!(rig.missing(second(2)), []);
+}
+
+#[test]
+fn what_comes_late_of_the_old_count_does_not_join_the_new_one() {
+    let mut rig = with_trigger_elsewhere();
+    rig.feed(0, 1..=9);
+    rig.feed(1, 1..=5);
+    rig.wait(SOURCE_TIMEOUT);
+    rig.feed(0, [1]);
+    declare(&mut rig, 1);
+    rig.feed(1, [3]);
+    assert_eq!(rig.account(1).late, 1);
+    rig.feed(1, [1, 2]);
+    rig.feed(0, [2]);
+    assert_eq!(rig.missing(second(2)), []);
+}
+
+#[test]
+fn out_of_sync_in_the_new_count_ends_with_a_new_connection_as_well() {
+    let mut rig = with_trigger_elsewhere();
+    rig.feed(0, [1, 2, 1]);
+    rig.feed(1, [1, 2, 1]);
+    declare(&mut rig, 1);
+    rig.feed(0, [2, 1]);
+    rig.feed(1, [2]);
+    rig.wait(RESYNC_TIMEOUT);
+    rig.disconnect(0);
+    rig.connect(0);
+    rig.feed(0, [3]);
+    rig.feed(1, [3]);
+    assert_eq!(rig.missing(second(3)), []);
 }
 
 #[test]

@@ -71,6 +71,7 @@ fn nothing_times_out_while_the_table_is_full() {
     rig.wait(100 * SOURCE_TIMEOUT);
     assert_eq!(rig.settled, key(32));
     rig.release(key(1), 8, Outcome::Complete);
+    assert_eq!(rig.readout.next_deadline(), Some(rig.now.after(SOURCE_TIMEOUT)), "now there is room");
     rig.wait(NEARLY);
     rig.feed(1, [33]);
     assert_eq!(rig.missing(key(33)), []);
@@ -170,6 +171,60 @@ fn what_a_source_left_waiting_when_it_ended_is_still_taken() {
     assert_eq!(rig.numbers(), (1..=21).collect::<Vec<_>>());
     assert_eq!(rig.missing(key(20)), []);
     assert_eq!(rig.missing(key(21)), [(1, Cause::Disconnected)]);
+}
+
+#[test]
+fn what_two_sources_left_waiting_is_taken_in_the_order_of_events() {
+    let mut settings = config(3);
+    settings.sources.iter_mut().for_each(|source| source.on_close = OnClose::End);
+    let mut rig = Rig::started(settings);
+    rig.feed(0, [30]);
+    rig.feed(1, [20]);
+    rig.disconnect(0);
+    rig.disconnect(1);
+    rig.feed(2, [40]);
+    assert_eq!((rig.numbers(), rig.settled), (vec![20, 30, 40], key(40)));
+    assert_eq!(rig.readout.total().lost(), 0);
+    rig.disconnect(2);
+    assert_eq!(rig.settled, EventKey::MAX);
+}
+
+#[test]
+fn nothing_is_said_to_be_all_while_something_waits() {
+    let mut settings = config(1);
+    settings.sources[0].on_close = OnClose::End;
+    let mut rig = Rig::started(settings);
+    rig.feed(0, [1, 300]);
+    rig.disconnect(0);
+    assert_eq!(rig.settled, key(299));
+    rig.release(key(1), 1, Outcome::Complete);
+    assert_eq!((rig.numbers(), rig.settled), (vec![1, 300], EventKey::MAX));
+    (rig.held, rig.settled) = (Vec::new(), EventKey::MIN);
+    rig.tell(Message::Recover);
+    assert_eq!((rig.numbers(), rig.settled), (vec![300], EventKey::MAX), "a new event manager is told again");
+}
+
+#[test]
+fn a_source_that_was_given_up_and_jumped_ahead_is_waited_for_again() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=3);
+    rig.wait(SOURCE_TIMEOUT);
+    rig.feed(1, [40]);
+    rig.release(key(1), 3, Outcome::IncompleteEmitted);
+    rig.feed(0, [40, 41]);
+    assert_eq!(rig.settled, key(40), "event 41 waits for source 1");
+}
+
+#[test]
+fn a_jump_ahead_is_taken_though_nobody_else_is_there() {
+    let mut settings = config(2);
+    settings.sources[1].requirement = Requirement::Optional;
+    let mut rig = Rig::started(settings);
+    rig.feed(1, [1]);
+    rig.wait(SOURCE_TIMEOUT);
+    rig.release(key(1), 1, Outcome::IncompleteEmitted);
+    rig.feed(1, [200]);
+    assert_eq!(rig.numbers(), [1, 200]);
 }
 
 #[test]
