@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Inspect(InspectOptions),
     /// After a crash: close what was left open and say what is missing.
     Recover(RecoverOptions),
+    /// Measure what this machine does, each figure in turns with its limit.
+    Bench(BenchOptions),
     /// Check a configuration, or print its JSON schema.
     Config {
         #[command(subcommand)]
@@ -171,11 +173,15 @@ pub(crate) struct InspectOptions {
     /// A run file or a run directory.
     pub(crate) path: PathBuf,
     /// Show this event whole: its number, or RESYNC:NUMBER.
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = event_key)]
     pub(crate) event: Option<ropewalk_terms::EventKey>,
     /// Show at most this many records.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) records: u64,
+}
+
+fn event_key(text: &str) -> Result<ropewalk_terms::EventKey, String> {
+    text.parse().map_err(|_| "an event is a number, such as 17, or RESYNC:NUMBER, such as 2:17".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -186,4 +192,29 @@ pub(crate) struct RecoverOptions {
     /// Print the report as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk bench builder --quick
+  ropewalk bench crc --case checksum=crc16 --json
+  ropewalk bench machines --report reports")]
+pub(crate) struct BenchOptions {
+    /// builder, machines, crc, write or start.
+    pub(crate) name: String,
+    /// Fewer pairs, within 50 s.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Print one JSON object a line; the first says what machine it is.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Only cases whose text contains this, such as `crc=on`.
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) case: Option<String>,
+    /// Also keep the lines in DIR/<date>-<host>/.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) report: Option<PathBuf>,
+    /// Where files may be written; they are removed again.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) output: PathBuf,
 }

@@ -1,6 +1,7 @@
 //! The program: arguments in, text out. What it does is done by `ropewalk-node` and its neighbours.
 
 mod arguments;
+mod bench;
 mod demo;
 mod exit;
 mod files;
@@ -41,6 +42,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Verify(options) => files::verify(&options),
         Command::Inspect(options) => files::inspect(&options),
         Command::Recover(options) => files::recover(&options),
+        Command::Bench(options) => bench::bench(&options),
         Command::Config { command: ConfigCommand::Check { file } } => files::config_check(&file),
         Command::Config { command: ConfigCommand::Schema } => {
             println!("{}", ropewalk_node::configuration::schema());

@@ -1,0 +1,137 @@
+//! The figures of Ropewalk, each measured in turns with its limit.
+//!
+//! ```text
+//!  run(name) -> builder | machines | crc | write | start      one file per bench
+//!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
+//!                                                              pairs' ratios
+//!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
+//! ```
+//! A machine differs from itself by a fifth from one minute to the next; a ratio of two figures of the same second
+//! says more than either.
+
+#![forbid(unsafe_code)]
+
+mod builder;
+mod crc;
+mod fragments;
+mod machines;
+mod pairs;
+mod run;
+mod session;
+mod start;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use session::{Row, Session};
+
+use std::io;
+use std::path::PathBuf;
+
+/// How much is measured.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Scale {
+    /// A moment: enough to see that the bench works, in a test.
+    Tiny,
+    /// Within 50 s.
+    Quick,
+    /// At least nine pairs, within 20 min.
+    Full,
+}
+
+impl Scale {
+    /// One of three values.
+    const fn choose<T: Copy>(self, tiny: T, quick: T, full: T) -> T {
+        match self {
+            Self::Tiny => tiny,
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+
+    /// Pairs of ours and limit.
+    const fn pairs(self) -> usize {
+        self.choose(1, 3, 9)
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How much is measured.
+    pub scale: Scale,
+    /// One JSON object a line instead of a table.
+    pub json: bool,
+    /// Only cases whose text, `key=value key=value`, contains this.
+    pub case: Option<String>,
+    /// The lines are also written under this directory, in one named after date and host.
+    pub report: Option<PathBuf>,
+    /// Where a bench that writes may write; it removes what it wrote.
+    pub output: PathBuf,
+    /// The program itself, for benches that start it.
+    pub program: PathBuf,
+}
+
+/// Why a bench gave no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// There is no such bench.
+    #[error("there is no bench `{name}`; there are {}", NAMES.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// No case was chosen.
+    #[error("no case of `{name}` contains `{filter}`; without a filter all are measured")]
+    NoCase {
+        /// The bench.
+        name: String,
+        /// What was asked for.
+        filter: String,
+    },
+    /// The system did not give what was needed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What was measured did not do what it should, so that its speed means nothing.
+    #[error("{what}: no figure, because the result is wrong")]
+    Wrong {
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl BenchError {
+    fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+
+    fn wrong(what: impl ToString) -> Self {
+        Self::Wrong { what: what.to_string() }
+    }
+}
+
+/// The names of all benches.
+pub const NAMES: &[&str] = &["builder", "machines", "crc", "write", "start"];
+
+/// Runs a bench and prints its figures to `out`.
+///
+/// # Errors
+/// Where the name or the filter fits nothing, or the machine does not allow it.
+pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), BenchError> {
+    let bench = match name {
+        "builder" => builder::bench,
+        "machines" => machines::bench,
+        "crc" => crc::bench,
+        "write" => write::bench,
+        "start" => start::bench,
+        _ => return Err(BenchError::Unknown { name: name.to_owned() }),
+    };
+    let mut session = Session::open(name, options, out)?;
+    bench(&mut session)?;
+    session.close(name)
+}

@@ -1,0 +1,253 @@
+//! `bench machines`: the protocol alone. Framer, readout unit, manager and builder unit on one core, over fragments
+//! that lie in memory; no socket, no thread, no encoded message.
+
+use crate::fragments::Prepared;
+use crate::pairs::alternate;
+use crate::session::{Row, Session, case};
+use crate::{BenchError, Scale};
+use ropewalk_flow::builder::{self, Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
+use ropewalk_flow::manager::{AssignPolicy, Manager, ManagerAction, ManagerConfig};
+use ropewalk_flow::messages::{Fragment, Message, Received};
+use ropewalk_flow::readout::{Format, Framer, FramerLimits, Readout, ReadoutAction, ReadoutConfig, SourceConfig};
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_limits::{pin_to_cpu, thread_cpu_seconds};
+use ropewalk_memory::Slice;
+use ropewalk_terms::{AcknowledgementLevel, Epoch, EventKey, Incarnation, Instant, NodeId, Role, SourceId};
+use serde_json::json;
+use std::time::Duration;
+
+const SOURCES: u16 = 16;
+const FRAGMENT: usize = 2048;
+/// Fragments framed from one source before the next has its turn, as in the drive.
+const FRAME_BATCH: usize = 256;
+/// Nothing is late here.
+const PATIENCE: Duration = Duration::from_secs(60);
+const NOTE: &str = "limit: a bare walk over the same memory that reads each fragment's headers; target: 5e6 a second";
+
+pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let scale = session.options.scale;
+    // 2^15 events of 16 fragments of 2 KiB are 1 GiB.
+    let events = scale.choose(600, 1 << 15, 1 << 15);
+    let case_of = |watched: bool| {
+        let watch = if watched { "on" } else { "off" };
+        case([("sources", json!(SOURCES)), ("fragment_bytes", json!(FRAGMENT)), ("synchrony", json!(watch))])
+    };
+    let cases: Vec<_> = [false, true].map(|watched| (watched, case_of(watched))).into_iter().collect();
+    if !cases.iter().any(|(_, case)| session.wants(case)) {
+        return Ok(());
+    }
+    let measured = std::thread::scope(|scope| {
+        let wanted = cases.iter().filter(|(_, case)| session.wants(case)).collect::<Vec<_>>();
+        let measuring = scope.spawn(move || {
+            if scale != Scale::Tiny {
+                // A scheduler that moves the thread costs more than is measured; without rights it must do.
+                let _ = pin_to_cpu(0);
+            }
+            let prepared = Prepared::new(SOURCES, FRAGMENT, events)?;
+            let fragments = prepared.fragments() as f64;
+            let timed = |work: &dyn Fn() -> Result<(), BenchError>| {
+                // The thread's own seconds: what other programs take from the core is not ours to count.
+                let begin = thread_cpu_seconds();
+                work().map(|()| [fragments / (thread_cpu_seconds() - begin).max(1e-9)])
+            };
+            let rows = wanted.into_iter().map(|(watched, case)| {
+                let ours = || timed(&|| Machines::new(&prepared, *watched).run());
+                let bare = || timed(&|| prepared.walk().map(drop));
+                let [series] = alternate(scale.choose(1, 9, 25), ours, bare)?;
+                Ok(Row::of(case, "fragments/s", &series, NOTE))
+            });
+            rows.collect::<Result<Vec<_>, BenchError>>()
+        });
+        measuring.join().unwrap_or_else(|_| Err(BenchError::wrong("a panic")))
+    })?;
+    measured.into_iter().try_for_each(|row| session.row(row))
+}
+
+/// One readout unit, one builder unit and their manager, wired by hand.
+struct Machines<'a> {
+    prepared: &'a Prepared,
+    framers: Vec<Framer>,
+    /// Slices of each source that were pushed.
+    pushed: Vec<usize>,
+    readout: Readout,
+    manager: Manager,
+    builder: Builder,
+    received: Vec<Received>,
+    fragments: Vec<Fragment>,
+    built: u64,
+}
+
+impl<'a> Machines<'a> {
+    fn new(prepared: &'a Prepared, watched: bool) -> Self {
+        let ids = || (0..SOURCES).map(|source| SourceId(source.into()));
+        let sources = ids().map(|id| SourceConfig::new(id, Format::Ferol)).collect();
+        let readout = ReadoutConfig { window: 4096, capacity: 1 << 15, ..ReadoutConfig::new(0, sources) };
+        let limits = FramerLimits { max_fragment: 1 << 20, check_crc: false };
+        let manager = ManagerConfig {
+            readouts: 1,
+            builders: 1,
+            capacity: 1 << 16,
+            policy: AssignPolicy::LeastLoaded,
+            batch: 32,
+            event_timeout: PATIENCE,
+            drain_timeout: PATIENCE,
+            trigger_readout: None,
+            epoch: Epoch(1),
+        };
+        Self {
+            prepared,
+            framers: ids().map(|_| Framer::new(limits)).collect(),
+            pushed: vec![0; usize::from(SOURCES)],
+            readout: Readout::new(readout),
+            manager: Manager::new(manager),
+            builder: Builder::new(builder_config(watched)),
+            received: Vec::with_capacity(FRAME_BATCH),
+            fragments: Vec::with_capacity(usize::from(SOURCES)),
+            built: 0,
+        }
+    }
+
+    /// Builds every event; an error where one is not what was put in.
+    fn run(&mut self) -> Result<(), BenchError> {
+        let (readout, builder) = (NodeId::readout(0), NodeId::builder(0));
+        let now = MonotonicClock.now();
+        self.manager.node_connected(now, readout, Incarnation(1));
+        self.manager.node_connected(now, builder, Incarnation(1));
+        self.builder.manager_connected(now);
+        self.builder.readout_connected(now, 0);
+        (0..usize::from(SOURCES)).for_each(|source| self.readout.source_connected(now, source));
+        let last = EventKey::new(0, u64::from(self.prepared.events));
+        self.manager.start(now, EventKey::new(0, 1), Some(last));
+        let mut idle = 0;
+        while self.built < u64::from(self.prepared.events) {
+            let now = MonotonicClock.now();
+            let before = self.built;
+            self.take_turns(now)?;
+            idle = if self.built == before { idle + 1 } else { 0 };
+            if idle > 1000 {
+                return Err(BenchError::wrong(format!("standstill after {} events", self.built)));
+            }
+        }
+        // Everything is released: nothing may be left.
+        let now = MonotonicClock.now();
+        self.take_turns(now)?;
+        self.take_turns(now)?;
+        let account = self.readout.total();
+        if account.in_complete_events != self.prepared.fragments() {
+            return Err(BenchError::wrong(format!("the account of fragments: {account:?}")));
+        }
+        Ok(())
+    }
+
+    fn take_turns(&mut self, now: Instant) -> Result<(), BenchError> {
+        self.receive(now)?;
+        self.turn_readout(now);
+        self.turn_manager(now);
+        self.turn_builder(now)
+    }
+
+    /// Frames what each source has room for.
+    fn receive(&mut self, now: Instant) -> Result<(), BenchError> {
+        for source in 0..self.framers.len() {
+            let room = self.readout.room(source).min(FRAME_BATCH);
+            if room == 0 {
+                continue;
+            }
+            let framer = &mut self.framers[source];
+            if framer.buffered() < FRAGMENT + 64 {
+                let slice = self.prepared.streams[source].get(self.pushed[source]);
+                slice.into_iter().for_each(|slice: &Slice| framer.push(slice.clone()));
+                self.pushed[source] += 1;
+            }
+            framer.next_batch(&mut self.received, room).map_err(|error| BenchError::wrong(format!("{error:?}")))?;
+            self.readout.receive(now, source, &mut self.received);
+        }
+        Ok(())
+    }
+
+    fn turn_readout(&mut self, now: Instant) {
+        while let Some(action) = self.readout.poll(now) {
+            match action {
+                ReadoutAction::ToManager(message) => self.manager.message(now, NodeId::readout(0), &message),
+                ReadoutAction::Answer { entry, .. } => {
+                    if let Some(held) = self.readout.super_fragment(entry.key) {
+                        let whole = held.metas().zip(held.payloads());
+                        let fragment = |(meta, payload): (_, &ropewalk_memory::Payload)| Fragment {
+                            key: entry.key,
+                            meta,
+                            payload: payload.clone(),
+                        };
+                        self.fragments.extend(whole.map(fragment));
+                    }
+                    self.builder.super_fragment(now, 0, &entry, &mut self.fragments);
+                }
+            }
+        }
+    }
+
+    fn turn_manager(&mut self, now: Instant) {
+        while let Some(action) = self.manager.poll(now) {
+            let ManagerAction::Send { to, message } = action else { return };
+            match (to.role, message) {
+                // The run's end is not measured, and its last reports with it.
+                (_, Message::Finish) => {}
+                (Role::Readout, message) => self.readout.message(now, NodeId::MANAGER, &message),
+                (_, message) => self.builder.message(now, &message),
+            }
+        }
+    }
+
+    fn turn_builder(&mut self, now: Instant) -> Result<(), BenchError> {
+        while let Some(action) = self.builder.poll(now) {
+            match action {
+                BuilderAction::ToManager(message) => self.manager.message(now, NodeId::builder(0), &message),
+                BuilderAction::ToReadout { message, .. } => self.readout.message(now, NodeId::builder(0), &message),
+                BuilderAction::Emit { slot } => {
+                    self.verify(slot)?;
+                    self.builder.reached(now, slot, AcknowledgementLevel::Written);
+                }
+                BuilderAction::StopRun { cause } => return Err(BenchError::wrong(cause)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Every event is the next one, and every fragment in it is the right one of the right source.
+    fn verify(&mut self, slot: u32) -> Result<(), BenchError> {
+        self.built += 1;
+        let event = self.builder.event(slot);
+        let right = |(source, fragment): (u32, &Fragment)| {
+            fragment.meta.raw_id == self.built
+                && fragment.meta.source == SourceId(source)
+                && fragment.payload.len() == FRAGMENT
+        };
+        if event.complete && event.key == EventKey::new(0, self.built) && (0..).zip(event.fragments()).all(right) {
+            return Ok(());
+        }
+        Err(BenchError::wrong(format!("event {}", event.key)))
+    }
+}
+
+fn builder_config(watched: bool) -> BuilderConfig {
+    let ids = || (0..SOURCES).map(|source| SourceId(source.into()));
+    let source = |id| BuilderSource {
+        id,
+        readout: 0,
+        requirement: builder::Requirement::Required,
+        bunch_crossing_offset: 0,
+        bunch_crossing_mask: 0xfff,
+    };
+    BuilderConfig {
+        index: 0,
+        readouts: 1,
+        sources: ids().map(source).collect(),
+        slots: 2048,
+        credit_bytes: 128 << 20,
+        event_timeout: PATIENCE,
+        incomplete: IncompletePolicy::Emit,
+        level: AcknowledgementLevel::Built,
+        check_bunch_crossing: true,
+        orbit: 3564,
+        synchrony: watched.then(|| synchrony::Config::new(ids().map(synchrony::SourceConfig::new))),
+    }
+}

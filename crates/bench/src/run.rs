@@ -1,0 +1,174 @@
+//! A run of our own for a bench: the node as a user starts it, fed at full speed by emulated front ends that cost
+//! little, on processors that are theirs.
+
+use crate::BenchError;
+use ropewalk_limits::{SlinkConfig, SlinkSender, pin_to_cpu};
+use ropewalk_node::configuration::{Configuration, parse};
+use ropewalk_node::run::{RunHandle, launch};
+use ropewalk_terms::{Counter, EventKey};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub(crate) struct RunPlan {
+    /// What the front ends send.
+    pub(crate) sender: SlinkConfig,
+    /// Whether fragments' checksums are computed.
+    pub(crate) check_crc: bool,
+    /// Whether run files are written.
+    pub(crate) write: bool,
+    /// Not measured, at the beginning.
+    pub(crate) warm_up: Duration,
+    /// Measured.
+    pub(crate) interval: Duration,
+    /// The processors of nodes and front ends; none leaves both to the scheduler.
+    pub(crate) cpus: Option<[usize; 2]>,
+    /// Where run directories are made; removed at the end.
+    pub(crate) output: PathBuf,
+}
+
+/// What came out.
+#[derive(Copy, Clone, PartialEq, Default, Debug)]
+pub(crate) struct Ran {
+    /// 10^9 bytes of fragments received a second.
+    pub(crate) gigabytes_per_second: f64,
+    /// The same for each second of processor that the nodes' threads used.
+    pub(crate) per_processor_second: f64,
+    /// Bytes copied in user space for each byte of payload.
+    pub(crate) copied: f64,
+}
+
+/// How long anything may take that is not measured.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl RunPlan {
+    /// Takes a run and measures it in its middle; an error where its account does not balance or anything is lost.
+    pub(crate) fn run(&self) -> Result<Ran, BenchError> {
+        let ran = std::thread::scope(|scope| {
+            // The nodes' threads inherit the processor of the thread that launches them.
+            let launching = scope.spawn(|| {
+                pin(self.cpus.map(|[nodes, _]| nodes));
+                let before = threads();
+                let handle = launch(&self.configuration()?, None).map_err(BenchError::wrong)?;
+                Ok((handle, threads().difference(&before).cloned().collect()))
+            });
+            let (handle, nodes) = launching.join().unwrap_or_else(|_| Err(BenchError::wrong("a panic")))?;
+            self.feed(handle, &nodes)
+        });
+        // A directory that cannot be removed has been written to; the figure is good all the same.
+        let _ = std::fs::remove_dir_all(&self.output);
+        ran
+    }
+
+    fn configuration(&self) -> Result<Configuration, BenchError> {
+        let mut text = format!(
+            "version = 1\n[run]\nwrite = {}\nacknowledge = \"{}\"\nsync = \"never\"\ncheck_crc = {}\nkeep = \"1GiB\"\n\
+             [[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n",
+            self.write,
+            if self.write { "written" } else { "built" },
+            self.check_crc,
+        );
+        for stream in 0..self.sender.streams {
+            let id = self.sender.first_source.0 + stream as u32;
+            let _ = write!(text, "[[source]]\nid = {id}\nreadout = \"ru0\"\non_close = \"end\"\n");
+        }
+        let mut configuration = parse("bench", &text, &|_| None).map_err(BenchError::wrong)?;
+        configuration.run.output.clone_from(&self.output);
+        Ok(configuration)
+    }
+
+    fn feed(&self, mut handle: RunHandle, nodes: &BTreeSet<String>) -> Result<Ran, BenchError> {
+        let address = handle.addresses().iter().find(|(name, _)| name == "ru0").and_then(|(_, at)| at.parse().ok());
+        let address = address.ok_or_else(|| BenchError::wrong("the readout unit has no address"))?;
+        let stop = AtomicBool::new(false);
+        let (measured, sent) = std::thread::scope(|scope| {
+            let sending = scope.spawn(|| {
+                pin(self.cpus.map(|[_, sender]| sender));
+                SlinkSender::connect(&[address], self.sender)?.run(&stop)
+            });
+            handle.start(EventKey::new(0, 1), None);
+            let measured = self.measure(&handle, nodes);
+            stop.store(true, Ordering::Relaxed);
+            (measured, sending.join())
+        });
+        handle.stop();
+        let began = Instant::now();
+        while !handle.is_ended() && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let snapshot = handle.snapshot();
+        let summary = handle.finish(Duration::from_secs(5));
+        let sent = sent.map_err(|_| BenchError::wrong("a panic"))?.map_err(BenchError::system("front ends"))?;
+        let payload = snapshot.counter(Counter::PayloadBytesReceived);
+        if !summary.is_balanced() || !summary.is_lossless() || payload != sent.fragment_bytes {
+            return Err(BenchError::wrong(format!("the run's account: {:?} of {sent:?}", summary.fragments)));
+        }
+        let copied = snapshot.counter(Counter::BytesCopied) as f64 / payload.max(1) as f64;
+        Ok(Ran { copied, ..measured? })
+    }
+
+    fn measure(&self, handle: &RunHandle, nodes: &BTreeSet<String>) -> Result<Ran, BenchError> {
+        let first = next_count(handle, nodes, self.warm_up)?;
+        let second = next_count(handle, nodes, self.interval)?;
+        let bytes = (second.bytes - first.bytes) as f64 / 1e9;
+        let cpu = second.cpu_seconds - first.cpu_seconds;
+        Ok(Ran {
+            gigabytes_per_second: bytes / (second.at - first.at).as_secs_f64(),
+            per_processor_second: if cpu > 0.0 { bytes / cpu } else { 0.0 },
+            copied: 0.0,
+        })
+    }
+}
+
+struct Count {
+    at: Instant,
+    bytes: u64,
+    cpu_seconds: f64,
+}
+
+/// The next new number of received bytes that comes `after` a while: numbers are published twenty times a second,
+/// and only a fresh one belongs to the time at which it is seen.
+fn next_count(handle: &RunHandle, nodes: &BTreeSet<String>, after: Duration) -> Result<Count, BenchError> {
+    let received = || handle.snapshot().counter(Counter::PayloadBytesReceived);
+    std::thread::sleep(after);
+    let (begin, before) = (Instant::now(), received());
+    while begin.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(2));
+        let bytes = received();
+        if bytes != before {
+            return Ok(Count { at: Instant::now(), bytes, cpu_seconds: cpu_seconds(nodes.iter()) });
+        }
+    }
+    Err(BenchError::wrong("nothing is received"))
+}
+
+/// The threads of this process, by their numbers.
+fn threads() -> BTreeSet<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    tasks.map(|task| task.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// How much of a processor these threads have used, in seconds; 0 where the kernel does not tell.
+fn cpu_seconds<'a>(threads: impl Iterator<Item = &'a String>) -> f64 {
+    let used = threads.filter_map(|thread| {
+        let times = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+        times.split(' ').next()?.parse::<f64>().ok()
+    });
+    used.sum::<f64>() * 1e-9
+}
+
+/// A directory of this process's own.
+pub(crate) fn scratch(below: &Path, name: &str) -> PathBuf {
+    below.join(format!("bench-{name}-{}", std::process::id()))
+}
+
+fn pin(cpu: Option<usize>) {
+    if let Some(cpu) = cpu {
+        // A machine with fewer processors measures unpinned.
+        let _ = pin_to_cpu(cpu);
+    }
+}

@@ -1,0 +1,256 @@
+//! Where figures go: to the terminal as lines or a table, and to a report's directory as lines.
+
+use crate::pairs::{Series, median};
+use crate::{BenchError, Options};
+use ropewalk_limits::{Machine, core_scaling};
+use ropewalk_memory::{Pool, PoolConfig};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// One figure beside its limit: one object of `--json`, one line of the table.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// The bench.
+    pub bench: String,
+    /// What was measured, in which variant.
+    pub case: Map<String, Value>,
+    /// What the figures count in.
+    pub unit: &'static str,
+    /// The figure in the middle.
+    pub median: f64,
+    /// The smallest figure.
+    pub min: f64,
+    /// The largest figure.
+    pub max: f64,
+    /// How many figures there are.
+    pub repeats: usize,
+    /// The median of the limit, in the same unit, measured in turns with ours; none where nothing limits.
+    pub limit: Option<f64>,
+    /// The median of the pairs' ratios, ours to the limit.
+    pub ratio_to_limit: Option<f64>,
+    /// What the limit is, and what was promised.
+    pub note: &'static str,
+}
+
+impl Row {
+    /// A row of pairs.
+    pub(crate) fn of(case: &Map<String, Value>, unit: &'static str, series: &Series, note: &'static str) -> Self {
+        let limit = (!series.limit.is_empty()).then(|| median(series.limit.iter().copied()));
+        Self {
+            bench: String::new(),
+            case: case.clone(),
+            unit,
+            median: median(series.ours.iter().copied()),
+            min: series.ours.iter().copied().fold(f64::INFINITY, f64::min),
+            max: series.ours.iter().copied().fold(0.0, f64::max),
+            repeats: series.ours.len(),
+            limit,
+            ratio_to_limit: limit.map(|_| series.ratio()),
+            note,
+        }
+    }
+}
+
+/// A case as an object; in the order of the alphabet, so that lines can be compared.
+pub(crate) fn case<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// A case as filters and the table see it: `crc=true sources=16`.
+fn text_of(case: &Map<String, Value>) -> String {
+    let pairs = case.iter().map(|(key, value)| match value {
+        Value::String(text) => format!("{key}={text}"),
+        other => format!("{key}={other}"),
+    });
+    pairs.collect::<Vec<_>>().join(" ")
+}
+
+/// A bench that is running.
+pub struct Session<'a> {
+    /// What was asked for.
+    pub options: Options,
+    name: String,
+    out: &'a mut dyn Write,
+    report: Option<File>,
+    /// Something was measured.
+    rows: usize,
+}
+
+impl<'a> Session<'a> {
+    /// Looks at the machine and says what it is.
+    pub(crate) fn open(name: &str, options: Options, out: &'a mut dyn Write) -> Result<Self, BenchError> {
+        let report = match &options.report {
+            Some(directory) => {
+                Some(open_report(directory, name).map_err(BenchError::system("the report's directory"))?)
+            }
+            None => None,
+        };
+        let mut session = Self { options, name: name.to_owned(), out, report, rows: 0 };
+        let machine = machine(&session.options)?;
+        session.tell(&machine, || table_head(&machine))?;
+        Ok(session)
+    }
+
+    /// Whether a case is to be measured.
+    pub(crate) fn wants(&self, case: &Map<String, Value>) -> bool {
+        self.options.case.as_ref().is_none_or(|filter| text_of(case).contains(filter.as_str()))
+    }
+
+    /// Prints a row and keeps it.
+    pub(crate) fn row(&mut self, mut row: Row) -> Result<(), BenchError> {
+        row.bench.clone_from(&self.name);
+        self.rows += 1;
+        let line = json!(row);
+        self.tell(&line, || table_line(&row))
+    }
+
+    /// Ends; an error where no case was chosen.
+    pub(crate) fn close(self, name: &str) -> Result<(), BenchError> {
+        match self.options.case {
+            Some(filter) if self.rows == 0 => Err(BenchError::NoCase { name: name.to_owned(), filter }),
+            _ => Ok(()),
+        }
+    }
+
+    fn tell(&mut self, line: &Value, text: impl FnOnce() -> String) -> Result<(), BenchError> {
+        let printed = if self.options.json { writeln!(self.out, "{line}") } else { writeln!(self.out, "{}", text()) };
+        printed.and_then(|()| self.out.flush()).map_err(BenchError::system("output"))?;
+        let Some(report) = &mut self.report else { return Ok(()) };
+        writeln!(report, "{line}").map_err(BenchError::system("the report"))
+    }
+}
+
+impl std::fmt::Debug for Session<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Session").field("name", &self.name).field("rows", &self.rows).finish_non_exhaustive()
+    }
+}
+
+/// What the figures depend on: the first line.
+fn machine(options: &Options) -> Result<Value, BenchError> {
+    let machine = Machine::look();
+    let blocks = options.scale.choose(1, 8, 8);
+    let pool = Pool::new(PoolConfig::anonymous("bench page kind", 2 << 20, blocks)).map_err(BenchError::wrong)?;
+    let scaling = if machine.cpus > 1 {
+        let a_moment = Duration::from_millis(options.scale.choose(2, 100, 300));
+        core_scaling([0, 1], a_moment)
+    } else {
+        1.0
+    };
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().and_then(|first| first.parse::<f64>().ok());
+    Ok(json!({
+        "bench": "machine",
+        "date": date(SystemTime::now()),
+        "host": host(),
+        "kernel": machine.kernel,
+        "cpu": machine.cpu,
+        "cpus": machine.cpus,
+        "two_cpus_do": scaling,
+        "cores": if scaling > 1.5 { "real" } else { "siblings, or shared with others" },
+        "load": load,
+        "pages": pool.report().pages.name(),
+        "transparent_huge_pages": machine.transparent_huge_pages,
+        "huge_pages": { "total": machine.huge_pages.0, "free": machine.huge_pages.1 },
+        "congestion_control": machine.congestion_control,
+        "guest_halt_poll_ns": machine.guest_halt_poll_ns,
+        "versions": { "ropewalk": env!("CARGO_PKG_VERSION"), "build": if cfg!(debug_assertions) { "debug" } else { "release" } },
+        "scale": format!("{:?}", options.scale).to_lowercase(),
+    }))
+}
+
+fn table_head(machine: &Value) -> String {
+    let text = |key: &str| machine[key].as_str().unwrap_or_default().to_owned();
+    format!(
+        "{} on {}: {}, {} CPUs ({}, two do {:.2} times one), Linux {}, {} pages, load {}, {} build\n\n\
+         {:<44} {:>9} {:>9} {:>9} {:>3} {:>9} {:>6}  unit",
+        text("date"),
+        text("host"),
+        text("cpu"),
+        machine["cpus"],
+        text("cores"),
+        machine["two_cpus_do"].as_f64().unwrap_or_default(),
+        text("kernel"),
+        text("pages"),
+        machine["load"],
+        machine["versions"]["build"].as_str().unwrap_or_default(),
+        "case",
+        "median",
+        "min",
+        "max",
+        "n",
+        "limit",
+        "ratio",
+    )
+}
+
+fn table_line(row: &Row) -> String {
+    let number = |value: f64| match value.abs() {
+        size if size >= 1e6 => format!("{:.2}e6", value / 1e6),
+        size if size >= 100.0 => format!("{value:.0}"),
+        _ => format!("{value:.3}"),
+    };
+    let or_dash = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number);
+    format!(
+        "{:<44} {:>9} {:>9} {:>9} {:>3} {:>9} {:>6}  {}\n    {}",
+        text_of(&row.case),
+        number(row.median),
+        number(row.min),
+        number(row.max),
+        row.repeats,
+        or_dash(row.limit),
+        row.ratio_to_limit.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
+        row.unit,
+        row.note,
+    )
+}
+
+/// `DIR/<date>-<host>/<bench>.jsonl`; a second run of the same day goes on in the same file.
+fn open_report(directory: &Path, name: &str) -> std::io::Result<File> {
+    let directory = directory.join(format!("{}-{}", date(SystemTime::now()), host()));
+    std::fs::create_dir_all(&directory)?;
+    OpenOptions::new().create(true).append(true).open(directory.join(format!("{name}.jsonl")))
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The day in UTC, such as 2026-11-21.
+fn date(time: SystemTime) -> String {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    // Counted in eras of 400 years that begin with March, so that leap days come last.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, year) = if month < 10 { (month + 3, year) } else { (month - 9, year + 1) };
+    format!("{:04}-{month:02}-{day:02}", era * 400 + year)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_have_their_dates() {
+        let day = |seconds: u64| date(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(day(0), "1970-01-01");
+        assert_eq!(day(951_782_400), "2000-02-29");
+        assert_eq!(day(951_868_800), "2000-03-01");
+        assert_eq!(day(1_795_219_199), "2026-11-20");
+        assert_eq!(day(1_795_219_200), "2026-11-21");
+    }
+
+    #[test]
+    fn a_case_is_one_line_of_text() {
+        let case = case([("crc", json!(true)), ("bytes", json!(2048)), ("data", json!("hot"))]);
+        assert_eq!(text_of(&case), "bytes=2048 crc=true data=hot");
+    }
+}

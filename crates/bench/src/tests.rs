@@ -1,0 +1,91 @@
+//! Each bench once, tiny: what it prints is what was promised.
+
+use crate::{BenchError, NAMES, Options, Scale, run};
+use serde_json::Value;
+use std::path::PathBuf;
+
+fn options(name: &str) -> Options {
+    Options {
+        scale: Scale::Tiny,
+        json: true,
+        case: None,
+        report: None,
+        output: std::env::temp_dir().join(format!("ropewalk-bench-{name}-{}", std::process::id())),
+        // Takes any arguments and ends well; the program itself is started by its own tests.
+        program: PathBuf::from("true"),
+    }
+}
+
+/// The objects that a bench prints.
+fn lines(name: &str, options: Options) -> Vec<Value> {
+    let (mut out, output) = (Vec::new(), options.output.clone());
+    let ran = run(name, options, &mut out);
+    let _ = std::fs::remove_dir_all(output);
+    ran.expect("a bench that works");
+    let text = String::from_utf8(out).expect("text");
+    text.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect()
+}
+
+fn check(name: &str, rows: usize) {
+    let lines = lines(name, options(name));
+    assert_eq!(lines[0]["bench"], "machine");
+    assert!(lines[0]["kernel"].is_string() && lines[0]["cpu"].is_string() && lines[0]["pages"].is_string());
+    assert_eq!(lines.len() - 1, rows);
+    for row in &lines[1..] {
+        assert_eq!(row["bench"], name);
+        assert!(row["case"].is_object() && row["unit"].is_string() && row["note"].is_string(), "{row}");
+        for key in ["median", "min", "max", "limit", "ratio_to_limit"] {
+            assert!(row[key].as_f64().is_some_and(|value| value >= 0.0), "{key} of {row}");
+        }
+        assert!(row["repeats"].as_u64() >= Some(1) && row["limit"].as_f64() > Some(0.0), "{row}");
+    }
+}
+
+#[test]
+fn builder_gives_figures() {
+    check("builder", 6);
+}
+
+#[test]
+fn machines_gives_figures() {
+    check("machines", 2);
+}
+
+#[test]
+fn crc_gives_figures() {
+    check("crc", 4);
+}
+
+#[test]
+fn write_gives_figures() {
+    check("write", 1);
+}
+
+#[test]
+fn start_gives_figures() {
+    check("start", 1);
+}
+
+#[test]
+fn a_filter_chooses_cases() {
+    let chosen = lines("crc", Options { case: Some("checksum=crc16 data=hot".to_owned()), ..options("filter") });
+    assert_eq!(chosen.len(), 2);
+    let nothing = run("crc", Options { case: Some("nothing".to_owned()), ..options("filter") }, &mut Vec::new());
+    assert!(matches!(nothing, Err(BenchError::NoCase { .. })));
+    let unknown = run("speed", options("filter"), &mut Vec::new()).expect_err("no such bench");
+    assert!(NAMES.iter().all(|name| unknown.to_string().contains(name)));
+}
+
+#[test]
+fn a_report_keeps_the_lines_and_a_table_is_for_people() {
+    let directory = std::env::temp_dir().join(format!("ropewalk-bench-report-{}", std::process::id()));
+    let options = Options { json: false, report: Some(directory.clone()), ..options("report") };
+    let mut out = Vec::new();
+    run("crc", options, &mut out).expect("a bench that works");
+    let table = String::from_utf8(out).expect("text");
+    assert!(table.contains("checksum=crc16 data=hot") && table.contains("GB/s"), "{table}");
+    let days: Vec<_> = std::fs::read_dir(&directory).expect("a report").flatten().collect();
+    let kept = std::fs::read_to_string(days[0].path().join("crc.jsonl")).expect("lines");
+    std::fs::remove_dir_all(&directory).expect("our own directory");
+    assert_eq!((days.len(), kept.lines().count()), (1, 5));
+}
