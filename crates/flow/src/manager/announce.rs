@@ -27,13 +27,9 @@ impl Manager {
         let mut refused = Batch::new();
         for entry in &announce.entries {
             self.highest = self.highest.max(Some(entry.key));
-            let waits = !self.readouts[index].waiting.is_empty();
-            if waits || !self.place(now, readout, entry, &mut refused) {
-                let link = &mut self.readouts[index];
-                if !waits {
-                    link.waiting_since = now;
-                }
-                link.waiting.push_back(*entry);
+            let overtakes = self.readouts[index].waiting.front().is_some_and(|first| first.key <= entry.key);
+            if overtakes || !self.place(now, readout, entry, &mut refused) {
+                self.readouts[index].keep(now, *entry);
             }
         }
         self.refuse(readout, refused);
@@ -43,10 +39,16 @@ impl Manager {
         if let Some(entry) = announce.entries.last() {
             link.announced = link.announced.max(entry.key.next());
         }
-        if announce.settled >= link.settled {
-            link.settled = announce.settled.next();
-            link.quiet_since = Some(now);
-        }
+        link.settle(now, announce.settled);
+        link.note_quiet(now, oldest);
+        self.raise_floor(now);
+    }
+
+    /// A readout unit answered the question for its highest key.
+    pub(super) fn answered(&mut self, now: Instant, readout: u16, highest: EventKey) {
+        let oldest = self.table.key_at(self.table.tail());
+        let link = &mut self.readouts[usize::from(readout)];
+        link.answer(now, highest);
         link.note_quiet(now, oldest);
         self.raise_floor(now);
     }

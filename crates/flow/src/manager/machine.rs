@@ -123,7 +123,7 @@ impl Manager {
             _ if !known => self.counts.refused_messages += 1,
             (_, Message::Report(_)) | (Role::Builder, Message::Synchrony(_)) => {}
             (Role::Readout, Message::Announce(announce)) => self.announced(now, from.index, announce),
-            (Role::Readout, Message::Highest(key)) => self.readouts[index].highest = Some(*key),
+            (Role::Readout, Message::Highest(key)) => self.answered(now, from.index, *key),
             (Role::Readout, Message::Finished(_)) => self.readouts[index].finished = true,
             (Role::Builder, Message::Credit(credit)) => self.builders[index].grant(*credit),
             (Role::Builder, Message::Acknowledge(acknowledge)) => self.acknowledged(from.index, acknowledge),
@@ -223,7 +223,7 @@ impl Manager {
             Phase::Idle => {}
             Phase::Recovering { .. } => {
                 link.begin(now, self.first);
-                self.send(node, Message::Recover);
+                self.ask_to_repeat(node);
             }
             Phase::Finishing { .. } => self.send(node, Message::Finish),
             Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
@@ -233,19 +233,26 @@ impl Manager {
                     link.begin(now, first);
                     self.send(node, Message::Start(Start { first }));
                 }
-                if same_life {
-                    self.send(node, Message::Recover);
+                if same_life || self.recovered.is_successor() {
+                    self.ask_to_repeat(node);
+                } else if matches!(self.phase, Phase::Stopping { .. }) {
+                    self.send(node, Message::QueryHighest);
                 }
                 if let Some(last) = self.last {
                     self.send(node, Message::StopAt(last));
-                } else if matches!(self.phase, Phase::Stopping { .. }) {
-                    self.send(node, Message::QueryHighest);
                 }
                 let state = ReadoutState { readout: node.index, present: true };
                 self.send_to_builders(&Message::ReadoutState(state));
             }
         }
         self.raise_floor(now);
+    }
+
+    /// Asks a readout unit to announce again what it holds. It answers the question for its highest key after that.
+    pub(super) fn ask_to_repeat(&mut self, node: NodeId) {
+        self.readouts[usize::from(node.index)].repeats = Some(EventKey::MIN);
+        self.send(node, Message::Recover);
+        self.send(node, Message::QueryHighest);
     }
 
     fn readout_lost(&mut self, now: Instant, readout: u16) {
@@ -268,8 +275,10 @@ impl Manager {
             Phase::Recovering { .. } => self.send(node, Message::Recover),
             Phase::Finishing { .. } => self.send(node, Message::Finish),
             Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
-                let greeting = if same_life { Message::Recover } else { Message::Start(Start { first: self.first }) };
-                self.send(node, greeting);
+                // A successor does not know who is new: a start would end what the builder has in work.
+                let known = same_life || self.recovered.is_successor();
+                let start = Message::Start(Start { first: self.first });
+                self.send(node, if known { Message::Recover } else { start });
                 for (readout, link) in (0..).zip(&self.readouts) {
                     let state = ReadoutState { readout, present: link.present };
                     self.outbox.push_back((node, Message::ReadoutState(state)));
@@ -287,7 +296,7 @@ impl Manager {
     }
 
     /// The key at which a readout unit that starts again in mid-run begins.
-    fn restart_key(&self) -> EventKey {
+    pub(super) fn restart_key(&self) -> EventKey {
         if self.floor.cursor < self.table.head() {
             return self.table.key_at(self.floor.cursor);
         }

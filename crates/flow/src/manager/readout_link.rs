@@ -28,6 +28,9 @@ pub(super) struct ReadoutLink {
     pub(super) highest: Option<EventKey>,
     /// It announced something in this run.
     pub(super) heard: bool,
+    /// It was asked to announce everything again. Until it answers the question behind that, what it says is no proof
+    /// that nothing lies below: only the highest settled bound is kept here.
+    pub(super) repeats: Option<EventKey>,
     /// It said that it is finished.
     pub(super) finished: bool,
 }
@@ -49,6 +52,7 @@ impl ReadoutLink {
             quiet_since: None,
             highest: None,
             heard: false,
+            repeats: None,
             finished: false,
         }
     }
@@ -62,7 +66,41 @@ impl ReadoutLink {
         self.quiet_since = Some(now);
         self.highest = None;
         self.heard = false;
+        self.repeats = None;
         self.finished = false;
+    }
+
+    /// It says that everything up to `key` is settled.
+    pub(super) fn settle(&mut self, now: Instant, key: EventKey) {
+        if let Some(bound) = &mut self.repeats {
+            *bound = key.next().max(*bound);
+        } else if key >= self.settled {
+            self.settled = key.next();
+            self.quiet_since = Some(now);
+        }
+    }
+
+    /// It answers the question for its highest key. Where it was asked to announce everything again, it has.
+    pub(super) fn answer(&mut self, now: Instant, highest: EventKey) {
+        self.highest = Some(highest);
+        self.repeat_is_over(now);
+    }
+
+    /// What it said is settled, is.
+    pub(super) fn repeat_is_over(&mut self, now: Instant) {
+        if let Some(bound) = self.repeats.take() {
+            self.settled = self.settled.max(bound);
+            self.quiet_since = self.quiet_since.map(|_| now);
+        }
+    }
+
+    /// Keeps an announcement until the table reaches so far. Repeated ones may be older than what waits already.
+    pub(super) fn keep(&mut self, now: Instant, entry: AnnounceEntry) {
+        if self.waiting.is_empty() {
+            self.waiting_since = now;
+        }
+        let place = self.waiting.partition_point(|waiting| waiting.key <= entry.key);
+        self.waiting.insert(place, entry);
     }
 
     /// Everything below this key is settled there and is in the table, or is not waited for.

@@ -7,8 +7,8 @@
 use super::Manager;
 use super::run::Phase;
 use super::table::{Place, Stage};
-use crate::messages::{AcknowledgeEntry, Message, ReadoutState, Unreleased, UnreleasedEntry};
-use ropewalk_terms::{Attempt, EventKey, Instant};
+use crate::messages::{AcknowledgeEntry, Message, ReadoutState, Start, Unreleased, UnreleasedEntry};
+use ropewalk_terms::{Attempt, EventKey, Instant, NodeId};
 use std::collections::VecDeque;
 
 /// What builder units told a successor, in key order; of one key the highest attempt comes last.
@@ -23,6 +23,11 @@ impl Recovered {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
+    }
+
+    /// Whether this manager took over from another one.
+    pub(super) const fn is_successor(&self) -> bool {
+        self.attempts_before > 0
     }
 
     /// The oldest key that a builder told of and that was not met yet.
@@ -71,9 +76,13 @@ impl Manager {
         }
         self.begin(now, first, last);
         // A builder that died with its manager may have written in any attempt below the epoch's own range.
-        self.recovered.attempts_before = ((self.config.epoch.0 & 0xff) << 8) as u16;
+        self.recovered.attempts_before = ((self.config.epoch.0 & 0xff).max(1) << 8) as u16;
         self.phase = Phase::Recovering { deadline: now.after(self.config.event_timeout) };
-        self.send_to_readouts(&Message::Recover);
+        for readout in 0..self.config.readouts {
+            if self.readouts[usize::from(readout)].present {
+                self.ask_to_repeat(NodeId::readout(readout));
+            }
+        }
         self.send_to_builders(&Message::Recover);
         self.raise_floor(now);
     }
@@ -106,7 +115,7 @@ impl Manager {
 
     /// Whether every configured node is there and has told what it has.
     pub(super) fn everybody_told(&self) -> bool {
-        self.readouts.iter().all(|link| link.present && link.heard)
+        self.readouts.iter().all(|link| link.present && link.repeats.is_none())
             && self.builders.iter().all(|link| link.connected && link.told_all)
     }
 
@@ -119,16 +128,32 @@ impl Manager {
                 self.adopt_recovered(position);
             }
         }
+        self.start_the_silent(now);
         for (readout, link) in (0..).zip(&self.readouts) {
             let state = Message::ReadoutState(ReadoutState { readout, present: link.present });
             for (builder, _) in (0..).zip(&self.builders).filter(|(_, link)| link.connected) {
-                self.outbox.push_back((ropewalk_terms::NodeId::builder(builder), state.clone()));
+                self.outbox.push_back((NodeId::builder(builder), state.clone()));
             }
         }
         if let Some(last) = self.last {
             self.send_to_readouts(&Message::StopAt(last));
         }
         self.raise_floor(now);
+    }
+
+    /// Readout units that did not answer are taken as they are. Who has not said a word knows of no run, perhaps, and
+    /// begins where the others are; one that is in the run already takes no notice of that.
+    fn start_the_silent(&mut self, now: Instant) {
+        let first = self.restart_key();
+        for readout in 0..self.config.readouts {
+            let link = &mut self.readouts[usize::from(readout)];
+            if link.present && link.repeats.is_some() && link.heard {
+                link.repeat_is_over(now);
+            } else if link.present && link.repeats.is_some() {
+                link.begin(now, first);
+                self.send(NodeId::readout(readout), Message::Start(Start { first }));
+            }
+        }
     }
 
     /// An announced event: does a builder have it?

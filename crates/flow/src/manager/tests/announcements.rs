@@ -29,6 +29,7 @@ fn a_key_is_assigned_when_everybody_has_settled_it_and_somebody_announced_it() {
 fn bytes_of_all_readout_units_are_added_up_once() {
     let mut hand = Hand::running(config(2, 1));
     hand.announce(0, 1, [1]);
+    hand.announce(0, 1, [1]);
     hand.announce(1, 1, [1]);
     let sent = hand.sent();
     let Message::Assign(assign) = &to(&sent, NodeId::builder(0))[0] else { panic!("an assignment") };
@@ -65,6 +66,18 @@ fn a_silent_readout_unit_is_left_out_after_the_time_out_and_not_before() {
     hand.sent();
     hand.announce(1, 2, [1, 2]);
     assert_eq!(released(&hand.sent(), 1), [(key(1), 1, LATE)]);
+}
+
+#[test]
+fn the_clock_is_that_of_the_oldest_event_even_if_it_was_announced_later() {
+    let mut hand = Hand::running(config(3, 1));
+    hand.announce(0, 5, [5]);
+    hand.pass(EVENT_TIMEOUT / 2);
+    hand.announce(1, 5, [3]);
+    hand.pass(EVENT_TIMEOUT / 2);
+    assert_eq!(hand.assigned(), []);
+    hand.pass(EVENT_TIMEOUT / 2);
+    assert_eq!(hand.assigned(), [(0, 3, 1), (0, 5, 1)]);
 }
 
 #[test]
@@ -138,13 +151,27 @@ fn a_readout_unit_whose_connection_broke_is_asked_and_gets_lost_releases_again()
     hand.acknowledge(0, 1, 1, Outcome::Complete);
     assert_eq!(released(&hand.sent(), 1), []);
     hand.connect(NodeId::readout(1), 1);
-    assert_eq!(to(&hand.sent(), NodeId::readout(1)), [Message::Recover]);
+    assert_eq!(to(&hand.sent(), NodeId::readout(1)), [Message::Recover, Message::QueryHighest]);
     hand.announce(1, 2, [1, 2]);
     let sent = hand.sent();
     assert_eq!(released(&sent, 1), [(key(1), 1, Outcome::Complete)]);
     assert_eq!(assigned(&sent), []);
     hand.acknowledge(0, 2, 1, Outcome::Complete);
     assert_eq!(released(&hand.sent(), 1), [(key(2), 1, Outcome::Complete)]);
+}
+
+#[test]
+fn what_was_announced_into_a_broken_connection_is_not_taken_for_a_gap() {
+    let mut hand = Hand::running(config(1, 1));
+    hand.lose(NodeId::readout(0));
+    hand.connect(NodeId::readout(0), 1);
+    hand.sent();
+    // 1 and 2 were announced on the old connection. It goes on with 3 before it hears that it should repeat.
+    hand.announce(0, 3, [3]);
+    assert_eq!(hand.assigned(), []);
+    hand.announce(0, 3, 1..=3);
+    hand.say(NodeId::readout(0), &Message::Highest(key(3)));
+    assert_eq!(hand.assigned(), [(0, 1, 1), (0, 2, 1), (0, 3, 1)]);
 }
 
 #[test]

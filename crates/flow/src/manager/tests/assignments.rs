@@ -133,6 +133,20 @@ fn acknowledgements_of_an_older_attempt_are_ignored() {
 }
 
 #[test]
+fn an_older_attempt_of_the_same_builder_is_ignored_too() {
+    let mut hand = Hand::running(config(1, 1));
+    hand.announce(0, 1, [1]);
+    hand.sent();
+    hand.connect(NodeId::builder(0), 1);
+    hand.credit(0, 1, 1 << 20);
+    assert_eq!(hand.assigned(), [(0, 1, 2)]);
+    hand.acknowledge(0, 1, 1, Outcome::Complete);
+    assert_eq!(released(&hand.sent(), 0), []);
+    hand.acknowledge(0, 1, 2, Outcome::Complete);
+    assert_eq!(released(&hand.sent(), 0), [(key(1), 1, Outcome::Complete)]);
+}
+
+#[test]
 fn a_builder_that_comes_back_before_its_events_went_elsewhere_may_still_acknowledge_them() {
     let mut hand = Hand::running(config(1, 1));
     hand.announce(0, 2, 1..=2);

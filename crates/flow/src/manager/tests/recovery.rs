@@ -15,10 +15,16 @@ fn successor() -> Hand {
         hand.credit(index, 100, 1 << 20);
     }
     let sent = hand.sent();
-    for node in [NodeId::readout(0), NodeId::readout(1), NodeId::builder(0), NodeId::builder(1)] {
-        assert_eq!(to(&sent, node), [Message::Recover]);
+    for index in 0..2 {
+        assert_eq!(to(&sent, NodeId::readout(index)), [Message::Recover, Message::QueryHighest]);
+        assert_eq!(to(&sent, NodeId::builder(index)), [Message::Recover]);
     }
     hand
+}
+
+/// A readout unit has announced everything again.
+fn repeated(hand: &mut Hand, readout: u16, highest: u64) {
+    hand.say(NodeId::readout(readout), &Message::Highest(key(highest)));
 }
 
 fn tell(hand: &mut Hand, builder: u16, entries: &[(u64, u16, Option<Outcome>)], more: bool) {
@@ -36,11 +42,14 @@ fn nothing_is_assigned_before_everybody_has_told_what_it_has() {
     let mut hand = successor();
     hand.announce(0, 12, 10..=12);
     hand.announce(1, 12, 10..=12);
+    repeated(&mut hand, 0, 12);
     tell(&mut hand, 0, &[(10, 1, None)], true);
     tell(&mut hand, 1, &[], false);
     assert_eq!(hand.sent(), []);
-    assert_eq!(hand.manager.state(), ManagerState::Recovering);
     tell(&mut hand, 0, &[(11, 1, Some(Outcome::Complete))], false);
+    assert_eq!(hand.sent(), []);
+    assert_eq!(hand.manager.state(), ManagerState::Recovering);
+    repeated(&mut hand, 1, 12);
     let sent = hand.sent();
     // 10 is in work, 11 is done, 12 was assigned to somebody who died, or to nobody: an attempt of its own.
     assert_eq!(released(&sent, 0), [(key(11), 1, Outcome::Complete)]);
@@ -57,6 +66,8 @@ fn what_is_announced_again_later_is_not_assigned_again_either() {
     let mut hand = successor();
     hand.announce(0, 10, [10]);
     hand.announce(1, 10, [10]);
+    repeated(&mut hand, 0, 10);
+    repeated(&mut hand, 1, 10);
     tell(&mut hand, 0, &[(11, 3, None), (12, 1, Some(Outcome::IncompleteEmitted))], false);
     tell(&mut hand, 1, &[(11, 2, Some(Outcome::Complete))], false);
     assert_eq!(hand.assigned(), [(0, 10, 513)]);
@@ -83,7 +94,44 @@ fn whoever_does_not_answer_in_time_is_not_waited_for() {
     let first = hand.assigned();
     assert_eq!(hand.manager.state(), ManagerState::Running);
     hand.pass(EVENT_TIMEOUT);
-    assert_eq!([first, hand.assigned()].concat(), [(0, 5000, 513), (1, 5001, 513)]);
+    let numbers = [first, hand.assigned()].concat().into_iter().map(|(_, number, _)| number);
+    assert_eq!(numbers.collect::<Vec<_>>(), [5000, 5001]);
+}
+
+#[test]
+fn what_a_readout_unit_says_before_it_repeats_is_no_proof_that_nothing_lies_below() {
+    let mut hand = successor();
+    for builder in [0, 1] {
+        tell(&mut hand, builder, &[], false);
+    }
+    // It had not heard yet that it should begin anew: 5000 is far beyond the table.
+    for readout in [0, 1] {
+        hand.announce(readout, 5000, [5000]);
+    }
+    assert_eq!(hand.sent(), []);
+    for readout in [0, 1] {
+        hand.announce(readout, 4991, 4990..=4991);
+        hand.announce(readout, 5000, [5000]);
+        repeated(&mut hand, readout, 5000);
+    }
+    assert_eq!(hand.assigned(), [(0, 4990, 513), (0, 4991, 513), (0, 5000, 513)]);
+}
+
+#[test]
+fn a_node_that_comes_late_to_a_successor_is_asked_not_started() {
+    let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 2) });
+    hand.manager.recover(hand.now, key(1), None);
+    hand.connect(NodeId::readout(0), 1);
+    hand.connect(NodeId::builder(0), 1);
+    hand.pass(EVENT_TIMEOUT);
+    hand.sent();
+    assert_eq!(hand.manager.state(), ManagerState::Running);
+    hand.connect(NodeId::builder(1), 1);
+    assert_eq!(to(&hand.sent(), NodeId::builder(1))[0], Message::Recover);
+    tell(&mut hand, 1, &[(3, 1, None)], false);
+    hand.connect(NodeId::readout(0), 2);
+    let sent = to(&hand.sent(), NodeId::readout(0));
+    assert!(matches!(sent[..], [Message::Start(_), Message::Recover, Message::QueryHighest]), "{sent:?}");
 }
 
 #[test]
@@ -91,6 +139,8 @@ fn an_acknowledgement_that_comes_before_its_event_was_met_counts() {
     let mut hand = successor();
     hand.announce(0, 10, [10]);
     hand.announce(1, 10, [10]);
+    repeated(&mut hand, 0, 10);
+    repeated(&mut hand, 1, 10);
     tell(&mut hand, 0, &[(10, 1, None), (11, 1, None)], false);
     hand.acknowledge(0, 10, 1, Outcome::Complete);
     tell(&mut hand, 1, &[], false);
@@ -113,6 +163,8 @@ fn what_a_builder_had_in_work_is_lost_with_it_even_before_it_was_met() {
     tell(&mut hand, 0, &[], false);
     hand.announce(0, 11, [11]);
     hand.announce(1, 11, [10, 11]);
+    repeated(&mut hand, 0, 11);
+    repeated(&mut hand, 1, 11);
     let sent = hand.sent();
     assert_eq!(assigned(&sent), [(1, 10, 513)]);
     assert_eq!(released(&sent, 0), [(key(11), 1, Outcome::Complete)]);
@@ -123,6 +175,8 @@ fn an_event_in_work_whose_readout_units_are_gone_is_waited_for() {
     let mut hand = successor();
     hand.announce(0, 20, [20]);
     hand.announce(1, 20, [20]);
+    repeated(&mut hand, 0, 20);
+    repeated(&mut hand, 1, 20);
     tell(&mut hand, 0, &[(15, 1, None)], false);
     tell(&mut hand, 1, &[(25, 1, None)], false);
     hand.sent();
@@ -146,6 +200,7 @@ fn a_resynchronised_run_is_taken_over_too() {
     let restarted = EventKey::new(3, 1);
     for readout in [0, 1] {
         hand.announce_entries(readout, restarted, &[super::hand::announced(restarted, true)]);
+        hand.say(NodeId::readout(readout), &Message::Highest(restarted));
     }
     tell(&mut hand, 0, &[], false);
     tell(&mut hand, 1, &[], false);

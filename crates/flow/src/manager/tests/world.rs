@@ -53,7 +53,8 @@ struct ModelReadout {
     held: BTreeSet<u64>,
     next: u64,
     announced: u64,
-    must_answer: bool,
+    must_announce: bool,
+    highest_asked: bool,
     stop_at: u64,
     finished: bool,
 }
@@ -155,6 +156,7 @@ impl World {
     /// The node lives (again), and its connection stands.
     fn connect(&mut self, node: NodeId) {
         let index = usize::from(node.index);
+        let rash = self.chance.below(2) == 0;
         let life = match node.role {
             Role::Readout => {
                 if self.readouts[index].is_none() {
@@ -163,7 +165,9 @@ impl World {
                     self.reconnect_data(node);
                 }
                 let readout = self.readouts[index].as_mut().expect("it was made alive");
-                readout.may_speak = false;
+                // It may go on talking before it hears that it should begin anew.
+                readout.may_speak = readout.started && rash;
+                readout.highest_asked = false;
                 readout.life
             }
             _ => {
@@ -338,13 +342,10 @@ impl World {
             Message::Recover => {
                 readout.may_speak = true;
                 readout.announced = readout.held.first().map_or(readout.announced, |&first| first - 1);
-                readout.must_answer = true;
+                readout.must_announce = true;
             }
             Message::StopAt(last) => readout.stop_at = last.number(),
-            Message::QueryHighest => {
-                let highest = Message::Highest(key(readout.next.saturating_sub(1)));
-                self.wire(NodeId::readout(index as u16)).to_manager.push_back(highest);
-            }
+            Message::QueryHighest => readout.highest_asked = true,
             Message::Release(release) => {
                 for entry in &release.entries {
                     for number in entry.first.number()..entry.first.number() + u64::from(entry.count) {
@@ -377,8 +378,8 @@ impl World {
             }
         }
         let settled = readout.next.saturating_sub(1);
-        if readout.may_speak && (readout.must_answer || readout.announced < settled) {
-            readout.must_answer = false;
+        if readout.may_speak && (readout.must_announce || readout.announced < settled) {
+            readout.must_announce = false;
             let entries: Batch<AnnounceEntry> = readout
                 .held
                 .range(readout.announced + 1..)
@@ -388,6 +389,8 @@ impl World {
             readout.announced = if entries.len() < 10 { settled } else { entries[9].key.number() };
             let announce = Announce { settled: key(readout.announced), entries };
             self.send(NodeId::readout(index), Message::Announce(announce));
+        } else if readout.may_speak && core::mem::take(&mut readout.highest_asked) {
+            self.send(NodeId::readout(index), Message::Highest(key(settled)));
         }
         self.answer_requests(index);
     }
@@ -554,7 +557,8 @@ impl ModelReadout {
             held: BTreeSet::new(),
             next: 1,
             announced: 0,
-            must_answer: false,
+            must_announce: false,
+            highest_asked: false,
             stop_at: u64::MAX,
             finished: false,
         }
