@@ -3,7 +3,7 @@
 use super::observer::Observer;
 use super::readout_peer::ReadoutPeer;
 use super::recent::{Hints, Recent};
-use super::slots::{Slots, Stage};
+use super::slots::{Slot, Slots, Stage};
 use super::synchrony::Synchrony;
 use super::{BuilderConfig, EventView, Requirement};
 use crate::messages::{AcknowledgeEntry, Credit, Message, ReportEntry};
@@ -174,9 +174,9 @@ impl Builder {
     /// An emitted event has come so far. At the configured level it is acknowledged, from `Written` on its payloads
     /// are let go.
     pub fn reached(&mut self, _now: Instant, slot: u32, level: AcknowledgementLevel) {
-        let Some(state) = self.slots.get(slot).filter(|state| state.stage == Stage::Emitted).copied() else { return };
+        let Some(state) = self.emitted(slot) else { return };
         if level >= AcknowledgementLevel::Written && state.holds_payloads {
-            self.ledger.written += 1;
+            self.ledger.written += u64::from(state.stage == Stage::Emitted);
             self.drop_payloads(slot);
         }
         if level >= self.config.level && !state.acknowledged {
@@ -190,17 +190,22 @@ impl Builder {
 
     /// An emitted event could not be written at all: it is dropped with [`Cause::WriteFailed`].
     pub fn failed(&mut self, _now: Instant, slot: u32) {
-        let Some(state) = self.slots.get(slot).filter(|state| state.stage == Stage::Emitted).copied() else { return };
-        if state.acknowledged {
-            self.counts.lost_after_acknowledgement += 1;
-        } else {
+        let Some(state) = self.emitted(slot) else { return };
+        if !state.acknowledged {
             self.slots.at_mut(slot).outcome = Outcome::Dropped(Cause::WriteFailed);
             self.acknowledge(slot);
+        } else if state.stage == Stage::Emitted {
+            self.counts.lost_after_acknowledgement += 1;
         }
         if state.holds_payloads {
             self.drop_payloads(slot);
         }
         self.give_back(slot);
+    }
+
+    /// The slot, where its event is with whoever writes it.
+    fn emitted(&self, slot: u32) -> Option<Slot> {
+        self.slots.get(slot).filter(|state| matches!(state.stage, Stage::Emitted | Stage::Leftover)).copied()
     }
 
     /// From the event `from` on, the source is masked: not needed, and left out where it comes.

@@ -90,9 +90,15 @@ impl Builder {
         Unreleased { entries, more }
     }
 
-    /// A run begins: nothing of the last one is in work any more.
+    /// A run begins: nothing of the last one is in work any more. What is still being written keeps its slot.
     fn start(&mut self) {
-        self.abandon(true);
+        self.abandon();
+        for number in 0..self.slots.len() as u32 {
+            let slot = self.slots.at_mut(number);
+            if slot.stage == Stage::Emitted {
+                (slot.stage, slot.acknowledged) = (Stage::Leftover, true);
+            }
+        }
         self.recent.clear();
         self.acknowledgements.clear();
         self.ledger = EventAccount::default();
@@ -110,18 +116,18 @@ impl Builder {
 
     /// The run ends. After an orderly end nothing is left; what is emitted already may still be written.
     fn finish(&mut self) {
-        self.abandon(false);
+        self.abandon();
         if let Some(observer) = &mut self.observer {
             observer.conclude();
         }
     }
 
-    /// Drops what is collected or ready, and with `emitted` also what was emitted.
-    fn abandon(&mut self, emitted: bool) {
+    /// Drops what is collected or ready.
+    fn abandon(&mut self) {
         self.ready.clear();
         for number in 0..self.slots.len() as u32 {
             let slot = *self.slots.at(number);
-            if slot.stage == Stage::Free || (slot.stage == Stage::Emitted && !emitted) {
+            if !matches!(slot.stage, Stage::Collecting | Stage::Ready) {
                 continue;
             }
             if !slot.acknowledged {
@@ -145,7 +151,7 @@ impl Builder {
         match self.hints.get(entry.key) {
             Some(Whereabouts::Slot(number)) => {
                 let slot = self.slots.at_mut(number);
-                if slot.key != entry.key || slot.stage == Stage::Free {
+                if slot.key != entry.key || matches!(slot.stage, Stage::Free | Stage::Leftover) {
                     return false;
                 }
                 if entry.attempt > slot.attempt {

@@ -14,6 +14,8 @@ pub(super) enum Stage {
     Ready,
     /// With whoever writes it.
     Emitted,
+    /// With whoever writes it, of a run that is over: nobody is told how far it comes.
+    Leftover,
 }
 
 /// An event in work.
