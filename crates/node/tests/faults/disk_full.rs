@@ -1,29 +1,9 @@
 //! A full disk stops nobody for ever and costs nothing.
 
-use crate::support::{FrontEnd, Held, Setup, expect_everything};
+use crate::support::{FrontEnd, Held, Setup, SmallDisk, expect_everything};
 use ropewalk_terms::Counter;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
-
-/// A file system of 8 MiB in memory, until dropped.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// None where this process may not mount.
-    fn mount(at: &Path) -> Option<Self> {
-        fs::create_dir_all(at).expect("a directory can be made");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(at).output();
-        mounted.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
-    }
-}
 
 /// The disk is full in mid-run: nothing more is acknowledged, so that back-pressure reaches the front ends; when
 /// there is room again the run goes on. The pause lasts longer than the time-out of silent sources, and none of them

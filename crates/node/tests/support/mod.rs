@@ -6,16 +6,19 @@
 //! front_end  a TCP client that sends what it is told and remembers what that was
 //! referee    what the files hold, against what the front ends say that they sent
 //! setup      a directory of the test's own, a configuration, a run, and patience
+//! disk       a disk that is full soon
 //! relay      a line between two nodes that can be cut, and whose reports can be falsified
 //! ```
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 
+mod disk;
 mod encode;
 mod front_end;
 mod referee;
 mod relay;
 mod setup;
 
+pub(crate) use disk::SmallDisk;
 pub(crate) use encode::{
     Random, SLINK_WORD, fed_fragment, ferol_block, ferol_blocks, generic_header, generic_hello, generic_payload,
 };

@@ -1,7 +1,6 @@
 //! One process per node.
 
 use crate::cluster::Cluster;
-use crate::process::Program;
 use crate::support::{FrontEnd, Held, Setup, Tampering, expect_everything, lost, wait_for};
 use ropewalk_terms::Cause;
 use std::collections::BTreeSet;
@@ -85,19 +84,4 @@ fn a_killed_readout_unit_is_named_and_the_run_goes_on() {
     held.expect_keys_up_to(300);
     held.expect_missing(843, 101..=300, Cause::ReadoutLost);
     assert_eq!(lost(&[&stays, &goes], &held), (101..=200).map(|event| (843, event)).collect::<BTreeSet<_>>());
-}
-
-/// A node with another configuration would build other events: it is refused, and says why.
-#[test]
-fn a_node_with_another_configuration_is_refused() {
-    let mut cluster = Cluster::new(Setup::new("agree", &[841, 843]));
-    cluster.start("manager", &["--duration", "60s"]);
-    let other = Setup::new("disagree", &[841, 844]);
-    let manager = cluster.node("manager").expect_line("ready manager ");
-    let at = format!("manager={manager}");
-    let config = other.file().display().to_string();
-    let mut stranger = Program::start(["node", "readout", &config, "--name", "ru0", "--at", &at]);
-    stranger.expect_line("ready ru0 ");
-    assert!(stranger.expect_error_line("error: ").contains("configuration"));
-    stranger.end().expect_status(2);
 }

@@ -92,23 +92,34 @@ impl Program {
 
     /// Waits for a line of stdout that begins so, and returns the rest of it.
     pub(crate) fn expect_line(&mut self, begin: &str) -> String {
-        self.expect(begin, |program| program.out.so_far())
+        self.expect(begin, |program| {
+            program.out.so_far().iter().find_map(|line| line.strip_prefix(begin).map(str::to_owned))
+        })
     }
 
     /// As [`Program::expect_line`], of stderr.
     pub(crate) fn expect_error_line(&mut self, begin: &str) -> String {
-        self.expect(begin, |program| program.errors.so_far())
+        self.expect(begin, |program| {
+            program.errors.so_far().iter().find_map(|line| line.strip_prefix(begin).map(str::to_owned))
+        })
     }
 
-    fn expect(&mut self, begin: &str, lines: impl Fn(&Self) -> Vec<String>) -> String {
-        wait_for(&format!("a line that begins with `{begin}`"), || {
-            let found = lines(self).iter().find_map(|line| line.strip_prefix(begin).map(str::to_owned));
-            if found.is_none() && self.has_ended() {
-                panic!(
-                    "it ended without a line that begins with `{begin}`: {:#?} {:#?}",
-                    self.out.all(),
-                    self.errors.all()
-                );
+    /// Waits for a line of stderr that says this somewhere.
+    pub(crate) fn expect_error_line_with(&mut self, text: &str) {
+        self.expect(text, |program| program.errors.so_far().iter().any(|line| line.contains(text)).then_some(()))
+    }
+
+    fn expect<T>(&mut self, what: &str, look: impl Fn(&Self) -> Option<T>) -> T {
+        wait_for(&format!("a line with `{what}`"), || {
+            // In this order: what it said before it ended is still found.
+            let ended = self.has_ended();
+            let found = look(self);
+            if found.is_none() && ended {
+                let (out, errors) = (self.out.all(), self.errors.all());
+                if let Some(found) = look(self) {
+                    return Some(found);
+                }
+                panic!("it ended without a line with `{what}`: {out:#?} {errors:#?}");
             }
             found
         })
