@@ -1,6 +1,6 @@
 //! Exit statuses and errors, as `docs/cli.md` promises them.
 
-use ropewalk_node::run::RunSummary;
+use ropewalk_node::run::{RunError, RunSummary};
 use std::fmt;
 
 /// Everything is good.
@@ -47,9 +47,12 @@ impl From<ropewalk_node::configuration::ConfigurationError> for Failure {
     }
 }
 
-impl From<ropewalk_node::run::RunError> for Failure {
-    fn from(error: ropewalk_node::run::RunError) -> Self {
-        Self::Environment(error.to_string())
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Placement(_) | RunError::Unfit(_) => Self::Usage(error.to_string()),
+            _ => Self::Environment(error.to_string()),
+        }
     }
 }
 

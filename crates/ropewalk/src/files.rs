@@ -5,12 +5,20 @@ use crate::exit::{self, Failure};
 use crate::render::grouped;
 use ropewalk_node::configuration;
 use ropewalk_node::offline;
+use ropewalk_node::run::{RunError, placement};
 use serde::Serialize;
+use std::io::ErrorKind;
 use std::path::Path;
 
 impl From<offline::OfflineError> for Failure {
     fn from(error: offline::OfflineError) -> Self {
-        Self::Environment(error.to_string())
+        use offline::OfflineError as Error;
+        let text = error.to_string();
+        match error {
+            Error::NoSegments { .. } | Error::SeveralRuns { .. } | Error::NoSuchEvent { .. } => Self::Usage(text),
+            Error::System { error, .. } if error.kind() == ErrorKind::NotFound => Self::Usage(text),
+            _ => Self::Environment(text),
+        }
     }
 }
 
@@ -60,7 +68,12 @@ pub(crate) fn recover(options: &RecoverOptions) -> Result<u8, Failure> {
     if options.json {
         print_json(&report)?;
     } else {
-        println!("{} files were whole and closed", report.untouched);
+        match report.untouched as usize {
+            0 if report.segments.is_empty() => {
+                println!("nothing to do: no run files in {}", options.directory.display())
+            }
+            untouched => println!("{} whole and closed before", counted(untouched, "file")),
+        }
         for segment in &report.segments {
             let last = segment.last_key.as_deref().unwrap_or("none");
             let lost = segment.cut_bytes + segment.damaged_bytes;
@@ -73,12 +86,19 @@ pub(crate) fn recover(options: &RecoverOptions) -> Result<u8, Failure> {
 
 pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
     let configuration = configuration::read(file)?;
+    let plan = placement(&configuration).map_err(RunError::from)?;
     println!(
-        "{}: good: {} sources, {} readout units, {} builder units",
+        "{}: good: {}, {}, {}",
         file.display(),
-        configuration.source.len(),
-        configuration.readout.len(),
-        configuration.builder.len()
+        counted(configuration.source.len(), "source"),
+        counted(configuration.readout.len(), "readout unit"),
+        counted(configuration.builder.len(), "builder unit")
     );
+    print!("{plan}");
     Ok(exit::GOOD)
+}
+
+/// `1 source`, `2 sources`.
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

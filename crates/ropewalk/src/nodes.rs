@@ -31,7 +31,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
         let limits = Limits {
             duration: options.limits.duration.or(configuration.run.duration).map(|time| time.0),
             events,
-            until_sources_end: false,
+            until_sources_end: configuration.run.until_sources_end,
             json: options.limits.json,
         };
         return conduct(handle, &limits, &interrupts, first_key(&configuration));
@@ -49,18 +49,22 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
 }
 
 fn which(configuration: &Configuration, options: &NodeOptions) -> Result<(Role, u16), Failure> {
-    let (role, names): (Role, Vec<&str>) = match options.role {
+    let (role, unit, names): (Role, _, Vec<&str>) = match options.role {
         NodeRole::Manager => return Ok((Role::Manager, 0)),
-        NodeRole::Readout => (Role::Readout, configuration.readout.iter().map(|one| one.name.as_str()).collect()),
-        NodeRole::Builder => (Role::Builder, configuration.builder.iter().map(|one| one.name.as_str()).collect()),
+        NodeRole::Readout => {
+            (Role::Readout, "readout", configuration.readout.iter().map(|one| one.name.as_str()).collect())
+        }
+        NodeRole::Builder => {
+            (Role::Builder, "builder", configuration.builder.iter().map(|one| one.name.as_str()).collect())
+        }
     };
     let known = names.join(", ");
     let Some(name) = &options.name else {
-        return Err(Failure::Usage(format!("say which node to be with --name; there are: {known}")));
+        return Err(Failure::Usage(format!("say which {unit} unit to be with --name; there are: {known}")));
     };
     match names.iter().position(|one| one == name) {
         Some(index) => Ok((role, index as u16)),
-        None => Err(Failure::Usage(format!("no such node is named `{name}`; there are: {known}"))),
+        None => Err(Failure::Usage(format!("no {unit} unit is named `{name}`; there are: {known}"))),
     }
 }
 

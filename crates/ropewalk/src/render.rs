@@ -15,7 +15,8 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     terminal: bool,
     shown: Instant,
-    before: Option<(Instant, u64, u64)>,
+    before: (Instant, u64, u64),
+    disk_full: bool,
 }
 
 const REFRESH: Duration = Duration::from_millis(250);
@@ -29,15 +30,18 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
             bar.set_style(style);
         }
-        Self { bar, terminal, shown: Instant::now(), before: None }
+        Self { bar, terminal, shown: Instant::now(), before: (Instant::now(), 0, 0), disk_full: false }
     }
 
     /// Shows where the run is, if it is time to.
     pub(crate) fn show(&mut self, snapshot: &RunSnapshot) {
         let refresh = if self.terminal { REFRESH } else { PIPE_REFRESH };
-        if self.shown.elapsed() < refresh {
+        // A full disk waits for somebody to make room: it is told at once.
+        let disk_full = snapshot.counter(Counter::DiskFull) > 0;
+        if self.shown.elapsed() < refresh && disk_full == self.disk_full {
             return;
         }
+        self.disk_full = disk_full;
         self.shown = Instant::now();
         let line = self.line(snapshot);
         if self.terminal {
@@ -54,13 +58,10 @@ impl Progress {
         let built = events.built + events.incomplete_emitted;
         let bytes = count(Counter::PayloadBytesReceived);
         let now = Instant::now();
-        let (rate, bandwidth) = match self.before.replace((now, built, bytes)) {
-            Some((then, earlier, before)) => {
-                let seconds = now.duration_since(then).as_secs_f64().max(1e-3);
-                ((built.saturating_sub(earlier)) as f64 / seconds, bytes.saturating_sub(before) as f64 / seconds)
-            }
-            None => (0.0, 0.0),
-        };
+        let (then, built_then, bytes_then) = std::mem::replace(&mut self.before, (now, built, bytes));
+        let seconds = now.duration_since(then).as_secs_f64().max(1e-3);
+        let rate = built.saturating_sub(built_then) as f64 / seconds;
+        let bandwidth = bytes.saturating_sub(bytes_then) as f64 / seconds;
         let blocks = count(Counter::PoolBlocks).max(1);
         let missing: Vec<String> =
             snapshot.nodes.iter().filter(|(_, there)| !there).map(|(node, _)| node.to_string()).collect();
@@ -76,6 +77,15 @@ impl Progress {
             count(Counter::PoolHeld) * 100 / blocks,
             grouped(snapshot.ledger.fragments.lost()),
         )
+    }
+
+    /// Says something once.
+    pub(crate) fn tell(&self, text: &str) {
+        if self.terminal {
+            self.bar.println(text);
+        } else {
+            eprintln!("{text}");
+        }
     }
 
     /// Removes the live line.

@@ -5,8 +5,9 @@ use crate::exit::{self, Failure};
 use crate::render::{Progress, ledger_table, synchrony_lines};
 use crate::signals::Interrupts;
 use ropewalk_node::configuration::{self, Configuration};
-use ropewalk_node::run::{RunHandle, launch};
-use ropewalk_terms::EventKey;
+use ropewalk_node::drive::RunSnapshot;
+use ropewalk_node::run::{RunError, RunHandle, launch, placement};
+use ropewalk_terms::{Counter, EventKey};
 use std::time::{Duration, Instant};
 
 /// When a run ends, and how it is told.
@@ -15,7 +16,7 @@ pub(crate) struct Limits {
     pub(crate) duration: Option<Duration>,
     /// After exactly this many triggers.
     pub(crate) events: Option<u64>,
-    /// When every source has closed its connection.
+    /// When every source has connected and all connections have ended.
     pub(crate) until_sources_end: bool,
     /// The account as JSON.
     pub(crate) json: bool,
@@ -41,10 +42,20 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
 pub(crate) fn take_run(configuration: &Configuration, limits: &Limits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let handle = launch(configuration, limits.events)?;
+    warn_of_unused_rules(configuration)?;
     for (name, address) in handle.addresses() {
         eprintln!("{name} listens on {address}");
     }
     conduct(handle, limits, &interrupts, first_key(configuration))
+}
+
+/// A rule that places no thread is most often a slip in its expression.
+pub(crate) fn warn_of_unused_rules(configuration: &Configuration) -> Result<(), Failure> {
+    for rule in placement(configuration).map_err(RunError::from)?.unused_rules {
+        let pattern = &configuration.thread[rule - 1].pattern;
+        eprintln!("warning: [[thread]]: rule {rule}, `{pattern}`, matches no thread; `config check` lists them");
+    }
+    Ok(())
 }
 
 /// The first key of a run: what the sources' counters begin with is unwrapped to 1.
@@ -63,7 +74,7 @@ pub(crate) fn conduct(
     handle.start(first, last);
     let mut progress = Progress::new();
     let mut began = None;
-    let mut forced = false;
+    let (mut told, mut forced) = (false, false);
     while !handle.is_ended() {
         std::thread::sleep(Duration::from_millis(10));
         let snapshot = handle.snapshot();
@@ -72,7 +83,12 @@ pub(crate) fn conduct(
         }
         progress.show(&snapshot);
         let over = began.zip(limits.duration).is_some_and(|(began, duration)| began.elapsed() >= duration);
-        let exhausted = (limits.until_sources_end || limits.events.is_none()) && handle.sources_ended();
+        let exhausted = (limits.until_sources_end && have_come_and_gone(&snapshot, handle.sources()))
+            || (limits.until_sources_end || limits.events.is_none()) && handle.sources_ended();
+        if interrupts.count() > 0 && !told {
+            told = true;
+            progress.tell("stopping: what has come is still built; interrupt again to stop at once");
+        }
         if interrupts.count() > 0 || over || exhausted {
             handle.stop();
         }
@@ -85,6 +101,12 @@ pub(crate) fn conduct(
     let summary = handle.finish(Duration::from_secs(5));
     handle_summary(&summary, limits.json)?;
     Ok(exit::of_run(&summary))
+}
+
+/// As many connections as there are sources were opened, and all have ended.
+fn have_come_and_gone(snapshot: &RunSnapshot, sources: usize) -> bool {
+    let opened = snapshot.counter(Counter::SourceConnections);
+    opened >= sources as u64 && opened == snapshot.counter(Counter::SourceDisconnections)
 }
 
 fn handle_summary(summary: &ropewalk_node::run::RunSummary, json: bool) -> Result<(), Failure> {
@@ -103,7 +125,9 @@ fn handle_summary(summary: &ropewalk_node::run::RunSummary, json: bool) -> Resul
     }
     let directory = summary.directory.display();
     println!("files    {directory}");
-    println!("try      ropewalk verify {directory}");
-    println!("         ropewalk inspect {directory} --event 1");
+    // As it was called, so that the line can be copied.
+    let program = std::env::args().next().unwrap_or_else(|| "ropewalk".to_owned());
+    println!("try      {program} verify {directory}");
+    println!("         {program} inspect {directory} --event 1");
     Ok(())
 }

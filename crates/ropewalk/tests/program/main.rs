@@ -1,6 +1,7 @@
 //! The program as others see it: exit statuses, signals, one process per node, and processes that are killed. Front
 //! ends and referee are those of the node's fault tests.
 
+mod accounts;
 mod builder_killed;
 mod cluster;
 mod interrupts;

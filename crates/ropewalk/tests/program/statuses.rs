@@ -1,7 +1,7 @@
 //! Exit statuses, as `docs/cli.md` promises them.
 
 use crate::process::Program;
-use crate::support::{FrontEnd, Setup};
+use crate::support::{FrontEnd, Setup, SmallDisk};
 use std::fs;
 use std::net::TcpListener;
 
@@ -63,6 +63,57 @@ fn a_port_that_is_taken_is_status_4_and_is_named() {
         Setup::new("port", &[841]).readout(&format!("listen = \"{address}\"\npool = \"8MiB\"\nblock = \"16KiB\"\n"));
     let ended = Program::run(["run".as_ref(), setup.file().as_os_str()]);
     assert!(ended.expect_status(4).errors.contains(&address), "{ended:#?}");
+    assert!(!setup.output().exists(), "a run that could not be set up leaves nothing behind");
+}
+
+#[test]
+fn files_that_are_not_there_are_status_2() {
+    let setup = Setup::new("nothing", &[841]);
+    let directory = setup.directory().to_str().expect("a path in UTF-8");
+    for (arguments, hint) in [
+        (&["verify", directory][..], "no run files here"),
+        (&["inspect", directory], "no run files here"),
+        (&["verify", "no-such-run"], "no-such-run"),
+        (&["recover", "no-such-run"], "no-such-run"),
+        (&["inspect", directory, "--event", "first"], "RESYNC:NUMBER"),
+    ] {
+        let ended = Program::run(arguments);
+        assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
+    }
+}
+
+/// A configuration for another machine says so before anything is begun.
+#[test]
+fn a_cpu_that_is_not_there_is_status_2() {
+    let setup = Setup::new("cpu", &[841]).and("[[thread]]\nmatch = \"ru0\"\ncpus = \"8191\"\n");
+    let file = setup.file();
+    let file = file.to_str().expect("a path in UTF-8");
+    for arguments in [&["config", "check", file][..], &["run", file], &["node", "manager", file]] {
+        let ended = Program::run(arguments);
+        assert!(ended.expect_status(2).errors.contains("CPU 8191; it may run on"), "{ended:#?}");
+    }
+    assert!(!setup.output().exists(), "nothing is begun");
+}
+
+#[test]
+fn a_run_may_end_with_its_sources() {
+    let setup = Setup::new("sources-end", &[841, 843]);
+    let file = setup.directory().join("ends.toml");
+    let text = setup.text().replace("[run]", "[run]\nuntil_sources_end = true");
+    fs::write(&file, text).expect("a file can be written");
+    let mut program = Program::start(["run".as_ref(), file.as_os_str(), "--json".as_ref()]);
+    let address = program.expect_error_line("ru0 listens on ");
+    let mut first = FrontEnd::ferol(&address, 841);
+    first.send(1..=50);
+    drop(first);
+    // The first one has come and gone; the run waits for the other all the same.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(!program.has_ended());
+    let mut second = FrontEnd::ferol(&address, 843);
+    second.send(1..=50);
+    drop(second);
+    let account = program.end().expect_status(0).account();
+    assert_eq!(account["events"]["built"], 50, "{account:#}");
 }
 
 #[test]
@@ -96,4 +147,27 @@ fn a_run_without_any_input_is_good() {
         Program::run(["run".as_ref(), file.as_os_str(), "--duration".as_ref(), "1s".as_ref(), "--json".as_ref()]);
     let account = ended.expect_status(0).account();
     assert_eq!((&account["state"], &account["events"]["assigned"]), (&"ended".into(), &0.into()), "{account:#}");
+}
+
+/// Whoever looks at the run is told at once what it waits for, and that it goes on by itself when there is room.
+#[test]
+fn a_full_disk_is_told_at_once() {
+    let setup = Setup::new("told", &[841]);
+    let output = setup.output();
+    let Some(_disk) = SmallDisk::mount(&output) else {
+        return ropewalk_tidy::skipped("statuses::a_full_disk_is_told_at_once", "may not mount");
+    };
+    let filler = output.join("filler");
+    fs::write(&filler, vec![1; 7 << 20]).expect("the file fits");
+    let file = setup.file();
+    let arguments = ["--events", "2000", "--json"].map(AsRef::as_ref);
+    let mut program = Program::start(["run".as_ref(), file.as_os_str()].into_iter().chain(arguments));
+    let mut front_end = FrontEnd::ferol(&program.expect_error_line("ru0 listens on "), 841).with_size(2048);
+    std::thread::scope(|scope| {
+        scope.spawn(|| front_end.send(1..=2000));
+        program.expect_error_line_with("DISK FULL");
+        fs::remove_file(&filler).expect("it is ours");
+    });
+    let account = program.end().expect_status(0).account();
+    assert_eq!(account["events"]["written"], 2000, "{account:#}");
 }
