@@ -1,9 +1,9 @@
 //! Each rule of the protocol against the builder alone.
 
 mod answers;
+mod bulk;
 mod crossings;
 mod hand;
 mod manager;
 mod outcomes;
 mod slipping;
-mod speed;

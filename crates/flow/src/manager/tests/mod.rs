@@ -3,10 +3,10 @@
 
 mod announcements;
 mod assignments;
+mod bulk;
 mod hand;
 mod policies;
 mod random;
 mod recovery;
 mod runs;
-mod speed;
 mod world;

@@ -1,5 +1,4 @@
-//! How long one event takes in the builder: `cargo test -p ropewalk-flow --release builder::tests::speed -- --ignored`,
-//! timed from outside (machines have no clock).
+//! Many events through the builder in full batches.
 
 use super::hand::{config, fragment};
 use crate::builder::{Builder, BuilderAction, BuilderConfig};
@@ -45,10 +44,4 @@ fn drive(readouts: u16, events: u64) -> u64 {
 #[test]
 fn every_event_is_built() {
     assert_eq!(drive(8, 64 * 100), 64 * 100);
-}
-
-#[test]
-#[ignore = "a measurement: 2 million events of 16 fragments"]
-fn two_million_events() {
-    assert_eq!(drive(8, 2_000_000), 2_000_000);
 }
