@@ -190,7 +190,10 @@ impl Tcp {
     /// Starts the time of those that began to connect or to close, and ends those whose time is over.
     fn expire(&mut self, events: &mut Vec<Event>) {
         for (endpoint, limit) in self.untimed.drain(..) {
-            if let Some(connection) = self.connections.get_mut(endpoint) {
+            // A connection can be there as soon as it was asked for: then its time is over already, and not running.
+            if let Some(connection) = self.connections.get_mut(endpoint)
+                && connection.state != State::Open
+            {
                 connection.deadline = self.now.after(limit);
                 self.next_timer = self.next_timer.min(connection.deadline);
             }

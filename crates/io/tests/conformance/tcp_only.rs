@@ -44,6 +44,24 @@ fn connecting_to_one_that_never_answers_times_out() {
     assert_eq!(cause, ConnectCause::TimedOut);
 }
 
+/// On one machine a connection is there at the first look, when its time has not even begun.
+#[test]
+fn a_connection_that_was_there_at_once_outlives_the_time_for_connecting() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let config = TcpConfig::default();
+    let (limit, mut tcp) = (config.connect_timeout, tcp(config));
+    let endpoint = tcp.connect(&listener.local_addr().expect("a bound address").to_string()).expect("an address");
+    let _peer = listener.accept().expect("a connection");
+    let (mut events, now) = (Vec::new(), MonotonicClock.now());
+    tcp.poll(now, &mut events);
+    assert!(matches!(events[..], [Event::Established { endpoint: which }] if which == endpoint), "{events:?}");
+    events.clear();
+    for seconds in [1, 2, 3] {
+        tcp.poll(now.after(limit).after(Duration::from_secs(seconds)), &mut events);
+    }
+    assert!(events.is_empty(), "it is open, and stays so: {events:?}");
+}
+
 /// A listener whose queue is as short as it can be and which nobody empties.
 fn listener_without_room() -> TcpListener {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
