@@ -20,6 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 /// Why a run could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +74,12 @@ const STAGING_BLOCKS: usize = 64;
 /// Bytes of a send queue between nodes: bounded by credit, so that a queue that is full means a node that hangs.
 const PEER_QUEUE: usize = 256 << 20;
 
+/// Memory that nobody configured: room for the worst case, of which a run uses a few blocks again and again. The rest
+/// is never touched, so that the process stays near what was configured.
+fn spare_pool(config: PoolConfig) -> Result<Staging, RunError> {
+    Ok(Staging::new(Pool::new_untouched(config)?))
+}
+
 impl Workshop<'_> {
     const fn identity(&self, node: NodeId) -> Identity {
         Identity { node, incarnation: self.incarnation, run: RunNumber(0), epoch: Epoch(0) }
@@ -80,7 +87,7 @@ impl Workshop<'_> {
 
     fn staging(&self, node: NodeId) -> Result<Staging, RunError> {
         let block = self.resolved.staging_block;
-        Ok(Staging::new(Pool::new(PoolConfig::anonymous(&format!("{node} staging"), block, STAGING_BLOCKS))?))
+        spare_pool(PoolConfig::anonymous(&format!("{node} staging"), block, STAGING_BLOCKS))
     }
 
     fn manager<P: Dispatcher>(&self, peers: P) -> Result<ManagerDrive<P>, RunError> {
@@ -116,8 +123,8 @@ impl Workshop<'_> {
                 };
                 let on_start = self.placer.on_start(&config.thread_name);
                 let disk = RealDisk::new(config, on_start).map_err(system(format!("{name}: disk thread")))?;
-                let pool = Pool::new(PoolConfig::anonymous(&format!("{name} records"), 256 << 10, 128))?;
-                Some(Storage::new(disk, storage, Staging::new(pool)))
+                let records = spare_pool(PoolConfig::anonymous(&format!("{name} records"), 256 << 10, 128))?;
+                Some(Storage::new(disk, storage, records))
             }
         };
         BuilderDrive::new(config, peers, storage, self.staging(node)?).map_err(endpoint(&name))
@@ -133,7 +140,9 @@ impl Workshop<'_> {
         let block = 128 << 10;
         let pool = Pool::new(PoolConfig::anonymous("sources", block, feeds.len() * 8 + 8))?;
         let nothing = Pool::new(PoolConfig::anonymous("sources receive", 4096, feeds.len() + 1))?;
-        let tcp = TcpConfig { send_queue_bytes: 4 * block, ..TcpConfig::default() };
+        // What is queued when a source ends is sent, however long the run is held up, by a full disk for example.
+        let close_timeout = Duration::from_secs(24 * 3600);
+        let tcp = TcpConfig { send_queue_bytes: 4 * block, close_timeout, ..TcpConfig::default() };
         let endpoints = Tcp::new(tcp, nothing).map_err(endpoint("sources"))?;
         Ok(Some(SourceDrive::new(feeds, endpoints, pool, Arc::clone(gate))))
     }
