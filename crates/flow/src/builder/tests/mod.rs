@@ -6,4 +6,5 @@ mod crossings;
 mod hand;
 mod manager;
 mod outcomes;
+mod random;
 mod slipping;

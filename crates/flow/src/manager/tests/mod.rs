@@ -4,6 +4,7 @@
 mod announcements;
 mod assignments;
 mod bulk;
+mod garbage;
 mod hand;
 mod policies;
 mod random;
