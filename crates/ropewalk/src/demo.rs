@@ -44,7 +44,7 @@ fn configuration(options: &DemoOptions) -> Result<Configuration, Failure> {
     let pool = POOL / u64::from(options.readout_units);
     let block = [256 << 10, 128 << 10, 64 << 10, 32 << 10, 16 << 10, 8 << 10_u64]
         .into_iter()
-        .find(|block| (sources * (largest.div_ceil(*block) + 2) + 16) * block <= pool)
+        .find(|block| (sources * (largest.div_ceil(*block) + 4) + 16) * block <= pool)
         .unwrap_or(4 << 10);
     let mut text = String::from("version = 1\n[run]\nsync = \"never\"\nsegment_bytes = \"256MiB\"\n");
     for unit in 0..options.readout_units {

@@ -144,8 +144,9 @@ fn triggers(configuration: &Configuration) -> Result<(), Fault> {
     }
 }
 
-/// Every source needs two blocks of its own at least, one being filled and one waiting, or a fast source could
-/// take what a slow one needs to complete the event that everybody waits for.
+/// Every source needs four blocks of its own at least, one being filled, one waiting, and two that it filled before it
+/// was known whose they are, or a fast source could take what a slow one needs to complete the event that everybody
+/// waits for.
 fn pools(configuration: &Configuration) -> Result<(), Fault> {
     for (index, readout) in configuration.readout.iter().enumerate() {
         let sources = configuration.source.iter().filter(|source| source.readout == readout.name);
@@ -154,10 +155,10 @@ fn pools(configuration: &Configuration) -> Result<(), Fault> {
             return Err(fault(format!("readout[{index}].block"), "a power of two between 4KiB and 16MiB"));
         }
         let needed: u64 =
-            sources.map(|source| (source.max_fragment.0.div_ceil(block) + 2) * block).sum::<u64>() + 16 * block;
+            sources.map(|source| (source.max_fragment.0.div_ceil(block) + 4) * block).sum::<u64>() + 16 * block;
         if readout.pool.0 < needed {
             let message = format!(
-                "{} hold too little for its sources: each needs its largest fragment and two blocks, {} in all; \
+                "{} hold too little for its sources: each needs its largest fragment and four blocks, {} in all; \
                  enlarge the pool, or lower max_fragment or block",
                 readout.pool,
                 Bytes(needed)

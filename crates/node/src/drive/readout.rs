@@ -51,6 +51,10 @@ struct SourceConnection {
     blocked: bool,
     /// The peer has closed; what it sent before is still being framed.
     ended: bool,
+    since: Instant,
+    /// It is a connected source's second connection: not read until the first has ended, as it does when a source
+    /// comes back at once while what it sent before still waits; turned away where it does not.
+    parked_until: Option<Instant>,
 }
 
 /// What is at the other end of an endpoint between nodes.
@@ -104,8 +108,13 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
 const FRAME_BATCH: usize = 256;
 /// Pause before the event manager is called again.
 const RETRY: Duration = Duration::from_millis(200);
-/// Blocks for connections whose source is not known yet.
-const SHARED_BLOCKS: usize = 8;
+/// Blocks for connections that never become known.
+const STRANGERS_BLOCKS: usize = 8;
+/// Blocks that a connection of a source fills before it is known: what lies in them stays until its events are done,
+/// and meanwhile every other source must be able to say who it is.
+const UNKNOWN_BLOCKS: usize = 2;
+/// How long a source's second connection waits for the end of its first.
+const PARKING: Duration = Duration::from_secs(2);
 /// Pause between two looks at whether fragments should move.
 const EVACUATION_PAUSE: Duration = Duration::from_millis(5);
 /// Fragments that move in one turn.
@@ -181,7 +190,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         let work = self.sources.poll(now, &mut events);
         for event in events.drain(..) {
             match event {
-                Event::ConnectionRequest { endpoint, .. } => self.accept_source(endpoint),
+                Event::ConnectionRequest { endpoint, .. } => self.accept_source(now, endpoint),
                 Event::Received { endpoint, slice } => {
                     self.counts.wire_bytes += slice.len() as u64;
                     if let Some(connection) = self.connections.get_mut(endpoint) {
@@ -202,7 +211,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         work
     }
 
-    fn accept_source(&mut self, endpoint: Endpoint) {
+    fn accept_source(&mut self, now: Instant, endpoint: Endpoint) {
         if self.finishing {
             self.sources.reject(endpoint);
             return;
@@ -214,6 +223,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             source: None,
             blocked: false,
             ended: false,
+            since: now,
+            parked_until: None,
         };
         self.connections.insert(endpoint, connection);
     }
@@ -238,7 +249,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             if let Err(error) = framed {
                 self.readout.framing_lost(source, error);
                 self.sources.abort(endpoint);
-                self.end_source(now, endpoint, true);
+                // The fragment that it cost is counted with the error.
+                self.end_source(now, endpoint, false);
                 return;
             }
             if count < room.min(FRAME_BATCH) {
@@ -260,13 +272,13 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     fn identify(&mut self, now: Instant, endpoint: Endpoint) -> bool {
         let Some(connection) = self.connections.get_mut(endpoint) else { return false };
         // Bytes that are no front end's show here, before any fragment is asked for.
-        let lost = connection.framer.next_batch(&mut self.received, 0).is_err();
+        let lost = connection.framer.next_batch(&mut self.received, 0).map_err(|error| error.bytes_discarded).err();
         let source = match (connection.framer.source(), connection.framer.format()) {
-            (Some(id), Some(format)) if !lost => {
+            (Some(id), Some(format)) if lost.is_none() => {
                 let source = self.readout.source_index(id);
                 source.filter(|&source| self.config.readout.sources[source].format == format)
             }
-            _ if lost || connection.ended => None,
+            _ if lost.is_some() || connection.ended => None,
             _ => return false,
         };
         match source {
@@ -283,14 +295,53 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                 self.readout.source_connected(now, source);
                 true
             }
-            // Nobody's bytes, a source of another readout unit, or a second connection of a connected source.
-            _ => {
-                self.counts.garbage += connection.framer.buffered() as u64;
-                self.counts.refused += 1;
-                self.sources.abort(endpoint);
-                self.connections.remove(endpoint);
+            Some(_) if !connection.ended && connection.parked_until.is_none_or(|until| now < until) => {
+                connection.parked_until.get_or_insert(now.after(PARKING));
+                self.sources.set_reading(endpoint, false);
                 false
             }
+            // Nobody's bytes, a source of another readout unit, or a second connection where the first goes on.
+            _ => {
+                self.counts.garbage += lost.unwrap_or(0);
+                self.turn_away(endpoint);
+                false
+            }
+        }
+    }
+
+    /// Looks again at a source's second connection.
+    fn unpark(&mut self, now: Instant, endpoint: Endpoint) {
+        if self.identify(now, endpoint) {
+            self.sources.set_reading(endpoint, true);
+            self.frame(now, endpoint);
+        }
+    }
+
+    /// Ends a connection that is no source's.
+    fn turn_away(&mut self, endpoint: Endpoint) {
+        if let Some(stranger) = self.connections.remove(endpoint) {
+            self.counts.garbage += stranger.framer.buffered() as u64;
+            self.counts.refused += 1;
+            self.sources.abort(endpoint);
+        }
+    }
+
+    /// Connections that are not known yet cannot be read, because others have the blocks that all of them share. Of
+    /// those that said something, and too little to be known, the oldest goes; where there is none, what sources sent
+    /// before they were known moves.
+    fn make_room_for_unknown(&mut self) {
+        let mut oldest: Option<(Instant, Endpoint)> = None;
+        for index in 0..self.connections.places() {
+            let Some((endpoint, connection)) = self.connections.at(index) else { continue };
+            let is_older = oldest.is_none_or(|(since, _)| connection.since < since);
+            let is_known = connection.source.is_some() || connection.parked_until.is_some();
+            if !is_known && connection.framer.buffered() > 0 && is_older {
+                oldest = Some((connection.since, endpoint));
+            }
+        }
+        match oldest {
+            Some((_, endpoint)) => self.turn_away(endpoint),
+            None => self.evacuate(),
         }
     }
 
@@ -317,10 +368,17 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
 
     /// Goes on with sources that have room again.
     fn unblock(&mut self, now: Instant) {
-        let mut any_dry = false;
+        let (mut any_dry, mut unknown_dry) = (false, false);
         for index in 0..self.connections.places() {
             let Some((endpoint, connection)) = self.connections.at(index) else { continue };
-            let Some(source) = connection.source else { continue };
+            let Some(source) = connection.source else {
+                let is_parked = connection.parked_until.is_some();
+                unknown_dry |= !is_parked && self.sources.is_dry(endpoint);
+                if is_parked {
+                    self.unpark(now, endpoint);
+                }
+                continue;
+            };
             if connection.blocked && self.readout.room(source) > 0 {
                 self.block(now, endpoint, false);
                 self.frame(now, endpoint);
@@ -331,20 +389,25 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                 any_dry |= dry;
             }
         }
-        if any_dry && now >= self.evacuation_due {
+        if now < self.evacuation_due {
+            return;
+        }
+        if any_dry || unknown_dry {
             self.evacuation_due = now.after(EVACUATION_PAUSE);
+        }
+        // One held fragment pins its whole block: where what is held would fit into half of the pool, it moves.
+        let pinned = self.sources.pool().map_or(0, |pool| (pool.held() * pool.block_size()) as u64);
+        if any_dry && self.readout.held_bytes() * 2 <= pinned {
             self.evacuate();
+        }
+        if unknown_dry {
+            self.make_room_for_unknown();
         }
     }
 
-    /// One held fragment pins its whole block. Where the pool is used up although what is held would fit into
-    /// half of it, the oldest fragments move to blocks of their own: a copy, and counted.
+    /// The oldest fragments move to blocks of their own, so that those of the receive pool come back: a copy, and
+    /// counted.
     fn evacuate(&mut self) {
-        let Some(pool) = self.sources.pool() else { return };
-        let pinned = (pool.held() * pool.block_size()) as u64;
-        if self.readout.held_bytes() * 2 > pinned {
-            return;
-        }
         let (evacuation, mut left) = (&mut self.evacuation, EVACUATED_AT_ONCE);
         self.readout.oldest_payloads(|_, payload| {
             if left == 0 {
@@ -659,9 +722,9 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     }
 }
 
-/// Divides the receive pool: a few blocks for connections that are not known yet, the rest equally to the sources.
+/// Divides the receive pool: some blocks for connections that are not known yet, the rest equally to the sources.
 fn quotas(sources: &mut impl Dispatcher, count: usize) -> Vec<Owner> {
     let Some(pool) = sources.pool_mut() else { return Vec::new() };
-    let each = pool.blocks().saturating_sub(SHARED_BLOCKS) / count.max(1);
+    let each = pool.blocks().saturating_sub(STRANGERS_BLOCKS + UNKNOWN_BLOCKS * count) / count.max(1);
     (0..count).map(|_| pool.reserve(each).unwrap_or(Owner::SHARED)).collect()
 }

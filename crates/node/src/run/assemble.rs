@@ -102,8 +102,11 @@ impl Workshop<'_> {
         let config = self.resolved.readout_drive(index, self.identity(node));
         let name = config.name.clone();
         let pool = Pool::new(self.resolved.readout_pool(index))?;
-        let sources = Tcp::new(TcpConfig::default(), pool).map_err(endpoint(&name))?;
-        let evacuation = Staging::new(Pool::new(self.resolved.evacuation_pool(index))?);
+        // Before it is known whose connection it is, it fills no more than its share of what all connections share.
+        let usual = TcpConfig::default();
+        let tcp = TcpConfig { receive_batch_bytes: usual.receive_batch_bytes.min(pool.block_size()), ..usual };
+        let sources = Tcp::new(tcp, pool).map_err(endpoint(&name))?;
+        let evacuation = spare_pool(self.resolved.evacuation_pool(index))?;
         ReadoutDrive::new(config, sources, peers, self.staging(node)?, evacuation).map_err(endpoint(&name))
     }
 

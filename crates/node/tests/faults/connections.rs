@@ -93,7 +93,7 @@ fn a_source_that_nobody_configured_is_turned_away() {
     let mut run = setup.start(Some(50));
     for mut stranger in [FrontEnd::ferol(&run.address(), 844), FrontEnd::generic(&run.address(), 78)] {
         let first = stranger.framed(1, &stranger.content(1));
-        stranger.send_bytes(&first);
+        stranger.offer_bytes(&first);
         stranger.expect_closed();
     }
     let (mut one, mut other) = (FrontEnd::ferol(&run.address(), 841), FrontEnd::generic(&run.address(), 77));
@@ -114,7 +114,7 @@ fn a_second_connection_of_a_connected_source_is_turned_away() {
     run.wait_for_fragments(841, 10);
     let mut intruder = FrontEnd::ferol(&run.address(), 841).with_size(64);
     let foreign = intruder.framed(11, &intruder.content(12));
-    intruder.send_bytes(&foreign);
+    intruder.offer_bytes(&foreign);
     intruder.expect_closed();
     one.send(11..=100);
     other.send(1..=100);

@@ -151,6 +151,12 @@ impl FrontEnd {
         stream.write_all(bytes).unwrap_or_else(|error| panic!("front end {id} cannot send: {error}"));
     }
 
+    /// Sends these bytes as far as they are taken: the other side may close at once.
+    pub(crate) fn offer_bytes(&mut self, bytes: &[u8]) {
+        let stream = self.stream.as_mut().expect("the front end is connected");
+        let _ = stream.write_all(bytes);
+    }
+
     /// The fragments that it says it sent, and what should be held of each.
     pub(crate) const fn sent(&self) -> &BTreeMap<u64, u64> {
         &self.sent
