@@ -11,22 +11,23 @@ use ropewalk_terms::EventKey;
 pub(super) struct Announcing {
     /// Events before this one were announced.
     next: Position,
-    /// Up to which key the event manager knows everything to be settled.
-    told: EventKey,
+    /// Up to which key the event manager knows everything to be settled; none where it is a new one.
+    told: Option<EventKey>,
     /// It was told that nothing more comes at all.
     pub(super) told_all: bool,
 }
 
 impl Default for Announcing {
     fn default() -> Self {
-        Self { next: ORIGIN, told: EventKey::MIN, told_all: false }
+        Self { next: ORIGIN, told: Some(EventKey::MIN), told_all: false }
     }
 }
 
 impl Readout {
     /// The next announcement; none when the event manager knows everything.
     pub(super) fn next_announce(&mut self) -> Option<Announce> {
-        if self.announcing.next == self.head && !self.may_announce_end() {
+        let told = self.announcing.told;
+        if self.announcing.next == self.head && told.is_some() && !self.may_announce_end() {
             return None;
         }
         let mut entries = Batch::new();
@@ -45,10 +46,9 @@ impl Readout {
         }
         self.announcing.next = if next < end { next } else { self.head };
         let settled = self.settled_key();
-        let told = self.announcing.told;
-        self.announcing.told = settled.max(told);
+        self.announcing.told = told.max(Some(settled));
         let ends = self.note_end_announced();
-        (!entries.is_empty() || settled > told || ends).then_some(Announce { settled, entries })
+        (!entries.is_empty() || Some(settled) > told || ends).then_some(Announce { settled, entries })
     }
 
     /// Up to which key everything was announced: without end where nothing more can come.
@@ -83,8 +83,7 @@ impl Readout {
     /// A new event manager knows nothing: everything held is announced again.
     pub(super) fn announce_again(&mut self) {
         self.announcing.next = self.table.base();
-        self.announcing.told = EventKey::MIN;
-        self.announcing.told_all = false;
+        self.announcing.told = None;
         if let Some(stop) = &mut self.stop {
             stop.announced = false;
         }

@@ -90,7 +90,6 @@ impl Readout {
         input.sequence.restart(self.timeline.start() - 1, offset);
         input.resync = self.timeline.resync();
         input.standing = Standing::Following;
-        input.presence = Presence::Awaited;
     }
 
     /// A fragment of a source whose numbering differs from the run's.

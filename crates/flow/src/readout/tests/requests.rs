@@ -85,6 +85,10 @@ fn a_new_event_manager_is_told_everything_that_is_held() {
     rig.settled = EventKey::MIN;
     rig.tell(Message::Recover);
     assert_eq!((rig.numbers(), rig.settled), (vec![1, 3, 5], key(5)));
+    rig.release(key(1), 5, Outcome::Complete);
+    (rig.held, rig.settled) = (Vec::new(), EventKey::MIN);
+    rig.tell(Message::Recover);
+    assert_eq!((rig.numbers(), rig.settled), (vec![], key(5)), "even that nothing is held");
 }
 
 #[test]

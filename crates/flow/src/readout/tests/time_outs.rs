@@ -78,6 +78,20 @@ fn nothing_times_out_while_the_table_is_full() {
 }
 
 #[test]
+fn nothing_times_out_while_the_table_is_too_full_for_the_last_event() {
+    let mut rig = Rig::started(config(1));
+    rig.feed(0, 1..=16);
+    rig.feed(0, 17..=32);
+    rig.tell(Message::StopAt(key(33)));
+    rig.wait(100 * SOURCE_TIMEOUT);
+    assert_eq!((rig.settled, rig.readout.next_deadline()), (key(32), None));
+    rig.release(key(1), 8, Outcome::Complete);
+    assert_eq!(rig.readout.next_deadline(), Some(rig.now.after(SOURCE_TIMEOUT)));
+    rig.feed(0, [33]);
+    assert_eq!(rig.missing(key(33)), []);
+}
+
+#[test]
 fn each_event_has_its_own_clock() {
     let mut rig = Rig::started(config(2));
     rig.feed(0, 1..=10);
@@ -241,6 +255,11 @@ fn when_all_sources_have_ended_everything_is_settled() {
     rig.connect(0);
     rig.feed(0, [4]);
     assert_eq!(rig.account(0).late, 1, "it was said that nothing more comes");
+    rig.disconnect(0);
+    rig.release(key(1), 3, Outcome::Complete);
+    (rig.held, rig.settled) = (Vec::new(), EventKey::MIN);
+    rig.tell(Message::Recover);
+    assert_eq!((rig.settled, rig.numbers()), (EventKey::MAX, vec![]));
 }
 
 #[test]
