@@ -21,6 +21,11 @@ impl SendQueue {
         Self { slices: VecDeque::new(), unsettled: 0, bound, refused: None }
     }
 
+    /// The same with room for so many slices from the start.
+    pub(crate) fn with_room(bound: usize, slices: usize) -> Self {
+        Self { slices: VecDeque::with_capacity(slices), ..Self::new(bound) }
+    }
+
     /// Takes the whole message or nothing. An empty queue takes any size.
     pub(crate) fn push(&mut self, message: &mut Vec<Slice>) -> Result<(), SendError> {
         let bytes: usize = message.iter().map(|slice| slice.len()).sum();

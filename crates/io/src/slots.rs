@@ -21,6 +21,11 @@ impl<T> Slots<T> {
         Self { slots: Vec::new(), free: Vec::new() }
     }
 
+    /// A table that does not grow before it has this many values.
+    pub(crate) fn with_capacity(values: usize) -> Self {
+        Self { slots: Vec::with_capacity(values), free: Vec::with_capacity(values) }
+    }
+
     pub(crate) fn insert(&mut self, value: T) -> Endpoint {
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];

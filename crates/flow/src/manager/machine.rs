@@ -210,7 +210,10 @@ impl Manager {
     }
 
     fn readout_connected(&mut self, now: Instant, node: NodeId, incarnation: Incarnation) {
-        self.readout_lost(now, node.index);
+        // Who comes back in the same life before it was given up still has what it had: builders go on waiting for it.
+        if self.readouts[usize::from(node.index)].incarnation != Some(incarnation) {
+            self.readout_lost(now, node.index);
+        }
         let restart = self.restart_key();
         let link = &mut self.readouts[usize::from(node.index)];
         let same_life = link.incarnation.replace(incarnation) == Some(incarnation);

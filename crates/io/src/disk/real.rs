@@ -18,6 +18,11 @@ use crate::doorbell::Doorbell;
 /// Commands that may be under way between the threads.
 const UNDER_WAY: usize = 4096;
 
+/// Vectors laid out at the start, so that appends of so many slices allocate nothing.
+const SPARE: usize = 4;
+/// Slices for which each of these has room.
+const SPARE_SLICES: usize = 16 << 10;
+
 /// Settings of a [`RealDisk`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RealDiskConfig {
@@ -75,7 +80,7 @@ impl RealDisk {
             queued_bytes: 0,
             queue_bytes: config.queue_bytes,
             known_failures: Vec::new(),
-            spare: Vec::new(),
+            spare: (0..SPARE).map(|_| Vec::with_capacity(SPARE_SLICES)).collect(),
             writer_bell,
             own_bell,
             armed: false,

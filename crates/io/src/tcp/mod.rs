@@ -61,6 +61,9 @@ pub struct Tcp {
     pool: Pool,
 }
 
+/// Connections for which there is room from the start, so that one that comes back allocates nothing.
+const ROOM: usize = 256;
+
 impl Tcp {
     /// A dispatcher that receives into `pool`.
     pub fn new(mut config: TcpConfig, pool: Pool) -> Result<Self, EndpointError> {
@@ -72,12 +75,12 @@ impl Tcp {
         })?;
         Ok(Self {
             config,
-            connections: Slots::new(),
+            connections: Slots::with_capacity(ROOM),
             listeners: Vec::new(),
-            ready: Vec::new(),
-            serving: Vec::new(),
-            pending: Vec::new(),
-            untimed: Vec::new(),
+            ready: Vec::with_capacity(ROOM),
+            serving: Vec::with_capacity(ROOM),
+            pending: Vec::with_capacity(ROOM),
+            untimed: Vec::with_capacity(ROOM),
             now: Instant::ZERO,
             next_timer: Instant::FAR_FUTURE,
             epoll,

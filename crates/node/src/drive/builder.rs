@@ -1,7 +1,7 @@
 //! A builder unit: asks every readout unit for its super-fragments, builds, checks, and hands events to storage.
 
 use super::Drive;
-use super::link::{Identity, Outbox, Unsent};
+use super::link::{Identity, Outbox, Unsent, received};
 use super::reader::{Incoming, MessageReader};
 use super::storage::Storage;
 use super::table::EndpointTable;
@@ -9,8 +9,8 @@ use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig};
 use ropewalk_flow::messages::{Batch, Message, Report, ReportEntry};
 use ropewalk_io::disk::Disk;
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event};
-use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{AcknowledgementLevel, Counter, Epoch, Instant, NodeId, RunNumber};
+use ropewalk_memory::Staging;
+use ropewalk_terms::{AcknowledgementLevel, Counter, Epoch, Instant, NodeId, PoolAccount, RunNumber};
 use ropewalk_wire::message::{Header, Hello, SuperFragmentEntry};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -124,6 +124,13 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         self.storage.as_ref()
     }
 
+    /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
+    /// for what is staged, one for each connection.
+    pub fn pools(&mut self) -> Vec<PoolAccount> {
+        let records = self.storage.as_mut().map(Storage::pool);
+        records.into_iter().chain([self.outbox.pool()]).chain(received(&mut self.peers)).collect()
+    }
+
     /// Opens what is not open.
     fn call(&mut self, now: Instant) {
         for index in 0..self.lines.len() {
@@ -144,14 +151,23 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         self.call(now);
         let mut events = std::mem::take(&mut self.events);
         let work = self.peers.poll(now, &mut events);
-        for event in events.drain(..) {
+        let mut came = events.drain(..).peekable();
+        while let Some(event) = came.next() {
             let endpoint = event.endpoint();
             match event {
                 Event::Established { .. } => {
                     let hello = Message::Hello(Hello::new(&self.config.name, self.config.fingerprint));
                     let _ = self.outbox.send(&mut self.peers, endpoint, &hello);
                 }
-                Event::Received { slice, .. } => self.read(now, endpoint, slice),
+                Event::Received { slice, .. } => {
+                    if let Some((_, reader)) = self.readers.get_mut(endpoint) {
+                        reader.push(slice);
+                    }
+                    // What one poll brought is looked at as a whole: in one process each fragment is a slice.
+                    if !matches!(came.peek(), Some(Event::Received { endpoint: next, .. }) if *next == endpoint) {
+                        self.read(now, endpoint);
+                    }
+                }
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
                     self.lose(now, endpoint);
                 }
@@ -159,13 +175,13 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
                 Event::SendQueueLow { .. } => {}
             }
         }
+        drop(came);
         self.events = events;
         work
     }
 
-    fn read(&mut self, now: Instant, endpoint: Endpoint, slice: Slice) {
+    fn read(&mut self, now: Instant, endpoint: Endpoint) {
         let Some((line, mut reader)) = self.readers.remove(endpoint) else { return };
-        reader.push(slice);
         let keep = loop {
             match reader.next_incoming() {
                 Ok(None) => break true,

@@ -4,7 +4,7 @@
 use ropewalk_flow::messages::{FragmentMeta, Message, SuperFragmentEntry};
 use ropewalk_io::{Dispatcher, Endpoint, SendError};
 use ropewalk_memory::{Payload, Slice, Staging};
-use ropewalk_terms::{Epoch, Incarnation, NodeId, RunNumber};
+use ropewalk_terms::{Epoch, Incarnation, NodeId, PoolAccount, RunNumber};
 use ropewalk_wire::message::{HEADER_BYTES, Header, Kind, SuperFragmentsEncoder};
 
 /// Who sends: what every header says.
@@ -60,6 +60,12 @@ impl Outbox {
         Self { identity, staging, bytes: Vec::with_capacity(64 * 1024), slices: Vec::with_capacity(4096) }
     }
 
+    /// The account of the blocks that messages are encoded in, those included that came home by now.
+    pub(super) fn pool(&mut self) -> PoolAccount {
+        self.staging.pool_mut().collect();
+        self.staging.pool().account()
+    }
+
     /// Queues a control message.
     ///
     /// # Errors
@@ -113,12 +119,31 @@ impl Outbox {
     }
 }
 
+/// The account of the receive pool, where there is one, those blocks included that came home by now.
+pub(super) fn received(endpoints: &mut impl Dispatcher) -> Option<PoolAccount> {
+    let pool = endpoints.pool_mut()?;
+    pool.collect();
+    Some(pool.account())
+}
+
 /// Super-fragments on their way to one builder unit, gathered until they are worth a message.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Answers {
     encoder: SuperFragmentsEncoder,
     payloads: Vec<Payload>,
     slices: Vec<Slice>,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        // Room for a full message, and for the event of many sources that fills the last of it.
+        let payloads = 2 * Self::FRAGMENTS;
+        Self {
+            encoder: SuperFragmentsEncoder::default(),
+            payloads: Vec::with_capacity(payloads),
+            slices: Vec::with_capacity(2 * payloads),
+        }
+    }
 }
 
 impl Answers {

@@ -2,7 +2,7 @@
 
 use super::Drive;
 use super::account::Standing;
-use super::link::{Identity, Outbox, Unsent};
+use super::link::{Identity, Outbox, Unsent, received};
 use super::reader::{Incoming, MessageReader};
 use super::table::EndpointTable;
 use ropewalk_flow::control::{ControlAction, RunCommand, RunControl, RunPhase};
@@ -10,10 +10,11 @@ use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig};
 use ropewalk_flow::messages::Message;
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{Incarnation, Instant, NodeId, Role, RunNumber};
+use ropewalk_terms::{Incarnation, Instant, NodeId, PoolAccount, Role, RunNumber};
 use ropewalk_wire::message::{Header, Hello, PROTOCOL_VERSION, RefuseReason};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// What an event manager's drive is made from.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct ManagerDriveConfig {
 struct Peer {
     reader: MessageReader,
     node: Option<(NodeId, Incarnation)>,
+    /// It said its last word.
+    finished: bool,
 }
 
 /// The event manager: see the module's text.
@@ -48,7 +51,13 @@ pub struct ManagerDrive<P: Dispatcher> {
     events: Vec<Event>,
     refused: u64,
     run: RunNumber,
+    /// Nodes that left before they were finished, and until when their return is waited for.
+    missed: BTreeMap<NodeId, Instant>,
 }
+
+/// How long a node whose connection broke is waited for. A readout unit still holds everything when it is back by
+/// then, so that nothing is lost; and the end of the run waits so that the node is told.
+const RETURN: Duration = Duration::from_secs(1);
 
 impl<P: Dispatcher> ManagerDrive<P> {
     /// Opens the service point.
@@ -70,6 +79,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
             events: Vec::with_capacity(256),
             refused: 0,
             run: RunNumber(0),
+            missed: BTreeMap::new(),
             peers,
             service,
             config,
@@ -96,6 +106,12 @@ impl<P: Dispatcher> ManagerDrive<P> {
         &self.manager
     }
 
+    /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
+    /// for what is staged, one for each connection.
+    pub fn pools(&mut self) -> Vec<PoolAccount> {
+        [self.outbox.pool()].into_iter().chain(received(&mut self.peers)).collect()
+    }
+
     fn poll_peers(&mut self, now: Instant) -> usize {
         let mut events = std::mem::take(&mut self.events);
         let work = self.peers.poll(now, &mut events);
@@ -104,7 +120,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
             match event {
                 Event::ConnectionRequest { .. } => {
                     self.peers.accept(endpoint);
-                    self.links.insert(endpoint, Peer { reader: MessageReader::default(), node: None });
+                    self.links.insert(endpoint, Peer { reader: MessageReader::default(), node: None, finished: false });
                 }
                 Event::Received { slice, .. } => self.read(now, endpoint, slice),
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
@@ -156,7 +172,10 @@ impl<P: Dispatcher> ManagerDrive<P> {
             Message::Synchrony(state) => self.standing.judged(*state),
             Message::StopRequest(cause) => self.control.stop_requested(now, *cause),
             _ if header.run != self.run && header.run != RunNumber(0) => self.refused += 1,
-            _ => self.manager.message(now, node, message),
+            _ => {
+                peer.finished |= matches!(message, Message::Finished(_));
+                self.manager.message(now, node, message);
+            }
         }
         true
     }
@@ -188,13 +207,20 @@ impl<P: Dispatcher> ManagerDrive<P> {
             // The same node again: its earlier connection is a leftover, perhaps of an earlier life.
             self.peers.abort(old);
             self.links.remove(old);
-            self.manager.node_lost(now, header.sender);
+            if role != Role::Readout {
+                self.manager.node_lost(now, header.sender);
+            }
         }
         peer.node = Some((header.sender, header.incarnation));
         self.standing.node_connected(header.sender, header.incarnation);
         let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Welcome);
         self.manager.node_connected(now, header.sender, header.incarnation);
         self.control.node_connected(now, header.sender);
+        self.missed.remove(&header.sender);
+        if self.control.phase() == RunPhase::Ended {
+            // It was away when the others were told.
+            self.unsent.push_back((header.sender, Message::Finish));
+        }
         true
     }
 
@@ -204,8 +230,22 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.standing.node_lost(node, incarnation);
         if self.nodes.get(&node) == Some(&endpoint) {
             self.nodes.remove(&node);
-            self.manager.node_lost(now, node);
             self.control.node_lost(now, node);
+            if !peer.finished {
+                self.missed.insert(node, now.after(RETURN));
+            }
+            // What a builder unit had is better built by another one at once.
+            if peer.finished || node.role != Role::Readout {
+                self.manager.node_lost(now, node);
+            }
+        }
+    }
+
+    /// Those that did not come back in time are lost.
+    fn give_up_the_missed(&mut self, now: Instant) {
+        while let Some((&node, _)) = self.missed.iter().find(|&(_, until)| now >= *until) {
+            self.missed.remove(&node);
+            self.manager.node_lost(now, node);
         }
     }
 
@@ -266,13 +306,16 @@ impl<P: Dispatcher> ManagerDrive<P> {
 
 impl<P: Dispatcher> Drive for ManagerDrive<P> {
     fn turn(&mut self, now: Instant) -> usize {
+        self.give_up_the_missed(now);
         self.poll_peers(now) + self.act(now)
     }
 
     fn next_deadline(&self) -> Option<Instant> {
+        let missed = self.missed.values().copied();
         [self.manager.next_deadline(), self.peers.next_deadline(), self.control.next_deadline()]
             .into_iter()
             .flatten()
+            .chain(missed)
             .min()
     }
 
@@ -286,6 +329,6 @@ impl<P: Dispatcher> Drive for ManagerDrive<P> {
 
     fn is_done(&self) -> bool {
         // The others close first, having sent their last report.
-        self.control.phase() == RunPhase::Ended && self.nodes.is_empty()
+        self.control.phase() == RunPhase::Ended && self.nodes.is_empty() && self.missed.is_empty()
     }
 }

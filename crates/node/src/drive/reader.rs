@@ -19,6 +19,9 @@ pub enum Incoming {
     SuperFragment(Header, SuperFragmentEntry),
 }
 
+/// Slices that wait without an allocation: in one process each fragment of a poll is one.
+const SLICES: usize = 1024;
+
 enum State {
     Header,
     Control(Header),
@@ -44,7 +47,7 @@ pub struct MessageReader {
 impl Default for MessageReader {
     fn default() -> Self {
         Self {
-            bytes: ByteQueue::new(),
+            bytes: ByteQueue::with_capacity(SLICES),
             state: State::Header,
             scratch: Vec::with_capacity(16 * 1024),
             entries: Vec::with_capacity(64),

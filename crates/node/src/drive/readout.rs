@@ -6,14 +6,14 @@
 //! ```
 
 use super::Drive;
-use super::link::{Answers, Identity, Outbox, Unsent};
+use super::link::{Answers, Identity, Outbox, Unsent, received};
 use super::reader::{Incoming, MessageReader};
 use super::table::EndpointTable;
 use ropewalk_flow::messages::{Batch, Finished, Message, Received, Report, ReportEntry};
 use ropewalk_flow::readout::{Framer, FramerLimits, Readout, ReadoutAction, ReadoutConfig};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Owner, Staging};
-use ropewalk_terms::{Counter, Epoch, Instant, NodeId, Role};
+use ropewalk_terms::{Counter, Epoch, Instant, NodeId, PoolAccount, Role};
 use ropewalk_wire::message::{Header, Hello, RefuseReason};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -96,6 +96,8 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     received: Vec<Received>,
     report_due: Instant,
     counts: Counts,
+    /// Framers of connections that have ended, for the next ones.
+    spare_framers: Vec<Framer>,
     evacuation: Staging,
     evacuation_due: Instant,
     finishing: bool,
@@ -157,6 +159,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             received: Vec::with_capacity(FRAME_BATCH),
             report_due: Instant::ZERO,
             counts: Counts::default(),
+            spare_framers: spare_framers(count),
             evacuation,
             evacuation_due: Instant::ZERO,
             finishing: false,
@@ -183,6 +186,15 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// The machine, for tests and checkers.
     pub const fn machine(&self) -> &Readout {
         &self.readout
+    }
+
+    /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
+    /// for what is staged, one for each connection.
+    pub fn pools(&mut self) -> Vec<PoolAccount> {
+        let staged = self.evacuation.pool_mut();
+        staged.collect();
+        let own = [self.outbox.pool(), staged.account()];
+        own.into_iter().chain(received(&mut self.sources)).chain(received(&mut self.peers)).collect()
     }
 
     fn poll_sources(&mut self, now: Instant) -> usize {
@@ -218,8 +230,16 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
         self.sources.accept(endpoint);
         let largest = self.config.readout.sources.iter().map(|source| source.max_fragment).max().unwrap_or(0);
+        let limits = FramerLimits { max_fragment: largest, check_crc: false };
+        let framer = match self.spare_framers.pop() {
+            Some(mut framer) => {
+                framer.set_limits(limits);
+                framer
+            }
+            None => Framer::new(limits),
+        };
         let connection = SourceConnection {
-            framer: Framer::new(FramerLimits { max_fragment: largest, check_crc: false }),
+            framer,
             source: None,
             blocked: false,
             ended: false,
@@ -323,6 +343,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             self.counts.garbage += stranger.framer.buffered() as u64;
             self.counts.refused += 1;
             self.sources.abort(endpoint);
+            self.keep(stranger.framer);
         }
     }
 
@@ -350,6 +371,15 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         if let Some(source) = connection.source {
             self.connected[source] = None;
             self.readout.source_disconnected(now, source, mid_fragment);
+        }
+        self.keep(connection.framer);
+    }
+
+    /// A framer whose connection has ended waits for the next one.
+    fn keep(&mut self, mut framer: Framer) {
+        if self.spare_framers.len() < self.spare_framers.capacity() {
+            framer.clear();
+            self.spare_framers.push(framer);
         }
     }
 
@@ -720,6 +750,11 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     fn is_done(&self) -> bool {
         self.done
     }
+}
+
+/// Framers for two connections of each source, as there are for a moment when one comes back.
+fn spare_framers(sources: usize) -> Vec<Framer> {
+    (0..2 * sources).map(|_| Framer::new(FramerLimits { max_fragment: 0, check_crc: false })).collect()
 }
 
 /// Divides the receive pool: some blocks for connections that are not known yet, the rest equally to the sources.

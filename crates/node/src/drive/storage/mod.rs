@@ -12,7 +12,7 @@ mod segment;
 use ropewalk_flow::builder::EventView;
 use ropewalk_io::disk::{Completion, Disk};
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, Instant, NodeId, RunNumber, Utc};
+use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, Instant, NodeId, PoolAccount, RunNumber, Utc};
 use ropewalk_wire::run_file::{
     BeginOfRun, ClockDomain, EndOfRun, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource,
     SegmentHeader, SegmentName, SourceEntry,
@@ -341,6 +341,12 @@ impl<D: Disk> Storage<D> {
     /// What was written and deleted.
     pub const fn counts(&self) -> StorageCounts {
         self.counts
+    }
+
+    /// The account of the blocks that heads and tails of records are staged in, those included that came home by now.
+    pub fn pool(&mut self) -> PoolAccount {
+        self.staging.pool_mut().collect();
+        self.staging.pool().account()
     }
 
     /// When a refused batch is to be offered again, or a segment is to be closed.

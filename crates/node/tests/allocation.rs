@@ -1,0 +1,136 @@
+//! Data threads allocate nothing between start and stop, a reconnection included.
+//!
+//! A binary of its own, because it replaces the allocator by one that counts.
+
+#![allow(unsafe_code)]
+
+use ropewalk_node::configuration::parse;
+use ropewalk_node::run::launch;
+use ropewalk_terms::{EventKey, SourceId};
+use ropewalk_wire::{fed, ferol};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Counts what is asked for while `COUNTING`, on threads that did not opt out.
+struct Counting;
+
+static COUNTING: AtomicBool = AtomicBool::new(false);
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static FIRST_SIZES: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
+
+thread_local! {
+    /// The thread is the test's own and not a data thread.
+    static OUTSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+fn note(size: usize) {
+    if COUNTING.load(Ordering::Relaxed) && !OUTSIDE.try_with(Cell::get).unwrap_or(true) {
+        let before = ALLOCATIONS.fetch_add(1, Ordering::Relaxed) as usize;
+        if let Some(place) = FIRST_SIZES.get(before) {
+            place.store(size, Ordering::Relaxed);
+        }
+    }
+}
+
+// SAFETY: every call is handed on to the system's allocator unchanged; counting touches atomics and a thread-local
+// without a destructor, which allocate nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promises are those that the system's allocator asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the pointer came from `alloc` or `realloc` above, hence from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note(size);
+        // SAFETY: the pointer came from the system's allocator, and the caller promises the rest.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const SOURCES: u32 = 4;
+
+/// Sends the events `from..=to` of one source as fast as they are taken; larger than a FEROL block, so that
+/// fragments are chains.
+fn send(stream: &mut TcpStream, id: u32, from: u64, to: u64) {
+    let payload = [id as u8; 8 * 700];
+    let (mut fragment, mut bytes) = (Vec::new(), Vec::new());
+    for event in from..=to {
+        fragment.clear();
+        bytes.clear();
+        let header = fed::Header::new(SourceId(id), event as u32, (event % 3564) as u16);
+        fed::encode(header, &payload, fed::Trailer::new(), &mut fragment).expect("a fragment of allowed length");
+        ferol::encode_fragment(&fragment, SourceId(id), event as u32, &mut bytes);
+        stream.write_all(&bytes).expect("the readout unit takes it");
+    }
+}
+
+fn configuration(output: &std::path::Path) -> String {
+    let mut text = format!(
+        "version = 1\n[run]\noutput = {:?}\nsync = \"never\"\nsegment_bytes = \"4GiB\"\n\
+         [[readout]]\nname = \"ru0\"\npool = \"64MiB\"\nblock = \"64KiB\"\n[[builder]]\nname = \"bu0\"\n",
+        output.display().to_string()
+    );
+    for id in 0..SOURCES {
+        text += &format!("[[source]]\nid = {id}\nreadout = \"ru0\"\nmax_fragment = \"64KiB\"\n");
+    }
+    text
+}
+
+#[test]
+fn data_threads_allocate_nothing_while_data_flow() {
+    OUTSIDE.set(true);
+    let output = std::env::temp_dir().join(format!("ropewalk-allocation-{}", std::process::id()));
+    let configuration = parse("allocation", &configuration(&output), &|_| None).expect("a good configuration");
+    let mut handle = launch(&configuration, None).expect("a run on loopback");
+    let address = handle.addresses()[0].1.clone();
+    handle.start(EventKey::new(0, 1), None);
+    let senders: Vec<_> = (0..SOURCES)
+        .map(|id| {
+            let address = address.clone();
+            std::thread::spawn(move || {
+                OUTSIDE.set(true);
+                let connect = || TcpStream::connect(&address).expect("the readout unit listens");
+                let mut stream = connect();
+                send(&mut stream, id, 1, 4000);
+                // Everybody has warmed up by now: tables, vectors and queues have the size that they need.
+                COUNTING.store(true, Ordering::Relaxed);
+                send(&mut stream, id, 4001, 8000);
+                drop(stream);
+                let mut stream = connect();
+                send(&mut stream, id, 8001, 12_000);
+            })
+        })
+        .collect();
+    for sender in senders {
+        sender.join().expect("a sender without a panic");
+    }
+    let until = Instant::now() + Duration::from_secs(20);
+    while handle.snapshot().ledger.events.written < 12_000 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    COUNTING.store(false, Ordering::Relaxed);
+    handle.stop();
+    while !handle.is_ended() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let summary = handle.finish(Duration::from_secs(5));
+    std::fs::remove_dir_all(&output).expect("the test's own directory");
+    assert_eq!(summary.events.written, 12_000);
+    assert!(summary.is_balanced() && summary.is_lossless());
+    let count = ALLOCATIONS.load(Ordering::Relaxed);
+    let sizes: Vec<usize> = FIRST_SIZES.iter().map(|size| size.load(Ordering::Relaxed)).take(count as usize).collect();
+    assert_eq!(count, 0, "data threads asked for memory while data flowed; the first sizes: {sizes:?}");
+}
