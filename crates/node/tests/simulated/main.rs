@@ -1,0 +1,17 @@
+//! Whole runs on a simulated network and a simulated disk: the node's drives as they are, one virtual clock, one
+//! seed, no thread. What happens follows from the seed, so that a run that fails can be taken again.
+//!
+//! ```text
+//! front_end  a source that sends what its seed says, and nothing else
+//! world      the nodes of a run, the clock that turns them, and what can be done to them
+//! referee    what the simulated files hold, byte by byte, against what the sources sent
+//! quiet      nothing goes wrong; network, storage, builders: what goes wrong
+//! ```
+
+mod builders;
+mod front_end;
+mod network;
+mod quiet;
+mod referee;
+mod storage;
+mod world;
