@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Verify(VerifyOptions),
     /// Show the records of a run file in readable form.
     Inspect(InspectOptions),
+    /// Send the fragments of a run again, as their front ends did.
+    Replay(ReplayOptions),
     /// After a crash: close what was left open and say what is missing.
     Recover(RecoverOptions),
     /// Measure what this machine does, each figure in turns with its limit.
@@ -182,6 +184,38 @@ pub(crate) struct InspectOptions {
 
 fn event_key(text: &str) -> Result<ropewalk_terms::EventKey, String> {
     text.parse().map_err(|_| "an event is a number, such as 17, or RESYNC:NUMBER, such as 2:17".to_owned())
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Speed {
+    /// As fast as the readout unit takes it.
+    Max,
+    /// As fast as it was recorded; generic fragments with times alone.
+    #[value(name = "1x")]
+    Recorded,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk replay run000001 --to 127.0.0.1:10000
+  ropewalk replay run000001 --to 127.0.0.1:10000 --sources 841,843
+  ropewalk replay /data0/run000007 /data1/run000007 --to ru0.example.org:10000 --loop")]
+pub(crate) struct ReplayOptions {
+    /// Run directories; those of several builder units are taken together.
+    #[arg(required = true, value_name = "RUNDIR")]
+    pub(crate) directories: Vec<PathBuf>,
+    /// Where the readout unit listens for front ends.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) to: String,
+    /// These sources alone: those of this readout unit, where there are several.
+    #[arg(long, value_name = "ID,...", value_delimiter = ',')]
+    pub(crate) sources: Vec<u32>,
+    /// How fast.
+    #[arg(long, value_enum, default_value = "max")]
+    pub(crate) speed: Speed,
+    /// Again and again, until interrupted; event numbers go on counting.
+    #[arg(long = "loop")]
+    pub(crate) repeat: bool,
 }
 
 #[derive(Debug, Args)]

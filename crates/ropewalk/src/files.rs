@@ -1,13 +1,15 @@
 //! Commands on files: run files and configurations.
 
-use crate::arguments::{InspectOptions, RecoverOptions, VerifyOptions};
+use crate::arguments::{InspectOptions, RecoverOptions, ReplayOptions, Speed, VerifyOptions};
 use crate::exit::{self, Failure};
 use crate::render::grouped;
 use ropewalk_node::configuration;
 use ropewalk_node::offline;
 use ropewalk_node::run::{RunError, placement};
+use ropewalk_terms::SourceId;
 use serde::Serialize;
 use std::io::ErrorKind;
+use std::net::TcpStream;
 use std::path::Path;
 
 impl From<offline::OfflineError> for Failure {
@@ -16,6 +18,7 @@ impl From<offline::OfflineError> for Failure {
         let text = error.to_string();
         match error {
             Error::NoSegments { .. } | Error::SeveralRuns { .. } | Error::NoSuchEvent { .. } => Self::Usage(text),
+            Error::NoSuchSource { .. } | Error::NoTimes => Self::Usage(text),
             Error::System { error, .. } if error.kind() == ErrorKind::NotFound => Self::Usage(text),
             _ => Self::Environment(text),
         }
@@ -60,6 +63,18 @@ pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
         ..offline::InspectOptions::default()
     };
     offline::inspect(&options.path, &wanted, &mut out)?;
+    Ok(exit::GOOD)
+}
+
+pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
+    let wanted = offline::ReplayOptions {
+        sources: options.sources.iter().copied().map(SourceId).collect(),
+        in_time: options.speed == Speed::Recorded,
+        times: u64::from(!options.repeat),
+    };
+    let sent = offline::replay(&options.directories, &wanted, |_| TcpStream::connect(&options.to))?;
+    let (events, fragments, bytes) = (grouped(sent.events), grouped(sent.fragments), grouped(sent.bytes));
+    println!("sent {events} events, {fragments} fragments, {bytes} bytes");
     Ok(exit::GOOD)
 }
 

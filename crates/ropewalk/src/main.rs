@@ -41,6 +41,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Node(options) => nodes::node(&options),
         Command::Verify(options) => files::verify(&options),
         Command::Inspect(options) => files::inspect(&options),
+        Command::Replay(options) => files::replay(&options),
         Command::Recover(options) => files::recover(&options),
         Command::Bench(options) => bench::bench(&options),
         Command::Config { command: ConfigCommand::Check { file } } => files::config_check(&file),

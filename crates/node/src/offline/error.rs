@@ -1,6 +1,6 @@
 //! Why run files could not be read or written.
 
-use ropewalk_terms::{EventKey, RunNumber};
+use ropewalk_terms::{EventKey, RunNumber, SourceId};
 use ropewalk_wire::run_file::RecordError;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,6 +53,25 @@ pub enum OfflineError {
     NoSuchEvent {
         /// The event.
         key: EventKey,
+    },
+    /// A source that was asked for is not in the run.
+    #[error("source {source_id} is not in this run; there are {known}")]
+    NoSuchSource {
+        /// The source.
+        source_id: SourceId,
+        /// The run's sources.
+        known: String,
+    },
+    /// Events are to lie as far apart as they did, and nobody recorded when they were.
+    #[error("the fragments hold no times; play them at full speed (--speed max)")]
+    NoTimes,
+    /// A source's connection cannot be opened, or broke.
+    #[error("source {source_id}: {error}; is the source configured there, and does the run still go on?")]
+    Line {
+        /// The source.
+        source_id: SourceId,
+        /// What the system said.
+        error: io::Error,
     },
     /// The result could not be written.
     #[error("cannot write the result: {0}")]

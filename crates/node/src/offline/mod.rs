@@ -1,4 +1,4 @@
-//! What is done with run files when the run is over: count and check, show, close what a crash left open.
+//! What is done with run files when the run is over: count and check, show, close what a crash left open, send again.
 //!
 //! ```text
 //! files            which segments there are
@@ -6,7 +6,7 @@
 //! run_reader       the events of many segments, in the order of the files
 //! run_index        where every copy of every event lies; one copy per key, in the order of the keys
 //! footer_reader    the index at a segment's end
-//! verify, inspect, recover
+//! verify, inspect, recover, replay
 //! ```
 //! Files are read, never mapped: somebody else may cut them at any time. Memory holds a window per file being
 //! read and 40 bytes per event record.
@@ -16,6 +16,7 @@ mod files;
 mod footer_reader;
 mod inspect;
 mod recover;
+mod replay;
 mod run_index;
 mod run_reader;
 mod segment_reader;
@@ -30,6 +31,7 @@ pub use files::{SegmentFile, segment_files};
 pub use footer_reader::Footer;
 pub use inspect::{InspectOptions, inspect};
 pub use recover::{RECOVER_SCHEMA, RecoverAction, RecoverReport, RecoveredSegment, recover};
+pub use replay::{ReplayOptions, Replayed, replay};
 pub use run_index::{EventCopy, OrderedReader, RunIndex};
 pub use run_reader::{RunEvent, RunReader};
 pub use segment_reader::{Found, SegmentReader};
