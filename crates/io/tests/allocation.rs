@@ -19,6 +19,8 @@ thread_local! {
 
 // SAFETY: everything is passed on to the system's allocator; counting touches no memory that it manages.
 unsafe impl GlobalAlloc for Counting {
+    /// # Safety
+    /// As the trait asks for.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // A thread that is ending counts no more.
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
@@ -26,6 +28,8 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
+    /// # Safety
+    /// As the trait asks for.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller's promises are passed on.
         unsafe { System.dealloc(pointer, layout) }

@@ -15,12 +15,16 @@ struct Counting;
 
 // SAFETY: the system's allocator, with a count beside it that itself allocates nothing.
 unsafe impl GlobalAlloc for Counting {
+    /// # Safety
+    /// As the trait asks for.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller keeps the contract.
         unsafe { System.alloc(layout) }
     }
 
+    /// # Safety
+    /// As the trait asks for.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller keeps the contract.
         unsafe { System.dealloc(pointer, layout) }

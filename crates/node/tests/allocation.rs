@@ -39,17 +39,23 @@ fn note(size: usize) {
 // SAFETY: every call is handed on to the system's allocator unchanged; counting touches atomics and a thread-local
 // without a destructor, which allocate nothing.
 unsafe impl GlobalAlloc for Counting {
+    /// # Safety
+    /// As the trait asks for.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
         // SAFETY: the caller's promises are those that the system's allocator asks for.
         unsafe { System.alloc(layout) }
     }
 
+    /// # Safety
+    /// As the trait asks for.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the pointer came from `alloc` or `realloc` above, hence from the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 
+    /// # Safety
+    /// As the trait asks for.
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note(size);
         // SAFETY: the pointer came from the system's allocator, and the caller promises the rest.

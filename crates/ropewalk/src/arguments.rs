@@ -245,7 +245,7 @@ pub(crate) struct BenchOptions {
     /// Only cases whose text contains this, such as `crc=on`.
     #[arg(long, value_name = "FILTER")]
     pub(crate) case: Option<String>,
-    /// Also keep the lines in DIR/<date>-<host>/.
+    /// Also keep the lines in DIR, in a directory named by date and host.
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
     /// Where files may be written; they are removed again.

@@ -22,7 +22,7 @@ mod table;
 
 pub use account::{NodeReport, RunSnapshot, Standing};
 pub use builder::{BuilderDrive, BuilderDriveConfig};
-pub use link::{Identity, Outbox};
+pub use link::{Answers, Identity, Outbox, Unsent};
 pub use manager::{ManagerDrive, ManagerDriveConfig};
 pub use reader::{Incoming, MessageReader};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};

@@ -238,14 +238,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             }
             None => Framer::new(limits),
         };
-        let connection = SourceConnection {
-            framer,
-            source: None,
-            blocked: false,
-            ended: false,
-            since: now,
-            parked_until: None,
-        };
+        let connection =
+            SourceConnection { framer, source: None, blocked: false, ended: false, since: now, parked_until: None };
         self.connections.insert(endpoint, connection);
     }
 

@@ -259,7 +259,7 @@ impl Source {
         if gate.advance_to(trigger.number) < trigger.number {
             return false;
         }
-        if trigger.number % ADVANCE == 0 {
+        if trigger.number.is_multiple_of(ADVANCE) {
             gate.advance_to(trigger.number + ahead);
         }
         match &self.config.feed {

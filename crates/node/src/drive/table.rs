@@ -76,7 +76,10 @@ mod tests {
         table.insert(one, "one");
         table.insert(other, "other");
         assert_eq!((table.get_mut(one).copied(), table.get_mut(other).copied()), (Some("one"), Some("other")));
-        let seen: Vec<_> = (0..table.places()).filter_map(|index| table.at(index).map(|(_, entry)| *entry)).collect();
+        let mut seen = Vec::new();
+        for index in 0..table.places() {
+            seen.extend(table.at(index).map(|(_, entry)| *entry));
+        }
         assert_eq!(seen, ["other", "one"]);
         assert_eq!((table.remove(one), table.remove(one), table.remove(other)), (Some("one"), None, Some("other")));
         assert_eq!((table.get_mut(other), table.places()), (None, 1));

@@ -1,8 +1,6 @@
 //! Sources that slip, and sources that do not: simulated triggers, and a real detector's.
 
 mod clocks;
-mod cms;
-mod figures;
 mod regular;
 mod slips;
 mod words;

@@ -1,16 +1,13 @@
-//! Two front ends of a real detector: FORMATS sections 2 and 5. The files are not ours and are read where they lie.
-#![allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "tests read the files of others, and say so")]
+//! Synchrony on two front ends of a real detector (CMS cathode-strip chambers, local run 307511).
+#![allow(clippy::disallowed_methods, reason = "the test reads recorded files; the machine does not")]
 
-use super::*;
-use std::path::PathBuf;
+use ropewalk_flow::builder::synchrony::{Config, Observation, SourceConfig, Synchrony};
+use ropewalk_terms::{EventKey, SourceId};
+use std::path::Path;
 
 /// The bunch crossing of each S-LINK64 fragment of a file, cut backwards from the trailers, and the source id.
-fn read(name: &str) -> Option<(SourceId, Vec<u16>)> {
-    let Some(data) = std::env::var_os("ROPEWALK_DATA") else {
-        println!("skipped: ROPEWALK_DATA is not set");
-        return None;
-    };
-    let bytes = std::fs::read(PathBuf::from(data).join("cms_csc").join(name)).expect("the data are complete");
+fn read(directory: &Path, name: &str) -> (SourceId, Vec<u16>) {
+    let bytes = std::fs::read(directory.join(name)).expect("the data are complete");
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     let (mut end, mut crossings, mut source) = (bytes.len(), Vec::new(), SourceId(0));
     while end > 0 {
@@ -22,16 +19,19 @@ fn read(name: &str) -> Option<(SourceId, Vec<u16>)> {
         end = start;
     }
     crossings.reverse();
-    Some((source, crossings))
+    (source, crossings)
 }
 
-fn files() -> Option<[(SourceId, Vec<u16>); 2]> {
-    Some([read("csc_00307511_EmuRUI01_Local_000.raw")?, read("csc_00307511_EmuRUI03_Local_000.raw")?])
+fn files(test: &str) -> Option<[(SourceId, Vec<u16>); 2]> {
+    let directory = ropewalk_tidy::real_data(&format!("synchrony_cms::{test}"), "cms_csc")?;
+    let names = ["csc_00307511_EmuRUI01_Local_000.raw", "csc_00307511_EmuRUI03_Local_000.raw"];
+    Some(names.map(|name| read(&directory, name)))
 }
 
 /// Events 1, 2, 3 ... of both; the lines that were told, with the event at which they were.
 fn watch([one, two]: &[(SourceId, Vec<u16>); 2]) -> Vec<(String, u64)> {
-    let mut machine = machine(Config::new([one.0, two.0].map(SourceConfig::new)));
+    let config = Config::new([one.0, two.0].map(SourceConfig::new));
+    let mut machine = Synchrony::new(config).expect("a configuration that makes sense");
     let mut told = Vec::new();
     for (number, (&one, &two)) in (1..).zip(one.1.iter().zip(&two.1)) {
         let row = [one, two].map(|crossing| Observation::MISSING.with_bunch_crossing(crossing));
@@ -49,36 +49,33 @@ fn lines(told: &[(String, u64)]) -> Vec<&str> {
 
 #[test]
 fn untouched_there_is_no_false_verdict() {
-    let Some(files) = files() else { return };
+    let Some(files) = files("untouched_there_is_no_false_verdict") else { return };
     assert_eq!(files[0].1.len(), 4685);
     assert_eq!(lines(&watch(&files)), ["source 843: in sync since event 1"]);
 }
 
 #[test]
 fn fragment_2000_removed_is_one_event_early() {
-    let Some(mut files) = files() else { return };
+    let Some(mut files) = files("fragment_2000_removed_is_one_event_early") else { return };
     files[1].1.remove(1999);
     let told = watch(&files);
     assert_eq!(lines(&told), ["source 843: in sync since event 1", "source 843: one event early since event 2000"]);
-    println!("found {} events after the slip", told[1].1 - 2000);
     assert!(told[1].1 <= 2200, "found at {}", told[1].1);
 }
 
 #[test]
 fn fragment_2000_doubled_is_one_event_late() {
-    let Some(mut files) = files() else { return };
+    let Some(mut files) = files("fragment_2000_doubled_is_one_event_late") else { return };
     let doubled = files[1].1[1999];
     files[1].1.insert(1999, doubled);
     let told = watch(&files);
     assert_eq!(lines(&told), ["source 843: in sync since event 1", "source 843: one event late since event 2001"]);
-    println!("found {} events after the slip", told[1].1 - 2000);
     assert!(told[1].1 <= 2200, "found at {}", told[1].1);
 }
 
 #[test]
 fn a_fragment_removed_anywhere_is_found() {
-    let Some(files) = files() else { return };
-    let mut longest = 0;
+    let Some(files) = files("a_fragment_removed_anywhere_is_found") else { return };
     for at in (20..4480).step_by(37) {
         let mut files = files.clone();
         files[1].1.remove(at - 1);
@@ -86,14 +83,12 @@ fn a_fragment_removed_anywhere_is_found() {
         let (line, found) = told.last().expect("there is a verdict");
         assert!(line.starts_with("source 843: one event early since event"), "removed {at}: {line}");
         assert!(*found <= at as u64 + 200, "removed {at}, found at {found}");
-        longest = longest.max(*found - at as u64);
     }
-    println!("found at most {longest} events after the slip");
 }
 
 #[test]
 fn numbering_from_0_against_1_is_one_event_early_from_the_first() {
-    let Some(mut files) = files() else { return };
+    let Some(mut files) = files("numbering_from_0_against_1_is_one_event_early_from_the_first") else { return };
     files[1].1.remove(0);
     assert_eq!(lines(&watch(&files)), ["source 843: one event early since event 1"]);
 }
