@@ -86,7 +86,7 @@ impl FrontEnd {
         let range = (self.most - self.least) as u64 / 8 + 1;
         // Most fragments are small, and some span several blocks.
         let draw = Random::new(event << 12 ^ u64::from(self.id)).next();
-        let extra = if draw % 8 == 0 { (draw >> 8) % range } else { (draw >> 8) % range.min(64) };
+        let extra = if draw.is_multiple_of(8) { (draw >> 8) % range } else { (draw >> 8) % range.min(64) };
         let bytes = self.least + extra as usize * SLINK_WORD;
         match self.dialect {
             Dialect::Ferol => fed_fragment(self.id, event, bytes),
