@@ -95,16 +95,17 @@ impl RunPlan {
             stop.store(true, Ordering::Relaxed);
             (measured, sending.join())
         });
+        let sent = sent.map_err(|_| BenchError::wrong("a panic"))?.map_err(BenchError::system("front ends"))?;
+        let received = |handle: &RunHandle| handle.snapshot().counter(Counter::PayloadBytesReceived);
+        // A run that is stopped before the last byte has come takes it for one after the stop.
+        wait(|| received(&handle) == sent.fragment_bytes);
         handle.stop();
-        let began = Instant::now();
-        while !handle.is_ended() && began.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait(|| handle.is_ended());
         let snapshot = handle.snapshot();
         let summary = handle.finish(Duration::from_secs(5));
-        let sent = sent.map_err(|_| BenchError::wrong("a panic"))?.map_err(BenchError::system("front ends"))?;
         let payload = snapshot.counter(Counter::PayloadBytesReceived);
-        if !summary.is_balanced() || !summary.is_lossless() || payload != sent.fragment_bytes {
+        let whole = payload == sent.fragment_bytes && snapshot.ledger.events.built == u64::from(sent.events);
+        if !whole || !summary.is_balanced() || !summary.is_lossless() {
             return Err(BenchError::wrong(format!("the run's account: {:?} of {sent:?}", summary.fragments)));
         }
         let copied = snapshot.counter(Counter::BytesCopied) as f64 / payload.max(1) as f64;
@@ -121,6 +122,14 @@ impl RunPlan {
             per_processor_second: if cpu > 0.0 { bytes / cpu } else { 0.0 },
             copied: 0.0,
         })
+    }
+}
+
+/// Waits for something, but not for ever.
+fn wait(mut over: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !over() && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

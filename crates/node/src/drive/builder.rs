@@ -151,7 +151,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         self.call(now);
         let mut events = std::mem::take(&mut self.events);
         let work = self.peers.poll(now, &mut events);
-        let mut came = events.drain(..).peekable();
+        let mut came = events.drain(..);
         while let Some(event) = came.next() {
             let endpoint = event.endpoint();
             match event {
@@ -164,7 +164,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
                         reader.push(slice);
                     }
                     // What one poll brought is looked at as a whole: in one process each fragment is a slice.
-                    if !matches!(came.peek(), Some(Event::Received { endpoint: next, .. }) if *next == endpoint) {
+                    if !matches!(came.as_slice(), [Event::Received { endpoint: next, .. }, ..] if *next == endpoint) {
                         self.read(now, endpoint);
                     }
                 }

@@ -101,9 +101,7 @@ impl Outbox {
             self.put_header(Kind::SuperFragments, answers.encoder.body_bytes() as u32);
             let head = self.staging.write(&self.bytes).ok_or(Unsent::NoRoom)?;
             answers.slices.push(head);
-            for payload in answers.payloads.drain(..) {
-                answers.slices.extend(payload.into_slices());
-            }
+            answers.slices.append(&mut answers.payloads);
         }
         // A refused message stays encoded in `answers.slices` for the next attempt.
         to.send(endpoint, &mut answers.slices)?;
@@ -130,7 +128,8 @@ pub(super) fn received(endpoints: &mut impl Dispatcher) -> Option<PoolAccount> {
 #[derive(Debug)]
 pub struct Answers {
     encoder: SuperFragmentsEncoder,
-    payloads: Vec<Payload>,
+    /// The payloads' slices; nobody needs to know any more where one ends.
+    payloads: Vec<Slice>,
     slices: Vec<Slice>,
 }
 
@@ -151,7 +150,8 @@ impl Answers {
     pub const BUDGET: u64 = 512 * 1024;
     /// A message holds at most this many super-fragments.
     const SUPER_FRAGMENTS: u32 = 64;
-    /// A message holds at most this many fragments, so that its tables stay within what receivers believe.
+    /// A message holds at most this many fragments, so that its tables stay within what receivers believe; one that
+    /// lies in several slices counts as several.
     const FRAGMENTS: usize = 1024;
 
     /// Adds a super-fragment: its description, the entries of its fragments, and the payloads of those that are there.
@@ -162,7 +162,7 @@ impl Answers {
         payloads: impl Iterator<Item = &'a Payload>,
     ) {
         self.encoder.add(entry, metas);
-        self.payloads.extend(payloads.filter(|payload| !payload.is_empty()).cloned());
+        payloads.for_each(|payload| self.payloads.extend(payload.slices().cloned()));
     }
 
     /// Nothing is waiting.

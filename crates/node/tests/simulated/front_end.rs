@@ -25,7 +25,7 @@ pub(crate) fn mixed(seed: u64, one: u64, other: u64) -> u64 {
 /// The FED fragment of a source for an event: mostly small, some of them longer than a FEROL block.
 pub(crate) fn content(seed: u64, source: SourceId, event: u64) -> Vec<u8> {
     let draw = mixed(seed, u64::from(source.0), event);
-    let words = if draw % 16 == 0 { draw >> 8 & 0x2ff } else { draw >> 8 & 0x1f };
+    let words = if draw.is_multiple_of(16) { draw >> 8 & 0x2ff } else { draw >> 8 & 0x1f };
     let payload: Vec<u8> = (0..words).flat_map(|word| mixed(draw, word, 1).to_le_bytes()).collect();
     let header = fed::Header::new(source, event as u32 & 0xff_ffff, (event % ORBIT) as u16 + 1);
     let mut fragment = Vec::new();

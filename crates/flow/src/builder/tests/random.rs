@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use ropewalk_terms::{AcknowledgementLevel, Attempt, Cause};
 
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "inputs of a test, made and used one by one")]
 enum Input {
     Assign { number: u64, attempt: u16 },
     Answer { readout: u16, number: u64, slot: u32, attempt: u16, sources: Vec<u32> },

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use ropewalk_terms::{Attempt, Cause, Epoch, EventKey, NodeId, Outcome};
 
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "inputs of a test, made and used one by one")]
 enum Input {
     Connect(NodeId, u64),
     Lose(NodeId),
