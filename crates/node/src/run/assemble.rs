@@ -186,7 +186,7 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
     }
     let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
     let sources = workshop.sources(&addresses, &gate)?;
-    let mut start = Start::new(run_directory(configuration)?, resolved.sources.len(), &placer);
+    let mut start = Start::new(run_directory(configuration)?, &resolved, &placer);
     start.names = names;
     start.manager(manager, &mut groups);
     for (name, drives) in groups.into_threads() {
@@ -219,7 +219,7 @@ pub fn launch_node(
     match role {
         Role::Manager => {
             let manager = workshop.manager(control("manager")?)?;
-            let mut start = Start::new(run_directory(configuration)?, resolved.sources.len(), &placer);
+            let mut start = Start::new(run_directory(configuration)?, &resolved, &placer);
             start.names = vec![("manager".to_owned(), manager.address())];
             start.manager(manager, &mut groups);
             for (name, drives) in groups.into_threads() {
@@ -230,7 +230,7 @@ pub fn launch_node(
         Role::Readout => {
             let name = &configuration.readout[usize::from(index)].name;
             let readout = workshop.readout(index, control(name)?)?;
-            let mut start = Start::new(nowhere(), resolved.sources.len(), &placer);
+            let mut start = Start::new(nowhere(), &resolved, &placer);
             start.names = vec![
                 (name.clone(), readout.builder_address()),
                 (format!("{name} front ends"), readout.source_address()),
@@ -248,16 +248,13 @@ pub fn launch_node(
             let section = &configuration.builder[usize::from(index)];
             let pool = resolved.builder_pool(index);
             let builder = workshop.builder(index, workshop.peer_tcp(&section.name, pool)?)?;
-            let mut start = Start::new(nowhere(), resolved.sources.len(), &placer);
+            let mut start = Start::new(nowhere(), &resolved, &placer);
             start.worker(&section.name, vec![Box::new(builder)])?;
             start.finish()
         }
         Role::Source => Err(RunError::Unfit("sources are started with their readout unit".to_owned())),
     }
 }
-
-/// Chains of several slices that can be in use at once without an allocation: one node for 16 slices.
-const CHAIN_NODES: usize = 8192;
 
 /// Takes a run number. This comes last: a run that could not be set up leaves nothing behind.
 fn run_directory(configuration: &Configuration) -> Result<RunDirectory, RunError> {
@@ -316,8 +313,8 @@ struct Start<'a> {
 }
 
 impl<'a> Start<'a> {
-    fn new(directory: RunDirectory, sources: usize, placer: &'a Placer) -> Self {
-        ropewalk_memory::prepare_chains(CHAIN_NODES);
+    fn new(directory: RunDirectory, resolved: &Resolved, placer: &'a Placer) -> Self {
+        ropewalk_memory::prepare_chains(resolved.chain_nodes());
         let (commands, received) = channel();
         let handle = RunHandle {
             workers: Vec::new(),
@@ -329,7 +326,7 @@ impl<'a> Start<'a> {
             halt: Arc::new(AtomicBool::new(false)),
             directory: directory.path,
             run: directory.run,
-            sources,
+            sources: resolved.sources.len(),
             addresses: Vec::new(),
             clock: MonotonicClock,
             started: None,

@@ -14,8 +14,8 @@ use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, Requirement, Source
 use ropewalk_flow::source::{ORBIT, TriggerRate};
 use ropewalk_memory::PoolConfig;
 use ropewalk_terms::{AcknowledgementLevel, Epoch, Incarnation, NodeId, SourceId, Utc};
-use ropewalk_wire::fed;
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
+use ropewalk_wire::{fed, ferol};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -63,6 +63,8 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 const PLAUSIBILITY: u64 = 100_000;
 /// Bytes of a block for fragments that left the receive pool: small, so that few share one.
 const EVACUATION_BLOCK: usize = 32 << 10;
+/// Nodes for payloads of several slices that are laid out at most (26 MB).
+const MAX_CHAIN_NODES: usize = 1 << 16;
 /// The seed of emulated triggers, equal for all sources of a run.
 const SEED: u64 = 0x0072_6f70_6577_616c;
 
@@ -176,6 +178,19 @@ impl Resolved {
     pub(super) fn readout_pool(&self, index: u16) -> PoolConfig {
         let section = &self.configuration.readout[usize::from(index)];
         PoolConfig::anonymous(&section.name, section.block.0 as usize, (section.pool.0 / section.block.0) as usize)
+    }
+
+    /// Nodes for payloads of several slices, as many as can be in use when every pool is full: where fragments span
+    /// FEROL blocks each of them is such a payload, in the readout unit and once more in the builder unit; otherwise
+    /// only those are that lie across two blocks of memory.
+    pub(super) fn chain_nodes(&self) -> usize {
+        let spans =
+            self.configuration.source.iter().any(|source| source.max_fragment.0 > ferol::MAX_PAYLOAD_BYTES as u64);
+        let payloads = |readout: &crate::configuration::ReadoutSection| {
+            let smallest = if spans { ferol::MAX_PAYLOAD_BYTES as u64 } else { readout.block.0 };
+            2 * (readout.pool.0 / smallest) as usize
+        };
+        self.configuration.readout.iter().map(payloads).sum::<usize>().min(MAX_CHAIN_NODES)
     }
 
     /// Where fragments go that must leave the receive pool: an eighth of it, in small blocks.
