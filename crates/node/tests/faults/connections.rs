@@ -70,6 +70,42 @@ fn many_connections_that_say_nothing_keep_nobody_out() {
     expect_everything(&[&one, &other], &Held::in_directories(&[&summary.directory]), 100);
 }
 
+/// What came before it was known whose it is stays in memory that all share, until its events are complete: that may
+/// not keep out the very sources that complete them.
+#[test]
+fn many_sources_that_come_one_after_the_other_keep_nobody_out() {
+    let ids: Vec<u32> = (1..=24).collect();
+    let setup = Setup::new("many", &ids);
+    let run = setup.start(Some(40));
+    let mut front_ends: Vec<_> = ids.iter().map(|&id| FrontEnd::ferol(&run.address(), id)).collect();
+    for front_end in &mut front_ends {
+        front_end.send(1..=40);
+    }
+    let summary = run.end();
+    assert!(summary.is_lossless(), "{summary:#?}");
+    let all: Vec<&FrontEnd> = front_ends.iter().collect();
+    expect_everything(&all, &Held::in_directories(&[&summary.directory]), 40);
+}
+
+/// Each time it says who it is in memory that all share.
+#[test]
+fn a_source_that_comes_back_again_and_again_keeps_nobody_out() {
+    let setup = Setup::new("flapping", &[841, 843]);
+    let mut run = setup.start(Some(24));
+    let mut flaps = FrontEnd::ferol(&run.address(), 841);
+    for event in 1..=24 {
+        flaps.send([event]);
+        flaps.disconnect();
+        run.wait_for_fragments(841, event);
+        flaps.connect();
+    }
+    let mut other = FrontEnd::ferol(&run.address(), 843);
+    other.send(1..=24);
+    let summary = run.end();
+    assert!(summary.is_lossless(), "{summary:#?}");
+    expect_everything(&[&flaps, &other], &Held::in_directories(&[&summary.directory]), 24);
+}
+
 #[test]
 fn garbage_within_a_stream_costs_its_connection_alone() {
     let setup = Setup::new("derailed", &[841, 843]);
