@@ -178,6 +178,7 @@ impl RunSummary {
             copies: json!({ "bytes": counter(Counter::BytesCopied) }),
             synchrony: snapshot.synchrony.iter().map(SynchronySummary::new).collect(),
             deleted: json!({
+                "cause": ropewalk_terms::Cause::KeptNewest.name(),
                 "segments": counter(Counter::SegmentsDeleted),
                 "events": counter(Counter::EventsDeleted),
                 "bytes": counter(Counter::BytesDeleted),
