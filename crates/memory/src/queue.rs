@@ -7,7 +7,7 @@ use crate::slice::{CutSlice, Slice};
 
 /// Slices that a queue has room for before it must grow. Neighbours in a block are joined, so that this many
 /// blocks, rather than reads, can wait.
-const FIRST_CAPACITY: usize = 64;
+const FIRST_CAPACITY: usize = 512;
 
 /// Received slices in order, seen as one stream of bytes.
 ///

@@ -134,7 +134,7 @@ impl InProcess {
     }
 
     fn add(&mut self, half: Half, state: State) -> Endpoint {
-        let queue = SendQueue::with_room(self.config.send_queue_bytes, self.config.ring_slices);
+        let queue = SendQueue::with_room(self.config.send_queue_bytes, 8 * self.config.ring_slices);
         self.connections.insert(Connection { half, state, reading: true, queue, settled: 0 })
     }
 
