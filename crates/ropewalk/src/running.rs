@@ -109,11 +109,16 @@ fn have_come_and_gone(snapshot: &RunSnapshot, sources: usize) -> bool {
     opened >= sources as u64 && opened == snapshot.counter(Counter::SourceDisconnections)
 }
 
+/// Tells the account and keeps it in the run's directory; where that cannot be, it is told all the same.
 fn handle_summary(summary: &ropewalk_node::run::RunSummary, json: bool) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(summary).map_err(|error| Failure::Environment(error.to_string()))?;
     let record = summary.directory.join("run.json");
-    std::fs::write(&record, text + "\n")
-        .map_err(|error| Failure::Environment(format!("{}: cannot be written: {error}", record.display())))?;
+    let kept = std::fs::write(&record, text + "\n");
+    tell_summary(summary, json)?;
+    kept.map_err(|error| Failure::Environment(format!("{}: cannot be written: {error}", record.display())))
+}
+
+fn tell_summary(summary: &ropewalk_node::run::RunSummary, json: bool) -> Result<(), Failure> {
     if json {
         let line = serde_json::to_string(summary).map_err(|error| Failure::Environment(error.to_string()))?;
         println!("{line}");

@@ -171,3 +171,17 @@ fn a_full_disk_is_told_at_once() {
     let account = program.end().expect_status(0).account();
     assert_eq!(account["events"]["written"], 2000, "{account:#}");
 }
+
+/// Who reads the program's output has the account, whatever became of the disk.
+#[test]
+fn an_account_that_cannot_be_kept_is_told_all_the_same() {
+    let setup = Setup::new("unkept", &[841]);
+    let file = setup.file();
+    let arguments = ["--duration", "500ms", "--json"].map(AsRef::as_ref);
+    let mut program = Program::start(["run".as_ref(), file.as_os_str()].into_iter().chain(arguments));
+    program.expect_error_line("ru0 listens on ");
+    fs::create_dir(setup.output().join("run000001").join("run.json")).expect("the run's directory is there");
+    let ended = program.end();
+    assert!(ended.expect_status(4).errors.contains("run.json: cannot be written"), "{ended:#?}");
+    assert_eq!(ended.account()["state"], "ended");
+}
