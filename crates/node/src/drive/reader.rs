@@ -135,21 +135,25 @@ impl MessageReader {
     }
 
     fn read_tables(&mut self, header: Header, head: usize) -> Result<(), MessageError> {
-        self.copy_out(head);
-        self.bytes.skip(head);
-        self.entries.clear();
-        self.metas.clear();
-        (self.next_entry, self.next_meta) = (0, 0);
-        self.fragments.clear();
+        // Nearly always they lie in one staging block, and are read where they lie.
+        if self.bytes.front().len() < head {
+            self.copy_out(head);
+        }
+        let Self { bytes, scratch, entries, metas, .. } = self;
+        entries.clear();
+        metas.clear();
         let mut payload = 0_u64;
-        let mut view = SuperFragmentsView::new(&self.scratch)?;
+        let mut view = SuperFragmentsView::new(bytes.front().get(..head).unwrap_or(scratch))?;
         while let Some(entry) = view.next_super_fragment()? {
-            self.entries.push(entry);
+            entries.push(entry);
             while let Some(meta) = view.next_fragment()? {
                 payload += u64::from(meta.length);
-                self.metas.push(meta);
+                metas.push(meta);
             }
         }
+        bytes.skip(head);
+        (self.next_entry, self.next_meta) = (0, 0);
+        self.fragments.clear();
         // A body that is not what its tables say would put every later message out of step.
         if u64::from(header.body) == head as u64 + payload { Ok(()) } else { Err(MessageError::Long) }
     }
