@@ -129,6 +129,8 @@ pub struct RunSnapshot {
     pub nodes: Vec<(NodeId, bool)>,
     /// The account of every source, as last reported.
     pub sources: BTreeMap<SourceId, FragmentAccount>,
+    /// Fragments of each source whose checksum was wrong.
+    pub crc_errors: BTreeMap<SourceId, u64>,
     /// Sums over all sources, events, pools.
     pub ledger: Ledger,
     /// The sum of each counter over all nodes.
@@ -162,8 +164,8 @@ impl RunSnapshot {
         snapshot.ledger.pools.loans = snapshot.counter(Counter::PoolLoans);
         snapshot.ledger.pools.returned = snapshot.counter(Counter::PoolReturns);
         snapshot.ledger.pools.held = snapshot.counter(Counter::PoolHeld);
-        // A builder unit that died reported fewer than it had acknowledged.
-        let written = snapshot.counter(Counter::EventsWritten).max(standing.events.written);
+        // As last reported: of a builder unit that died fewer than its files hold. `verify` has the whole number.
+        let written = snapshot.counter(Counter::EventsWritten);
         snapshot.ledger.events = EventAccount { written, ..standing.events };
         snapshot
     }
@@ -201,7 +203,12 @@ impl RunSnapshot {
             Some(Counter::FragmentsInFlight) if report.connected => account.in_flight += value,
             // What a readout unit held when it was last heard is lost with it; nothing, where it ended in order.
             Some(Counter::FragmentsInFlight) => account.dropped.add(Cause::ReadoutLost, value),
-            Some(counter) => *self.counters.entry(counter).or_default() += value,
+            Some(counter) => {
+                if counter == Counter::CrcErrors {
+                    *self.crc_errors.entry(source).or_default() += value;
+                }
+                *self.counters.entry(counter).or_default() += value;
+            }
             None => {}
         }
     }
@@ -231,6 +238,22 @@ mod tests {
         let snapshot = RunSnapshot::of(&standing);
         assert_eq!(snapshot.sources[&SOURCE].dropped.get(Cause::ReadoutLost), 10);
         assert!(snapshot.ledger.is_balanced());
+    }
+
+    #[test]
+    fn wrong_checksums_are_told_of_their_source_and_in_sum() {
+        let (node, life) = (NodeId::readout(0), Incarnation(1));
+        let mut standing = Standing::default();
+        standing.node_connected(node, life);
+        let other = SourceId(8);
+        standing.reported(
+            node,
+            life,
+            &report(&[(Some(SOURCE), Counter::CrcErrors, 3), (Some(other), Counter::CrcErrors, 0)]),
+        );
+        let snapshot = RunSnapshot::of(&standing);
+        assert_eq!((snapshot.crc_errors[&SOURCE], snapshot.crc_errors[&other]), (3, 0));
+        assert_eq!(snapshot.counter(Counter::CrcErrors), 3);
     }
 
     #[test]

@@ -187,7 +187,12 @@ impl RunSummary {
             by_source: snapshot
                 .sources
                 .iter()
-                .map(|(id, account)| (id.to_string(), json!(FragmentSummary::new(account, 0))))
+                .map(|(id, account)| {
+                    (
+                        id.to_string(),
+                        json!(FragmentSummary::new(account, snapshot.crc_errors.get(id).copied().unwrap_or(0))),
+                    )
+                })
                 .collect(),
             stopped_by: snapshot.stopped_by.map(ropewalk_terms::Cause::name),
         }

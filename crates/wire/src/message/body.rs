@@ -94,8 +94,9 @@ pub struct Announce {
     pub entries: Batch<AnnounceEntry>,
 }
 
-/// BU to EVM: "you may have assigned me this much since my incarnation began". Absolute, so that neither loss
-/// nor repetition of the message leaks credit.
+/// BU to EVM: "you may have assigned me this much since this connection began". Absolute, so that neither loss nor
+/// repetition of the message leaks credit; counted anew on a new connection, since an assignment that was lost with
+/// the old one would otherwise never be given back.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Credit {
     /// Events granted in all.

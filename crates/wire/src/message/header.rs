@@ -48,7 +48,7 @@ kinds! {
     Resync = 8,
     /// RU to EVM: these events are held, everything up to a key is settled.
     Announce = 9,
-    /// BU to EVM: room, absolute since this incarnation began.
+    /// BU to EVM: room, absolute since this connection began.
     Credit = 10,
     /// EVM to BU: build these.
     Assign = 11,
