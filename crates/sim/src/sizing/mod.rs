@@ -1,0 +1,1 @@
+//! Sizing: a system described by numbers, run for some seconds of virtual time.
