@@ -73,7 +73,6 @@ struct Machines<'a> {
     manager: Manager,
     builder: Builder,
     received: Vec<Received>,
-    fragments: Vec<Fragment>,
     built: u64,
 }
 
@@ -102,7 +101,6 @@ impl<'a> Machines<'a> {
             manager: Manager::new(manager),
             builder: Builder::new(builder_config(watched)),
             received: Vec::with_capacity(FRAME_BATCH),
-            fragments: Vec::with_capacity(usize::from(SOURCES)),
             built: 0,
         }
     }
@@ -170,16 +168,9 @@ impl<'a> Machines<'a> {
             match action {
                 ReadoutAction::ToManager(message) => self.manager.message(now, NodeId::readout(0), &message),
                 ReadoutAction::Answer { entry, .. } => {
-                    if let Some(held) = self.readout.super_fragment(entry.key) {
-                        let whole = held.metas().zip(held.payloads());
-                        let fragment = |(meta, payload): (_, &ropewalk_memory::Payload)| Fragment {
-                            key: entry.key,
-                            meta,
-                            payload: payload.clone(),
-                        };
-                        self.fragments.extend(whole.map(fragment));
-                    }
-                    self.builder.super_fragment(now, 0, &entry, &mut self.fragments);
+                    let held = self.readout.super_fragment(entry.key);
+                    let fragments = held.iter().flat_map(|held| held.fragments());
+                    self.builder.super_fragment(now, 0, &entry, fragments);
                 }
             }
         }

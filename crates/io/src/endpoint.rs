@@ -22,6 +22,8 @@ use std::os::fd::BorrowedFd;
 use ropewalk_memory::{Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 
+use crate::parcel::Parcel;
+
 /// A persistent listener of one dispatcher (the paper's public service point).
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ServicePoint(pub u32);
@@ -92,6 +94,13 @@ pub enum Event {
         /// The bytes, in the receive pool (in-process: in the sender's pool).
         slice: Slice,
     },
+    /// The peer handed an object over, behind all bytes that it sent before (in-process alone).
+    HandedOver {
+        /// The endpoint.
+        endpoint: Endpoint,
+        /// The object.
+        parcel: Parcel,
+    },
     /// [`Dispatcher::send`] said [`SendError::Full`] and there is room now for what it refused.
     SendQueueLow {
         /// The endpoint.
@@ -126,6 +135,7 @@ impl Event {
             Self::ConnectionRequest { endpoint, .. }
             | Self::Established { endpoint }
             | Self::Received { endpoint, .. }
+            | Self::HandedOver { endpoint, .. }
             | Self::SendQueueLow { endpoint }
             | Self::Disconnected { endpoint }
             | Self::Broken { endpoint, .. }
@@ -271,6 +281,21 @@ pub trait Dispatcher {
     /// the vector, whose capacity stays with the caller. Nothing moves before the next [`poll`](Self::poll),
     /// so that messages coalesce.
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError>;
+
+    /// Whether the peers are in the same process, so that [`hand_over`](Self::hand_over) works.
+    fn hands_over(&self) -> bool {
+        false
+    }
+
+    /// Queues an object behind everything that was queued before, to be handed over as it is: nothing is encoded.
+    ///
+    /// # Errors
+    /// The parcel comes back, with the reason: as for [`send`](Self::send), and [`SendError::Closed`] wherever the
+    /// peer is in another process.
+    fn hand_over(&mut self, endpoint: Endpoint, parcel: Parcel) -> Result<(), (SendError, Parcel)> {
+        let _ = endpoint;
+        Err((SendError::Closed, parcel))
+    }
 
     /// Bytes that the send queue takes before it says [`SendError::Full`]; 0 for an endpoint that has ended.
     fn send_room(&self, endpoint: Endpoint) -> usize;

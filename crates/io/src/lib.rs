@@ -19,6 +19,7 @@ pub mod disk;
 mod doorbell;
 pub mod endpoint;
 pub mod in_process;
+mod parcel;
 mod receive_block;
 mod send_queue;
 pub mod simulated;
@@ -30,3 +31,4 @@ pub use clock::{Clock, MonotonicClock, SimulatedClock};
 pub use endpoint::{
     BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, ServicePoint,
 };
+pub use parcel::Parcel;

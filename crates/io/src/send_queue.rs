@@ -6,77 +6,59 @@ use ropewalk_memory::Slice;
 
 use crate::endpoint::SendError;
 
-/// Slices to send, bounded in bytes. Bytes count until they are *settled*: taken by the kernel, the network
-/// or the peer, which may be later than when their slice left the queue.
-pub(crate) struct SendQueue {
-    slices: VecDeque<Slice>,
+/// Slices, or other items, to send, bounded in bytes. Bytes count until they are *settled*: taken by the kernel, the
+/// network or the peer, which may be later than when their item left the queue.
+pub(crate) struct SendQueue<T = Slice> {
+    items: VecDeque<T>,
     unsettled: usize,
     bound: usize,
     /// The size of the message that was refused last, until the user is told that there is room for it.
     refused: Option<usize>,
 }
 
-impl SendQueue {
+impl<T> SendQueue<T> {
     pub(crate) fn new(bound: usize) -> Self {
-        Self { slices: VecDeque::new(), unsettled: 0, bound, refused: None }
+        Self { items: VecDeque::new(), unsettled: 0, bound, refused: None }
     }
 
-    /// The same with room for so many slices from the start.
-    pub(crate) fn with_room(bound: usize, slices: usize) -> Self {
-        Self { slices: VecDeque::with_capacity(slices), ..Self::new(bound) }
+    /// The same with room for so many items from the start.
+    pub(crate) fn with_room(bound: usize, items: usize) -> Self {
+        Self { items: VecDeque::with_capacity(items), ..Self::new(bound) }
     }
 
-    /// Takes the whole message or nothing. An empty queue takes any size.
-    pub(crate) fn push(&mut self, message: &mut Vec<Slice>) -> Result<(), SendError> {
-        let bytes: usize = message.iter().map(|slice| slice.len()).sum();
+    /// Counts a message of so many bytes, or refuses it. An empty queue takes any size.
+    pub(crate) fn admit(&mut self, bytes: usize) -> Result<(), SendError> {
         if self.unsettled > 0 && self.unsettled + bytes > self.bound {
             self.refused = Some(bytes);
             return Err(SendError::Full);
         }
         self.unsettled += bytes;
-        self.slices.extend(message.drain(..).filter(|slice| !slice.is_empty()));
         Ok(())
     }
 
-    /// The slices still here, first to send first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slice> {
-        self.slices.iter()
+    /// Puts an item in that was admitted.
+    pub(crate) fn put(&mut self, item: T) {
+        self.items.push_back(item);
     }
 
-    /// The next slice, out of the queue but not settled.
-    pub(crate) fn pop(&mut self) -> Option<Slice> {
-        self.slices.pop_front()
+    /// The next item, out of the queue but not settled.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.items.pop_front()
     }
 
-    /// How many slices are still here.
+    /// How many items are still here.
     pub(crate) fn len(&self) -> usize {
-        self.slices.len()
+        self.items.len()
     }
 
-    /// Whether every slice left the queue (not all of them need be settled).
+    /// Whether every item left the queue (not all of them need be settled).
     pub(crate) fn is_empty(&self) -> bool {
-        self.slices.is_empty()
+        self.items.is_empty()
     }
 
     /// Counts bytes as taken that left the queue before.
     pub(crate) fn settle(&mut self, bytes: usize) {
         self.unsettled -= bytes;
-    }
-
-    /// Drops and settles the first `bytes` bytes, cutting the slice in which they end.
-    pub(crate) fn advance(&mut self, bytes: usize) {
-        let mut left = bytes;
-        while left > 0 {
-            let Some(first) = self.slices.front_mut() else { break };
-            if first.len() > left {
-                drop(first.split_to(left));
-                left = 0;
-            } else {
-                left -= first.len();
-                self.slices.pop_front();
-            }
-        }
-        self.settle(bytes - left);
     }
 
     /// Bytes not yet settled.
@@ -109,6 +91,38 @@ impl SendQueue {
             self.refused = None;
         }
         low
+    }
+}
+
+impl<T: From<Slice>> SendQueue<T> {
+    /// Takes the whole message or nothing.
+    pub(crate) fn push(&mut self, message: &mut Vec<Slice>) -> Result<(), SendError> {
+        self.admit(message.iter().map(|slice| slice.len()).sum())?;
+        self.items.extend(message.drain(..).filter(|slice| !slice.is_empty()).map(T::from));
+        Ok(())
+    }
+}
+
+impl SendQueue<Slice> {
+    /// The slices still here, first to send first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Slice> {
+        self.items.iter()
+    }
+
+    /// Drops and settles the first `bytes` bytes, cutting the slice in which they end.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        let mut left = bytes;
+        while left > 0 {
+            let Some(first) = self.items.front_mut() else { break };
+            if first.len() > left {
+                drop(first.split_to(left));
+                left = 0;
+            } else {
+                left -= first.len();
+                self.items.pop_front();
+            }
+        }
+        self.settle(bytes - left);
     }
 }
 

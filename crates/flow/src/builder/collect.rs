@@ -27,14 +27,14 @@ impl Builder {
         peer.to_request.clear();
     }
 
-    /// A super-fragment has come, or the word that the readout unit does not hold one. `fragments` is drained.
-    /// What does not belong to an event that waits for it is dropped and counted.
+    /// A super-fragment has come, or the word that the readout unit does not hold one. What
+    /// does not belong to an event that waits for it is dropped and counted.
     pub fn super_fragment(
         &mut self,
         now: Instant,
         readout: u16,
         entry: &SuperFragmentEntry,
-        fragments: &mut Vec<Fragment>,
+        fragments: impl Iterator<Item = Fragment>,
     ) {
         let expected = self.slots.get(entry.slot).filter(|slot| {
             slot.stage == Stage::Collecting && slot.key == entry.key && slot.requested_as == entry.attempt
@@ -44,7 +44,7 @@ impl Builder {
             expected.filter(|_| known && self.slots.is_awaited(entry.slot, readout)).map(|slot| slot.since)
         else {
             self.counts.stale_answers += 1;
-            fragments.clear();
+            fragments.for_each(drop);
             return;
         };
         self.store(readout, entry, fragments);
@@ -55,12 +55,12 @@ impl Builder {
     }
 
     /// Puts an answer's fragments into their places, and the causes of what is missing.
-    fn store(&mut self, readout: u16, entry: &SuperFragmentEntry, fragments: &mut Vec<Fragment>) {
+    fn store(&mut self, readout: u16, entry: &SuperFragmentEntry, fragments: impl Iterator<Item = Fragment>) {
         let peer = &self.peers[usize::from(readout)];
         let (slot, places, causes) = self.slots.row_mut(entry.slot);
         let mut hint = 0;
         let mut filled = 0;
-        for fragment in fragments.drain(..) {
+        for fragment in fragments {
             let Some(place) = peer.place_of(fragment.meta.source, &mut hint) else {
                 self.counts.unknown_fragments += 1;
                 continue;

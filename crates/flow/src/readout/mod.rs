@@ -36,4 +36,4 @@ pub use config::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
 pub use error::{FramingError, ReadoutConfigError};
 pub use framer::{Framer, FramerLimits};
 pub use machine::{Readout, ReadoutAction};
-pub use super_fragment::{Metas, SuperFragment};
+pub use super_fragment::SuperFragment;

@@ -3,7 +3,7 @@
 use super::source::Source;
 use super::table::{Place, State, Table};
 use super::timeline::Position;
-use crate::messages::FragmentMeta;
+use crate::messages::{Fragment, FragmentMeta};
 use ropewalk_memory::Payload;
 use ropewalk_terms::EventKey;
 
@@ -37,61 +37,29 @@ impl<'a> SuperFragment<'a> {
         self.bytes
     }
 
-    /// The fragments and, as [`FragmentMeta::missing`], the required sources that have none, in the sources' order.
-    pub fn metas(&self) -> Metas<'a> {
-        Metas { super_fragment: *self, source: 0, left: self.count }
+    /// How many [`SuperFragment::fragments`] there are.
+    pub const fn count(&self) -> usize {
+        self.count
     }
 
-    /// The payloads of those fragments that are there, in the order of [`SuperFragment::metas`].
-    pub fn payloads(&self) -> impl Iterator<Item = &'a Payload> + use<'a> {
-        let (table, position) = (self.table, self.position);
-        let held = !matches!(table.slot(position).map(|slot| slot.state), Some(State::Empty(_)));
-        (0..self.sources.len()).filter(move |_| held).filter_map(move |source| match table.at(source, position) {
-            Place::Held(fragment) => Some(&fragment.payload),
-            Place::Vacant | Place::Missing(_) => None,
-        })
-    }
-
-    /// What a source has in this event: a fragment, an entry for its absence, or nothing.
-    fn meta(&self, source: usize) -> Option<FragmentMeta> {
-        let input = &self.sources[source];
-        if let Some(State::Empty(cause)) = self.table.slot(self.position).map(|slot| slot.state) {
-            return input.missing_cause(self.position).map(|_| FragmentMeta::missing(input.id, cause));
-        }
-        match self.table.at(source, self.position) {
-            Place::Held(fragment) => Some(fragment.meta),
-            Place::Missing(cause) => Some(FragmentMeta::missing(input.id, *cause)),
-            Place::Vacant => None,
-        }
+    /// The fragments and, without a payload and described by [`FragmentMeta::missing`], the required sources that have
+    /// none, in the sources' order. The payloads stay where they lie: each costs a reference.
+    pub fn fragments(&self) -> impl Iterator<Item = Fragment> + use<'a> {
+        let Self { table, sources, position, key, count, .. } = *self;
+        let empty = match table.slot(position).map(|slot| slot.state) {
+            Some(State::Empty(cause)) => Some(cause),
+            _ => None,
+        };
+        let missing = move |id, cause| {
+            Some(Fragment { key, meta: FragmentMeta::missing(id, cause), payload: Payload::default() })
+        };
+        let of = move |(source, input): (usize, &Source)| match (empty, table.at(source, position)) {
+            (Some(cause), _) => input.missing_cause(position).and_then(|_| missing(input.id, cause)),
+            (None, Place::Held(held)) => Some(Fragment { key, meta: held.meta, payload: held.payload.clone() }),
+            (None, Place::Missing(cause)) => missing(input.id, *cause),
+            (None, Place::Vacant) => None,
+        };
+        // Sources behind the last that has something are not looked at.
+        sources.iter().enumerate().filter_map(of).take(count)
     }
 }
-
-/// Goes through the entries of a super-fragment.
-#[derive(Clone, Debug)]
-pub struct Metas<'a> {
-    super_fragment: SuperFragment<'a>,
-    source: usize,
-    left: usize,
-}
-
-impl Iterator for Metas<'_> {
-    type Item = FragmentMeta;
-
-    fn next(&mut self) -> Option<FragmentMeta> {
-        while self.left > 0 && self.source < self.super_fragment.sources.len() {
-            let meta = self.super_fragment.meta(self.source);
-            self.source += 1;
-            if meta.is_some() {
-                self.left -= 1;
-                return meta;
-            }
-        }
-        None
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-}
-
-impl ExactSizeIterator for Metas<'_> {}

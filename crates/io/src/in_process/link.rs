@@ -7,6 +7,7 @@ use ropewalk_memory::Slice;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::doorbell::Doorbell;
+use crate::parcel::Parcel;
 
 /// How a connection request was answered.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -26,6 +27,27 @@ pub(super) enum End {
     Closed = 1,
     /// The side is gone; what it sent is lost.
     Gone = 2,
+}
+
+/// What travels.
+pub(super) enum Item {
+    Slice(Slice),
+    Parcel(Parcel),
+}
+
+impl From<Slice> for Item {
+    fn from(slice: Slice) -> Self {
+        Self::Slice(slice)
+    }
+}
+
+impl Item {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Slice(slice) => slice.len(),
+            Self::Parcel(parcel) => parcel.bytes(),
+        }
+    }
 }
 
 /// What concerns one direction; each on a cache line of its own (two, since they are fetched in pairs).
@@ -56,18 +78,14 @@ struct Link {
 pub(super) struct Half {
     link: Arc<Link>,
     side: usize,
-    outgoing: Producer<Slice>,
-    incoming: Consumer<Slice>,
+    outgoing: Producer<Item>,
+    incoming: Consumer<Item>,
 }
 
 /// A connection between two dispatchers, each a number and a bell: first the connecting side, then the accepting one.
-pub(super) fn pair(
-    connector: (u32, Arc<Doorbell>),
-    acceptor: (u32, Arc<Doorbell>),
-    ring_slices: usize,
-) -> (Half, Half) {
-    let (there, at_acceptor) = RingBuffer::new(ring_slices);
-    let (back, at_connector) = RingBuffer::new(ring_slices);
+pub(super) fn pair(connector: (u32, Arc<Doorbell>), acceptor: (u32, Arc<Doorbell>), ring_items: usize) -> (Half, Half) {
+    let (there, at_acceptor) = RingBuffer::new(ring_items);
+    let (back, at_connector) = RingBuffer::new(ring_items);
     let link = Arc::new(Link {
         answer: AtomicU8::new(Answer::None as u8),
         directions: [Direction::new(), Direction::new()],
@@ -120,15 +138,15 @@ impl Half {
         self.link.directions[self.side].end.load(Ordering::Relaxed) != End::Open as u8
     }
 
-    /// Slices that can be pushed now.
+    /// Items that can be pushed now.
     pub(super) fn room(&self) -> usize {
         self.outgoing.slots()
     }
 
-    /// Publishes `count` slices of the iterator at once; `count` must not exceed [`Half::room`].
-    pub(super) fn push(&mut self, count: usize, slices: impl Iterator<Item = Slice>) {
+    /// Publishes `count` items of the iterator at once; `count` must not exceed [`Half::room`].
+    pub(super) fn push(&mut self, count: usize, items: impl Iterator<Item = Item>) {
         if let Ok(chunk) = self.outgoing.write_chunk_uninit(count) {
-            chunk.fill_from_iter(slices.take(count));
+            chunk.fill_from_iter(items.take(count));
         }
     }
 
@@ -137,17 +155,17 @@ impl Half {
         self.incoming.is_empty()
     }
 
-    /// Takes up to `most` slices; returns how many. The sender is woken if it waits for room.
-    pub(super) fn take(&mut self, most: usize, mut each: impl FnMut(Slice)) -> usize {
+    /// Takes up to `most` items; returns how many. The sender is woken if it waits for room.
+    pub(super) fn take(&mut self, most: usize, mut each: impl FnMut(Item)) -> usize {
         let count = self.incoming.slots().min(most);
         if count == 0 {
             return 0;
         }
         let mut bytes = 0;
         if let Ok(chunk) = self.incoming.read_chunk(count) {
-            for slice in chunk {
-                bytes += slice.len() as u64;
-                each(slice);
+            for item in chunk {
+                bytes += item.bytes() as u64;
+                each(item);
             }
         }
         let direction = &self.link.directions[1 - self.side];

@@ -1,8 +1,8 @@
-//! Endpoints inside one process: slices are handed over as they are, through bounded rings, between
+//! Endpoints inside one process: slices and parcels are handed over as they are, through bounded rings, between
 //! dispatchers of one thread or of several.
 //!
 //! ```text
-//!  send ─► send queue (bounded in bytes) ─poll─► ring (bounded in slices) ─poll─► Received
+//!  send ─► send queue (bounded in bytes) ─poll─► ring (bounded in items) ─poll─► Received, HandedOver
 //! ```
 //!
 //! Bytes count as queued until the peer took them, so that back-pressure reaches the sender in bytes. Every
@@ -19,11 +19,12 @@ use ropewalk_terms::Instant;
 
 pub use self::network::InProcessNetwork;
 
-use self::link::{Answer, End, Half};
+use self::link::{Answer, End, Half, Item};
 use self::network::{Inbox, Request};
 use crate::endpoint::{
     BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, ServicePoint,
 };
+use crate::parcel::Parcel;
 use crate::send_queue::SendQueue;
 use crate::slots::Slots;
 
@@ -57,7 +58,7 @@ struct Connection {
     half: Half,
     state: State,
     reading: bool,
-    queue: SendQueue,
+    queue: SendQueue<Item>,
     /// Bytes that the peer took, as far as the queue knows.
     settled: u64,
 }
@@ -194,7 +195,12 @@ impl Connection {
         if self.state == State::Closing {
             work += self.half.take(batch, drop);
         } else if self.reading {
-            work += self.half.take(batch, |slice| events.push(Event::Received { endpoint, slice }));
+            work += self.half.take(batch, |item| {
+                events.push(match item {
+                    Item::Slice(slice) => Event::Received { endpoint, slice },
+                    Item::Parcel(parcel) => Event::HandedOver { endpoint, parcel },
+                });
+            });
         }
         if end == End::Closed && self.half.is_drained() {
             // The peer waits for our end before it reports its own.
@@ -279,6 +285,21 @@ impl Dispatcher for InProcess {
             }
             _ => Err(SendError::Closed),
         }
+    }
+
+    fn hands_over(&self) -> bool {
+        true
+    }
+
+    fn hand_over(&mut self, endpoint: Endpoint, parcel: Parcel) -> Result<(), (SendError, Parcel)> {
+        let open = self.connections.get_mut(endpoint).filter(|connection| connection.state == State::Open);
+        let Some(connection) = open else { return Err((SendError::Closed, parcel)) };
+        connection.settle();
+        if let Err(error) = connection.queue.admit(parcel.bytes()) {
+            return Err((error, parcel));
+        }
+        connection.queue.put(Item::Parcel(parcel));
+        Ok(())
     }
 
     fn send_room(&self, endpoint: Endpoint) -> usize {

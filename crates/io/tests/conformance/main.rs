@@ -194,6 +194,9 @@ macro_rules! every_rule_for {
             an_aborted_connection_breaks_at_the_peer_only,
             a_sender_whose_peer_aborts_is_told_once,
             a_peer_that_dies_ends_every_endpoint_once,
+            objects_stay_in_order_with_bytes_or_come_back_untouched,
+            objects_count_as_their_weight_until_they_are_taken,
+            nothing_is_handed_over_where_nobody_is,
         );
     )*};
 }

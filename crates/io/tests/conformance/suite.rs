@@ -1,6 +1,6 @@
 //! What every mechanism must do. Each function is one rule; `main.rs` runs each over every mechanism.
 
-use ropewalk_io::{BrokenCause, ConnectCause, Dispatcher, EndpointError, SendError};
+use ropewalk_io::{BrokenCause, ConnectCause, Dispatcher, EndpointError, Parcel, SendError};
 
 use crate::world::{Last, Mechanism, Sizes, World};
 
@@ -339,5 +339,60 @@ pub(crate) fn a_peer_that_dies_ends_every_endpoint_once<M: Mechanism>() {
     let late = world.connect(0, &address);
     assert_eq!(world.until_ended(0, late), Last::Failed(ConnectCause::Refused));
     world.settle();
+    world.finish();
+}
+
+pub(crate) fn objects_stay_in_order_with_bytes_or_come_back_untouched<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    world.send(0, here, 1000, 100).expect("room in an empty queue");
+    for number in 1..=200_u64 {
+        let dispatcher = &mut world.nodes[0].dispatcher;
+        let hands_over = dispatcher.hands_over();
+        match dispatcher.hand_over(here, Parcel::new(Box::new(number), 10)) {
+            Ok(()) => assert!(hands_over),
+            Err((error, parcel)) => {
+                assert!(!hands_over, "{error}");
+                assert_eq!((error, parcel.bytes()), (SendError::Closed, 10));
+                assert_eq!(parcel.open::<u64>().expect("what was put in"), Box::new(number));
+            }
+        }
+        if number == 100 {
+            world.send(0, here, 500, 100).expect("room");
+        }
+    }
+    world.run_until("all bytes", |world| world.seen(1, there).received == 1500);
+    world.settle();
+    let behind = |number| (number, if number <= 100 { 1000 } else { 1500 });
+    let expected = if world.nodes[0].dispatcher.hands_over() { (1..=200).map(behind).collect() } else { Vec::new() };
+    assert_eq!(world.seen(1, there).parcels, expected);
+    assert_eq!(world.nodes[0].dispatcher.queued(here), 0);
+    world.finish();
+}
+
+pub(crate) fn objects_count_as_their_weight_until_they_are_taken<M: Mechanism>() {
+    let mut world = World::<M>::new(&[Sizes { send_queue: 1000, ..Sizes::default() }; 2]);
+    let (here, there) = world.connected_pair(0, 1);
+    if !world.nodes[0].dispatcher.hands_over() {
+        return world.finish();
+    }
+    let dispatcher = &mut world.nodes[0].dispatcher;
+    let mut put = |bytes| dispatcher.hand_over(here, Parcel::new(Box::new(7_u64), bytes)).map_err(|(error, _)| error);
+    assert_eq!((put(900), put(200), put(0)), (Ok(()), Err(SendError::Full), Ok(())), "an empty one always fits");
+    world.run_until("the queue is low", |world| world.seen(0, here).lows == 1);
+    let dispatcher = &mut world.nodes[0].dispatcher;
+    assert!(dispatcher.hand_over(here, Parcel::new(Box::new(8_u64), 200)).is_ok());
+    world.run_until("all objects", |world| world.seen(1, there).parcels.len() == 3);
+    world.finish();
+}
+
+pub(crate) fn nothing_is_handed_over_where_nobody_is<M: Mechanism>() {
+    let mut world = two_nodes::<M>();
+    let (here, _) = world.connected_pair(0, 1);
+    world.nodes[0].dispatcher.close(here);
+    let refused = world.nodes[0].dispatcher.hand_over(here, Parcel::new(Box::new(1_u64), 1));
+    let (error, parcel) = refused.expect_err("a closing endpoint takes nothing");
+    assert_eq!((error, parcel.open::<String>().is_err()), (SendError::Closed, true), "and it is no text");
+    world.until_ended(0, here);
     world.finish();
 }

@@ -67,6 +67,8 @@ pub(crate) struct Seen {
     pub(crate) last: Option<Last>,
     /// How much of the pattern was sent from here.
     pub(crate) sent: usize,
+    /// Numbers that were handed over in parcels, and how many bytes had come before.
+    pub(crate) parcels: Vec<(u64, usize)>,
 }
 
 /// One dispatcher and what it reported.
@@ -296,6 +298,11 @@ impl<D: Dispatcher> Node<D> {
                 if self.keeps {
                     self.kept.push(slice);
                 }
+            }
+            Event::HandedOver { parcel, .. } => {
+                assert!(seen.established);
+                let number = parcel.open::<u64>().expect("tests hand over numbers");
+                seen.parcels.push((*number, seen.received));
             }
             Event::SendQueueLow { .. } => seen.lows += 1,
             Event::Disconnected { .. } => seen.last = Some(Last::Disconnected),

@@ -1,6 +1,7 @@
 //! A builder unit: asks every readout unit for its super-fragments, builds, checks, and hands events to storage.
 
 use super::Drive;
+use super::delivery::Delivery;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::reader::{Incoming, MessageReader};
 use super::storage::Storage;
@@ -8,7 +9,7 @@ use super::table::EndpointTable;
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig};
 use ropewalk_flow::messages::{Batch, Message, Report, ReportEntry};
 use ropewalk_io::disk::Disk;
-use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event};
+use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
 use ropewalk_terms::{AcknowledgementLevel, Counter, Epoch, Instant, NodeId, PoolAccount, RunNumber};
 use ropewalk_wire::message::{Header, Hello, SuperFragmentEntry};
@@ -168,6 +169,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
                         self.read(now, endpoint);
                     }
                 }
+                Event::HandedOver { parcel, .. } => self.unpack(now, endpoint, parcel),
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
                     self.lose(now, endpoint);
                 }
@@ -248,11 +250,26 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         reader: &mut MessageReader,
     ) {
         if header.run == self.run {
-            self.builder.super_fragment(now, self.lines[line].node.index, entry, &mut reader.fragments);
+            self.builder.super_fragment(now, self.lines[line].node.index, entry, reader.fragments.drain(..));
         } else {
             self.old_messages += 1;
         }
         reader.fragments.clear();
+    }
+
+    /// Takes what a readout unit of this process hands over, and gives it back empty.
+    fn unpack(&mut self, now: Instant, endpoint: Endpoint, parcel: Parcel) {
+        let Some(&mut (line, _)) = self.readers.get_mut(endpoint) else { return };
+        let Ok(mut delivery) = parcel.open::<Delivery>() else { return };
+        let readout = self.lines[line].node.index;
+        if delivery.header.is_some_and(|header| header.run == self.run) {
+            delivery.unpack(|entry, fragments| self.builder.super_fragment(now, readout, entry, fragments));
+        } else {
+            self.old_messages += delivery.len() as u64;
+            delivery.unpack(|_, _| {});
+        }
+        // Where it cannot go back the connection has ended, and the next one begins with deliveries of its own.
+        let _ = self.peers.hand_over(endpoint, Parcel::new(delivery, 0));
     }
 
     fn lose(&mut self, now: Instant, endpoint: Endpoint) {

@@ -1,11 +1,10 @@
-//! Sending messages of the pull protocol: headers and small bodies are encoded into staging blocks, payloads
-//! follow as they lie in the pool.
+//! Sending messages of the pull protocol: they are encoded into staging blocks.
 
-use ropewalk_flow::messages::{FragmentMeta, Message, SuperFragmentEntry};
+use ropewalk_flow::messages::Message;
 use ropewalk_io::{Dispatcher, Endpoint, SendError};
-use ropewalk_memory::{Payload, Slice, Staging};
+use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{Epoch, Incarnation, NodeId, PoolAccount, RunNumber};
-use ropewalk_wire::message::{HEADER_BYTES, Header, Kind, SuperFragmentsEncoder};
+use ropewalk_wire::message::{HEADER_BYTES, Header, Kind};
 
 /// Who sends: what every header says.
 #[derive(Copy, Clone, Debug)]
@@ -21,7 +20,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    const fn header(&self, kind: Kind, body: u32) -> Header {
+    pub(super) const fn header(&self, kind: Kind, body: u32) -> Header {
         Header { kind, body, run: self.run, epoch: self.epoch, sender: self.node, incarnation: self.incarnation }
     }
 }
@@ -57,7 +56,7 @@ impl From<SendError> for Unsent {
 impl Outbox {
     /// An outbox that encodes into blocks of `staging`.
     pub fn new(identity: Identity, staging: Staging) -> Self {
-        Self { identity, staging, bytes: Vec::with_capacity(64 * 1024), slices: Vec::with_capacity(4096) }
+        Self { identity, staging, bytes: Vec::with_capacity(64 * 1024), slices: Vec::with_capacity(1) }
     }
 
     /// The account of the blocks that messages are encoded in, those included that came home by now.
@@ -71,49 +70,34 @@ impl Outbox {
     /// # Errors
     /// Nothing was queued: see [`Unsent`].
     pub fn send(&mut self, to: &mut impl Dispatcher, endpoint: Endpoint, message: &Message) -> Result<(), Unsent> {
-        // The body is encoded behind room for the header, whose length field needs the body's length.
-        self.bytes.clear();
-        self.bytes.resize(HEADER_BYTES, 0);
-        message.encode(&mut self.bytes);
-        let body = (self.bytes.len() - HEADER_BYTES) as u32;
-        self.put_header(message.kind(), body);
-        let slice = self.staging.write(&self.bytes).ok_or(Unsent::NoRoom)?;
+        let slice = self.stage(message.kind(), 0, |out| message.encode(out))?;
         self.slices.push(slice);
         let result = to.send(endpoint, &mut self.slices);
         self.slices.clear();
         Ok(result?)
     }
 
-    /// Queues what `answers` gathered and empties it.
+    /// Encodes a message's header and what `write` appends to it; `following` bytes of its body are sent by other
+    /// slices.
     ///
     /// # Errors
-    /// Nothing was queued and `answers` is as it was: see [`Unsent`].
-    pub fn send_answers(
+    /// [`Unsent::NoRoom`] where no staging block is free.
+    pub(super) fn stage(
         &mut self,
-        to: &mut impl Dispatcher,
-        endpoint: Endpoint,
-        answers: &mut Answers,
-    ) -> Result<(), Unsent> {
-        if answers.slices.is_empty() {
-            self.bytes.clear();
-            self.bytes.resize(HEADER_BYTES, 0);
-            answers.encoder.encode(&mut self.bytes);
-            self.put_header(Kind::SuperFragments, answers.encoder.body_bytes() as u32);
-            let head = self.staging.write(&self.bytes).ok_or(Unsent::NoRoom)?;
-            answers.slices.push(head);
-            answers.slices.append(&mut answers.payloads);
-        }
-        // A refused message stays encoded in `answers.slices` for the next attempt.
-        to.send(endpoint, &mut answers.slices)?;
-        answers.clear();
-        Ok(())
-    }
-
-    fn put_header(&mut self, kind: Kind, body: u32) {
-        let mut header = self.identity.header(kind, body).to_bytes();
+        kind: Kind,
+        following: u64,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Slice, Unsent> {
+        // The body is encoded behind room for the header, whose length field needs the body's length.
+        self.bytes.clear();
+        self.bytes.resize(HEADER_BYTES, 0);
+        write(&mut self.bytes);
+        let body = (self.bytes.len() - HEADER_BYTES) as u64 + following;
+        let header = self.identity.header(kind, body as u32).to_bytes();
         if let Some(place) = self.bytes.first_chunk_mut::<HEADER_BYTES>() {
-            std::mem::swap(place, &mut header);
+            *place = header;
         }
+        self.staging.write(&self.bytes).ok_or(Unsent::NoRoom)
     }
 }
 
@@ -122,66 +106,4 @@ pub(super) fn received(endpoints: &mut impl Dispatcher) -> Option<PoolAccount> {
     let pool = endpoints.pool_mut()?;
     pool.collect();
     Some(pool.account())
-}
-
-/// Super-fragments on their way to one builder unit, gathered until they are worth a message.
-#[derive(Debug)]
-pub struct Answers {
-    encoder: SuperFragmentsEncoder,
-    /// The payloads' slices; nobody needs to know any more where one ends.
-    payloads: Vec<Slice>,
-    slices: Vec<Slice>,
-}
-
-impl Default for Answers {
-    fn default() -> Self {
-        // Room for a full message, and for the event of many sources that fills the last of it.
-        let payloads = 2 * Self::FRAGMENTS;
-        Self {
-            encoder: SuperFragmentsEncoder::default(),
-            payloads: Vec::with_capacity(payloads),
-            slices: Vec::with_capacity(2 * payloads),
-        }
-    }
-}
-
-impl Answers {
-    /// A message of this many bytes is sent without waiting for more.
-    pub const BUDGET: u64 = 512 * 1024;
-    /// A message holds at most this many super-fragments.
-    const SUPER_FRAGMENTS: u32 = 64;
-    /// A message holds at most this many fragments, so that its tables stay within what receivers believe; one that
-    /// lies in several slices counts as several.
-    const FRAGMENTS: usize = 1024;
-
-    /// Adds a super-fragment: its description, the entries of its fragments, and the payloads of those that are there.
-    pub fn add<'a>(
-        &mut self,
-        entry: SuperFragmentEntry,
-        metas: impl ExactSizeIterator<Item = FragmentMeta> + Clone,
-        payloads: impl Iterator<Item = &'a Payload>,
-    ) {
-        self.encoder.add(entry, metas);
-        payloads.for_each(|payload| self.payloads.extend(payload.slices().cloned()));
-    }
-
-    /// Nothing is waiting.
-    pub fn is_empty(&self) -> bool {
-        self.encoder.is_empty()
-    }
-
-    /// Nothing should be added before it was sent.
-    pub fn is_full(&self) -> bool {
-        !self.slices.is_empty()
-            || self.encoder.payload() >= Self::BUDGET
-            || self.encoder.len() >= Self::SUPER_FRAGMENTS
-            || self.payloads.len() >= Self::FRAGMENTS
-    }
-
-    /// Forgets everything: the builder is gone.
-    pub fn clear(&mut self) {
-        self.encoder.clear();
-        self.payloads.clear();
-        self.slices.clear();
-    }
 }

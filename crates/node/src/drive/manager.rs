@@ -126,7 +126,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
                     self.lose(now, endpoint);
                 }
-                Event::Established { .. } | Event::SendQueueLow { .. } => {}
+                Event::Established { .. } | Event::HandedOver { .. } | Event::SendQueueLow { .. } => {}
             }
         }
         self.events = events;

@@ -12,6 +12,7 @@
 
 mod account;
 mod builder;
+mod delivery;
 mod link;
 mod manager;
 mod reader;
@@ -22,7 +23,8 @@ mod table;
 
 pub use account::{NodeReport, RunSnapshot, Standing};
 pub use builder::{BuilderDrive, BuilderDriveConfig};
-pub use link::{Answers, Identity, Outbox, Unsent};
+pub use delivery::{Answers, Delivery};
+pub use link::{Identity, Outbox, Unsent};
 pub use manager::{ManagerDrive, ManagerDriveConfig};
 pub use reader::{Incoming, MessageReader};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};

@@ -6,12 +6,13 @@
 //! ```
 
 use super::Drive;
-use super::link::{Answers, Identity, Outbox, Unsent, received};
+use super::delivery::Answers;
+use super::link::{Identity, Outbox, Unsent, received};
 use super::reader::{Incoming, MessageReader};
 use super::table::EndpointTable;
 use ropewalk_flow::messages::{Batch, Finished, Message, Received, Report, ReportEntry};
 use ropewalk_flow::readout::{Framer, FramerLimits, Readout, ReadoutAction, ReadoutConfig};
-use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
+use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel, ServicePoint};
 use ropewalk_memory::{Owner, Staging};
 use ropewalk_terms::{Counter, Epoch, Instant, NodeId, PoolAccount, Role};
 use ropewalk_wire::message::{Header, Hello, RefuseReason};
@@ -216,7 +217,10 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                         self.frame(now, endpoint);
                     }
                 }
-                Event::Established { .. } | Event::SendQueueLow { .. } | Event::ConnectFailed { .. } => {}
+                Event::Established { .. }
+                | Event::HandedOver { .. }
+                | Event::SendQueueLow { .. }
+                | Event::ConnectFailed { .. } => {}
             }
         }
         self.events = events;
@@ -460,6 +464,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                     let _ = self.outbox.send(&mut self.peers, endpoint, &hello);
                 }
                 Event::Received { slice, .. } => self.read_peer(now, endpoint, slice),
+                Event::HandedOver { parcel, .. } => self.take_back(endpoint, parcel),
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
                     self.lose_peer(now, endpoint);
                 }
@@ -557,8 +562,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             self.peers.abort(old);
             let _ = self.links.remove(old);
             self.readout.peer_lost(now, header.sender);
-            self.answers[builder].clear();
         }
+        self.answers[builder].begin(&self.peers);
         peer.node = Some(header.sender);
         let _ = self.outbox.send(&mut self.peers, peer.endpoint, &Message::Welcome);
         true
@@ -608,12 +613,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                     if self.builders.get(index).is_none_or(Option::is_none) {
                         continue;
                     }
-                    match self.readout.super_fragment(entry.key) {
-                        Some(held) if entry.not_held.is_none() => {
-                            self.answers[index].add(entry, held.metas(), held.payloads());
-                        }
-                        _ => self.answers[index].add(entry, std::iter::empty(), std::iter::empty()),
-                    }
+                    let held = self.readout.super_fragment(entry.key).filter(|_| entry.not_held.is_none());
+                    self.answers[index].add(entry, held);
                     if self.answers[index].is_full() && !self.flush_answers(index) {
                         break;
                     }
@@ -668,13 +669,20 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             answers.clear();
             return true;
         };
-        match self.outbox.send_answers(&mut self.peers, endpoint, answers) {
+        match answers.send(&mut self.outbox, &mut self.peers, endpoint) {
             Ok(()) => true,
             Err(Unsent::Closed) => {
                 answers.clear();
                 true
             }
             Err(Unsent::NoRoom) => false,
+        }
+    }
+
+    /// A builder unit of this process gives back what it has emptied.
+    fn take_back(&mut self, endpoint: Endpoint, parcel: Parcel) {
+        if let Some(index) = self.builders.iter().position(|builder| *builder == Some(endpoint)) {
+            self.answers[index].take_back(parcel);
         }
     }
 

@@ -134,7 +134,10 @@ impl<S: Dispatcher> SourceDrive<S> {
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
                     source.disconnected(now)
                 }
-                Event::ConnectionRequest { .. } | Event::Received { .. } | Event::SendQueueLow { .. } => {}
+                Event::ConnectionRequest { .. }
+                | Event::Received { .. }
+                | Event::HandedOver { .. }
+                | Event::SendQueueLow { .. } => {}
             }
         }
         self.events = events;

@@ -97,7 +97,10 @@ impl FrontEnd {
                     self.established = false;
                     self.message.clear();
                 }
-                Event::ConnectionRequest { .. } | Event::Received { .. } | Event::SendQueueLow { .. } => {}
+                Event::ConnectionRequest { .. }
+                | Event::Received { .. }
+                | Event::HandedOver { .. }
+                | Event::SendQueueLow { .. } => {}
             }
         }
         work += self.send(now);

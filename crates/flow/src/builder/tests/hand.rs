@@ -116,7 +116,7 @@ impl Hand {
         let RequestEntry { key, slot, attempt } = request;
         let count = fragments.len() as u16;
         let entry = SuperFragmentEntry { key, slot, attempt, fragments: count, bytes: 0, not_held };
-        self.builder.super_fragment(self.now, readout, &entry, fragments);
+        self.builder.super_fragment(self.now, readout, &entry, fragments.drain(..));
         assert!(fragments.is_empty());
     }
 

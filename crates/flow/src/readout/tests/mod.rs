@@ -169,8 +169,8 @@ impl Rig {
     /// What is missing in an event that is held, by source id.
     fn missing(&self, key: EventKey) -> Vec<(u32, Cause)> {
         let super_fragment = self.readout.super_fragment(key).expect("settled and held");
-        assert_eq!(super_fragment.metas().len(), super_fragment.metas().count());
+        assert_eq!(super_fragment.fragments().count(), super_fragment.count());
         let missing = |meta: FragmentMeta| meta.missing_cause().map(|cause| (meta.source.0, cause));
-        super_fragment.metas().filter_map(missing).collect()
+        super_fragment.fragments().map(|fragment| fragment.meta).filter_map(missing).collect()
     }
 }

@@ -1,0 +1,271 @@
+//! Super-fragments on their way to one builder unit, gathered until they are worth sending.
+//!
+//! ```text
+//! within a process   the delivery itself is handed over, and comes back empty: nothing is encoded
+//! between processes  described in a head of bytes, and the payloads' slices follow as they lie in the pool
+//! ```
+
+use super::link::{Outbox, Unsent};
+use ropewalk_flow::messages::{Fragment, SuperFragmentEntry};
+use ropewalk_flow::readout::SuperFragment;
+use ropewalk_io::{Dispatcher, Endpoint, Parcel};
+use ropewalk_memory::Slice;
+use ropewalk_wire::message::{Header, Kind, SuperFragmentsEncoder};
+use std::iter::Take;
+use std::vec::Drain;
+
+/// Some super-fragments for one builder unit, and who sends them.
+#[derive(Debug)]
+pub struct Delivery {
+    /// As every message has one; set when it leaves.
+    pub header: Option<Header>,
+    entries: Vec<SuperFragmentEntry>,
+    /// Those of the first entry, then those of the second, and so on.
+    fragments: Vec<Fragment>,
+    payload_bytes: u64,
+    /// The payloads' slices.
+    slices: usize,
+}
+
+impl Default for Delivery {
+    fn default() -> Self {
+        Self {
+            header: None,
+            entries: Vec::with_capacity(Answers::SUPER_FRAGMENTS),
+            // Room for a full one, and for the event of many sources that fills the last of it.
+            fragments: Vec::with_capacity(2 * Answers::SLICES),
+            payload_bytes: 0,
+            slices: 0,
+        }
+    }
+}
+
+impl Delivery {
+    fn add(&mut self, mut entry: SuperFragmentEntry, held: Option<SuperFragment<'_>>) {
+        let first = self.fragments.len();
+        self.fragments.extend(held.iter().flat_map(SuperFragment::fragments));
+        let added = &self.fragments[first..];
+        entry.fragments = added.len() as u16;
+        entry.bytes = added.iter().map(|fragment| fragment.meta.length).sum();
+        self.slices += added.iter().map(|fragment| fragment.payload.slice_count()).sum::<usize>();
+        self.payload_bytes += u64::from(entry.bytes);
+        self.entries.push(entry);
+    }
+
+    /// Gives every super-fragment with its fragments to `take`, and is empty then.
+    pub fn unpack(&mut self, mut take: impl FnMut(&SuperFragmentEntry, &mut Take<&mut Drain<'_, Fragment>>)) {
+        let mut fragments = self.fragments.drain(..);
+        for entry in self.entries.drain(..) {
+            let mut own = fragments.by_ref().take(usize::from(entry.fragments));
+            take(&entry, &mut own);
+            // Whatever was not taken must not be mistaken for the next one's.
+            own.for_each(drop);
+        }
+        drop(fragments);
+        self.clear();
+    }
+
+    /// How many super-fragments there are.
+    pub const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.fragments.clear();
+        (self.payload_bytes, self.slices) = (0, 0);
+    }
+}
+
+/// What a readout unit gathers for one builder unit.
+#[derive(Debug, Default)]
+pub struct Answers {
+    gathered: Box<Delivery>,
+    /// Empty ones, for a builder unit in the same process.
+    #[expect(clippy::vec_box, reason = "each leaves as it is, in a parcel")]
+    spare: Vec<Box<Delivery>>,
+    encoder: SuperFragmentsEncoder,
+    /// An encoded message that waits for room.
+    message: Vec<Slice>,
+}
+
+impl Answers {
+    /// What has this many bytes of payload is sent without waiting for more.
+    pub const BUDGET: u64 = 512 * 1024;
+    /// At most this many super-fragments are sent at once.
+    const SUPER_FRAGMENTS: usize = 64;
+    /// At most this many slices are sent at once, so that a message's tables stay within what receivers believe.
+    const SLICES: usize = 1024;
+    /// Deliveries of one connection inside a process. Few, so that they stay in the cache; one is filled while the
+    /// others are on their way or on their way back.
+    const DELIVERIES: usize = 8;
+
+    /// Makes ready for a new connection to the builder unit.
+    pub fn begin(&mut self, to: &impl Dispatcher) {
+        self.clear();
+        if to.hands_over() {
+            self.spare.resize_with(Self::DELIVERIES - 1, Box::default);
+        } else {
+            self.message.reserve(4 * Self::SLICES);
+        }
+    }
+
+    /// Adds a super-fragment, or the word that it is not held.
+    pub fn add(&mut self, entry: SuperFragmentEntry, held: Option<SuperFragment<'_>>) {
+        self.gathered.add(entry, held);
+    }
+
+    /// Nothing is waiting.
+    pub const fn is_empty(&self) -> bool {
+        self.gathered.is_empty() && self.message.is_empty()
+    }
+
+    /// Nothing should be added before it was sent.
+    pub const fn is_full(&self) -> bool {
+        !self.message.is_empty()
+            || self.gathered.payload_bytes >= Self::BUDGET
+            || self.gathered.entries.len() >= Self::SUPER_FRAGMENTS
+            || self.gathered.slices >= Self::SLICES
+    }
+
+    /// Sends what was gathered.
+    ///
+    /// # Errors
+    /// Nothing was sent and everything is as it was: see [`Unsent`].
+    pub fn send(&mut self, outbox: &mut Outbox, to: &mut impl Dispatcher, endpoint: Endpoint) -> Result<(), Unsent> {
+        if to.hands_over() {
+            return self.hand_over(outbox, to, endpoint);
+        }
+        if self.message.is_empty() {
+            self.encode(outbox)?;
+        }
+        // A refused message stays encoded for the next attempt.
+        Ok(to.send(endpoint, &mut self.message)?)
+    }
+
+    fn hand_over(&mut self, outbox: &Outbox, to: &mut impl Dispatcher, endpoint: Endpoint) -> Result<(), Unsent> {
+        let spare = self.spare.pop().ok_or(Unsent::NoRoom)?;
+        let mut delivery = std::mem::replace(&mut self.gathered, spare);
+        delivery.header = Some(outbox.identity.header(Kind::SuperFragments, 0));
+        let bytes = delivery.payload_bytes as usize;
+        to.hand_over(endpoint, Parcel::new(delivery, bytes)).map_err(|(error, refused)| {
+            if let Ok(delivery) = refused.open() {
+                self.spare.push(std::mem::replace(&mut self.gathered, delivery));
+            }
+            error.into()
+        })
+    }
+
+    fn encode(&mut self, outbox: &mut Outbox) -> Result<(), Unsent> {
+        let Delivery { entries, fragments, .. } = &*self.gathered;
+        self.encoder.clear();
+        let mut rest = &fragments[..];
+        for entry in entries {
+            let (own, others) = rest.split_at(usize::from(entry.fragments));
+            self.encoder.add(*entry, own.iter().map(|fragment| fragment.meta));
+            rest = others;
+        }
+        self.message.push(outbox.stage(Kind::SuperFragments, self.encoder.payload(), |out| self.encoder.encode(out))?);
+        let payloads = self.gathered.fragments.drain(..).map(|fragment| fragment.payload);
+        self.message.extend(payloads.flat_map(ropewalk_memory::Payload::into_slices));
+        self.gathered.clear();
+        Ok(())
+    }
+
+    /// A delivery has come back empty.
+    pub fn take_back(&mut self, parcel: Parcel) {
+        if let Ok(delivery) = parcel.open()
+            && self.spare.len() < Self::DELIVERIES - 1
+        {
+            self.spare.push(delivery);
+        }
+    }
+
+    /// Forgets everything: the builder is gone.
+    pub fn clear(&mut self) {
+        self.gathered.clear();
+        self.message.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::Identity;
+    use ropewalk_flow::messages::FragmentMeta;
+    use ropewalk_io::Event;
+    use ropewalk_io::in_process::{InProcess, InProcessConfig, InProcessNetwork};
+    use ropewalk_memory::{Payload, Pool, PoolConfig, Staging};
+    use ropewalk_terms::{Attempt, Cause, Epoch, EventKey, Incarnation, Instant, NodeId, RunNumber, SourceId};
+
+    fn answer(answers: &mut Answers, number: u64, fragments: u16) {
+        let key = EventKey::new(0, number);
+        let meta = FragmentMeta::missing(SourceId(number as u32), Cause::TimedOut);
+        let gathered = &mut answers.gathered;
+        gathered.fragments.extend((0..fragments).map(|_| Fragment { key, meta, payload: Payload::default() }));
+        let attempt = Attempt(1);
+        gathered.entries.push(SuperFragmentEntry { key, slot: 0, attempt, fragments, bytes: 0, not_held: None });
+    }
+
+    fn outbox() -> Outbox {
+        let staging = Staging::new(Pool::new(PoolConfig::heap("staging", 4096, 2)).expect("memory"));
+        let (node, run) = (NodeId::readout(0), RunNumber(1));
+        Outbox::new(Identity { node, incarnation: Incarnation(1), run, epoch: Epoch(1) }, staging)
+    }
+
+    #[test]
+    fn what_is_not_taken_of_one_super_fragment_is_not_the_next_ones() {
+        let mut answers = Answers::default();
+        (1..=3).for_each(|number| answer(&mut answers, number, 4));
+        let mut taken = Vec::new();
+        answers.gathered.unpack(|entry, fragments| {
+            let some = fragments.take(entry.key.number() as usize).map(|fragment| fragment.meta.source.0);
+            taken.push(some.collect::<Vec<_>>());
+        });
+        assert_eq!(taken, [vec![1], vec![2, 2], vec![3, 3, 3]]);
+        assert!(answers.is_empty());
+    }
+
+    #[test]
+    fn without_an_empty_delivery_the_next_one_waits_until_one_comes_back() {
+        let network = InProcessNetwork::default();
+        let dispatcher = || network.dispatcher(InProcessConfig::default()).expect("an eventfd");
+        let (mut readout, mut builder) = (dispatcher(), dispatcher());
+        readout.listen("ru").expect("a free name");
+        let at_builder = builder.connect("ru").expect("a name");
+        let mut events = Vec::new();
+        let mut turn = |one: &mut InProcess, other: &mut InProcess| {
+            one.poll(Instant::ZERO, &mut events);
+            other.poll(Instant::ZERO, &mut events);
+            events.drain(..).collect::<Vec<Event>>()
+        };
+        let requested = turn(&mut builder, &mut readout);
+        let at_readout = requested.first().map(Event::endpoint).expect("a request");
+        readout.accept(at_readout);
+        turn(&mut readout, &mut builder);
+
+        let (mut answers, mut outbox, mut sent) = (Answers::default(), outbox(), 0);
+        answers.begin(&readout);
+        answer(&mut answers, 0, 1);
+        while answers.send(&mut outbox, &mut readout, at_readout).is_ok() {
+            sent += 1;
+            answer(&mut answers, sent, 1);
+        }
+        assert_eq!((sent as usize, answers.is_empty()), (Answers::DELIVERIES - 1, false));
+        let mut came = turn(&mut readout, &mut builder).into_iter();
+        let Some(Event::HandedOver { parcel, .. }) = came.next() else { panic!("a delivery") };
+        let mut delivery = parcel.open::<Delivery>().expect("what was sent");
+        assert_eq!((delivery.len(), delivery.header.map(|header| header.run)), (1, Some(RunNumber(1))));
+        delivery.unpack(|entry, fragments| assert_eq!((entry.key.number(), fragments.count()), (0, 1)));
+        assert!(builder.hand_over(at_builder, Parcel::new(delivery, 0)).is_ok());
+        let mut back = turn(&mut builder, &mut readout).into_iter();
+        let Some(Event::HandedOver { parcel, .. }) = back.next() else { panic!("an empty one") };
+        answers.take_back(parcel);
+        assert_eq!(answers.send(&mut outbox, &mut readout, at_readout), Ok(()));
+    }
+}
