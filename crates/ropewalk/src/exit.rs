@@ -50,7 +50,7 @@ impl From<ropewalk_node::configuration::ConfigurationError> for Failure {
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
-            RunError::Placement(_) | RunError::Unfit(_) => Self::Usage(error.to_string()),
+            RunError::Placement(_) | RunError::Unfit(_) | RunError::Refused(_) => Self::Usage(error.to_string()),
             _ => Self::Environment(error.to_string()),
         }
     }

@@ -5,7 +5,7 @@ use crate::exit::{self, Failure};
 use crate::running::{Limits, conduct, first_key};
 use crate::signals::Interrupts;
 use ropewalk_node::configuration::{self, Configuration};
-use ropewalk_node::run::{Addresses, launch_node};
+use ropewalk_node::run::{Addresses, RunError, launch_node};
 use ropewalk_terms::Role;
 use std::time::Duration;
 
@@ -44,8 +44,9 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
             return Ok(exit::FORCED);
         }
     }
+    let refusal = handle.refusal().cloned();
     handle.finish(Duration::from_secs(5));
-    Ok(exit::GOOD)
+    refusal.map_or(Ok(exit::GOOD), |refusal| Err(RunError::from(refusal).into()))
 }
 
 fn which(configuration: &Configuration, options: &NodeOptions) -> Result<(Role, u16), Failure> {

@@ -4,6 +4,7 @@ use super::Drive;
 use super::delivery::Delivery;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::reader::{Incoming, MessageReader};
+use super::refusal::Refusal;
 use super::storage::Storage;
 use super::table::EndpointTable;
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig};
@@ -64,6 +65,7 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
     finishing: bool,
     reported_end: bool,
     done: bool,
+    refusal: Option<Refusal>,
     old_messages: u64,
     run: RunNumber,
 }
@@ -107,6 +109,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             finishing: false,
             reported_end: false,
             done: false,
+            refusal: None,
             old_messages: 0,
             run: RunNumber(0),
             peers,
@@ -216,7 +219,11 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
                     self.builder.readout_connected(now, node.index);
                 }
             }
-            Message::Refuse(_) => return false,
+            Message::Refuse(reason) => {
+                self.refusal = Refusal::lasting(node, &self.lines[line].address, *reason);
+                self.done |= self.refusal.is_some();
+                return false;
+            }
             _ if node != NodeId::MANAGER => return false,
             _ if header.epoch < self.outbox.identity.epoch && header.epoch != Epoch(0) => self.old_messages += 1,
             _ => {
@@ -445,5 +452,9 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
 
     fn is_done(&self) -> bool {
         self.done
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
     }
 }

@@ -17,6 +17,7 @@ mod link;
 mod manager;
 mod reader;
 mod readout;
+mod refusal;
 mod source;
 mod storage;
 mod table;
@@ -28,6 +29,7 @@ pub use link::{Identity, Outbox, Unsent};
 pub use manager::{ManagerDrive, ManagerDriveConfig};
 pub use reader::{Incoming, MessageReader};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};
+pub use refusal::Refusal;
 pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed};
 pub use storage::{Storage, StorageConfig};
 
@@ -48,6 +50,11 @@ pub trait Drive {
     /// What becomes readable when a turn has something to do.
     fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>);
 
-    /// The drive has ended in order and needs no further turn.
+    /// The drive has ended, in order or because it was refused, and needs no further turn.
     fn is_done(&self) -> bool;
+
+    /// Who refused it for good, where somebody did: then it is done.
+    fn refusal(&self) -> Option<&Refusal> {
+        None
+    }
 }

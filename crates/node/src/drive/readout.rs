@@ -9,6 +9,7 @@ use super::Drive;
 use super::delivery::Answers;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::reader::{Incoming, MessageReader};
+use super::refusal::Refusal;
 use super::table::EndpointTable;
 use ropewalk_flow::messages::{Batch, Finished, Message, Received, Report, ReportEntry};
 use ropewalk_flow::readout::{Framer, FramerLimits, Readout, ReadoutAction, ReadoutConfig};
@@ -105,6 +106,7 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     /// The last message to the manager is said.
     finished: bool,
     done: bool,
+    refusal: Option<Refusal>,
 }
 
 /// Fragments framed from one connection before the next has its turn.
@@ -166,6 +168,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             finishing: false,
             finished: false,
             done: false,
+            refusal: None,
             sources,
             peers,
             service,
@@ -518,7 +521,13 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                 self.obey(header.epoch);
                 self.manager_ready = true;
             }
-            Message::Refuse(_) => return false,
+            Message::Refuse(reason) => {
+                if peer.node == Some(NodeId::MANAGER) {
+                    self.refusal = Refusal::lasting(NodeId::MANAGER, &self.config.manager, *reason);
+                    self.done |= self.refusal.is_some();
+                }
+                return false;
+            }
             _ if header.epoch < self.outbox.identity.epoch && header.epoch != Epoch(0) => self.counts.old_messages += 1,
             Message::Finish => {
                 self.outbox.identity.run = header.run;
@@ -751,6 +760,10 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
 
     fn is_done(&self) -> bool {
         self.done
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
     }
 }
 

@@ -4,9 +4,9 @@ use super::handle::{Board, CommandedManager, RunHandle};
 use super::placement::{MANAGER_THREAD, PlacementError, Placer, SHARED_THREAD, SOURCES_THREAD, disk_thread};
 use super::registry::{Registry, RunDirectory};
 use super::resolve::{Addresses, Resolved};
-use super::worker::Worker;
+use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
-use crate::drive::{BuilderDrive, Drive, Identity, ManagerDrive, ReadoutDrive, SourceDrive, Storage};
+use crate::drive::{BuilderDrive, Drive, Identity, ManagerDrive, ReadoutDrive, Refusal, SourceDrive, Storage};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
@@ -18,7 +18,6 @@ use ropewalk_memory::{Pool, PoolConfig, PoolError, Staging};
 use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId, Role, RunNumber, Utc};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -47,6 +46,9 @@ pub enum RunError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Another node does not take this one in.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The configuration does not fit what was asked for.
     #[error("{0}")]
     Unfit(String),
@@ -323,7 +325,7 @@ impl<'a> Start<'a> {
             board: Arc::new(Board::default()),
             gate: None,
             sent: Vec::new(),
-            halt: Arc::new(AtomicBool::new(false)),
+            ending: Arc::new(Ending::default()),
             directory: directory.path,
             run: directory.run,
             sources: resolved.sources.len(),
@@ -353,7 +355,7 @@ impl<'a> Start<'a> {
     fn worker(&mut self, name: &str, drives: Vec<Box<dyn Drive + Send>>) -> Result<(), RunError> {
         self.handle.addresses =
             std::mem::take(&mut self.names).into_iter().chain(self.handle.addresses.drain(..)).collect();
-        let worker = Worker::start(name, drives, Arc::clone(&self.handle.halt), self.placer.on_start(name))
+        let worker = Worker::start(name, drives, Arc::clone(&self.handle.ending), self.placer.on_start(name))
             .map_err(system(format!("thread {name}")))?;
         self.handle.workers.push(worker);
         Ok(())
@@ -363,7 +365,7 @@ impl<'a> Start<'a> {
         self.handle.sent = drive.sent();
         self.handle.gate = Some(gate);
         let on_start = self.placer.on_start(SOURCES_THREAD);
-        let worker = Worker::start(SOURCES_THREAD, vec![Box::new(drive)], Arc::clone(&self.handle.halt), on_start)
+        let worker = Worker::start(SOURCES_THREAD, vec![Box::new(drive)], Arc::clone(&self.handle.ending), on_start)
             .map_err(system("thread sources"))?;
         self.handle.source_workers.push(worker);
         Ok(())
@@ -372,7 +374,7 @@ impl<'a> Start<'a> {
     /// The handle, once every thread is in its place.
     fn finish(self) -> Result<RunHandle, RunError> {
         if let Err(error) = self.placer.finish() {
-            self.handle.halt.store(true, Ordering::Relaxed);
+            self.handle.ending.halt();
             return Err(error.into());
         }
         Ok(self.handle)

@@ -1,15 +1,15 @@
 //! The handle of a run: commands in, snapshots out.
 
 use super::summary::{Durations, RunSummary};
-use super::worker::Worker;
-use crate::drive::{Drive, ManagerDrive, RunSnapshot, Sent, Standing};
+use super::worker::{Ending, Worker};
+use crate::drive::{Drive, ManagerDrive, Refusal, RunSnapshot, Sent, Standing};
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_terms::{Counter, EventKey, Instant, RunNumber, SourceId};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -86,7 +86,7 @@ pub struct RunHandle {
     pub(super) board: Arc<Board>,
     pub(super) gate: Option<Arc<TriggerGate>>,
     pub(super) sent: Vec<(SourceId, Arc<Sent>)>,
-    pub(super) halt: Arc<AtomicBool>,
+    pub(super) ending: Arc<Ending>,
     pub(super) directory: PathBuf,
     pub(super) run: RunNumber,
     pub(super) sources: usize,
@@ -184,13 +184,18 @@ impl RunHandle {
         ended || self.workers.iter().all(Worker::is_finished)
     }
 
+    /// Who refused this node for good, where somebody did: then its threads end.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.ending.refusal()
+    }
+
     /// Waits for the threads and gives the final account. `patience` bounds how long nodes may take to leave.
     pub fn finish(mut self, patience: Duration) -> RunSummary {
         let until = self.clock.now().after(patience);
         while !self.workers.iter().chain(&self.source_workers).all(Worker::is_finished) && self.clock.now() < until {
             std::thread::sleep(Duration::from_millis(2));
         }
-        self.halt.store(true, Ordering::Relaxed);
+        self.ending.halt();
         for worker in self.workers.iter().chain(&self.source_workers) {
             worker.wake();
         }

@@ -21,4 +21,3 @@ pub use placement::{PlacementError, placement};
 pub use registry::{Registry, RunDirectory, run_directory_name};
 pub use resolve::Addresses;
 pub use summary::{EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SynchronySummary};
-pub use worker::Worker;

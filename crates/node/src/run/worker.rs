@@ -1,12 +1,12 @@
 //! A thread that turns drives: busy while there is work, asleep otherwise.
 
-use crate::drive::Drive;
+use crate::drive::{Drive, Refusal};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::wait::{Waiter, Waker};
 use ropewalk_terms::Instant;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -15,51 +15,80 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 /// Turns without work before the thread sleeps: waking up costs more than a few idle turns.
 const IDLE_TURNS: u32 = 64;
 
+/// How the threads of a process end together.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    halt: AtomicBool,
+    refusal: OnceLock<Refusal>,
+}
+
+impl Ending {
+    /// Every thread ends after its present round.
+    pub(super) fn halt(&self) {
+        self.halt.store(true, Ordering::Relaxed);
+    }
+
+    /// Who refused a drive of this process for good. All threads end then: a node is of no use without it.
+    pub(super) fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.get()
+    }
+
+    fn refused(&self, refusal: &Refusal) {
+        // The first one is told.
+        let _ = self.refusal.set(refusal.clone());
+        self.halt();
+    }
+
+    fn is_halted(&self) -> bool {
+        self.halt.load(Ordering::Relaxed)
+    }
+}
+
 /// A running thread with its drives.
 #[derive(Debug)]
-pub struct Worker {
+pub(super) struct Worker {
     thread: JoinHandle<()>,
     waker: Waker,
 }
 
 impl Worker {
-    /// Starts a thread that turns `drives` until all are done or `halt` is set; `prepare` runs on it first
+    /// Starts a thread that turns `drives` until all are done or it is to end; `prepare` runs on it first
     /// (placement).
     ///
     /// # Errors
     /// Where the system gives no thread or no descriptor.
-    pub fn start(
+    pub(super) fn start(
         name: &str,
         drives: Vec<Box<dyn Drive + Send>>,
-        halt: Arc<AtomicBool>,
+        ending: Arc<Ending>,
         prepare: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let waiter = Waiter::new()?;
         let waker = waiter.waker();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             prepare();
-            turn_all(drives, &waiter, &halt);
+            turn_all(drives, &waiter, &ending);
         })?;
         Ok(Self { thread, waker })
     }
 
     /// Ends the present sleep.
-    pub fn wake(&self) {
+    pub(super) fn wake(&self) {
         self.waker.wake();
     }
 
     /// The thread has ended.
-    pub fn is_finished(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
     /// Waits for the thread's end; false where it panicked.
-    pub fn join(self) -> bool {
+    pub(super) fn join(self) -> bool {
         self.thread.join().is_ok()
     }
 }
 
-fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, waiter: &Waiter, halt: &AtomicBool) {
+fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, waiter: &Waiter, ending: &Ending) {
     let clock = MonotonicClock;
     {
         let mut descriptors = Vec::new();
@@ -72,7 +101,7 @@ fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, waiter: &Waiter, halt: &Atom
         }
     }
     let mut idle = 0;
-    while !halt.load(Ordering::Relaxed) {
+    while !ending.is_halted() {
         // One clock read per round: everything in it happens at one time.
         let now = clock.now();
         let mut work = 0;
@@ -81,6 +110,9 @@ fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, waiter: &Waiter, halt: &Atom
             if !drive.is_done() {
                 living = true;
                 work += drive.turn(now);
+                if let Some(refusal) = drive.refusal() {
+                    ending.refused(refusal);
+                }
             }
         }
         if !living {

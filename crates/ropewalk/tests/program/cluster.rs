@@ -67,6 +67,11 @@ impl Cluster {
         self.nodes.insert(name.to_owned(), node);
     }
 
+    /// Where the others call a node that was started.
+    pub(crate) fn address(&self, name: &str) -> &str {
+        &self.addresses[name]
+    }
+
     /// Where front ends connect to.
     pub(crate) fn front_end_address(&mut self, readout: &str) -> String {
         self.node(readout).expect_line(&format!("ready {readout} front ends "))

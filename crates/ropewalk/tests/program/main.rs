@@ -7,6 +7,7 @@ mod cluster;
 mod interrupts;
 mod nodes;
 mod process;
+mod refusals;
 mod replay;
 mod statuses;
 #[path = "../../../node/tests/support/mod.rs"]

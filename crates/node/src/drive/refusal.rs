@@ -1,0 +1,87 @@
+//! A node that another one will never take in: it ends, and says so.
+
+use ropewalk_terms::NodeId;
+use ropewalk_wire::message::{PROTOCOL_VERSION, RefuseReason};
+
+/// Who refused a node, and why. There is no use in calling again.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{} at {address} refuses this node: {}", who(*.by), advice(*.reason))]
+pub struct Refusal {
+    /// Who refused it.
+    pub by: NodeId,
+    /// Where that one was called.
+    pub address: String,
+    /// Why.
+    pub reason: RefuseReason,
+}
+
+impl Refusal {
+    /// A refusal that stands for as long as this node lives; none where the reason passes by itself, so that the node
+    /// calls again.
+    pub(super) fn lasting(by: NodeId, address: &str, reason: RefuseReason) -> Option<Self> {
+        let passes = match reason {
+            // The node hears of the younger event manager from that one.
+            RefuseReason::OldEpoch => true,
+            RefuseReason::Version
+            | RefuseReason::Configuration
+            | RefuseReason::UnknownNode
+            | RefuseReason::OldIncarnation => false,
+        };
+        (!passes).then(|| Self { by, address: address.to_owned(), reason })
+    }
+}
+
+fn who(node: NodeId) -> String {
+    if node == NodeId::MANAGER { "the event manager".to_owned() } else { node.to_string() }
+}
+
+fn advice(reason: RefuseReason) -> String {
+    match reason {
+        RefuseReason::Version => format!(
+            "it speaks another version of the protocol than this one, {PROTOCOL_VERSION}; \
+             start every node from the same version of ropewalk"
+        ),
+        RefuseReason::Configuration => {
+            "its configuration is another one; start every node from the same file".to_owned()
+        }
+        RefuseReason::UnknownNode => {
+            "its configuration has no such node; start every node from the same file, and give addresses to the nodes \
+             that they belong to"
+                .to_owned()
+        }
+        RefuseReason::OldIncarnation => {
+            "this node was started again elsewhere, and the later start counts; run each node once".to_owned()
+        }
+        RefuseReason::OldEpoch => "it obeys a younger event manager".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_that_passes_by_itself_ends_no_node() {
+        let lasting = |reason| Refusal::lasting(NodeId::MANAGER, "host:1", reason).is_some();
+        assert!(!lasting(RefuseReason::OldEpoch));
+        for reason in [
+            RefuseReason::Version,
+            RefuseReason::Configuration,
+            RefuseReason::UnknownNode,
+            RefuseReason::OldIncarnation,
+        ] {
+            assert!(lasting(reason), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_who_refused_why_and_what_to_do() {
+        let told = |by, reason| Refusal { by, address: "host:1".to_owned(), reason }.to_string();
+        assert_eq!(
+            told(NodeId::MANAGER, RefuseReason::Configuration),
+            "the event manager at host:1 refuses this node: its configuration is another one; \
+             start every node from the same file"
+        );
+        assert!(told(NodeId::readout(3), RefuseReason::Version).starts_with("ru3 at host:1 refuses this node: "));
+    }
+}
