@@ -286,6 +286,9 @@ impl Manager {
                     let state = ReadoutState { readout, present: link.present };
                     self.outbox.push_back((node, Message::ReadoutState(state)));
                 }
+                if let (Phase::Draining { .. }, Some(last)) = (self.phase, self.last) {
+                    self.send(node, Message::StopAt(last));
+                }
             }
         }
     }

@@ -235,6 +235,7 @@ impl Manager {
     fn drain_to(&mut self, now: Instant, last: EventKey) {
         self.last = Some(last);
         self.send_to_readouts(&Message::StopAt(last));
+        self.send_to_builders(&Message::StopAt(last));
         self.phase = Phase::Draining { deadline: now.after(self.config.drain_timeout), dropped: None };
     }
 

@@ -39,6 +39,8 @@ pub struct RunSummary {
     pub synchrony: Vec<SynchronySummary>,
     /// Run files deleted to stay within `keep`, and how many events were in them.
     pub deleted: Value,
+    /// How often a disk refused what was written, and which ones fail now.
+    pub disk: Value,
     /// Whether every equation holds.
     pub ledger: Value,
     /// The account of each source.
@@ -105,6 +107,11 @@ pub(super) struct Durations {
     pub(super) events_when_stopped: u64,
     /// Payload received when the stop was given, in bytes.
     pub(super) bytes_when_stopped: u64,
+}
+
+/// A disk's error in the operating system's own words.
+pub fn disk_error(number: i32) -> String {
+    std::io::Error::from_raw_os_error(number).to_string()
 }
 
 fn causes(by_cause: &ByCause) -> Map<String, Value> {
@@ -182,6 +189,12 @@ impl RunSummary {
                 "segments": counter(Counter::SegmentsDeleted),
                 "events": counter(Counter::EventsDeleted),
                 "bytes": counter(Counter::BytesDeleted),
+            }),
+            disk: json!({
+                "refusals": counter(Counter::DiskRefusals),
+                "failing": (snapshot.failing_disks.iter())
+                    .map(|(node, error)| json!({ "node": node.to_string(), "error": disk_error(*error) }))
+                    .collect::<Vec<_>>(),
             }),
             ledger: json!({ "balanced": imbalances.is_empty(), "unbalanced": imbalances }),
             by_source: snapshot

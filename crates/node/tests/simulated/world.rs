@@ -74,6 +74,8 @@ pub(crate) struct World {
 const LONGEST: Duration = Duration::from_secs(120);
 /// Rounds of turns without time going on; more means that nodes keep each other busy for nothing.
 const MOST_ROUNDS: u32 = 20_000;
+/// A disk that refuses for so long while the run drains is given up; half of the time-out of draining.
+pub(crate) const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 
 fn pool(name: &str, block: usize, blocks: usize) -> Pool {
@@ -149,6 +151,7 @@ impl World {
             segment_events: 40,
             segment_time: None,
             keep: None,
+            give_up_after: GIVE_UP_AFTER,
         };
         let disk = self.storage.disk(SimulatedDiskConfig::default(), self.clock.clone());
         let storage = Storage::new(disk, storage, staging("records"));

@@ -49,6 +49,24 @@ fn a_stop_asks_for_the_highest_key_and_drains_to_it() {
     assert_eq!(hand.manager.account().in_flight, 0);
 }
 
+/// How long a builder unit waits for a disk that refuses everything depends on it.
+#[test]
+fn builder_units_are_told_when_the_run_drains_and_not_before() {
+    let mut hand = Hand::new(config(1, 2));
+    for node in [NodeId::readout(0), NodeId::builder(0)] {
+        hand.connect(node, 1);
+    }
+    hand.manager.start(hand.now, key(1), Some(key(9)));
+    let is_told = |sent: &[(NodeId, Message)], builder| {
+        to(sent, NodeId::builder(builder)).iter().any(|message| matches!(message, Message::StopAt(_)))
+    };
+    assert!(!is_told(&hand.sent(), 0), "a last key that is given beforehand stops nothing yet");
+    hand.manager.stop_at(hand.now, key(5));
+    assert!(is_told(&hand.sent(), 0));
+    hand.connect(NodeId::builder(1), 1);
+    assert!(is_told(&hand.sent(), 1), "also who comes later");
+}
+
 #[test]
 fn with_a_last_key_exactly_those_keys_are_built_and_the_run_ends_by_itself() {
     let mut hand = Hand::new(config(1, 1));
