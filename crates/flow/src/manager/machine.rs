@@ -228,6 +228,8 @@ impl Manager {
                 link.begin(now, self.first);
                 self.ask_to_repeat(node);
             }
+            // It still holds what was released while it was away, and is told before it lets go of everything.
+            Phase::Finishing { .. } if heard => self.ask_to_repeat(node),
             Phase::Finishing { .. } => self.send(node, Message::Finish),
             Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
                 if !heard {

@@ -299,16 +299,9 @@ impl World {
         snapshot
     }
 
-    /// As [`World::expect_in_order`], and nothing is lost: every event is there with every fragment.
+    /// As [`World::expect_in_order`], and nothing is lost: the files hold every event with every fragment, and the
+    /// account says so.
     pub(crate) fn expect_lossless(&mut self) -> Held {
-        let held = self.expect_all_in_files();
-        assert_eq!(self.snapshot().ledger.fragments.lost(), 0, "{}", self.described());
-        held
-    }
-
-    /// The files hold every event with every fragment, and the account of events says so. (A readout unit that was
-    /// away when the last events were released counts theirs as lost.)
-    pub(crate) fn expect_all_in_files(&mut self) -> Held {
         let snapshot = self.expect_in_order();
         let (events, sources) = (self.plan.events, self.plan.all_sources());
         let held = Held::in_storage(&self.storage, self.plan.seed);
@@ -318,6 +311,7 @@ impl World {
         }
         let ledger = &snapshot.ledger;
         assert_eq!((ledger.events.built, ledger.events.incomplete_emitted), (events, 0));
+        assert_eq!(ledger.fragments.lost(), 0, "{}", self.described());
         held
     }
 }
