@@ -2,7 +2,7 @@
 //! `docs/schema/run.json` describes it.
 
 use crate::drive::RunSnapshot;
-use ropewalk_terms::{ByCause, Counter, FragmentAccount};
+use ropewalk_terms::{ByCause, Counter, FragmentAccount, SourceId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -114,6 +114,21 @@ pub fn disk_error(number: i32) -> String {
     std::io::Error::from_raw_os_error(number).to_string()
 }
 
+/// What disks refused, and which ones do so now.
+fn disks(snapshot: &RunSnapshot) -> Value {
+    let failing = snapshot.failing_disks.iter();
+    let failing = failing.map(|(node, error)| json!({ "node": node.to_string(), "error": disk_error(*error) }));
+    json!({ "refusals": snapshot.counter(Counter::DiskRefusals), "failing": failing.collect::<Vec<_>>() })
+}
+
+fn by_source(snapshot: &RunSnapshot) -> Map<String, Value> {
+    let account = |(id, account): (&SourceId, &FragmentAccount)| {
+        let crc_errors = snapshot.crc_errors.get(id).copied().unwrap_or(0);
+        (id.to_string(), json!(FragmentSummary::new(account, crc_errors)))
+    };
+    snapshot.sources.iter().map(account).collect()
+}
+
 fn causes(by_cause: &ByCause) -> Map<String, Value> {
     by_cause.iter().map(|(cause, count)| (cause.name().to_owned(), count.into())).collect()
 }
@@ -190,23 +205,9 @@ impl RunSummary {
                 "events": counter(Counter::EventsDeleted),
                 "bytes": counter(Counter::BytesDeleted),
             }),
-            disk: json!({
-                "refusals": counter(Counter::DiskRefusals),
-                "failing": (snapshot.failing_disks.iter())
-                    .map(|(node, error)| json!({ "node": node.to_string(), "error": disk_error(*error) }))
-                    .collect::<Vec<_>>(),
-            }),
+            disk: disks(snapshot),
             ledger: json!({ "balanced": imbalances.is_empty(), "unbalanced": imbalances }),
-            by_source: snapshot
-                .sources
-                .iter()
-                .map(|(id, account)| {
-                    (
-                        id.to_string(),
-                        json!(FragmentSummary::new(account, snapshot.crc_errors.get(id).copied().unwrap_or(0))),
-                    )
-                })
-                .collect(),
+            by_source: by_source(snapshot),
             stopped_by: snapshot.stopped_by.map(ropewalk_terms::Cause::name),
         }
     }
