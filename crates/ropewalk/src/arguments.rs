@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Recover(RecoverOptions),
     /// Measure what this machine does, each figure in turns with its limit.
     Bench(BenchOptions),
+    /// Break whole runs in virtual time, seed by seed, and check that nothing is lost without a cause.
+    Simulate(SimulateOptions),
     /// Check a configuration, or print its JSON schema.
     Config {
         #[command(subcommand)]
@@ -251,4 +253,25 @@ pub(crate) struct BenchOptions {
     /// Where files may be written; they are removed again.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk simulate --campaign 500
+  ropewalk simulate --campaign 100000 --seed 1000000 --json
+  ropewalk simulate --seed 17 --campaign 1
+  ropewalk simulate --seed 17 --trace seed17.json")]
+pub(crate) struct SimulateOptions {
+    /// Run so many seeds, each a system with its own schedule of faults (500 unless given).
+    #[arg(long, value_name = "N")]
+    pub(crate) campaign: Option<u64>,
+    /// The first seed.
+    #[arg(long, value_name = "FIRST")]
+    pub(crate) seed: Option<u64>,
+    /// Write what happens with the first seed as a trace for Perfetto.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Print the summary as JSON; the last line is one object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -9,6 +9,7 @@ mod nodes;
 mod render;
 mod running;
 mod signals;
+mod simulate;
 
 use arguments::{Arguments, Command, ConfigCommand};
 use clap::Parser;
@@ -44,6 +45,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Replay(options) => files::replay(&options),
         Command::Recover(options) => files::recover(&options),
         Command::Bench(options) => bench::bench(&options),
+        Command::Simulate(options) => simulate::simulate(&options),
         Command::Config { command: ConfigCommand::Check { file } } => files::config_check(&file),
         Command::Config { command: ConfigCommand::Schema } => {
             println!("{}", ropewalk_node::configuration::schema());
