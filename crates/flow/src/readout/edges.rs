@@ -2,8 +2,8 @@
 
 use super::machine::Readout;
 use super::report::ReportCursor;
-use super::timeline::{NEVER, ORIGIN, Position, Timeline};
-use crate::messages::{BATCH, Batch, Finished, Message, Report, ReportEntry, Start};
+use super::timeline::{NEVER, Position, Timeline};
+use crate::messages::{BATCH, Batch, Finished, Message, Report, ReportEntry};
 use ropewalk_terms::{Cause, EventKey, Instant};
 
 /// The run's end, as the event manager set it.
@@ -13,27 +13,21 @@ pub(super) struct Stop {
     pub(super) last: EventKey,
     /// One past its position; [`NEVER`] while its resync count has not begun here.
     pub(super) end: Position,
-    /// Some source had shown it, or a later one, when the end was set.
-    pub(super) is_shown: bool,
     /// That everything up to `last` is settled was announced.
     pub(super) announced: bool,
 }
 
 impl Readout {
     /// The run begins. A second start is the same one, sent again.
-    pub(super) fn start(&mut self, now: Instant, start: &Start) {
+    pub(super) fn start(&mut self, now: Instant, first: EventKey) {
         if self.started {
             return;
         }
-        let Start { first, origin } = *start;
         self.started = true;
         self.timeline = Timeline::new(first);
-        self.first_number = origin.number();
+        self.first_number = first.number();
         for source in 0..self.sources.len() {
-            // Who starts again in mid-run finds the counters where they are by now.
-            let input = &mut self.sources[source];
-            input.sequence.restart(ORIGIN - 1, first.number().wrapping_sub(origin.number()));
-            input.resync = first.resync();
+            self.sources[source].resync = first.resync();
             self.note_frontier(source);
             if !self.sources[source].connected {
                 self.run_clock(now, source, false);
@@ -42,8 +36,8 @@ impl Readout {
         self.advance(now);
     }
 
-    /// The run ends with this event: what lies behind it is not wanted, and what is missing up to it is waited for, with
-    /// the usual time-out as soon as a source has shown it, or where no source is there any more.
+    /// The run ends with this event: what lies behind it is not wanted, and what is missing up to it is waited for
+    /// with the usual time-out.
     pub(super) fn stop_at(&mut self, now: Instant, last: EventKey) {
         if !self.started {
             return;
@@ -53,8 +47,7 @@ impl Readout {
             return;
         }
         let end = self.timeline.end_of(last).unwrap_or(NEVER);
-        let is_shown = self.highest() >= last;
-        self.stop = Some(Stop { last, end, is_shown, announced: false });
+        self.stop = Some(Stop { last, end, announced: false });
         for source in 0..self.sources.len() {
             self.sources[source].account.after_stop += self.table.withdraw(source, end..NEVER);
             if self.sources[source].is_restarted() && self.is_stopping_in_this_count() {
