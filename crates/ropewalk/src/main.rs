@@ -9,7 +9,7 @@ mod nodes;
 mod render;
 mod running;
 mod signals;
-mod sizing;
+mod simulate;
 
 use arguments::{Arguments, Command, ConfigCommand};
 use clap::Parser;
@@ -44,8 +44,8 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Inspect(options) => files::inspect(&options),
         Command::Replay(options) => files::replay(&options),
         Command::Recover(options) => files::recover(&options),
-        Command::Simulate(options) => sizing::size(&options.system, &options.sizing, options.json),
         Command::Bench(options) => bench::bench(&options),
+        Command::Simulate(options) => simulate::simulate(&options),
         Command::Config { command: ConfigCommand::Check { file } } => files::config_check(&file),
         Command::Config { command: ConfigCommand::Schema } => {
             println!("{}", ropewalk_node::configuration::schema());

@@ -228,15 +228,13 @@ impl Manager {
                 link.begin(now, self.first);
                 self.ask_to_repeat(node);
             }
-            // It still holds what was released while it was away, and is told before it lets go of everything.
-            Phase::Finishing { .. } if heard => self.ask_to_repeat(node),
             Phase::Finishing { .. } => self.send(node, Message::Finish),
             Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
                 if !heard {
                     // A first start of the same life that was lost on the way is sent again as it was.
                     let first = if same_life { link.settled } else { restart };
                     link.begin(now, first);
-                    self.send(node, Message::Start(Start { first }));
+                    self.send(node, Message::Start(Start { first, origin: self.first }));
                 }
                 if same_life || self.recovered.is_successor() {
                     self.ask_to_repeat(node);
@@ -282,14 +280,11 @@ impl Manager {
             Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
                 // A successor does not know who is new: a start would end what the builder has in work.
                 let known = same_life || self.recovered.is_successor();
-                let start = Message::Start(Start { first: self.first });
+                let start = Message::Start(Start::of_run(self.first));
                 self.send(node, if known { Message::Recover } else { start });
                 for (readout, link) in (0..).zip(&self.readouts) {
                     let state = ReadoutState { readout, present: link.present };
                     self.outbox.push_back((node, Message::ReadoutState(state)));
-                }
-                if let (Phase::Draining { .. }, Some(last)) = (self.phase, self.last) {
-                    self.send(node, Message::StopAt(last));
                 }
             }
         }

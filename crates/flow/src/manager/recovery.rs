@@ -151,7 +151,7 @@ impl Manager {
                 link.repeat_is_over(now);
             } else if link.present && link.repeats.is_some() {
                 link.begin(now, first);
-                self.send(NodeId::readout(readout), Message::Start(Start { first }));
+                self.send(NodeId::readout(readout), Message::Start(Start { first, origin: self.first }));
             }
         }
     }

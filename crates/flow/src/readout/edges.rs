@@ -2,8 +2,8 @@
 
 use super::machine::Readout;
 use super::report::ReportCursor;
-use super::timeline::{NEVER, Position, Timeline};
-use crate::messages::{BATCH, Batch, Finished, Message, Report, ReportEntry};
+use super::timeline::{NEVER, ORIGIN, Position, Timeline};
+use crate::messages::{BATCH, Batch, Finished, Message, Report, ReportEntry, Start};
 use ropewalk_terms::{Cause, EventKey, Instant};
 
 /// The run's end, as the event manager set it.
@@ -13,21 +13,27 @@ pub(super) struct Stop {
     pub(super) last: EventKey,
     /// One past its position; [`NEVER`] while its resync count has not begun here.
     pub(super) end: Position,
+    /// Some source had shown it, or a later one, when the end was set.
+    pub(super) is_shown: bool,
     /// That everything up to `last` is settled was announced.
     pub(super) announced: bool,
 }
 
 impl Readout {
     /// The run begins. A second start is the same one, sent again.
-    pub(super) fn start(&mut self, now: Instant, first: EventKey) {
+    pub(super) fn start(&mut self, now: Instant, start: &Start) {
         if self.started {
             return;
         }
+        let Start { first, origin } = *start;
         self.started = true;
         self.timeline = Timeline::new(first);
-        self.first_number = first.number();
+        self.first_number = origin.number();
         for source in 0..self.sources.len() {
-            self.sources[source].resync = first.resync();
+            // Who starts again in mid-run finds the counters where they are by now.
+            let input = &mut self.sources[source];
+            input.sequence.restart(ORIGIN - 1, first.number().wrapping_sub(origin.number()));
+            input.resync = first.resync();
             self.note_frontier(source);
             if !self.sources[source].connected {
                 self.run_clock(now, source, false);
@@ -36,8 +42,8 @@ impl Readout {
         self.advance(now);
     }
 
-    /// The run ends with this event: what lies behind it is not wanted, and what is missing up to it is waited for
-    /// with the usual time-out.
+    /// The run ends with this event: what lies behind it is not wanted, and what is missing up to it is waited for, with
+    /// the usual time-out as soon as a source has shown it, or where no source is there any more.
     pub(super) fn stop_at(&mut self, now: Instant, last: EventKey) {
         if !self.started {
             return;
@@ -47,7 +53,8 @@ impl Readout {
             return;
         }
         let end = self.timeline.end_of(last).unwrap_or(NEVER);
-        self.stop = Some(Stop { last, end, announced: false });
+        let is_shown = self.highest() >= last;
+        self.stop = Some(Stop { last, end, is_shown, announced: false });
         for source in 0..self.sources.len() {
             self.sources[source].account.after_stop += self.table.withdraw(source, end..NEVER);
             if self.sources[source].is_restarted() && self.is_stopping_in_this_count() {

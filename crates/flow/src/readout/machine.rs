@@ -110,7 +110,7 @@ impl Readout {
     /// A message came from the event manager or, a request, from a builder unit. Others are ignored.
     pub fn message(&mut self, now: Instant, from: NodeId, message: &Message) {
         match (from.role, message) {
-            (Role::Manager, Message::Start(start)) => self.start(now, start.first),
+            (Role::Manager, Message::Start(start)) => self.start(now, start),
             (Role::Manager, Message::QueryHighest) => self.highest_asked = true,
             (Role::Manager, Message::StopAt(last)) => self.stop_at(now, *last),
             (Role::Manager, Message::Resync(resync)) => {
@@ -214,7 +214,8 @@ impl Readout {
     fn give_up_absent_sources(&mut self, now: Instant) {
         for index in 0..self.sources.len() {
             let source = &mut self.sources[index];
-            if source.frontier <= self.head && source.clock.shows(now, &self.oldest) >= self.source_timeout {
+            let is_late = source.frontier <= self.head && source.may_be_late(&self.oldest);
+            if is_late && source.clock.shows(now, &self.oldest) >= self.source_timeout {
                 source.presence =
                     Presence::GivenUp(if source.connected { Cause::TimedOut } else { Cause::Disconnected });
                 self.note_frontier(index);
@@ -229,32 +230,39 @@ impl Readout {
         if !self.oldest.is_waiting() {
             return Instant::FAR_FUTURE;
         }
-        let lagging = self.sources.iter().filter(|source| source.frontier <= self.head);
+        let lagging =
+            self.sources.iter().filter(|source| source.frontier <= self.head && source.may_be_late(&self.oldest));
         let deadlines = lagging.map(|source| source.clock.deadline(self.source_timeout, &self.oldest));
         deadlines.min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// Starts the clock where an event has become the oldest incomplete one, and ends it where none is left.
     ///
-    /// An event that no source here has seen waits for nobody, and one for which there is no room could not be
-    /// filled by any source.
+    /// An event that no source here has seen waits for nobody who is there, even where the run's last event is known:
+    /// its trigger may still come. One for which there is no room could not be filled by any source.
     pub(super) fn watch(&mut self, now: Instant, head_moved: bool) {
-        let waits = self.started && self.behind > 0 && self.opened() > self.head && self.head < self.table.limit();
-        if !waits {
+        let waits = self.started && self.behind > 0 && self.head < self.table.limit();
+        let is_shown = self.opened() > self.head;
+        if !waits || !is_shown && self.expected() <= self.head {
             self.oldest.end();
             self.timeout_check = Instant::FAR_FUTURE;
-        } else if head_moved || !self.oldest.is_waiting() {
-            self.oldest.begin(now);
+        } else if head_moved || !self.oldest.is_waiting() || is_shown && !self.oldest.is_shown() {
+            self.oldest.begin(now, is_shown);
             // Not before; whether the clocks of those that lag stood still is looked at then.
             self.timeout_check = now.after(self.source_timeout);
         }
     }
 
-    /// One past the latest event that exists: some source has shown it, or the run's end says so.
+    /// One past the latest event that some source has shown.
     pub(super) fn opened(&self) -> Position {
-        let stopped = self.stop.as_ref().map_or(0, |stop| if stop.end == NEVER { 0 } else { stop.end });
         let seen = if self.waiting == 0 { 0 } else { self.latest_waiting() };
-        self.table.end().max(stopped).max(seen)
+        let stopped = if self.stop.as_ref().is_some_and(|stop| stop.is_shown) { self.expected() } else { 0 };
+        self.table.end().max(seen).max(stopped)
+    }
+
+    /// One past the run's last event, where that is known; 0 otherwise.
+    pub(super) fn expected(&self) -> Position {
+        self.stop.as_ref().map_or(0, |stop| if stop.end == NEVER { 0 } else { stop.end })
     }
 
     fn latest_waiting(&self) -> Position {
@@ -263,7 +271,7 @@ impl Readout {
     }
 
     /// The highest key that any source has shown; the one before the run's first where there is none.
-    fn highest(&self) -> EventKey {
+    pub(super) fn highest(&self) -> EventKey {
         let highest = self.sources.iter().map(Source::highest).max().unwrap_or(ORIGIN - 1);
         let position = highest.max(self.table.end() - 1);
         if position < ORIGIN { self.timeline.key_before(ORIGIN) } else { self.timeline.key(position) }

@@ -5,7 +5,7 @@ use ropewalk_terms::Instant;
 
 use super::SimulatedConfig;
 use super::faults::Faults;
-use super::network::State as NetworkState;
+use super::network::{State as NetworkState, between};
 use super::wire::{Direction, End, Wire};
 use crate::endpoint::{BrokenCause, ConnectCause, Endpoint, Event};
 use crate::receive_block::ReceiveBlock;
@@ -67,7 +67,7 @@ impl Connection {
                 let now = network.now;
                 let Some(wire) = network.wires.get(&self.wire) else { return (0, None) };
                 let passes = network.passes(wire, 1 - self.side);
-                let faults = &network.faults;
+                let faults = between(&network.faults, &network.links, wire.hosts);
                 let Some(wire) = network.wires.get_mut(&self.wire) else { return (0, None) };
                 let incoming = &mut wire.directions[1 - self.side];
                 let mut work = 0;
@@ -117,7 +117,7 @@ impl Connection {
             return Some(BrokenCause::Reset);
         }
         let since = network.unreachable_since(wire)?;
-        (network.now >= since.after(network.faults.give_up)).then_some(BrokenCause::TimedOut)
+        (network.now >= since.after(network.faults_of(wire).give_up)).then_some(BrokenCause::TimedOut)
     }
 
     fn receive(
@@ -200,11 +200,12 @@ impl Connection {
                 Some(answer.map_or(wire.connect_deadline, |arrival| arrival.min(wire.connect_deadline)))
             }
             State::Open | State::Closing => {
-                let give_up = network.unreachable_since(wire).map(|since| since.after(network.faults.give_up));
+                let faults = network.faults_of(wire);
+                let give_up = network.unreachable_since(wire).map(|since| since.after(faults.give_up));
                 let incoming = &wire.directions[1 - self.side];
                 let takes = self.state == State::Closing || (self.reading && !self.block.is_dry());
                 let arrival = if takes { incoming.next_arrival() } else { incoming.next_reset() };
-                let sendable = !self.queue.is_empty() && wire.directions[self.side].room(&network.faults) > 0;
+                let sendable = !self.queue.is_empty() && wire.directions[self.side].room(faults) > 0;
                 let send = (sendable || self.queue.is_low()).then_some(network.now);
                 [give_up, arrival.filter(|_| passes), send].into_iter().flatten().min()
             }

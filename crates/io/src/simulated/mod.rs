@@ -68,6 +68,11 @@ impl Simulated {
         self.host
     }
 
+    /// The number of the connection that an endpoint is one end of, the same at both; never used twice.
+    pub fn connection(&self, endpoint: Endpoint) -> Option<u64> {
+        self.connections.get(endpoint).map(|connection| connection.wire)
+    }
+
     fn add(&mut self, wire: u64, side: usize, state: State) -> Endpoint {
         let endpoint = self.connections.insert(Connection::new(wire, side, state, self.config.send_queue_bytes));
         if let Some(wire) = self.network.lock().wires.get_mut(&wire) {

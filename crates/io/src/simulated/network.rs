@@ -30,6 +30,8 @@ pub(super) struct State {
     /// The latest time that any dispatcher was told.
     pub(super) now: Instant,
     pub(super) faults: Faults,
+    /// Of what travels between two hosts, the lower number first, where it differs from the rest.
+    pub(super) links: BTreeMap<(u32, u32), Faults>,
     random: Random,
     listeners: BTreeMap<String, (u32, ServicePoint)>,
     /// By listening host.
@@ -47,6 +49,7 @@ impl Network {
         let state = State {
             now: Instant::ZERO,
             faults,
+            links: BTreeMap::new(),
             random: Random::new(seed),
             listeners: BTreeMap::new(),
             requests: Vec::new(),
@@ -82,6 +85,24 @@ impl Network {
         self.lock().faults = faults;
     }
 
+    /// Gives what travels between two hosts faults of its own, or with `None` the network's again; what is under way
+    /// already is not changed.
+    pub fn set_link(&self, a: u32, b: u32, faults: Option<Faults>) {
+        let (link, mut state) = ((a.min(b), a.max(b)), self.lock());
+        match faults {
+            Some(faults) => drop(state.links.insert(link, faults)),
+            None => drop(state.links.remove(&link)),
+        }
+    }
+
+    /// The connections that a host knows of, oldest first: the host at the other end and what this one calls it.
+    pub fn connections_of(&self, host: u32) -> Vec<(u32, Endpoint)> {
+        let state = self.lock();
+        let sides = state.wires.values().flat_map(|wire| (0..2).map(move |side| (wire, side)));
+        let own = sides.filter(|(wire, side)| wire.hosts[*side] == host);
+        own.filter_map(|(wire, side)| Some((wire.hosts[1 - side], wire.names[side]?))).collect()
+    }
+
     /// Lets nothing pass between two hosts (numbers of [`Simulated::host`]), in both ways, until they are
     /// [healed](Self::heal). Connections that carry nothing for [`Faults::give_up`] break.
     pub fn partition(&self, a: u32, b: u32) {
@@ -106,9 +127,9 @@ impl Network {
     /// Breaks a connection at both ends, given one of them.
     pub fn reset(&self, host: u32, endpoint: Endpoint) {
         let mut state = self.lock();
-        let (now, faults) = (state.now, state.faults.clone());
+        let (now, all, links) = (state.now, state.faults.clone(), state.links.clone());
         if let Some(wire) = state.find(host, endpoint) {
-            wire.reset(now, &faults);
+            wire.reset(now, between(&all, &links, wire.hosts));
         }
     }
 
@@ -133,7 +154,17 @@ impl Network {
     }
 }
 
+/// The faults of what travels between two hosts.
+pub(super) fn between<'a>(all: &'a Faults, links: &'a BTreeMap<(u32, u32), Faults>, [a, b]: [u32; 2]) -> &'a Faults {
+    links.get(&(a.min(b), a.max(b))).unwrap_or(all)
+}
+
 impl State {
+    /// The faults of a connection.
+    pub(super) fn faults_of(&self, wire: &Wire) -> &Faults {
+        between(&self.faults, &self.links, wire.hosts)
+    }
+
     fn find(&mut self, host: u32, endpoint: Endpoint) -> Option<&mut Wire> {
         self.wires
             .values_mut()
@@ -144,8 +175,9 @@ impl State {
         if self.partitions.remove(&(from, to)).is_none() {
             return;
         }
-        let (now, faults) = (self.now, &self.faults);
+        let now = self.now;
         for wire in self.wires.values_mut() {
+            let faults = between(&self.faults, &self.links, wire.hosts);
             for side in 0..2 {
                 if (wire.hosts[side], wire.hosts[1 - side]) == (from, to) {
                     let direction = &mut wire.directions[side];
@@ -197,17 +229,20 @@ impl State {
         self.next_wire += 1;
         let random = self.random.part(number);
         let mut there = Direction::new(random.part(1));
-        let arrival = now.after(latency(&self.faults, &mut there.random));
-        let refused = self.random.chance(self.faults.refuse);
-        let listener = self.listeners.get(address).copied().filter(|_| !refused);
-        let back = latency(&self.faults, &mut there.random);
+        let listening = self.listeners.get(address).copied();
+        let hosts = [host, listening.map_or(host, |(host, _)| host)];
+        let faults = between(&self.faults, &self.links, hosts);
+        let arrival = now.after(latency(faults, &mut there.random));
+        let refused = self.random.chance(faults.refuse);
+        let listener = listening.filter(|_| !refused);
+        let back = latency(faults, &mut there.random);
         let answer = listener.is_none().then_some((Err(ConnectCause::Refused), arrival.after(back)));
         let wire = Wire {
             hosts: [host, listener.map_or(host, |(host, _)| host)],
             names: [None; 2],
             directions: [there, Direction::new(random.part(2))],
             answer,
-            connect_deadline: now.after(self.faults.connect_timeout),
+            connect_deadline: now.after(faults.connect_timeout),
             silent_since: None,
         };
         if let Some((listening, service_point)) = listener {
@@ -235,8 +270,9 @@ impl State {
 
     /// Answers a connection request.
     pub(super) fn answer(&mut self, number: u64, answer: Result<(), ConnectCause>) {
-        let (now, faults) = (self.now, &self.faults);
+        let now = self.now;
         if let Some(wire) = self.wires.get_mut(&number) {
+            let faults = between(&self.faults, &self.links, wire.hosts);
             let arrival = now.after(latency(faults, &mut wire.directions[1].random));
             wire.answer = Some((answer, arrival));
             // What is sent at once must not overtake the answer.
@@ -246,8 +282,9 @@ impl State {
 
     /// Ends a side's direction.
     pub(super) fn end(&mut self, number: u64, side: usize, end: End) {
-        let (now, faults) = (self.now, &self.faults);
+        let now = self.now;
         if let Some(wire) = self.wires.get_mut(&number) {
+            let faults = between(&self.faults, &self.links, wire.hosts);
             wire.directions[side].end(now, faults, end);
         }
     }

@@ -19,7 +19,7 @@ pub use model::{
     OnCloseChoice, PolicyChoice, ReadoutSection, RequirementChoice, RunSection, SourceSection, SyncChoice,
     SynchronyAction, SynchronySection, ThreadRule, TimeoutSection,
 };
-pub use parse::{Fault, parse, parse_as, read, read_text};
+pub use parse::{parse, read};
 
 /// The JSON schema of a configuration, as text.
 pub fn schema() -> String {

@@ -93,7 +93,12 @@ impl<P: Dispatcher> ManagerDrive<P> {
 
     /// Gives a command of run control.
     pub fn command(&mut self, now: Instant, command: RunCommand) {
+        let was_over = self.control.phase().is_final();
         self.control.command(now, command);
+        if !was_over && self.control.phase().is_final() {
+            // Nothing was begun: whoever is here already is told at once that nothing will be.
+            self.unsent.extend(self.nodes.keys().map(|&node| (node, Message::Finish)));
+        }
     }
 
     /// How far the run is.

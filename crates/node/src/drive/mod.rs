@@ -31,7 +31,7 @@ pub use reader::{Incoming, MessageReader};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};
 pub use refusal::Refusal;
 pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed};
-pub use storage::{Progress, Storage, StorageConfig, StorageCounts};
+pub use storage::{Storage, StorageConfig};
 
 use ropewalk_terms::Instant;
 use std::os::fd::BorrowedFd;

@@ -1,1 +1,49 @@
 //! Fault campaigns: one seed is one system, one schedule of faults and one verdict.
+//!
+//! ```text
+//!   seed --> Scenario: system, settings, faults --> World: real drives on a simulated network and disk
+//!                                                     |  every step: what must hold of each machine
+//!                                                     v
+//!   Coverage: fault x situation <-- Campaign <-- judge: ledger, pools, credits, and the referee, who reads the files
+//!                                       |        and knows what the sources made
+//!                                       v
+//!                              Failure: seed, words, the command that replays it, as few faults as possible
+//! ```
+//! A machine joins with one file in `machines`: how it is wired, and what must hold of it after every turn.
+//! `docs/simulation.md` says how to read a failure and how to add a machine.
+
+mod broken;
+mod clock;
+mod content;
+mod coverage;
+mod disk;
+mod draw;
+mod endpoints;
+mod fault;
+mod inject;
+mod judge;
+mod machines;
+mod node;
+mod outcome;
+mod perfetto;
+mod place;
+mod recorder;
+mod referee;
+mod runner;
+mod scenario;
+mod schedule;
+mod shrink;
+mod timeline;
+mod world;
+
+pub use broken::{Broken, Checker};
+pub use clock::NodeClock;
+pub use content::{Contents, Format, Sizes, mixed};
+pub use coverage::{Coverage, Situation, unreachable};
+pub use fault::{Fault, FaultKind, Scheduled};
+pub use outcome::{Outcome, run};
+pub use place::Place;
+pub use runner::{Campaign, Failure, Orders, SCHEMA};
+pub use scenario::{End, Rooms, Scenario, TimeOuts};
+pub use shrink::shrink;
+pub use world::World;

@@ -61,8 +61,18 @@ impl RefuseReason {
 /// EVM to RU and BU: the run that the header names begins.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Start {
-    /// The first key of the run: fragments of earlier ones are stale.
+    /// The first key in which the receiver takes part: fragments of earlier ones are stale. A readout unit that starts
+    /// again in mid-run begins later than the others.
     pub first: EventKey,
+    /// The first key of the run, which is what the first numbers of the sources mean.
+    pub origin: EventKey,
+}
+
+impl Start {
+    /// The run begins with this key, for everybody.
+    pub const fn of_run(first: EventKey) -> Self {
+        Self { first, origin: first }
+    }
 }
 
 /// EVM to RU: the trigger source declared a resynchronisation.
@@ -339,7 +349,11 @@ impl Message {
                 to.bytes(&hello.name);
             }
             Self::Refuse(reason) => to.u8(*reason as u8),
-            Self::Start(Start { first: key }) | Self::Resync(Resync { first: key }) => to.key(*key),
+            Self::Start(start) => {
+                to.key(start.first);
+                to.key(start.origin);
+            }
+            Self::Resync(Resync { first: key }) => to.key(*key),
             Self::Highest(key) | Self::StopAt(key) => to.key(*key),
             Self::Announce(body) => body.encode(&mut to),
             Self::Credit(credit) => {
@@ -385,7 +399,7 @@ impl Message {
             }
             Kind::Welcome => Self::Welcome,
             Kind::Refuse => Self::Refuse(RefuseReason::from_u8(from.u8()?).ok_or(MessageError::Meaning)?),
-            Kind::Start => Self::Start(Start { first: from.key()? }),
+            Kind::Start => Self::Start(Start { first: from.key()?, origin: from.key()? }),
             Kind::QueryHighest => Self::QueryHighest,
             Kind::Highest => Self::Highest(from.key()?),
             Kind::StopAt => Self::StopAt(from.key()?),

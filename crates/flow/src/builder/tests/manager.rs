@@ -155,7 +155,7 @@ fn a_run_starts_with_a_clean_account_and_the_credit_of_its_connection() {
     hand.assign([1], 1);
     hand.readout_state(0, true);
     hand.assign([2], 1);
-    hand.say(&Message::Start(Start { first: EventKey::new(0, 1) }));
+    hand.say(&Message::Start(Start::of_run(EventKey::new(0, 1))));
     assert_eq!(hand.builder.account(), Default::default());
     assert_eq!(hand.builder.in_work(), 0);
     assert_eq!(credit(&hand.done()), Some((6, 1200)));
@@ -166,7 +166,7 @@ fn a_run_starts_with_a_clean_account_and_the_credit_of_its_connection() {
 fn what_is_still_being_written_does_not_count_in_the_next_run() {
     let mut hand = Hand::new(config(1));
     let old = hand.build([1, 2]);
-    hand.say(&Message::Start(Start { first: EventKey::new(0, 1) }));
+    hand.say(&Message::Start(Start::of_run(EventKey::new(0, 1))));
     let new = hand.build([1]);
     hand.written(old[0]);
     hand.builder.failed(hand.now, old[1]);

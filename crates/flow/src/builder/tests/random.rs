@@ -40,7 +40,7 @@ fn input() -> impl Strategy<Value = Input> {
         1 => (readout.clone(), any::<bool>()).prop_map(|(readout, present)| Input::State { readout, present }),
         1 => readout.clone().prop_map(|readout| Input::Connected { readout }),
         1 => readout.prop_map(|readout| Input::Lost { readout }),
-        1 => prop_oneof![Just(Message::Recover), Just(Message::Finish), Just(Message::Start(Start { first: key(1) }))]
+        1 => prop_oneof![Just(Message::Recover), Just(Message::Finish), Just(Message::Start(Start::of_run(key(1))))]
             .prop_map(Input::Say),
         2 => (0..150_u32).prop_map(|percent| Input::Pass { percent }),
         1 => Just(Input::Manager),

@@ -85,7 +85,7 @@ fn it_withholds_credit_where_a_pause_is_asked_for_until_it_is_resumed() {
 #[test]
 fn a_new_run_forgets_the_slip() {
     let mut hand = slip(Action::Pause).hand;
-    hand.say(&Message::Start(crate::messages::Start { first: super::hand::key(1) }));
+    hand.say(&Message::Start(crate::messages::Start::of_run(super::hand::key(1))));
     assert_eq!(hand.builder.paused(), None);
     assert!(!hand.builder.synchrony().expect("it is watched").any_displaced());
 }

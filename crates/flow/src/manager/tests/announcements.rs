@@ -132,7 +132,7 @@ fn a_readout_unit_that_starts_again_begins_where_the_run_is() {
     hand.sent();
     hand.connect(NodeId::readout(1), 2);
     let sent = hand.sent();
-    assert_eq!(to(&sent, NodeId::readout(1)), [Message::Start(Start { first: key(4) })]);
+    assert_eq!(to(&sent, NodeId::readout(1)), [Message::Start(Start { first: key(4), origin: key(1) })]);
     assert_eq!(to(&sent, NodeId::builder(0)), [Message::ReadoutState(ReadoutState { readout: 1, present: true })]);
     hand.announce(0, 4, [4]);
     assert_eq!(hand.assigned(), []);
@@ -182,7 +182,7 @@ fn keys_outside_the_run_are_refused_by_name() {
     hand.credit(0, 10, 1 << 20);
     hand.manager.start(hand.now, key(5), Some(key(6)));
     let sent = to(&hand.sent(), NodeId::readout(0));
-    assert_eq!(sent, [Message::Start(Start { first: key(5) }), Message::StopAt(key(6))]);
+    assert_eq!(sent, [Message::Start(Start::of_run(key(5))), Message::StopAt(key(6))]);
     hand.announce(0, 8, [4, 5, 6, 7]);
     let sent = hand.sent();
     assert_eq!(assigned(&sent), [(0, 5, 1), (0, 6, 1)]);

@@ -171,7 +171,7 @@ fn a_new_life_of_a_builder_starts_with_no_credit_and_a_start() {
     hand.connect(NodeId::builder(0), 2);
     let sent = hand.sent();
     let expected =
-        [Message::Start(Start { first: key(1) }), Message::ReadoutState(ReadoutState { readout: 0, present: true })];
+        [Message::Start(Start::of_run(key(1))), Message::ReadoutState(ReadoutState { readout: 0, present: true })];
     assert_eq!(to(&sent, NodeId::builder(0)), expected);
     assert_eq!(assigned(&sent), []);
     hand.credit(0, 1, 1 << 20);

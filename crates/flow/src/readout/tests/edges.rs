@@ -49,9 +49,42 @@ fn sources_that_lag_behind_the_last_event_are_waited_for() {
 fn the_last_event_may_be_in_no_source_at_all() {
     let mut rig = Rig::started(config(2));
     rig.tell(Message::StopAt(key(3)));
+    rig.disconnect(0);
+    rig.disconnect(1);
     rig.wait(SOURCE_TIMEOUT);
     assert_eq!((rig.settled, rig.numbers()), (key(3), vec![]));
     assert!(rig.readout.is_drained());
+}
+
+/// The run is to have three events, and triggers are rare.
+#[test]
+fn sources_that_are_there_are_waited_for_until_one_shows_the_event() {
+    let mut rig = Rig::started(config(2));
+    rig.tell(Message::StopAt(key(3)));
+    for number in 1..=3 {
+        rig.wait(5 * SOURCE_TIMEOUT);
+        assert_eq!(rig.settled, key(number - 1));
+        rig.feed(0, [number]);
+        rig.feed(1, [number]);
+    }
+    assert_eq!((rig.settled, rig.numbers()), (key(3), vec![1, 2, 3]));
+}
+
+/// A source that is away for a while costs what the others showed meanwhile, not the rest of the run.
+#[test]
+fn a_known_end_settles_nothing_that_nobody_has_shown() {
+    let mut rig = Rig::started(config(2));
+    rig.tell(Message::StopAt(key(6)));
+    rig.feed(0, 1..=2);
+    rig.feed(1, [1]);
+    rig.disconnect(0);
+    rig.wait(2 * SOURCE_TIMEOUT);
+    assert_eq!(rig.missing(key(2)), [(1, Cause::TimedOut)]);
+    assert_eq!(rig.settled, key(2));
+    rig.connect(0);
+    rig.feed(0, 3..=6);
+    rig.feed(1, 3..=6);
+    assert_eq!((rig.settled, rig.numbers()), (key(6), vec![1, 2, 3, 4, 5, 6]));
 }
 
 #[test]
@@ -129,7 +162,7 @@ fn the_end_is_not_reached_before_it_was_announced() {
 fn a_second_start_changes_nothing_and_a_second_stop_is_answered_again() {
     let mut rig = Rig::started(config(1));
     rig.feed(0, 1..=3);
-    rig.tell(Message::Start(Start { first: key(100) }));
+    rig.tell(Message::Start(Start::of_run(key(100))));
     rig.tell(Message::StopAt(key(3)));
     assert_eq!((rig.numbers(), rig.settled), (vec![1, 2, 3], key(3)));
     rig.settled = EventKey::MIN;
@@ -175,4 +208,17 @@ fn what_is_held_when_the_run_ends_by_force_is_dropped_by_name() {
     assert_eq!((total.dropped.get(Cause::ForcedStop), total.in_flight), (21, 0));
     rig.feed(1, [2]);
     assert_eq!(rig.account(1).dropped.get(Cause::ForcedStop), 2);
+}
+
+/// It was started again in mid-run, and its sources go on counting.
+#[test]
+fn a_readout_unit_that_begins_later_than_the_run_numbers_events_as_the_others() {
+    let mut rig = Rig::new(config(2));
+    rig.connect(0);
+    rig.connect(1);
+    rig.tell(Message::Start(Start { first: key(40), origin: key(1) }));
+    rig.feed(0, 38..=42);
+    rig.feed(1, 41..=42);
+    assert_eq!((rig.numbers(), rig.settled), (vec![40, 41, 42], key(42)));
+    assert_eq!((rig.account(0).stale, rig.missing(key(40))), (2, vec![(1, Cause::Skipped)]));
 }

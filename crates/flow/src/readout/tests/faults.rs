@@ -46,7 +46,7 @@ fn event_numbers_end_somewhere() {
     let mut settings = config(1);
     settings.sources[0].counter_bits = 64;
     let mut rig = Rig::new(settings);
-    rig.tell(Message::Start(Start { first: key(EventKey::MAX_NUMBER - 3) }));
+    rig.tell(Message::Start(Start::of_run(key(EventKey::MAX_NUMBER - 3))));
     rig.connect(0);
     rig.feed(0, 1..=9);
     assert_eq!((rig.held.len(), rig.account(0).corrupt), (3, 6));

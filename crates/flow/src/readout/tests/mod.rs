@@ -71,7 +71,7 @@ impl Rig {
     fn started(config: ReadoutConfig) -> Self {
         let sources = config.sources.len();
         let mut rig = Self::new(config);
-        rig.tell(Message::Start(Start { first: key(1) }));
+        rig.tell(Message::Start(Start::of_run(key(1))));
         (0..sources).for_each(|source| rig.connect(source));
         rig
     }

@@ -154,7 +154,8 @@ fn recover(rig: &mut Rig) {
     rig.tell(Message::Recover);
 }
 
-/// Stops the run where it is and drains it, releasing whatever is announced. Every run must come to its end.
+/// Stops the run where it is and drains it, releasing whatever is announced. Every run must come to its end, at latest
+/// when its sources have left: before that one that was told of a later end waits for what they may still bring.
 fn drain(rig: &mut Rig) {
     rig.others.clear();
     rig.tell(Message::QueryHighest);
@@ -165,7 +166,10 @@ fn drain(rig: &mut Rig) {
     for source in 0..SOURCES {
         rig.readout.set_being_read(rig.now, source, true);
     }
-    for _ in 0..300 {
+    for turn in 0..300 {
+        if turn == 20 {
+            (0..SOURCES).for_each(|source| rig.disconnect(source));
+        }
         for entry in core::mem::take(&mut rig.held) {
             rig.release(entry.key, 1, Outcome::Complete);
         }

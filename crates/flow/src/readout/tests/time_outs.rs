@@ -129,7 +129,7 @@ fn a_source_a_thousand_times_slower_holds_the_fast_ones_back_and_loses_nothing()
 #[test]
 fn a_source_that_never_connects_is_missing_as_disconnected() {
     let mut rig = Rig::new(config(2));
-    rig.tell(Message::Start(Start { first: key(1) }));
+    rig.tell(Message::Start(Start::of_run(key(1))));
     rig.connect(0);
     rig.feed(0, [1]);
     rig.wait(SOURCE_TIMEOUT);

@@ -1,0 +1,255 @@
+//! A node's endpoints: the simulated ones behind the node's own clock, with somebody who takes notes at the door.
+
+use super::clock::NodeClock;
+use super::place::Place;
+use super::recorder::{Direction, Happening, Shared};
+use ropewalk_io::simulated::{Network, Simulated, SimulatedConfig};
+use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, ServicePoint};
+use ropewalk_memory::{Loan, Owner, Pool, Slice};
+use ropewalk_terms::Instant;
+use ropewalk_wire::message::{HEADER_BYTES, Header};
+use std::cell::Cell;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+
+/// What a node's endpoints have in common with the rest of the node.
+#[derive(Clone, Debug)]
+pub(super) struct Surroundings {
+    /// Whose they are.
+    pub(super) place: Place,
+    /// The node's clock.
+    pub(super) clock: NodeClock,
+    /// Who takes notes.
+    pub(super) recorder: Shared,
+    /// While it is set, no block of a receive pool is free.
+    pub(super) dry: Rc<Cell<bool>>,
+}
+
+/// What is known of one connection.
+#[derive(Copy, Clone, Debug)]
+struct Known {
+    endpoint: Endpoint,
+    connection: u64,
+    side: usize,
+    peer: Option<u32>,
+    reading: bool,
+}
+
+/// A simulated dispatcher with the node's clock.
+pub(super) struct Endpoints {
+    inner: Simulated,
+    around: Surroundings,
+    known: Vec<Option<Known>>,
+    /// Front ends connect here.
+    is_door: bool,
+    owners: Vec<Owner>,
+    withheld: Vec<Loan>,
+}
+
+impl Endpoints {
+    /// Endpoints on a host of their own that receive into `pool`.
+    pub(super) fn new(network: &Network, config: SimulatedConfig, pool: Pool, around: &Surroundings) -> Self {
+        Self {
+            inner: network.dispatcher(config, pool),
+            around: around.clone(),
+            known: Vec::new(),
+            is_door: false,
+            owners: vec![Owner::SHARED],
+            withheld: Vec::new(),
+        }
+    }
+
+    /// The same, as the door for front ends: what arrives from each is written down.
+    pub(super) fn door(mut self) -> Self {
+        self.is_door = true;
+        self
+    }
+
+    /// Its place on the network.
+    pub(super) const fn host(&self) -> u32 {
+        self.inner.host()
+    }
+
+    /// The number of an endpoint's connection, the same at both ends.
+    pub(super) fn connection(&self, endpoint: Endpoint) -> Option<u64> {
+        self.inner.connection(endpoint)
+    }
+
+    fn learn(&mut self, endpoint: Endpoint, side: usize, peer: Option<u32>) {
+        let Some(connection) = self.inner.connection(endpoint) else { return };
+        if self.known.len() <= endpoint.index() {
+            self.known.resize(endpoint.index() + 1, None);
+        }
+        self.known[endpoint.index()] = Some(Known { endpoint, connection, side, peer, reading: true });
+    }
+
+    fn known(&self, endpoint: Endpoint) -> Option<&Known> {
+        self.known.get(endpoint.index())?.as_ref().filter(|known| known.endpoint == endpoint)
+    }
+
+    /// Takes whatever block is free while the pool is to be dry, and gives all back afterwards.
+    fn withhold(&mut self) {
+        if !self.around.dry.get() {
+            self.withheld.clear();
+            return;
+        }
+        let Some(pool) = self.inner.pool_mut() else { return };
+        for &owner in &self.owners {
+            while let Some(loan) = pool.loan(owner) {
+                self.withheld.push(loan);
+            }
+        }
+    }
+
+    fn note(&mut self, event: &Event) {
+        let now = self.around.clock.world();
+        match *event {
+            Event::ConnectionRequest { endpoint, peer: Peer::Dispatcher(peer), .. } => {
+                self.learn(endpoint, 1, Some(peer));
+            }
+            Event::Received { endpoint, ref slice } => {
+                let Some(&Known { connection, side, peer, .. }) = self.known(endpoint) else { return };
+                let (direction, bytes) = ((connection, 1 - side), slice.len() as u64);
+                let mut recorder = self.around.recorder.borrow_mut();
+                recorder.note(now, Happening::Received { by: self.around.place, direction, bytes });
+                if let (true, Some(peer)) = (self.is_door, peer) {
+                    recorder.inlets.entry(peer).or_default().deliver(now, connection, bytes);
+                }
+            }
+            Event::Disconnected { endpoint } | Event::Broken { endpoint, .. } => self.note_reading(endpoint, true),
+            _ => {}
+        }
+    }
+
+    /// Whether a front end's bytes are taken from it.
+    fn note_reading(&self, endpoint: Endpoint, read: bool) {
+        if let (true, Some(Known { peer: Some(peer), .. })) = (self.is_door, self.known(endpoint)) {
+            let now = self.around.clock.world();
+            self.around.recorder.borrow_mut().inlets.entry(*peer).or_default().set_read(now, read);
+        }
+    }
+
+    fn note_sent(&self, endpoint: Endpoint, bytes: u64, what: &str) {
+        if let Some(&Known { connection, side, .. }) = self.known(endpoint) {
+            let (from, direction): (_, Direction) = (self.around.place, (connection, side));
+            let now = self.around.clock.world();
+            self.around.recorder.borrow_mut().note(now, Happening::Sent { from, direction, bytes, what });
+        }
+    }
+}
+
+/// The name of the message that begins with these bytes.
+fn name_of(first: Option<&Slice>) -> String {
+    let header = first.and_then(|slice| slice.first_chunk::<HEADER_BYTES>()).map(Header::decode);
+    match header {
+        Some(Ok(header)) => format!("{:?}", header.kind),
+        _ => "fragment".to_owned(),
+    }
+}
+
+impl Dispatcher for Endpoints {
+    fn listen(&mut self, address: &str) -> Result<ServicePoint, EndpointError> {
+        self.inner.listen(address)
+    }
+
+    fn address_of(&self, service_point: ServicePoint) -> Option<String> {
+        self.inner.address_of(service_point)
+    }
+
+    fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
+        let endpoint = self.inner.connect(address)?;
+        self.learn(endpoint, 0, None);
+        Ok(endpoint)
+    }
+
+    fn accept(&mut self, endpoint: Endpoint) {
+        self.inner.accept(endpoint);
+    }
+
+    fn reject(&mut self, endpoint: Endpoint) {
+        self.inner.reject(endpoint);
+    }
+
+    fn set_owner(&mut self, endpoint: Endpoint, owner: Owner) {
+        if !self.owners.contains(&owner) {
+            self.owners.push(owner);
+        }
+        self.inner.set_owner(endpoint, owner);
+    }
+
+    fn pool(&self) -> Option<&Pool> {
+        self.inner.pool()
+    }
+
+    fn pool_mut(&mut self) -> Option<&mut Pool> {
+        self.withhold();
+        self.inner.pool_mut()
+    }
+
+    fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
+        if let Some(Some(known)) = self.known.get_mut(endpoint.index()).filter(|_| self.is_door)
+            && known.endpoint == endpoint
+        {
+            known.reading = reading;
+        }
+        self.note_reading(endpoint, reading);
+        self.inner.set_reading(endpoint, reading);
+    }
+
+    fn is_dry(&self, endpoint: Endpoint) -> bool {
+        let dry = self.inner.is_dry(endpoint);
+        if self.known(endpoint).is_some_and(|known| known.reading) {
+            self.note_reading(endpoint, !dry);
+        }
+        dry
+    }
+
+    fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
+        let bytes = message.iter().map(|slice| slice.len() as u64).sum();
+        let what = name_of(message.first());
+        self.inner.send(endpoint, message)?;
+        self.note_sent(endpoint, bytes, &what);
+        Ok(())
+    }
+
+    fn send_room(&self, endpoint: Endpoint) -> usize {
+        self.inner.send_room(endpoint)
+    }
+
+    fn queued(&self, endpoint: Endpoint) -> usize {
+        self.inner.queued(endpoint)
+    }
+
+    fn close(&mut self, endpoint: Endpoint) {
+        self.note_reading(endpoint, true);
+        self.inner.close(endpoint);
+    }
+
+    fn abort(&mut self, endpoint: Endpoint) {
+        self.note_reading(endpoint, true);
+        self.inner.abort(endpoint);
+    }
+
+    fn poll(&mut self, _now: Instant, events: &mut Vec<Event>) -> usize {
+        self.withhold();
+        let before = events.len();
+        // The network lives in the world's time, whatever the node believes.
+        let work = self.inner.poll(self.around.clock.world(), events);
+        for event in &events[before..] {
+            self.note(event);
+        }
+        work
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.inner.prepare_wait()
+    }
+
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.inner.next_deadline().map(|world| self.around.clock.local_from(world))
+    }
+}

@@ -1,0 +1,337 @@
+//! What goes wrong, where, when and for how long: a list that can be printed, and shortened.
+//!
+//! Connections carry streams here, so that packets are neither lost nor reordered nor doubled: those faults belong to
+//! the packets of the gateway, and come with it.
+
+use super::place::Place;
+use std::fmt;
+use std::time::Duration;
+
+/// One thing that goes wrong.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Fault {
+    /// What travels between two members takes so long.
+    Delay {
+        /// One end.
+        one: Place,
+        /// The other end.
+        other: Place,
+        /// Time under way.
+        latency: Duration,
+    },
+    /// Between two members so many bytes a second travel.
+    SlowLink {
+        /// One end.
+        one: Place,
+        /// The other end.
+        other: Place,
+        /// Bytes a second, in each direction.
+        rate: u64,
+    },
+    /// Nothing passes between two members.
+    Partition {
+        /// One end.
+        one: Place,
+        /// The other end.
+        other: Place,
+    },
+    /// Nothing passes from one member to another.
+    OneWay {
+        /// Who is not heard.
+        from: Place,
+        /// Who does not hear.
+        to: Place,
+    },
+    /// Connections between two members are reset.
+    Reset {
+        /// One end.
+        one: Place,
+        /// The other end.
+        other: Place,
+    },
+    /// Connections between two members carry nothing more, and nobody is told.
+    HalfOpen {
+        /// One end.
+        one: Place,
+        /// The other end.
+        other: Place,
+    },
+    /// The process has no turn.
+    Pause(Place),
+    /// The process is gone; after that time a new one is started, which knows nothing.
+    Crash(Place),
+    /// The machine loses its power: the network says nothing, what the disk had not synced may be gone. After that time
+    /// it is started again.
+    PowerCut(Place),
+    /// The process stands still and all its connections are gone when it goes on, with its memory.
+    Reconnect(Place),
+    /// The UTC clock is set forward or, with a negative number, back by so many milliseconds.
+    ClockStep {
+        /// Whose clock.
+        place: Place,
+        /// By how much.
+        milliseconds: i64,
+    },
+    /// The monotonic clock goes wrong by so many millionths.
+    ClockDrift {
+        /// Whose clock.
+        place: Place,
+        /// Millionths, negative for a clock that is late.
+        ppm: i32,
+    },
+    /// The builder unit's disk has no room.
+    DiskFull(u16),
+    /// Each command of the builder unit's disk takes so long.
+    DiskSlow {
+        /// The builder unit.
+        builder: u16,
+        /// Time of a command.
+        latency: Duration,
+    },
+    /// Half of the writes and syncs of the builder unit's disk fail.
+    DiskErrors(u16),
+    /// The member's receive pools have no free block.
+    PoolDry(Place),
+    /// The source stops within a fragment, and goes on after that time.
+    StopMidFragment(u16),
+    /// The source closes its connection, and comes back after that time.
+    Disconnect(u16),
+    /// The source sends its next fragments twice.
+    SendTwice {
+        /// The source.
+        source: u16,
+        /// How many fragments.
+        count: u64,
+    },
+    /// The source leaves out fragments.
+    Skip {
+        /// The source.
+        source: u16,
+        /// How many fragments.
+        count: u64,
+    },
+    /// The source's counter starts again; after so many fragments it comes back over a new connection as it should be.
+    ResetCounter {
+        /// The source.
+        source: u16,
+        /// How many fragments.
+        count: u64,
+    },
+    /// The source's next fragment carries a number that is a million too high.
+    Jump(u16),
+    /// The source's next fragment is damaged behind its checksum.
+    WrongCrc(u16),
+    /// The source's next fragment claims more bytes than anything may have: framing is lost.
+    HugeLength(u16),
+    /// The source needs a thousand times longer from fragment to fragment.
+    Slow(u16),
+    /// Somebody connects to the readout unit's door for front ends and says nonsense.
+    Garbage(u16),
+}
+
+/// Kinds of faults, for coverage.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+#[expect(missing_docs, reason = "each is named as the fault")]
+pub enum FaultKind {
+    Delay,
+    SlowLink,
+    Partition,
+    OneWay,
+    Reset,
+    HalfOpen,
+    Pause,
+    Crash,
+    PowerCut,
+    Reconnect,
+    ClockStep,
+    ClockDrift,
+    DiskFull,
+    DiskSlow,
+    DiskErrors,
+    PoolDry,
+    StopMidFragment,
+    Disconnect,
+    SendTwice,
+    Skip,
+    ResetCounter,
+    Jump,
+    WrongCrc,
+    HugeLength,
+    Slow,
+    Garbage,
+}
+
+impl FaultKind {
+    /// Every kind, in the order of the table.
+    pub const ALL: [Self; 26] = [
+        Self::Delay,
+        Self::SlowLink,
+        Self::Partition,
+        Self::OneWay,
+        Self::Reset,
+        Self::HalfOpen,
+        Self::Pause,
+        Self::Crash,
+        Self::PowerCut,
+        Self::Reconnect,
+        Self::ClockStep,
+        Self::ClockDrift,
+        Self::DiskFull,
+        Self::DiskSlow,
+        Self::DiskErrors,
+        Self::PoolDry,
+        Self::StopMidFragment,
+        Self::Disconnect,
+        Self::SendTwice,
+        Self::Skip,
+        Self::ResetCounter,
+        Self::Jump,
+        Self::WrongCrc,
+        Self::HugeLength,
+        Self::Slow,
+        Self::Garbage,
+    ];
+
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Delay => "delay",
+            Self::SlowLink => "slow_link",
+            Self::Partition => "partition",
+            Self::OneWay => "partition_one_way",
+            Self::Reset => "reset",
+            Self::HalfOpen => "half_open",
+            Self::Pause => "pause",
+            Self::Crash => "crash",
+            Self::PowerCut => "power_cut",
+            Self::Reconnect => "reconnect",
+            Self::ClockStep => "clock_step",
+            Self::ClockDrift => "clock_drift",
+            Self::DiskFull => "disk_full",
+            Self::DiskSlow => "disk_slow",
+            Self::DiskErrors => "disk_errors",
+            Self::PoolDry => "pool_dry",
+            Self::StopMidFragment => "source_stops_mid_fragment",
+            Self::Disconnect => "source_disconnects",
+            Self::SendTwice => "source_sends_twice",
+            Self::Skip => "source_skips",
+            Self::ResetCounter => "source_resets_counter",
+            Self::Jump => "source_jumps",
+            Self::WrongCrc => "source_wrong_crc",
+            Self::HugeLength => "source_claims_4gib",
+            Self::Slow => "source_slow",
+            Self::Garbage => "garbage_connection",
+        }
+    }
+}
+
+impl Fault {
+    /// Its kind.
+    pub const fn kind(&self) -> FaultKind {
+        match self {
+            Self::Delay { .. } => FaultKind::Delay,
+            Self::SlowLink { .. } => FaultKind::SlowLink,
+            Self::Partition { .. } => FaultKind::Partition,
+            Self::OneWay { .. } => FaultKind::OneWay,
+            Self::Reset { .. } => FaultKind::Reset,
+            Self::HalfOpen { .. } => FaultKind::HalfOpen,
+            Self::Pause(_) => FaultKind::Pause,
+            Self::Crash(_) => FaultKind::Crash,
+            Self::PowerCut(_) => FaultKind::PowerCut,
+            Self::Reconnect(_) => FaultKind::Reconnect,
+            Self::ClockStep { .. } => FaultKind::ClockStep,
+            Self::ClockDrift { .. } => FaultKind::ClockDrift,
+            Self::DiskFull(_) => FaultKind::DiskFull,
+            Self::DiskSlow { .. } => FaultKind::DiskSlow,
+            Self::DiskErrors(_) => FaultKind::DiskErrors,
+            Self::PoolDry(_) => FaultKind::PoolDry,
+            Self::StopMidFragment(_) => FaultKind::StopMidFragment,
+            Self::Disconnect(_) => FaultKind::Disconnect,
+            Self::SendTwice { .. } => FaultKind::SendTwice,
+            Self::Skip { .. } => FaultKind::Skip,
+            Self::ResetCounter { .. } => FaultKind::ResetCounter,
+            Self::Jump(_) => FaultKind::Jump,
+            Self::WrongCrc(_) => FaultKind::WrongCrc,
+            Self::HugeLength(_) => FaultKind::HugeLength,
+            Self::Slow(_) => FaultKind::Slow,
+            Self::Garbage(_) => FaultKind::Garbage,
+        }
+    }
+
+    /// Whom it strikes: one member, or the two ends of a link.
+    pub fn places(&self) -> Vec<Place> {
+        match *self {
+            Self::Delay { one, other, .. }
+            | Self::SlowLink { one, other, .. }
+            | Self::Partition { one, other }
+            | Self::OneWay { from: one, to: other }
+            | Self::Reset { one, other }
+            | Self::HalfOpen { one, other } => vec![one, other],
+            Self::Pause(place)
+            | Self::Crash(place)
+            | Self::PowerCut(place)
+            | Self::Reconnect(place)
+            | Self::ClockStep { place, .. }
+            | Self::ClockDrift { place, .. }
+            | Self::PoolDry(place) => vec![place],
+            Self::DiskFull(builder) | Self::DiskSlow { builder, .. } | Self::DiskErrors(builder) => {
+                vec![Place::Builder(builder)]
+            }
+            Self::StopMidFragment(source)
+            | Self::Disconnect(source)
+            | Self::SendTwice { source, .. }
+            | Self::Skip { source, .. }
+            | Self::ResetCounter { source, .. }
+            | Self::Jump(source)
+            | Self::WrongCrc(source)
+            | Self::HugeLength(source)
+            | Self::Slow(source) => vec![Place::Source(source)],
+            Self::Garbage(readout) => vec![Place::Readout(readout)],
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.kind().name())?;
+        for place in self.places() {
+            write!(out, " {place}")?;
+        }
+        match self {
+            Self::Delay { latency, .. } | Self::DiskSlow { latency, .. } => write!(out, " takes {latency:?}"),
+            Self::SlowLink { rate, .. } => write!(out, " {rate} B/s"),
+            Self::ClockStep { milliseconds, .. } => write!(out, " by {milliseconds} ms"),
+            Self::ClockDrift { ppm, .. } => write!(out, " by {ppm} ppm"),
+            Self::SendTwice { count, .. } | Self::Skip { count, .. } | Self::ResetCounter { count, .. } => {
+                write!(out, " {count} fragments")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A fault and its time.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scheduled {
+    /// When it begins, since the run's begin.
+    pub at: Duration,
+    /// How long it lasts; nothing for what happens at once.
+    pub lasts: Duration,
+    /// What happens.
+    pub fault: Fault,
+}
+
+impl Scheduled {
+    /// When it is over.
+    pub fn end(&self) -> Duration {
+        self.at + self.lasts
+    }
+}
+
+impl fmt::Display for Scheduled {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "at {:?}: {}", self.at, self.fault)?;
+        if self.lasts > Duration::ZERO { write!(out, ", for {:?}", self.lasts) } else { Ok(()) }
+    }
+}

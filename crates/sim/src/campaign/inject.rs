@@ -1,0 +1,288 @@
+//! Faults begin and end: what each does to the members, the network and the disks.
+
+use super::coverage::Situation;
+use super::fault::{Fault, Scheduled};
+use super::machines::Misbehaviour;
+use super::node::Health;
+use super::place::Place;
+use super::recorder::Happening;
+use super::scenario::Scenario;
+use super::world::World;
+use ropewalk_io::simulated::Faults;
+use ropewalk_terms::Instant;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// A fault that goes on.
+#[derive(Clone, Debug)]
+struct Active {
+    until: Instant,
+    scheduled: Scheduled,
+    /// The stranger that it brought.
+    stranger: Option<usize>,
+}
+
+/// What really happened, for the judge of losses.
+#[derive(Clone, Debug)]
+pub(super) struct Disturbance {
+    pub(super) from: Instant,
+    pub(super) until: Instant,
+    pub(super) fault: Fault,
+}
+
+/// What is still to go wrong, what goes wrong now, and what went wrong.
+#[derive(Debug)]
+pub(super) struct Injection {
+    pending: VecDeque<Scheduled>,
+    active: Vec<Active>,
+    pub(super) happened: Vec<Disturbance>,
+}
+
+impl Injection {
+    /// Everything is still to come.
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        Self { pending: scenario.faults.iter().cloned().collect(), active: Vec::new(), happened: Vec::new() }
+    }
+
+    /// When the next fault begins or ends.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let begins = self.pending.iter().map(|scheduled| Instant::ZERO.after(scheduled.at));
+        begins.chain(self.active.iter().map(|active| active.until)).min()
+    }
+
+    /// Nothing goes wrong any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.pending.is_empty() && self.active.is_empty()
+    }
+}
+
+impl World {
+    /// Lets faults begin and end whose time has come.
+    pub(super) fn inject(&mut self) {
+        let now = self.now();
+        if self.situation() == Situation::Ended {
+            self.injection.pending.clear();
+        }
+        while let Some(index) = self.injection.active.iter().position(|active| active.until <= now) {
+            let active = self.injection.active.remove(index);
+            self.recorder.borrow_mut().note(now, Happening::Ends(&active.scheduled));
+            self.end_fault(&active);
+        }
+        while self.injection.pending.front().is_some_and(|next| Instant::ZERO.after(next.at) <= now) {
+            if let Some(scheduled) = self.injection.pending.pop_front() {
+                self.begin(now, scheduled);
+            }
+        }
+    }
+
+    fn begin(&mut self, now: Instant, scheduled: Scheduled) {
+        let situation = self.situation();
+        let until = Instant::ZERO.after(scheduled.end()).max(now);
+        let mut active = Active { until, scheduled, stranger: None };
+        if !self.begin_fault(now, &mut active) {
+            return;
+        }
+        let fault = active.scheduled.fault.clone();
+        self.coverage.hit(fault.kind(), situation);
+        self.recorder.borrow_mut().note(now, Happening::Begins(&active.scheduled));
+        let lasting =
+            if matches!(fault, Fault::HalfOpen { .. }) { self.scenario.network.give_up } else { Duration::ZERO };
+        self.injection.happened.push(Disturbance { from: now, until: until.after(lasting), fault });
+        if active.until > now {
+            self.injection.active.push(active);
+        }
+    }
+
+    /// Carries out a fault; false where there is nothing to go wrong.
+    fn begin_fault(&mut self, now: Instant, active: &mut Active) -> bool {
+        let until = active.until;
+        match active.scheduled.fault {
+            Fault::Pause(place) | Fault::Reconnect(place) => return self.pause(place),
+            Fault::Crash(place) => return self.crash(place, false),
+            Fault::PowerCut(place) => return self.crash(place, true),
+            Fault::Reset { one, other } => return self.cut_connections(one, other, true),
+            Fault::HalfOpen { one, other } => return self.cut_connections(one, other, false),
+            Fault::ClockStep { place, milliseconds } => {
+                self.member(place).around().clock.step_utc(milliseconds * 1_000_000);
+            }
+            Fault::ClockDrift { place, ppm } => self.member(place).around().clock.set_drift(ppm),
+            Fault::PoolDry(place) => {
+                self.member(place).around().dry.set(true);
+            }
+            Fault::Garbage(readout) => active.stranger = Some(self.invite_stranger(readout)),
+            Fault::DiskFull(builder) | Fault::DiskErrors(builder) | Fault::DiskSlow { builder, .. } => {
+                self.set_disk(builder, Some(&active.scheduled.fault));
+            }
+            Fault::Delay { .. } | Fault::SlowLink { .. } | Fault::Partition { .. } | Fault::OneWay { .. } => {
+                self.set_link(&active.scheduled.fault, true);
+            }
+            Fault::StopMidFragment(source) => self.order(now, source, Misbehaviour::StopMidFragment(until)),
+            Fault::Disconnect(source) => self.order(now, source, Misbehaviour::Disconnect(until)),
+            Fault::SendTwice { source, count } => self.order(now, source, Misbehaviour::SendTwice(count)),
+            Fault::Skip { source, count } => self.order(now, source, Misbehaviour::Skip(count)),
+            Fault::ResetCounter { source, count } => self.order(now, source, Misbehaviour::ResetCounter(count)),
+            Fault::Jump(source) => self.order(now, source, Misbehaviour::Jump),
+            Fault::WrongCrc(source) => self.order(now, source, Misbehaviour::Damage),
+            Fault::HugeLength(source) => self.order(now, source, Misbehaviour::Huge),
+            Fault::Slow(source) => self.order(now, source, Misbehaviour::Slow(until)),
+        }
+        true
+    }
+
+    fn end_fault(&mut self, active: &Active) {
+        match active.scheduled.fault {
+            Fault::Pause(place) => self.resume(place),
+            Fault::Reconnect(place) => {
+                self.forget_connections(place);
+                self.resume(place);
+            }
+            Fault::Crash(place) | Fault::PowerCut(place) => self.revive(place),
+            Fault::ClockDrift { place, .. } => {
+                let usual = self.scenario.drift(place);
+                self.member(place).around().clock.set_drift(usual);
+            }
+            Fault::PoolDry(place) => {
+                self.member(place).around().dry.set(false);
+            }
+            Fault::DiskFull(builder) | Fault::DiskErrors(builder) | Fault::DiskSlow { builder, .. } => {
+                self.set_disk(builder, None);
+            }
+            Fault::Delay { .. } | Fault::SlowLink { .. } | Fault::Partition { .. } | Fault::OneWay { .. } => {
+                self.set_link(&active.scheduled.fault, false);
+            }
+            _ => {}
+        }
+        if let Some(stranger) = active.stranger.and_then(|index| self.strangers.get_mut(index))
+            && let Some(machine) = &mut stranger.machine
+        {
+            machine.leave();
+        }
+    }
+
+    fn pause(&mut self, place: Place) -> bool {
+        let member = self.member(place);
+        let pauses = match member.health() {
+            Health::Up => 1,
+            Health::Paused(pauses) => pauses + 1,
+            Health::Down => return false,
+        };
+        member.set_health(Health::Paused(pauses));
+        true
+    }
+
+    fn resume(&mut self, place: Place) {
+        let member = self.member(place);
+        match member.health() {
+            Health::Paused(1) => member.set_health(Health::Up),
+            Health::Paused(pauses) => member.set_health(Health::Paused(pauses - 1)),
+            Health::Up | Health::Down => {}
+        }
+    }
+
+    /// A process ends; where its machine's power is cut, the network is not told, and the disk loses what it had not
+    /// synced.
+    fn crash(&mut self, place: Place, power: bool) -> bool {
+        if self.member(place).health() == Health::Down || self.member(place).is_done() {
+            return false;
+        }
+        self.note_safe(place, power);
+        if power {
+            for host in self.member(place).hosts().to_vec() {
+                self.network.power_off(host);
+            }
+        }
+        self.member(place).kill();
+        if let (true, Place::Builder(index)) = (power, place) {
+            self.storages[usize::from(index)].cut_power();
+            self.note_safe_after_power_cut();
+        }
+        true
+    }
+
+    fn revive(&mut self, place: Place) {
+        if self.member(place).health() != Health::Down {
+            return;
+        }
+        self.start(place);
+        // What goes wrong on its lines goes on: it has another place on the network now.
+        let touching = |active: &&Active| active.scheduled.fault.places().contains(&place);
+        let links: Vec<Fault> =
+            self.injection.active.iter().filter(touching).map(|active| active.scheduled.fault.clone()).collect();
+        links.iter().for_each(|fault| self.set_link(fault, true));
+    }
+
+    fn order(&mut self, now: Instant, source: u16, order: Misbehaviour) {
+        let node = &mut self.front_ends[usize::from(source)];
+        if let Some(machine) = &mut node.machine {
+            machine.order(now, order);
+        }
+        let health = node.health;
+        self.member(Place::Source(source)).set_health(health);
+    }
+
+    /// Every pair of places on the network of two members.
+    fn pairs(&mut self, one: Place, other: Place) -> Vec<(u32, u32)> {
+        let others = self.member(other).hosts().to_vec();
+        let ones = self.member(one).hosts().to_vec();
+        ones.iter().flat_map(|&one| others.iter().map(move |&other| (one, other))).collect()
+    }
+
+    fn set_link(&mut self, fault: &Fault, begins: bool) {
+        let places = fault.places();
+        let &[one, other] = places.as_slice() else { return };
+        let pairs = self.pairs(one, other);
+        let usual = self.scenario.network.clone();
+        for (one, other) in pairs {
+            match (fault, begins) {
+                (Fault::Delay { latency, .. }, true) => {
+                    let slow = Faults { least_latency: *latency, most_latency: *latency, ..usual.clone() };
+                    self.network.set_link(one, other, Some(slow));
+                }
+                (Fault::SlowLink { rate, .. }, true) => {
+                    self.network.set_link(one, other, Some(Faults { bandwidth: Some(*rate), ..usual.clone() }));
+                }
+                (Fault::Delay { .. } | Fault::SlowLink { .. }, false) => self.network.set_link(one, other, None),
+                (Fault::Partition { .. }, true) => self.network.partition(one, other),
+                (Fault::OneWay { .. }, true) => self.network.partition_one_way(one, other),
+                (Fault::Partition { .. } | Fault::OneWay { .. }, false) => self.network.heal(one, other),
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends the connections between two members; false where there are none.
+    fn cut_connections(&mut self, one: Place, other: Place, told: bool) -> bool {
+        let mut any = false;
+        for (one, other) in self.pairs(one, other) {
+            let between = self.network.connections_of(one).into_iter().filter(|&(peer, _)| peer == other);
+            for (_, endpoint) in between {
+                any = true;
+                if told { self.network.reset(one, endpoint) } else { self.network.half_open(one, endpoint) }
+            }
+        }
+        any
+    }
+
+    fn forget_connections(&mut self, place: Place) {
+        for host in self.member(place).hosts().to_vec() {
+            for (_, endpoint) in self.network.connections_of(host) {
+                self.network.reset(host, endpoint);
+            }
+        }
+    }
+
+    /// The disk of a builder unit as all faults that go on, and perhaps one more, make it.
+    fn set_disk(&mut self, builder: u16, one_more: Option<&Fault>) {
+        let mut disk = self.scenario.disk.clone();
+        let active = self.injection.active.iter().map(|active| &active.scheduled.fault);
+        for fault in active.chain(one_more).filter(|fault| fault.places() == [Place::Builder(builder)]) {
+            match fault {
+                Fault::DiskFull(_) => disk.capacity = 0,
+                Fault::DiskErrors(_) => (disk.write_error, disk.sync_error) = (0.5, 0.5),
+                Fault::DiskSlow { latency, .. } => (disk.least_latency, disk.most_latency) = (*latency, *latency),
+                _ => {}
+            }
+        }
+        self.storages[usize::from(builder)].set_faults(disk);
+    }
+}

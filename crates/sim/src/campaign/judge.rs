@@ -1,0 +1,254 @@
+//! The run is over: does the ledger balance, is everything back, and is everything that is missing missing for a reason?
+
+use super::broken::{Broken, Checker};
+use super::fault::Fault;
+use super::machines::How;
+use super::node::Node;
+use super::place::Place;
+use super::referee::Held;
+use super::scenario::End;
+use super::timeline::Timeline;
+use super::world::World;
+use ropewalk_flow::builder::IncompletePolicy;
+use ropewalk_node::drive::Drive;
+use ropewalk_terms::{AcknowledgementLevel, Cause, Instant};
+use std::time::Duration;
+
+/// Who is away for so long is not waited for any more, by clocks that may be too fast (the event manager's patience
+/// with a lost connection is one second).
+const AWAY: Duration = Duration::from_millis(900);
+/// A node that was away is there again after this time: it calls five times a second.
+const RETURN: Duration = Duration::from_secs(3);
+
+impl World {
+    /// What must hold of a run that is over.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn judge(&mut self) -> Result<(), Broken> {
+        self.judge_ledger()?;
+        self.judge_pools()?;
+        self.judge_credits()?;
+        let held = self.read_files()?;
+        self.judge_account(&held)?;
+        let timeline = self.timeline();
+        self.judge_events(&held, &timeline)
+    }
+
+    fn judge_ledger(&mut self) -> Result<(), Broken> {
+        let ledger = self.snapshot().ledger;
+        let imbalances = ledger.imbalances();
+        Broken::unless(imbalances.is_empty(), Checker::Ledger, || format!("{imbalances:?}"))?;
+        let in_flight = (ledger.fragments.in_flight, ledger.events.in_flight);
+        Broken::unless(in_flight == (0, 0), Checker::Ledger, || {
+            format!("{} fragments and {} events are in flight after the end", in_flight.0, in_flight.1)
+        })
+    }
+
+    /// Blocks are out only while they are filled: one for what is staged, or one for each connection.
+    fn judge_pools(&mut self) -> Result<(), Broken> {
+        let connections = u64::from(self.scenario.readouts.max(self.scenario.builders)) + 1;
+        // What sources send after the end lies in the blocks of their connections until the process ends.
+        let all_came = self.front_ends.iter().all(|node| node.machine().is_some_and(|one| one.has_left()));
+        for member in self.members() {
+            let (place, done) = (member.around().place, member.is_done());
+            for (index, pool) in member.pools().into_iter().enumerate() {
+                let is_door = matches!(place, Place::Readout(_)) && index == 2;
+                Broken::unless(!done || is_door && !all_came || pool.held <= connections, Checker::Pools, || {
+                    format!("{place}: {} blocks of its pool {index} are out after the end", pool.held)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A builder unit that saw the end has granted again what it was given, and the event manager knows it.
+    fn judge_credits(&mut self) -> Result<(), Broken> {
+        let Some(manager) = self.manager.machine() else { return Ok(()) };
+        for (index, node) in (0..).zip(&self.builders) {
+            let Some(builder) = node.machine().filter(|builder| builder.is_done()) else { continue };
+            let (in_work, free) = (builder.machine().in_work() as u64, manager.machine().free_credit(index).0);
+            Broken::unless(in_work == 0, Checker::Credits, || format!("bu{index} ended with {in_work} slots in use"))?;
+            let slots = u64::from(self.scenario.rooms.slots);
+            Broken::unless(free <= slots, Checker::Credits, || {
+                format!("bu{index} has {slots} slots and can be given {free} events after the end")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What was acknowledged stands in files.
+    fn judge_account(&mut self, held: &Held) -> Result<(), Broken> {
+        let events = self.snapshot().ledger.events;
+        let (kept, in_files) = (events.built + events.incomplete_emitted, held.events.len() as u64);
+        Broken::unless(in_files >= kept || self.may_forget(), Checker::Loss, || {
+            format!("{kept} events were acknowledged, {in_files} are in files")
+        })?;
+        let copies = held.events.values().map(Vec::len).sum::<usize>() as u64 - in_files;
+        let reassigned = self.manager.machine().map_or(0, |manager| manager.machine().counts().reassigned);
+        Broken::unless(copies <= reassigned, Checker::Keys, || {
+            format!("{copies} events were written again and {reassigned} were assigned again")
+        })
+    }
+
+    /// Whether the level of acknowledgement allows that what was acknowledged is lost with a builder unit.
+    fn may_forget(&self) -> bool {
+        let deaths = |place: Place| matches!(place, Place::Builder(_));
+        let died = self.safe.deaths.iter().any(|death| deaths(death.place));
+        match self.scenario.level {
+            AcknowledgementLevel::Built | AcknowledgementLevel::Handed => died,
+            AcknowledgementLevel::Written => !self.safe.cut.is_empty(),
+            AcknowledgementLevel::Synced => false,
+        }
+    }
+
+    fn judge_events(&self, held: &Held, timeline: &Timeline) -> Result<(), Broken> {
+        let last = match self.manager.machine().and_then(|manager| manager.machine().last()) {
+            Some(last) => last.number(),
+            None if self.scenario.end == End::Last => self.scenario.events,
+            None => return Ok(()),
+        };
+        if let Some((&event, _)) = held.events.range(last + 1..).next() {
+            return Err(Broken::new(
+                Checker::Keys,
+                format!("event {event} was written, and the run ended with {last}"),
+            ));
+        }
+        if matches!(self.scenario.end, End::Force(_)) {
+            return Ok(());
+        }
+        for event in 1..=last {
+            match held.counting(event) {
+                Some(copy) => {
+                    for source in 0..self.scenario.sources.len() {
+                        match copy.found.get(&self.scenario.source_id(source)) {
+                            Some(None) => {}
+                            Some(Some(cause)) => self.excuse(held, timeline, event, source, Some(*cause))?,
+                            None => {
+                                let id = self.scenario.source_id(source);
+                                let words = format!("event {event} says nothing of source {id}");
+                                return Err(Broken::new(Checker::Loss, words));
+                            }
+                        }
+                    }
+                }
+                None => self.excuse_event(held, timeline, event)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// An event is not there at all.
+    fn excuse_event(&self, held: &Held, timeline: &Timeline, event: u64) -> Result<(), Broken> {
+        if self.scenario.level < AcknowledgementLevel::Written && self.may_forget() {
+            return Ok(());
+        }
+        let cut = self.safe.cut.iter().any(|&(lost, _)| lost == event);
+        if cut && self.scenario.level < AcknowledgementLevel::Synced {
+            return Ok(());
+        }
+        let excuses = (0..self.scenario.sources.len()).map(|source| self.excuse(held, timeline, event, source, None));
+        let (mut any, mut first) = (false, None);
+        for excuse in excuses {
+            match excuse {
+                Ok(()) => any = true,
+                Err(broken) => first = first.or(Some(broken)),
+            }
+        }
+        let dropped_whole = any && self.scenario.incomplete == IncompletePolicy::Drop;
+        match first {
+            Some(broken) if !dropped_whole => {
+                let known = if any { "some of its sources failed" } else { "nothing explains that" };
+                Err(Broken { words: format!("event {event} is in no file, {known}: {}", broken.words), ..broken })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Finds the reason why a fragment is not where it belongs.
+    fn excuse(
+        &self,
+        _held: &Held,
+        timeline: &Timeline,
+        event: u64,
+        source: usize,
+        cause: Option<Cause>,
+    ) -> Result<(), Broken> {
+        let id = self.scenario.source_id(source);
+        let Some(front_end) = self.front_ends[source].machine() else { return Ok(()) };
+        let made = front_end.made(event);
+        let course = &timeline.courses[source];
+        let delivered = course.delivered[event as usize];
+        let lost_on_the_way = made.is_some_and(|made| {
+            let ruined = |&(connection, bytes): &(u64, u64)| connection == made.connection && made.end > bytes;
+            !matches!(made.how, How::Right | How::Damaged) || delivered.is_none() || front_end.ruined.iter().any(ruined)
+        });
+        if lost_on_the_way || self.safe.cut.contains(&(event, id)) && self.scenario.level < AcknowledgementLevel::Synced
+        {
+            return Ok(());
+        }
+        let at = delivered.unwrap_or(Instant::FAR_FUTURE);
+        let readout = Place::Readout(self.scenario.readout_of(source));
+        let died = self
+            .safe
+            .deaths
+            .iter()
+            .any(|death| death.place == readout && death.at >= at && !death.whole.contains(&(event, id)));
+        if died
+            || course.absences.iter().any(|absence| absence.from <= at && self.waits_by(timeline, event, absence.until))
+        {
+            return Ok(());
+        }
+        // A builder unit that is refused again and again gives the readout unit up, as one that is cut off.
+        if self.scenario.network.refuse > 0.0 || self.was_away(readout, timeline.begun[event as usize]) {
+            return Ok(());
+        }
+        let made = made.map(|made| made.at.since(Instant::ZERO));
+        let words = format!(
+            "event {event}: source {id} is missing ({}); it was sent at {made:?} and received at {:?}, and {readout} \
+             was not away",
+            cause.map_or("no record", Cause::name),
+            delivered.map(|at| at.since(Instant::ZERO)),
+        );
+        let checker = if cause == Some(Cause::TimedOut) { Checker::TimeOut } else { Checker::Loss };
+        Err(Broken::new(checker, words))
+    }
+
+    /// Whether an event had begun by then.
+    fn waits_by(&self, timeline: &Timeline, event: u64, until: Instant) -> bool {
+        timeline.begun[event as usize..].iter().min().is_some_and(|&begun| begun <= until)
+    }
+
+    /// Whether something came between a readout unit and the others for long enough, while this event could suffer.
+    fn was_away(&self, readout: Place, begun: Instant) -> bool {
+        let touching = self.injection.happened.iter().filter(|disturbance| {
+            let places = disturbance.fault.places();
+            match disturbance.fault {
+                Fault::Crash(place) | Fault::PowerCut(place) => place == readout,
+                Fault::Pause(place) | Fault::Reconnect(place) | Fault::PoolDry(place) => {
+                    !matches!(place, Place::Source(_))
+                }
+                Fault::Delay { .. }
+                | Fault::SlowLink { .. }
+                | Fault::Partition { .. }
+                | Fault::OneWay { .. }
+                | Fault::HalfOpen { .. } => {
+                    places.contains(&readout) && !places.iter().any(|place| matches!(place, Place::Source(_)))
+                }
+                _ => false,
+            }
+        });
+        touching.into_iter().any(|disturbance| {
+            let is_fatal = matches!(disturbance.fault, Fault::Crash(_) | Fault::PowerCut(_));
+            let lasts = disturbance.until.since(disturbance.from);
+            let patience = AWAY.min(self.scenario.time_outs.builder.mul_f64(0.9));
+            (is_fatal || lasts >= patience) && begun <= disturbance.until.after(RETURN)
+        })
+    }
+
+    /// How many lives each node had, for people.
+    pub fn lives(&self) -> u32 {
+        let readouts: u32 = self.readouts.iter().map(|node: &Node<_>| node.life - 1).sum();
+        readouts + self.builders.iter().map(|node| node.life - 1).sum::<u32>()
+    }
+}

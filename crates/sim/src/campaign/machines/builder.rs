@@ -1,0 +1,97 @@
+//! A builder unit: how it is wired, and what must hold of it.
+
+use super::super::broken::{Broken, Checker};
+use super::super::disk::NodeDisk;
+use super::super::endpoints::{Endpoints, Surroundings};
+use super::super::node::Machine;
+use super::super::scenario::Scenario;
+use super::{FINGERPRINT, Site, identity};
+use ropewalk_flow::builder::{BuilderConfig, BuilderSource, Requirement};
+use ropewalk_flow::readout::Format;
+use ropewalk_node::drive::{BuilderDrive, BuilderDriveConfig, Storage, StorageConfig};
+use ropewalk_terms::{AcknowledgementLevel, NodeId, PoolAccount, Utc};
+use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
+
+/// The drive on simulated endpoints and a simulated disk.
+pub(in super::super) type BuilderMachine = BuilderDrive<Endpoints, NodeDisk>;
+
+/// A life of the builder unit with this index.
+pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (BuilderMachine, Vec<u32>) {
+    let scenario = site.scenario;
+    let node = NodeId::builder(index);
+    let peers = site.endpoints("builder receives", 16 << 10, scenario.rooms.peer_blocks, around);
+    let hosts = vec![peers.host()];
+    let identity = identity(node, around);
+    let config = BuilderDriveConfig {
+        builder: machine_config(scenario, index),
+        identity,
+        name: node.to_string(),
+        fingerprint: FINGERPRINT,
+        manager: "manager".to_owned(),
+        readouts: (0..scenario.readouts).map(|index| NodeId::readout(index).to_string()).collect(),
+        report_interval: scenario.report_interval,
+    };
+    let entry = |(index, format): (usize, &Format)| {
+        let id = scenario.source_id(index);
+        let format = if *format == Format::Ferol { SourceFormat::FED } else { SourceFormat::GENERIC };
+        SourceEntry { id, format, name: format!("source-{id}") }
+    };
+    let utc = around.clock.utc().0.saturating_sub_unsigned(around.clock.now().as_nanoseconds());
+    let storage = StorageConfig {
+        writer: node,
+        incarnation: identity.incarnation,
+        epoch: Utc(utc),
+        output: "/data".into(),
+        sources: scenario.sources.iter().enumerate().map(entry).collect(),
+        level: scenario.level,
+        sync_batches: scenario.level == AcknowledgementLevel::Synced,
+        segment_bytes: 64 << 10,
+        segment_events: scenario.rooms.segment_events,
+        segment_time: None,
+        keep: None,
+    };
+    let disk = NodeDisk::new(&site.storages[usize::from(index)], &around.clock);
+    let storage = Storage::new(disk, storage, site.staging("records"));
+    let drive = BuilderDrive::new(config, peers, Some(storage), site.staging("builder"));
+    (drive.expect("no address is wrong"), hosts)
+}
+
+fn machine_config(scenario: &Scenario, index: u16) -> BuilderConfig {
+    let sources = (0..scenario.sources.len()).map(|source| BuilderSource {
+        id: scenario.source_id(source),
+        readout: scenario.readout_of(source),
+        requirement: Requirement::Required,
+        bunch_crossing_offset: 0,
+        bunch_crossing_mask: if scenario.sources[source] == Format::Ferol { 0xfff } else { 0 },
+    });
+    BuilderConfig {
+        index,
+        readouts: scenario.readouts,
+        sources: sources.collect(),
+        slots: scenario.rooms.slots,
+        credit_bytes: scenario.rooms.credit_bytes,
+        event_timeout: scenario.time_outs.builder,
+        incomplete: scenario.incomplete,
+        level: scenario.level,
+        synchrony: None,
+        check_bunch_crossing: scenario.bunch_crossings,
+        orbit: 3564,
+    }
+}
+
+impl Machine for BuilderMachine {
+    fn pools(&mut self) -> Vec<PoolAccount> {
+        Self::pools(self)
+    }
+
+    fn check(&self, scenario: &Scenario) -> Result<(), Broken> {
+        let account = self.machine().account();
+        let ended = account.built + account.incomplete_emitted + account.incomplete_dropped.total();
+        Broken::unless(account.assigned == ended + account.in_flight, Checker::Ledger, || {
+            format!("events assigned are not those ended and in flight: {account:?}")
+        })?;
+        Broken::unless(self.machine().in_work() <= scenario.rooms.slots as usize, Checker::Bounds, || {
+            format!("{} events are in work, {} are allowed", self.machine().in_work(), scenario.rooms.slots)
+        })
+    }
+}

@@ -1,0 +1,39 @@
+//! Who takes part in a simulated run.
+
+use ropewalk_terms::NodeId;
+use std::fmt;
+
+/// A member of the run: a node or a front end, by its index among its kind.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Place {
+    /// The event manager.
+    Manager,
+    /// A readout unit.
+    Readout(u16),
+    /// A builder unit.
+    Builder(u16),
+    /// A front end, counted over all readout units.
+    Source(u16),
+}
+
+impl Place {
+    /// The node, where it is one.
+    pub const fn node(self) -> Option<NodeId> {
+        match self {
+            Self::Manager => Some(NodeId::MANAGER),
+            Self::Readout(index) => Some(NodeId::readout(index)),
+            Self::Builder(index) => Some(NodeId::builder(index)),
+            Self::Source(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.node()) {
+            (Self::Source(index), _) => write!(out, "source{index}"),
+            (_, Some(node)) => node.fmt(out),
+            (_, None) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What happens in a run, as it happens: a digest of everything, on demand a text or a trace for people, and what
+//! arrives from each front end, for the referee.
+
+use super::content::mixed;
+use super::fault::Scheduled;
+use super::perfetto::Perfetto;
+use super::place::Place;
+use ropewalk_terms::Instant;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A direction of a connection: its number, and 0 for what the end that connected sends.
+pub(super) type Direction = (u64, usize);
+
+/// What happened.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Happening<'a> {
+    /// Somebody had a turn and did so much.
+    Turn { place: Place, work: usize },
+    /// A message was queued.
+    Sent { from: Place, direction: Direction, bytes: u64, what: &'a str },
+    /// Bytes arrived.
+    Received { by: Place, direction: Direction, bytes: u64 },
+    /// A fault began.
+    Begins(&'a Scheduled),
+    /// A fault is over.
+    Ends(&'a Scheduled),
+}
+
+/// Bytes that a readout unit took from a front end.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Delivery {
+    /// When.
+    pub(super) at: Instant,
+    /// Over which connection.
+    pub(super) connection: u64,
+    /// All bytes of that connection until then.
+    pub(super) bytes: u64,
+    /// How long the readout unit did not take what the front end sent, in the whole run until then.
+    pub(super) unread: Duration,
+}
+
+/// What arrived from one front end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inlet {
+    /// In the order of time.
+    pub(super) deliveries: Vec<Delivery>,
+    unread: Duration,
+    unread_since: Option<Instant>,
+}
+
+impl Inlet {
+    /// Whether its bytes are taken.
+    pub(super) fn set_read(&mut self, now: Instant, read: bool) {
+        match (read, self.unread_since) {
+            (false, None) => self.unread_since = Some(now),
+            (true, Some(since)) => {
+                self.unread += now.since(since);
+                self.unread_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn deliver(&mut self, at: Instant, connection: u64, bytes: u64) {
+        let last = self.deliveries.iter().rev().find(|delivery| delivery.connection == connection);
+        let bytes = last.map_or(0, |delivery| delivery.bytes) + bytes;
+        let unread = self.unread + self.unread_since.map_or(Duration::ZERO, |since| at.since(since));
+        self.deliveries.push(Delivery { at, connection, bytes, unread });
+    }
+}
+
+/// Shared by everybody who takes part.
+pub(super) type Shared = Rc<RefCell<Recorder>>;
+
+/// The record of a run.
+#[derive(Debug, Default)]
+pub(super) struct Recorder {
+    digest: u64,
+    text: Option<String>,
+    pub(super) perfetto: Option<Perfetto>,
+    /// By the front end's host.
+    pub(super) inlets: BTreeMap<u32, Inlet>,
+}
+
+impl Recorder {
+    /// A record that also keeps every happening as a line of text.
+    pub(super) fn with_text(mut self) -> Self {
+        self.text = Some(String::new());
+        self
+    }
+
+    /// A record that also makes a trace for Perfetto.
+    pub(super) fn with_perfetto(mut self) -> Self {
+        self.perfetto = Some(Perfetto::default());
+        self
+    }
+
+    /// The record, to be shared.
+    pub(super) fn shared(self) -> Shared {
+        Rc::new(RefCell::new(self))
+    }
+
+    /// Mixed from every happening: equal for equal histories.
+    pub(super) const fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Every happening as a line, where that was asked for.
+    pub(super) fn take_text(&mut self) -> String {
+        self.text.take().unwrap_or_default()
+    }
+
+    /// Takes note of what happens.
+    pub(super) fn note(&mut self, at: Instant, happening: Happening<'_>) {
+        let time = at.as_nanoseconds();
+        let (one, other) = match happening {
+            Happening::Turn { work, .. } => (1, work as u64),
+            Happening::Sent { direction: (connection, side), bytes, .. } => (2 + connection * 4 + side as u64, bytes),
+            Happening::Received { direction: (connection, side), bytes, .. } => {
+                (4 + connection * 4 + side as u64, bytes)
+            }
+            Happening::Begins(_) => (6, 0),
+            Happening::Ends(_) => (7, 0),
+        };
+        self.digest = mixed(self.digest ^ time, one, other);
+        if let Some(text) = &mut self.text {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{time:>12} {happening}");
+        }
+        if let Some(perfetto) = &mut self.perfetto {
+            perfetto.note(at, happening);
+        }
+    }
+}
+
+impl fmt::Display for Happening<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Turn { place, work } => write!(out, "{place} does {work}"),
+            Self::Sent { from, direction: (connection, side), bytes, what } => {
+                write!(out, "{from} sends {what}, {bytes} bytes, over {connection}.{side}")
+            }
+            Self::Received { by, direction: (connection, side), bytes } => {
+                write!(out, "{by} receives {bytes} bytes over {connection}.{side}")
+            }
+            Self::Begins(fault) => write!(out, "begins: {fault}"),
+            Self::Ends(fault) => write!(out, "ends: {fault}"),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The referee: what the files hold, word by word, against what the sources made. It asks neither ledger nor machines.
+
+use super::broken::{Broken, Checker};
+use super::content::{damage, origin_of};
+use super::machines::How;
+use super::place::Place;
+use super::world::World;
+use ropewalk_flow::messages::FragmentFlags;
+use ropewalk_terms::{Attempt, Cause, Incarnation, Instant, SourceId};
+use ropewalk_wire::run_file::{EventView, Item, Items, RecordKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One record of an event.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    pub(super) attempt: Attempt,
+    pub(super) incarnation: Incarnation,
+    /// Each source with a fragment (none) or the cause of its absence.
+    pub(super) found: BTreeMap<SourceId, Option<Cause>>,
+}
+
+/// What the files of all builder units hold.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    /// By event: its copies, the one that counts last.
+    pub(super) events: BTreeMap<u64, Vec<Record>>,
+}
+
+/// What was in the files when somebody died.
+#[derive(Clone, Debug)]
+pub(super) struct Death {
+    pub(super) at: Instant,
+    pub(super) place: Place,
+    /// Each event with the sources whose fragments are there.
+    pub(super) whole: BTreeSet<(u64, SourceId)>,
+}
+
+/// What must not be lost any more, as far as it is known.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Safe {
+    pub(super) deaths: Vec<Death>,
+    /// Fragments that were in files before the power of their machine was cut, and not after.
+    pub(super) cut: BTreeSet<(u64, SourceId)>,
+    power_was_cut: BTreeSet<u16>,
+}
+
+impl Held {
+    /// The copy of an event that counts: the highest attempt, as `verify` has it.
+    pub(super) fn counting(&self, event: u64) -> Option<&Record> {
+        self.events.get(&event)?.last()
+    }
+
+    /// Every fragment that is in the copies that count.
+    pub(super) fn whole(&self) -> BTreeSet<(u64, SourceId)> {
+        let counting = self.events.iter().filter_map(|(&event, copies)| Some((event, copies.last()?)));
+        let fragments = counting.flat_map(|(event, copy)| {
+            copy.found.iter().filter(|(_, cause)| cause.is_none()).map(move |(&source, _)| (event, source))
+        });
+        fragments.collect()
+    }
+}
+
+impl World {
+    /// Reads every file, and holds each word against what its source made.
+    ///
+    /// # Errors
+    /// What is not as it should be.
+    pub(super) fn read_files(&self) -> Result<Held, Broken> {
+        let mut held = Held::default();
+        for (index, storage) in self.storages.iter().enumerate() {
+            let may_be_torn = self.safe.power_was_cut.contains(&(index as u16));
+            for path in storage.paths() {
+                let name = path.to_string_lossy().into_owned();
+                let bytes = storage.read(&path).map_err(|cause| Broken::new(Checker::Content, cause.to_string()))?;
+                for item in Items::new(&bytes) {
+                    match item {
+                        Item::Record { record, .. } if record.kind() == RecordKind::EVENT => {
+                            let event = EventView::parse(&record)
+                                .map_err(|error| Broken::new(Checker::Content, format!("bu{index} {name}: {error}")))?;
+                            self.take(&event, &mut held)?;
+                        }
+                        Item::Record { .. } => {}
+                        Item::Damaged { offset, .. } => Broken::unless(may_be_torn, Checker::Content, || {
+                            format!("bu{index} {name} is damaged at {offset}")
+                        })?,
+                    }
+                }
+            }
+        }
+        for (event, copies) in &mut held.events {
+            copies.sort_by_key(|copy| (copy.attempt, copy.incarnation));
+            let twice = copies.windows(2).any(|two| two[0].attempt == two[1].attempt);
+            Broken::unless(!twice, Checker::Keys, || format!("event {event} was written twice in one attempt"))?;
+        }
+        Ok(held)
+    }
+
+    fn take(&self, event: &EventView<'_>, held: &mut Held) -> Result<(), Broken> {
+        let number = event.key().number();
+        let in_run = event.key().resync() == 0 && (1..=self.scenario.events).contains(&number);
+        Broken::unless(in_run, Checker::Keys, || format!("there is no event {}", event.key()))?;
+        let mut found = BTreeMap::new();
+        for fragment in event.fragments() {
+            let source = fragment.entry.source;
+            self.compare(number, source, fragment.payload, fragment.entry.flags)?;
+            let is_new = found.insert(source, None).is_none();
+            Broken::unless(is_new, Checker::Content, || format!("event {number} holds source {source} twice"))?;
+        }
+        for missing in event.missing() {
+            let Some(cause) = missing.cause() else {
+                return Err(Broken::new(Checker::Loss, format!("event {number}: an unknown cause")));
+            };
+            let is_new = found.insert(missing.source, Some(cause)).is_none();
+            Broken::unless(is_new, Checker::Content, || {
+                format!("event {number}: source {} is there and missing", missing.source)
+            })?;
+        }
+        let record = Record { attempt: event.head().attempt, incarnation: event.head().incarnation, found };
+        held.events.entry(number).or_default().push(record);
+        Ok(())
+    }
+
+    /// A fragment is what its source made, and flagged where that was wrong already.
+    fn compare(&self, event: u64, source: SourceId, payload: &[u8], flags: FragmentFlags) -> Result<(), Broken> {
+        let index = (source.0 as usize).wrapping_sub(self.scenario.source_id(0).0 as usize);
+        let Some(&format) = self.scenario.sources.get(index) else {
+            return Err(Broken::new(Checker::Content, format!("event {event}: there is no source {source}")));
+        };
+        let made = self.front_ends[index].machine().and_then(|front_end| front_end.made(event));
+        let damaged = made.is_some_and(|made| made.how == How::Damaged);
+        let mut expected = self.scenario.contents().fragment(format, source, event);
+        if damaged {
+            damage(&mut expected);
+        }
+        Broken::unless(payload == expected, Checker::Content, || {
+            let difference = payload.chunks(8).zip(expected.chunks(8)).position(|(one, other)| one != other);
+            let word = difference.and_then(|word| payload.chunks(8).nth(word)?.try_into().ok());
+            format!(
+                "event {event}, source {source}: {} bytes instead of {}; word {difference:?} belongs to (source, event, \
+                 offset) {:?}",
+                payload.len(),
+                expected.len(),
+                word.map(origin_of)
+            )
+        })?;
+        Broken::unless(flags.has_error() == damaged, Checker::Content, || {
+            format!("event {event}, source {source}: damaged {damaged}, and flagged {flags:?}")
+        })
+    }
+
+    /// Somebody dies: takes note of what is in the files.
+    pub(super) fn note_safe(&mut self, place: Place, power: bool) {
+        let at = self.now();
+        let whole = self.read_files().map(|held| held.whole()).unwrap_or_default();
+        self.safe.deaths.push(Death { at, place, whole });
+        if let (true, Place::Builder(index)) = (power, place) {
+            self.safe.power_was_cut.insert(index);
+        }
+    }
+
+    /// The power is cut: what had been in files and is not any more.
+    pub(super) fn note_safe_after_power_cut(&mut self) {
+        let after = self.read_files().map(|held| held.whole()).unwrap_or_default();
+        if let Some(death) = self.safe.deaths.last_mut() {
+            self.safe.cut.extend(death.whole.difference(&after).copied());
+            death.whole = after;
+        }
+    }
+}

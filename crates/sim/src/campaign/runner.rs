@@ -1,0 +1,123 @@
+//! Campaigns: many seeds, one after the other, each with its verdict; a failure comes with the command that replays it
+//! and with a schedule of faults that is as short as could be found.
+
+use super::broken::{Broken, Checker};
+use super::coverage::Coverage;
+use super::outcome::{Outcome, run};
+use super::scenario::Scenario;
+use super::shrink::shrink;
+use serde_json::{Value, json};
+use std::fmt;
+
+/// The form's name and version.
+pub const SCHEMA: &str = "ropewalk-simulate-1";
+
+/// A seed for which something did not hold.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed.
+    pub seed: u64,
+    /// What a checker said of the run as it was drawn.
+    pub broken: Broken,
+    /// The same run with as few faults as the same checker fires with.
+    pub small: Scenario,
+    /// What it said of that one.
+    pub small_broken: Broken,
+}
+
+impl Failure {
+    /// The command that replays it.
+    pub fn replay(&self) -> String {
+        format!("ropewalk simulate --seed {} --campaign 1", self.seed)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "seed {}: {}", self.seed, self.broken)?;
+        writeln!(out, "replay: {}", self.replay())?;
+        write!(out, "with as few faults as possible, {}\n{}", self.small_broken, self.small)
+    }
+}
+
+/// What a campaign found.
+#[derive(Clone, Debug, Default)]
+pub struct Campaign {
+    /// The first seed.
+    pub first: u64,
+    /// Seeds that were run.
+    pub seeds: u64,
+    /// Which faults struck when.
+    pub coverage: Coverage,
+    /// Virtual time of all runs, in nanoseconds.
+    pub nanoseconds: u128,
+    /// Mixed from all runs: equal for equal campaigns.
+    pub digest: u64,
+    /// Where something did not hold.
+    pub failures: Vec<Failure>,
+}
+
+/// How a campaign goes on.
+#[derive(Copy, Clone, Debug)]
+pub struct Orders {
+    /// The first seed.
+    pub first: u64,
+    /// How many.
+    pub seeds: u64,
+    /// The campaign ends when so many failures are known.
+    pub most_failures: usize,
+}
+
+impl Campaign {
+    /// Runs seeds one after the other; `progress` is told after each, and ends the campaign by saying false.
+    pub fn run(orders: Orders, mut progress: impl FnMut(&Self) -> bool) -> Self {
+        let mut campaign = Self { first: orders.first, ..Self::default() };
+        for seed in (orders.first..).take(usize::try_from(orders.seeds).unwrap_or(usize::MAX)) {
+            let Outcome { broken, coverage, digest, nanoseconds } = run(Scenario::draw(seed));
+            campaign.seeds += 1;
+            campaign.coverage.merge(&coverage);
+            campaign.nanoseconds += u128::from(nanoseconds);
+            campaign.digest = campaign.digest.rotate_left(1) ^ digest;
+            if let Some(broken) = broken {
+                let (small, small_broken) = shrink(Scenario::draw(seed), broken.clone());
+                campaign.failures.push(Failure { seed, broken, small, small_broken });
+            }
+            if campaign.failures.len() >= orders.most_failures || !progress(&campaign) {
+                break;
+            }
+        }
+        campaign
+    }
+
+    /// The summary as JSON: `docs/schema/simulate.json`.
+    pub fn to_json(&self) -> Value {
+        let failure = |failure: &Failure| {
+            let faults: Vec<String> = failure.small.faults.iter().map(ToString::to_string).collect();
+            json!({
+                "seed": failure.seed,
+                "checker": failure.broken.checker.name(),
+                "words": failure.broken.words,
+                "replay": failure.replay(),
+                "faults": faults,
+            })
+        };
+        let missed = self.coverage.missed();
+        let missed =
+            missed.iter().map(|(fault, situation)| json!({"fault": fault.name(), "situation": situation.name()}));
+        json!({
+            "schema": SCHEMA,
+            "first_seed": self.first,
+            "seeds": self.seeds,
+            "virtual_seconds": self.nanoseconds as f64 / 1e9,
+            "digest": format!("{:016x}", self.digest),
+            "failures": self.failures.iter().map(failure).collect::<Vec<_>>(),
+            "coverage": self.coverage.to_json(),
+            "missed": missed.collect::<Vec<_>>(),
+        })
+    }
+
+    /// How often each checker fired.
+    pub fn fired(&self, checker: Checker) -> usize {
+        self.failures.iter().filter(|failure| failure.broken.checker == checker).count()
+    }
+}

@@ -1,0 +1,316 @@
+//! What one seed means: the system, its settings, and what goes wrong.
+
+use super::content::{Contents, Format, Sizes};
+use super::draw::Draw;
+use super::fault::Scheduled;
+use super::place::Place;
+use super::schedule;
+use ropewalk_flow::builder::IncompletePolicy;
+use ropewalk_flow::manager::AssignPolicy;
+use ropewalk_io::disk::DiskFaults;
+use ropewalk_io::simulated::Faults;
+use ropewalk_terms::{AcknowledgementLevel, SourceId};
+use std::fmt;
+use std::time::Duration;
+
+/// How the run ends.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum End {
+    /// With the sources' last event, which is known from the start.
+    Last,
+    /// By a command at this time, which drains what is there.
+    Stop(Duration),
+    /// By a command at this time, which drops what is not done.
+    Force(Duration),
+}
+
+/// Patience of everybody.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct TimeOuts {
+    /// Of a readout unit with its sources.
+    pub source: Duration,
+    /// Of a builder unit with readout units.
+    pub builder: Duration,
+    /// Of the event manager with readout units.
+    pub manager: Duration,
+    /// Of draining, and again of finishing.
+    pub drain: Duration,
+}
+
+/// Room of everybody.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Rooms {
+    /// Bytes of a block that front ends' data are received in.
+    pub block_bytes: usize,
+    /// Blocks of each source.
+    pub blocks_each: usize,
+    /// Blocks that messages and events are received in, in each node.
+    pub peer_blocks: usize,
+    /// Blocks of 64 KiB in which each node encodes its messages.
+    pub staging_blocks: usize,
+    /// Event numbers that no source is read past the oldest incomplete event.
+    pub window: u32,
+    /// Events that a readout unit holds.
+    pub capacity: u32,
+    /// Events in work in a builder unit.
+    pub slots: u32,
+    /// Bytes of events in work in a builder unit.
+    pub credit_bytes: u64,
+    /// Events that the event manager's table holds.
+    pub table: u32,
+    /// Bytes of a node's send queue.
+    pub send_queue: usize,
+    /// Events in a run file.
+    pub segment_events: u64,
+}
+
+/// One run: everything follows from this.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// Where it was drawn from, and what decides everything that happens by chance in the run.
+    pub seed: u64,
+    /// Readout units.
+    pub readouts: u16,
+    /// Builder units.
+    pub builders: u16,
+    /// How each source frames its fragments; sources are dealt to the readout units in equal parts.
+    pub sources: Vec<Format>,
+    /// Events that every source makes.
+    pub events: u64,
+    /// Time between two events.
+    pub pace: Duration,
+    /// How large fragments are.
+    pub sizes: Sizes,
+    /// How the run ends.
+    pub end: End,
+    /// When an event is acknowledged.
+    pub level: AcknowledgementLevel,
+    /// What becomes of incomplete events.
+    pub incomplete: IncompletePolicy,
+    /// Who gets the next events.
+    pub assign: AssignPolicy,
+    /// The most consecutive events that one builder unit gets at once.
+    pub batch: usize,
+    /// Bunch crossings of an event's fragments are compared.
+    pub bunch_crossings: bool,
+    /// Patience of everybody.
+    pub time_outs: TimeOuts,
+    /// Room of everybody.
+    pub rooms: Rooms,
+    /// How often nodes report.
+    pub report_interval: Duration,
+    /// The network, where nothing else is scheduled.
+    pub network: Faults,
+    /// The disks, where nothing else is scheduled.
+    pub disk: DiskFaults,
+    /// How wrong each node's monotonic clock is, in millionths: the event manager's, the readout units', the builder
+    /// units'.
+    pub drifts: Vec<i32>,
+    /// What goes wrong, in the order of time.
+    pub faults: Vec<Scheduled>,
+}
+
+impl Scenario {
+    /// A system of moderate size in which nothing goes wrong: two readout units with two sources each, two builder
+    /// units, 150 events.
+    pub fn quiet(seed: u64) -> Self {
+        Self {
+            seed,
+            readouts: 2,
+            builders: 2,
+            sources: vec![Format::Ferol; 4],
+            events: 150,
+            pace: Duration::from_micros(20),
+            sizes: Sizes { usual: 31, largest: 767 },
+            end: End::Last,
+            level: AcknowledgementLevel::Written,
+            incomplete: IncompletePolicy::Emit,
+            assign: AssignPolicy::RoundRobin,
+            batch: 8,
+            bunch_crossings: true,
+            time_outs: TimeOuts {
+                source: Duration::from_secs(1),
+                builder: Duration::from_secs(3),
+                manager: Duration::from_secs(5),
+                drain: Duration::from_secs(30),
+            },
+            rooms: Rooms {
+                block_bytes: 4 << 10,
+                blocks_each: 24,
+                peer_blocks: 128,
+                staging_blocks: 8,
+                window: 64,
+                capacity: 128,
+                slots: 32,
+                credit_bytes: 512 << 10,
+                table: 256,
+                send_queue: 4 << 20,
+                segment_events: 40,
+            },
+            report_interval: Duration::from_millis(10),
+            network: Faults::default(),
+            disk: DiskFaults::default(),
+            drifts: vec![0; 5],
+            faults: Vec::new(),
+        }
+    }
+
+    /// The scenario of this seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut draw = Draw::new(seed, 1);
+        let (readouts, builders) = (draw.between(1, 3) as u16, draw.between(1, 3) as u16);
+        let count = u64::from(readouts) * draw.between(1, 3);
+        let generic = draw.of(&[0, 0, 1, 2]);
+        let format = |draw: &mut Draw| if draw.below(2) < generic { Format::Generic } else { Format::Ferol };
+        let events = draw.between(20, 120);
+        let span = draw.time(Duration::from_millis(5), Duration::from_secs(2));
+        let mut scenario = Self {
+            readouts,
+            builders,
+            sources: (0..count).map(|_| format(&mut draw)).collect(),
+            events,
+            pace: span / events as u32,
+            sizes: draw.of(&[
+                Sizes { usual: 31, largest: 767 },
+                Sizes { usual: 3, largest: 40 },
+                Sizes { usual: 100, largest: 1500 },
+            ]),
+            end: Self::draw_end(&mut draw, span),
+            level: draw.of(&[
+                AcknowledgementLevel::Written,
+                AcknowledgementLevel::Written,
+                AcknowledgementLevel::Synced,
+                AcknowledgementLevel::Built,
+            ]),
+            incomplete: draw.of(&[
+                IncompletePolicy::Emit,
+                IncompletePolicy::Emit,
+                IncompletePolicy::Emit,
+                IncompletePolicy::Drop,
+                IncompletePolicy::Stop,
+            ]),
+            assign: draw.of(&[AssignPolicy::RoundRobin, AssignPolicy::LeastLoaded, AssignPolicy::FreeBytes]),
+            batch: draw.of(&[1, 2, 8, 32]),
+            bunch_crossings: draw.one_in(2),
+            time_outs: Self::draw_time_outs(&mut draw),
+            rooms: Self::draw_rooms(&mut draw),
+            report_interval: draw.of(&[Duration::from_millis(50), Duration::from_millis(200), Duration::from_secs(1)]),
+            network: Self::draw_network(&mut draw),
+            disk: Self::draw_disk(&mut draw),
+            drifts: (0..1 + readouts + builders).map(|_| draw.of(&[0, 0, 50, -50, 20_000, -20_000])).collect(),
+            ..Self::quiet(seed)
+        };
+        scenario.faults = schedule::draw(&scenario, span);
+        scenario
+    }
+
+    fn draw_end(draw: &mut Draw, span: Duration) -> End {
+        let time = span.mul_f64(draw.between(1, 15) as f64 / 10.0);
+        match draw.below(12) {
+            0..9 => End::Last,
+            9..11 => End::Stop(time),
+            _ => End::Force(time),
+        }
+    }
+
+    fn draw_time_outs(draw: &mut Draw) -> TimeOuts {
+        let source = draw.of(&[Duration::from_millis(100), Duration::from_millis(400), Duration::from_secs(1)]);
+        TimeOuts { source, builder: source * 3, manager: source * 5, drain: Duration::from_secs(20) }
+    }
+
+    fn draw_rooms(draw: &mut Draw) -> Rooms {
+        let usual = Self::quiet(0).rooms;
+        let tiny = draw.one_in(3);
+        let window = draw.of(&[16, 64]);
+        Rooms {
+            block_bytes: draw.of(&[4 << 10, 16 << 10]),
+            blocks_each: if tiny { 8 } else { usual.blocks_each },
+            peer_blocks: if tiny { 24 } else { usual.peer_blocks },
+            staging_blocks: if tiny { 2 } else { usual.staging_blocks },
+            window,
+            capacity: window * 2,
+            slots: draw.of(&[2, 8, 32]),
+            credit_bytes: draw.of(&[16 << 10, 512 << 10]),
+            table: draw.of(&[64, 256]),
+            send_queue: draw.of(&[64 << 10, 4 << 20]),
+            segment_events: draw.of(&[10, 40, 1000]),
+        }
+    }
+
+    fn draw_network(draw: &mut Draw) -> Faults {
+        let usual = draw.of(&[Faults::default(), Faults::default(), Faults::bumpy()]);
+        Faults {
+            give_up: draw.of(&[Duration::from_millis(300), Duration::from_secs(1), Duration::from_secs(3)]),
+            connect_timeout: draw.of(&[Duration::from_millis(250), Duration::from_secs(1)]),
+            refuse: if draw.one_in(8) { 0.3 } else { 0.0 },
+            ..usual
+        }
+    }
+
+    fn draw_disk(draw: &mut Draw) -> DiskFaults {
+        let most_latency = draw.of(&[Duration::from_micros(50), Duration::from_millis(2), Duration::from_millis(20)]);
+        DiskFaults { most_latency, ..DiskFaults::default() }
+    }
+
+    /// The sources' ids, in the order of their indices.
+    pub fn source_ids(&self) -> Vec<SourceId> {
+        (0..self.sources.len()).map(|index| self.source_id(index)).collect()
+    }
+
+    /// The id of a source.
+    pub fn source_id(&self, index: usize) -> SourceId {
+        SourceId(100 + index as u32)
+    }
+
+    /// How many sources each readout unit has.
+    pub fn sources_each(&self) -> usize {
+        self.sources.len() / usize::from(self.readouts.max(1))
+    }
+
+    /// The readout unit of a source.
+    pub fn readout_of(&self, source: usize) -> u16 {
+        (source / self.sources_each().max(1)) as u16
+    }
+
+    /// What the sources make.
+    pub const fn contents(&self) -> Contents {
+        Contents { seed: self.seed, sizes: self.sizes }
+    }
+
+    /// The drift of a node's clock.
+    pub fn drift(&self, place: Place) -> i32 {
+        let index = match place {
+            Place::Manager => 0,
+            Place::Readout(index) => 1 + usize::from(index),
+            Place::Builder(index) => 1 + usize::from(self.readouts) + usize::from(index),
+            Place::Source(_) => return 0,
+        };
+        self.drifts.get(index).copied().unwrap_or(0)
+    }
+
+    /// When the last fault is over.
+    pub fn faults_end(&self) -> Duration {
+        self.faults.iter().map(Scheduled::end).max().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Scenario {
+    /// What is needed to understand a schedule of faults, which follows line by line.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            out,
+            "seed {}: {} readout and {} builder units, {} sources, {} events every {:?}, end {:?}, {:?}, {:?}, {:?}",
+            self.seed,
+            self.readouts,
+            self.builders,
+            self.sources.len(),
+            self.events,
+            self.pace,
+            self.end,
+            self.level,
+            self.incomplete,
+            self.time_outs,
+        )?;
+        self.faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
+    }
+}

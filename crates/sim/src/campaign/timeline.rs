@@ -1,0 +1,109 @@
+//! When each fragment arrived at its readout unit, when each event began there, and who was silent too long.
+
+use super::machines::{How, Made};
+use super::recorder::Inlet;
+use super::world::World;
+use ropewalk_terms::Instant;
+use std::time::Duration;
+
+/// Clocks may be so much too fast: who waits by them gives up earlier.
+const FASTEST: f64 = 0.9;
+
+/// From when to when a source may have been given up.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Absence {
+    pub(super) from: Instant,
+    pub(super) until: Instant,
+}
+
+/// What is known of one source.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Course {
+    /// By event, from 0: when its last byte was taken by the readout unit; never where it was not.
+    pub(super) delivered: Vec<Option<Instant>>,
+    /// When it may have been given up for good reason.
+    pub(super) absences: Vec<Absence>,
+}
+
+/// What is known of all sources.
+#[derive(Clone, Debug)]
+pub(super) struct Timeline {
+    pub(super) courses: Vec<Course>,
+    /// By event: when its first fragment arrived anywhere.
+    pub(super) begun: Vec<Instant>,
+}
+
+impl World {
+    /// Puts together when everything arrived.
+    pub(super) fn timeline(&self) -> Timeline {
+        let recorder = self.recorder.borrow();
+        let none = Inlet::default();
+        let inlets: Vec<&Inlet> = self
+            .front_ends
+            .iter()
+            .map(|node| node.hosts.first().and_then(|host| recorder.inlets.get(host)).unwrap_or(&none))
+            .collect();
+        let events = self.scenario.events as usize;
+        let mut courses: Vec<Course> = Vec::new();
+        for (source, inlet) in inlets.iter().enumerate() {
+            let made = |event: usize| self.front_ends[source].machine().and_then(|one| one.made(event as u64));
+            let delivered = (0..=events).map(|event| made(event).and_then(|made| arrival(made, inlet))).collect();
+            courses.push(Course { delivered, absences: Vec::new() });
+        }
+        for (source, inlet) in inlets.iter().enumerate() {
+            courses[source].absences = self.absences(source, inlet, &courses);
+        }
+        let begun = (0..=events).map(|event| {
+            let first = courses.iter().filter_map(|course| course.delivered[event]).min();
+            first.unwrap_or(Instant::FAR_FUTURE)
+        });
+        Timeline { begun: begun.collect(), courses }
+    }
+
+    /// When an event, or a later one, was first shown to a readout unit by another of its sources.
+    fn shown_by_others(&self, source: usize, event: usize, courses: &[Course]) -> Instant {
+        let readout = self.scenario.readout_of(source);
+        let others = (0..courses.len()).filter(|&other| other != source && self.scenario.readout_of(other) == readout);
+        let shown = others.flat_map(|other| courses[other].delivered[event..].iter().flatten());
+        shown.min().copied().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    fn absences(&self, source: usize, inlet: &Inlet, courses: &[Course]) -> Vec<Absence> {
+        let patience = self.scenario.time_outs.source.mul_f64(FASTEST);
+        let mut absences = Vec::new();
+        let mut before = (Instant::ZERO, Duration::ZERO);
+        let ends = inlet.deliveries.iter().map(|delivery| (delivery.at, delivery.unread));
+        for (until, unread) in ends.chain([(Instant::FAR_FUTURE, Duration::MAX)]) {
+            let (from, unread_before) = before;
+            before = (until, unread);
+            let is_last = until == Instant::FAR_FUTURE;
+            if until.since(from) < patience {
+                continue;
+            }
+            // What others showed meanwhile and this source had not delivered is what it was waited for with.
+            let next = courses[source].delivered.iter().skip(1).position(|at| at.is_none_or(|at| at > from));
+            let asked = next.map_or(Instant::FAR_FUTURE, |next| self.shown_by_others(source, next + 1, courses));
+            let unread = if is_last { Duration::ZERO } else { unread.saturating_sub(unread_before) };
+            if until.since(from.max(asked)).saturating_sub(unread) >= patience {
+                absences.push(Absence { from, until });
+            }
+        }
+        if let Some(front_end) = self.front_ends[source].machine() {
+            absences.extend(front_end.strayed.iter().map(|&(from, connection)| {
+                let back =
+                    inlet.deliveries.iter().find(|delivery| delivery.at > from && delivery.connection > connection);
+                Absence { from, until: back.map_or(Instant::FAR_FUTURE, |delivery| delivery.at) }
+            }));
+        }
+        absences
+    }
+}
+
+/// When the last byte of a fragment was taken.
+fn arrival(made: &Made, inlet: &Inlet) -> Option<Instant> {
+    if !matches!(made.how, How::Right | How::Damaged) {
+        return None;
+    }
+    let over = inlet.deliveries.iter().filter(|delivery| delivery.connection == made.connection);
+    over.filter(|delivery| delivery.bytes >= made.end).map(|delivery| delivery.at).min()
+}

@@ -1,0 +1,72 @@
+//! Campaigns as a whole: quiet systems lose nothing, and a seed is a run, byte for byte.
+
+use ropewalk_sim::campaign::{Coverage, Fault, FaultKind, Scenario, Situation, World, run, unreachable};
+use std::collections::BTreeSet;
+
+#[test]
+fn a_quiet_system_keeps_everything() {
+    for seed in 0..4 {
+        let outcome = run(Scenario::quiet(seed));
+        assert_eq!(outcome.broken, None);
+    }
+}
+
+/// No hash order, no wall clock, no thread: everything that happens follows from the seed.
+#[test]
+fn the_same_seed_is_the_same_run_byte_for_byte() {
+    let history = |seed| {
+        let mut world = World::with_text(Scenario::draw(seed));
+        let ended = world.run();
+        (ended, world.take_text(), world.digest(), world.now())
+    };
+    let mut texts = BTreeSet::new();
+    for seed in 0..6 {
+        let (first, second) = (history(seed), history(seed));
+        assert!(first == second, "seed {seed} is not the same run twice");
+        assert!(first.1.lines().count() > 100, "seed {seed} says too little: {}", first.1);
+        texts.insert(first.1);
+    }
+    assert_eq!(texts.len(), 6, "different seeds are different runs");
+}
+
+#[test]
+fn a_schedule_of_faults_is_drawn_from_the_seed_alone_and_can_be_read() {
+    let mut kinds = BTreeSet::new();
+    for seed in 0..200 {
+        let scenario = Scenario::draw(seed);
+        assert_eq!(scenario, Scenario::draw(seed));
+        for scheduled in &scenario.faults {
+            kinds.insert(scheduled.fault.kind());
+            let text = scheduled.to_string();
+            assert!(text.contains(scheduled.fault.kind().name()), "{text}");
+        }
+    }
+    assert_eq!(kinds.len(), FaultKind::ALL.len(), "each fault is drawn");
+}
+
+#[test]
+fn coverage_names_the_cells_that_were_not_hit() {
+    let mut coverage = Coverage::default();
+    let reachable = Situation::ALL.into_iter().filter(|&situation| unreachable(situation).is_none()).count();
+    assert_eq!(coverage.missed().len(), FaultKind::ALL.len() * reachable);
+    coverage.hit(Fault::Jump(0).kind(), Situation::Running);
+    assert_eq!(coverage.missed().len(), FaultKind::ALL.len() * reachable - 1);
+    assert!(!coverage.missed().contains(&(FaultKind::Jump, Situation::Running)));
+}
+
+/// One row per member, one arrow per message that arrived, each with a beginning and an end.
+#[test]
+fn a_trace_has_a_row_for_everybody_and_whole_arrows() {
+    let mut world = World::with_trace(Scenario::quiet(1));
+    assert_eq!(world.run(), Ok(()));
+    let trace = world.take_trace().expect("it was asked for");
+    let events = trace["traceEvents"].as_array().expect("a list of events");
+    let named = |phase: &str, name: &str| events.iter().filter(|one| one["ph"] == phase && one["name"] == name).count();
+    assert_eq!(named("M", "thread_name"), 9, "four sources, two readout units, two builder units, one manager");
+    let ids = |phase: &str| -> BTreeSet<u64> {
+        let arrows = events.iter().filter(|one| one["ph"] == phase);
+        arrows.map(|one| one["id"].as_u64().expect("a number")).collect()
+    };
+    let (begun, ended) = (ids("s"), ids("f"));
+    assert!(ended.len() > 1000 && ended.is_subset(&begun), "{} of {} arrows end", ended.len(), begun.len());
+}

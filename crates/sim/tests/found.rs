@@ -1,0 +1,49 @@
+//! What campaigns found, each as the smallest scenario that shows it.
+
+use ropewalk_sim::campaign::{End, Fault, Place, Scenario, Scheduled, run};
+use std::time::Duration;
+
+const fn milliseconds(number: u64) -> Duration {
+    Duration::from_millis(number)
+}
+
+fn fault(at: u64, lasts: u64, fault: Fault) -> Scheduled {
+    Scheduled { at: milliseconds(at), lasts: milliseconds(lasts), fault }
+}
+
+/// Two readout units of two sources, an event every millisecond.
+fn steady() -> Scenario {
+    Scenario { pace: milliseconds(1), ..Scenario::quiet(1) }
+}
+
+fn expect_all_is_well(scenario: Scenario) {
+    let text = scenario.to_string();
+    assert_eq!(run(scenario).broken, None, "{text}");
+}
+
+#[test]
+fn a_readout_unit_that_starts_again_numbers_events_as_the_others() {
+    let crash = Fault::Crash(Place::Readout(1));
+    expect_all_is_well(Scenario { faults: vec![fault(60, 5, crash)], ..steady() });
+}
+
+#[test]
+fn a_stop_before_the_run_has_begun_is_told_to_everybody_who_is_there() {
+    let pause = Fault::Pause(Place::Builder(0));
+    let faults = vec![fault(0, 50, pause)];
+    expect_all_is_well(Scenario { faults: faults.clone(), end: End::Stop(milliseconds(20)), ..steady() });
+    expect_all_is_well(Scenario { faults, end: End::Force(milliseconds(20)), ..steady() });
+}
+
+/// The run's last event is known from the start, and somebody is out of step for a while.
+#[test]
+fn a_source_that_fails_for_a_while_does_not_cost_the_rest_of_the_run() {
+    let faults = vec![fault(40, 0, Fault::ResetCounter { source: 0, count: 3 })];
+    let alone = Scenario { sources: steady().sources[..2].to_vec(), ..steady() };
+    expect_all_is_well(Scenario { faults, ..alone });
+}
+
+#[test]
+fn rare_triggers_cost_nothing_although_the_last_one_is_known() {
+    expect_all_is_well(Scenario { events: 8, pace: milliseconds(2500), ..steady() });
+}
