@@ -2,7 +2,7 @@
 
     check_json.py FILE [--schema SCHEMA] [PATH=VALUE | PATH>NUMBER]...
 
-PATH is dotted, VALUE is JSON or a bare word. Of JSON Schema it knows what docs/schema uses, and refuses the rest.
+PATH is dotted, a member of a list is named by its place; VALUE is JSON or a bare word. Of JSON Schema it knows what docs/schema uses, and refuses the rest.
 """
 
 import json
@@ -76,9 +76,12 @@ def errors_of_members(value, schema, root, path):
 
 def lookup(value, path):
     for name in path.split("."):
-        if not isinstance(value, dict) or name not in value:
+        if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
+        elif isinstance(value, dict) and name in value:
+            value = value[name]
+        else:
             raise KeyError(path)
-        value = value[name]
     return value
 
 

@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-pub use ropewalk_flow::source::{FragmentSize, TriggerRate};
+pub use ropewalk_flow::source::{FragmentSize, Random, TriggerRate};
 
 /// A text that is not the quantity it should be.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -93,6 +93,125 @@ impl FromStr for Time {
 impl fmt::Display for Time {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{:?}", self.0)
+    }
+}
+
+/// How fast bytes go: `10Gb/s` (bits, as networks count), `2.5GB/s` (bytes, as disks and memories count).
+#[derive(Copy, Clone, PartialEq, PartialOrd, Debug)]
+pub struct Bandwidth {
+    /// Bytes a second; above 0.
+    pub bytes_per_second: f64,
+}
+
+const BANDWIDTH: &str = "a bandwidth, such as 10Gb/s, 100Mb/s (bits) or 2.5GB/s, 500MB/s (bytes)";
+
+impl FromStr for Bandwidth {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || QuantityError { text: text.to_owned(), wanted: BANDWIDTH };
+        let (number, unit) = number_and_unit(text, BANDWIDTH)?;
+        let factor = match unit {
+            "Mb/s" => 1e6 / 8.0,
+            "Gb/s" => 1e9 / 8.0,
+            "Tb/s" => 1e12 / 8.0,
+            "kB/s" => 1e3,
+            "MB/s" => 1e6,
+            "GB/s" => 1e9,
+            "TB/s" => 1e12,
+            _ => return Err(wrong()),
+        };
+        let bytes_per_second = number * factor;
+        if bytes_per_second > 0.0 { Ok(Self { bytes_per_second }) } else { Err(wrong()) }
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bytes_per_second {
+            rate if rate >= 1e9 => write!(out, "{:.2} GB/s", rate / 1e9),
+            rate if rate >= 1e6 => write!(out, "{:.1} MB/s", rate / 1e6),
+            rate => write!(out, "{:.1} kB/s", rate / 1e3),
+        }
+    }
+}
+
+/// How long something takes, each time anew: `20ms`, `uniform(10ms,30ms)`, `exponential(20ms)`,
+/// `lognormal(20ms,1.2)`.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Times {
+    /// Always as long.
+    Fixed(Duration),
+    /// Every time between the two is equally likely.
+    Uniform {
+        /// The shortest.
+        least: Duration,
+        /// The longest.
+        most: Duration,
+    },
+    /// Short ones are the most frequent, as of work that may end at any moment.
+    Exponential {
+        /// The mean.
+        mean: Duration,
+    },
+    /// The logarithm is normally distributed: a few take very long, as filters do.
+    Lognormal {
+        /// The mean of the times (not of their logarithms).
+        mean: Duration,
+        /// The deviation of the natural logarithm.
+        sigma: f64,
+    },
+}
+
+const TIMES: &str = "a time or a distribution of times, such as 20ms, uniform(10ms,30ms), exponential(20ms) or \
+                     lognormal(20ms,1.2)";
+
+impl Times {
+    /// The next time.
+    pub fn next(self, random: &mut Random) -> Duration {
+        match self {
+            Self::Fixed(time) => time,
+            Self::Uniform { least, most } => least + (most - least).mul_f64(random.unit()),
+            Self::Exponential { mean } => Duration::from_secs_f64(random.exponential(mean.as_secs_f64())),
+            Self::Lognormal { mean, sigma } => mean.mul_f64((sigma * random.normal() - sigma * sigma / 2.0).exp()),
+        }
+    }
+
+    /// The mean.
+    pub fn mean(self) -> Duration {
+        match self {
+            Self::Fixed(time) => time,
+            Self::Uniform { least, most } => (least + most) / 2,
+            Self::Exponential { mean } | Self::Lognormal { mean, .. } => mean,
+        }
+    }
+}
+
+impl FromStr for Times {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || QuantityError { text: text.to_owned(), wanted: TIMES };
+        let time = |part: &str| part.parse::<Time>().map(|time| time.0).map_err(|_| wrong());
+        let Some((kind, arguments)) = text.trim().split_once('(') else { return Ok(Self::Fixed(time(text)?)) };
+        let arguments = arguments.strip_suffix(')').ok_or_else(wrong)?;
+        let two = || arguments.split_once(',').ok_or_else(wrong);
+        match kind {
+            "exponential" => Ok(Self::Exponential { mean: time(arguments)? }),
+            "uniform" => {
+                let (least, most) = (time(two()?.0)?, time(two()?.1)?);
+                if least <= most { Ok(Self::Uniform { least, most }) } else { Err(wrong()) }
+            }
+            "lognormal" => {
+                let sigma: f64 = two()?.1.trim().parse().map_err(|_| wrong())?;
+                if (0.0..=5.0).contains(&sigma) {
+                    Ok(Self::Lognormal { mean: time(two()?.0)?, sigma })
+                } else {
+                    Err(wrong())
+                }
+            }
+            _ => Err(wrong()),
+        }
     }
 }
 
@@ -180,7 +299,7 @@ macro_rules! read_from_text {
         }
     )*};
 }
-read_from_text!(Bytes: BYTES, Time: TIME, Rate: RATE, Size: SIZE);
+read_from_text!(Bytes: BYTES, Time: TIME, Rate: RATE, Size: SIZE, Bandwidth: BANDWIDTH, Times: TIMES);
 
 impl Serialize for Bytes {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -217,6 +336,38 @@ mod tests {
         assert_eq!("poisson(2Hz)".parse(), Ok(Rate(TriggerRate::Poisson { hertz: 2.0 })));
         assert!("0Hz".parse::<Rate>().is_err());
         assert!("poisson(2Hz".parse::<Rate>().is_err());
+    }
+
+    #[test]
+    fn bandwidths_are_bits_or_bytes_a_second() {
+        for (text, bytes_per_second) in [("10Gb/s", 1.25e9), ("2.5GB/s", 2.5e9), ("500MB/s", 5e8), ("1Tb/s", 1.25e11)] {
+            assert_eq!(text.parse(), Ok(Bandwidth { bytes_per_second }));
+        }
+        for text in ["10", "10Gb", "0GB/s", "fast"] {
+            assert!(text.parse::<Bandwidth>().is_err(), "{text}");
+        }
+        assert_eq!(Bandwidth { bytes_per_second: 1.25e9 }.to_string(), "1.25 GB/s");
+    }
+
+    #[test]
+    fn distributions_of_times_are_read_and_keep_their_mean() {
+        let ms = Duration::from_millis;
+        let cases = [
+            ("20ms", Times::Fixed(ms(20))),
+            ("uniform(10ms,30ms)", Times::Uniform { least: ms(10), most: ms(30) }),
+            ("exponential(20ms)", Times::Exponential { mean: ms(20) }),
+            ("lognormal(20ms,0.5)", Times::Lognormal { mean: ms(20), sigma: 0.5 }),
+        ];
+        let mut random = Random::new(3, 0);
+        for (text, times) in cases {
+            assert_eq!(text.parse(), Ok(times));
+            assert_eq!(times.mean(), ms(20));
+            let total: f64 = (0..20_000).map(|_| times.next(&mut random).as_secs_f64()).sum();
+            assert!((total / 20_000.0 / 0.02 - 1.0).abs() < 0.03, "{text}: {total}");
+        }
+        for text in ["20", "uniform(3s,1s)", "lognormal(20ms)", "gamma(1s,2)", "exponential(1s"] {
+            assert!(text.parse::<Times>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -33,10 +33,10 @@ pub(crate) enum Command {
     Replay(ReplayOptions),
     /// After a crash: close what was left open and say what is missing.
     Recover(RecoverOptions),
+    /// Simulate: a system larger than this machine, or fault campaigns that check that nothing is lost without a cause.
+    Simulate(SimulateOptions),
     /// Measure what this machine does, each figure in turns with its limit.
     Bench(BenchOptions),
-    /// Break whole runs in virtual time, seed by seed, and check that nothing is lost without a cause.
-    Simulate(SimulateOptions),
     /// Check a configuration, or print its JSON schema.
     Config {
         #[command(subcommand)]
@@ -232,6 +232,47 @@ pub(crate) struct RecoverOptions {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  ropewalk simulate --campaign 500
+  ropewalk simulate --campaign 100000 --seed 1000000 --json
+  ropewalk simulate --seed 17 --trace seed17.json
+  ropewalk simulate examples/sizing/cms-run2.toml
+  ropewalk simulate examples/sizing/cms-run2.toml --duration 200ms --sweep builders=40,48,62 --json
+  ropewalk simulate examples/sizing/cms-run2-test-bed.toml --sweep front_end.fragment_size=1KiB,2KiB,4KiB --svg plots")]
+pub(crate) struct SimulateOptions {
+    /// The system: a sizing file. Without one, a fault campaign.
+    #[arg(conflicts_with_all = ["campaign", "seed", "trace"])]
+    pub(crate) system: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) sizing: SizingOptions,
+    /// Run so many seeds, each a system with its own schedule of faults (500 unless given).
+    #[arg(long, value_name = "N")]
+    pub(crate) campaign: Option<u64>,
+    /// The first seed.
+    #[arg(long, value_name = "FIRST")]
+    pub(crate) seed: Option<u64>,
+    /// Write what happens with the first seed as a trace for Perfetto.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Print the outcome as JSON; the last line is one object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SizingOptions {
+    /// Simulate this long; the warm-up keeps its part of it.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Time>,
+    /// Simulate once for each of these values of a key of the sizing file.
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = crate::sizing::sweep)]
+    pub(crate) sweep: Option<crate::sizing::Sweep>,
+    /// Draw latencies, and what a sweep showed, as SVG files in DIR.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
   ropewalk bench builder --quick
   ropewalk bench crc --case checksum=crc16 --json
   ropewalk bench machines --report reports")]
@@ -253,25 +294,4 @@ pub(crate) struct BenchOptions {
     /// Where files may be written; they are removed again.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  ropewalk simulate --campaign 500
-  ropewalk simulate --campaign 100000 --seed 1000000 --json
-  ropewalk simulate --seed 17 --campaign 1
-  ropewalk simulate --seed 17 --trace seed17.json")]
-pub(crate) struct SimulateOptions {
-    /// Run so many seeds, each a system with its own schedule of faults (500 unless given).
-    #[arg(long, value_name = "N")]
-    pub(crate) campaign: Option<u64>,
-    /// The first seed.
-    #[arg(long, value_name = "FIRST")]
-    pub(crate) seed: Option<u64>,
-    /// Write what happens with the first seed as a trace for Perfetto.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Print the summary as JSON; the last line is one object.
-    #[arg(long)]
-    pub(crate) json: bool,
 }

@@ -10,6 +10,7 @@ mod render;
 mod running;
 mod signals;
 mod simulate;
+mod sizing;
 
 use arguments::{Arguments, Command, ConfigCommand};
 use clap::Parser;

@@ -5,8 +5,9 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ropewalk_node::drive::RunSnapshot;
 use ropewalk_node::quantity::Bytes;
-use ropewalk_node::run::RunSummary;
+use ropewalk_node::run::{RunSummary, disk_error};
 use ropewalk_terms::Counter;
+use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,8 @@ pub(crate) struct Progress {
     terminal: bool,
     shown: Instant,
     before: (Instant, u64, u64),
-    disk_full: bool,
+    /// Disks that wait for somebody, as they were shown last.
+    disks: String,
 }
 
 const REFRESH: Duration = Duration::from_millis(250);
@@ -30,18 +32,18 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
             bar.set_style(style);
         }
-        Self { bar, terminal, shown: Instant::now(), before: (Instant::now(), 0, 0), disk_full: false }
+        Self { bar, terminal, shown: Instant::now(), before: (Instant::now(), 0, 0), disks: String::new() }
     }
 
     /// Shows where the run is, if it is time to.
     pub(crate) fn show(&mut self, snapshot: &RunSnapshot) {
         let refresh = if self.terminal { REFRESH } else { PIPE_REFRESH };
-        // A full disk waits for somebody to make room: it is told at once.
-        let disk_full = snapshot.counter(Counter::DiskFull) > 0;
-        if self.shown.elapsed() < refresh && disk_full == self.disk_full {
+        // A disk that is full or fails waits for somebody to help: it is told at once.
+        let disks = waiting_disks(snapshot);
+        if self.shown.elapsed() < refresh && disks == self.disks {
             return;
         }
-        self.disk_full = disk_full;
+        self.disks = disks;
         self.shown = Instant::now();
         let line = self.line(snapshot);
         if self.terminal {
@@ -66,9 +68,8 @@ impl Progress {
         let missing: Vec<String> =
             snapshot.nodes.iter().filter(|(_, there)| !there).map(|(node, _)| node.to_string()).collect();
         let waiting = if missing.is_empty() { String::new() } else { format!("  waiting for {}", missing.join(" ")) };
-        let full = if count(Counter::DiskFull) > 0 { "  DISK FULL: paused until there is room" } else { "" };
         format!(
-            "run {} {}  {} events  {} events/s  {}/s  pool {} %  lost {}{waiting}{full}",
+            "run {} {}  {} events  {} events/s  {}/s  pool {} %  lost {}{waiting}{}",
             snapshot.run,
             snapshot.phase.name(),
             grouped(built),
@@ -76,6 +77,7 @@ impl Progress {
             Bytes(bandwidth as u64),
             count(Counter::PoolHeld) * 100 / blocks,
             grouped(snapshot.ledger.fragments.lost()),
+            self.disks,
         )
     }
 
@@ -92,6 +94,25 @@ impl Progress {
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// Which disks the run waits for, and why.
+fn waiting_disks(snapshot: &RunSnapshot) -> String {
+    let mut text = String::new();
+    if snapshot.counter(Counter::DiskFull) > 0 {
+        text.push_str("  DISK FULL: paused until there is room");
+    }
+    for (node, error) in &snapshot.failing_disks {
+        let _ = write!(text, "  DISK FAILS at {node}: {}; tried again and again", disk_error(*error));
+    }
+    text
+}
+
+/// A line for each disk that failed to the end.
+pub(crate) fn disk_lines(summary: &RunSummary) -> Vec<String> {
+    let failing = summary.disk["failing"].as_array().into_iter().flatten();
+    let text = |disk: &serde_json::Value, key: &str| disk[key].as_str().unwrap_or_default().to_owned();
+    failing.map(|disk| format!("{}: its disk failed: {}", text(disk, "node"), text(disk, "error"))).collect()
 }
 
 /// 1234567 as `1,234,567`.

@@ -1,4 +1,4 @@
-//! Runs in virtual time: fault campaigns, and one seed's trace.
+//! Runs in virtual time: systems described by numbers, fault campaigns, and one seed's trace.
 
 use crate::arguments::SimulateOptions;
 use crate::exit::{self, Failure};
@@ -12,6 +12,9 @@ const MOST_FAILURES: usize = 10;
 const SEEDS: u64 = 500;
 
 pub(crate) fn simulate(options: &SimulateOptions) -> Result<u8, Failure> {
+    if let Some(system) = &options.system {
+        return crate::sizing::size(system, &options.sizing, options.json);
+    }
     if let Some(file) = &options.trace {
         write_trace(options.seed.unwrap_or(0), file)?;
         if options.campaign.is_none() {

@@ -100,6 +100,11 @@ counters! {
     BytesDeleted = "bytes_deleted", Bytes;
     /// Writers that wait because the disk is full.
     DiskFull = "disk_full", Count;
+    /// Pieces of work that a disk refused, for whatever reason; each is offered again.
+    DiskRefusals = "disk_refusals", Count;
+    /// Why a node's disk refuses what is written, other than for lack of room: the operating system's number of the
+    /// error (errno), 0 for none. Of each node alone: a sum means nothing.
+    DiskFailing = "disk_failing", Count;
     /// Connections that sources opened.
     SourceConnections = "source_connections", Count;
     /// Connections that ended.

@@ -2,6 +2,7 @@
 
 use super::Manager;
 use super::readout_link::ReadoutLink;
+use super::run::Phase;
 use super::table::{Place, Stage};
 use crate::messages::{Announce, AnnounceEntry, Batch, Message, Release, ReleaseEntry, Resync};
 use ropewalk_terms::{Cause, EventKey, Instant, NodeId, Outcome};
@@ -48,9 +49,14 @@ impl Manager {
     pub(super) fn answered(&mut self, now: Instant, readout: u16, highest: EventKey) {
         let oldest = self.table.key_at(self.table.tail());
         let link = &mut self.readouts[usize::from(readout)];
+        let repeated = link.repeats.is_some();
         link.answer(now, highest);
         link.note_quiet(now, oldest);
         self.raise_floor(now);
+        if repeated && matches!(self.phase, Phase::Finishing { .. }) {
+            // It knows by now how everything ended that it held.
+            self.send(NodeId::readout(readout), Message::Finish);
+        }
     }
 
     /// Puts an announced event into the table. False where it must wait until the table reaches so far.
@@ -126,6 +132,19 @@ impl Manager {
         row.map_or(Outcome::Dropped(Cause::Late), |row| row.outcome)
     }
 
+    /// The same when the run is over. What was dropped was dropped for everybody, and what never became an event ends
+    /// for the reason for which the run is over.
+    fn outcome_of_the_past(&self, readout: u16, key: EventKey, refusal: Cause) -> Outcome {
+        let (Place::Behind(position) | Place::Inside(position)) = self.table.find(key) else {
+            return Outcome::Dropped(refusal);
+        };
+        match self.table.remembered(position, key).filter(|row| row.stage == Stage::Released) {
+            None => Outcome::Dropped(refusal),
+            Some(row) if matches!(row.outcome, Outcome::Dropped(_)) => row.outcome,
+            Some(_) => self.remembered_outcome(readout, position, key),
+        }
+    }
+
     /// Whether this announcement declares a resynchronisation: it is the trigger source's right while it is there.
     fn may_resync(&self, readout: u16) -> bool {
         self.config.trigger_readout.is_none_or(|trigger| {
@@ -143,15 +162,17 @@ impl Manager {
         }
     }
 
-    /// Announced after the run's end was fixed by force or by everybody: forget it.
+    /// Announced after the run's end was fixed by force or by everybody: forget it. A unit that was away when the last
+    /// events were released is told how they ended.
     fn announced_too_late(&mut self, readout: u16, announce: &Announce) {
-        let Some(cause) = self.phase.refusal() else { return };
+        let Some(refusal) = self.phase.refusal() else { return };
         let refused = announce.entries.iter().map(|entry| ReleaseEntry {
             first: entry.key,
             count: 1,
-            outcome: Outcome::Dropped(cause),
+            outcome: self.outcome_of_the_past(readout, entry.key, refusal),
         });
-        self.refuse(readout, refused.collect());
+        let refused = refused.collect();
+        self.refuse(readout, refused);
     }
 
     fn refuse(&mut self, readout: u16, entries: Batch<ReleaseEntry>) {

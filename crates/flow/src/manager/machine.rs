@@ -228,6 +228,8 @@ impl Manager {
                 link.begin(now, self.first);
                 self.ask_to_repeat(node);
             }
+            // It still holds what was released while it was away, and is told before it lets go of everything.
+            Phase::Finishing { .. } if heard => self.ask_to_repeat(node),
             Phase::Finishing { .. } => self.send(node, Message::Finish),
             Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
                 if !heard {
@@ -285,6 +287,9 @@ impl Manager {
                 for (readout, link) in (0..).zip(&self.readouts) {
                     let state = ReadoutState { readout, present: link.present };
                     self.outbox.push_back((node, Message::ReadoutState(state)));
+                }
+                if let (Phase::Draining { .. }, Some(last)) = (self.phase, self.last) {
+                    self.send(node, Message::StopAt(last));
                 }
             }
         }

@@ -204,12 +204,24 @@ impl Manager {
                 if now < deadline && (readouts || builders) {
                     return false;
                 }
+                self.dismiss_the_silent(now);
                 self.phase = Phase::Idle;
                 self.run_ended = true;
-                return false;
+                return !self.outbox.is_empty();
             }
         }
         true
+    }
+
+    /// Readout units that were to say what they hold and did not are not waited for any longer.
+    fn dismiss_the_silent(&mut self, now: Instant) {
+        for readout in 0..self.config.readouts {
+            let link = &mut self.readouts[usize::from(readout)];
+            if link.present && link.repeats.is_some() {
+                link.repeat_is_over(now);
+                self.send(NodeId::readout(readout), Message::Finish);
+            }
+        }
     }
 
     /// The end of the run, once.
@@ -235,6 +247,7 @@ impl Manager {
     fn drain_to(&mut self, now: Instant, last: EventKey) {
         self.last = Some(last);
         self.send_to_readouts(&Message::StopAt(last));
+        self.send_to_builders(&Message::StopAt(last));
         self.phase = Phase::Draining { deadline: now.after(self.config.drain_timeout), dropped: None };
     }
 
@@ -263,7 +276,12 @@ impl Manager {
     }
 
     fn finish(&mut self, now: Instant, refusal: Cause) {
-        self.send_to_readouts(&Message::Finish);
+        for (readout, link) in (0..).zip(&self.readouts) {
+            // Who was away is asked what it holds, and first told how that ended.
+            if link.present && link.repeats.is_none() {
+                self.outbox.push_back((NodeId::readout(readout), Message::Finish));
+            }
+        }
         self.send_to_builders(&Message::Finish);
         self.phase = Phase::Finishing { deadline: now.after(self.config.drain_timeout), refusal };
     }

@@ -14,7 +14,7 @@ pub(super) const fn cause(error: Errno) -> DiskCause {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DiskCause::Full,
         Errno::NOENT | Errno::NOTDIR => DiskCause::NotFound,
         Errno::EXIST => DiskCause::Exists,
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => DiskCause::Denied,
+        Errno::ACCESS | Errno::PERM => DiskCause::Denied,
         other => DiskCause::System(other.raw_os_error()),
     }
 }

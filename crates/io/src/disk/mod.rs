@@ -14,6 +14,7 @@ use std::path::Path;
 
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
+use rustix::io::Errno;
 
 pub use self::real::{RealDisk, RealDiskConfig};
 pub use self::simulated::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
@@ -31,12 +32,27 @@ pub enum DiskCause {
     NotFound,
     /// There is such a file already.
     Exists,
-    /// The rights do not suffice, or the file system is read-only.
+    /// The rights do not suffice.
     Denied,
     /// The file was never created, or has been published.
     NotOpen,
     /// Any other error of the operating system, by its number.
     System(i32),
+}
+
+impl DiskCause {
+    /// The operating system's number for it (`errno`).
+    pub const fn number(self) -> i32 {
+        let error = match self {
+            Self::Full => Errno::NOSPC,
+            Self::NotFound => Errno::NOENT,
+            Self::Exists => Errno::EXIST,
+            Self::Denied => Errno::ACCESS,
+            Self::NotOpen => Errno::BADF,
+            Self::System(number) => return number,
+        };
+        error.raw_os_error()
+    }
 }
 
 impl fmt::Display for DiskCause {

@@ -26,6 +26,8 @@ pub struct DiskFaults {
     pub capacity: u64,
     /// How often an append fails although there is room.
     pub write_error: f64,
+    /// How often a file can be neither created nor renamed, as on a file system that has become read-only.
+    pub name_error: f64,
     /// How often a sync fails.
     pub sync_error: f64,
     /// How often [`SimulatedStorage::read`] fails.
@@ -40,6 +42,7 @@ impl Default for DiskFaults {
             bandwidth: None,
             capacity: u64::MAX,
             write_error: 0.0,
+            name_error: 0.0,
             sync_error: 0.0,
             read_error: 0.0,
         }
@@ -63,6 +66,8 @@ impl Default for SimulatedDiskConfig {
 
 /// What the operating system says when a device fails (`EIO`).
 const DEVICE_ERROR: DiskCause = DiskCause::System(5);
+/// What it says of a file system that must not be changed (`EROFS`).
+const READ_ONLY: DiskCause = DiskCause::System(30);
 
 /// The medium: outlives the disks (processes) that write it. Clones are the same medium.
 #[derive(Clone)]
@@ -91,6 +96,13 @@ struct Content {
 impl Medium {
     fn used(&self) -> u64 {
         self.files.values().map(|content| content.bytes.len() as u64).sum()
+    }
+
+    /// Whether a file may get a name now.
+    fn name_change(&mut self) -> Result<(), DiskCause> {
+        // Where it never fails no chance is drawn, so that the history of a seed does not depend on it.
+        let fails = self.faults.name_error > 0.0 && self.random.chance(self.faults.name_error);
+        if fails { Err(READ_ONLY) } else { Ok(()) }
     }
 
     fn has_directory_of(&self, path: &Path) -> bool {
@@ -231,6 +243,7 @@ impl SimulatedDisk {
 
     fn carry_out_create(&mut self, file: FileToken, path: PathBuf) -> Result<(), DiskCause> {
         let medium = &mut *self.storage.lock();
+        medium.name_change()?;
         if !medium.has_directory_of(&path) {
             return Err(DiskCause::NotFound);
         }
@@ -287,6 +300,7 @@ impl SimulatedDisk {
         let medium = &mut *self.storage.lock();
         let open = self.files.get_mut(file.0 as usize).ok_or(DiskCause::NotOpen)?;
         let path = open.path(medium.cuts)?;
+        medium.name_change()?;
         if !medium.has_directory_of(&final_path) {
             return Err(DiskCause::NotFound);
         }

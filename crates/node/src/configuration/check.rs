@@ -1,18 +1,13 @@
 //! What a configuration must fulfil beyond its syntax.
 
 use super::model::{Acknowledge, Configuration, SourceSection};
+use super::parse::Fault;
 use crate::quantity::Bytes;
 use ropewalk_host::{CpuList, CpuListError, PlanError, Policy, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A key and what is wrong with its value.
-pub(super) struct Fault {
-    pub(super) key: String,
-    pub(super) message: String,
-}
-
 fn fault(key: impl Into<String>, message: impl Into<String>) -> Fault {
-    Fault { key: key.into(), message: message.into() }
+    Fault::new(key, message)
 }
 
 /// Checks everything; the first fault is returned.

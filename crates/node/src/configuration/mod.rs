@@ -19,7 +19,7 @@ pub use model::{
     OnCloseChoice, PolicyChoice, ReadoutSection, RequirementChoice, RunSection, SourceSection, SyncChoice,
     SynchronyAction, SynchronySection, ThreadRule, TimeoutSection,
 };
-pub use parse::{parse, read};
+pub use parse::{Fault, parse, parse_as, read, read_text};
 
 /// The JSON schema of a configuration, as text.
 pub fn schema() -> String {

@@ -135,6 +135,9 @@ pub struct RunSnapshot {
     pub ledger: Ledger,
     /// The sum of each counter over all nodes.
     pub counters: BTreeMap<Counter, u64>,
+    /// Nodes whose disk refuses what is written other than for lack of room, each with the operating system's number of
+    /// the error.
+    pub failing_disks: Vec<(NodeId, i32)>,
     /// The last verdict about each source.
     pub synchrony: Vec<SynchronyState>,
     /// Why the run stopped, where it was not asked to.
@@ -178,7 +181,10 @@ impl RunSnapshot {
     fn count(&mut self, report: &NodeReport, source: Option<SourceId>, what: u16, value: u64) {
         let entry = ReportEntry { source, what, value };
         let Some(source) = source else {
-            if let Some(counter) = entry.as_counter() {
+            if entry.as_counter() == Some(Counter::DiskFailing) {
+                let error = i32::try_from(value).ok().filter(|&error| error > 0);
+                self.failing_disks.extend(error.map(|error| (report.node, error)));
+            } else if let Some(counter) = entry.as_counter() {
                 *self.counters.entry(counter).or_default() += value;
             }
             return;

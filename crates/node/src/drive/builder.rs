@@ -5,11 +5,11 @@ use super::delivery::Delivery;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
-use super::storage::Storage;
+use super::storage::{Progress, Storage};
 use super::table::EndpointTable;
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig};
 use ropewalk_flow::messages::{Batch, Message, Report, ReportEntry};
-use ropewalk_io::disk::Disk;
+use ropewalk_io::disk::{Disk, DiskCause};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
 use ropewalk_terms::{AcknowledgementLevel, Counter, Epoch, Instant, NodeId, PoolAccount, RunNumber};
@@ -58,7 +58,7 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
     lines: Vec<Line>,
     readers: EndpointTable<(usize, MessageReader)>,
     events: Vec<Event>,
-    reached: Vec<(u32, AcknowledgementLevel)>,
+    progress: Vec<(u32, Progress)>,
     /// Events built and waiting for room in storage.
     emitted: VecDeque<u32>,
     report_due: Instant,
@@ -103,7 +103,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             lines,
             readers: EndpointTable::default(),
             events: Vec::with_capacity(1024),
-            reached: Vec::with_capacity(1024),
+            progress: Vec::with_capacity(1024),
             emitted: VecDeque::with_capacity(config.builder.slots as usize),
             report_due: Instant::ZERO,
             finishing: false,
@@ -234,8 +234,14 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             _ => {
                 self.outbox.identity.epoch = header.epoch;
                 self.enter(now, header.run);
-                self.finishing |= matches!(message, Message::Finish);
-                self.builder.message(now, message);
+                match message {
+                    // What comes up to that key is the machine's; how long the disk is waited for is storage's.
+                    Message::StopAt(_) => self.storage.iter_mut().for_each(|storage| storage.drain(now)),
+                    _ => {
+                        self.finishing |= matches!(message, Message::Finish);
+                        self.builder.message(now, message);
+                    }
+                }
             }
         }
         true
@@ -328,16 +334,22 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             return work;
         };
         while let Some(&slot) = self.emitted.front() {
-            if !storage.add(now, slot, &self.builder.event(slot)) {
+            if storage.has_given_up() {
+                self.builder.failed(now, slot);
+            } else if storage.add(now, slot, &self.builder.event(slot)) {
+                self.builder.reached(now, slot, AcknowledgementLevel::Built);
+            } else {
                 break;
             }
             self.emitted.pop_front();
-            self.builder.reached(now, slot, AcknowledgementLevel::Built);
         }
         storage.flush(now);
-        let work = storage.poll(now, &mut self.reached);
-        for (slot, level) in self.reached.drain(..) {
-            self.builder.reached(now, slot, level);
+        let work = storage.poll(now, &mut self.progress);
+        for (slot, progress) in self.progress.drain(..) {
+            match progress {
+                Progress::Reached(level) => self.builder.reached(now, slot, level),
+                Progress::Failed => self.builder.failed(now, slot),
+            }
         }
         work
     }
@@ -401,7 +413,9 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             (Counter::SegmentsDeleted, counts.deleted_segments),
             (Counter::EventsDeleted, counts.deleted_events),
             (Counter::BytesDeleted, counts.deleted_bytes),
-            (Counter::DiskFull, counts.waiting_for_room.into()),
+            (Counter::DiskRefusals, counts.refusals),
+            (Counter::DiskFull, u64::from(counts.refused == Some(DiskCause::Full))),
+            (Counter::DiskFailing, counts.refused.map_or(0, failing)),
         ];
         let own = own.into_iter().map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
         let mut batch = Batch::new();
@@ -462,4 +476,9 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
     fn refusal(&self) -> Option<&Refusal> {
         self.refusal.as_ref()
     }
+}
+
+/// The number of the error of a disk that fails; a full one does not.
+fn failing(cause: DiskCause) -> u64 {
+    if cause == DiskCause::Full { 0 } else { cause.number().unsigned_abs().into() }
 }

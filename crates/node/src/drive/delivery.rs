@@ -242,7 +242,7 @@ mod tests {
         let mut turn = |one: &mut InProcess, other: &mut InProcess| {
             one.poll(Instant::ZERO, &mut events);
             other.poll(Instant::ZERO, &mut events);
-            events.drain(..).collect::<Vec<Event>>()
+            std::mem::take(&mut events)
         };
         let requested = turn(&mut builder, &mut readout);
         let at_readout = requested.first().map(Event::endpoint).expect("a request");

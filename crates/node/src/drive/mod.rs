@@ -31,7 +31,7 @@ pub use reader::{Incoming, MessageReader};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};
 pub use refusal::Refusal;
 pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed};
-pub use storage::{Storage, StorageConfig};
+pub use storage::{Progress, Storage, StorageConfig, StorageCounts};
 
 use ropewalk_terms::Instant;
 use std::os::fd::BorrowedFd;

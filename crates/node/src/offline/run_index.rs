@@ -1,8 +1,8 @@
 //! Where every copy of every event lies; one copy per key, in the order of the keys.
 
 use super::{OfflineError, RunEvent, SegmentFile, SegmentScan, segment_files};
-use ropewalk_terms::RunNumber;
-use ropewalk_wire::run_file::{EventView, IndexEntry, Record, SourceEntry};
+use ropewalk_terms::{Attempt, Incarnation, RunNumber};
+use ropewalk_wire::run_file::{EventFlags, EventView, IndexEntry, Record, SourceEntry};
 use std::cmp::Reverse;
 use std::fs::File;
 use std::iter::repeat_with;
@@ -25,6 +25,15 @@ pub struct EventCopy {
     pub file: u32,
     /// Where it lies there, and what must be known to choose.
     pub entry: IndexEntry,
+}
+
+impl EventCopy {
+    /// Of the copies of a key the one that counts has the highest. A complete one comes first: a later attempt may have
+    /// been built without a readout unit that was lost meanwhile.
+    fn preference(&self) -> (bool, Attempt, Incarnation) {
+        let IndexEntry { flags, attempt, incarnation, .. } = self.entry;
+        (!EventFlags(flags.into()).contains(EventFlags::INCOMPLETE), attempt, incarnation)
+    }
 }
 
 /// Everything that some run directories hold together.
@@ -50,7 +59,7 @@ impl RunIndex {
             copies.extend(entries.into_iter().map(|entry| EventCopy { file: file as u32, entry }));
         }
         // The sort is stable: of equal copies the first in the order of the files is kept.
-        copies.sort_by_key(|copy| (copy.entry.key, Reverse((copy.entry.attempt, copy.entry.incarnation))));
+        copies.sort_by_key(|copy| (copy.entry.key, Reverse(copy.preference())));
         Ok(Self { files, scans, copies })
     }
 
@@ -85,7 +94,8 @@ impl RunIndex {
         &self.copies
     }
 
-    /// The copies that count: one per key, that of the highest attempt and then of the highest incarnation.
+    /// The copies that count: one per key, a complete one before incomplete ones, then that of the highest attempt, then of
+    /// the highest incarnation.
     pub fn events(&self) -> impl Iterator<Item = &EventCopy> {
         self.copies.chunk_by(|left, right| left.entry.key == right.entry.key).map(|copies| &copies[0])
     }

@@ -20,4 +20,4 @@ pub use handle::RunHandle;
 pub use placement::{PlacementError, placement};
 pub use registry::{Registry, RunDirectory, run_directory_name};
 pub use resolve::Addresses;
-pub use summary::{EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SynchronySummary};
+pub use summary::{EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SynchronySummary, disk_error};

@@ -290,6 +290,8 @@ impl Resolved {
             segment_events: run.segment_events.unwrap_or(u64::MAX),
             segment_time: run.segment_time.map(|time| time.0),
             keep: run.keep.map(|keep| keep.0 / builders),
+            // In good time before the event manager drops what is left, so that the loss has its right name.
+            give_up_after: self.configuration.timeouts.drain.0 / 2,
         })
     }
 

@@ -2,7 +2,7 @@
 //! `docs/schema/run.json` describes it.
 
 use crate::drive::RunSnapshot;
-use ropewalk_terms::{ByCause, Counter, FragmentAccount};
+use ropewalk_terms::{ByCause, Counter, FragmentAccount, SourceId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -39,6 +39,8 @@ pub struct RunSummary {
     pub synchrony: Vec<SynchronySummary>,
     /// Run files deleted to stay within `keep`, and how many events were in them.
     pub deleted: Value,
+    /// How often a disk refused what was written, and which ones fail now.
+    pub disk: Value,
     /// Whether every equation holds.
     pub ledger: Value,
     /// The account of each source.
@@ -105,6 +107,26 @@ pub(super) struct Durations {
     pub(super) events_when_stopped: u64,
     /// Payload received when the stop was given, in bytes.
     pub(super) bytes_when_stopped: u64,
+}
+
+/// A disk's error in the operating system's own words.
+pub fn disk_error(number: i32) -> String {
+    std::io::Error::from_raw_os_error(number).to_string()
+}
+
+/// What disks refused, and which ones do so now.
+fn disks(snapshot: &RunSnapshot) -> Value {
+    let failing = snapshot.failing_disks.iter();
+    let failing = failing.map(|(node, error)| json!({ "node": node.to_string(), "error": disk_error(*error) }));
+    json!({ "refusals": snapshot.counter(Counter::DiskRefusals), "failing": failing.collect::<Vec<_>>() })
+}
+
+fn by_source(snapshot: &RunSnapshot) -> Map<String, Value> {
+    let account = |(id, account): (&SourceId, &FragmentAccount)| {
+        let crc_errors = snapshot.crc_errors.get(id).copied().unwrap_or(0);
+        (id.to_string(), json!(FragmentSummary::new(account, crc_errors)))
+    };
+    snapshot.sources.iter().map(account).collect()
 }
 
 fn causes(by_cause: &ByCause) -> Map<String, Value> {
@@ -183,17 +205,9 @@ impl RunSummary {
                 "events": counter(Counter::EventsDeleted),
                 "bytes": counter(Counter::BytesDeleted),
             }),
+            disk: disks(snapshot),
             ledger: json!({ "balanced": imbalances.is_empty(), "unbalanced": imbalances }),
-            by_source: snapshot
-                .sources
-                .iter()
-                .map(|(id, account)| {
-                    (
-                        id.to_string(),
-                        json!(FragmentSummary::new(account, snapshot.crc_errors.get(id).copied().unwrap_or(0))),
-                    )
-                })
-                .collect(),
+            by_source: by_source(snapshot),
             stopped_by: snapshot.stopped_by.map(ropewalk_terms::Cause::name),
         }
     }

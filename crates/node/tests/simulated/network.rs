@@ -32,7 +32,7 @@ fn a_builder_unit_whose_connections_break_loses_nothing() {
 fn a_readout_unit_whose_connections_break_loses_nothing() {
     for seed in 0..12 {
         let mut world = disturbed(seed, |world, moment| world.reset_connections_of(world.readouts[moment % 2].host));
-        world.expect_all_in_files();
+        world.expect_lossless();
     }
 }
 

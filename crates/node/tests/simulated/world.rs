@@ -74,6 +74,8 @@ pub(crate) struct World {
 const LONGEST: Duration = Duration::from_secs(120);
 /// Rounds of turns without time going on; more means that nodes keep each other busy for nothing.
 const MOST_ROUNDS: u32 = 20_000;
+/// A disk that refuses for so long while the run drains is given up; half of the time-out of draining.
+pub(crate) const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 
 fn pool(name: &str, block: usize, blocks: usize) -> Pool {
@@ -149,6 +151,7 @@ impl World {
             segment_events: 40,
             segment_time: None,
             keep: None,
+            give_up_after: GIVE_UP_AFTER,
         };
         let disk = self.storage.disk(SimulatedDiskConfig::default(), self.clock.clone());
         let storage = Storage::new(disk, storage, staging("records"));
@@ -296,16 +299,9 @@ impl World {
         snapshot
     }
 
-    /// As [`World::expect_in_order`], and nothing is lost: every event is there with every fragment.
+    /// As [`World::expect_in_order`], and nothing is lost: the files hold every event with every fragment, and the
+    /// account says so.
     pub(crate) fn expect_lossless(&mut self) -> Held {
-        let held = self.expect_all_in_files();
-        assert_eq!(self.snapshot().ledger.fragments.lost(), 0, "{}", self.described());
-        held
-    }
-
-    /// The files hold every event with every fragment, and the account of events says so. (A readout unit that was
-    /// away when the last events were released counts theirs as lost.)
-    pub(crate) fn expect_all_in_files(&mut self) -> Held {
         let snapshot = self.expect_in_order();
         let (events, sources) = (self.plan.events, self.plan.all_sources());
         let held = Held::in_storage(&self.storage, self.plan.seed);
@@ -315,6 +311,7 @@ impl World {
         }
         let ledger = &snapshot.ledger;
         assert_eq!((ledger.events.built, ledger.events.incomplete_emitted), (events, 0));
+        assert_eq!(ledger.fragments.lost(), 0, "{}", self.described());
         held
     }
 }

@@ -1,7 +1,7 @@
 //! Exit statuses, as `docs/cli.md` promises them.
 
 use crate::process::Program;
-use crate::support::{FrontEnd, Setup, SmallDisk};
+use crate::support::{FrontEnd, Setup, SmallDisk, wait_for};
 use std::fs;
 use std::net::TcpListener;
 
@@ -170,6 +170,38 @@ fn a_full_disk_is_told_at_once() {
     });
     let account = program.end().expect_status(0).account();
     assert_eq!(account["events"]["written"], 2000, "{account:#}");
+}
+
+/// The run waits for somebody to mend the disk; who ends it instead is told what was not written, and why.
+#[test]
+fn a_disk_that_fails_is_told_in_its_own_words_and_is_no_full_disk() {
+    let setup = Setup::new("failing", &[841]);
+    let output = setup.directory().join("vanishes");
+    let timeouts = "[timeouts]\nreadout = \"300ms\"\nbuilder = \"400ms\"\nmanager = \"500ms\"\ndrain = \"2s\"\n";
+    let text = setup.text().replace("[run]", "[run]\nsegment_events = 10");
+    let text = text.replace("[[builder]]", &format!("[[builder]]\noutput = '{}'", output.display()));
+    let (before, after) = (text.find("[timeouts]").expect("a section"), text.find("[[readout]]").expect("a section"));
+    let file = setup.directory().join("failing.toml");
+    fs::write(&file, format!("{}{timeouts}{}", &text[..before], &text[after..])).expect("a file can be written");
+    let mut program = Program::start(["run".as_ref(), file.as_os_str(), "--json".as_ref()]);
+    let mut front_end = FrontEnd::ferol(&program.expect_error_line("ru0 listens on "), 841);
+    front_end.send(1..=25);
+    let run = output.join("run000001");
+    let is_closed = |name: &str| run.join(name).exists().then_some(());
+    wait_for("a second file", || is_closed("run000001-bu0-000002.rwk"));
+    fs::remove_dir_all(&run).expect("it is ours");
+    front_end.send(26..=60);
+    program.expect_error_line_with("DISK FAILS at bu0: No such file or directory");
+    program.interrupt();
+    let ended = program.end();
+    let account = ended.expect_status(3).account();
+    assert!(!ended.errors.contains("DISK FULL"), "{ended:#?}");
+    assert!(account["events"]["incomplete_dropped_by_cause"]["write_failed"].as_u64() > Some(0), "{account:#}");
+    let failing = &account["disk"]["failing"][0];
+    assert_eq!(
+        (&failing["node"], &failing["error"]),
+        (&"bu0".into(), &"No such file or directory (os error 2)".into())
+    );
 }
 
 /// Who reads the program's output has the account, whatever became of the disk.

@@ -5,7 +5,7 @@
 //!   RU  -> EVM  Announce, Highest, Finished, Report
 //!   EVM -> RU   Start, QueryHighest, StopAt, Resync, Release, Recover, Finish
 //!   BU  -> EVM  Credit, Acknowledge, Unreleased, Synchrony, StopRequest, Finished, Report
-//!   EVM -> BU   Start, Assign, ReadoutState, Recover, Finish
+//!   EVM -> BU   Start, Assign, ReadoutState, StopAt (when the run drains), Recover, Finish
 //!   BU  -> RU   Request            (data connection, opened by the BU)
 //!   RU  -> BU   SuperFragments     (data connection; head, then the payloads as they lie in the RU's pool)
 //! ```

@@ -49,6 +49,24 @@ fn a_stop_asks_for_the_highest_key_and_drains_to_it() {
     assert_eq!(hand.manager.account().in_flight, 0);
 }
 
+/// How long a builder unit waits for a disk that refuses everything depends on it.
+#[test]
+fn builder_units_are_told_when_the_run_drains_and_not_before() {
+    let mut hand = Hand::new(config(1, 2));
+    for node in [NodeId::readout(0), NodeId::builder(0)] {
+        hand.connect(node, 1);
+    }
+    hand.manager.start(hand.now, key(1), Some(key(9)));
+    let is_told = |sent: &[(NodeId, Message)], builder| {
+        to(sent, NodeId::builder(builder)).iter().any(|message| matches!(message, Message::StopAt(_)))
+    };
+    assert!(!is_told(&hand.sent(), 0), "a last key that is given beforehand stops nothing yet");
+    hand.manager.stop_at(hand.now, key(5));
+    assert!(is_told(&hand.sent(), 0));
+    hand.connect(NodeId::builder(1), 1);
+    assert!(is_told(&hand.sent(), 1), "also who comes later");
+}
+
 #[test]
 fn with_a_last_key_exactly_those_keys_are_built_and_the_run_ends_by_itself() {
     let mut hand = Hand::new(config(1, 1));
@@ -179,6 +197,100 @@ fn the_end_waits_for_the_nodes_but_not_for_ever() {
     hand.pass(DRAIN_TIMEOUT);
     hand.sent();
     assert_eq!(hand.ended, 1);
+}
+
+/// Three events of two readout units, drained but for the last one's acknowledgement.
+fn about_to_end() -> Hand {
+    let mut hand = Hand::running(config(2, 1));
+    hand.manager.stop_at(hand.now, key(3));
+    for readout in 0..2 {
+        hand.announce(readout, 3, 1..=3);
+    }
+    hand.sent();
+    hand.acknowledge(0, 1, 1, Outcome::Complete);
+    hand.acknowledge(0, 2, 1, Outcome::Dropped(Cause::IncompletePolicy));
+    hand.sent();
+    hand
+}
+
+/// It was given up before it could announce anything: its fragments are late, not of after the stop.
+#[test]
+fn what_is_announced_first_when_the_run_is_over_is_late() {
+    let mut hand = Hand::running(config(2, 1));
+    hand.announce(0, 3, 1..=3);
+    hand.announce(1, 1, [1]);
+    hand.manager.stop_at(hand.now, key(3));
+    hand.lose(NodeId::readout(1));
+    hand.sent();
+    for number in 1..=3 {
+        hand.acknowledge(0, number, 1, Outcome::IncompleteEmitted);
+    }
+    hand.sent();
+    assert_eq!(hand.manager.state(), ManagerState::Finishing);
+    hand.connect(NodeId::readout(1), 1);
+    hand.sent();
+    hand.announce(1, 4, [1, 2, 4]);
+    let outcomes =
+        [(1, Outcome::IncompleteEmitted), (2, Outcome::Dropped(Cause::Late)), (4, Outcome::Dropped(Cause::AfterStop))];
+    assert_eq!(released(&hand.sent(), 1), outcomes.map(|(number, outcome)| (key(number), 1, outcome)));
+}
+
+/// It announces again what it holds, is told how that ended, and only then lets go of everything.
+fn expect_told(hand: &mut Hand, readout: u16) {
+    hand.announce(readout, 3, 1..=3);
+    let sent = hand.sent();
+    let outcomes = [Outcome::Complete, Outcome::Dropped(Cause::IncompletePolicy), Outcome::IncompleteEmitted];
+    let expected: Vec<_> = (1..).zip(outcomes).map(|(number, outcome)| (key(number), 1, outcome)).collect();
+    assert_eq!(released(&sent, readout), expected);
+    assert!(!to(&sent, NodeId::readout(readout)).contains(&Message::Finish));
+    hand.say(NodeId::readout(readout), &Message::Highest(key(3)));
+    assert_eq!(to(&hand.sent(), NodeId::readout(readout)), [Message::Finish]);
+}
+
+#[test]
+fn a_readout_unit_that_was_away_at_the_end_is_told_how_its_events_ended() {
+    let mut hand = about_to_end();
+    hand.acknowledge(0, 3, 1, Outcome::IncompleteEmitted);
+    hand.sent();
+    assert_eq!(hand.manager.state(), ManagerState::Finishing);
+    hand.connect(NodeId::readout(1), 1);
+    assert_eq!(to(&hand.sent(), NodeId::readout(1)), [Message::Recover, Message::QueryHighest]);
+    expect_told(&mut hand, 1);
+    finish_all(&mut hand, 2, 1);
+    assert_eq!(hand.ended, 1);
+}
+
+#[test]
+fn a_readout_unit_that_comes_back_just_before_the_end_is_told_too() {
+    let mut hand = about_to_end();
+    hand.connect(NodeId::readout(1), 1);
+    hand.sent();
+    hand.acknowledge(0, 3, 1, Outcome::IncompleteEmitted);
+    let sent = hand.sent();
+    assert_eq!(hand.manager.state(), ManagerState::Finishing);
+    assert!(to(&sent, NodeId::readout(0)).contains(&Message::Finish));
+    assert!(!to(&sent, NodeId::readout(1)).contains(&Message::Finish));
+    expect_told(&mut hand, 1);
+    finish_all(&mut hand, 2, 1);
+    assert_eq!(hand.ended, 1);
+}
+
+#[test]
+fn a_readout_unit_that_comes_back_and_says_nothing_is_dismissed() {
+    let mut hand = about_to_end();
+    hand.acknowledge(0, 3, 1, Outcome::IncompleteEmitted);
+    hand.sent();
+    hand.connect(NodeId::readout(1), 1);
+    hand.sent();
+    hand.pass(DRAIN_TIMEOUT);
+    assert_eq!(to(&hand.sent(), NodeId::readout(1)), [Message::Finish]);
+    assert_eq!(hand.ended, 1);
+    // A new life holds nothing of this run.
+    let mut hand = about_to_end();
+    hand.acknowledge(0, 3, 1, Outcome::IncompleteEmitted);
+    hand.sent();
+    hand.connect(NodeId::readout(1), 2);
+    assert_eq!(to(&hand.sent(), NodeId::readout(1)), [Message::Finish]);
 }
 
 #[test]

@@ -4,13 +4,14 @@
 //! event -> record: head staged, payloads by reference, tail staged -> batch -> disk (one batch at a time)
 //! segment: header, begin of run, events, [end of run], footer -> renamed; the oldest go when `keep` is reached
 //! ```
-//! One batch of a segment is with the disk while the next is gathered. A batch that the disk refuses (full) is
-//! kept and offered again; nothing is acknowledged meanwhile, so that back-pressure reaches the sources.
+//! One batch of a segment is with the disk while the next is gathered. What the disk refuses, because it is full or
+//! fails, is kept and offered again; nothing is acknowledged meanwhile, so that back-pressure reaches the sources.
+//! Only while the run drains is a disk given up that does nothing but refuse: its events then fail, each by name.
 
 mod segment;
 
 use ropewalk_flow::builder::EventView;
-use ropewalk_io::disk::{Completion, Disk};
+use ropewalk_io::disk::{Completion, Disk, DiskCause, FileToken};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, Instant, NodeId, PoolAccount, RunNumber, Utc};
 use ropewalk_wire::run_file::{
@@ -48,6 +49,17 @@ pub struct StorageConfig {
     pub segment_time: Option<Duration>,
     /// Closed segments are kept up to this many bytes; the oldest go first.
     pub keep: Option<u64>,
+    /// A disk that has done nothing but refuse for so long while the run drains is given up.
+    pub give_up_after: Duration,
+}
+
+/// What became of an event that was added.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// It has come so far.
+    Reached(AcknowledgementLevel),
+    /// The disk was given up: it is not written.
+    Failed,
 }
 
 /// What was written and deleted.
@@ -65,8 +77,10 @@ pub struct StorageCounts {
     pub deleted_events: u64,
     /// Bytes in them.
     pub deleted_bytes: u64,
-    /// The disk refused a batch, which is offered again.
-    pub waiting_for_room: bool,
+    /// Pieces of work that the disk refused; each is offered again.
+    pub refusals: u64,
+    /// Why the disk refuses what is offered now; none where it does its work.
+    pub refused: Option<DiskCause>,
 }
 
 /// The run files of one builder unit: see the module's picture.
@@ -89,6 +103,9 @@ pub struct Storage<D: Disk> {
     last: Option<EventKey>,
     finishing: bool,
     ended: bool,
+    /// Since when the run drains.
+    draining: Option<Instant>,
+    given_up: bool,
     counts: StorageCounts,
 }
 
@@ -119,6 +136,8 @@ impl<D: Disk> Storage<D> {
             last: None,
             finishing: false,
             ended: false,
+            draining: None,
+            given_up: false,
             counts: StorageCounts::default(),
         }
     }
@@ -138,6 +157,7 @@ impl<D: Disk> Storage<D> {
             .max();
         self.next_segment = highest.unwrap_or(0) + 1;
         (self.finishing, self.ended) = (false, false);
+        (self.draining, self.given_up) = (None, false);
     }
 
     /// Takes an event; false where there is no room for it now.
@@ -251,17 +271,20 @@ impl<D: Disk> Storage<D> {
 
     /// Hands gathered batches to the disk where it has nothing of the segment in work.
     pub fn flush(&mut self, now: Instant) {
+        if self.given_up {
+            return;
+        }
         for segment in self.closing.iter_mut().chain(&mut self.current) {
             segment.flush(&mut self.disk, now);
         }
     }
 
     /// Takes what the disk has done; appends how far events have come. Returns how much happened.
-    pub fn poll(&mut self, now: Instant, reached: &mut Vec<(u32, AcknowledgementLevel)>) -> usize {
+    pub fn poll(&mut self, now: Instant, progress: &mut Vec<(u32, Progress)>) -> usize {
         let mut completions = std::mem::take(&mut self.completions);
         let work = self.disk.poll(&mut completions);
         for completion in completions.drain(..) {
-            self.take(now, completion, reached);
+            self.take(now, completion, progress);
         }
         self.completions = completions;
         while let Some(closed) = self.closing.front_mut().and_then(SegmentWriter::take_closed) {
@@ -271,33 +294,85 @@ impl<D: Disk> Storage<D> {
             self.spare.extend(self.closing.pop_front());
             self.delete_oldest();
         }
-        self.flush(now);
-        self.counts.waiting_for_room = self.closing.iter().chain(&self.current).any(SegmentWriter::is_refused);
+        if self.give_up_at().is_some_and(|deadline| now >= deadline) {
+            self.given_up = true;
+        }
+        if self.given_up {
+            self.give_up(progress);
+        } else {
+            self.flush(now);
+            self.counts.refused = self.refusal().map(|(cause, _)| cause);
+        }
         work
     }
 
-    fn take(&mut self, now: Instant, completion: Completion, reached: &mut Vec<(u32, AcknowledgementLevel)>) {
+    fn take(&mut self, now: Instant, completion: Completion, progress: &mut Vec<(u32, Progress)>) {
         let (file, refused) = match completion {
             Completion::Removed { .. } | Completion::Created { result: Ok(()), .. } => return,
-            Completion::Created { file, result: Err(_) } => {
-                if let Some(segment) =
-                    self.closing.iter_mut().chain(&mut self.current).find(|segment| segment.is_of(file))
-                {
-                    segment.not_created();
+            Completion::Created { file, result: Err(cause) } => {
+                self.counts.refusals += 1;
+                if let Some(segment) = self.segment_of(file) {
+                    segment.not_created(now, cause);
                 }
                 return;
             }
             Completion::Appended { file, .. } => (file, None),
-            Completion::AppendFailed { file, data, .. } => (file, Some(data)),
+            Completion::AppendFailed { file, cause, data, .. } => (file, Some((cause, data))),
             Completion::Synced { file, result, .. } | Completion::Published { file, result, .. } => {
-                (file, result.err().map(|_| Vec::new()))
+                (file, result.err().map(|cause| (cause, Vec::new())))
             }
         };
-        let mut segments = self.closing.iter_mut().chain(&mut self.current);
-        let Some(segment) = segments.find(|segment| segment.is_of(file)) else { return };
+        self.counts.refusals += u64::from(refused.is_some());
+        let Self { closing, current, config, counts, .. } = self;
+        let Some(segment) = closing.iter_mut().chain(current).find(|segment| segment.is_of(file)) else { return };
         match refused {
-            None => segment.completed(&self.config, &mut self.counts, reached),
-            Some(data) => segment.refused(now.after(RETRY), data),
+            None => segment.completed(config, counts, progress),
+            Some((cause, data)) => segment.refused(now, now.after(RETRY), cause, data),
+        }
+    }
+
+    fn segment_of(&mut self, file: FileToken) -> Option<&mut SegmentWriter> {
+        self.closing.iter_mut().chain(&mut self.current).find(|segment| segment.is_of(file))
+    }
+
+    /// Why the disk refuses the oldest work that it refuses, and since when.
+    fn refusal(&self) -> Option<(DiskCause, Instant)> {
+        self.closing.iter().chain(&self.current).find_map(SegmentWriter::refusal)
+    }
+
+    /// The run drains: from here on a disk that refuses everything is not waited for without an end.
+    pub fn drain(&mut self, now: Instant) {
+        self.draining.get_or_insert(now);
+    }
+
+    /// The disk was given up: whatever it has not taken will not be written, and what comes now will not either.
+    pub const fn has_given_up(&self) -> bool {
+        self.given_up
+    }
+
+    /// When the disk is given up if it goes on refusing.
+    fn give_up_at(&self) -> Option<Instant> {
+        let (draining, (_, since)) = (self.draining?, self.refusal()?);
+        (!self.given_up).then(|| since.max(draining).after(self.config.give_up_after))
+    }
+
+    /// Lets go of what the disk has not taken. What is with the disk this very moment ends as it ends. The files stay
+    /// as they are: whole up to the last record that the disk took.
+    fn give_up(&mut self, progress: &mut Vec<(u32, Progress)>) {
+        for _ in 0..self.closing.len() {
+            let Some(mut segment) = self.closing.pop_front() else { return };
+            if segment.give_up(progress) {
+                self.spare.push(segment);
+            } else {
+                self.closing.push_back(segment);
+            }
+        }
+        if let Some(mut segment) = self.current.take() {
+            if segment.give_up(progress) {
+                self.spare.push(segment);
+            } else {
+                self.current = Some(segment);
+            }
         }
     }
 
@@ -322,7 +397,12 @@ impl<D: Disk> Storage<D> {
     /// [`Storage::is_closed`].
     pub fn finish(&mut self, now: Instant) {
         self.finishing = true;
+        self.drain(now);
         if self.ended || self.run == RunNumber(0) {
+            return;
+        }
+        if self.given_up {
+            self.ended = true;
             return;
         }
         // Also a builder unit that wrote no event leaves a file that says so.
@@ -349,10 +429,10 @@ impl<D: Disk> Storage<D> {
         self.staging.pool().account()
     }
 
-    /// When a refused batch is to be offered again, or a segment is to be closed.
+    /// When refused work is to be offered again, or the disk is given up.
     pub fn next_deadline(&self) -> Option<Instant> {
         let retries = self.closing.iter().chain(&self.current).filter_map(SegmentWriter::retry);
-        retries.chain(self.disk.next_deadline()).min()
+        retries.chain(self.disk.next_deadline()).chain(self.give_up_at()).min()
     }
 
     /// Before the thread sleeps: false if there is something to do now.

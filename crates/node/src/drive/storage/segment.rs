@@ -1,7 +1,7 @@
 //! One run file while it is written: what is gathered, what is with the disk, what comes next.
 
-use super::{StorageConfig, StorageCounts};
-use ropewalk_io::disk::{Disk, FileToken};
+use super::{Progress, StorageConfig, StorageCounts};
+use ropewalk_io::disk::{Disk, DiskCause, FileToken};
 use ropewalk_memory::Slice;
 use ropewalk_terms::{AcknowledgementLevel, Instant};
 use ropewalk_wire::run_file::{IndexEntry, OPEN_EXTENSION, SegmentIndex};
@@ -51,6 +51,8 @@ pub(super) struct SegmentWriter {
     on_disk: Batch,
     work: Work,
     retry: Option<Instant>,
+    /// Why the disk refuses this segment's work, and since when; none once it has done something again.
+    refused: Option<(DiskCause, Instant)>,
     closing: bool,
 }
 
@@ -68,6 +70,7 @@ impl SegmentWriter {
             on_disk: batch(),
             work: Work::Closed,
             retry: None,
+            refused: None,
             closing: false,
         }
     }
@@ -79,6 +82,7 @@ impl SegmentWriter {
         self.length = 0;
         self.opened = now;
         self.work = Work::Idle;
+        (self.retry, self.refused) = (None, None);
         self.closing = false;
     }
 
@@ -138,12 +142,14 @@ impl SegmentWriter {
     }
 
     /// The file could not be created, so that everything else with it is refused too.
-    pub(super) const fn not_created(&mut self) {
+    pub(super) fn not_created(&mut self, now: Instant, cause: DiskCause) {
         self.uncreated = true;
+        self.refused.get_or_insert((cause, now)).0 = cause;
     }
 
-    pub(super) const fn is_refused(&self) -> bool {
-        self.retry.is_some()
+    /// Why the disk refuses this segment's work, and since when.
+    pub(super) const fn refusal(&self) -> Option<(DiskCause, Instant)> {
+        self.refused
     }
 
     pub(super) const fn retry(&self) -> Option<Instant> {
@@ -187,8 +193,12 @@ impl SegmentWriter {
         &mut self,
         config: &StorageConfig,
         counts: &mut StorageCounts,
-        reached: &mut Vec<(u32, AcknowledgementLevel)>,
+        progress: &mut Vec<(u32, Progress)>,
     ) {
+        self.refused = None;
+        let mut reached = |slots: &mut Vec<u32>, level| {
+            progress.extend(slots.drain(..).map(|slot| (slot, Progress::Reached(level))));
+        };
         match self.work {
             Work::Append => {
                 counts.bytes += self.on_disk.bytes;
@@ -199,12 +209,12 @@ impl SegmentWriter {
                     self.retry = Some(Instant::ZERO);
                 } else {
                     self.work = Work::Idle;
-                    reached.extend(self.on_disk.slots.drain(..).map(|slot| (slot, AcknowledgementLevel::Written)));
+                    reached(&mut self.on_disk.slots, AcknowledgementLevel::Written);
                 }
             }
             Work::Sync => {
                 self.work = Work::Idle;
-                reached.extend(self.on_disk.slots.drain(..).map(|slot| (slot, AcknowledgementLevel::Synced)));
+                reached(&mut self.on_disk.slots, AcknowledgementLevel::Synced);
             }
             Work::Publish => self.work = Work::Closed,
             Work::Idle | Work::Closed => {}
@@ -212,12 +222,32 @@ impl SegmentWriter {
     }
 
     /// The disk refused its piece of work and gave the data back: it is offered again at `retry`.
-    pub(super) fn refused(&mut self, retry: Instant, mut data: Vec<Slice>) {
+    pub(super) fn refused(&mut self, now: Instant, retry: Instant, cause: DiskCause, mut data: Vec<Slice>) {
         if self.work == Work::Append {
             self.on_disk.data.clear();
             self.on_disk.data.append(&mut data);
         }
+        let known = self.refused.get_or_insert((cause, now));
+        // Of a file that could not be created everything is refused as not open: why it could not be says more.
+        if cause != DiskCause::NotOpen {
+            known.0 = cause;
+        }
         self.retry = Some(retry);
+    }
+
+    /// Gives up what the disk has not taken; its events have failed. False while a piece of work is with the disk, of
+    /// which it is not known yet how it ends.
+    pub(super) fn give_up(&mut self, progress: &mut Vec<(u32, Progress)>) -> bool {
+        if self.work != Work::Idle && self.retry.is_none() {
+            return false;
+        }
+        for batch in [&mut self.on_disk, &mut self.gathered] {
+            batch.data.clear();
+            batch.bytes = 0;
+            progress.extend(batch.slots.drain(..).map(|slot| (slot, Progress::Failed)));
+        }
+        (self.file, self.uncreated, self.work) = (None, false, Work::Closed);
+        true
     }
 
     /// What was closed, once.

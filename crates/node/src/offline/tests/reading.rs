@@ -125,14 +125,15 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn what_was_written_is_read(
-        numbers in prop::collection::vec((0u64..40, 1u16..3, 0usize..300), 1..60), cuts in (0usize..60, 0usize..60),
+    fn what_was_written_is_read_and_of_several_copies_the_best(
+        numbers in prop::collection::vec((0u64..40, 1u16..3, any::<bool>(), 0usize..300), 1..60), cuts in (0usize..60, 0usize..60),
     ) {
         let events: Vec<Event> = numbers
             .iter()
             .enumerate()
-            .map(|(place, &(number, attempt, length))| {
-                Event { incarnation: place as u64, ..event(number, attempt, &payload(number + 1, length)) }
+            .map(|(place, &(number, attempt, complete, length))| {
+                let missing = if complete { Vec::new() } else { vec![FED.0] };
+                Event { incarnation: place as u64, missing, ..event(number, attempt, &payload(number + 1, length)) }
             })
             .collect();
         let (first, second) = (cuts.0.min(cuts.1).min(events.len()), cuts.0.max(cuts.1).min(events.len()));
@@ -142,7 +143,11 @@ proptest! {
         }
         prop_assert_eq!(in_file_order(&directory), events.clone());
         let mut expected = events;
-        expected.sort_by_key(|event| (event.key, std::cmp::Reverse((event.attempt, event.incarnation))));
+        // A later attempt that lacks a source is worth less than an earlier one that is whole.
+        expected.sort_by_key(|event| {
+            let worth = (event.missing.is_empty(), event.attempt, event.incarnation);
+            (event.key, std::cmp::Reverse(worth))
+        });
         expected.dedup_by_key(|event| event.key);
         prop_assert_eq!(in_key_order(&directory), expected);
     }

@@ -48,6 +48,7 @@ pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u
         segment_bytes: 64 << 10,
         segment_events: scenario.rooms.segment_events,
         segment_time: None,
+        give_up_after: scenario.time_outs.drain / 2,
         keep: None,
     };
     let disk = NodeDisk::new(&site.storages[usize::from(index)], &around.clock);

@@ -1,0 +1,340 @@
+//! The sizing of a system: a file of numbers in; a table, JSON and plots out.
+
+use crate::arguments::SizingOptions;
+use crate::exit::{self, Failure};
+use crate::render::grouped;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use ropewalk_node::quantity::{Bandwidth, Bytes, Time};
+use ropewalk_sim::sizing::{Buffer, Chart, Curve, Latency, Outcome, Resource, System, simulate};
+use serde::Serialize;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A key of a sizing file, and the values that it is to have in turn.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Sweep {
+    key: String,
+    values: Vec<String>,
+}
+
+/// Reads `KEY=VALUE,...`; commas within brackets belong to a value.
+pub(crate) fn sweep(text: &str) -> Result<Sweep, String> {
+    let wrong = || "KEY=VALUE,..., such as builders=8,16,32 or front_end.fragment_size=1KiB,2KiB".to_owned();
+    let (key, list) = text.split_once('=').ok_or_else(wrong)?;
+    let (mut values, mut depth) = (vec![String::new()], 0_u32);
+    for letter in list.chars() {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match values.last_mut() {
+            Some(value) if letter != ',' || depth > 0 => value.push(letter),
+            _ => values.push(String::new()),
+        }
+    }
+    let values: Vec<String> = values.into_iter().map(|value| value.trim().to_owned()).collect();
+    if key.trim().is_empty() || values.iter().any(String::is_empty) {
+        return Err(wrong());
+    }
+    Ok(Sweep { key: key.trim().to_owned(), values })
+}
+
+/// What the program prints with `--json`.
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    file: String,
+    sweep: Option<&'a Sweep>,
+    runs: Vec<Run>,
+}
+
+/// One simulated run, and how long it took.
+#[derive(Serialize)]
+struct Run {
+    /// The swept key's value.
+    value: Option<String>,
+    #[serde(flatten)]
+    outcome: Outcome,
+    wall_s: f64,
+    steps_per_s: f64,
+}
+
+pub(crate) fn size(file: &Path, options: &SizingOptions, json: bool) -> Result<u8, Failure> {
+    let values: Vec<Option<&String>> = match &options.sweep {
+        Some(sweep) => sweep.values.iter().map(Some).collect(),
+        None => vec![None],
+    };
+    let key = options.sweep.as_ref().map_or("", |sweep| &sweep.key);
+    // What is wrong with the last value is told before the first is simulated.
+    let systems: Vec<System> =
+        values.iter().map(|value| read(file, key, *value, options.duration)).collect::<Result<_, Failure>>()?;
+    let mut runs = Vec::with_capacity(systems.len());
+    for (system, value) in systems.iter().zip(values) {
+        let name = value.map_or(String::new(), |value| format!(", {key} = {value}"));
+        eprintln!("simulating {} of {}{name} ...", system.duration, file.display());
+        let begin = Instant::now();
+        let outcome = simulate(system);
+        let wall_s = begin.elapsed().as_secs_f64();
+        let steps_per_s = outcome.steps as f64 / wall_s.max(1e-9);
+        runs.push(Run { value: value.cloned(), outcome, wall_s, steps_per_s });
+    }
+    if let Some(directory) = &options.svg {
+        draw(directory, key, &runs)?;
+    }
+    match (&options.sweep, runs.as_slice()) {
+        (None, [run]) => tables(run).iter().for_each(|table| println!("{table}")),
+        _ => println!("{}", sweep_table(key, &runs)),
+    }
+    let balanced = runs.iter().all(|run| run.outcome.events.balanced);
+    if json {
+        let report = Report {
+            schema: "ropewalk-sizing-1",
+            file: file.display().to_string(),
+            sweep: options.sweep.as_ref(),
+            runs,
+        };
+        let text = serde_json::to_string(&report).map_err(|error| Failure::Environment(error.to_string()))?;
+        println!("{text}");
+    }
+    Ok(if balanced { exit::GOOD } else { exit::UNBALANCED })
+}
+
+/// The system of a file with one value and perhaps the duration in the place of the file's.
+fn read(file: &Path, key: &str, value: Option<&String>, duration: Option<Time>) -> Result<System, Failure> {
+    let mut instead: Vec<(String, String)> = value.iter().map(|value| (key.to_owned(), (*value).clone())).collect();
+    let system = System::read(file, &instead)?;
+    let Some(duration) = duration else { return Ok(system) };
+    let warm_up = duration.0.mul_f64(system.warm_up.0.as_secs_f64() / system.duration.0.as_secs_f64());
+    let nanoseconds = |time: Duration| format!("{}ns", time.as_nanos());
+    instead.push(("duration".to_owned(), nanoseconds(duration.0)));
+    instead.push(("warm_up".to_owned(), nanoseconds(warm_up)));
+    Ok(System::read(file, &instead)?)
+}
+
+// ---- tables --------------------------------------------------------------------------------------------------------
+
+/// A table whose columns behind the first are numbers.
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(header);
+    for column in 1..header.len() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+fn bandwidth(bytes_per_second: f64) -> String {
+    Bandwidth { bytes_per_second }.to_string()
+}
+
+/// Seconds as people read them.
+fn time(seconds: f64) -> String {
+    match seconds {
+        _ if seconds >= 1.0 => format!("{seconds:.2} s"),
+        _ if seconds >= 1e-3 => format!("{:.2} ms", seconds * 1e3),
+        _ => format!("{:.0} us", seconds * 1e6),
+    }
+}
+
+fn tables(run: &Run) -> Vec<Table> {
+    let outcome = &run.outcome;
+    let mut all = vec![summary(run)];
+    let mut resources = table(&["works", "how many", "busy", "the busiest", "moves", "the one that moves most"]);
+    resources.add_rows(outcome.resources.iter().map(resource_row));
+    all.push(resources);
+    let mut buffers = table(&["holds", "at most held", "has room for", "made somebody wait"]);
+    buffers.add_rows(outcome.buffers.iter().map(buffer_row));
+    all.push(buffers);
+    let mut networks = table(&["network", "packets", "lost", "time-outs", "senders paused", "flows standing still"]);
+    for network in &outcome.networks {
+        networks.add_row([
+            network.name.clone(),
+            grouped(network.packets),
+            grouped(network.dropped),
+            grouped(network.timeouts),
+            percent(network.paused),
+            format!("{:.1}", network.stalled_flows),
+        ]);
+    }
+    all.push(networks);
+    all
+}
+
+fn summary(run: &Run) -> Table {
+    let outcome = &run.outcome;
+    let mut summary = table(&[&outcome.system, &format!("{} counted", time(outcome.counted_s))]);
+    let mut row = |name: &str, value: String| {
+        summary.add_row([name.to_owned(), value]);
+    };
+    row("events per second", grouped(outcome.rate.events_per_s.round() as u64));
+    if let Some(offered) = outcome.rate.offered_per_s {
+        row("triggers per second", grouped(offered.round() as u64));
+        row("dead time", percent(outcome.dead_time));
+    }
+    row("bandwidth", bandwidth(outcome.rate.bytes_per_s));
+    row("limited by", outcome.limit.by.clone());
+    row("", outcome.limit.because.clone());
+    let latency = |latency: &Latency| {
+        let times = [latency.p50_s, latency.p90_s, latency.p99_s, latency.p999_s, latency.max_s];
+        times.map(time).join(" / ")
+    };
+    row("trigger to built: 50 / 90 / 99 / 99.9 % / all", latency(&outcome.latency.built));
+    row("trigger to released", latency(&outcome.latency.released));
+    let events = &outcome.events;
+    row("whole run: triggered / vetoed", format!("{} / {}", grouped(events.triggered), grouped(events.vetoed)));
+    row("  built / left over", format!("{} / {}", grouped(events.built), grouped(events.in_flight)));
+    for (name, count) in [("  incomplete", events.incomplete), ("  dropped", events.dropped)] {
+        if count > 0 {
+            row(name, grouped(count));
+        }
+    }
+    row("  account", if events.balanced { "balanced" } else { "NOT BALANCED" }.to_owned());
+    let steps =
+        format!("{} in {}, {:.2} million a second", grouped(outcome.steps), time(run.wall_s), run.steps_per_s / 1e6);
+    row("steps (what was taken from the queue)", steps);
+    summary
+}
+
+fn resource_row(resource: &Resource) -> [String; 6] {
+    let busiest = percent(resource.utilisation_max);
+    let bytes = |rate: Option<f64>| rate.map_or_else(String::new, bandwidth);
+    [
+        resource.name.clone(),
+        resource.count.to_string(),
+        percent(resource.utilisation),
+        if resource.count > 1 { format!("{busiest} (number {})", resource.busiest) } else { busiest },
+        bytes(resource.bytes_per_s),
+        bytes(resource.bytes_per_s_max),
+    ]
+}
+
+fn buffer_row(buffer: &Buffer) -> [String; 4] {
+    let amount = |amount: u64| match buffer.unit {
+        "bytes" => Bytes(amount).to_string(),
+        unit => format!("{} {unit}", grouped(amount)),
+    };
+    [
+        buffer.name.clone(),
+        amount(buffer.most),
+        buffer.size.map_or_else(String::new, amount),
+        buffer.full.map_or_else(String::new, percent),
+    ]
+}
+
+fn sweep_table(key: &str, runs: &[Run]) -> Table {
+    let mut all = table(&[key, "events/s", "bandwidth", "dead time", "built 50 % / 99 %", "limited by", "steps/s"]);
+    for run in runs {
+        let Outcome { rate, latency, limit, dead_time, .. } = &run.outcome;
+        all.add_row([
+            run.value.clone().unwrap_or_default(),
+            grouped(rate.events_per_s.round() as u64),
+            bandwidth(rate.bytes_per_s),
+            rate.offered_per_s.map_or_else(String::new, |_| percent(*dead_time)),
+            format!("{} / {}", time(latency.built.p50_s), time(latency.built.p99_s)),
+            limit.by.clone(),
+            format!("{:.2} M", run.steps_per_s / 1e6),
+        ]);
+    }
+    all
+}
+
+// ---- plots ---------------------------------------------------------------------------------------------------------
+
+/// Writes `latency.svg`, and for a sweep `rate.svg` and `bandwidth.svg`.
+fn draw(directory: &Path, key: &str, runs: &[Run]) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::Environment(format!("{}: {error}", directory.display()));
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    let write = |name: &str, chart: &Chart| std::fs::write(directory.join(name), chart.to_svg()).map_err(failed);
+    let title = runs.first().map_or(String::new(), |run| run.outcome.system.clone());
+    write("latency.svg", &latency_chart(&title, key, runs))?;
+    if key.is_empty() {
+        return Ok(());
+    }
+    let places = places(runs);
+    let logarithmic = places.iter().all(|&place| place > 0.0)
+        && places.iter().copied().fold(0.0, f64::max) >= 8.0 * places.iter().copied().fold(f64::INFINITY, f64::min);
+    let chart = |vertical: &str, value: &dyn Fn(&Outcome) -> f64| Chart {
+        title: title.clone(),
+        horizontal: key.to_owned(),
+        vertical: vertical.to_owned(),
+        logarithmic,
+        curves: vec![Curve {
+            name: "simulated".to_owned(),
+            points: places.iter().zip(runs).map(|(&place, run)| (place, value(&run.outcome))).collect(),
+            marked: true,
+        }],
+    };
+    write("rate.svg", &chart("events per second", &|outcome| outcome.rate.events_per_s))?;
+    write("bandwidth.svg", &chart("bytes per second", &|outcome| outcome.rate.bytes_per_s))
+}
+
+/// Where each value of a sweep lies on the axis: by its quantity where all have one, otherwise in their order.
+fn places(runs: &[Run]) -> Vec<f64> {
+    let quantity = |run: &Run| {
+        let text = run.value.as_deref()?;
+        let size = || text.parse::<Bytes>().map(|size| size.0 as f64);
+        let time = || text.parse::<Time>().map(|time| time.0.as_secs_f64());
+        let rate = || text.parse::<Bandwidth>().map(|rate| rate.bytes_per_second);
+        text.parse::<f64>().ok().or_else(|| size().or_else(|_| time()).or_else(|_| rate()).ok())
+    };
+    let known: Option<Vec<f64>> = runs.iter().map(quantity).collect();
+    known.unwrap_or_else(|| (1..=runs.len()).map(|place| place as f64).collect())
+}
+
+/// Which part of all events took at most so long.
+fn latency_chart(title: &str, key: &str, runs: &[Run]) -> Chart {
+    let curve = |name: String, latency: &Latency| {
+        let all: u64 = latency.histogram.iter().map(|(_, count)| count).sum();
+        let sums = latency.histogram.iter().scan(0, |sum, &(end, count)| {
+            *sum += count;
+            Some((end * 1e6, *sum as f64 / all.max(1) as f64 * 100.0))
+        });
+        Curve { name, points: sums.collect(), marked: false }
+    };
+    let curves = runs.iter().flat_map(|run| {
+        let value = run.value.as_ref().map_or(String::new(), |value| format!(", {key} = {value}"));
+        let latency = &run.outcome.latency;
+        let released = key.is_empty().then(|| curve("released".to_owned(), &latency.released));
+        std::iter::once(curve(format!("built{value}"), &latency.built)).chain(released)
+    });
+    Chart {
+        title: title.to_owned(),
+        horizontal: "microseconds after the trigger, at most".to_owned(),
+        vertical: "percent of all events".to_owned(),
+        logarithmic: true,
+        curves: curves.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_is_a_key_and_its_values() {
+        let sweep = sweep("trigger.rate=poisson(1kHz), 2kHz").expect("a sweep");
+        assert_eq!(
+            (sweep.key.as_str(), sweep.values),
+            ("trigger.rate", vec!["poisson(1kHz)".to_owned(), "2kHz".to_owned()])
+        );
+        let sizes = super::sweep("front_end.fragment_size=uniform(1KiB,4KiB),2KiB").expect("a sweep").values;
+        assert_eq!(sizes, ["uniform(1KiB,4KiB)", "2KiB"]);
+        for wrong in ["builders", "builders=", "=1,2", "builders=1,,2"] {
+            assert!(super::sweep(wrong).expect_err(wrong).contains("builders=8,16,32"));
+        }
+    }
+
+    #[test]
+    fn times_are_written_with_their_unit() {
+        assert_eq!([1.5, 0.0025, 3e-6].map(time), ["1.50 s", "2.50 ms", "3 us"]);
+    }
+}

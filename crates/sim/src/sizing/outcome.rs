@@ -1,0 +1,365 @@
+//! What came out: rates, latencies, how busy everything was, how much of each buffer was needed, and what limits.
+
+use super::histogram::Histogram;
+use super::network::{Load, Network};
+use super::system::{FullChoice, NetworkSection, Placement, System};
+use super::verdict::{Limit, judge};
+use super::world::World;
+use serde::Serialize;
+
+/// What came out of a simulated run. Rates, latencies, loads and buffers are those between the end of the warm-up and
+/// the last trigger; the account of events is that of the whole run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// The system's name.
+    pub system: String,
+    /// The seed.
+    pub seed: u64,
+    /// Seconds that were counted.
+    pub counted_s: f64,
+    /// Steps of the whole run: events taken from the queue of what happens next.
+    pub steps: u64,
+    /// What was reached.
+    pub rate: Reached,
+    /// The part of all triggers that were vetoed because a front end was full.
+    pub dead_time: f64,
+    /// What limits.
+    pub limit: Limit,
+    /// From the trigger until the event is built, and until its release was sent to all readout units.
+    pub latency: Latencies,
+    /// What works: links, computers, filters, disks.
+    pub resources: Vec<Resource>,
+    /// What holds something, and how much of it was needed.
+    pub buffers: Vec<Buffer>,
+    /// What the networks lost or made wait.
+    pub networks: Vec<NetworkCounts>,
+    /// The events of the whole run.
+    pub events: Events,
+}
+
+/// Rates.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Reached {
+    /// Events built a second.
+    pub events_per_s: f64,
+    /// Triggers a second, the vetoed ones included; none where the front ends send as fast as they can.
+    pub offered_per_s: Option<f64>,
+    /// Bytes of fragments built a second.
+    pub bytes_per_s: f64,
+}
+
+/// Latencies.
+#[derive(Clone, Debug, Serialize)]
+pub struct Latencies {
+    /// Trigger to built.
+    pub built: Latency,
+    /// Trigger to released.
+    pub released: Latency,
+}
+
+/// One latency, in seconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Latency {
+    /// The mean.
+    pub mean_s: f64,
+    /// Half of all events took no longer.
+    pub p50_s: f64,
+    /// Nine of ten.
+    pub p90_s: f64,
+    /// 99 of 100.
+    pub p99_s: f64,
+    /// 999 of 1,000.
+    pub p999_s: f64,
+    /// The longest.
+    pub max_s: f64,
+    /// The distribution: upper end of each step in seconds, and events in it.
+    pub histogram: Vec<(f64, u64)>,
+}
+
+/// Things of one kind that work.
+#[derive(Clone, Debug, Serialize)]
+pub struct Resource {
+    /// Of which kind.
+    pub name: String,
+    /// How many.
+    pub count: usize,
+    /// The part of the time that they were busy, on average.
+    pub utilisation: f64,
+    /// The same of the busiest.
+    pub utilisation_max: f64,
+    /// Which one is the busiest.
+    pub busiest: usize,
+    /// Bytes a second of one of them, on average; none where it does not handle bytes.
+    pub bytes_per_s: Option<f64>,
+    /// The same of the one that handles the most.
+    pub bytes_per_s_max: Option<f64>,
+}
+
+/// Things of one kind that hold something.
+#[derive(Clone, Debug, Serialize)]
+pub struct Buffer {
+    /// Of which kind.
+    pub name: String,
+    /// `bytes` or `events`.
+    pub unit: &'static str,
+    /// What one of them can hold; none where it is not bounded by itself.
+    pub size: Option<u64>,
+    /// The most that one of them held.
+    pub most: u64,
+    /// The part of the time that it made somebody wait, of the one that did most; none where that is not known.
+    pub full: Option<f64>,
+}
+
+/// What a network lost or made wait.
+#[derive(Clone, Debug, Serialize)]
+pub struct NetworkCounts {
+    /// Which network.
+    pub name: String,
+    /// Packets.
+    pub packets: u64,
+    /// Packets that found a full port and were lost.
+    pub dropped: u64,
+    /// Time-outs after losses.
+    pub timeouts: u64,
+    /// The part of the time that senders were paused before a full port, on average.
+    pub paused: f64,
+    /// Flows that stood still after a loss, on average.
+    pub stalled_flows: f64,
+}
+
+/// The account of events.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Events {
+    /// Triggers that the front ends took.
+    pub triggered: u64,
+    /// Triggers that found a front end full.
+    pub vetoed: u64,
+    /// Built complete.
+    pub built: u64,
+    /// Built with something missing.
+    pub incomplete: u64,
+    /// Not built, for whatever cause.
+    pub dropped: u64,
+    /// Not ended: still at front ends, readout units or builder units.
+    pub in_flight: u64,
+    /// Fragments that readout units received.
+    pub fragments_received: u64,
+    /// Of these, released in complete events.
+    pub fragments_in_complete_events: u64,
+    /// Of these, still held.
+    pub fragments_in_flight: u64,
+    /// Whether events and fragments add up: nothing vanished.
+    pub balanced: bool,
+}
+
+impl Outcome {
+    /// What was counted up to now.
+    pub(super) fn new(world: &World<'_>) -> Self {
+        let system = world.system;
+        let seconds = (world.now - world.counted_from.min(world.now)).max(1) as f64 * 1e-9;
+        let triggers = &world.front_ends.triggers;
+        let vetoed = triggers.vetoed - world.before.vetoed;
+        let offered = triggers.issued - world.before.triggered + vetoed;
+        let resources = resources(world, seconds);
+        let mut outcome = Self {
+            system: system.name.clone(),
+            seed: system.seed,
+            counted_s: seconds,
+            steps: world.queue.taken(),
+            rate: Reached {
+                events_per_s: world.built.count() as f64 / seconds,
+                offered_per_s: world.front_ends.has_clock().then_some(offered as f64 / seconds),
+                bytes_per_s: world.builders.iter().map(|unit| unit.built_bytes).sum::<u64>() as f64 / seconds,
+            },
+            dead_time: vetoed as f64 / offered.max(1) as f64,
+            limit: Limit::default(),
+            latency: Latencies { built: latency(&world.built), released: latency(&world.released) },
+            resources,
+            buffers: buffers(world, seconds),
+            networks: networks(world, seconds),
+            events: Events::default(),
+        };
+        outcome.limit = judge(&outcome);
+        outcome
+    }
+
+    /// The account at the end of everything.
+    pub(super) fn close(&mut self, world: &World<'_>) {
+        self.steps = world.queue.taken();
+        let triggers = &world.front_ends.triggers;
+        let account = world.manager.machine.account();
+        let (built, incomplete) = (account.built, account.incomplete_emitted);
+        let dropped = account.incomplete_dropped.total();
+        let mut fragments = ropewalk_terms::FragmentAccount::default();
+        world.readouts.iter().for_each(|unit| fragments.merge(&unit.machine.total()));
+        let in_events = fragments.in_complete_events + fragments.in_incomplete_events;
+        // What the machines lost for any cause would be missing on the right.
+        let fragments_add_up = fragments.received == in_events + fragments.in_flight;
+        let ended = built + incomplete + dropped;
+        self.events = Events {
+            triggered: triggers.issued,
+            vetoed: triggers.vetoed,
+            built,
+            incomplete,
+            dropped,
+            in_flight: triggers.issued.saturating_sub(ended),
+            fragments_received: fragments.received,
+            fragments_in_complete_events: fragments.in_complete_events,
+            fragments_in_flight: fragments.in_flight,
+            balanced: fragments_add_up && ended <= triggers.issued && account.assigned == ended + account.in_flight,
+        };
+    }
+}
+
+fn latency(histogram: &Histogram) -> Latency {
+    let at = |part| histogram.quantile(part) as f64 * 1e-9;
+    Latency {
+        mean_s: histogram.mean() * 1e-9,
+        p50_s: at(0.5),
+        p90_s: at(0.9),
+        p99_s: at(0.99),
+        p999_s: at(0.999),
+        max_s: histogram.most() as f64 * 1e-9,
+        histogram: histogram.steps().map(|(end, count)| (end as f64 * 1e-9, count)).collect(),
+    }
+}
+
+/// A resource from the busy nanoseconds and bytes of its members.
+fn resource(name: &str, seconds: f64, loads: impl Iterator<Item = Load>, has_bytes: bool) -> Resource {
+    let loads: Vec<Load> = loads.collect();
+    let count = loads.len();
+    let busy = |load: &Load| load.busy as f64 * 1e-9 / seconds;
+    let (busiest, most) = loads.iter().enumerate().max_by_key(|(index, load)| (load.busy, count - index)).unzip();
+    let mean = |total: f64| total / count.max(1) as f64;
+    let bytes = |load: &Load| load.bytes as f64 / seconds;
+    Resource {
+        name: name.to_owned(),
+        count,
+        utilisation: mean(loads.iter().map(busy).sum()),
+        utilisation_max: most.map_or(0.0, busy),
+        busiest: busiest.unwrap_or(0),
+        bytes_per_s: has_bytes.then(|| mean(loads.iter().map(bytes).sum())),
+        bytes_per_s_max: has_bytes.then(|| loads.iter().map(bytes).fold(0.0, f64::max)),
+    }
+}
+
+fn resources(world: &World<'_>, seconds: f64) -> Vec<Resource> {
+    let system = world.system;
+    let busy = |busy| Load { busy, bytes: 0 };
+    let hosts = |from: usize, count: usize| world.hosts[from..from + count].iter().map(|host| busy(host.busy));
+    let mut resources = vec![
+        resource("front-end link", seconds, world.front.sender_loads(), true),
+        resource("input of a readout unit", seconds, world.front.port_loads(), true),
+    ];
+    let readouts = world.readouts.len();
+    if system.placement == Placement::Shared {
+        resources.push(resource("the computer", seconds, hosts(0, 1), false));
+    } else {
+        resources.extend([
+            resource("computer of a readout unit", seconds, hosts(1, readouts), false),
+            resource("output of a readout unit", seconds, world.event.sender_loads(), true),
+            resource("input of a builder unit", seconds, world.event.port_loads(), true),
+            resource("computer of a builder unit", seconds, hosts(1 + readouts, world.builders.len()), false),
+            resource("computer of the event manager", seconds, hosts(0, 1), false),
+        ]);
+    }
+    if let Some(filter) = &system.filter {
+        let loads = world.builders.iter().map(|unit| busy(unit.filter().busy / u64::from(filter.workers)));
+        resources.push(resource("filter units of a builder unit", seconds, loads, false));
+    }
+    if system.disk.is_some() {
+        let loads = world.builders.iter().map(|unit| Load { busy: unit.disk().busy, bytes: unit.disk().bytes });
+        resources.push(resource("disk of a builder unit", seconds, loads, true));
+    }
+    resources
+}
+
+fn buffers(world: &World<'_>, seconds: f64) -> Vec<Buffer> {
+    let System { readout, builder, front_end, front_network, event_network, manager, .. } = world.system;
+    let part = |nanoseconds: u64| Some(nanoseconds as f64 * 1e-9 / seconds);
+    let of_readouts = |get: fn(&super::readout::ReadoutUnit) -> u64| world.readouts.iter().map(get).max().unwrap_or(0);
+    let of_builders = |get: fn(&super::builder::BuilderUnit) -> u64| world.builders.iter().map(get).max().unwrap_or(0);
+    let now = world.now;
+    let pool_full = world.readouts.iter().map(|unit| unit.pool_full.total(now)).max().unwrap_or(0);
+    let table_full = world.readouts.iter().map(|unit| unit.table_full.total(now)).max().unwrap_or(0);
+    let builder_full = world.builders.iter().map(|unit| unit.full.total(now)).max().unwrap_or(0);
+    let buffer = |name: &str, unit, size, most, full| Buffer { name: name.to_owned(), unit, size, most, full };
+    let mut buffers = vec![
+        buffer(
+            "memory of a source",
+            "bytes",
+            Some(front_end.buffer.0),
+            world.front_ends.most_kept,
+            world.front_ends.has_clock().then(|| part(world.pause.total(now))).flatten(),
+        ),
+        buffer("port to a readout unit", "bytes", Some(front_network.buffer.0), world.front.most_held(), None),
+        buffer(
+            "stream of a source, unread",
+            "bytes",
+            Some(front_network.window.0),
+            of_readouts(|unit| unit.most_waiting),
+            None,
+        ),
+        buffer(
+            "pool of a readout unit",
+            "bytes",
+            Some(readout.pool.0),
+            of_readouts(|unit| unit.most_bytes),
+            part(pool_full),
+        ),
+        buffer(
+            "table of a readout unit",
+            "events",
+            Some(u64::from(readout.capacity)),
+            of_readouts(|unit| unit.most_events),
+            part(table_full),
+        ),
+    ];
+    if world.system.placement == Placement::Own {
+        let (size, most) = (Some(event_network.buffer.0), world.event.most_held());
+        buffers.push(buffer("port to a builder unit", "bytes", size, most, None));
+    }
+    let (events, bytes) = (Some(u64::from(builder.events)), Some(builder.bytes.0));
+    buffers.push(buffer(
+        "events of a builder unit",
+        "events",
+        events,
+        of_builders(|unit| unit.most_events),
+        part(builder_full),
+    ));
+    buffers.push(buffer("bytes of a builder unit", "bytes", bytes, of_builders(|unit| unit.most_bytes), None));
+    let size = Some(u64::from(manager.capacity));
+    buffers.push(buffer("events assigned and not released", "events", size, world.manager.most_assigned, None));
+    if world.system.filter.is_some() {
+        buffers.push(buffer(
+            "before the filter",
+            "events",
+            events,
+            of_builders(|unit| unit.filter().most_waiting),
+            None,
+        ));
+    }
+    if world.system.disk.is_some() {
+        buffers.push(buffer("before the disk", "events", events, of_builders(|unit| unit.disk().most_waiting), None));
+    }
+    buffers
+}
+
+fn networks(world: &World<'_>, seconds: f64) -> Vec<NetworkCounts> {
+    let counts = |name: &str, network: &Network, section: &NetworkSection| {
+        let paused: Vec<u64> = network.paused(world.now).collect();
+        NetworkCounts {
+            name: format!("{name} ({})", if section.full == FullChoice::Pause { "pause" } else { "drop" }),
+            packets: network.counts.packets,
+            dropped: network.counts.dropped,
+            timeouts: network.counts.timeouts,
+            paused: paused.iter().sum::<u64>() as f64 * 1e-9 / seconds / paused.len().max(1) as f64,
+            stalled_flows: network.stalled(world.now) as f64 * 1e-9 / seconds,
+        }
+    };
+    let mut networks = vec![counts("front-end network", &world.front, &world.system.front_network)];
+    if world.system.placement == Placement::Own {
+        networks.push(counts("event network", &world.event, &world.system.event_network));
+    }
+    networks
+}

@@ -1,0 +1,315 @@
+//! What stands in a sizing file: a whole system as numbers. `docs/sizing.md` describes the same.
+
+use ropewalk_node::configuration::{Acknowledge, PolicyChoice};
+use ropewalk_node::quantity::{Bandwidth, Bytes, FragmentSize, Rate, Size, Time, Times};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// A system to be simulated.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct System {
+    /// The version of this form: 1.
+    pub version: u32,
+    /// What it is called in tables and plots.
+    #[serde(default)]
+    pub name: String,
+    /// Everything that is random follows from this.
+    #[serde(default = "one_u64")]
+    pub seed: u64,
+    /// How long triggers come, in simulated time.
+    #[serde(default = "duration")]
+    pub duration: Time,
+    /// The first part of it is not counted.
+    #[serde(default = "warm_up")]
+    pub warm_up: Time,
+    /// How long events may take to be built and released after the last trigger.
+    #[serde(default = "drain")]
+    pub drain: Time,
+    /// Front-end links.
+    pub front_ends: u32,
+    /// Readout units.
+    pub readouts: u16,
+    /// Builder units.
+    pub builders: u16,
+    /// On which computers the units are.
+    #[serde(default)]
+    pub placement: Placement,
+    /// The trigger.
+    #[serde(default)]
+    pub trigger: TriggerSection,
+    /// What each front-end link is.
+    #[serde(default)]
+    pub front_end: FrontEndSection,
+    /// From the front ends to the readout units.
+    #[serde(default)]
+    pub front_network: NetworkSection,
+    /// What each readout unit is.
+    #[serde(default)]
+    pub readout: ReadoutSection,
+    /// From the readout units to the builder units.
+    #[serde(default)]
+    pub event_network: NetworkSection,
+    /// What each builder unit is.
+    #[serde(default)]
+    pub builder: BuilderSection,
+    /// The event manager.
+    #[serde(default)]
+    pub manager: ManagerSection,
+    /// The filter units of each builder unit; none: events are not filtered.
+    pub filter: Option<FilterSection>,
+    /// The disk of each builder unit; none: events are not written.
+    pub disk: Option<DiskSection>,
+}
+
+/// On which computers the units are.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// Each on its own.
+    #[default]
+    Own,
+    /// All on one thread of one computer, as `ropewalk run` places them where there are few cores: super-fragments
+    /// are handed over by reference, and the event network is not used. The costs are those of `readout.host`.
+    Shared,
+}
+
+/// The trigger.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TriggerSection {
+    /// How often; as fast as the front ends can where it is not given.
+    pub rate: Option<Rate>,
+    /// A front end sends what it has gathered this often.
+    pub gather: Time,
+}
+
+impl Default for TriggerSection {
+    fn default() -> Self {
+        Self { rate: None, gather: Time(Duration::from_micros(20)) }
+    }
+}
+
+/// A front-end link.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FrontEndSection {
+    /// Sources on it, each a stream of its own.
+    pub streams: u32,
+    /// The whole fragment of a source.
+    pub fragment_size: Size,
+    /// How fast the link is.
+    pub link: Bandwidth,
+    /// What each fragment costs beside its bytes, in time of the link.
+    pub per_fragment: Time,
+    /// Memory of each source for what is not sent. Above three quarters it asks the trigger to pause.
+    pub buffer: Bytes,
+}
+
+impl Default for FrontEndSection {
+    fn default() -> Self {
+        Self {
+            streams: 1,
+            fragment_size: Size(FragmentSize::Fixed(2048)),
+            link: Bandwidth { bytes_per_second: 1.25e9 },
+            per_fragment: Time(Duration::ZERO),
+            buffer: Bytes(1 << 20),
+        }
+    }
+}
+
+/// A network around a switch.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NetworkSection {
+    /// The most bytes that travel as one.
+    pub packet: Bytes,
+    /// Memory of each output port of the switch.
+    pub buffer: Bytes,
+    /// From the switch to the receiver's memory.
+    pub latency: Time,
+    /// What happens where a port's memory is full.
+    pub full: FullChoice,
+    /// A sender whose packet was lost waits this long.
+    pub retransmit_after: Time,
+    /// The most bytes of one stream that were sent and not taken.
+    pub window: Bytes,
+}
+
+impl Default for NetworkSection {
+    fn default() -> Self {
+        Self {
+            packet: Bytes(8 << 10),
+            buffer: Bytes(1 << 20),
+            latency: Time(Duration::from_micros(5)),
+            full: FullChoice::default(),
+            retransmit_after: Time(Duration::from_millis(200)),
+            window: Bytes(1 << 20),
+        }
+    }
+}
+
+/// What happens where a port's memory is full.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FullChoice {
+    /// The sender is paused: nothing is lost, and everything behind it waits too.
+    #[default]
+    Pause,
+    /// The packet is lost and sent again after a time-out, with a window of one packet at first, as TCP does.
+    Drop,
+}
+
+/// What work costs on a computer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostSection {
+    /// Cores that share the work evenly.
+    pub cores: u32,
+    /// What looking for work costs, each time, beside the work.
+    pub turn: Time,
+    /// Each message or super-fragment received or sent.
+    pub per_message: Time,
+    /// Each fragment received.
+    pub per_fragment: Time,
+    /// How fast one core receives bytes.
+    pub receive: Bandwidth,
+    /// How fast one core sends bytes.
+    pub send: Bandwidth,
+}
+
+impl Default for HostSection {
+    fn default() -> Self {
+        Self {
+            cores: 4,
+            turn: Time(Duration::from_micros(5)),
+            per_message: Time(Duration::from_nanos(500)),
+            per_fragment: Time(Duration::from_nanos(200)),
+            receive: Bandwidth { bytes_per_second: 5e9 },
+            send: Bandwidth { bytes_per_second: 1e10 },
+        }
+    }
+}
+
+/// A readout unit.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReadoutSection {
+    /// Its interface to the front ends.
+    pub input: Bandwidth,
+    /// Its interface to the builder units.
+    pub output: Bandwidth,
+    /// Memory for fragments, the same share for each source.
+    pub pool: Bytes,
+    /// No source is read further than this many event numbers past the oldest incomplete event.
+    pub window: u32,
+    /// Events held at once, a power of two.
+    pub capacity: u32,
+    /// What work costs.
+    pub host: HostSection,
+}
+
+impl Default for ReadoutSection {
+    fn default() -> Self {
+        Self {
+            input: Bandwidth { bytes_per_second: 5e9 },
+            output: Bandwidth { bytes_per_second: 7e9 },
+            pool: Bytes(1 << 30),
+            window: 1024,
+            capacity: 4096,
+            host: HostSection::default(),
+        }
+    }
+}
+
+/// A builder unit.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BuilderSection {
+    /// Its interface to the readout units.
+    pub input: Bandwidth,
+    /// Events in work at once, filtering and writing included.
+    pub events: u32,
+    /// Bytes in work at once.
+    pub bytes: Bytes,
+    /// How far an event must have come before readout units forget it: `built`, `handed` to a filter, `written`.
+    pub acknowledge: Acknowledge,
+    /// What work costs.
+    pub host: HostSection,
+}
+
+impl Default for BuilderSection {
+    fn default() -> Self {
+        Self {
+            input: Bandwidth { bytes_per_second: 7e9 },
+            events: 256,
+            bytes: Bytes(1 << 30),
+            acknowledge: Acknowledge::Built,
+            host: HostSection::default(),
+        }
+    }
+}
+
+/// The event manager.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ManagerSection {
+    /// Which builder unit gets the next events.
+    pub policy: PolicyChoice,
+    /// Consecutive events given to one builder unit at once, 1..64.
+    pub batch: u32,
+    /// Events that it knows at once, a power of two.
+    pub capacity: u32,
+    /// What work costs.
+    pub host: HostSection,
+}
+
+impl Default for ManagerSection {
+    fn default() -> Self {
+        Self { policy: PolicyChoice::default(), batch: 8, capacity: 1 << 14, host: HostSection::default() }
+    }
+}
+
+/// The filter units behind each builder unit.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilterSection {
+    /// Events that are looked at at the same time.
+    pub workers: u32,
+    /// How long an event takes.
+    pub time: Times,
+    /// Which part of all events is kept, 0 to 1.
+    #[serde(default = "one_f64")]
+    pub accept: f64,
+}
+
+/// The disk behind each builder unit.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskSection {
+    /// How fast it writes.
+    pub speed: Bandwidth,
+    /// What each event costs beside its bytes.
+    #[serde(default)]
+    pub per_event: Option<Time>,
+}
+
+const fn one_u64() -> u64 {
+    1
+}
+
+const fn one_f64() -> f64 {
+    1.0
+}
+
+const fn duration() -> Time {
+    Time(Duration::from_secs(1))
+}
+
+const fn warm_up() -> Time {
+    Time(Duration::from_millis(100))
+}
+
+const fn drain() -> Time {
+    Time(Duration::from_secs(2))
+}
