@@ -291,7 +291,7 @@ impl Readout {
         total
     }
 
-    /// Requests that were not taken because their builder unit had tens of thousands already.
+    /// Requests that were not taken: their builder unit is not configured, or had tens of thousands already.
     pub const fn requests_refused(&self) -> u64 {
         self.requests.refused()
     }

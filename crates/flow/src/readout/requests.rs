@@ -56,22 +56,18 @@ impl Requests {
         Self { queues, turn: 0, ready: 0, unsettled: 0, refused: 0 }
     }
 
-    /// Requests that were refused because their builder unit had far too many.
+    /// Requests that were refused: of a builder unit that is not configured, or had far too many.
     pub(super) const fn refused(&self) -> u64 {
         self.refused
     }
 
     /// A builder unit wants this.
     pub(super) fn add(&mut self, builder: u16, entry: RequestEntry) {
-        let builder = usize::from(builder);
-        while self.queues.len() <= builder {
-            self.queues.push(Queue::new());
-        }
-        let queue = &mut self.queues[builder];
-        if queue.len() >= MOST {
+        let queue = self.queues.get_mut(usize::from(builder)).filter(|queue| queue.len() < MOST);
+        let Some(queue) = queue else {
             self.refused += 1;
             return;
-        }
+        };
         queue.ready.push_back(entry);
         self.ready += 1;
     }
@@ -137,7 +133,7 @@ mod tests {
 
     #[test]
     fn builders_take_turns() {
-        let mut requests = Requests::new(1);
+        let mut requests = Requests::new(3);
         for number in 1..=3 {
             requests.add(0, entry(number));
         }

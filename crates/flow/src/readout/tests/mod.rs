@@ -35,6 +35,7 @@ fn fragment(source: u32, raw_id: u64) -> Received {
 fn config(sources: u32) -> ReadoutConfig {
     let sources = (0..sources).map(|id| SourceConfig::new(SourceId(id), Format::Ferol)).collect();
     ReadoutConfig {
+        builders: 4,
         window: 16,
         capacity: 32,
         plausibility: 1000,

@@ -68,6 +68,15 @@ fn builders_are_answered_in_turn() {
 }
 
 #[test]
+fn a_builder_unit_that_is_not_configured_gets_no_answer_and_no_room() {
+    let mut rig = Rig::started(config(1));
+    rig.feed(0, [1]);
+    rig.request(4, &[key(1)]);
+    rig.request(u16::MAX, &[key(1)]);
+    assert_eq!((rig.answers.len(), rig.readout.requests_refused()), (0, 2));
+}
+
+#[test]
 fn requests_of_a_lost_builder_are_forgotten_and_its_events_kept() {
     let mut rig = Rig::started(config(1));
     rig.request(0, &[key(1)]);

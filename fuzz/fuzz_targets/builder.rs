@@ -1,0 +1,6 @@
+//! A builder unit among strangers: see `ropewalk_sim::inputs::builder`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| ropewalk_sim::inputs::builder(bytes));

@@ -1,0 +1,6 @@
+//! An event manager among strangers: see `ropewalk_sim::inputs::manager`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| ropewalk_sim::inputs::manager(bytes));

@@ -1,0 +1,6 @@
+//! A readout unit among strangers: see `ropewalk_sim::inputs::readout`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| ropewalk_sim::inputs::readout(bytes));
