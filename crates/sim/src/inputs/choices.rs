@@ -141,7 +141,7 @@ impl<'a> Choices<'a> {
     /// Any message of the protocol, whoever should send it.
     pub(super) fn message(&mut self, sources: u32) -> Message {
         match self.below(22) {
-            0 => Message::Start(Start { first: self.key() }),
+            0 => Message::Start(Start { first: self.key(), origin: self.key() }),
             1 => Message::QueryHighest,
             2 => Message::Highest(self.key()),
             3 => Message::StopAt(self.key()),
