@@ -5,7 +5,7 @@
 use ropewalk_memory::Payload;
 use ropewalk_terms::EventKey;
 pub use ropewalk_wire::message::{
-    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, BATCH, Batch, Credit, Finished,
+    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, BATCH, Batch, Credit, Ended, Finished,
     FragmentFlags, FragmentMeta, Message, ReadoutState, Release, ReleaseEntry, Report, ReportEntry, Request,
     RequestEntry, Resync, Start, SuperFragmentEntry, SynchronyState, Unreleased, UnreleasedEntry,
 };

@@ -3,8 +3,8 @@
 use crate::messages::UnreleasedEntry;
 use ropewalk_terms::{Attempt, EventKey, Outcome};
 
-/// The last acknowledgements, as many as there are slots. A new event manager is told of them, for it cannot
-/// know what its predecessor released.
+/// The last acknowledgements, twice as many as there are slots. A new event manager is told of them, for it cannot
+/// know what its predecessor released: what was done since the readout units were told of it, and what was in work.
 #[derive(Debug)]
 pub(super) struct Recent {
     entries: Vec<UnreleasedEntry>,

@@ -15,6 +15,16 @@ pub enum RunCommand {
         /// Its last key, where it is known.
         last: Option<EventKey>,
     },
+    /// Go on with this run, which an event manager began that is no more. Nodes are not waited for: those that are
+    /// there tell what they have.
+    TakeOver {
+        /// The run.
+        run: RunNumber,
+        /// Its first key.
+        first: EventKey,
+        /// Its last key, where it is known.
+        last: Option<EventKey>,
+    },
     /// Stop and drain; with `last`, everything up to this key is waited for.
     Stop {
         /// The last key that the sources send, where somebody knows it.
@@ -29,6 +39,15 @@ pub enum RunCommand {
 pub enum ControlAction {
     /// Start this run.
     Start {
+        /// The run.
+        run: RunNumber,
+        /// Its first key.
+        first: EventKey,
+        /// Its last key, where it is known.
+        last: Option<EventKey>,
+    },
+    /// Take this run over.
+    TakeOver {
         /// The run.
         run: RunNumber,
         /// Its first key.
@@ -108,6 +127,12 @@ impl RunControl {
                 if self.phase < RunPhase::Running && self.start.is_none() {
                     self.start = Some(ControlAction::Start { run, first, last });
                     self.begin();
+                }
+            }
+            RunCommand::TakeOver { run, first, last } => {
+                if self.phase < RunPhase::Running && self.start.is_none() {
+                    self.phase = RunPhase::Running;
+                    self.actions.push_back(ControlAction::TakeOver { run, first, last });
                 }
             }
             RunCommand::Stop { last } => match self.phase {

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! initial --all nodes connected--> configured --Start--> running --Stop, last event--> draining --> ended
-//!    |                                 |                                  ForceStop: everything left is dropped
-//!    +--Stop-----------------------> ended
+//!    |                                 |             ^                    ForceStop: everything left is dropped
+//!    +--Stop-----------------------> ended           |
+//!    +--TakeOver-------------------------------------+
 //! ```
 //! Commands may come at any time and any number of times: a start waits for the nodes, a second stop changes
 //! nothing. The event manager does the work; this machine only says when.

@@ -82,3 +82,31 @@ fn a_node_may_ask_for_the_stop_and_is_named() {
     assert_eq!(control.poll(NOW), Some(ControlAction::Stop { last: None }));
     assert_eq!(control.poll(NOW), None);
 }
+
+#[test]
+fn a_run_that_goes_on_is_taken_over_without_waiting_for_anybody() {
+    let take_over = RunCommand::TakeOver { run: RunNumber(7), first: EventKey::new(0, 1), last: None };
+    let mut control = control();
+    control.command(NOW, take_over);
+    control.command(NOW, take_over);
+    control.command(NOW, START);
+    assert_eq!(control.phase(), RunPhase::Running);
+    let expected = ControlAction::TakeOver { run: RunNumber(7), first: EventKey::new(0, 1), last: None };
+    assert_eq!((control.poll(NOW), control.poll(NOW)), (Some(expected), None));
+    connect(&mut control);
+    control.node_lost(NOW, NodeId::builder(0));
+    assert_eq!((control.phase(), control.poll(NOW)), (RunPhase::Running, None));
+    control.command(NOW, RunCommand::Stop { last: None });
+    assert_eq!(control.poll(NOW), Some(ControlAction::Stop { last: None }));
+}
+
+#[test]
+fn a_run_that_was_begun_here_is_not_taken_over() {
+    let take_over = RunCommand::TakeOver { run: RunNumber(8), first: EventKey::new(0, 1), last: None };
+    let mut waiting = control();
+    waiting.command(NOW, START);
+    for mut control in [waiting, running()] {
+        control.command(NOW, take_over);
+        assert_eq!(control.poll(NOW), None);
+    }
+}

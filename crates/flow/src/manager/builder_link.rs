@@ -21,6 +21,7 @@ pub(super) struct BuilderLink {
     pub(super) finished: bool,
     granted: Credit,
     used: Credit,
+    most_free_events: u64,
     most_free_bytes: u64,
 }
 
@@ -34,7 +35,13 @@ impl BuilderLink {
     pub(super) fn grant(&mut self, credit: Credit) {
         self.granted.events = self.granted.events.max(credit.events);
         self.granted.bytes = self.granted.bytes.max(credit.bytes);
+        self.most_free_events = self.most_free_events.max(self.free_events());
         self.most_free_bytes = self.most_free_bytes.max(self.free_bytes());
+    }
+
+    /// Events that could be assigned when it was as free as it ever was.
+    pub(super) const fn most_free_events(&self) -> u64 {
+        self.most_free_events
     }
 
     /// Events that can still be assigned.

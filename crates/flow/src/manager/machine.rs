@@ -2,6 +2,7 @@
 
 use super::announce::Floor;
 use super::builder_link::BuilderLink;
+use super::ended::EndedLog;
 use super::readout_link::ReadoutLink;
 use super::recovery::Recovered;
 use super::release::Releases;
@@ -58,6 +59,7 @@ pub struct Manager {
     pub(super) again: Vec<u64>,
     pub(super) recovered: Recovered,
     pub(super) releases: Releases,
+    pub(super) ended: EndedLog,
     pub(super) outbox: VecDeque<(NodeId, Message)>,
     pub(super) account: EventAccount,
     pub(super) counts: ManagerCounts,
@@ -85,6 +87,7 @@ impl Manager {
             again: Vec::with_capacity(capacity),
             recovered: Recovered::default(),
             releases: Releases::new(capacity),
+            ended: EndedLog::default(),
             outbox: VecDeque::with_capacity(3 * nodes + 16),
             account: EventAccount::default(),
             counts: ManagerCounts::default(),
@@ -123,6 +126,7 @@ impl Manager {
             _ if !known => self.counts.refused_messages += 1,
             (_, Message::Report(_)) | (Role::Builder, Message::Synchrony(_)) => {}
             (Role::Readout, Message::Announce(announce)) => self.announced(now, from.index, announce),
+            (Role::Readout, Message::Ended(ended)) => self.earlier_ended(ended),
             (Role::Readout, Message::Highest(key)) => self.answered(now, from.index, *key),
             (Role::Readout, Message::Finished(_)) => self.readouts[index].finished = true,
             (Role::Builder, Message::Credit(credit)) => self.builders[index].grant(*credit),
@@ -156,9 +160,11 @@ impl Manager {
         [self.phase.deadline(), self.silence_deadline()].into_iter().flatten().min()
     }
 
-    /// The account of events: what was assigned, and how it was acknowledged. In flight is counted from the table.
+    /// The account of events: what was assigned, and how it was acknowledged; a successor's holds what its predecessors
+    /// did. In flight is counted from the table.
     pub fn account(&self) -> EventAccount {
         let mut account = self.account;
+        account.merge(self.ended.before());
         account.in_flight = self.table.count(&[Stage::Assigned, Stage::Again]);
         account.accepted = account.built + account.incomplete_emitted;
         account

@@ -15,6 +15,7 @@ mod announce;
 mod assign;
 mod builder_link;
 mod config;
+mod ended;
 mod error;
 mod machine;
 mod policy;

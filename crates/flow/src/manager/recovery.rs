@@ -5,10 +5,11 @@
 //! earlier manager can have used.
 
 use super::Manager;
+use super::ended::count;
 use super::run::Phase;
 use super::table::{Place, Stage};
 use crate::messages::{AcknowledgeEntry, Message, ReadoutState, Start, Unreleased, UnreleasedEntry};
-use ropewalk_terms::{Attempt, EventKey, Instant, NodeId};
+use ropewalk_terms::{Attempt, EventKey, Instant, NodeId, Outcome};
 use std::collections::VecDeque;
 
 /// What builder units told a successor, in key order; of one key the highest attempt comes last.
@@ -60,6 +61,12 @@ impl Recovered {
         self.entries.get(end.checked_sub(1)?).copied().filter(|(_, entry)| entry.key == key)
     }
 
+    /// How `key` ended, where a builder remembers that.
+    fn outcome_of(&self, key: EventKey) -> Option<Outcome> {
+        let begin = self.entries.partition_point(|(_, entry)| entry.key < key);
+        self.entries.iter().skip(begin).take_while(|(_, entry)| entry.key == key).find_map(|(_, entry)| entry.outcome)
+    }
+
     fn forget_through(&mut self, key: EventKey) {
         while self.oldest().is_some_and(|oldest| oldest <= key) {
             self.entries.pop_front();
@@ -94,13 +101,16 @@ impl Manager {
 
     /// A builder unit tells what it has, to a successor or after a lost connection.
     pub(super) fn unreleased(&mut self, builder: u16, unreleased: &Unreleased) {
-        if matches!(self.phase, Phase::Recovering { .. }) {
+        if self.phase.is_recovering() {
             self.recovered.entries.extend(unreleased.entries.iter().map(|&entry| (builder, entry)));
         } else if self.phase.is_open() {
             for entry in &unreleased.entries {
                 let Place::Inside(position) = self.table.find(entry.key) else { continue };
                 if position < self.table.head() {
                     self.adopt(position, builder, *entry);
+                }
+                if position < self.floor.cursor && self.recovered.is_successor() {
+                    self.adopt_ended(position, builder, *entry);
                 }
             }
         }
@@ -156,10 +166,17 @@ impl Manager {
         }
     }
 
-    /// An announced event: does a builder have it?
+    /// An announced event: did it end already, or does a builder have it?
     pub(super) fn adopt_recovered(&mut self, position: u64) {
-        let told = self.recovered.of(self.table.row(position).key).filter(|_| self.phase.assigns());
-        if let Some((builder, entry)) = told {
+        let key = self.table.row(position).key;
+        if !self.phase.assigns() {
+            return;
+        }
+        if key < self.ended.below() {
+            // It is in an earlier manager's account; here its release was lost with that manager.
+            let outcome = self.recovered.outcome_of(key).unwrap_or(Outcome::Complete);
+            self.end(position, outcome);
+        } else if let Some((builder, entry)) = self.recovered.of(key) {
             self.adopt(position, builder, entry);
         }
     }
@@ -181,11 +198,26 @@ impl Manager {
         if self.recovered.oldest().is_none_or(|oldest| oldest > key) {
             return;
         }
-        if let Some((builder, entry)) = self.recovered.of(key).filter(|(_, entry)| entry.outcome.is_none()) {
-            self.table.row_mut(position).stage = Stage::Open;
-            self.adopt(position, builder, entry);
+        match self.recovered.of(key).filter(|_| key >= self.ended.below()) {
+            Some((builder, entry)) if entry.outcome.is_none() => {
+                self.table.row_mut(position).stage = Stage::Open;
+                self.adopt(position, builder, entry);
+            }
+            Some((builder, entry)) => self.adopt_ended(position, builder, entry),
+            None => {}
         }
         self.recovered.forget_through(key);
+    }
+
+    /// A builder did an event that nobody holds any more, and of which no earlier manager left word: it is counted here.
+    fn adopt_ended(&mut self, position: u64, builder: u16, entry: UnreleasedEntry) {
+        let row = self.table.row_mut(position);
+        let Some(outcome) = entry.outcome.filter(|_| row.stage == Stage::Empty && row.key >= self.ended.below()) else {
+            return;
+        };
+        (row.stage, row.builder, row.attempt, row.outcome) = (Stage::Released, builder, entry.attempt, outcome);
+        self.account.assigned += 1;
+        count(&mut self.account, outcome);
     }
 
     /// Takes a builder's word for an event that this manager did not assign, or that it thought lost with the

@@ -1,5 +1,6 @@
 //! Acknowledgements in, releases out: the manager alone tells readout units to forget.
 
+use super::ended::count;
 use super::table::{Place, Stage};
 use super::{Manager, ManagerAction};
 use crate::messages::{Acknowledge, Message, Release, ReleaseEntry};
@@ -65,11 +66,7 @@ impl Manager {
                 if stage == Stage::Assigned {
                     self.builders[usize::from(row.builder)].in_work -= 1;
                 }
-                match outcome {
-                    Outcome::Complete => self.account.built += 1,
-                    Outcome::IncompleteEmitted => self.account.incomplete_emitted += 1,
-                    Outcome::Dropped(cause) => self.account.incomplete_dropped.add(cause, 1),
-                }
+                count(&mut self.account, outcome);
             }
             Stage::Empty | Stage::Open | Stage::Done | Stage::Released => {
                 if let Outcome::Dropped(cause) = outcome {
@@ -94,6 +91,10 @@ impl Manager {
                 }
             }
             self.releases.batch.entries.clear();
+            self.tell_ended();
+            if !self.outbox.is_empty() {
+                return None;
+            }
         }
     }
 
@@ -128,7 +129,8 @@ impl Manager {
     /// Lets the window pass what is released, and whoever waits for that.
     pub(super) fn move_tail(&mut self, now: Instant) {
         let before = self.table.tail();
-        self.table.advance_tail(self.floor.cursor);
+        let Self { table, ended, floor, .. } = self;
+        table.advance_tail(floor.cursor, |row| ended.pass(row));
         if self.table.tail() == before {
             return;
         }

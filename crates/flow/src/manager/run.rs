@@ -78,6 +78,11 @@ impl Phase {
         self.is_open() && !matches!(self, Self::Recovering { .. })
     }
 
+    /// Whether it is still being asked who has what.
+    pub(super) const fn is_recovering(self) -> bool {
+        matches!(self, Self::Recovering { .. })
+    }
+
     /// Why announced keys are refused, where they are.
     pub(super) const fn refusal(self) -> Option<Cause> {
         match self {
@@ -154,6 +159,7 @@ impl Manager {
         self.again.clear();
         self.recovered.clear();
         self.releases.clear();
+        self.ended = super::ended::EndedLog::default();
         self.account = EventAccount::default();
         self.counts = super::ManagerCounts::default();
         for link in &mut self.readouts {

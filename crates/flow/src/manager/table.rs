@@ -212,11 +212,12 @@ impl Table {
         }
     }
 
-    /// Lets the window's end pass what is released, and what is empty before `cursor`.
-    pub(super) fn advance_tail(&mut self, cursor: u64) {
+    /// Lets the window's end pass what is released, and what is empty before `cursor`; `passed` sees what was released.
+    pub(super) fn advance_tail(&mut self, cursor: u64, mut passed: impl FnMut(&Row)) {
         while self.tail < self.head {
-            match self.row(self.tail).stage {
-                Stage::Released => {}
+            let row = self.row(self.tail);
+            match row.stage {
+                Stage::Released => passed(row),
                 Stage::Empty if self.tail < cursor => {}
                 _ => break,
             }

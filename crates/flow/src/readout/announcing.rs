@@ -3,7 +3,7 @@
 use super::machine::Readout;
 use super::table::State;
 use super::timeline::{ORIGIN, Position};
-use crate::messages::{Announce, AnnounceEntry, Batch};
+use crate::messages::{Announce, AnnounceEntry, Batch, Ended};
 use ropewalk_terms::EventKey;
 
 /// How far the announcements have come.
@@ -15,11 +15,15 @@ pub(super) struct Announcing {
     told: Option<EventKey>,
     /// It was told that nothing more comes at all.
     pub(super) told_all: bool,
+    /// How the events ended that nobody holds any more, as the event manager left it here for its successor.
+    ended: Option<Ended>,
+    /// A new event manager has not been told of that.
+    ended_due: bool,
 }
 
 impl Default for Announcing {
     fn default() -> Self {
-        Self { next: ORIGIN, told: Some(EventKey::MIN), told_all: false }
+        Self { next: ORIGIN, told: Some(EventKey::MIN), told_all: false, ended: None, ended_due: false }
     }
 }
 
@@ -80,10 +84,23 @@ impl Readout {
         true
     }
 
+    /// The event manager says how events ended: kept for its successor.
+    pub(super) fn keep_ended(&mut self, ended: &Ended) {
+        if self.announcing.ended.is_none_or(|known| known.below <= ended.below) {
+            self.announcing.ended = Some(*ended);
+        }
+    }
+
+    /// What an earlier event manager left here, once for each new one.
+    pub(super) fn next_ended(&mut self) -> Option<Ended> {
+        if core::mem::take(&mut self.announcing.ended_due) { self.announcing.ended } else { None }
+    }
+
     /// A new event manager knows nothing: everything held is announced again.
     pub(super) fn announce_again(&mut self) {
         self.announcing.next = self.table.base();
         self.announcing.told = None;
+        self.announcing.ended_due = true;
         if let Some(stop) = &mut self.stop {
             stop.announced = false;
         }

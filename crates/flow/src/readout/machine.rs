@@ -118,6 +118,7 @@ impl Readout {
                 self.advance(now);
             }
             (Role::Manager, Message::Release(release)) => self.release(now, release),
+            (Role::Manager, Message::Ended(ended)) => self.keep_ended(ended),
             (Role::Manager, Message::Recover) => self.announce_again(),
             (Role::Manager, Message::Finish) => self.finish(),
             (Role::Builder, Message::Request(request)) => {
@@ -179,6 +180,9 @@ impl Readout {
         if self.started {
             self.look_at_the_clock(now);
             self.admit_waiting(now);
+            if let Some(ended) = self.next_ended() {
+                return Some(ReadoutAction::ToManager(Message::Ended(ended)));
+            }
             if let Some(announce) = self.next_announce() {
                 return Some(ReadoutAction::ToManager(Message::Announce(announce)));
             }

@@ -263,6 +263,11 @@ impl<P: Dispatcher> ManagerDrive<P> {
                     self.outbox.identity.run = run;
                     self.manager.start(now, first, last);
                 }
+                ControlAction::TakeOver { run, first, last } => {
+                    self.run = run;
+                    self.outbox.identity.run = run;
+                    self.manager.recover(now, first, last);
+                }
                 ControlAction::Stop { last: None } => self.manager.stop(now),
                 ControlAction::Stop { last: Some(last) } => self.manager.stop_at(now, last),
                 ControlAction::ForceStop => self.manager.force_stop(now),

@@ -2,7 +2,7 @@
 
 use super::bytes::{Reader, Writer};
 use super::{Batch, Kind, MessageError, PROTOCOL_VERSION};
-use ropewalk_terms::{AcknowledgementLevel, Attempt, Cause, Counter, EventKey, Outcome, SourceId};
+use ropewalk_terms::{AcknowledgementLevel, Attempt, ByCause, CAUSES, Cause, Counter, EventKey, Outcome, SourceId};
 
 /// The longest name of a node, in bytes.
 const NAME_BYTES: usize = 32;
@@ -189,6 +189,20 @@ pub struct Release {
     pub entries: Batch<ReleaseEntry>,
 }
 
+/// How the events ended that nobody holds any more. The event manager leaves it with every RU; a successor is told, and
+/// so accounts for what it never saw.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Ended {
+    /// Every event below this key has ended and is released, by the event manager that says so or an earlier one.
+    pub below: EventKey,
+    /// How many of them were built whole.
+    pub built: u64,
+    /// How many were kept although something was missing.
+    pub incomplete_emitted: u64,
+    /// How many were assigned and dropped, by cause.
+    pub dropped: ByCause,
+}
+
 /// EVM to BU: whether a readout unit takes part. Requests to one that left are answered by nobody.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReadoutState {
@@ -307,6 +321,7 @@ pub enum Message {
     Finished(Finished),
     Report(Report),
     StopRequest(Cause),
+    Ended(Ended),
 }
 
 impl Message {
@@ -335,6 +350,7 @@ impl Message {
             Self::Finished(_) => Kind::Finished,
             Self::Report(_) => Kind::Report,
             Self::StopRequest(_) => Kind::StopRequest,
+            Self::Ended(_) => Kind::Ended,
         }
     }
 
@@ -382,6 +398,7 @@ impl Message {
                 list(&mut to, &body.entries, ReportEntry::encode);
             }
             Self::StopRequest(cause) => to.u8(*cause as u8),
+            Self::Ended(body) => body.encode(&mut to),
         }
     }
 
@@ -427,6 +444,7 @@ impl Message {
                 Self::Report(Report { entries: read(&mut from, ReportEntry::decode)?, last })
             }
             Kind::StopRequest => Self::StopRequest(Cause::from_u8(from.u8()?).ok_or(MessageError::Meaning)?),
+            Kind::Ended => Self::Ended(Ended::decode(&mut from)?),
             Kind::SuperFragments => return Err(MessageError::Meaning),
         };
         from.end()?;
@@ -530,6 +548,30 @@ impl ReleaseEntry {
 
     fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
         Ok(Self { first: from.key()?, count: from.u32()?, outcome: outcome(from)? })
+    }
+}
+
+impl Ended {
+    fn encode(&self, to: &mut Writer<'_>) {
+        to.key(self.below);
+        to.u64(self.built);
+        to.u64(self.incomplete_emitted);
+        let causes = || CAUSES.iter().map(|&cause| (cause, self.dropped.get(cause))).filter(|&(_, count)| count > 0);
+        to.u8(causes().count() as u8);
+        for (cause, count) in causes() {
+            to.u8(cause as u8);
+            to.u64(count);
+        }
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+        let (below, built, incomplete_emitted) = (from.key()?, from.u64()?, from.u64()?);
+        let mut dropped = ByCause::default();
+        for _ in 0..from.u8()? {
+            let cause = Cause::from_u8(from.u8()?).ok_or(MessageError::Meaning)?;
+            dropped.set(cause, from.u64()?);
+        }
+        Ok(Self { below, built, incomplete_emitted, dropped })
     }
 }
 

@@ -76,6 +76,8 @@ kinds! {
     Report = 22,
     /// BU to EVM: the configured policy wants the run to stop.
     StopRequest = 23,
+    /// EVM to RU, to be kept for a successor, and RU to a new EVM: how all events below a key ended.
+    Ended = 24,
 }
 
 /// The part that every message begins with.

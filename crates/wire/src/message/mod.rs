@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!              Hello, Welcome/Refuse          (every connection, both ways, first)
-//!   RU  -> EVM  Announce, Highest, Finished, Report
-//!   EVM -> RU   Start, QueryHighest, StopAt, Resync, Release, Recover, Finish
+//!   RU  -> EVM  Announce, Highest, Ended, Finished, Report
+//!   EVM -> RU   Start, QueryHighest, StopAt, Resync, Release, Ended, Recover, Finish
 //!   BU  -> EVM  Credit, Acknowledge, Unreleased, Synchrony, StopRequest, Finished, Report
 //!   EVM -> BU   Start, Assign, ReadoutState, StopAt (when the run drains), Recover, Finish
 //!   BU  -> RU   Request            (data connection, opened by the BU)
@@ -22,7 +22,7 @@ mod super_fragments;
 mod tests;
 
 pub use body::{
-    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Hello, Message,
+    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Ended, Finished, Hello, Message,
     ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Start,
     SynchronyState, Unreleased, UnreleasedEntry,
 };

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use ropewalk_terms::{
-    AcknowledgementLevel, Attempt, Cause, Epoch, EventKey, Incarnation, NodeId, Outcome, RunNumber, SourceId,
+    AcknowledgementLevel, Attempt, ByCause, Cause, Epoch, EventKey, Incarnation, NodeId, Outcome, RunNumber, SourceId,
 };
 
 fn key() -> impl Strategy<Value = EventKey> {
@@ -71,6 +71,11 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Synchrony(SynchronyState { source: SourceId(source), verdict, offset, since })
         }),
         Just(Message::StopRequest(Cause::SynchronyLost)),
+        (key(), any::<(u64, u64, u64)>()).prop_map(|(below, (built, incomplete_emitted, late))| {
+            let mut dropped = ByCause::default();
+            dropped.set(Cause::Late, late);
+            Message::Ended(Ended { below, built, incomplete_emitted, dropped })
+        }),
         any::<u64>().prop_map(|in_flight| Message::Finished(Finished { in_flight })),
         (batch(reported), any::<bool>()).prop_map(|(entries, last)| Message::Report(Report { entries, last })),
     ]

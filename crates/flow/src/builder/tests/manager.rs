@@ -100,20 +100,20 @@ fn an_event_that_is_done_and_assigned_again_is_acknowledged_again() {
 #[test]
 fn a_new_manager_is_told_what_is_in_work_and_what_was_done_lately() {
     let mut hand = Hand::new(config(1));
-    for number in 1..=6 {
+    for number in 1..=10 {
         let emitted = hand.build([number]);
         hand.written(emitted[0]);
     }
-    hand.assign(7..=8, 3);
+    hand.assign(11..=12, 3);
     hand.done();
     hand.say(&Message::Recover);
     let (entries, _) = told(&hand.done());
     let done: Vec<_> = entries.iter().filter(|entry| entry.2.is_some()).collect();
     let in_work: Vec<_> = entries.iter().filter(|entry| entry.2.is_none()).copied().collect();
-    assert_eq!(in_work, [(8, 3, None), (7, 3, None)].iter().rev().copied().collect::<Vec<_>>());
-    // As many as there are slots.
-    assert_eq!(done.len(), 4);
-    assert!(done.iter().all(|entry| (3..=6).contains(&entry.0) && entry.2 == Some(Outcome::Complete)));
+    assert_eq!(in_work, [(12, 3, None), (11, 3, None)].iter().rev().copied().collect::<Vec<_>>());
+    // Twice as many as there are slots.
+    assert_eq!(done.len(), 8);
+    assert!(done.iter().all(|entry| (3..=10).contains(&entry.0) && entry.2 == Some(Outcome::Complete)));
 }
 
 #[test]

@@ -98,6 +98,11 @@ proptest! {
         }
         let last = world.finish();
         assert_all_written(&world, last, true);
+        let account = world.manager.as_ref().expect("a manager").account();
+        if deaths == 0 {
+            // Nobody died who had done something that only the old event manager knew of.
+            prop_assert_eq!((account.assigned, account.built), (last, last));
+        }
         world.assert_no_credit_leaked();
     }
 }

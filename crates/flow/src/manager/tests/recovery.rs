@@ -2,8 +2,8 @@
 
 use super::hand::{EVENT_TIMEOUT, Hand, assigned, config, key, released, to};
 use crate::manager::{ManagerConfig, ManagerState};
-use crate::messages::{Batch, Message, Unreleased, UnreleasedEntry};
-use ropewalk_terms::{Attempt, Epoch, EventKey, NodeId, Outcome};
+use crate::messages::{Batch, Ended, Message, Unreleased, UnreleasedEntry};
+use ropewalk_terms::{Attempt, ByCause, Epoch, EventKey, NodeId, Outcome};
 
 /// A successor to which two readout and two builder units have connected.
 fn successor() -> Hand {
@@ -205,4 +205,120 @@ fn a_resynchronised_run_is_taken_over_too() {
     tell(&mut hand, 0, &[], false);
     tell(&mut hand, 1, &[], false);
     assert_eq!(hand.assigned(), [(0, 1, 513)]);
+}
+
+/// What a readout unit was told by an earlier event manager.
+fn ended(below: u64, built: u64, incomplete_emitted: u64) -> Message {
+    Message::Ended(Ended { below: key(below), built, incomplete_emitted, dropped: ByCause::default() })
+}
+
+#[test]
+fn a_successor_s_account_begins_with_what_its_predecessor_left() {
+    let mut hand = successor();
+    hand.say(NodeId::readout(0), &ended(10, 7, 2));
+    // The release of 9 never reached the other one.
+    hand.say(NodeId::readout(1), &ended(6, 5, 0));
+    for readout in [0, 1] {
+        hand.announce(readout, 11, if readout == 0 { 10..=11 } else { 9..=11 });
+        repeated(&mut hand, readout, 11);
+    }
+    tell(&mut hand, 0, &[(9, 1, Some(Outcome::IncompleteEmitted)), (10, 1, Some(Outcome::Complete))], false);
+    tell(&mut hand, 1, &[], false);
+    let sent = hand.sent();
+    // Who still holds 9 may forget it, and it is neither built nor counted again.
+    let expected = [(key(9), 1, Outcome::IncompleteEmitted), (key(10), 1, Outcome::Complete)];
+    assert_eq!((released(&sent, 1), assigned(&sent)), (expected.to_vec(), vec![(0, 11, 513)]));
+    let account = hand.manager.account();
+    assert_eq!((account.assigned, account.built, account.incomplete_emitted, account.in_flight), (11, 8, 2, 1));
+    hand.say(NodeId::readout(0), &ended(12, 100, 0));
+    assert_eq!(hand.manager.account(), account, "what is said later is its own word");
+}
+
+#[test]
+fn what_ended_before_is_not_built_again_even_if_no_builder_remembers_it() {
+    let mut hand = successor();
+    hand.say(NodeId::readout(0), &ended(10, 9, 0));
+    hand.announce(0, 10, []);
+    hand.announce(1, 10, [8, 9]);
+    for index in [0, 1] {
+        repeated(&mut hand, index, 10);
+        // A late copy of it is of no more interest.
+        tell(&mut hand, index, if index == 0 { &[(8, 2, None)] } else { &[] }, false);
+    }
+    let sent = hand.sent();
+    assert_eq!((released(&sent, 1), assigned(&sent)), (vec![(key(8), 2, Outcome::Complete)], vec![]));
+    hand.acknowledge(0, 8, 2, Outcome::Complete);
+    assert_eq!((hand.manager.account().assigned, hand.manager.account().built), (9, 9));
+}
+
+#[test]
+fn what_builders_did_and_nobody_holds_any_more_is_counted_once() {
+    let mut hand = successor();
+    hand.say(NodeId::readout(0), &ended(5, 4, 0));
+    for readout in [0, 1] {
+        hand.announce(readout, 8, [8]);
+        repeated(&mut hand, readout, 8);
+    }
+    let done = Some(Outcome::Complete);
+    // 4 is below what was left; of 6 there are two copies.
+    tell(&mut hand, 0, &[(4, 1, done), (5, 1, done), (6, 1, done)], false);
+    tell(&mut hand, 1, &[(6, 2, done), (7, 1, Some(Outcome::IncompleteEmitted))], false);
+    let sent = hand.sent();
+    assert_eq!((assigned(&sent), released(&sent, 0)), (vec![(0, 8, 513)], vec![]));
+    hand.acknowledge(0, 8, 513, Outcome::Complete);
+    hand.sent();
+    let account = hand.manager.account();
+    assert_eq!((account.assigned, account.built, account.incomplete_emitted), (8, 7, 1));
+    // Its connection broke, and it tells the same again.
+    hand.connect(NodeId::builder(0), 1);
+    tell(&mut hand, 0, &[(5, 1, done), (6, 1, done)], false);
+    hand.sent();
+    assert_eq!(hand.manager.account(), account);
+}
+
+#[test]
+fn a_builder_that_comes_late_tells_what_it_did_and_nobody_holds_any_more() {
+    let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 2) });
+    hand.manager.recover(hand.now, key(1), None);
+    hand.connect(NodeId::readout(0), 1);
+    hand.connect(NodeId::builder(0), 1);
+    hand.announce(0, 3, [1, 3]);
+    hand.pass(EVENT_TIMEOUT);
+    hand.sent();
+    // 1 waits for credit, so that the table still reaches back.
+    hand.connect(NodeId::builder(1), 1);
+    hand.credit(1, 100, 1 << 20);
+    assert_eq!(hand.assigned(), [(1, 1, 513), (1, 3, 513)]);
+    tell(&mut hand, 1, &[(2, 1, Some(Outcome::Complete))], false);
+    assert_eq!((hand.manager.account().assigned, hand.manager.account().built), (3, 1));
+}
+
+/// A builder remembers twice as many events as it can have in work.
+#[test]
+fn readout_units_are_told_how_events_ended_before_builders_forget_it() {
+    let mut hand = Hand::new(config(2, 1));
+    for index in [0, 1] {
+        hand.connect(NodeId::readout(index), 1);
+    }
+    hand.connect(NodeId::builder(0), 1);
+    hand.manager.start(hand.now, key(1), None);
+    hand.credit(0, 8, 1 << 20);
+    let told = |sent: &[(NodeId, Message)], readout| {
+        let messages = to(sent, NodeId::readout(readout)).into_iter();
+        messages.filter(|message| matches!(message, Message::Ended(_))).collect::<Vec<_>>()
+    };
+    for readout in [0, 1] {
+        hand.announce(readout, 8, 1..=8);
+    }
+    hand.sent();
+    hand.acknowledge(0, 1, 1, Outcome::Complete);
+    assert_eq!(told(&hand.sent(), 0), []);
+    hand.acknowledge(0, 3, 1, Outcome::Complete);
+    // 3 is released, but 2 is not: what is told ends there.
+    assert_eq!(told(&hand.sent(), 0), []);
+    hand.acknowledge(0, 2, 1, Outcome::IncompleteEmitted);
+    let sent = hand.sent();
+    assert_eq!((told(&sent, 0), told(&sent, 1)), (vec![ended(4, 2, 1)], vec![ended(4, 2, 1)]));
+    let mine = to(&sent, NodeId::readout(1));
+    assert!(matches!(mine[..], [Message::Release(_), Message::Ended(_)]), "the release is told first: {mine:?}");
 }

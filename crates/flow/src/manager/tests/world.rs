@@ -5,7 +5,7 @@ use super::hand::{DRAIN_TIMEOUT, EVENT_TIMEOUT, key};
 use crate::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, Requirement};
 use crate::manager::{AssignPolicy, Manager, ManagerAction, ManagerConfig, ManagerState};
 use crate::messages::{
-    Announce, AnnounceEntry, Batch, Finished, Fragment, FragmentFlags, FragmentMeta, Message, SuperFragmentEntry,
+    Announce, AnnounceEntry, Batch, Ended, Finished, Fragment, FragmentFlags, FragmentMeta, Message, SuperFragmentEntry,
 };
 use core::time::Duration;
 use ropewalk_memory::Payload;
@@ -57,6 +57,9 @@ struct ModelReadout {
     highest_asked: bool,
     stop_at: u64,
     finished: bool,
+    /// What its event manager left for a successor, and whether that is to be told.
+    ended: Option<Ended>,
+    must_tell_ended: bool,
 }
 
 /// A builder unit, and what is between it and its disk.
@@ -343,7 +346,9 @@ impl World {
                 readout.may_speak = true;
                 readout.announced = readout.held.first().map_or(readout.announced, |&first| first - 1);
                 readout.must_announce = true;
+                readout.must_tell_ended = true;
             }
+            Message::Ended(ended) => readout.ended = Some(*ended),
             Message::StopAt(last) => readout.stop_at = last.number(),
             Message::QueryHighest => readout.highest_asked = true,
             Message::Release(release) => {
@@ -378,7 +383,10 @@ impl World {
             }
         }
         let settled = readout.next.saturating_sub(1);
-        if readout.may_speak && (readout.must_announce || readout.announced < settled) {
+        let ended = readout.ended.filter(|_| core::mem::take(&mut readout.must_tell_ended));
+        if let Some(ended) = ended {
+            self.send(NodeId::readout(index), Message::Ended(ended));
+        } else if readout.may_speak && (readout.must_announce || readout.announced < settled) {
             readout.must_announce = false;
             let entries: Batch<AnnounceEntry> = readout
                 .held
@@ -561,6 +569,8 @@ impl ModelReadout {
             highest_asked: false,
             stop_at: u64::MAX,
             finished: false,
+            ended: None,
+            must_tell_ended: false,
         }
     }
 }

@@ -8,6 +8,7 @@ mod properties;
 mod requests;
 mod resynchronisation;
 mod settling;
+mod successor;
 mod time_outs;
 
 use super::*;

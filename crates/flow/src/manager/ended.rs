@@ -1,0 +1,83 @@
+//! How events ended that nobody holds any more, told to the readout units now and then: a successor asks them, and its
+//! account goes on where the last one's ended.
+
+use super::Manager;
+use super::table::Row;
+use crate::messages::{Ended, Message};
+use ropewalk_terms::{EventAccount, EventKey, Outcome};
+
+/// What is known of the events behind the table.
+#[derive(Debug, Default)]
+pub(super) struct EndedLog {
+    /// Every event below this key is in an earlier event manager's account.
+    below: EventKey,
+    /// That account; empty for the first one.
+    before: EventAccount,
+    /// That, and what has left this manager's own table.
+    all: EventAccount,
+    /// Events that left the table since the readout units were told.
+    untold: u64,
+}
+
+impl EndedLog {
+    /// A released row leaves the table. One that was never assigned here is no event of this account.
+    pub(super) fn pass(&mut self, row: &Row) {
+        if row.attempt.0 == 0 {
+            return;
+        }
+        count(&mut self.all, row.outcome);
+        self.untold += 1;
+    }
+
+    /// Readout units tell a successor; whoever was told last knows most.
+    fn learn(&mut self, ended: &Ended) {
+        if ended.below > self.below {
+            let Ended { below, built, incomplete_emitted, dropped } = *ended;
+            let assigned = built + incomplete_emitted + dropped.total();
+            self.below = below;
+            self.before = EventAccount { assigned, built, incomplete_emitted, incomplete_dropped: dropped, ..self.before };
+            self.all = self.before;
+        }
+    }
+
+    /// Every event below this key is in an earlier manager's account.
+    pub(super) const fn below(&self) -> EventKey {
+        self.below
+    }
+
+    /// What earlier managers accounted for.
+    pub(super) const fn before(&self) -> &EventAccount {
+        &self.before
+    }
+}
+
+/// An event ends: counted by how.
+pub(super) const fn count(account: &mut EventAccount, outcome: Outcome) {
+    match outcome {
+        Outcome::Complete => account.built += 1,
+        Outcome::IncompleteEmitted => account.incomplete_emitted += 1,
+        Outcome::Dropped(cause) => account.incomplete_dropped.add(cause, 1),
+    }
+}
+
+impl Manager {
+    /// A readout unit tells what an earlier event manager left there.
+    pub(super) fn earlier_ended(&mut self, ended: &Ended) {
+        if self.phase.is_recovering() {
+            self.ended.learn(ended);
+        }
+    }
+
+    /// Leaves word with the readout units. Builder units remember what they did lately, twice as many events as they
+    /// can have in work: where word is left more often than that, nothing falls between.
+    pub(super) fn tell_ended(&mut self) {
+        let smallest = self.builders.iter().filter(|link| link.connected).map(|link| link.most_free_events()).min();
+        if self.ended.untold == 0 || self.ended.untold < smallest.unwrap_or(0) / 4 {
+            return;
+        }
+        self.ended.untold = 0;
+        let EventAccount { built, incomplete_emitted, incomplete_dropped: dropped, .. } = self.ended.all;
+        let below = self.table.key_at(self.table.tail());
+        self.send_to_readouts(&Message::Ended(Ended { below, built, incomplete_emitted, dropped }));
+    }
+}

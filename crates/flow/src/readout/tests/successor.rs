@@ -1,0 +1,33 @@
+//! What the event manager leaves here is told to its successor.
+
+use super::*;
+use ropewalk_terms::ByCause;
+
+fn ended(below: u64) -> Ended {
+    Ended { below: key(below), built: below - 1, incomplete_emitted: 0, dropped: ByCause::default() }
+}
+
+#[test]
+fn what_the_event_manager_left_is_told_to_its_successor_once() {
+    let mut rig = Rig::started(config(1));
+    rig.feed(0, 1..=9);
+    rig.tell(Message::Ended(ended(4)));
+    // An older word that comes late says less.
+    rig.tell(Message::Ended(ended(3)));
+    assert_eq!(rig.others, []);
+    // What is announced again was settled before.
+    (rig.settled, rig.held) = (EventKey::MIN, Vec::new());
+    rig.tell(Message::Recover);
+    assert_eq!((rig.others.as_slice(), rig.numbers().len()), (&[Message::Ended(ended(4))][..], 9));
+    rig.feed(0, [10]);
+    assert_eq!(rig.others.len(), 1);
+}
+
+#[test]
+fn where_nothing_was_left_nothing_is_told() {
+    let mut rig = Rig::started(config(1));
+    rig.feed(0, 1..=9);
+    (rig.settled, rig.held) = (EventKey::MIN, Vec::new());
+    rig.tell(Message::Recover);
+    assert_eq!(rig.others, []);
+}
