@@ -181,6 +181,13 @@ impl RunControl {
         }
     }
 
+    /// The event manager drains: the run was stopped before it was taken over.
+    pub fn drains(&mut self, _now: Instant) {
+        if self.phase == RunPhase::Running {
+            self.phase = RunPhase::Draining;
+        }
+    }
+
     /// The event manager has finished the run.
     pub const fn run_ended(&mut self, _now: Instant) {
         self.phase = RunPhase::Ended;

@@ -35,7 +35,8 @@ impl EndedLog {
             let Ended { below, built, incomplete_emitted, dropped } = *ended;
             let assigned = built + incomplete_emitted + dropped.total();
             self.below = below;
-            self.before = EventAccount { assigned, built, incomplete_emitted, incomplete_dropped: dropped, ..self.before };
+            self.before =
+                EventAccount { assigned, built, incomplete_emitted, incomplete_dropped: dropped, ..self.before };
             self.all = self.before;
         }
     }

@@ -127,6 +127,7 @@ impl Manager {
             (_, Message::Report(_)) | (Role::Builder, Message::Synchrony(_)) => {}
             (Role::Readout, Message::Announce(announce)) => self.announced(now, from.index, announce),
             (Role::Readout, Message::Ended(ended)) => self.earlier_ended(ended),
+            (Role::Readout, Message::StopAt(last)) => self.stopped_before(*last),
             (Role::Readout, Message::Highest(key)) => self.answered(now, from.index, *key),
             (Role::Readout, Message::Finished(_)) => self.readouts[index].finished = true,
             (Role::Builder, Message::Credit(credit)) => self.builders[index].grant(*credit),

@@ -18,6 +18,8 @@ pub(super) struct Recovered {
     entries: VecDeque<(u16, UnreleasedEntry)>,
     /// Attempts of a successor begin above this, so that none is used twice.
     attempts_before: u16,
+    /// The run's last key, where its end was fixed before.
+    stop: Option<EventKey>,
 }
 
 impl Recovered {
@@ -145,10 +147,19 @@ impl Manager {
                 self.outbox.push_back((NodeId::builder(builder), state.clone()));
             }
         }
-        if let Some(last) = self.last {
-            self.send_to_readouts(&Message::StopAt(last));
+        match (self.recovered.stop, self.last) {
+            (Some(stop), last) if last.is_none_or(|last| stop < last) => self.drain_to(now, stop),
+            (_, Some(last)) => self.send_to_readouts(&Message::StopAt(last)),
+            (_, None) => {}
         }
         self.raise_floor(now);
+    }
+
+    /// A readout unit knows the run's last key: an earlier event manager had stopped the run.
+    pub(super) fn stopped_before(&mut self, last: EventKey) {
+        if self.phase.is_recovering() {
+            self.recovered.stop = Some(self.recovered.stop.map_or(last, |known| known.min(last)));
+        }
     }
 
     /// Readout units that did not answer are taken as they are. Who has not said a word knows of no run, perhaps, and

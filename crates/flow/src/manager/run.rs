@@ -250,7 +250,7 @@ impl Manager {
         self.drain_to(now, self.last.map_or(seen, |last| last.min(seen)));
     }
 
-    fn drain_to(&mut self, now: Instant, last: EventKey) {
+    pub(super) fn drain_to(&mut self, now: Instant, last: EventKey) {
         self.last = Some(last);
         self.send_to_readouts(&Message::StopAt(last));
         self.send_to_builders(&Message::StopAt(last));

@@ -3,7 +3,7 @@
 use super::machine::Readout;
 use super::table::State;
 use super::timeline::{ORIGIN, Position};
-use crate::messages::{Announce, AnnounceEntry, Batch, Ended};
+use crate::messages::{Announce, AnnounceEntry, Batch, Ended, Message};
 use ropewalk_terms::EventKey;
 
 /// How far the announcements have come.
@@ -17,13 +17,21 @@ pub(super) struct Announcing {
     pub(super) told_all: bool,
     /// How the events ended that nobody holds any more, as the event manager left it here for its successor.
     ended: Option<Ended>,
-    /// A new event manager has not been told of that.
+    /// A new event manager has not been told of that, and of the run's end.
     ended_due: bool,
+    stop_due: bool,
 }
 
 impl Default for Announcing {
     fn default() -> Self {
-        Self { next: ORIGIN, told: Some(EventKey::MIN), told_all: false, ended: None, ended_due: false }
+        Self {
+            next: ORIGIN,
+            told: Some(EventKey::MIN),
+            told_all: false,
+            ended: None,
+            ended_due: false,
+            stop_due: false,
+        }
     }
 }
 
@@ -91,16 +99,21 @@ impl Readout {
         }
     }
 
-    /// What an earlier event manager left here, once for each new one.
-    pub(super) fn next_ended(&mut self) -> Option<Ended> {
-        if core::mem::take(&mut self.announcing.ended_due) { self.announcing.ended } else { None }
+    /// What an earlier event manager left here, once for each new one: how events ended, and the run's end.
+    pub(super) fn next_left(&mut self) -> Option<Message> {
+        let Announcing { ended, ended_due, stop_due, .. } = &mut self.announcing;
+        let ended = ended.filter(|_| core::mem::take(ended_due)).map(Message::Ended);
+        ended.or_else(|| {
+            let stop = self.stop.as_ref().filter(|_| core::mem::take(stop_due));
+            stop.map(|stop| Message::StopAt(stop.last))
+        })
     }
 
     /// A new event manager knows nothing: everything held is announced again.
     pub(super) fn announce_again(&mut self) {
         self.announcing.next = self.table.base();
         self.announcing.told = None;
-        self.announcing.ended_due = true;
+        (self.announcing.ended_due, self.announcing.stop_due) = (true, true);
         if let Some(stop) = &mut self.stop {
             stop.announced = false;
         }

@@ -180,8 +180,8 @@ impl Readout {
         if self.started {
             self.look_at_the_clock(now);
             self.admit_waiting(now);
-            if let Some(ended) = self.next_ended() {
-                return Some(ReadoutAction::ToManager(Message::Ended(ended)));
+            if let Some(left) = self.next_left() {
+                return Some(ReadoutAction::ToManager(left));
             }
             if let Some(announce) = self.next_announce() {
                 return Some(ReadoutAction::ToManager(Message::Announce(announce)));

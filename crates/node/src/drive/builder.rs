@@ -2,7 +2,9 @@
 
 use super::Drive;
 use super::delivery::Delivery;
+use super::farewell::Farewell;
 use super::link::{Identity, Outbox, Unsent, received};
+use super::managers::{Managers, Welcomed};
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
 use super::storage::{Progress, Storage};
@@ -13,7 +15,7 @@ use ropewalk_io::disk::{Disk, DiskCause};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
 use ropewalk_terms::{AcknowledgementLevel, Counter, Epoch, Instant, NodeId, PoolAccount, RunNumber};
-use ropewalk_wire::message::{Header, Hello, SuperFragmentEntry};
+use ropewalk_wire::message::{Header, Hello, RefuseReason, SuperFragmentEntry};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -29,18 +31,17 @@ pub struct BuilderDriveConfig {
     pub name: String,
     /// Fingerprint of the configuration.
     pub fingerprint: u64,
-    /// Where the event manager listens.
-    pub manager: String,
+    /// Where the event manager listens, or several may: the one with the highest epoch that welcomes is obeyed.
+    pub managers: Vec<String>,
     /// Where each readout unit listens for builder units.
     pub readouts: Vec<String>,
     /// How often counters are reported.
     pub report_interval: Duration,
 }
 
-/// A connection that this node opens, and opens again after it was lost.
+/// The connection to a readout unit, opened again after it was lost.
 struct Line {
     address: String,
-    node: NodeId,
     endpoint: Option<Endpoint>,
     welcome: bool,
     retry: Instant,
@@ -54,17 +55,19 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
     builder: Builder,
     storage: Option<Storage<D>>,
     outbox: Outbox,
-    /// The event manager first, then the readout units in the order of their indices.
+    managers: Managers,
+    /// For the event manager.
+    unsent: VecDeque<Message>,
+    /// To the readout units, by index.
     lines: Vec<Line>,
-    readers: EndpointTable<(usize, MessageReader)>,
+    /// Which readout unit is at the other end, or none where an event manager is.
+    readers: EndpointTable<(Option<usize>, MessageReader)>,
     events: Vec<Event>,
     progress: Vec<(u32, Progress)>,
     /// Events built and waiting for room in storage.
     emitted: VecDeque<u32>,
     report_due: Instant,
-    finishing: bool,
-    reported_end: bool,
-    done: bool,
+    farewell: Farewell,
     refusal: Option<Refusal>,
     old_messages: u64,
     run: RunNumber,
@@ -86,29 +89,25 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         storage: Option<Storage<D>>,
         staging: Staging,
     ) -> Result<Self, EndpointError> {
-        let line = |address: &str, node| Line {
-            address: address.to_owned(),
-            node,
+        let line = |address: &String| Line {
+            address: address.clone(),
             endpoint: None,
             welcome: false,
             retry: Instant::ZERO,
             unsent: VecDeque::with_capacity(UNSENT),
         };
-        let readouts =
-            config.readouts.iter().enumerate().map(|(index, address)| line(address, NodeId::readout(index as u16)));
-        let lines = std::iter::once(line(&config.manager, NodeId::MANAGER)).chain(readouts).collect();
         Ok(Self {
             builder: Builder::new(config.builder.clone()),
             outbox: Outbox::new(config.identity, staging),
-            lines,
+            managers: Managers::new(&config.managers),
+            unsent: VecDeque::with_capacity(UNSENT),
+            lines: config.readouts.iter().map(line).collect(),
             readers: EndpointTable::default(),
             events: Vec::with_capacity(1024),
             progress: Vec::with_capacity(1024),
             emitted: VecDeque::with_capacity(config.builder.slots as usize),
             report_due: Instant::ZERO,
-            finishing: false,
-            reported_end: false,
-            done: false,
+            farewell: Farewell::default(),
             refusal: None,
             old_messages: 0,
             run: RunNumber(0),
@@ -130,7 +129,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
 
     /// It was told that the run is over.
     pub const fn is_finishing(&self) -> bool {
-        self.finishing
+        self.farewell.is_told()
     }
 
     /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
@@ -142,16 +141,20 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
 
     /// Opens what is not open.
     fn call(&mut self, now: Instant) {
-        for index in 0..self.lines.len() {
-            let line = &mut self.lines[index];
-            if line.endpoint.is_some() || now < line.retry || self.done {
+        if self.farewell.is_done() {
+            return;
+        }
+        let Self { managers, peers, readers, lines, .. } = self;
+        managers.call(now, peers, |endpoint| readers.insert(endpoint, (None, MessageReader::default())));
+        for (index, line) in lines.iter_mut().enumerate() {
+            if line.endpoint.is_some() || now < line.retry {
                 continue;
             }
             line.retry = now.after(RETRY);
-            if let Ok(endpoint) = self.peers.connect(&line.address) {
+            if let Ok(endpoint) = peers.connect(&line.address) {
                 line.endpoint = Some(endpoint);
                 line.welcome = false;
-                self.readers.insert(endpoint, (index, MessageReader::default()));
+                readers.insert(endpoint, (Some(index), MessageReader::default()));
             }
         }
     }
@@ -196,7 +199,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             match reader.next_incoming() {
                 Ok(None) => break true,
                 Ok(Some(Incoming::Control(header, message))) => {
-                    if !self.hear(now, line, &header, &message) {
+                    if !self.hear(now, endpoint, line, &header, &message) {
                         break false;
                     }
                 }
@@ -206,45 +209,81 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         };
         self.readers.insert(endpoint, (line, reader));
         if !keep {
-            self.peers.abort(endpoint);
+            self.peers.close(endpoint);
             self.lose(now, endpoint);
         }
     }
 
     /// Takes one message; false where the connection is of no more use.
-    fn hear(&mut self, now: Instant, line: usize, header: &Header, message: &Message) -> bool {
-        let node = self.lines[line].node;
-        match message {
-            Message::Welcome => {
+    fn hear(
+        &mut self,
+        now: Instant,
+        endpoint: Endpoint,
+        line: Option<usize>,
+        header: &Header,
+        message: &Message,
+    ) -> bool {
+        match (message, line) {
+            (Message::Welcome, None) => return self.welcomed(now, endpoint, header.epoch),
+            (Message::Welcome, Some(line)) => {
                 self.lines[line].welcome = true;
-                if node == NodeId::MANAGER {
-                    self.outbox.identity.epoch = self.outbox.identity.epoch.max(header.epoch);
-                    self.builder.manager_connected(now);
-                } else {
-                    self.builder.readout_connected(now, node.index);
-                }
+                self.managers.hear_of(header.epoch);
+                self.builder.readout_connected(now, line as u16);
             }
-            Message::Refuse(reason) => {
-                self.refusal = Refusal::lasting(node, &self.lines[line].address, *reason);
-                self.done |= self.refusal.is_some();
+            (Message::Refuse(reason), _) => {
+                let address = line.map_or(self.managers.address_of(endpoint), |line| &self.lines[line].address);
+                let node = line.map_or(NodeId::MANAGER, |line| NodeId::readout(line as u16));
+                self.refusal = Refusal::lasting(node, address, *reason);
+                if self.refusal.is_some() {
+                    self.farewell.end();
+                }
                 return false;
             }
-            _ if node != NodeId::MANAGER => return false,
-            _ if header.epoch < self.outbox.identity.epoch && header.epoch != Epoch(0) => self.old_messages += 1,
-            _ => {
-                self.outbox.identity.epoch = header.epoch;
-                self.enter(now, header.run);
-                match message {
-                    // What comes up to that key is the machine's; how long the disk is waited for is storage's.
-                    Message::StopAt(_) => self.storage.iter_mut().for_each(|storage| storage.drain(now)),
-                    _ => {
-                        self.finishing |= matches!(message, Message::Finish);
-                        self.builder.message(now, message);
-                    }
-                }
-            }
+            (_, Some(_)) => return false,
+            (_, None) => self.order(now, endpoint, header, message),
         }
         true
+    }
+
+    /// Carries out what the event manager that is obeyed wants; what another one wants is counted.
+    fn order(&mut self, now: Instant, endpoint: Endpoint, header: &Header, message: &Message) {
+        if !self.managers.is_obeyed(endpoint, header.epoch) {
+            self.old_messages += 1;
+            return;
+        }
+        self.outbox.identity.epoch = header.epoch;
+        self.enter(now, header.run);
+        match message {
+            Message::Finished(_) => return self.farewell.dismiss(),
+            // What comes up to that key is the machine's; how long the disk is waited for is storage's.
+            Message::StopAt(_) => return self.storage.iter_mut().for_each(|storage| storage.drain(now)),
+            Message::Finish => self.farewell.finish(),
+            _ => {}
+        }
+        self.builder.message(now, message);
+    }
+
+    /// An event manager takes this node in; false where a younger one is obeyed, as it is told.
+    fn welcomed(&mut self, now: Instant, endpoint: Endpoint, epoch: Epoch) -> bool {
+        match self.managers.welcome(endpoint, epoch) {
+            Welcomed::TooOld => {
+                let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(RefuseReason::OldEpoch));
+                false
+            }
+            Welcomed::Obeyed { left } => {
+                self.outbox.identity.epoch = epoch;
+                if let Some(left) = left {
+                    // It may be alive and not know it.
+                    let _ = self.outbox.send(&mut self.peers, left, &Message::Refuse(RefuseReason::OldEpoch));
+                    self.peers.close(left);
+                    let _ = self.readers.remove(left);
+                    self.unsent.clear();
+                }
+                self.farewell.manager_came();
+                self.builder.manager_connected(now);
+                true
+            }
+        }
     }
 
     /// The first message of a run opens its directory.
@@ -262,24 +301,23 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     fn take(
         &mut self,
         now: Instant,
-        line: usize,
+        line: Option<usize>,
         header: &Header,
         entry: &SuperFragmentEntry,
         reader: &mut MessageReader,
     ) {
-        if header.run == self.run {
-            self.builder.super_fragment(now, self.lines[line].node.index, entry, reader.fragments.drain(..));
-        } else {
-            self.old_messages += 1;
+        match line.filter(|_| header.run == self.run) {
+            Some(line) => self.builder.super_fragment(now, line as u16, entry, reader.fragments.drain(..)),
+            None => self.old_messages += 1,
         }
         reader.fragments.clear();
     }
 
     /// Takes what a readout unit of this process hands over, and gives it back empty.
     fn unpack(&mut self, now: Instant, endpoint: Endpoint, parcel: Parcel) {
-        let Some(&mut (line, _)) = self.readers.get_mut(endpoint) else { return };
+        let Some(&mut (Some(line), _)) = self.readers.get_mut(endpoint) else { return };
         let Ok(mut delivery) = parcel.open::<Delivery>() else { return };
-        let readout = self.lines[line].node.index;
+        let readout = line as u16;
         if delivery.header.is_some_and(|header| header.run == self.run) {
             delivery.unpack(|entry, fragments| self.builder.super_fragment(now, readout, entry, fragments));
         } else {
@@ -291,16 +329,19 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     }
 
     fn lose(&mut self, now: Instant, endpoint: Endpoint) {
-        let Some((index, _)) = self.readers.remove(endpoint) else { return };
+        let Some((line, _)) = self.readers.remove(endpoint) else { return };
+        let Some(index) = line else {
+            if self.managers.lost(now, endpoint) {
+                self.farewell.manager_lost(now);
+            }
+            return;
+        };
         let line = &mut self.lines[index];
         line.endpoint = None;
         line.retry = now.after(RETRY);
         line.unsent.clear();
-        let stood = std::mem::take(&mut line.welcome);
-        if line.node == NodeId::MANAGER {
-            self.done |= self.finishing;
-        } else if stood {
-            self.builder.readout_lost(now, line.node.index);
+        if std::mem::take(&mut line.welcome) {
+            self.builder.readout_lost(now, index as u16);
         }
     }
 
@@ -313,12 +354,12 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             match action {
                 // The end is told when the files are closed: see `end`.
                 BuilderAction::ToManager(Message::Finished(_)) => {}
-                BuilderAction::ToManager(message) => self.lines[0].unsent.push_back(message),
+                BuilderAction::ToManager(message) => self.unsent.push_back(message),
                 BuilderAction::ToReadout { readout, message } => {
-                    self.lines[1 + usize::from(readout)].unsent.push_back(message);
+                    self.lines[usize::from(readout)].unsent.push_back(message);
                 }
                 BuilderAction::Emit { slot } => self.emitted.push_back(slot),
-                BuilderAction::StopRun { cause } => self.lines[0].unsent.push_back(Message::StopRequest(cause)),
+                BuilderAction::StopRun { cause } => self.unsent.push_back(Message::StopRequest(cause)),
             }
         }
         work + self.store(now)
@@ -356,21 +397,21 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
 
     /// Sends what waits for connections that stand; false where the machine should not be asked for more.
     fn flush(&mut self) -> bool {
-        let mut room = true;
-        for line in &mut self.lines {
-            let (Some(endpoint), true) = (line.endpoint, line.welcome) else {
-                // What nobody listens to is not kept: after the reconnection the machine says it again.
-                line.unsent.clear();
-                continue;
-            };
-            while let Some(message) = line.unsent.front() {
-                match self.outbox.send(&mut self.peers, endpoint, message) {
-                    Ok(()) | Err(Unsent::Closed) => {
-                        line.unsent.pop_front();
-                    }
+        let Self { outbox, peers, .. } = self;
+        let mut flush = |to: Option<Endpoint>, unsent: &mut VecDeque<Message>| {
+            // What nobody listens to is not kept: after the reconnection the machine says it again.
+            let Some(endpoint) = to else { return unsent.clear() };
+            while let Some(message) = unsent.front() {
+                match outbox.send(peers, endpoint, message) {
+                    Ok(()) | Err(Unsent::Closed) => _ = unsent.pop_front(),
                     Err(Unsent::NoRoom) => break,
                 }
             }
+        };
+        flush(self.managers.obeyed(), &mut self.unsent);
+        let mut room = self.unsent.len() < UNSENT;
+        for line in &mut self.lines {
+            flush(line.endpoint.filter(|_| line.welcome), &mut line.unsent);
             room &= line.unsent.len() < UNSENT;
         }
         room
@@ -378,15 +419,14 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
 
     /// After the manager's `Finish`: closes the files, then reports, then says so.
     fn end(&mut self, now: Instant) {
-        if !self.finishing || !self.emitted.is_empty() {
+        if !self.farewell.is_told() || !self.emitted.is_empty() {
             return;
         }
-        if self.reported_end {
+        if self.farewell.is_said() {
             // The manager ends when all others have closed their connections to it.
-            let line = &mut self.lines[0];
-            if line.unsent.is_empty()
-                && std::mem::take(&mut line.welcome)
-                && let Some(manager) = line.endpoint
+            if self.unsent.is_empty()
+                && let Some(manager) = self.managers.obeyed()
+                && self.farewell.leaves()
             {
                 self.peers.close(manager);
             }
@@ -398,10 +438,13 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
                 return;
             }
         }
-        self.reported_end = true;
+        if self.managers.obeyed().is_none() {
+            return;
+        }
+        self.farewell.say();
         self.report();
         let in_flight = self.builder.in_work() as u64;
-        self.lines[0].unsent.push_back(Message::Finished(ropewalk_flow::messages::Finished { in_flight }));
+        self.unsent.push_back(Message::Finished(ropewalk_flow::messages::Finished { in_flight }));
         self.flush();
     }
 
@@ -419,7 +462,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         ];
         let own = own.into_iter().map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
         let mut batch = Batch::new();
-        let unsent = &mut self.lines[0].unsent;
+        let unsent = &mut self.unsent;
         for mut entry in self.builder.report().chain(own) {
             if entry.what == Counter::MessagesRefused as u16 {
                 entry.value += self.old_messages;
@@ -435,28 +478,36 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
 
 impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
     fn turn(&mut self, now: Instant) -> usize {
-        if self.done {
+        if self.farewell.is_done() {
             return 0;
         }
         let mut work = self.poll_peers(now);
         work += self.act(now);
-        if now >= self.report_due && self.lines[0].welcome {
+        if now >= self.report_due && self.managers.obeyed().is_some() {
             self.report_due = now.after(self.config.report_interval);
             self.report();
         }
         self.end(now);
+        self.farewell.look(now);
         work
     }
 
     fn next_deadline(&self) -> Option<Instant> {
         let retries = self.lines.iter().filter(|line| line.endpoint.is_none()).map(|line| line.retry);
         let storage = self.storage.as_ref().and_then(Storage::next_deadline);
-        let report = self.lines[0].welcome.then_some(self.report_due);
-        [self.builder.next_deadline(), self.peers.next_deadline(), storage, report]
-            .into_iter()
-            .flatten()
-            .chain(retries)
-            .min()
+        let report = self.managers.obeyed().map(|_| self.report_due);
+        [
+            self.builder.next_deadline(),
+            self.peers.next_deadline(),
+            self.managers.next_deadline(),
+            self.farewell.next_deadline(),
+            storage,
+            report,
+        ]
+        .into_iter()
+        .flatten()
+        .chain(retries)
+        .min()
     }
 
     fn prepare_wait(&mut self) -> bool {
@@ -470,7 +521,7 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
     }
 
     fn is_done(&self) -> bool {
-        self.done
+        self.farewell.is_done()
     }
 
     fn refusal(&self) -> Option<&Refusal> {

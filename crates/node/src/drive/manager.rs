@@ -4,13 +4,14 @@ use super::Drive;
 use super::account::Standing;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::reader::{Incoming, MessageReader};
+use super::refusal::Refusal;
 use super::table::EndpointTable;
 use ropewalk_flow::control::{ControlAction, RunCommand, RunControl, RunPhase};
-use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig};
-use ropewalk_flow::messages::Message;
+use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig, ManagerState};
+use ropewalk_flow::messages::{Finished, Message};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{Incarnation, Instant, NodeId, PoolAccount, Role, RunNumber};
+use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId, PoolAccount, Role, RunNumber};
 use ropewalk_wire::message::{Header, Hello, PROTOCOL_VERSION, RefuseReason};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -53,7 +54,12 @@ pub struct ManagerDrive<P: Dispatcher> {
     run: RunNumber,
     /// Nodes that left before they were finished, and until when their return is waited for.
     missed: BTreeMap<NodeId, Instant>,
+    /// Who obeys a younger event manager: then this one is of no more use.
+    superseded: Option<Refusal>,
 }
+
+/// The account is complete.
+const DISMISSAL: Message = Message::Finished(Finished { in_flight: 0 });
 
 /// How long a node whose connection broke is waited for. A readout unit still holds everything when it is back by
 /// then, so that nothing is lost; and the end of the run waits so that the node is told.
@@ -80,6 +86,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
             refused: 0,
             run: RunNumber(0),
             missed: BTreeMap::new(),
+            superseded: None,
             peers,
             service,
             config,
@@ -173,12 +180,20 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
         let Some((node, incarnation)) = peer.node else { return false };
         match message {
+            Message::Refuse(RefuseReason::OldEpoch) => {
+                self.give_way(node, header.epoch);
+                return false;
+            }
             Message::Report(report) => self.standing.reported(node, incarnation, report),
             Message::Synchrony(state) => self.standing.judged(*state),
             Message::StopRequest(cause) => self.control.stop_requested(now, *cause),
             _ if header.run != self.run && header.run != RunNumber(0) => self.refused += 1,
             _ => {
-                peer.finished |= matches!(message, Message::Finished(_));
+                let finished = matches!(message, Message::Finished(_));
+                peer.finished |= finished;
+                if finished && self.control.phase() == RunPhase::Ended {
+                    self.unsent.push_back((node, DISMISSAL));
+                }
                 self.manager.message(now, node, message);
             }
         }
@@ -187,6 +202,9 @@ impl<P: Dispatcher> ManagerDrive<P> {
 
     fn greet(&mut self, now: Instant, endpoint: Endpoint, peer: &mut Peer, header: &Header, hello: &Hello) -> bool {
         let NodeId { role, index } = header.sender;
+        if self.give_way(header.sender, header.epoch) {
+            return false;
+        }
         let count = match role {
             Role::Readout => self.config.manager.readouts,
             Role::Builder => self.config.manager.builders,
@@ -246,6 +264,17 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
     }
 
+    /// A node obeys an event manager of this epoch. Where that is younger than this one, nobody obeys this one any more:
+    /// it leaves the run and its account to the younger one. Whether it does.
+    fn give_way(&mut self, node: NodeId, epoch: Epoch) -> bool {
+        let is_younger = epoch > self.outbox.identity.epoch;
+        if is_younger {
+            let (address, reason) = (String::new(), RefuseReason::OldEpoch);
+            self.superseded.get_or_insert(Refusal { by: node, address, reason });
+        }
+        is_younger
+    }
+
     /// Those that did not come back in time are lost.
     fn give_up_the_missed(&mut self, now: Instant) {
         while let Some((&node, _)) = self.missed.iter().find(|&(_, until)| now >= *until) {
@@ -256,6 +285,9 @@ impl<P: Dispatcher> ManagerDrive<P> {
 
     fn act(&mut self, now: Instant) -> usize {
         let mut work = 0;
+        if self.superseded.is_some() {
+            return work;
+        }
         while let Some(action) = self.control.poll(now) {
             match action {
                 ControlAction::Start { run, first, last } => {
@@ -278,8 +310,14 @@ impl<P: Dispatcher> ManagerDrive<P> {
             work += 1;
             match action {
                 ManagerAction::Send { to, message } => self.unsent.push_back((to, message)),
-                ManagerAction::RunEnded => self.control.run_ended(now),
+                ManagerAction::RunEnded => {
+                    self.control.run_ended(now);
+                    self.unsent.extend(self.nodes.keys().map(|&node| (node, DISMISSAL)));
+                }
             }
+        }
+        if matches!(self.manager.state(), ManagerState::Draining) {
+            self.control.drains(now);
         }
         work
     }
@@ -316,6 +354,9 @@ impl<P: Dispatcher> ManagerDrive<P> {
 
 impl<P: Dispatcher> Drive for ManagerDrive<P> {
     fn turn(&mut self, now: Instant) -> usize {
+        if self.superseded.is_some() {
+            return 0;
+        }
         self.give_up_the_missed(now);
         self.poll_peers(now) + self.act(now)
     }
@@ -339,6 +380,11 @@ impl<P: Dispatcher> Drive for ManagerDrive<P> {
 
     fn is_done(&self) -> bool {
         // The others close first, having sent their last report.
-        self.control.phase() == RunPhase::Ended && self.nodes.is_empty() && self.missed.is_empty()
+        let has_ended = self.control.phase() == RunPhase::Ended && self.nodes.is_empty() && self.missed.is_empty();
+        has_ended || self.superseded.is_some()
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.superseded.as_ref()
     }
 }

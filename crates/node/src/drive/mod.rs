@@ -13,8 +13,10 @@
 mod account;
 mod builder;
 mod delivery;
+mod farewell;
 mod link;
 mod manager;
+mod managers;
 mod reader;
 mod readout;
 mod refusal;

@@ -7,7 +7,9 @@
 
 use super::Drive;
 use super::delivery::Answers;
+use super::farewell::Farewell;
 use super::link::{Identity, Outbox, Unsent, received};
+use super::managers::{Managers, Welcomed};
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
 use super::table::EndpointTable;
@@ -37,8 +39,8 @@ pub struct ReadoutDriveConfig {
     pub listen: String,
     /// Where builder units connect to.
     pub address: String,
-    /// Where the event manager listens.
-    pub manager: String,
+    /// Where the event manager listens, or several may: the one with the highest epoch that welcomes is obeyed.
+    pub managers: Vec<String>,
     /// Builder units of the run.
     pub builders: u16,
     /// How often counters are reported.
@@ -88,9 +90,7 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     owners: Vec<Owner>,
     connected: Vec<Option<Endpoint>>,
     links: EndpointTable<Peer>,
-    manager: Option<Endpoint>,
-    manager_ready: bool,
-    retry_manager: Instant,
+    managers: Managers,
     builders: Vec<Option<Endpoint>>,
     answers: Vec<Answers>,
     unsent: VecDeque<Message>,
@@ -102,17 +102,12 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     spare_framers: Vec<Framer>,
     evacuation: Staging,
     evacuation_due: Instant,
-    finishing: bool,
-    /// The last message to the manager is said.
-    finished: bool,
-    done: bool,
+    farewell: Farewell,
     refusal: Option<Refusal>,
 }
 
 /// Fragments framed from one connection before the next has its turn.
 const FRAME_BATCH: usize = 256;
-/// Pause before the event manager is called again.
-const RETRY: Duration = Duration::from_millis(200);
 /// Blocks for connections that never become known.
 const STRANGERS_BLOCKS: usize = 8;
 /// Blocks that a connection of a source fills before it is known: what lies in them stays until its events are done,
@@ -152,9 +147,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             owners,
             connected: vec![None; count],
             links: EndpointTable::default(),
-            manager: None,
-            manager_ready: false,
-            retry_manager: Instant::ZERO,
+            managers: Managers::new(&config.managers),
             builders: vec![None; builders],
             answers: (0..builders).map(|_| Answers::default()).collect(),
             unsent: VecDeque::with_capacity(64),
@@ -165,9 +158,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             spare_framers: spare_framers(count),
             evacuation,
             evacuation_due: Instant::ZERO,
-            finishing: false,
-            finished: false,
-            done: false,
+            farewell: Farewell::default(),
             refusal: None,
             sources,
             peers,
@@ -194,7 +185,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
 
     /// It was told that the run is over.
     pub const fn is_finishing(&self) -> bool {
-        self.finishing
+        self.farewell.is_told()
     }
 
     /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
@@ -236,7 +227,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     }
 
     fn accept_source(&mut self, now: Instant, endpoint: Endpoint) {
-        if self.finishing {
+        if self.farewell.is_told() {
             self.sources.reject(endpoint);
             return;
         }
@@ -457,7 +448,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     }
 
     fn poll_peers(&mut self, now: Instant) -> usize {
-        self.call_manager(now);
+        self.call_managers(now);
         let mut events = std::mem::take(&mut self.events);
         let work = self.peers.poll(now, &mut events);
         for event in events.drain(..) {
@@ -467,7 +458,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                     self.peers.accept(endpoint);
                     self.links.insert(endpoint, Peer { endpoint, reader: MessageReader::default(), node: None });
                 }
-                Event::Established { .. } if Some(endpoint) == self.manager => {
+                Event::Established { .. } if self.managers.has(endpoint) => {
                     let hello = Message::Hello(Hello::new(&self.config.name, self.config.fingerprint));
                     let _ = self.outbox.send(&mut self.peers, endpoint, &hello);
                 }
@@ -483,16 +474,15 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         work
     }
 
-    fn call_manager(&mut self, now: Instant) {
-        if self.manager.is_some() || now < self.retry_manager || self.done {
+    fn call_managers(&mut self, now: Instant) {
+        if self.farewell.is_done() {
             return;
         }
-        self.retry_manager = now.after(RETRY);
-        if let Ok(endpoint) = self.peers.connect(&self.config.manager) {
-            self.manager = Some(endpoint);
-            self.links
-                .insert(endpoint, Peer { endpoint, reader: MessageReader::default(), node: Some(NodeId::MANAGER) });
-        }
+        let Self { managers, peers, links, .. } = self;
+        managers.call(now, peers, |endpoint| {
+            let reader = MessageReader::default();
+            links.insert(endpoint, Peer { endpoint, reader, node: Some(NodeId::MANAGER) });
+        });
     }
 
     fn read_peer(&mut self, now: Instant, endpoint: Endpoint, slice: ropewalk_memory::Slice) {
@@ -523,37 +513,62 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         match message {
             Message::Hello(hello) => return self.greet(now, peer, header, hello),
             Message::Welcome if peer.node == Some(NodeId::MANAGER) => {
-                self.obey(header.epoch);
-                self.manager_ready = true;
+                return self.welcomed(peer.endpoint, header.epoch);
             }
             Message::Refuse(reason) => {
                 if peer.node == Some(NodeId::MANAGER) {
-                    self.refusal = Refusal::lasting(NodeId::MANAGER, &self.config.manager, *reason);
-                    self.done |= self.refusal.is_some();
+                    self.refusal = Refusal::lasting(NodeId::MANAGER, self.managers.address_of(peer.endpoint), *reason);
+                    if self.refusal.is_some() {
+                        self.farewell.end();
+                    }
                 }
                 return false;
             }
-            _ if header.epoch < self.outbox.identity.epoch && header.epoch != Epoch(0) => self.counts.old_messages += 1,
-            Message::Finish => {
-                self.outbox.identity.run = header.run;
-                self.finishing = true;
-                self.readout.message(now, NodeId::MANAGER, message);
-            }
+            _ if peer.node == Some(NodeId::MANAGER) => self.order(now, peer.endpoint, header, message),
+            // A builder unit may be of an earlier epoch still: what it asks for is wanted all the same.
             _ => {
                 let Some(node) = peer.node else { return false };
-                if node == NodeId::MANAGER {
-                    self.obey(header.epoch);
-                    self.outbox.identity.run = header.run;
-                }
                 self.readout.message(now, node, message);
             }
         }
         true
     }
 
-    /// Lower epochs than the highest that was heard are refused from here on.
-    fn obey(&mut self, epoch: Epoch) {
-        self.outbox.identity.epoch = self.outbox.identity.epoch.max(epoch);
+    /// Carries out what the event manager that is obeyed wants; what another one wants is counted.
+    fn order(&mut self, now: Instant, endpoint: Endpoint, header: &Header, message: &Message) {
+        if !self.managers.is_obeyed(endpoint, header.epoch) {
+            self.counts.old_messages += 1;
+            return;
+        }
+        self.outbox.identity.epoch = header.epoch;
+        self.outbox.identity.run = header.run;
+        match message {
+            Message::Finished(_) => return self.farewell.dismiss(),
+            Message::Finish => self.farewell.finish(),
+            _ => {}
+        }
+        self.readout.message(now, NodeId::MANAGER, message);
+    }
+
+    /// An event manager takes this node in; false where a younger one is obeyed, as it is told.
+    fn welcomed(&mut self, endpoint: Endpoint, epoch: Epoch) -> bool {
+        match self.managers.welcome(endpoint, epoch) {
+            Welcomed::TooOld => {
+                let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(RefuseReason::OldEpoch));
+                false
+            }
+            Welcomed::Obeyed { left } => {
+                self.outbox.identity.epoch = epoch;
+                if let Some(left) = left {
+                    // It may be alive and not know it.
+                    let _ = self.outbox.send(&mut self.peers, left, &Message::Refuse(RefuseReason::OldEpoch));
+                    self.peers.close(left);
+                    let _ = self.links.remove(left);
+                }
+                self.farewell.manager_came();
+                true
+            }
+        }
     }
 
     fn greet(&mut self, now: Instant, peer: &mut Peer, header: &Header, hello: &Hello) -> bool {
@@ -590,10 +605,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     }
 
     fn forget(&mut self, now: Instant, endpoint: Endpoint, node: Option<NodeId>) {
-        if self.manager == Some(endpoint) {
-            self.manager = None;
-            self.manager_ready = false;
-            self.done |= self.finishing;
+        if self.managers.lost(now, endpoint) {
+            self.farewell.manager_lost(now);
         }
         let Some(node) = node else { return };
         if node.role == Role::Builder {
@@ -619,7 +632,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                 ReadoutAction::ToManager(Message::Finished(finished)) => {
                     self.report();
                     self.unsent.push_back(Message::Finished(Finished { in_flight: finished.in_flight }));
-                    self.finished = true;
+                    self.farewell.say();
                 }
                 ReadoutAction::ToManager(message) => self.unsent.push_back(message),
                 ReadoutAction::Answer { builder, entry } => {
@@ -647,10 +660,9 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
 
     /// Everything is said: closes the connection to the manager, which ends when all have done so.
     fn leave(&mut self) {
-        if self.finished
-            && self.unsent.is_empty()
-            && std::mem::take(&mut self.manager_ready)
-            && let Some(manager) = self.manager
+        if self.unsent.is_empty()
+            && let Some(manager) = self.managers.obeyed()
+            && self.farewell.leaves()
         {
             self.peers.close(manager);
         }
@@ -662,7 +674,11 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         if blocked && !(0..self.answers.len()).all(|index| self.flush_answers(index)) {
             return false;
         }
-        let (Some(manager), true) = (self.manager, self.manager_ready) else { return self.unsent.len() < 64 };
+        let Some(manager) = self.managers.obeyed() else {
+            // What nobody listens to is not kept: whoever comes asks for it again, and builder units go on being answered.
+            self.unsent.clear();
+            return true;
+        };
         while let Some(message) = self.unsent.front() {
             match self.outbox.send(&mut self.peers, manager, message) {
                 Ok(()) | Err(Unsent::Closed) => {
@@ -730,26 +746,25 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
 
 impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     fn turn(&mut self, now: Instant) -> usize {
-        if self.done {
+        if self.farewell.is_done() {
             return 0;
         }
         let mut work = self.poll_sources(now) + self.poll_peers(now);
         self.unblock(now);
-        if now >= self.report_due && self.manager_ready && self.unsent.is_empty() {
+        if now >= self.report_due && self.managers.obeyed().is_some() && self.unsent.is_empty() {
             self.report_due = now.after(self.config.report_interval);
             self.report();
         }
         work += self.act(now);
+        self.farewell.look(now);
         work
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let retry = self.manager.is_none().then_some(self.retry_manager);
-        let report = self.manager_ready.then_some(self.report_due);
-        [retry, report, self.readout.next_deadline(), self.sources.next_deadline(), self.peers.next_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        let report = self.managers.obeyed().map(|_| self.report_due);
+        let managers = [self.managers.next_deadline(), self.farewell.next_deadline()];
+        let endpoints = [self.sources.next_deadline(), self.peers.next_deadline()];
+        [report, self.readout.next_deadline()].into_iter().chain(managers).chain(endpoints).flatten().min()
     }
 
     fn prepare_wait(&mut self) -> bool {
@@ -764,7 +779,7 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     }
 
     fn is_done(&self) -> bool {
-        self.done
+        self.farewell.is_done()
     }
 
     fn refusal(&self) -> Option<&Refusal> {

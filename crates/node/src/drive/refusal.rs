@@ -5,11 +5,11 @@ use ropewalk_wire::message::{PROTOCOL_VERSION, RefuseReason};
 
 /// Who refused a node, and why. There is no use in calling again.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{} at {address} refuses this node: {}", who(*.by), advice(*.reason))]
+#[error("{}{} refuses this node: {}", who(*.by), at(.address), advice(*.reason))]
 pub struct Refusal {
     /// Who refused it.
     pub by: NodeId,
-    /// Where that one was called.
+    /// Where that one was called; empty where it called this one.
     pub address: String,
     /// Why.
     pub reason: RefuseReason,
@@ -35,6 +35,10 @@ fn who(node: NodeId) -> String {
     if node == NodeId::MANAGER { "the event manager".to_owned() } else { node.to_string() }
 }
 
+fn at(address: &str) -> String {
+    if address.is_empty() { String::new() } else { format!(" at {address}") }
+}
+
 fn advice(reason: RefuseReason) -> String {
     match reason {
         RefuseReason::Version => format!(
@@ -52,7 +56,9 @@ fn advice(reason: RefuseReason) -> String {
         RefuseReason::OldIncarnation => {
             "this node was started again elsewhere, and the later start counts; run each node once".to_owned()
         }
-        RefuseReason::OldEpoch => "it obeys a younger event manager".to_owned(),
+        RefuseReason::OldEpoch => {
+            "it obeys a younger event manager, which goes on with the run and accounts for it".to_owned()
+        }
     }
 }
 
@@ -82,6 +88,8 @@ mod tests {
             "the event manager at host:1 refuses this node: its configuration is another one; \
              start every node from the same file"
         );
+        let superseded = Refusal { by: NodeId::builder(1), address: String::new(), reason: RefuseReason::OldEpoch };
+        assert!(superseded.to_string().starts_with("bu1 refuses this node: it obeys a younger event manager"));
         assert!(told(NodeId::readout(3), RefuseReason::Version).starts_with("ru3 at host:1 refuses this node: "));
     }
 }

@@ -149,7 +149,7 @@ impl Resolved {
             fingerprint: self.fingerprint,
             listen: section.listen.clone(),
             address: self.addresses.readouts[usize::from(index)].clone(),
-            manager: self.addresses.manager.clone(),
+            managers: vec![self.addresses.manager.clone()],
             builders: self.manager.builders,
             report_interval: REPORT_INTERVAL,
         }
@@ -242,7 +242,7 @@ impl Resolved {
             identity,
             name: section.name.clone(),
             fingerprint: self.fingerprint,
-            manager: self.addresses.manager.clone(),
+            managers: vec![self.addresses.manager.clone()],
             readouts: self.addresses.readouts.clone(),
             report_interval: REPORT_INTERVAL,
         }

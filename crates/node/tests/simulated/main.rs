@@ -5,7 +5,7 @@
 //! front_end  a source that sends what its seed says, and nothing else
 //! world      the nodes of a run, the clock that turns them, and what can be done to them
 //! referee    what the simulated files hold, byte by byte, against what the sources sent
-//! quiet      nothing goes wrong; network, storage, builders: what goes wrong
+//! quiet      nothing goes wrong; network, storage, builders, takeover: what goes wrong
 //! ```
 
 mod builders;
@@ -14,4 +14,5 @@ mod network;
 mod quiet;
 mod referee;
 mod storage;
+mod takeover;
 mod world;

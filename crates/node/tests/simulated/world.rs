@@ -65,6 +65,8 @@ pub(crate) struct World {
     pub(crate) front_ends: Vec<FrontEnd>,
     pub(crate) readouts: Vec<Placed<Readout>>,
     pub(crate) manager: Placed<ManagerDrive<Simulated>>,
+    /// Another one, of an earlier epoch, that does not know it.
+    pub(crate) earlier: Option<Placed<ManagerDrive<Simulated>>>,
     pub(crate) builders: Vec<Option<Placed<Builder>>>,
     /// Mixed from every turn: equal for equal histories.
     pub(crate) trace: u64,
@@ -76,6 +78,8 @@ const LONGEST: Duration = Duration::from_secs(120);
 const MOST_ROUNDS: u32 = 20_000;
 /// A disk that refuses for so long while the run drains is given up; half of the time-out of draining.
 pub(crate) const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
+/// Where nodes call an event manager.
+pub(crate) const MANAGERS: [&str; 2] = ["manager", "other manager"];
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 
 fn pool(name: &str, block: usize, blocks: usize) -> Pool {
@@ -87,8 +91,7 @@ fn staging(name: &str) -> Staging {
 }
 
 fn identity(node: NodeId, incarnation: u64) -> Identity {
-    let epoch = Epoch(u32::from(node == NodeId::MANAGER));
-    Identity { node, incarnation: Incarnation(incarnation), run: RunNumber(0), epoch }
+    Identity { node, incarnation: Incarnation(incarnation), run: RunNumber(0), epoch: Epoch(0) }
 }
 
 impl World {
@@ -106,7 +109,8 @@ impl World {
             clock: SimulatedClock::new(Utc(1_700_000_000_000_000_000)),
             front_ends: front_ends.collect(),
             readouts,
-            manager: manager(&plan, &network),
+            manager: manager(&plan, &network, MANAGERS[0], 1),
+            earlier: None,
             builders: Vec::new(),
             trace: 0,
             plan,
@@ -134,7 +138,7 @@ impl World {
             identity: identity(node, incarnation),
             name: node.to_string(),
             fingerprint: 7,
-            manager: "manager".to_owned(),
+            managers: MANAGERS.map(str::to_owned).into(),
             readouts: (0..self.plan.readouts).map(|index| NodeId::readout(index).to_string()).collect(),
             report_interval: REPORT_INTERVAL,
         };
@@ -169,6 +173,21 @@ impl World {
         self.builders[usize::from(index)] = Some(self.builder(index, incarnation));
     }
 
+    /// Takes the event manager out: dropped, it is killed; kept, it stands still. Until there is another one nobody
+    /// listens where the nodes call.
+    pub(crate) fn take_manager_out(&mut self) -> Placed<ManagerDrive<Simulated>> {
+        let nobody = manager(&self.plan, &self.network, "nowhere", 1);
+        std::mem::replace(&mut self.manager, nobody)
+    }
+
+    /// An event manager of this epoch takes the run over.
+    pub(crate) fn take_over(&mut self, address: &str, epoch: u32, last: Option<u64>) {
+        self.manager = manager(&self.plan, &self.network, address, epoch);
+        let (first, last) = (EventKey::new(0, 1), last.map(|last| EventKey::new(0, last)));
+        let take_over = RunCommand::TakeOver { run: RunNumber(1), first, last };
+        self.manager.node.command(self.clock.now(), take_over);
+    }
+
     /// Breaks every connection of a host.
     pub(crate) fn reset_connections_of(&self, host: u32) {
         for (index, generation) in (0..16).flat_map(|index| (0..16).map(move |generation| (index, generation))) {
@@ -192,6 +211,9 @@ impl World {
             work += readout.node.turn(now);
         }
         work += self.manager.node.turn(now);
+        if let Some(earlier) = self.earlier.as_mut().filter(|earlier| !earlier.node.is_done()) {
+            work += earlier.node.turn(now);
+        }
         for builder in self.builders.iter_mut().flatten() {
             work += builder.node.turn(now);
         }
@@ -212,6 +234,7 @@ impl World {
         let next = readouts
             .chain(builders.map(|one| one.node.next_deadline()))
             .chain([self.manager.node.next_deadline()])
+            .chain(self.earlier.iter().filter(|one| !one.node.is_done()).map(|one| one.node.next_deadline()))
             .chain(self.front_ends.iter().map(|one| one.next_deadline(now)))
             .flatten()
             .min();
@@ -316,7 +339,7 @@ impl World {
     }
 }
 
-fn manager(plan: &Plan, network: &Network) -> Placed<ManagerDrive<Simulated>> {
+fn manager(plan: &Plan, network: &Network, address: &str, epoch: u32) -> Placed<ManagerDrive<Simulated>> {
     let peers = network.dispatcher(SimulatedConfig::default(), pool("manager receives", 4 << 10, 64));
     let host = peers.host();
     let config = ManagerDriveConfig {
@@ -329,11 +352,11 @@ fn manager(plan: &Plan, network: &Network) -> Placed<ManagerDrive<Simulated>> {
             event_timeout: Duration::from_secs(5),
             drain_timeout: Duration::from_secs(30),
             trigger_readout: None,
-            epoch: Epoch(1),
+            epoch: Epoch(epoch),
         },
-        identity: identity(NodeId::MANAGER, 1),
+        identity: Identity { epoch: Epoch(epoch), ..identity(NodeId::MANAGER, 1) },
         fingerprint: 7,
-        address: "manager".to_owned(),
+        address: address.to_owned(),
     };
     Placed { node: ManagerDrive::new(config, peers, staging("manager")).expect("the address is free"), host }
 }
@@ -359,7 +382,7 @@ fn readout(plan: &Plan, network: &Network, index: u16) -> Placed<Readout> {
         fingerprint: 7,
         listen: format!("{name} front ends"),
         address: name,
-        manager: "manager".to_owned(),
+        managers: MANAGERS.map(str::to_owned).into(),
         builders: plan.builders,
         report_interval: REPORT_INTERVAL,
     };

@@ -42,7 +42,7 @@ kinds! {
     QueryHighest = 5,
     /// RU to EVM: the answer.
     Highest = 6,
-    /// EVM to RU: this is the last key of the run.
+    /// EVM to RU: this is the last key of the run. RU to a new EVM: it was fixed before.
     StopAt = 7,
     /// EVM to RU: the trigger source started its numbering again.
     Resync = 8,
@@ -70,7 +70,7 @@ kinds! {
     Synchrony = 19,
     /// EVM to RU and BU: no event will come any more; close what you have open.
     Finish = 20,
-    /// RU and BU to EVM: closed, all reports are sent.
+    /// RU and BU to EVM: closed, all reports are sent. EVM to RU and BU: all is known, nobody needs to stay.
     Finished = 21,
     /// RU and BU to EVM: cumulative counters; also the heartbeat.
     Report = 22,

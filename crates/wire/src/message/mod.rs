@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!              Hello, Welcome/Refuse          (every connection, both ways, first)
-//!   RU  -> EVM  Announce, Highest, Ended, Finished, Report
-//!   EVM -> RU   Start, QueryHighest, StopAt, Resync, Release, Ended, Recover, Finish
+//!   RU  -> EVM  Announce, Highest, Ended, StopAt, Finished, Report
+//!   EVM -> RU   Start, QueryHighest, StopAt, Resync, Release, Ended, Recover, Finish, Finished
 //!   BU  -> EVM  Credit, Acknowledge, Unreleased, Synchrony, StopRequest, Finished, Report
-//!   EVM -> BU   Start, Assign, ReadoutState, StopAt (when the run drains), Recover, Finish
+//!   EVM -> BU   Start, Assign, ReadoutState, StopAt (when the run drains), Recover, Finish, Finished
 //!   BU  -> RU   Request            (data connection, opened by the BU)
 //!   RU  -> BU   SuperFragments     (data connection; head, then the payloads as they lie in the RU's pool)
 //! ```
@@ -22,9 +22,9 @@ mod super_fragments;
 mod tests;
 
 pub use body::{
-    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Ended, Finished, Hello, Message,
-    ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Start,
-    SynchronyState, Unreleased, UnreleasedEntry,
+    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Ended, Finished, Hello,
+    Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync,
+    Start, SynchronyState, Unreleased, UnreleasedEntry,
 };
 pub use bytes::MessageError;
 pub use header::{HEADER_BYTES, Header, Kind, MAGIC};

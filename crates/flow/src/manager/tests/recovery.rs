@@ -322,3 +322,32 @@ fn readout_units_are_told_how_events_ended_before_builders_forget_it() {
     let mine = to(&sent, NodeId::readout(1));
     assert!(matches!(mine[..], [Message::Release(_), Message::Ended(_)]), "the release is told first: {mine:?}");
 }
+
+#[test]
+fn a_run_that_was_stopped_before_it_was_taken_over_drains() {
+    let mut hand = successor();
+    for index in [0, 1] {
+        if index == 0 {
+            hand.say(NodeId::readout(0), &Message::StopAt(key(11)));
+        }
+        hand.announce(index, 12, [11, 12]);
+        repeated(&mut hand, index, 12);
+        tell(&mut hand, index, &[], false);
+    }
+    let sent = hand.sent();
+    assert!(to(&sent, NodeId::readout(1)).contains(&Message::StopAt(key(11))), "{sent:?}");
+    assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Draining, Some(key(11))));
+}
+
+#[test]
+fn a_run_whose_end_was_known_from_the_start_is_not_drained_because_of_that() {
+    let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
+    hand.manager.recover(hand.now, key(1), Some(key(100)));
+    hand.connect(NodeId::readout(0), 1);
+    hand.connect(NodeId::builder(0), 1);
+    hand.say(NodeId::readout(0), &Message::StopAt(key(100)));
+    repeated(&mut hand, 0, 5);
+    tell(&mut hand, 0, &[], false);
+    hand.sent();
+    assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Running, Some(key(100))));
+}

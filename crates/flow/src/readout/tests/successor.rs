@@ -31,3 +31,13 @@ fn where_nothing_was_left_nothing_is_told() {
     rig.tell(Message::Recover);
     assert_eq!(rig.others, []);
 }
+
+#[test]
+fn the_run_s_end_is_told_to_a_successor() {
+    let mut rig = Rig::started(config(1));
+    rig.feed(0, 1..=9);
+    rig.tell(Message::StopAt(key(7)));
+    (rig.settled, rig.held) = (EventKey::MIN, Vec::new());
+    rig.tell(Message::Recover);
+    assert_eq!(rig.others, [Message::StopAt(key(7))]);
+}

@@ -27,7 +27,7 @@ pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u
         identity,
         name: node.to_string(),
         fingerprint: FINGERPRINT,
-        manager: "manager".to_owned(),
+        managers: vec!["manager".to_owned()],
         readouts: (0..scenario.readouts).map(|index| NodeId::readout(index).to_string()).collect(),
         report_interval: scenario.report_interval,
     };

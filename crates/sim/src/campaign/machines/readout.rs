@@ -42,7 +42,7 @@ pub(in super::super) fn readout(site: &Site<'_>, around: &Surroundings, index: u
         fingerprint: FINGERPRINT,
         listen: door_of(index),
         address: node.to_string(),
-        manager: "manager".to_owned(),
+        managers: vec!["manager".to_owned()],
         builders,
         report_interval,
     };
