@@ -125,7 +125,8 @@ pub struct EventAccount {
     pub rejected: u64,
     /// Set aside because no decision could be had.
     pub quarantined: u64,
-    /// In run files.
+    /// Known to be in run files: exact, each event once, where an acknowledgement says so; otherwise as builder units
+    /// reported it last, without what one of them wrote before it died.
     pub written: u64,
     /// Second copies of a key, written because a builder died between write and acknowledgement.
     pub rebuilt_duplicate: u64,

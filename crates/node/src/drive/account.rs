@@ -55,6 +55,8 @@ pub struct Standing {
     pub nodes: Vec<(NodeId, bool)>,
     /// The manager's own account of events.
     pub events: EventAccount,
+    /// An acknowledgement says that the event is in a file.
+    pub is_written_when_acknowledged: bool,
     /// The last verdict about each source, as builder units told it.
     pub synchrony: Vec<SynchronyState>,
     /// Why the run stopped, where a node asked for it.
@@ -107,6 +109,7 @@ impl Standing {
     /// Becomes equal to `other`; allocates only where that has grown.
     pub fn copy_from(&mut self, other: &Self) {
         (self.phase, self.run, self.stopped_by, self.events) = (other.phase, other.run, other.stopped_by, other.events);
+        self.is_written_when_acknowledged = other.is_written_when_acknowledged;
         self.nodes.clone_from(&other.nodes);
         self.synchrony.clone_from(&other.synchrony);
         self.reports.truncate(other.reports.len());
@@ -167,8 +170,12 @@ impl RunSnapshot {
         snapshot.ledger.pools.loans = snapshot.counter(Counter::PoolLoans);
         snapshot.ledger.pools.returned = snapshot.counter(Counter::PoolReturns);
         snapshot.ledger.pools.held = snapshot.counter(Counter::PoolHeld);
-        // As last reported: of a builder unit that died fewer than its files hold. `verify` has the whole number.
-        let written = snapshot.counter(Counter::EventsWritten);
+        let written = if standing.is_written_when_acknowledged {
+            standing.events.built + standing.events.incomplete_emitted
+        } else {
+            // As last reported: of a builder unit that died fewer than its files hold. `verify` has the whole number.
+            snapshot.counter(Counter::EventsWritten)
+        };
         snapshot.ledger.events = EventAccount { written, ..standing.events };
         snapshot
     }
@@ -274,5 +281,21 @@ mod tests {
         let mut copy = Standing::default();
         copy.copy_from(&standing);
         assert_eq!(RunSnapshot::of(&copy).ledger.events.written, 10);
+    }
+
+    /// The dead one had written more than it could still report, and less than both together if some was built again.
+    #[test]
+    fn what_is_acknowledged_as_written_is_written_whatever_a_dead_builder_unit_reported() {
+        let (node, life) = (NodeId::builder(0), Incarnation(1));
+        let mut standing = Standing { is_written_when_acknowledged: true, ..Standing::default() };
+        standing.events = EventAccount { built: 8, incomplete_emitted: 1, ..EventAccount::default() };
+        standing.node_connected(node, life);
+        standing.reported(node, life, &report(&[(None, Counter::EventsWritten, 5)]));
+        standing.node_lost(node, life);
+        let mut copy = Standing::default();
+        copy.copy_from(&standing);
+        assert_eq!(RunSnapshot::of(&copy).ledger.events.written, 9);
+        standing.is_written_when_acknowledged = false;
+        assert_eq!(RunSnapshot::of(&standing).ledger.events.written, 5);
     }
 }

@@ -11,7 +11,9 @@ use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig, ManagerState
 use ropewalk_flow::messages::{Finished, Message};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId, PoolAccount, Role, RunNumber};
+use ropewalk_terms::{
+    AcknowledgementLevel, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role, RunNumber,
+};
 use ropewalk_wire::message::{Header, Hello, PROTOCOL_VERSION, RefuseReason};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -28,6 +30,8 @@ pub struct ManagerDriveConfig {
     pub fingerprint: u64,
     /// Where the other nodes connect to.
     pub address: String,
+    /// What an acknowledgement promises.
+    pub level: AcknowledgementLevel,
 }
 
 struct Peer {
@@ -346,6 +350,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         standing.run = self.run;
         standing.stopped_by = self.control.stopped_by();
         standing.events = self.manager.account();
+        standing.is_written_when_acknowledged = self.config.level >= AcknowledgementLevel::Written;
         standing.nodes.clear();
         standing.nodes.extend(self.control.nodes().map(|node| (node, self.nodes.contains_key(&node))));
         standing

@@ -120,6 +120,7 @@ impl Resolved {
             identity,
             fingerprint: self.fingerprint,
             address: self.addresses.manager.clone(),
+            level: self.level(),
         }
     }
 

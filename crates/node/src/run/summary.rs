@@ -225,6 +225,8 @@ impl RunSummary {
             && fragments.dropped.is_empty()
             && self.events.incomplete_emitted == 0
             && self.events.incomplete_dropped == 0
+            // At levels below `written` an event may be released that no file will ever hold.
+            && self.events.written >= self.events.built
     }
 }
 
@@ -237,5 +239,24 @@ impl SynchronySummary {
             _ => "cannot_tell",
         };
         Self { source: state.source.0, verdict, offset: state.offset, since: state.since.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_terms::EventAccount;
+
+    fn summary(events: EventAccount) -> RunSummary {
+        let mut snapshot = RunSnapshot::default();
+        snapshot.ledger.events = events;
+        RunSummary::new(&snapshot, PathBuf::new(), 1, false, Durations::default())
+    }
+
+    #[test]
+    fn an_event_that_was_acknowledged_in_memory_and_never_written_is_lost() {
+        let events = EventAccount { assigned: 9, built: 9, accepted: 9, written: 8, ..EventAccount::default() };
+        assert!(summary(events).is_balanced() && !summary(events).is_lossless());
+        assert!(summary(EventAccount { written: 9, ..events }).is_lossless());
     }
 }

@@ -334,6 +334,7 @@ impl World {
         }
         let ledger = &snapshot.ledger;
         assert_eq!((ledger.events.built, ledger.events.incomplete_emitted), (events, 0));
+        assert_eq!(ledger.events.written, events);
         assert_eq!(ledger.fragments.lost(), 0, "{}", self.described());
         held
     }
@@ -357,6 +358,7 @@ fn manager(plan: &Plan, network: &Network, address: &str, epoch: u32) -> Placed<
         identity: Identity { epoch: Epoch(epoch), ..identity(NodeId::MANAGER, 1) },
         fingerprint: 7,
         address: address.to_owned(),
+        level: level(plan),
     };
     Placed { node: ManagerDrive::new(config, peers, staging("manager")).expect("the address is free"), host }
 }
@@ -393,6 +395,10 @@ fn readout(plan: &Plan, network: &Network, index: u16) -> Placed<Readout> {
     Placed { node, host }
 }
 
+fn level(plan: &Plan) -> AcknowledgementLevel {
+    if plan.synced { AcknowledgementLevel::Synced } else { AcknowledgementLevel::Written }
+}
+
 fn builder_config(plan: &Plan, index: u16) -> BuilderConfig {
     let sources = plan.all_sources().into_iter().enumerate().map(|(place, id)| BuilderSource {
         id,
@@ -401,7 +407,6 @@ fn builder_config(plan: &Plan, index: u16) -> BuilderConfig {
         bunch_crossing_offset: 0,
         bunch_crossing_mask: 0xfff,
     });
-    let level = if plan.synced { AcknowledgementLevel::Synced } else { AcknowledgementLevel::Written };
     BuilderConfig {
         index,
         readouts: plan.readouts,
@@ -410,7 +415,7 @@ fn builder_config(plan: &Plan, index: u16) -> BuilderConfig {
         credit_bytes: 512 << 10,
         event_timeout: Duration::from_secs(3),
         incomplete: IncompletePolicy::Emit,
-        level,
+        level: level(plan),
         synchrony: None,
         check_bunch_crossing: true,
         orbit: 3564,

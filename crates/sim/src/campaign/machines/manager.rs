@@ -32,6 +32,7 @@ pub(in super::super) fn manager(site: &Site<'_>, around: &Surroundings) -> (Mana
         identity: identity(NodeId::MANAGER, around),
         fingerprint: FINGERPRINT,
         address: "manager".to_owned(),
+        level: site.scenario.level,
     };
     (ManagerDrive::new(config, peers, site.staging("manager")).expect("the address is free"), hosts)
 }
