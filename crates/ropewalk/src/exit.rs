@@ -3,7 +3,7 @@
 use ropewalk_node::run::{RunError, RunSummary};
 use std::fmt;
 
-/// Everything is good.
+/// Everything is good. Fragments that came with a wrong checksum are neither lost nor missing.
 pub(crate) const GOOD: u8 = 0;
 /// The ledger does not balance, or a file holds damage.
 pub(crate) const UNBALANCED: u8 = 1;

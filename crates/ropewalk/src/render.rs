@@ -108,6 +108,18 @@ fn waiting_disks(snapshot: &RunSnapshot) -> String {
     text
 }
 
+/// A line for each source with wrong checksums: nothing is lost, but somebody should look at that front end.
+pub(crate) fn checksum_lines(summary: &RunSummary) -> Vec<String> {
+    let wrong = summary.by_source.iter().filter_map(|(id, account)| Some((id, account["crc_errors"].as_u64()?)));
+    wrong
+        .filter(|&(_, count)| count > 0)
+        .map(|(id, count)| {
+            let fragments = if count == 1 { "fragment" } else { "fragments" };
+            format!("source {id}: {} {fragments} with a wrong checksum, kept and flagged", grouped(count))
+        })
+        .collect()
+}
+
 /// A line for each disk that failed to the end.
 pub(crate) fn disk_lines(summary: &RunSummary) -> Vec<String> {
     let failing = summary.disk["failing"].as_array().into_iter().flatten();

@@ -2,7 +2,7 @@
 
 use crate::arguments::RunOptions;
 use crate::exit::{self, Failure};
-use crate::render::{Progress, disk_lines, ledger_table, synchrony_lines};
+use crate::render::{Progress, checksum_lines, disk_lines, ledger_table, synchrony_lines};
 use crate::signals::Interrupts;
 use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::drive::RunSnapshot;
@@ -125,7 +125,7 @@ fn tell_summary(summary: &ropewalk_node::run::RunSummary, json: bool) -> Result<
         return Ok(());
     }
     println!("{}", ledger_table(summary));
-    for line in synchrony_lines(summary).into_iter().chain(disk_lines(summary)) {
+    for line in [synchrony_lines(summary), checksum_lines(summary), disk_lines(summary)].concat() {
         println!("{line}");
     }
     let directory = summary.directory.display();

@@ -172,6 +172,41 @@ fn a_full_disk_is_told_at_once() {
     assert_eq!(account["events"]["written"], 2000, "{account:#}");
 }
 
+/// Nothing is lost and nothing is missing, so that the run is good; its files are not what a checksum says they are.
+#[test]
+fn wrong_checksums_of_a_front_end_are_told_by_the_run_and_are_an_error_to_verify() {
+    for arguments in [&["--events", "10"][..], &["--events", "10", "--json"]] {
+        let setup = Setup::new("checksums", &[841, 843]);
+        let file = setup.file();
+        let mut program = Program::start(["run", file.to_str().expect("a path in UTF-8")].iter().chain(arguments));
+        let address = program.expect_error_line("ru0 listens on ");
+        let (mut bad, mut good) = (FrontEnd::ferol(&address, 841), FrontEnd::ferol(&address, 843));
+        good.send(1..=10);
+        for event in 1..=10 {
+            let mut content = bad.content(event);
+            if event % 5 == 0 {
+                content[12] ^= 0x20;
+            }
+            bad.send_content(event, &content);
+        }
+        let ended = program.end();
+        ended.expect_status(0);
+        if arguments.contains(&"--json") {
+            assert_eq!(ended.account()["fragments"]["crc_errors"], 2, "{ended:#?}");
+        } else {
+            let told = "source 841: 2 fragments with a wrong checksum, kept and flagged";
+            assert!(ended.out.iter().any(|line| line == told), "{ended:#?}");
+        }
+        let run = setup.output().join("run000001");
+        let verified = Program::run(["verify".as_ref(), run.as_os_str(), "--json".as_ref()]);
+        let report = verified.expect_status(1).account();
+        assert_eq!(
+            (&report["crc_errors"], &report["events"], &report["incomplete"]),
+            (&2.into(), &10.into(), &0.into())
+        );
+    }
+}
+
 /// The run waits for somebody to mend the disk; who ends it instead is told what was not written, and why.
 #[test]
 fn a_disk_that_fails_is_told_in_its_own_words_and_is_no_full_disk() {
