@@ -46,7 +46,10 @@ pub(crate) struct FrontEnd {
     /// The next event, its last one, and how far triggers lie apart.
     pub(crate) next: u64,
     last: u64,
-    pace: Duration,
+    pub(crate) pace: Duration,
+    /// Each fragment is sent again and again until so many bytes are sent; all but the first are thrown away where they
+    /// arrive.
+    pub(crate) waste: usize,
     message: Vec<Slice>,
     /// The last event that was sent, for each connection that broke.
     pub(crate) broken: Vec<u64>,
@@ -69,6 +72,7 @@ impl FrontEnd {
             next: 1,
             last: events,
             pace: Duration::from_micros(20),
+            waste: 0,
             message: Vec::new(),
             broken: Vec::new(),
         }
@@ -117,8 +121,10 @@ impl FrontEnd {
         while self.next <= self.last && self.due() <= now {
             if self.message.is_empty() {
                 let fragment = content(self.seed, self.source, self.next);
-                let mut bytes = Vec::with_capacity(2 * fragment.len());
-                ferol::encode_fragment(&fragment, self.source, self.next as u32 & 0xff_ffff, &mut bytes);
+                let mut bytes = Vec::with_capacity(2 * (fragment.len() + self.waste));
+                while bytes.is_empty() || bytes.len() < self.waste {
+                    ferol::encode_fragment(&fragment, self.source, self.next as u32 & 0xff_ffff, &mut bytes);
+                }
                 let Some(slice) = self.staging.write(&bytes) else { break };
                 self.message.push(slice);
             }

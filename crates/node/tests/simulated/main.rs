@@ -6,10 +6,12 @@
 //! world      the nodes of a run, the clock that turns them, and what can be done to them
 //! referee    what the simulated files hold, byte by byte, against what the sources sent
 //! quiet      nothing goes wrong; network, storage, builders, takeover: what goes wrong
+//! memory     blocks that are held by little
 //! ```
 
 mod builders;
 mod front_end;
+mod memory;
 mod network;
 mod quiet;
 mod referee;
