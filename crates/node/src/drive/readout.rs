@@ -56,6 +56,8 @@ struct SourceConnection {
     /// The peer has closed; what it sent before is still being framed.
     ended: bool,
     since: Instant,
+    /// When its first bytes came.
+    heard: Option<Instant>,
     /// It is a connected source's second connection: not read until the first has ended, as it does when a source
     /// comes back at once while what it sent before still waits; turned away where it does not.
     parked_until: Option<Instant>,
@@ -102,6 +104,8 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     spare_framers: Vec<Framer>,
     evacuation: Staging,
     evacuation_due: Instant,
+    /// When the next connection that has said too little to be known is turned away.
+    recognition_due: Option<Instant>,
     farewell: Farewell,
     refusal: Option<Refusal>,
 }
@@ -113,6 +117,9 @@ const STRANGERS_BLOCKS: usize = 8;
 /// Blocks that a connection of a source fills before it is known: what lies in them stays until its events are done,
 /// and meanwhile every other source must be able to say who it is.
 const UNKNOWN_BLOCKS: usize = 2;
+/// How long a connection that has said something may take until it is known whose it is. One that has said nothing yet
+/// may be a front end that waits for its first trigger.
+const RECOGNITION: Duration = Duration::from_secs(5);
 /// How long a source's second connection waits for the end of its first.
 const PARKING: Duration = Duration::from_secs(2);
 /// Pause between two looks at whether fragments should move.
@@ -158,6 +165,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             spare_framers: spare_framers(count),
             evacuation,
             evacuation_due: Instant::ZERO,
+            recognition_due: None,
             farewell: Farewell::default(),
             refusal: None,
             sources,
@@ -207,6 +215,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                     self.counts.wire_bytes += slice.len() as u64;
                     if let Some(connection) = self.connections.get_mut(endpoint) {
                         connection.framer.push(slice);
+                        connection.heard.get_or_insert(now);
                         self.frame(now, endpoint);
                     }
                 }
@@ -241,8 +250,15 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             }
             None => Framer::new(limits),
         };
-        let connection =
-            SourceConnection { framer, source: None, blocked: false, ended: false, since: now, parked_until: None };
+        let connection = SourceConnection {
+            framer,
+            source: None,
+            blocked: false,
+            ended: false,
+            since: now,
+            heard: None,
+            parked_until: None,
+        };
         self.connections.insert(endpoint, connection);
     }
 
@@ -396,13 +412,20 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// Goes on with sources that have room again.
     fn unblock(&mut self, now: Instant) {
         let (mut any_dry, mut unknown_dry) = (false, false);
+        self.recognition_due = None;
         for index in 0..self.connections.places() {
             let Some((endpoint, connection)) = self.connections.at(index) else { continue };
             let Some(source) = connection.source else {
-                let is_parked = connection.parked_until.is_some();
-                unknown_dry |= !is_parked && self.sources.is_dry(endpoint);
-                if is_parked {
+                // What it says waits for blocks, and is not to blame for that.
+                let is_dry = self.sources.is_dry(endpoint);
+                let known_by = connection.heard.map(|heard| heard.after(RECOGNITION)).filter(|_| !is_dry);
+                if connection.parked_until.is_some() {
                     self.unpark(now, endpoint);
+                } else if known_by.is_some_and(|known_by| now >= known_by) {
+                    self.turn_away(endpoint);
+                } else {
+                    unknown_dry |= is_dry;
+                    self.recognition_due = self.recognition_due.into_iter().chain(known_by).min();
                 }
                 continue;
             };
@@ -763,7 +786,7 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     fn next_deadline(&self) -> Option<Instant> {
         let report = self.managers.obeyed().map(|_| self.report_due);
         let managers = [self.managers.next_deadline(), self.farewell.next_deadline()];
-        let endpoints = [self.sources.next_deadline(), self.peers.next_deadline()];
+        let endpoints = [self.recognition_due, self.sources.next_deadline(), self.peers.next_deadline()];
         [report, self.readout.next_deadline()].into_iter().chain(managers).chain(endpoints).flatten().min()
     }
 

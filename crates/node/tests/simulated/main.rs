@@ -6,7 +6,7 @@
 //! world      the nodes of a run, the clock that turns them, and what can be done to them
 //! referee    what the simulated files hold, byte by byte, against what the sources sent
 //! quiet      nothing goes wrong; network, storage, builders, takeover: what goes wrong
-//! memory     blocks that are held by little
+//! memory     blocks that are held by little; strangers: connections that are no source's
 //! ```
 
 mod builders;
@@ -16,5 +16,6 @@ mod network;
 mod quiet;
 mod referee;
 mod storage;
+mod strangers;
 mod takeover;
 mod world;

@@ -70,6 +70,12 @@ impl BlockHeader {
         })
     }
 
+    /// Whether a header can begin with these bytes: what a stream is not shows sooner than what it is.
+    pub fn may_begin_with(bytes: &[u8]) -> bool {
+        let signature = (SIGNATURE as u16).to_be_bytes();
+        bytes.iter().zip(signature).all(|(&byte, expected)| byte == expected)
+    }
+
     /// Encodes the header. What does not fit into a field is cut off.
     pub const fn to_bytes(&self) -> [u8; HEADER_BYTES] {
         let word0 = SIGNATURE << 48

@@ -81,6 +81,11 @@ impl Hello {
         })
     }
 
+    /// Whether a hello can begin with these bytes: what a stream is not shows sooner than what it is.
+    pub fn may_begin_with(bytes: &[u8]) -> bool {
+        bytes.iter().zip(MAGIC).all(|(&byte, expected)| byte == expected)
+    }
+
     /// Encodes the hello.
     pub fn to_bytes(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];

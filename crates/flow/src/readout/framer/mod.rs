@@ -18,7 +18,7 @@ use generic::GenericStream;
 use ropewalk_memory::{ByteQueue, Payload, Slice};
 use ropewalk_terms::{Cause, SourceId};
 use ropewalk_wire::ferol::{BlockError, BlockHeader};
-use ropewalk_wire::generic::{HELLO_BYTES, Hello};
+use ropewalk_wire::generic::{GenericError, HELLO_BYTES, Hello};
 
 /// What a connection's fragments are held to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -80,6 +80,10 @@ impl Framer {
     /// Looks at the first bytes, as soon as there are enough to name the source: a block's header, or a hello.
     #[cold]
     fn recognise(&mut self) {
+        if self.is_hopeless() {
+            self.stream = Stream::Lost(GenericError::Magic.cause());
+            return;
+        }
         let Some(bytes) = self.queue.peek_array(0) else { return };
         self.stream = match BlockHeader::parse(&bytes) {
             Ok(header) => Stream::Ferol(FerolStream::new(header.source, self.limits.max_fragment)),
@@ -93,6 +97,17 @@ impl Framer {
             },
             Err(error) => Stream::Lost(error.cause()),
         };
+    }
+
+    /// Neither format begins like this. Known from the first bytes on, so that whoever says too little for a header is
+    /// not waited for in vain.
+    fn is_hopeless(&self) -> bool {
+        let mut first = [0; 4];
+        let known = self.queue.len().min(first.len());
+        for (place, byte) in first[..known].iter_mut().enumerate() {
+            *byte = self.queue.peek_array::<1>(place).map_or(0, |[byte]| byte);
+        }
+        !BlockHeader::may_begin_with(&first[..known]) && !Hello::may_begin_with(&first[..known])
     }
 
     /// Whose connection it is; known after the first header or hello.

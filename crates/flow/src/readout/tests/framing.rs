@@ -207,6 +207,24 @@ fn garbage_loses_the_connection_and_is_counted_in_bytes() {
 }
 
 #[test]
+fn the_first_byte_that_neither_format_has_loses_the_connection() {
+    for beginning in [as_blocks(&fed_fragment(SOURCE, 1, 1), 1), hello()] {
+        for length in 1..16 {
+            let mut stream = Stream::new(LIMITS);
+            stream.send(&beginning[..length], &[1]);
+            assert_eq!(stream.framer.next_batch(&mut Vec::new(), 0), Ok(()), "{:x?} may go on", &beginning[..length]);
+            assert_eq!((stream.framer.source(), stream.framer.buffered()), (None, length));
+        }
+    }
+    for beginning in [&[0][..], b"GE", b"R0", b"RWHO", b"ZG"] {
+        let mut stream = Stream::new(LIMITS);
+        stream.send(beginning, &[1]);
+        let lost = FramingError { cause: Cause::FramingLost, bytes_discarded: beginning.len() as u64 };
+        assert_eq!(stream.framer.next_batch(&mut Vec::new(), 0), Err(lost), "{beginning:x?}");
+    }
+}
+
+#[test]
 fn garbage_behind_good_fragments_leaves_these_alone() {
     let mut stream = Stream::new(LIMITS);
     stream.send(&as_blocks(&fed_fragment(SOURCE, 1, 4), 1), &[30]);
