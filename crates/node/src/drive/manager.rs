@@ -11,9 +11,7 @@ use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig, ManagerState
 use ropewalk_flow::messages::{Finished, Message};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{
-    AcknowledgementLevel, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role, RunNumber,
-};
+use ropewalk_terms::{AcknowledgementLevel, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role, RunNumber};
 use ropewalk_wire::message::{Header, Hello, PROTOCOL_VERSION, RefuseReason};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;

@@ -14,6 +14,7 @@ mod account;
 mod builder;
 mod delivery;
 mod farewell;
+mod front_ends;
 mod link;
 mod manager;
 mod managers;

@@ -1,26 +1,26 @@
 //! A readout unit: front ends on one side, builder units and the event manager on the other.
 //!
 //! ```text
-//!  sources (TCP) -> Framer per connection -> flow::Readout -> answers per builder -> peers
-//!                        back-pressure: no room -> not read -> the sender waits
+//!  front_ends -> flow::Readout -> answers per builder -> peers: builder units
+//!                  ^  announce, release <-----------------------> event manager
 //! ```
 
 use super::Drive;
 use super::delivery::Answers;
 use super::farewell::Farewell;
+use super::front_ends::FrontEnds;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
 use super::table::EndpointTable;
-use ropewalk_flow::messages::{Batch, Finished, Message, Received, Report, ReportEntry};
-use ropewalk_flow::readout::{Framer, FramerLimits, Readout, ReadoutAction, ReadoutConfig};
+use ropewalk_flow::messages::{Batch, Finished, Message, Report, ReportEntry};
+use ropewalk_flow::readout::{Readout, ReadoutAction, ReadoutConfig};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel, ServicePoint};
-use ropewalk_memory::{Owner, Staging};
+use ropewalk_memory::Staging;
 use ropewalk_terms::{Counter, Epoch, Instant, NodeId, PoolAccount, Role};
 use ropewalk_wire::message::{Header, Hello, RefuseReason};
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -47,22 +47,6 @@ pub struct ReadoutDriveConfig {
     pub report_interval: Duration,
 }
 
-/// One connection of a front end.
-struct SourceConnection {
-    framer: Framer,
-    source: Option<usize>,
-    /// Not read, because the machine has no room.
-    blocked: bool,
-    /// The peer has closed; what it sent before is still being framed.
-    ended: bool,
-    since: Instant,
-    /// When its first bytes came.
-    heard: Option<Instant>,
-    /// It is a connected source's second connection: not read until the first has ended, as it does when a source
-    /// comes back at once while what it sent before still waits; turned away where it does not.
-    parked_until: Option<Instant>,
-}
-
 /// What is at the other end of an endpoint between nodes.
 struct Peer {
     endpoint: Endpoint,
@@ -70,62 +54,32 @@ struct Peer {
     node: Option<NodeId>,
 }
 
-/// Counters of the drive itself: what belongs to no source.
+/// What nodes said that did not count.
 #[derive(Default)]
 struct Counts {
-    wire_bytes: u64,
     refused: u64,
-    garbage: u64,
     old_messages: u64,
 }
 
 /// A readout unit: see the module's picture.
 pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
-    sources: S,
+    front_ends: FrontEnds<S>,
     peers: P,
     service: ServicePoint,
-    builder_service: ServicePoint,
     config: ReadoutDriveConfig,
     readout: Readout,
     outbox: Outbox,
-    connections: EndpointTable<SourceConnection>,
-    owners: Vec<Owner>,
-    connected: Vec<Option<Endpoint>>,
     links: EndpointTable<Peer>,
     managers: Managers,
     builders: Vec<Option<Endpoint>>,
     answers: Vec<Answers>,
     unsent: VecDeque<Message>,
     events: Vec<Event>,
-    received: Vec<Received>,
     report_due: Instant,
     counts: Counts,
-    /// Framers of connections that have ended, for the next ones.
-    spare_framers: Vec<Framer>,
-    evacuation: Staging,
-    evacuation_due: Instant,
-    /// When the next connection that has said too little to be known is turned away.
-    recognition_due: Option<Instant>,
     farewell: Farewell,
     refusal: Option<Refusal>,
 }
-
-/// Fragments framed from one connection before the next has its turn.
-const FRAME_BATCH: usize = 256;
-/// Blocks for connections that never become known.
-const STRANGERS_BLOCKS: usize = 8;
-/// Blocks that a connection of a source fills before it is known: what lies in them stays until its events are done,
-/// and meanwhile every other source must be able to say who it is.
-const UNKNOWN_BLOCKS: usize = 2;
-/// How long a connection that has said something may take until it is known whose it is. One that has said nothing yet
-/// may be a front end that waits for its first trigger.
-const RECOGNITION: Duration = Duration::from_secs(5);
-/// How long a source's second connection waits for the end of its first.
-const PARKING: Duration = Duration::from_secs(2);
-/// Pause between two looks at whether fragments should move.
-const EVACUATION_PAUSE: Duration = Duration::from_millis(5);
-/// Fragments that move in one turn.
-const EVACUATED_AT_ONCE: usize = 256;
 
 impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// Opens both service points and reserves each source's quota of the receive pool. Messages are encoded in
@@ -134,56 +88,43 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// # Errors
     /// Where an address cannot be listened on.
     pub fn new(
-        mut config: ReadoutDriveConfig,
-        mut sources: S,
+        config: ReadoutDriveConfig,
+        sources: S,
         mut peers: P,
         staging: Staging,
         evacuation: Staging,
     ) -> Result<Self, EndpointError> {
-        let service = sources.listen(&config.listen)?;
-        let builder_service = peers.listen(&config.address)?;
-        config.listen = sources.address_of(service).unwrap_or_default();
-        config.address = peers.address_of(builder_service).unwrap_or_default();
-        let count = config.readout.sources.len();
-        let owners = quotas(&mut sources, count);
+        let front_ends = FrontEnds::new(sources, &config.listen, config.readout.sources.clone(), evacuation)?;
+        let service = peers.listen(&config.address)?;
         let builders = usize::from(config.builders);
         Ok(Self {
             readout: Readout::new(config.readout.clone()),
             outbox: Outbox::new(config.identity, staging),
-            connections: EndpointTable::default(),
-            owners,
-            connected: vec![None; count],
             links: EndpointTable::default(),
             managers: Managers::new(&config.managers),
             builders: vec![None; builders],
             answers: (0..builders).map(|_| Answers::default()).collect(),
             unsent: VecDeque::with_capacity(64),
             events: Vec::with_capacity(1024),
-            received: Vec::with_capacity(FRAME_BATCH),
             report_due: Instant::ZERO,
             counts: Counts::default(),
-            spare_framers: spare_framers(count),
-            evacuation,
-            evacuation_due: Instant::ZERO,
-            recognition_due: None,
             farewell: Farewell::default(),
             refusal: None,
-            sources,
+            front_ends,
             peers,
             service,
-            builder_service,
             config,
         })
     }
 
     /// Where front ends connect to, port filled in.
     pub fn source_address(&self) -> String {
-        self.sources.address_of(self.service).unwrap_or_default()
+        self.front_ends.address()
     }
 
     /// Where builder units connect to, port filled in.
     pub fn builder_address(&self) -> String {
-        self.peers.address_of(self.builder_service).unwrap_or_default()
+        self.peers.address_of(self.service).unwrap_or_default()
     }
 
     /// The machine, for tests and checkers.
@@ -199,275 +140,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
     /// for what is staged, one for each connection.
     pub fn pools(&mut self) -> Vec<PoolAccount> {
-        let staged = self.evacuation.pool_mut();
-        staged.collect();
-        let own = [self.outbox.pool(), staged.account()];
-        own.into_iter().chain(received(&mut self.sources)).chain(received(&mut self.peers)).collect()
-    }
-
-    fn poll_sources(&mut self, now: Instant) -> usize {
-        let mut events = std::mem::take(&mut self.events);
-        let work = self.sources.poll(now, &mut events);
-        for event in events.drain(..) {
-            match event {
-                Event::ConnectionRequest { endpoint, .. } => self.accept_source(now, endpoint),
-                Event::Received { endpoint, slice } => {
-                    self.counts.wire_bytes += slice.len() as u64;
-                    if let Some(connection) = self.connections.get_mut(endpoint) {
-                        connection.framer.push(slice);
-                        connection.heard.get_or_insert(now);
-                        self.frame(now, endpoint);
-                    }
-                }
-                Event::Disconnected { endpoint } | Event::Broken { endpoint, .. } => {
-                    if let Some(connection) = self.connections.get_mut(endpoint) {
-                        connection.ended = true;
-                        self.frame(now, endpoint);
-                    }
-                }
-                Event::Established { .. }
-                | Event::HandedOver { .. }
-                | Event::SendQueueLow { .. }
-                | Event::ConnectFailed { .. } => {}
-            }
-        }
-        self.events = events;
-        work
-    }
-
-    fn accept_source(&mut self, now: Instant, endpoint: Endpoint) {
-        if self.farewell.is_told() {
-            self.sources.reject(endpoint);
-            return;
-        }
-        self.sources.accept(endpoint);
-        let largest = self.config.readout.sources.iter().map(|source| source.max_fragment).max().unwrap_or(0);
-        let limits = FramerLimits { max_fragment: largest, check_crc: false };
-        let framer = match self.spare_framers.pop() {
-            Some(mut framer) => {
-                framer.set_limits(limits);
-                framer
-            }
-            None => Framer::new(limits),
-        };
-        let connection = SourceConnection {
-            framer,
-            source: None,
-            blocked: false,
-            ended: false,
-            since: now,
-            heard: None,
-            parked_until: None,
-        };
-        self.connections.insert(endpoint, connection);
-    }
-
-    /// Finds fragments in what a connection has received, as many as the machine has room for.
-    fn frame(&mut self, now: Instant, endpoint: Endpoint) {
-        loop {
-            let Some(connection) = self.connections.get_mut(endpoint) else { return };
-            let Some(source) = connection.source else {
-                if !self.identify(now, endpoint) {
-                    return;
-                }
-                continue;
-            };
-            let room = self.readout.room(source);
-            let framed = connection.framer.next_batch(&mut self.received, room.min(FRAME_BATCH));
-            let count = self.received.len();
-            if count > 0 {
-                self.readout.receive(now, source, &mut self.received);
-                self.received.clear();
-            }
-            if let Err(error) = framed {
-                self.readout.framing_lost(source, error);
-                self.sources.abort(endpoint);
-                // The fragment that it cost is counted with the error.
-                self.end_source(now, endpoint, false);
-                return;
-            }
-            if count < room.min(FRAME_BATCH) {
-                break;
-            }
-            if self.readout.room(source) == 0 {
-                self.block(now, endpoint, true);
-                return;
-            }
-        }
-        let Some(connection) = self.connections.get_mut(endpoint) else { return };
-        if connection.ended {
-            let mid_fragment = connection.framer.is_mid_fragment();
-            self.end_source(now, endpoint, mid_fragment);
-        }
-    }
-
-    /// Finds out whose connection it is from its first bytes; false where more bytes are needed or it was refused.
-    fn identify(&mut self, now: Instant, endpoint: Endpoint) -> bool {
-        let Some(connection) = self.connections.get_mut(endpoint) else { return false };
-        // Bytes that are no front end's show here, before any fragment is asked for.
-        let lost = connection.framer.next_batch(&mut self.received, 0).map_err(|error| error.bytes_discarded).err();
-        let source = match (connection.framer.source(), connection.framer.format()) {
-            (Some(id), Some(format)) if lost.is_none() => {
-                let source = self.readout.source_index(id);
-                source.filter(|&source| self.config.readout.sources[source].format == format)
-            }
-            _ if lost.is_some() || connection.ended => None,
-            _ => return false,
-        };
-        match source {
-            Some(source) if self.connected.get(source).is_some_and(Option::is_none) => {
-                let config = &self.config.readout.sources[source];
-                connection
-                    .framer
-                    .set_limits(FramerLimits { max_fragment: config.max_fragment, check_crc: config.check_crc });
-                connection.source = Some(source);
-                self.connected[source] = Some(endpoint);
-                if let Some(&owner) = self.owners.get(source) {
-                    self.sources.set_owner(endpoint, owner);
-                }
-                self.readout.source_connected(now, source);
-                true
-            }
-            Some(_) if !connection.ended && connection.parked_until.is_none_or(|until| now < until) => {
-                connection.parked_until.get_or_insert(now.after(PARKING));
-                self.sources.set_reading(endpoint, false);
-                false
-            }
-            // Nobody's bytes, a source of another readout unit, or a second connection where the first goes on.
-            _ => {
-                self.counts.garbage += lost.unwrap_or(0);
-                self.turn_away(endpoint);
-                false
-            }
-        }
-    }
-
-    /// Looks again at a source's second connection.
-    fn unpark(&mut self, now: Instant, endpoint: Endpoint) {
-        if self.identify(now, endpoint) {
-            self.sources.set_reading(endpoint, true);
-            self.frame(now, endpoint);
-        }
-    }
-
-    /// Ends a connection that is no source's.
-    fn turn_away(&mut self, endpoint: Endpoint) {
-        if let Some(stranger) = self.connections.remove(endpoint) {
-            self.counts.garbage += stranger.framer.buffered() as u64;
-            self.counts.refused += 1;
-            self.sources.abort(endpoint);
-            self.keep(stranger.framer);
-        }
-    }
-
-    /// Connections that are not known yet cannot be read, because others have the blocks that all of them share. Of
-    /// those that said something, and too little to be known, the oldest goes; where there is none, what sources sent
-    /// before they were known moves.
-    fn make_room_for_unknown(&mut self) {
-        let mut oldest: Option<(Instant, Endpoint)> = None;
-        for index in 0..self.connections.places() {
-            let Some((endpoint, connection)) = self.connections.at(index) else { continue };
-            let is_older = oldest.is_none_or(|(since, _)| connection.since < since);
-            let is_known = connection.source.is_some() || connection.parked_until.is_some();
-            if !is_known && connection.framer.buffered() > 0 && is_older {
-                oldest = Some((connection.since, endpoint));
-            }
-        }
-        match oldest {
-            Some((_, endpoint)) => self.turn_away(endpoint),
-            None => self.evacuate(),
-        }
-    }
-
-    fn end_source(&mut self, now: Instant, endpoint: Endpoint, mid_fragment: bool) {
-        let Some(connection) = self.connections.remove(endpoint) else { return };
-        if let Some(source) = connection.source {
-            self.connected[source] = None;
-            self.readout.source_disconnected(now, source, mid_fragment);
-        }
-        self.keep(connection.framer);
-    }
-
-    /// A framer whose connection has ended waits for the next one.
-    fn keep(&mut self, mut framer: Framer) {
-        if self.spare_framers.len() < self.spare_framers.capacity() {
-            framer.clear();
-            self.spare_framers.push(framer);
-        }
-    }
-
-    /// Back-pressure: a source without room is not read, so that TCP's window closes and the source waits.
-    fn block(&mut self, now: Instant, endpoint: Endpoint, blocked: bool) {
-        let Some(connection) = self.connections.get_mut(endpoint) else { return };
-        if connection.blocked == blocked {
-            return;
-        }
-        connection.blocked = blocked;
-        self.sources.set_reading(endpoint, !blocked);
-        if let Some(source) = connection.source {
-            self.readout.set_being_read(now, source, !blocked);
-        }
-    }
-
-    /// Goes on with sources that have room again.
-    fn unblock(&mut self, now: Instant) {
-        let (mut any_dry, mut unknown_dry) = (false, false);
-        self.recognition_due = None;
-        for index in 0..self.connections.places() {
-            let Some((endpoint, connection)) = self.connections.at(index) else { continue };
-            let Some(source) = connection.source else {
-                // What it says waits for blocks, and is not to blame for that.
-                let is_dry = self.sources.is_dry(endpoint);
-                let known_by = connection.heard.map(|heard| heard.after(RECOGNITION)).filter(|_| !is_dry);
-                if connection.parked_until.is_some() {
-                    self.unpark(now, endpoint);
-                } else if known_by.is_some_and(|known_by| now >= known_by) {
-                    self.turn_away(endpoint);
-                } else {
-                    unknown_dry |= is_dry;
-                    self.recognition_due = self.recognition_due.into_iter().chain(known_by).min();
-                }
-                continue;
-            };
-            if connection.blocked && self.readout.room(source) > 0 {
-                self.block(now, endpoint, false);
-                self.frame(now, endpoint);
-            } else if !connection.blocked {
-                // A source whose quota is used up is not read either: that is back-pressure, not absence.
-                let dry = self.sources.is_dry(endpoint);
-                self.readout.set_being_read(now, source, !dry);
-                any_dry |= dry;
-            }
-        }
-        if now < self.evacuation_due {
-            return;
-        }
-        if any_dry || unknown_dry {
-            self.evacuation_due = now.after(EVACUATION_PAUSE);
-        }
-        // One held fragment pins its whole block: where what is held would fit into half of the pool, it moves.
-        let pinned = self.sources.pool().map_or(0, |pool| (pool.held() * pool.block_size()) as u64);
-        if any_dry && self.readout.held_bytes() * 2 <= pinned {
-            self.evacuate();
-        }
-        if unknown_dry {
-            self.make_room_for_unknown();
-        }
-    }
-
-    /// The oldest fragments move to blocks of their own, so that those of the receive pool come back: a copy, and
-    /// counted.
-    fn evacuate(&mut self) {
-        let (evacuation, mut left) = (&mut self.evacuation, EVACUATED_AT_ONCE);
-        self.readout.oldest_payloads(|_, payload| {
-            if left == 0 {
-                return ControlFlow::Break(());
-            }
-            let Some(copy) = payload.evacuate(evacuation) else { return ControlFlow::Break(()) };
-            *payload = copy;
-            left -= 1;
-            ControlFlow::Continue(())
-        });
+        let own = [self.outbox.pool()].into_iter().chain(self.front_ends.pools());
+        own.chain(received(&mut self.peers)).collect()
     }
 
     fn poll_peers(&mut self, now: Instant) -> usize {
@@ -741,20 +415,9 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
 
     /// Sends all counters: those of the machine and those of the drive.
     fn report(&mut self) {
-        let pool = self.sources.pool().map(ropewalk_memory::Pool::account).unwrap_or_default();
-        let blocks = self.sources.pool().map_or(0, ropewalk_memory::Pool::blocks) as u64;
-        let own = [
-            (Counter::WireBytesReceived, self.counts.wire_bytes),
-            (Counter::ConnectionsRefused, self.counts.refused),
-            (Counter::GarbageBytes, self.counts.garbage),
-            (Counter::MessagesRefused, self.counts.old_messages),
-            (Counter::BytesCopied, self.evacuation.copied()),
-            (Counter::PoolLoans, pool.loans),
-            (Counter::PoolReturns, pool.returned),
-            (Counter::PoolHeld, pool.held),
-            (Counter::PoolBlocks, blocks),
-        ];
-        let own = own.into_iter().map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
+        let own = self.front_ends.counters(self.counts.refused).into_iter();
+        let own = own.chain([(Counter::MessagesRefused, self.counts.old_messages)]);
+        let own = own.map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
         let mut batch = Batch::new();
         for entry in self.readout.report().chain(own) {
             if batch.is_full() {
@@ -772,8 +435,11 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
         if self.farewell.is_done() {
             return 0;
         }
-        let mut work = self.poll_sources(now) + self.poll_peers(now);
-        self.unblock(now);
+        if self.farewell.is_told() {
+            self.front_ends.close();
+        }
+        let mut work = self.front_ends.poll(now, &mut self.readout) + self.poll_peers(now);
+        self.front_ends.go_on(now, &mut self.readout);
         if now >= self.report_due && self.managers.obeyed().is_some() && self.unsent.is_empty() {
             self.report_due = now.after(self.config.report_interval);
             self.report();
@@ -786,18 +452,18 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     fn next_deadline(&self) -> Option<Instant> {
         let report = self.managers.obeyed().map(|_| self.report_due);
         let managers = [self.managers.next_deadline(), self.farewell.next_deadline()];
-        let endpoints = [self.recognition_due, self.sources.next_deadline(), self.peers.next_deadline()];
+        let endpoints = [self.front_ends.next_deadline(), self.peers.next_deadline()];
         [report, self.readout.next_deadline()].into_iter().chain(managers).chain(endpoints).flatten().min()
     }
 
     fn prepare_wait(&mut self) -> bool {
         // Both are asked, so that both are armed.
-        let (sources, peers) = (self.sources.prepare_wait(), self.peers.prepare_wait());
-        sources && peers
+        let (front_ends, peers) = (self.front_ends.prepare_wait(), self.peers.prepare_wait());
+        front_ends && peers
     }
 
     fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        into.extend(self.sources.wait_descriptor());
+        into.extend(self.front_ends.wait_descriptor());
         into.extend(self.peers.wait_descriptor());
     }
 
@@ -808,16 +474,4 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     fn refusal(&self) -> Option<&Refusal> {
         self.refusal.as_ref()
     }
-}
-
-/// Framers for two connections of each source, as there are for a moment when one comes back.
-fn spare_framers(sources: usize) -> Vec<Framer> {
-    (0..2 * sources).map(|_| Framer::new(FramerLimits { max_fragment: 0, check_crc: false })).collect()
-}
-
-/// Divides the receive pool: some blocks for connections that are not known yet, the rest equally to the sources.
-fn quotas(sources: &mut impl Dispatcher, count: usize) -> Vec<Owner> {
-    let Some(pool) = sources.pool_mut() else { return Vec::new() };
-    let each = pool.blocks().saturating_sub(STRANGERS_BLOCKS + UNKNOWN_BLOCKS * count) / count.max(1);
-    (0..count).map(|_| pool.reserve(each).unwrap_or(Owner::SHARED)).collect()
 }

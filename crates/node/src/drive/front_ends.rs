@@ -1,0 +1,442 @@
+//! The front ends' connections of a readout unit: whose they are, what comes over them, and whether there is room for more.
+//!
+//! ```text
+//!  connection -> unknown: its first bytes are looked at -> a source's: bytes -> Framer -> fragments -> flow::Readout
+//!                   |                                         |
+//!                   +-> turned away: nobody's bytes, or       +-> not read while the machine has no room for it, or
+//!                       too few of them for too long              its blocks are out: then the sender waits
+//! ```
+
+use super::link::received;
+use super::table::EndpointTable;
+use ropewalk_flow::messages::Received;
+use ropewalk_flow::readout::{Framer, FramerLimits, Readout, SourceConfig};
+use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
+use ropewalk_memory::{Owner, Pool, Staging};
+use ropewalk_terms::{Counter, Instant, PoolAccount};
+use std::ops::ControlFlow;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// One connection of a front end.
+struct Connection {
+    framer: Framer,
+    source: Option<usize>,
+    /// Not read, because the machine has no room.
+    blocked: bool,
+    /// The peer has closed; what it sent before is still being framed.
+    ended: bool,
+    since: Instant,
+    /// When its first bytes came.
+    heard: Option<Instant>,
+    /// It is a connected source's second connection: not read until the first has ended, as it does when a source
+    /// comes back at once while what it sent before still waits; turned away where it does not.
+    parked_until: Option<Instant>,
+}
+
+/// What came that belongs to no source.
+#[derive(Default)]
+struct Counts {
+    wire_bytes: u64,
+    refused: u64,
+    garbage: u64,
+}
+
+/// Every connection of the front ends: see the module's picture.
+pub(super) struct FrontEnds<S: Dispatcher> {
+    endpoints: S,
+    service: ServicePoint,
+    sources: Vec<SourceConfig>,
+    connections: EndpointTable<Connection>,
+    /// By source: whose blocks it fills.
+    owners: Vec<Owner>,
+    /// By source: its connection.
+    connected: Vec<Option<Endpoint>>,
+    events: Vec<Event>,
+    received: Vec<Received>,
+    counts: Counts,
+    /// Framers of connections that have ended, for the next ones.
+    spare_framers: Vec<Framer>,
+    evacuation: Staging,
+    evacuation_due: Instant,
+    /// When the next connection that has said too little to be known is turned away.
+    recognition_due: Option<Instant>,
+    is_closed: bool,
+}
+
+/// Fragments framed from one connection before the next has its turn.
+const FRAME_BATCH: usize = 256;
+/// Blocks for connections that never become known.
+const STRANGERS_BLOCKS: usize = 8;
+/// Blocks that a connection of a source fills before it is known: what lies in them stays until its events are done,
+/// and meanwhile every other source must be able to say who it is.
+const UNKNOWN_BLOCKS: usize = 2;
+/// How long a connection that has said something may take until it is known whose it is. One that has said nothing yet
+/// may be a front end that waits for its first trigger.
+const RECOGNITION: Duration = Duration::from_secs(5);
+/// How long a source's second connection waits for the end of its first.
+const PARKING: Duration = Duration::from_secs(2);
+/// Pause between two looks at whether fragments should move.
+const EVACUATION_PAUSE: Duration = Duration::from_millis(5);
+/// Fragments that move in one turn.
+const EVACUATED_AT_ONCE: usize = 256;
+
+impl<S: Dispatcher> FrontEnds<S> {
+    /// Opens the service point at `address` and reserves each source's quota of the receive pool. `evacuation` takes
+    /// fragments that must leave that pool.
+    ///
+    /// # Errors
+    /// Where the address cannot be listened on.
+    pub(super) fn new(
+        mut endpoints: S,
+        address: &str,
+        sources: Vec<SourceConfig>,
+        evacuation: Staging,
+    ) -> Result<Self, EndpointError> {
+        let service = endpoints.listen(address)?;
+        let owners = quotas(&mut endpoints, sources.len());
+        Ok(Self {
+            endpoints,
+            service,
+            connections: EndpointTable::default(),
+            owners,
+            connected: vec![None; sources.len()],
+            events: Vec::with_capacity(1024),
+            received: Vec::with_capacity(FRAME_BATCH),
+            counts: Counts::default(),
+            spare_framers: spare_framers(sources.len()),
+            evacuation,
+            evacuation_due: Instant::ZERO,
+            recognition_due: None,
+            is_closed: false,
+            sources,
+        })
+    }
+
+    /// Where front ends connect to, port filled in.
+    pub(super) fn address(&self) -> String {
+        self.endpoints.address_of(self.service).unwrap_or_default()
+    }
+
+    /// Nobody is let in any more.
+    pub(super) const fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// The accounts of the pools for what was moved and for what is received, those blocks included that came home by
+    /// now.
+    pub(super) fn pools(&mut self) -> impl Iterator<Item = PoolAccount> {
+        let moved = self.evacuation.pool_mut();
+        moved.collect();
+        [moved.account()].into_iter().chain(received(&mut self.endpoints))
+    }
+
+    /// What is counted here, cumulative; beside the connections that were refused here `refused` others.
+    pub(super) fn counters(&self, refused: u64) -> [(Counter, u64); 8] {
+        let pool = self.endpoints.pool().map(Pool::account).unwrap_or_default();
+        let blocks = self.endpoints.pool().map_or(0, Pool::blocks) as u64;
+        [
+            (Counter::WireBytesReceived, self.counts.wire_bytes),
+            (Counter::ConnectionsRefused, self.counts.refused + refused),
+            (Counter::GarbageBytes, self.counts.garbage),
+            (Counter::BytesCopied, self.evacuation.copied()),
+            (Counter::PoolLoans, pool.loans),
+            (Counter::PoolReturns, pool.returned),
+            (Counter::PoolHeld, pool.held),
+            (Counter::PoolBlocks, blocks),
+        ]
+    }
+
+    /// When the next turn is due even if nothing comes.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.recognition_due.into_iter().chain(self.endpoints.next_deadline()).min()
+    }
+
+    /// Before the thread sleeps: false if there is something to do right now; arms the wake-up.
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        self.endpoints.prepare_wait()
+    }
+
+    /// What becomes readable when something comes.
+    pub(super) fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.endpoints.wait_descriptor()
+    }
+
+    /// Takes what has come. Returns how much happened.
+    pub(super) fn poll(&mut self, now: Instant, readout: &mut Readout) -> usize {
+        let mut events = std::mem::take(&mut self.events);
+        let work = self.endpoints.poll(now, &mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::ConnectionRequest { endpoint, .. } => self.accept(now, endpoint),
+                Event::Received { endpoint, slice } => {
+                    self.counts.wire_bytes += slice.len() as u64;
+                    if let Some(connection) = self.connections.get_mut(endpoint) {
+                        connection.framer.push(slice);
+                        connection.heard.get_or_insert(now);
+                        self.frame(now, endpoint, readout);
+                    }
+                }
+                Event::Disconnected { endpoint } | Event::Broken { endpoint, .. } => {
+                    if let Some(connection) = self.connections.get_mut(endpoint) {
+                        connection.ended = true;
+                        self.frame(now, endpoint, readout);
+                    }
+                }
+                Event::Established { .. }
+                | Event::HandedOver { .. }
+                | Event::SendQueueLow { .. }
+                | Event::ConnectFailed { .. } => {}
+            }
+        }
+        self.events = events;
+        work
+    }
+
+    fn accept(&mut self, now: Instant, endpoint: Endpoint) {
+        if self.is_closed {
+            self.endpoints.reject(endpoint);
+            return;
+        }
+        self.endpoints.accept(endpoint);
+        let largest = self.sources.iter().map(|source| source.max_fragment).max().unwrap_or(0);
+        let limits = FramerLimits { max_fragment: largest, check_crc: false };
+        let framer = match self.spare_framers.pop() {
+            Some(mut framer) => {
+                framer.set_limits(limits);
+                framer
+            }
+            None => Framer::new(limits),
+        };
+        let connection = Connection {
+            framer,
+            source: None,
+            blocked: false,
+            ended: false,
+            since: now,
+            heard: None,
+            parked_until: None,
+        };
+        self.connections.insert(endpoint, connection);
+    }
+
+    /// Finds fragments in what a connection has received, as many as the machine has room for.
+    fn frame(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
+        loop {
+            let Some(connection) = self.connections.get_mut(endpoint) else { return };
+            let Some(source) = connection.source else {
+                if !self.identify(now, endpoint, readout) {
+                    return;
+                }
+                continue;
+            };
+            let room = readout.room(source);
+            let framed = connection.framer.next_batch(&mut self.received, room.min(FRAME_BATCH));
+            let count = self.received.len();
+            if count > 0 {
+                readout.receive(now, source, &mut self.received);
+                self.received.clear();
+            }
+            if let Err(error) = framed {
+                readout.framing_lost(source, error);
+                self.endpoints.abort(endpoint);
+                // The fragment that it cost is counted with the error.
+                self.end(now, endpoint, false, readout);
+                return;
+            }
+            if count < room.min(FRAME_BATCH) {
+                break;
+            }
+            if readout.room(source) == 0 {
+                self.block(now, endpoint, true, readout);
+                return;
+            }
+        }
+        let Some(connection) = self.connections.get_mut(endpoint) else { return };
+        if connection.ended {
+            let mid_fragment = connection.framer.is_mid_fragment();
+            self.end(now, endpoint, mid_fragment, readout);
+        }
+    }
+
+    /// Finds out whose connection it is from its first bytes; false where more bytes are needed or it was refused.
+    fn identify(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
+        let Some(connection) = self.connections.get_mut(endpoint) else { return false };
+        // Bytes that are no front end's show here, before any fragment is asked for.
+        let lost = connection.framer.next_batch(&mut self.received, 0).map_err(|error| error.bytes_discarded).err();
+        let source = match (connection.framer.source(), connection.framer.format()) {
+            (Some(id), Some(format)) if lost.is_none() => {
+                let source = readout.source_index(id);
+                source.filter(|&source| self.sources[source].format == format)
+            }
+            _ if lost.is_some() || connection.ended => None,
+            _ => return false,
+        };
+        match source {
+            Some(source) if self.connected.get(source).is_some_and(Option::is_none) => {
+                let config = &self.sources[source];
+                connection
+                    .framer
+                    .set_limits(FramerLimits { max_fragment: config.max_fragment, check_crc: config.check_crc });
+                connection.source = Some(source);
+                self.connected[source] = Some(endpoint);
+                if let Some(&owner) = self.owners.get(source) {
+                    self.endpoints.set_owner(endpoint, owner);
+                }
+                readout.source_connected(now, source);
+                true
+            }
+            Some(_) if !connection.ended && connection.parked_until.is_none_or(|until| now < until) => {
+                connection.parked_until.get_or_insert(now.after(PARKING));
+                self.endpoints.set_reading(endpoint, false);
+                false
+            }
+            // Nobody's bytes, a source of another readout unit, or a second connection where the first goes on.
+            _ => {
+                self.counts.garbage += lost.unwrap_or(0);
+                self.turn_away(endpoint);
+                false
+            }
+        }
+    }
+
+    /// Looks again at a source's second connection.
+    fn unpark(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
+        if self.identify(now, endpoint, readout) {
+            self.endpoints.set_reading(endpoint, true);
+            self.frame(now, endpoint, readout);
+        }
+    }
+
+    /// Ends a connection that is no source's.
+    fn turn_away(&mut self, endpoint: Endpoint) {
+        if let Some(stranger) = self.connections.remove(endpoint) {
+            self.counts.garbage += stranger.framer.buffered() as u64;
+            self.counts.refused += 1;
+            self.endpoints.abort(endpoint);
+            self.keep(stranger.framer);
+        }
+    }
+
+    /// Connections that are not known yet cannot be read, because others have the blocks that all of them share. Of
+    /// those that said something, and too little to be known, the oldest goes; where there is none, what sources sent
+    /// before they were known moves.
+    fn make_room_for_unknown(&mut self, readout: &mut Readout) {
+        let mut oldest: Option<(Instant, Endpoint)> = None;
+        for index in 0..self.connections.places() {
+            let Some((endpoint, connection)) = self.connections.at(index) else { continue };
+            let is_older = oldest.is_none_or(|(since, _)| connection.since < since);
+            let is_known = connection.source.is_some() || connection.parked_until.is_some();
+            if !is_known && connection.framer.buffered() > 0 && is_older {
+                oldest = Some((connection.since, endpoint));
+            }
+        }
+        match oldest {
+            Some((_, endpoint)) => self.turn_away(endpoint),
+            None => self.evacuate(readout),
+        }
+    }
+
+    fn end(&mut self, now: Instant, endpoint: Endpoint, mid_fragment: bool, readout: &mut Readout) {
+        let Some(connection) = self.connections.remove(endpoint) else { return };
+        if let Some(source) = connection.source {
+            self.connected[source] = None;
+            readout.source_disconnected(now, source, mid_fragment);
+        }
+        self.keep(connection.framer);
+    }
+
+    /// A framer whose connection has ended waits for the next one.
+    fn keep(&mut self, mut framer: Framer) {
+        if self.spare_framers.len() < self.spare_framers.capacity() {
+            framer.clear();
+            self.spare_framers.push(framer);
+        }
+    }
+
+    /// Back-pressure: a source without room is not read, so that TCP's window closes and the source waits.
+    fn block(&mut self, now: Instant, endpoint: Endpoint, blocked: bool, readout: &mut Readout) {
+        let Some(connection) = self.connections.get_mut(endpoint) else { return };
+        if connection.blocked == blocked {
+            return;
+        }
+        connection.blocked = blocked;
+        self.endpoints.set_reading(endpoint, !blocked);
+        if let Some(source) = connection.source {
+            readout.set_being_read(now, source, !blocked);
+        }
+    }
+
+    /// Goes on with sources that have room again.
+    pub(super) fn go_on(&mut self, now: Instant, readout: &mut Readout) {
+        let (mut any_dry, mut unknown_dry) = (false, false);
+        self.recognition_due = None;
+        for index in 0..self.connections.places() {
+            let Some((endpoint, connection)) = self.connections.at(index) else { continue };
+            let Some(source) = connection.source else {
+                // What it says waits for blocks, and is not to blame for that.
+                let is_dry = self.endpoints.is_dry(endpoint);
+                let known_by = connection.heard.map(|heard| heard.after(RECOGNITION)).filter(|_| !is_dry);
+                if connection.parked_until.is_some() {
+                    self.unpark(now, endpoint, readout);
+                } else if known_by.is_some_and(|known_by| now >= known_by) {
+                    self.turn_away(endpoint);
+                } else {
+                    unknown_dry |= is_dry;
+                    self.recognition_due = self.recognition_due.into_iter().chain(known_by).min();
+                }
+                continue;
+            };
+            if connection.blocked && readout.room(source) > 0 {
+                self.block(now, endpoint, false, readout);
+                self.frame(now, endpoint, readout);
+            } else if !connection.blocked {
+                // A source whose quota is used up is not read either: that is back-pressure, not absence.
+                let dry = self.endpoints.is_dry(endpoint);
+                readout.set_being_read(now, source, !dry);
+                any_dry |= dry;
+            }
+        }
+        if now < self.evacuation_due {
+            return;
+        }
+        if any_dry || unknown_dry {
+            self.evacuation_due = now.after(EVACUATION_PAUSE);
+        }
+        // One held fragment pins its whole block: where what is held would fit into half of the pool, it moves.
+        let pinned = self.endpoints.pool().map_or(0, |pool| (pool.held() * pool.block_size()) as u64);
+        if any_dry && readout.held_bytes() * 2 <= pinned {
+            self.evacuate(readout);
+        }
+        if unknown_dry {
+            self.make_room_for_unknown(readout);
+        }
+    }
+
+    /// The oldest fragments move to blocks of their own, so that those of the receive pool come back: a copy, and
+    /// counted.
+    fn evacuate(&mut self, readout: &mut Readout) {
+        let (evacuation, mut left) = (&mut self.evacuation, EVACUATED_AT_ONCE);
+        readout.oldest_payloads(|_, payload| {
+            if left == 0 {
+                return ControlFlow::Break(());
+            }
+            let Some(copy) = payload.evacuate(evacuation) else { return ControlFlow::Break(()) };
+            *payload = copy;
+            left -= 1;
+            ControlFlow::Continue(())
+        });
+    }
+}
+
+/// Framers for two connections of each source, as there are for a moment when one comes back.
+fn spare_framers(sources: usize) -> Vec<Framer> {
+    (0..2 * sources).map(|_| Framer::new(FramerLimits { max_fragment: 0, check_crc: false })).collect()
+}
+
+/// Divides the receive pool: some blocks for connections that are not known yet, the rest equally to the sources.
+fn quotas(sources: &mut impl Dispatcher, count: usize) -> Vec<Owner> {
+    let Some(pool) = sources.pool_mut() else { return Vec::new() };
+    let each = pool.blocks().saturating_sub(STRANGERS_BLOCKS + UNKNOWN_BLOCKS * count) / count.max(1);
+    (0..count).map(|_| pool.reserve(each).unwrap_or(Owner::SHARED)).collect()
+}
