@@ -28,6 +28,23 @@ fn a_readout_unit_that_starts_again_numbers_events_as_the_others() {
 }
 
 #[test]
+fn what_a_readout_unit_held_that_lost_its_power_is_lost_with_it_and_not_in_flight_for_ever() {
+    let cut = Fault::PowerCut(Place::Readout(0));
+    expect_all_is_well(Scenario { faults: vec![fault(60, 5, cut)], ..steady() });
+}
+
+/// Its only source has nothing to show any more: others show that the events exist.
+#[test]
+fn a_readout_unit_without_its_source_does_not_hold_up_the_others() {
+    let gone = Fault::Disconnect(1);
+    let alone = Scenario { sources: steady().sources[..2].to_vec(), ..steady() };
+    let late = Scenario { faults: vec![fault(40, 30_000, gone)], ..alone };
+    let outcome = run(late);
+    assert_eq!(outcome.broken, None);
+    assert!(outcome.nanoseconds < 31_000_000_000, "{}", outcome.nanoseconds);
+}
+
+#[test]
 fn a_stop_before_the_run_has_begun_is_told_to_everybody_who_is_there() {
     let pause = Fault::Pause(Place::Builder(0));
     let faults = vec![fault(0, 50, pause)];

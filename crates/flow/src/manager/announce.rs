@@ -7,6 +7,9 @@ use super::table::{Place, Stage};
 use crate::messages::{Announce, AnnounceEntry, Batch, Message, Release, ReleaseEntry, Resync};
 use ropewalk_terms::{Cause, EventKey, Instant, NodeId, Outcome};
 
+/// Who is waited for is told so after this part of the event time-out.
+const HASTE: u32 = 8;
+
 /// The marks that move over the table.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Floor {
@@ -241,6 +244,24 @@ impl Manager {
         waiting.min_by_key(|(key, _)| *key).map(|(key, link)| (key, link.waiting_since))
     }
 
+    /// Readout units that others wait for are told which events exist, so that they can wait for their sources with
+    /// their own patience, who may have shown them nothing. Whether there was one.
+    pub(super) fn tell_what_exists(&mut self, now: Instant) -> bool {
+        let Some((key, since)) = self.oldest_blocked().filter(|_| self.phase.assigns()) else { return false };
+        let Some(highest) = self.highest.map(|highest| self.last.map_or(highest, |last| highest.min(last))) else {
+            return false;
+        };
+        let before = self.outbox.len();
+        for (readout, link) in (0..).zip(&mut self.readouts) {
+            let due = since.max(link.told.1).after(self.config.event_timeout / HASTE);
+            if link.present && link.bound() <= key && link.told.0 < highest && now >= due {
+                link.told = (highest, now);
+                self.outbox.push_back((NodeId::readout(readout), Message::Highest(highest)));
+            }
+        }
+        self.outbox.len() > before
+    }
+
     /// Readout units that have been silent for too long about an event that others hold are left out of it.
     /// Whether there was one.
     pub(super) fn leave_out_the_silent(&mut self, now: Instant) -> bool {
@@ -263,10 +284,14 @@ impl Manager {
         left_out > 0
     }
 
-    /// When the next readout unit will have been silent for too long.
+    /// When the next readout unit will have been silent for too long, or is told that it is waited for.
     pub(super) fn silence_deadline(&self) -> Option<Instant> {
         let (key, since) = self.oldest_blocked().filter(|_| self.phase.is_open())?;
-        let silent = self.readouts.iter().filter(|link| link.present && link.bound() <= key);
-        silent.filter_map(|link| link.quiet_since).map(|quiet| quiet.max(since).after(self.config.event_timeout)).min()
+        let behind = || self.readouts.iter().filter(|link| link.present && link.bound() <= key);
+        let silent = behind().filter_map(|link| link.quiet_since);
+        let silent = silent.map(|quiet| quiet.max(since).after(self.config.event_timeout));
+        let highest = self.last.map_or(self.highest, |last| self.highest.min(Some(last)));
+        let untold = behind().filter(|link| self.phase.assigns() && Some(link.told.0) < highest);
+        silent.chain(untold.map(|link| since.max(link.told.1).after(self.config.event_timeout / HASTE))).min()
     }
 }

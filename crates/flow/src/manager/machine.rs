@@ -144,7 +144,7 @@ impl Manager {
             if let Some((to, message)) = self.outbox.pop_front() {
                 return Some(ManagerAction::Send { to, message });
             }
-            if self.leave_out_the_silent(now) {
+            if self.tell_what_exists(now) || self.leave_out_the_silent(now) {
                 continue;
             }
             if let Some(action) = self.next_assignment().or_else(|| self.next_release(now)) {
@@ -226,6 +226,7 @@ impl Manager {
         let same_life = link.incarnation.replace(incarnation) == Some(incarnation);
         let heard = same_life && link.heard;
         link.present = true;
+        link.told = (EventKey::MIN, Instant::ZERO);
         link.quiet_since = link.quiet_since.map(|_| now);
         link.finished = false;
         link.highest = None;

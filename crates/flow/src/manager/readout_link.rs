@@ -17,6 +17,8 @@ pub(super) struct ReadoutLink {
     pub(super) announced: EventKey,
     /// Below this key it is not waited for: it was silent for too long.
     pub(super) left_out: EventKey,
+    /// Up to this key it was told that events exist, and when that was said last.
+    pub(super) told: (EventKey, Instant),
     /// Announced further ahead than the table reaches; in key order.
     pub(super) waiting: VecDeque<AnnounceEntry>,
     /// Since when the first of `waiting` waits.
@@ -47,6 +49,7 @@ impl ReadoutLink {
             settled: EventKey::MIN,
             announced: EventKey::MIN,
             left_out: EventKey::MIN,
+            told: (EventKey::MIN, Instant::ZERO),
             waiting: VecDeque::with_capacity(Self::WAITING),
             waiting_since: Instant::ZERO,
             quiet_since: None,
@@ -62,6 +65,7 @@ impl ReadoutLink {
         self.settled = first;
         self.announced = EventKey::MIN;
         self.left_out = EventKey::MIN;
+        self.told = (EventKey::MIN, Instant::ZERO);
         self.waiting.clear();
         self.quiet_since = Some(now);
         self.highest = None;

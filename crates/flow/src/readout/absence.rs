@@ -10,21 +10,13 @@ pub(super) struct Oldest {
     generation: u64,
     /// When it became the oldest; none while no event waits for anybody.
     since: Option<Instant>,
-    /// Some source has shown it, or a later one; otherwise it is only known that it should come.
-    is_shown: bool,
 }
 
 impl Oldest {
-    /// Another event is the oldest from now on, or it is known only now that it exists.
-    pub(super) const fn begin(&mut self, now: Instant, is_shown: bool) {
+    /// Another event is the oldest from now on.
+    pub(super) const fn begin(&mut self, now: Instant) {
         self.generation += 1;
         self.since = Some(now);
-        self.is_shown = is_shown;
-    }
-
-    /// Whether some source has shown that it exists.
-    pub(super) const fn is_shown(&self) -> bool {
-        self.is_shown
     }
 
     /// No event waits for anybody.
@@ -97,10 +89,10 @@ mod tests {
         clock.set_running(at(0), true, &oldest);
         assert_eq!(clock.shows(at(50), &oldest), Duration::ZERO);
         assert_eq!(clock.deadline(TIMEOUT, &oldest), Instant::FAR_FUTURE);
-        oldest.begin(at(50), true);
+        oldest.begin(at(50));
         assert_eq!(clock.shows(at(80), &oldest), Duration::from_nanos(30));
         assert_eq!(clock.deadline(TIMEOUT, &oldest), at(150));
-        oldest.begin(at(90), true);
+        oldest.begin(at(90));
         assert_eq!(clock.deadline(TIMEOUT, &oldest), at(190), "the next event has its own clock");
     }
 
@@ -108,7 +100,7 @@ mod tests {
     fn stands_still_while_the_source_is_not_read() {
         let (mut clock, mut oldest) = (AbsenceClock::default(), Oldest::default());
         clock.set_running(at(0), true, &oldest);
-        oldest.begin(at(0), true);
+        oldest.begin(at(0));
         clock.set_running(at(60), false, &oldest);
         assert_eq!(clock.shows(at(500), &oldest), Duration::from_nanos(60));
         assert_eq!(clock.deadline(TIMEOUT, &oldest), Instant::FAR_FUTURE);
@@ -117,7 +109,7 @@ mod tests {
         clock.set_running(at(1010), false, &oldest);
         clock.set_running(at(1010), true, &oldest);
         assert_eq!(clock.deadline(TIMEOUT, &oldest), at(1040));
-        oldest.begin(at(1020), true);
+        oldest.begin(at(1020));
         assert_eq!(clock.deadline(TIMEOUT, &oldest), at(1120), "what an earlier event waited does not count");
     }
 }

@@ -43,7 +43,8 @@ impl Readout {
     }
 
     /// The run ends with this event: what lies behind it is not wanted, and what is missing up to it is waited for, with
-    /// the usual time-out as soon as a source has shown it, or where no source is there any more.
+    /// the usual time-out as soon as a source has shown it. What none shows is the event manager's matter, who hears of
+    /// it from the others.
     pub(super) fn stop_at(&mut self, now: Instant, last: EventKey) {
         if !self.started {
             return;

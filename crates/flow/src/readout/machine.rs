@@ -48,6 +48,8 @@ pub struct Readout {
     pub(super) started: bool,
     /// The event number of the run's first event.
     pub(super) first_number: u64,
+    /// One past the latest event of which the event manager said that another readout unit holds it.
+    shown_elsewhere: Position,
     /// Everything before this event is settled: it is the oldest that may still be incomplete.
     pub(super) head: Position,
     /// Sources for which the event at `head` waits.
@@ -91,6 +93,7 @@ impl Readout {
             resync_declared: config.trigger.is_some() || config.trigger_elsewhere,
             started: false,
             first_number: 0,
+            shown_elsewhere: ORIGIN,
             head: ORIGIN,
             behind: 0,
             waiting: 0,
@@ -112,6 +115,7 @@ impl Readout {
         match (from.role, message) {
             (Role::Manager, Message::Start(start)) => self.start(now, start),
             (Role::Manager, Message::QueryHighest) => self.highest_asked = true,
+            (Role::Manager, Message::Highest(key)) => self.shown_elsewhere(now, *key),
             (Role::Manager, Message::StopAt(last)) => self.stop_at(now, *last),
             (Role::Manager, Message::Resync(resync)) => {
                 self.declare(now, resync.first);
@@ -218,8 +222,7 @@ impl Readout {
     fn give_up_absent_sources(&mut self, now: Instant) {
         for index in 0..self.sources.len() {
             let source = &mut self.sources[index];
-            let is_late = source.frontier <= self.head && source.may_be_late(&self.oldest);
-            if is_late && source.clock.shows(now, &self.oldest) >= self.source_timeout {
+            if source.frontier <= self.head && source.clock.shows(now, &self.oldest) >= self.source_timeout {
                 source.presence =
                     Presence::GivenUp(if source.connected { Cause::TimedOut } else { Cause::Disconnected });
                 self.note_frontier(index);
@@ -234,39 +237,41 @@ impl Readout {
         if !self.oldest.is_waiting() {
             return Instant::FAR_FUTURE;
         }
-        let lagging =
-            self.sources.iter().filter(|source| source.frontier <= self.head && source.may_be_late(&self.oldest));
+        let lagging = self.sources.iter().filter(|source| source.frontier <= self.head);
         let deadlines = lagging.map(|source| source.clock.deadline(self.source_timeout, &self.oldest));
         deadlines.min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// Starts the clock where an event has become the oldest incomplete one, and ends it where none is left.
     ///
-    /// An event that no source here has seen waits for nobody who is there, even where the run's last event is known:
-    /// its trigger may still come. One for which there is no room could not be filled by any source.
+    /// An event that no source here has seen waits for nobody, even where the run's last event is known: its trigger
+    /// may still come. One for which there is no room could not be filled by any source.
     pub(super) fn watch(&mut self, now: Instant, head_moved: bool) {
-        let waits = self.started && self.behind > 0 && self.head < self.table.limit();
-        let is_shown = self.opened() > self.head;
-        if !waits || !is_shown && self.expected() <= self.head {
+        let waits = self.started && self.behind > 0 && self.opened() > self.head && self.head < self.table.limit();
+        if !waits {
             self.oldest.end();
             self.timeout_check = Instant::FAR_FUTURE;
-        } else if head_moved || !self.oldest.is_waiting() || is_shown && !self.oldest.is_shown() {
-            self.oldest.begin(now, is_shown);
+        } else if head_moved || !self.oldest.is_waiting() {
+            self.oldest.begin(now);
             // Not before; whether the clocks of those that lag stood still is looked at then.
             self.timeout_check = now.after(self.source_timeout);
         }
     }
 
-    /// One past the latest event that some source has shown.
+    /// One past the latest event that some source has shown, here or elsewhere.
     pub(super) fn opened(&self) -> Position {
+        let stopped = self.stop.as_ref().filter(|stop| stop.is_shown && stop.end != NEVER).map_or(0, |stop| stop.end);
         let seen = if self.waiting == 0 { 0 } else { self.latest_waiting() };
-        let stopped = if self.stop.as_ref().is_some_and(|stop| stop.is_shown) { self.expected() } else { 0 };
-        self.table.end().max(seen).max(stopped)
+        self.table.end().max(stopped).max(seen).max(self.shown_elsewhere)
     }
 
-    /// One past the run's last event, where that is known; 0 otherwise.
-    pub(super) fn expected(&self) -> Position {
-        self.stop.as_ref().map_or(0, |stop| if stop.end == NEVER { 0 } else { stop.end })
+    /// Another readout unit holds this event: it is waited for here too.
+    fn shown_elsewhere(&mut self, now: Instant, key: EventKey) {
+        if self.started {
+            let end = self.timeline.end_of(key).unwrap_or(ORIGIN);
+            self.shown_elsewhere = self.shown_elsewhere.max(end);
+            self.advance(now);
+        }
     }
 
     fn latest_waiting(&self) -> Position {

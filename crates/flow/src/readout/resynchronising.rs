@@ -62,7 +62,7 @@ impl Readout {
             return false;
         }
         let Some(first) = self.declared.pop_front() else { return false };
-        let start = self.head.max(self.opened()).max(self.expected());
+        let start = self.head.max(self.table.end()).max(self.opened());
         self.timeline.begin_segment(start, first);
         self.resync_deadline =
             if self.declared.is_empty() { Instant::FAR_FUTURE } else { now.after(self.resync_timeout) };

@@ -29,7 +29,7 @@ impl Readout {
         let before = self.head;
         while self.started && self.behind == 0 {
             let frontier = self.sources.iter().map(|source| source.frontier).min().unwrap_or(NEVER);
-            let settled = if frontier == NEVER { self.end_without_waiting() } else { frontier };
+            let settled = if frontier == NEVER { self.opened() } else { frontier };
             self.settle(settled.min(self.stop_end()));
             if frontier != NEVER || !self.begin_declared_segment(now) {
                 break;
@@ -41,13 +41,6 @@ impl Readout {
             self.requests.look_again();
         }
         self.watch(now, moved);
-    }
-
-    /// One past the last event that is settled where no source is waited for: what was shown, and what is only known
-    /// to come where nobody is there who could bring it.
-    fn end_without_waiting(&self) -> Position {
-        let anybody = self.sources.iter().any(|source| source.waits && source.connected);
-        if anybody { self.opened() } else { self.opened().max(self.expected()) }
     }
 
     /// Everything before `end` is settled.

@@ -1,6 +1,6 @@
 //! What a readout unit knows of one source.
 
-use super::absence::{AbsenceClock, Oldest};
+use super::absence::AbsenceClock;
 use super::config::{OnClose, ReadoutConfig, Requirement, SourceConfig};
 use super::sequence::Sequence;
 use super::timeline::{NEVER, ORIGIN, Position};
@@ -152,11 +152,6 @@ impl Source {
             (Standing::Following, Presence::Ended) => Cause::Disconnected,
             (Standing::Following, Presence::Awaited) => Cause::Skipped,
         })
-    }
-
-    /// Whether its silence says something: one that is there need not send what nobody has shown to exist.
-    pub(super) const fn may_be_late(&self, oldest: &Oldest) -> bool {
-        oldest.is_shown() || !self.connected
     }
 
     /// Whether nothing more comes from it.

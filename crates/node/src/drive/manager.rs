@@ -231,7 +231,9 @@ impl<P: Dispatcher> ManagerDrive<P> {
         if let Some(old) = self.nodes.insert(header.sender, endpoint) {
             // The same node again: its earlier connection is a leftover, perhaps of an earlier life.
             self.peers.abort(old);
-            self.links.remove(old);
+            if let Some((node, incarnation)) = self.links.remove(old).and_then(|peer| peer.node) {
+                self.standing.node_lost(node, incarnation);
+            }
             if role != Role::Readout {
                 self.manager.node_lost(now, header.sender);
             }

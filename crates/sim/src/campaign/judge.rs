@@ -49,7 +49,8 @@ impl World {
     fn judge_pools(&mut self) -> Result<(), Broken> {
         let connections = u64::from(self.scenario.readouts.max(self.scenario.builders)) + 1;
         // What sources send after the end lies in the blocks of their connections until the process ends.
-        let all_came = self.front_ends.iter().all(|node| node.machine().is_some_and(|one| one.has_left()));
+        let is_whole = self.scenario.end == End::Last && self.scenario.incomplete != IncompletePolicy::Stop;
+        let all_came = self.front_ends.iter().all(|node| node.machine().is_some_and(|one| one.has_left())) && is_whole;
         for member in self.members() {
             let (place, done) = (member.around().place, member.is_done());
             for (index, pool) in member.pools().into_iter().enumerate() {
@@ -135,7 +136,10 @@ impl World {
                 None => self.excuse_event(held, timeline, event)?,
             }
         }
-        Ok(())
+        // The run should have gone on to its last event, but for a policy that stopped it.
+        let is_cut = self.scenario.end != End::Last || self.scenario.incomplete == IncompletePolicy::Stop;
+        let behind = if is_cut { 0..0 } else { last + 1..self.scenario.events + 1 };
+        behind.into_iter().try_for_each(|event| self.excuse_event(held, timeline, event))
     }
 
     /// An event is not there at all.

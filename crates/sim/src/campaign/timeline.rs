@@ -60,12 +60,17 @@ impl World {
         Timeline { begun: begun.collect(), courses }
     }
 
-    /// When an event, or a later one, was first shown to a readout unit by another of its sources.
+    /// When a readout unit could know of an event, or a later one, from another of its sources, or from the event
+    /// manager, who has heard of it from another readout unit.
     fn shown_by_others(&self, source: usize, event: usize, courses: &[Course]) -> Instant {
         let readout = self.scenario.readout_of(source);
-        let others = (0..courses.len()).filter(|&other| other != source && self.scenario.readout_of(other) == readout);
-        let shown = others.flat_map(|other| courses[other].delivered[event..].iter().flatten());
-        shown.min().copied().unwrap_or(Instant::FAR_FUTURE)
+        let told = self.scenario.time_outs.manager.mul_f64(FASTEST / 8.0);
+        let others = (0..courses.len()).filter(|&other| other != source);
+        let shown = others.flat_map(|other| {
+            let after = if self.scenario.readout_of(other) == readout { Duration::ZERO } else { told };
+            courses[other].delivered[event..].iter().flatten().map(move |at| at.after(after))
+        });
+        shown.min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     fn absences(&self, source: usize, inlet: &Inlet, courses: &[Course]) -> Vec<Absence> {

@@ -26,6 +26,8 @@ use std::time::Duration;
 const BEGIN: Utc = Utc(1_700_000_000_000_000_000);
 /// After the last fault is over, and everybody has had his time, so long until the end.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// So long after the last fault and the last event somebody wonders why the run does not end.
+const SURPRISE: Duration = Duration::from_secs(15);
 /// Turns without time going on; more means that nodes keep each other busy for nothing.
 const MOST_TURNS: u32 = 20_000;
 /// Steps in a row in which nobody does anything, a microsecond apart; more means that a deadline is never met.
@@ -226,10 +228,7 @@ impl World {
             "somebody has a turn again and again and does nothing".to_owned()
         })?;
         let next = self.members().into_iter().filter_map(|member| member.next_time()).min();
-        let end = match self.scenario.end {
-            End::Stop(time) | End::Force(time) if !self.commanded => Some(Instant::ZERO.after(time)),
-            _ => None,
-        };
+        let end = (!self.commanded).then(|| Instant::ZERO.after(self.end_command().0));
         let next = [next, self.injection.next(), end].into_iter().flatten().min();
         let now = self.now();
         let limit = self.limit();
@@ -240,12 +239,21 @@ impl World {
         Ok(())
     }
 
-    fn command_the_end(&mut self) {
-        let (time, command) = match self.scenario.end {
-            End::Stop(time) => (time, RunCommand::Stop { last: None }),
+    /// What ends the run if it does not end by itself, and when: somebody stops a run whose last event got lost on its
+    /// way from every source, since nobody else can know that it will not come.
+    fn end_command(&self) -> (Duration, RunCommand) {
+        let stop = RunCommand::Stop { last: None };
+        match self.scenario.end {
+            End::Stop(time) => (time, stop),
             End::Force(time) => (time, RunCommand::ForceStop),
-            End::Last => return,
-        };
+            End::Last => {
+                (self.scenario.faults_end().max(self.scenario.pace * self.scenario.events as u32) + SURPRISE, stop)
+            }
+        }
+    }
+
+    fn command_the_end(&mut self) {
+        let (time, command) = self.end_command();
         if self.commanded || self.now() < Instant::ZERO.after(time) {
             return;
         }

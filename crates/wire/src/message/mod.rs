@@ -3,7 +3,7 @@
 //! ```text
 //!              Hello, Welcome/Refuse          (every connection, both ways, first)
 //!   RU  -> EVM  Announce, Highest, Ended, StopAt, Finished, Report
-//!   EVM -> RU   Start, QueryHighest, StopAt, Resync, Release, Ended, Recover, Finish, Finished
+//!   EVM -> RU   Start, QueryHighest, Highest, StopAt, Resync, Release, Ended, Recover, Finish, Finished
 //!   BU  -> EVM  Credit, Acknowledge, Unreleased, Synchrony, StopRequest, Finished, Report
 //!   EVM -> BU   Start, Assign, ReadoutState, StopAt (when the run drains), Recover, Finish, Finished
 //!   BU  -> RU   Request            (data connection, opened by the BU)

@@ -54,9 +54,12 @@ fn a_silent_readout_unit_is_left_out_after_the_time_out_and_not_before() {
     let mut hand = Hand::running(config(2, 1));
     hand.announce(0, 2, [1, 2]);
     assert!(hand.sent().is_empty());
+    let begin = hand.now;
+    hand.pass(EVENT_TIMEOUT / 8);
+    assert_eq!(to(&hand.sent(), NodeId::readout(1)), [Message::Highest(key(2))]);
     let deadline = hand.manager.next_deadline().expect("somebody is waited for");
-    assert_eq!(deadline, hand.now.after(EVENT_TIMEOUT));
-    hand.pass(EVENT_TIMEOUT - Duration::from_millis(1));
+    assert_eq!(deadline, begin.after(EVENT_TIMEOUT));
+    hand.pass(deadline.since(hand.now) - Duration::from_millis(1));
     assert!(hand.sent().is_empty());
     hand.pass(Duration::from_millis(1));
     assert_eq!(hand.assigned(), [(0, 1, 1), (0, 2, 1)]);
@@ -88,7 +91,7 @@ fn a_readout_unit_that_holds_something_may_be_silent_because_it_is_full() {
     assert_eq!(hand.assigned(), [(0, 1, 1)]);
     // Key 1 is not released: ru1 may wait for that, however long the disk takes.
     hand.pass(10 * EVENT_TIMEOUT);
-    assert!(hand.sent().is_empty());
+    assert_eq!(hand.assigned(), []);
     hand.acknowledge(0, 1, 1, Outcome::Complete);
     assert_eq!(assigned(&hand.sent()), []);
     hand.pass(EVENT_TIMEOUT);
@@ -101,7 +104,7 @@ fn a_slow_readout_unit_is_not_silent() {
     hand.announce(0, 9, 1..=9);
     for number in 1..=9 {
         hand.pass(EVENT_TIMEOUT - Duration::from_millis(1));
-        assert!(hand.sent().is_empty());
+        assert_eq!(hand.assigned(), []);
         hand.announce(1, number, [number]);
         assert_eq!(hand.assigned(), [(0, number, 1)]);
         hand.acknowledge(0, number, 1, Outcome::Complete);
@@ -267,4 +270,16 @@ fn when_the_trigger_source_is_lost_nothing_waits_for_its_word() {
     let sent = hand.sent();
     assert_eq!(assigned(&sent), []);
     assert_eq!(released(&sent, 1), [(restarted, 1, NO_TRIGGER)]);
+}
+
+/// Its sources may be silent because they have no trigger, or because they are gone: only others can tell it.
+#[test]
+fn a_readout_unit_that_is_waited_for_is_told_which_events_exist() {
+    let mut hand = Hand::running(config(2, 1));
+    hand.announce(0, 7, [5, 6, 7]);
+    assert_eq!(to(&hand.sent(), NodeId::readout(1)), []);
+    hand.now = hand.now.after(EVENT_TIMEOUT / 8);
+    assert_eq!(to(&hand.sent(), NodeId::readout(1)), [Message::Highest(key(7))]);
+    hand.now = hand.now.after(EVENT_TIMEOUT / 2);
+    assert_eq!(to(&hand.sent(), NodeId::readout(1)), [], "once is enough");
 }

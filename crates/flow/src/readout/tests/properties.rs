@@ -127,9 +127,11 @@ fn apply(rig: &mut Rig, counters: &mut Counters, input: Input) {
         Input::Recover => recover(rig),
         Input::Query => rig.tell(Message::QueryHighest),
         Input::Stop(number) => {
+            // A later end than anything that was shown would be waited for.
+            let shown = highest(rig);
             rig.settled = EventKey::MIN;
             rig.held.clear();
-            rig.tell(Message::StopAt(key(number)));
+            rig.tell(Message::StopAt(key(number).min(shown)));
         }
     }
     rig.poll();
@@ -154,22 +156,24 @@ fn recover(rig: &mut Rig) {
     rig.tell(Message::Recover);
 }
 
-/// Stops the run where it is and drains it, releasing whatever is announced. Every run must come to its end, at latest
-/// when its sources have left: before that one that was told of a later end waits for what they may still bring.
-fn drain(rig: &mut Rig) {
+/// The highest key that a source has shown.
+fn highest(rig: &mut Rig) -> EventKey {
     rig.others.clear();
     rig.tell(Message::QueryHighest);
     let Some(&Message::Highest(highest)) = rig.others.first() else { panic!("the highest key is told") };
+    highest
+}
+
+/// Stops the run where it is and drains it, releasing whatever is announced. Every run must come to its end.
+fn drain(rig: &mut Rig) {
+    let highest = highest(rig);
     (rig.held, rig.settled) = (Vec::new(), EventKey::MIN);
     rig.tell(Message::StopAt(highest));
     recover(rig);
     for source in 0..SOURCES {
         rig.readout.set_being_read(rig.now, source, true);
     }
-    for turn in 0..300 {
-        if turn == 20 {
-            (0..SOURCES).for_each(|source| rig.disconnect(source));
-        }
+    for _ in 0..300 {
         for entry in core::mem::take(&mut rig.held) {
             rig.release(entry.key, 1, Outcome::Complete);
         }

@@ -78,20 +78,6 @@ fn nothing_times_out_while_the_table_is_full() {
 }
 
 #[test]
-fn nothing_times_out_while_the_table_is_too_full_for_the_last_event() {
-    let mut rig = Rig::started(config(1));
-    rig.feed(0, 1..=16);
-    rig.feed(0, 17..=32);
-    rig.tell(Message::StopAt(key(33)));
-    rig.wait(100 * SOURCE_TIMEOUT);
-    assert_eq!((rig.settled, rig.readout.next_deadline()), (key(32), None));
-    rig.release(key(1), 8, Outcome::Complete);
-    assert_eq!(rig.readout.next_deadline(), Some(rig.now.after(SOURCE_TIMEOUT)));
-    rig.feed(0, [33]);
-    assert_eq!(rig.missing(key(33)), []);
-}
-
-#[test]
 fn each_event_has_its_own_clock() {
     let mut rig = Rig::started(config(2));
     rig.feed(0, 1..=10);
@@ -275,4 +261,17 @@ fn a_source_that_ended_and_is_back_may_still_bring_something() {
     assert_eq!(rig.settled, key(1));
     rig.feed(0, [2]);
     assert_eq!(rig.missing(key(2)), [(1, Cause::Disconnected)]);
+}
+
+/// None of its sources has shown the event, and they are silent: the event manager knows of it from others.
+#[test]
+fn an_event_that_exists_elsewhere_is_waited_for_with_the_usual_patience() {
+    let mut rig = Rig::started(config(2));
+    rig.tell(Message::Highest(key(3)));
+    rig.wait(NEARLY);
+    assert_eq!(rig.settled, EventKey::MIN);
+    rig.feed(0, [1]);
+    rig.feed(1, [1]);
+    rig.wait(SOURCE_TIMEOUT);
+    assert_eq!((rig.settled, rig.numbers()), (key(3), vec![1]));
 }
