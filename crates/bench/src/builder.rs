@@ -37,6 +37,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
         let interval = Duration::from_millis(scale.choose(100, 1500, 2500));
         let plan = RunPlan {
             sender,
+            builders: 1,
             check_crc: crc == "on",
             write: false,
             warm_up: Duration::from_millis(scale.choose(20, 300, 500)),

@@ -1,7 +1,7 @@
 //! The figures of Ropewalk, each measured in turns with its limit.
 //!
 //! ```text
-//!  run(name) -> builder | machines | crc | write | start      one file per bench
+//!  run(name) -> builder | machines | crc | write | start | sizing   one file per bench
 //!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
 //!                                                              pairs' ratios
 //!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
@@ -18,6 +18,7 @@ mod machines;
 mod pairs;
 mod run;
 mod session;
+mod sizing;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -116,7 +117,7 @@ impl BenchError {
 }
 
 /// The names of all benches.
-pub const NAMES: &[&str] = &["builder", "machines", "crc", "write", "start"];
+pub const NAMES: &[&str] = &["builder", "machines", "crc", "write", "start", "sizing"];
 
 /// Runs a bench and prints its figures to `out`.
 ///
@@ -129,6 +130,7 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), 
         "crc" => crc::bench,
         "write" => write::bench,
         "start" => start::bench,
+        "sizing" => sizing::bench,
         _ => return Err(BenchError::Unknown { name: name.to_owned() }),
     };
     let mut session = Session::open(name, options, out)?;

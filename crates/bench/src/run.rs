@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct RunPlan {
     /// What the front ends send.
     pub(crate) sender: SlinkConfig,
+    /// Builder units.
+    pub(crate) builders: usize,
     /// Whether fragments' checksums are computed.
     pub(crate) check_crc: bool,
     /// Whether run files are written.
@@ -67,11 +69,14 @@ impl RunPlan {
     fn configuration(&self) -> Result<Configuration, BenchError> {
         let mut text = format!(
             "version = 1\n[run]\nwrite = {}\nacknowledge = \"{}\"\nsync = \"never\"\ncheck_crc = {}\nkeep = \"1GiB\"\n\
-             [[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n",
+             [[readout]]\nname = \"ru0\"\n",
             self.write,
             if self.write { "written" } else { "built" },
             self.check_crc,
         );
+        for builder in 0..self.builders {
+            let _ = write!(text, "[[builder]]\nname = \"bu{builder}\"\n");
+        }
         for stream in 0..self.sender.streams {
             let id = self.sender.first_source.0 + stream as u32;
             let _ = write!(text, "[[source]]\nid = {id}\nreadout = \"ru0\"\non_close = \"end\"\n");

@@ -67,6 +67,11 @@ fn start_gives_figures() {
 }
 
 #[test]
+fn sizing_gives_figures_beside_predictions() {
+    check("sizing", 8);
+}
+
+#[test]
 fn a_filter_chooses_cases() {
     let chosen = lines("crc", Options { case: Some("checksum=crc16 data=hot".to_owned()), ..options("filter") });
     assert_eq!(chosen.len(), 2);

@@ -27,6 +27,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let interval = Duration::from_millis(scale.choose(100, 1500, 3000));
     let plan = RunPlan {
         sender,
+        builders: 1,
         check_crc: true,
         write: true,
         warm_up: Duration::from_millis(scale.choose(20, 300, 500)),

@@ -240,14 +240,14 @@ pub(crate) struct RecoverOptions {
   ropewalk simulate examples/sizing/cms-run2-test-bed.toml --sweep front_end.fragment_size=1KiB,2KiB,4KiB --svg plots")]
 pub(crate) struct SimulateOptions {
     /// The system: a sizing file. Without one, a fault campaign.
-    #[arg(conflicts_with_all = ["campaign", "seed", "trace"])]
+    #[arg(conflicts_with_all = ["campaign", "trace"])]
     pub(crate) system: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) sizing: SizingOptions,
     /// Run so many seeds, each a system with its own schedule of faults (500 unless given).
     #[arg(long, value_name = "N")]
     pub(crate) campaign: Option<u64>,
-    /// The first seed.
+    /// The first seed; of a sizing, the seed in the place of the file's.
     #[arg(long, value_name = "FIRST")]
     pub(crate) seed: Option<u64>,
     /// Write what happens with the first seed as a trace for Perfetto.
@@ -260,14 +260,17 @@ pub(crate) struct SimulateOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct SizingOptions {
-    /// Simulate this long; the warm-up keeps its part of it.
-    #[arg(long, value_name = "TIME")]
+    /// Sizing: simulate this long; the warm-up keeps its part of it.
+    #[arg(long, value_name = "TIME", requires = "system")]
     pub(crate) duration: Option<Time>,
-    /// Simulate once for each of these values of a key of the sizing file.
-    #[arg(long, value_name = "KEY=VALUE,...", value_parser = crate::sizing::sweep)]
+    /// Sizing: this value in the place of the file's; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = crate::sizing::setting, requires = "system")]
+    pub(crate) set: Vec<(String, String)>,
+    /// Sizing: simulate once for each of these values of a key of the file.
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = crate::sizing::sweep, requires = "system")]
     pub(crate) sweep: Option<crate::sizing::Sweep>,
-    /// Draw latencies, and what a sweep showed, as SVG files in DIR.
-    #[arg(long, value_name = "DIR")]
+    /// Sizing: draw latencies, and what a sweep showed, as SVG files in DIR.
+    #[arg(long, value_name = "DIR", requires = "system")]
     pub(crate) svg: Option<PathBuf>,
 }
 
@@ -277,7 +280,7 @@ pub(crate) struct SizingOptions {
   ropewalk bench crc --case checksum=crc16 --json
   ropewalk bench machines --report reports")]
 pub(crate) struct BenchOptions {
-    /// builder, machines, crc, write or start.
+    /// builder, machines, crc, write, start or sizing.
     pub(crate) name: String,
     /// Fewer pairs, within 50 s.
     #[arg(long)]

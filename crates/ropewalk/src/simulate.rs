@@ -13,7 +13,7 @@ const SEEDS: u64 = 500;
 
 pub(crate) fn simulate(options: &SimulateOptions) -> Result<u8, Failure> {
     if let Some(system) = &options.system {
-        return crate::sizing::size(system, &options.sizing, options.json);
+        return crate::sizing::size(system, options);
     }
     if let Some(file) = &options.trace {
         write_trace(options.seed.unwrap_or(0), file)?;

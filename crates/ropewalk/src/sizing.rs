@@ -1,6 +1,6 @@
 //! The sizing of a system: a file of numbers in; a table, JSON and plots out.
 
-use crate::arguments::SizingOptions;
+use crate::arguments::SimulateOptions;
 use crate::exit::{self, Failure};
 use crate::render::grouped;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
@@ -41,6 +41,16 @@ pub(crate) fn sweep(text: &str) -> Result<Sweep, String> {
     Ok(Sweep { key: key.trim().to_owned(), values })
 }
 
+/// Reads `KEY=VALUE`.
+pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() && !value.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("KEY=VALUE, such as builders=8 or event_network.buffer=256KiB".to_owned()),
+    }
+}
+
 /// What the program prints with `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
@@ -61,15 +71,16 @@ struct Run {
     steps_per_s: f64,
 }
 
-pub(crate) fn size(file: &Path, options: &SizingOptions, json: bool) -> Result<u8, Failure> {
-    let values: Vec<Option<&String>> = match &options.sweep {
+pub(crate) fn size(file: &Path, options: &SimulateOptions) -> Result<u8, Failure> {
+    let asked = &options.sizing;
+    let values: Vec<Option<&String>> = match &asked.sweep {
         Some(sweep) => sweep.values.iter().map(Some).collect(),
         None => vec![None],
     };
-    let key = options.sweep.as_ref().map_or("", |sweep| &sweep.key);
+    let key = asked.sweep.as_ref().map_or("", |sweep| &sweep.key);
     // What is wrong with the last value is told before the first is simulated.
     let systems: Vec<System> =
-        values.iter().map(|value| read(file, key, *value, options.duration)).collect::<Result<_, Failure>>()?;
+        values.iter().map(|value| read(file, key, *value, options)).collect::<Result<_, Failure>>()?;
     let mut runs = Vec::with_capacity(systems.len());
     for (system, value) in systems.iter().zip(values) {
         let name = value.map_or(String::new(), |value| format!(", {key} = {value}"));
@@ -80,32 +91,31 @@ pub(crate) fn size(file: &Path, options: &SizingOptions, json: bool) -> Result<u
         let steps_per_s = outcome.steps as f64 / wall_s.max(1e-9);
         runs.push(Run { value: value.cloned(), outcome, wall_s, steps_per_s });
     }
-    if let Some(directory) = &options.svg {
+    if let Some(directory) = &asked.svg {
         draw(directory, key, &runs)?;
     }
-    match (&options.sweep, runs.as_slice()) {
+    match (&asked.sweep, runs.as_slice()) {
         (None, [run]) => tables(run).iter().for_each(|table| println!("{table}")),
         _ => println!("{}", sweep_table(key, &runs)),
     }
     let balanced = runs.iter().all(|run| run.outcome.events.balanced);
-    if json {
-        let report = Report {
-            schema: "ropewalk-sizing-1",
-            file: file.display().to_string(),
-            sweep: options.sweep.as_ref(),
-            runs,
-        };
+    if options.json {
+        let file = file.display().to_string();
+        let report = Report { schema: "ropewalk-sizing-1", file, sweep: asked.sweep.as_ref(), runs };
         let text = serde_json::to_string(&report).map_err(|error| Failure::Environment(error.to_string()))?;
         println!("{text}");
     }
     Ok(if balanced { exit::GOOD } else { exit::UNBALANCED })
 }
 
-/// The system of a file with one value and perhaps the duration in the place of the file's.
-fn read(file: &Path, key: &str, value: Option<&String>, duration: Option<Time>) -> Result<System, Failure> {
-    let mut instead: Vec<(String, String)> = value.iter().map(|value| (key.to_owned(), (*value).clone())).collect();
+/// The system of a file, with what the command line gives in the place of the file's own: settings, the seed, one value
+/// of the sweep, the duration.
+fn read(file: &Path, key: &str, value: Option<&String>, options: &SimulateOptions) -> Result<System, Failure> {
+    let seed = options.seed.map(|seed| ("seed".to_owned(), seed.to_string()));
+    let value = value.map(|value| (key.to_owned(), value.clone()));
+    let mut instead: Vec<(String, String)> = options.sizing.set.iter().cloned().chain(seed).chain(value).collect();
     let system = System::read(file, &instead)?;
-    let Some(duration) = duration else { return Ok(system) };
+    let Some(duration) = options.sizing.duration else { return Ok(system) };
     let warm_up = duration.0.mul_f64(system.warm_up.0.as_secs_f64() / system.duration.0.as_secs_f64());
     let nanoseconds = |time: Duration| format!("{}ns", time.as_nanos());
     instead.push(("duration".to_owned(), nanoseconds(duration.0)));
@@ -330,6 +340,14 @@ mod tests {
         assert_eq!(sizes, ["uniform(1KiB,4KiB)", "2KiB"]);
         for wrong in ["builders", "builders=", "=1,2", "builders=1,,2"] {
             assert!(super::sweep(wrong).expect_err(wrong).contains("builders=8,16,32"));
+        }
+    }
+
+    #[test]
+    fn a_setting_is_a_key_and_a_value() {
+        assert_eq!(setting("builders = 8"), Ok(("builders".to_owned(), "8".to_owned())));
+        for wrong in ["builders", "builders=", "=8"] {
+            assert!(setting(wrong).expect_err(wrong).contains("builders=8"));
         }
     }
 

@@ -71,39 +71,74 @@ pub fn parse_as<T: DeserializeOwned>(
     instead: &[(String, String)],
     check: impl FnOnce(&T) -> Result<(), Fault>,
 ) -> Result<T, ConfigurationError> {
-    let read = |as_texts: bool| {
-        let syntax = |error: toml::de::Error| {
-            // What was put in the place of the file's own has no place there.
-            let place = error.span().filter(|place| instead.is_empty() || !place.is_empty());
-            ConfigurationError::at(file, text, place, "", error.message())
-        };
-        let mut table = DeTable::parse(text).map_err(syntax)?;
-        let mut unknown = None;
-        expand_table(table.get_mut(), variable, &mut unknown);
-        if let Some((place, name)) = unknown {
-            let message =
-                format!("the environment variable {name} is not set; set it, or write the value in its place");
-            return Err(ConfigurationError::at(file, text, Some(place), "", message));
+    let document = Document { file, text, variable };
+    let (mut values, mut doubtful) = (Vec::with_capacity(instead.len()), None);
+    if !instead.is_empty() {
+        document.read::<T>(&[])?;
+    }
+    for (key, value) in instead {
+        let form = document.form_of::<T>(key, value);
+        if form.is_none() {
+            doubtful.get_or_insert(key);
         }
-        for (key, value) in instead {
-            let value = value_of(value).filter(|_| !as_texts).unwrap_or(DeValue::String(Cow::Borrowed(value)));
-            replace(table.get_mut(), key, value)
-                .map_err(|message| ConfigurationError::at(file, text, None, key, message))?;
+        values.push((key.as_str(), form.or_else(|| value_of(value)).unwrap_or_else(|| text_of(value))));
+    }
+    let (read, places) = document.read(&values).map_err(|mut error| {
+        // An error without a place is one of a value that was given here.
+        if error.line == 0 && error.key.is_empty() {
+            error.key = doubtful.cloned().unwrap_or_default();
         }
-        let places = table.clone();
-        T::deserialize(Deserializer::from(table)).map_err(syntax).map(|document| (document, places))
-    };
-    // Whether `512` is a count or a size of 512 bytes, only the key knows.
-    let (document, places) = match read(false) {
-        Err(error) if !instead.is_empty() => read(true).map_err(|_| error)?,
-        read => read?,
-    };
-    match check(&document) {
-        Ok(()) => Ok(document),
+        error
+    })?;
+    match check(&read) {
+        Ok(()) => Ok(read),
         Err(fault) => {
             let place = place_of(places.get_ref(), &fault.key).filter(|place| !place.is_empty());
             Err(ConfigurationError::at(file, text, place, &fault.key, fault.message))
         }
+    }
+}
+
+/// A text to be read, perhaps more than once.
+struct Document<'a> {
+    file: &'a str,
+    text: &'a str,
+    variable: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl<'a> Document<'a> {
+    /// The text as a `T`, with the places of everything; these values take the place of its own.
+    fn read<T: DeserializeOwned>(
+        &self,
+        instead: &[(&'a str, DeValue<'a>)],
+    ) -> Result<(T, Spanned<DeTable<'a>>), ConfigurationError> {
+        let at = |place, key: &str, message: String| ConfigurationError::at(self.file, self.text, place, key, message);
+        let syntax = |error: toml::de::Error| {
+            // What was put in the place of the file's own has no place there.
+            let place = error.span().filter(|place| instead.is_empty() || !place.is_empty());
+            at(place, "", error.message().to_owned())
+        };
+        let mut table = DeTable::parse(self.text).map_err(syntax)?;
+        let mut unknown = None;
+        expand_table(table.get_mut(), self.variable, &mut unknown);
+        if let Some((place, name)) = unknown {
+            let message =
+                format!("the environment variable {name} is not set; set it, or write the value in its place");
+            return Err(at(Some(place), "", message));
+        }
+        for (key, value) in instead {
+            replace(table.get_mut(), key, value.clone()).map_err(|message| at(None, key, message))?;
+        }
+        let places = table.clone();
+        let read = T::deserialize(Deserializer::from(table)).map_err(syntax)?;
+        Ok((read, places))
+    }
+
+    /// A value in the form that its key wants: only that knows whether `512` is a count, or a size that would stand
+    /// in quotes. None where the document can be read with neither; perhaps other values are needed as well.
+    fn form_of<T: DeserializeOwned>(&self, key: &'a str, value: &'a str) -> Option<DeValue<'a>> {
+        let mut forms = value_of(value).into_iter().chain([text_of(value)]);
+        forms.find(|form| self.read::<T>(&[(key, form.clone())]).is_ok())
     }
 }
 
@@ -168,6 +203,11 @@ fn replace<'a>(table: &mut DeTable<'a>, key: &'a str, value: DeValue<'a>) -> Res
 /// A value as it would stand in a file; none where it would be a text there, had it quotes.
 fn value_of(text: &str) -> Option<DeValue<'_>> {
     DeValue::parse(text).ok().map(Spanned::into_inner)
+}
+
+/// A value as a text without quotes.
+const fn text_of(text: &str) -> DeValue<'_> {
+    DeValue::String(Cow::Borrowed(text))
 }
 
 /// Where the value of a key such as `source[3].readout` stands; of its nearest parent where it is not written.

@@ -100,9 +100,12 @@ fn a_value_may_be_given_in_the_place_of_the_files() {
         parse_as("test.toml", GOOD, &variable, &instead, |_: &Configuration| Ok(()))
     };
     assert_eq!(with("manager.batch", "7").expect("a number").manager.batch, 7);
+    assert_eq!(with("run.keep", "512").expect("a size").run.keep, Some(crate::quantity::Bytes(512)));
     assert_eq!(with("run.keep", "2GiB").expect("a size").run.keep, Some(crate::quantity::Bytes(2 << 30)));
     assert!(!with("run.write", "false").expect("a truth value").run.write);
     assert!(with("run.kept", "1").expect_err("an unknown key").message.contains("kept"));
     let error = with("version.minor", "1").expect_err("a number is no table");
     assert_eq!((error.key.as_str(), error.line), ("version.minor", 0));
+    let error = with("run.keep", "much").expect_err("no size");
+    assert!(error.key == "run.keep" && error.message.contains("such as 512, 2KiB"), "{error}");
 }

@@ -9,6 +9,7 @@ mod nodes;
 mod process;
 mod refusals;
 mod replay;
+mod sizing;
 mod statuses;
 #[path = "../../../node/tests/support/mod.rs"]
 mod support;

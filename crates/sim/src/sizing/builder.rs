@@ -3,7 +3,7 @@
 use super::host::{Stopwatch, Work};
 use super::network::Pace;
 use super::queue::Step;
-use super::system::{FilterSection, System};
+use super::system::{FilterSection, Placement, System};
 use super::world::{PATIENCE, World};
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, Requirement};
 use ropewalk_flow::messages::SuperFragmentEntry;
@@ -182,7 +182,8 @@ impl World<'_> {
         let unit = &mut self.builders[index as usize];
         for (readout, entry) in unit.arrived.drain(..) {
             work.messages += 1;
-            work.received += u64::from(entry.bytes);
+            // Inside one process they are handed over where they lie.
+            work.received += if self.system.placement == Placement::Own { u64::from(entry.bytes) } else { 0 };
             unit.bytes[entry.slot as usize] += u64::from(entry.bytes);
             unit.in_work_bytes += u64::from(entry.bytes);
             let held = self.readouts[usize::from(readout)].machine.super_fragment(entry.key);

@@ -2,7 +2,7 @@
 
 use super::front_end::FrontEnds;
 use super::host::{Stopwatch, Work};
-use super::system::System;
+use super::system::{Placement, System};
 use super::world::{PATIENCE, World};
 use ropewalk_flow::messages::{FragmentFlags, FragmentMeta, Message, Received, SuperFragmentEntry};
 use ropewalk_flow::readout::{Format, Readout, ReadoutAction, ReadoutConfig, SourceConfig};
@@ -151,7 +151,7 @@ impl World<'_> {
                     self.outbox.push((0, place));
                 }
                 ReadoutAction::Answer { builder, entry } => {
-                    work.sent += u64::from(entry.bytes);
+                    work.sent += if self.system.placement == Placement::Own { u64::from(entry.bytes) } else { 0 };
                     unit.answers.push((builder, entry));
                 }
             }

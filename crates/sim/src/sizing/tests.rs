@@ -186,6 +186,19 @@ fn on_one_computer_nothing_travels_between_units() {
 }
 
 #[test]
+fn on_one_computer_bytes_cost_once_where_they_are_received() {
+    // No front end or network limits here: 4 fragments of 2048 bytes at 1 GB/s and 1 us each, 2 super-fragments of two
+    // ways at 100 ns.
+    let one = [("placement", "shared"), ("readout.host.cores", "1"), ("readout.host.receive", "1GB/s")];
+    let own = [("readout.host.per_fragment", "1us"), ("readout.host.per_message", "100ns"), ("duration", "200ms")];
+    let outcome = whole_outcome(&[&one[..], &own].concat());
+    let event = 4.0 * 2048e-9 + 4e-6 + 4e-7;
+    let busy = outcome.resources[2].utilisation;
+    assert!((1.0..1.1).contains(&(1.0 / event / (outcome.rate.events_per_s / busy))), "{:?} {busy}", outcome.rate);
+    assert_eq!(outcome.limit.by, "the computer");
+}
+
+#[test]
 fn latency_is_the_sum_of_what_happens_on_the_way() {
     let outcome = whole_outcome(&[("trigger.rate", "1kHz"), ("event_network.latency", "1ms")]);
     // Announced, assigned, requested, sent: four ways over the event network.

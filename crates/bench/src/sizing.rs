@@ -1,0 +1,177 @@
+//! `bench sizing`: what the simulator predicts of this very machine, beside what it does.
+//!
+//! One configuration is measured and gives the simulator its costs: what the bare receiver takes for a byte, and what a
+//! run takes beside that for a fragment. Then others are predicted with these costs and measured: other fragments,
+//! other sources, other builder units. The front ends' speed is no prediction: in each configuration it is what the
+//! bare receiver gets of them.
+
+use crate::pairs::{Series, alternate, median};
+use crate::run::{Ran, RunPlan, scratch};
+use crate::session::{Row, Session, case};
+use crate::{BenchError, Scale};
+use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_walk};
+use ropewalk_sim::sizing::{System, simulate};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+const CALIBRATED: &str = "the configuration that the simulator's costs are taken from; limit: what it makes of them";
+const PREDICTED: &str = "limit: what the simulator predicts; promise: within 15 %, or within what was measured";
+/// Bytes that a front end writes with one system call.
+const SEND: usize = 64 << 10;
+/// What a message costs in the machines and drives, in nanoseconds: an estimate, not taken from the run. Under load it
+/// is shared by a batch and hardly matters.
+const MESSAGE_NS: f64 = 200.0;
+
+/// Looks at what a fragment costs; each next one starts from the last and is nearly exact.
+const STEPS: usize = 4;
+
+/// A configuration of the readout unit and builder units of one process.
+#[derive(Copy, Clone, Debug)]
+struct Setup {
+    sources: usize,
+    fragment_bytes: usize,
+    builders: usize,
+}
+
+/// The first is the calibrated one.
+const SETUPS: [Setup; 4] = [
+    Setup { sources: 16, fragment_bytes: 2048, builders: 1 },
+    Setup { sources: 16, fragment_bytes: 1024, builders: 1 },
+    Setup { sources: 8, fragment_bytes: 2048, builders: 1 },
+    Setup { sources: 16, fragment_bytes: 2048, builders: 2 },
+];
+
+/// What work costs here.
+#[derive(Copy, Clone, Debug)]
+struct Costs {
+    bytes_per_cpu_second: f64,
+    fragment_ns: f64,
+}
+
+/// What was measured of a configuration; all in 10^9 bytes, by the clock and by second of processor.
+#[derive(Clone, Debug)]
+struct Measured {
+    by_clock: Series,
+    per_cpu: Series,
+}
+
+pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let mut costs = None;
+    for (index, setup) in SETUPS.into_iter().enumerate() {
+        let cases = ["rate", "per_cpu"].map(|figure| setup.case(figure));
+        // Without the first there is nothing to predict from.
+        if index > 0 && !cases.iter().any(|case| session.wants(case)) {
+            continue;
+        }
+        let measured = setup.measure(session)?;
+        let costs = match costs {
+            Some(costs) => costs,
+            None => *costs.insert(Costs::of(setup, &measured)?),
+        };
+        let [by_clock, per_cpu] = setup.predict(costs, median(measured.by_clock.limit.iter().copied()))?;
+        let note = if index == 0 { CALIBRATED } else { PREDICTED };
+        let rows = [(by_clock, measured.by_clock, "GB/s"), (per_cpu, measured.per_cpu, "GB/CPU-s")];
+        for (case, (predicted, mut series, unit)) in cases.iter().zip(rows) {
+            series.limit.fill(predicted);
+            if session.wants(case) {
+                session.row(Row::of(case, unit, &series, note))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Setup {
+    fn case(self, figure: &str) -> Map<String, Value> {
+        case([
+            ("sources", json!(self.sources)),
+            ("fragment_bytes", json!(self.fragment_bytes)),
+            ("builders", json!(self.builders)),
+            ("figure", Value::from(figure)),
+        ])
+    }
+
+    /// Takes runs, and in turns the bare receiver, which says how fast the front ends are and what a byte costs.
+    fn measure(self, session: &Session<'_>) -> Result<Measured, BenchError> {
+        let scale = session.options.scale;
+        let cpus = (scale != Scale::Tiny).then_some([0, 1]);
+        let interval = Duration::from_millis(scale.choose(100, 1000, 2500));
+        let sender = SlinkConfig {
+            streams: self.sources,
+            fragment_bytes: self.fragment_bytes,
+            fragments_per_send: (SEND / self.fragment_bytes).max(1),
+            ..SlinkConfig::default()
+        };
+        let plan = RunPlan {
+            sender,
+            builders: self.builders,
+            check_crc: false,
+            write: false,
+            warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
+            interval,
+            cpus,
+            output: scratch(&session.options.output, "sizing"),
+        };
+        let ours = || {
+            let Ran { gigabytes_per_second, per_processor_second, .. } = plan.run()?;
+            Ok([gigabytes_per_second, per_processor_second])
+        };
+        let limit = || {
+            let config = WalkConfig { sender, duration: interval, cpus, ..WalkConfig::default() };
+            let walked = tcp_walk(config).map_err(BenchError::system("bare receiver"))?;
+            Ok([walked.gigabytes_per_second(), walked.fragment_bytes as f64 / walked.cpu_seconds.max(1e-9) / 1e9])
+        };
+        let [by_clock, per_cpu] = alternate(scale.pairs(), ours, limit)?;
+        Ok(Measured { by_clock, per_cpu })
+    }
+
+    /// What the simulator makes of the costs where front ends send so many 10^9 bytes a second: by the clock, and by
+    /// second of processor.
+    fn predict(self, costs: Costs, front_ends: f64) -> Result<[f64; 2], BenchError> {
+        let system =
+            System::parse("bench sizing", &self.describe(costs, front_ends), &[]).map_err(BenchError::wrong)?;
+        let outcome = simulate(&system);
+        let computer = outcome.resources.iter().find(|resource| resource.name == "the computer");
+        let busy = computer.map_or(0.0, |computer| computer.utilisation);
+        let rate = outcome.rate.bytes_per_s / 1e9;
+        if !outcome.events.balanced || busy <= 0.0 {
+            return Err(BenchError::wrong(format!("the simulation: {:?}", outcome.events)));
+        }
+        Ok([rate, rate / busy])
+    }
+
+    /// This configuration as a sizing file: what `RunPlan` sets up, on one computer with these costs.
+    fn describe(self, costs: Costs, front_ends: f64) -> String {
+        let Self { sources, fragment_bytes, builders } = self;
+        format!(
+            "version = 1\nduration = \"120ms\"\nwarm_up = \"40ms\"\nplacement = \"shared\"\n\
+             front_ends = 1\nreadouts = 1\nbuilders = {builders}\n\
+             [front_end]\nstreams = {sources}\nfragment_size = \"{fragment_bytes}\"\nlink = \"{:.3}MB/s\"\n\
+             [front_network]\npacket = \"64KiB\"\nbuffer = \"16MiB\"\nlatency = \"1us\"\n\
+             [readout]\ninput = \"1TB/s\"\npool = \"128MiB\"\nwindow = 4096\ncapacity = 32768\n\
+             [readout.host]\ncores = 1\nturn = \"2us\"\nper_message = \"{MESSAGE_NS:.0}ns\"\n\
+             per_fragment = \"{:.0}ns\"\nreceive = \"{:.3}MB/s\"\n\
+             [builder]\nevents = 2048\nbytes = \"64MiB\"\n[manager]\nbatch = 32\ncapacity = 65536\n",
+            front_ends * 1e3,
+            costs.fragment_ns,
+            costs.bytes_per_cpu_second / 1e6,
+        )
+    }
+}
+
+impl Costs {
+    /// What a byte costs the bare receiver, and what is left of a run's costs for a fragment: so much that the simulator
+    /// gives the figure that was measured.
+    fn of(setup: Setup, measured: &Measured) -> Result<Self, BenchError> {
+        let [ours, bare] = [&measured.per_cpu.ours, &measured.per_cpu.limit].map(|all| median(all.iter().copied()));
+        let ns_per_fragment = |gigabytes_per_second: f64| setup.fragment_bytes as f64 / gigabytes_per_second.max(1e-3);
+        let mut costs = Self { bytes_per_cpu_second: bare * 1e9, fragment_ns: 0.0 };
+        for _ in 0..STEPS {
+            // Front ends without a limit: what is sought is what the computer can do.
+            let [_, simulated] = setup.predict(costs, 100.0)?;
+            let missing = ns_per_fragment(ours) - ns_per_fragment(simulated);
+            costs.fragment_ns = (costs.fragment_ns + missing).max(0.0);
+        }
+        Ok(costs)
+    }
+}
