@@ -18,6 +18,6 @@ mod worker;
 pub use assemble::{RunError, launch, launch_node};
 pub use handle::RunHandle;
 pub use placement::{PlacementError, placement};
-pub use registry::{Registry, RunDirectory, run_directory_name};
+pub use registry::{Registry, RunDirectory};
 pub use resolve::Addresses;
 pub use summary::{EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SynchronySummary, disk_error};

@@ -1,6 +1,7 @@
 //! Run numbers: never used twice in one output directory, also after a crash.
 
 use ropewalk_terms::RunNumber;
+use ropewalk_wire::run_file::run_directory_name;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,11 +19,6 @@ pub struct RunDirectory {
 #[derive(Debug)]
 pub struct Registry {
     output: PathBuf,
-}
-
-/// The name of a run's directory: `run000042`.
-pub fn run_directory_name(run: RunNumber) -> String {
-    format!("run{:06}", run.0)
 }
 
 fn number_of(name: &str) -> Option<u32> {

@@ -37,7 +37,7 @@ pub use event::{
     MISSING_ENTRY_BYTES, MissingSource,
 };
 pub use footer::{END_MARK_BYTES, FooterView, INDEX_ENTRY_BYTES, IndexEntry, SegmentIndex, footer_bytes};
-pub use name::{OPEN_EXTENSION, SegmentName};
+pub use name::{OPEN_EXTENSION, SegmentName, run_directory_name};
 pub use record::{
     MAX_RECORD_BYTES, RECORD_HEADER_BYTES, RECORD_MAGIC, Record, RecordError, RecordHeader, RecordKind, RecordTail,
 };

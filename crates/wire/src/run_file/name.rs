@@ -10,6 +10,11 @@ pub const OPEN_EXTENSION: &str = ".open";
 const EXTENSION: &str = ".rwk";
 const ROLES: [Role; 4] = [Role::Readout, Role::Builder, Role::Manager, Role::Source];
 
+/// The name of a run's directory: `run000042`.
+pub fn run_directory_name(run: RunNumber) -> String {
+    format!("run{:06}", run.0)
+}
+
 /// The name of a segment. Orders by run, then by writer, then by segment.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SegmentName {

@@ -16,7 +16,7 @@ use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, Instant, NodeId, PoolAccount, RunNumber, Utc};
 use ropewalk_wire::run_file::{
     BeginOfRun, ClockDomain, EndOfRun, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource,
-    SegmentHeader, SegmentName, SourceEntry,
+    SegmentHeader, SegmentName, SourceEntry, run_directory_name,
 };
 use segment::{Closed, SegmentWriter};
 use std::collections::VecDeque;
@@ -146,7 +146,7 @@ impl<D: Disk> Storage<D> {
     pub fn begin(&mut self, now: Instant, run: RunNumber) {
         self.run = run;
         self.started = self.utc(now);
-        self.directory = self.config.output.join(crate::run::run_directory_name(run));
+        self.directory = self.config.output.join(run_directory_name(run));
         let names = self.disk.enter_directory(&self.directory);
         let highest = (names.iter())
             .filter_map(|name| {
