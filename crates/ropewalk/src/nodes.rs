@@ -2,7 +2,7 @@
 
 use crate::arguments::{NodeOptions, NodeRole};
 use crate::exit::{self, Failure};
-use crate::running::{Limits, conduct, first_key};
+use crate::running::{LEAVING, Limits, conduct};
 use crate::signals::Interrupts;
 use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::run::{Addresses, RunError, launch_node};
@@ -34,7 +34,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
             until_sources_end: configuration.run.until_sources_end,
             json: options.limits.json,
         };
-        return conduct(handle, &limits, &interrupts, first_key(&configuration));
+        return conduct(handle, &limits, &interrupts);
     }
     println!("ready");
     while !handle.is_ended() {
@@ -45,7 +45,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
         }
     }
     let refusal = handle.refusal().cloned();
-    handle.finish(Duration::from_secs(5));
+    handle.finish(LEAVING);
     refusal.map_or(Ok(exit::GOOD), |refusal| Err(RunError::from(refusal).into()))
 }
 

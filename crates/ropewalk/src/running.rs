@@ -46,7 +46,7 @@ pub(crate) fn take_run(configuration: &Configuration, limits: &Limits) -> Result
     for (name, address) in handle.addresses() {
         eprintln!("{name} listens on {address}");
     }
-    conduct(handle, limits, &interrupts, first_key(configuration))
+    conduct(handle, limits, &interrupts)
 }
 
 /// A rule that places no thread is most often a slip in its expression.
@@ -58,20 +58,15 @@ pub(crate) fn warn_of_unused_rules(configuration: &Configuration) -> Result<(), 
     Ok(())
 }
 
-/// The first key of a run: what the sources' counters begin with is unwrapped to 1.
-pub(crate) fn first_key(_configuration: &Configuration) -> EventKey {
-    EventKey::new(0, 1)
-}
+/// The first key of every run: what the sources' counters begin with is unwrapped to 1.
+const FIRST: EventKey = EventKey::new(0, 1);
+/// How long nodes may take to leave when the run has ended, before their threads are ended.
+pub(crate) const LEAVING: Duration = Duration::from_secs(5);
 
 /// Starts, watches and ends a run that was launched.
-pub(crate) fn conduct(
-    mut handle: RunHandle,
-    limits: &Limits,
-    interrupts: &Interrupts,
-    first: EventKey,
-) -> Result<u8, Failure> {
-    let last = limits.events.map(|events| first.plus(events.max(1) - 1));
-    handle.start(first, last);
+pub(crate) fn conduct(mut handle: RunHandle, limits: &Limits, interrupts: &Interrupts) -> Result<u8, Failure> {
+    let last = limits.events.map(|events| FIRST.plus(events.max(1) - 1));
+    handle.start(FIRST, last);
     let mut progress = Progress::new();
     let mut began = None;
     let (mut told, mut forced) = (false, false);
@@ -98,7 +93,7 @@ pub(crate) fn conduct(
         }
     }
     progress.end();
-    let summary = handle.finish(Duration::from_secs(5));
+    let summary = handle.finish(LEAVING);
     handle_summary(&summary, limits.json)?;
     Ok(exit::of_run(&summary))
 }
