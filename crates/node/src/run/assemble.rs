@@ -75,6 +75,24 @@ struct Workshop<'a> {
 const STAGING_BLOCKS: usize = 64;
 /// Bytes of a send queue between nodes: bounded by credit, so that a queue that is full means a node that hangs.
 const PEER_QUEUE: usize = 256 << 20;
+/// Blocks into which the control messages of other nodes are received: a connection fills one, and what waits to be read
+/// is short.
+const CONTROL_BLOCK: usize = 64 << 10;
+const CONTROL_BLOCKS: usize = 128;
+/// Blocks for heads and tails of the records that are gathered or with the disk: of small fragments the descriptions
+/// take more room than they do.
+const RECORDS_BLOCK: usize = 256 << 10;
+const RECORDS_BLOCKS: usize = 128;
+/// A block of emulated and played sources: fragments are sent in pieces of this size, which costs few system calls.
+const SOURCE_BLOCK: usize = 128 << 10;
+/// Of these each source needs one that is being filled, one on its way, four in its queue, and two to spare.
+const SOURCE_BLOCKS: usize = 8;
+/// How many blocks a source's queue may hold.
+const SOURCE_QUEUE_BLOCKS: usize = 4;
+/// Nobody answers a source: a small block for each connection is what an endpoint must have.
+const UNUSED_BLOCK: usize = 4096;
+/// What is queued when a source ends is sent, however long the run is held up, by a full disk for example.
+const SOURCE_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// Memory that nobody configured: room for the worst case, of which a run uses a few blocks again and again. The rest
 /// is never touched, so that the process stays near what was configured.
@@ -128,7 +146,8 @@ impl Workshop<'_> {
                 };
                 let on_start = self.placer.on_start(&config.thread_name);
                 let disk = RealDisk::new(config, on_start).map_err(system(format!("{name}: disk thread")))?;
-                let records = spare_pool(PoolConfig::anonymous(&format!("{name} records"), 256 << 10, 128))?;
+                let records =
+                    spare_pool(PoolConfig::anonymous(&format!("{name} records"), RECORDS_BLOCK, RECORDS_BLOCKS))?;
                 Some(Storage::new(disk, storage, records))
             }
         };
@@ -141,13 +160,14 @@ impl Workshop<'_> {
         if feeds.is_empty() {
             return Ok(None);
         }
-        // Two blocks for each source, one being filled and one on its way, and as many again in the queues.
-        let block = 128 << 10;
-        let pool = Pool::new(PoolConfig::anonymous("sources", block, feeds.len() * 8 + 8))?;
-        let nothing = Pool::new(PoolConfig::anonymous("sources receive", 4096, feeds.len() + 1))?;
-        // What is queued when a source ends is sent, however long the run is held up, by a full disk for example.
-        let close_timeout = Duration::from_secs(24 * 3600);
-        let tcp = TcpConfig { send_queue_bytes: 4 * block, close_timeout, ..TcpConfig::default() };
+        let blocks = (feeds.len() + 1) * SOURCE_BLOCKS;
+        let pool = Pool::new(PoolConfig::anonymous("sources", SOURCE_BLOCK, blocks))?;
+        let nothing = Pool::new(PoolConfig::anonymous("sources receive", UNUSED_BLOCK, feeds.len() + 1))?;
+        let tcp = TcpConfig {
+            send_queue_bytes: SOURCE_QUEUE_BLOCKS * SOURCE_BLOCK,
+            close_timeout: SOURCE_PATIENCE,
+            ..TcpConfig::default()
+        };
         let endpoints = Tcp::new(tcp, nothing).map_err(endpoint("sources"))?;
         Ok(Some(SourceDrive::new(feeds, endpoints, pool, Arc::clone(gate))))
     }
@@ -215,8 +235,9 @@ pub fn launch_node(
     let placer = Placer::new(configuration)?;
     let resolved = Resolved::new(configuration, addresses);
     let workshop = Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() };
-    let control =
-        |name: &str| workshop.peer_tcp(name, PoolConfig::anonymous(&format!("{name} control"), 64 << 10, 128));
+    let control = |name: &str| {
+        workshop.peer_tcp(name, PoolConfig::anonymous(&format!("{name} control"), CONTROL_BLOCK, CONTROL_BLOCKS))
+    };
     let mut groups = Groups::new(configuration);
     match role {
         Role::Manager => {
