@@ -189,3 +189,25 @@ fn strangers_and_wrong_directions_are_refused_and_counted() {
     assert_eq!(hand.sent(), []);
     assert_eq!(hand.manager.counts().refused_messages, 4);
 }
+
+/// The first builder unit may have written it whole before it was given up, and nobody heard of that: the account says
+/// what is known, so that files hold as much as it says or more, and never less.
+#[test]
+fn an_event_whose_builder_and_readout_unit_are_both_given_up_ends_as_its_next_builder_unit_says() {
+    let mut hand = Hand::running(config(2, 2));
+    hand.announce(0, 1, [1]);
+    hand.announce(1, 1, [1]);
+    assert_eq!(hand.assigned(), [(0, 1, 1)]);
+    hand.lose(NodeId::readout(1));
+    hand.lose(NodeId::builder(0));
+    assert_eq!(hand.assigned(), [(1, 1, 2)]);
+    hand.acknowledge(1, 1, 2, Outcome::IncompleteEmitted);
+    hand.sent();
+    // The first one comes back and tells of its own copy: too late to change what was released.
+    hand.connect(NodeId::builder(0), 1);
+    hand.acknowledge(0, 1, 1, Outcome::Complete);
+    hand.sent();
+    let account = hand.manager.account();
+    assert_eq!((account.assigned, account.built, account.incomplete_emitted), (1, 0, 1));
+    assert_eq!(hand.manager.counts().stale_acknowledgements, 1);
+}
