@@ -139,7 +139,9 @@ pub(crate) enum NodeRole {
 #[command(after_help = "Examples, in three terminals and in any order:
   ropewalk node manager setup.toml --events 100000
   ropewalk node readout setup.toml --name ru0
-  ropewalk node builder setup.toml --name bu0 --output /data0")]
+  ropewalk node builder setup.toml --name bu0 --output /data0
+When the event manager has died, and the others wait for another one:
+  ropewalk node manager setup.toml --take-over")]
 pub(crate) struct NodeOptions {
     /// What to be.
     #[arg(value_enum)]
@@ -152,6 +154,9 @@ pub(crate) struct NodeOptions {
     /// Where a node really listens, where the configuration says port 0: `manager=127.0.0.1:40001`.
     #[arg(long = "at", value_name = "NAME=ADDRESS")]
     pub(crate) at: Vec<String>,
+    /// Be the event manager of a run that goes on without one: the newest in the output directory without run.json.
+    #[arg(long)]
+    pub(crate) take_over: bool,
     #[command(flatten)]
     pub(crate) limits: RunLimits,
 }

@@ -5,7 +5,7 @@ use crate::exit::{self, Failure};
 use crate::running::{LEAVING, Limits, conduct};
 use crate::signals::Interrupts;
 use ropewalk_node::configuration::{self, Configuration};
-use ropewalk_node::run::{Addresses, RunError, launch_node};
+use ropewalk_node::run::{Addresses, RunError, launch_node, take_over};
 use ropewalk_terms::Role;
 use std::time::Duration;
 
@@ -22,7 +22,19 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     let events = options.limits.events.or(configuration.run.events);
     let (role, index) = which(&configuration, options)?;
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
-    let mut handle = launch_node(&configuration, addresses, role, index, events)?;
+    if options.take_over && role != Role::Manager {
+        return Err(Failure::Usage(
+            "--take-over is for the event manager: other nodes are simply started again".to_owned(),
+        ));
+    }
+    if options.take_over && options.limits.events.is_some() {
+        return Err(Failure::Usage("--take-over goes on with the events of the run: leave out --events".to_owned()));
+    }
+    let mut handle = if options.take_over {
+        take_over(&configuration, addresses)?
+    } else {
+        launch_node(&configuration, addresses, role, index, events)?
+    };
     // One line for each address, so that whoever starts nodes with port 0 can tell the others.
     for (name, address) in handle.addresses() {
         println!("ready {name} {address}");

@@ -6,7 +6,7 @@ use crate::render::{Progress, checksum_lines, disk_lines, ledger_table, synchron
 use crate::signals::Interrupts;
 use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::drive::RunSnapshot;
-use ropewalk_node::run::{RunError, RunHandle, launch, placement};
+use ropewalk_node::run::{Claim, RunError, RunHandle, launch, placement};
 use ropewalk_terms::{Counter, EventKey};
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,15 @@ pub(crate) const LEAVING: Duration = Duration::from_secs(5);
 /// Starts, watches and ends a run that was launched.
 pub(crate) fn conduct(mut handle: RunHandle, limits: &Limits, interrupts: &Interrupts) -> Result<u8, Failure> {
     let last = limits.events.map(|events| FIRST.plus(events.max(1) - 1));
-    handle.start(FIRST, last);
+    let mut before = Duration::ZERO;
+    if handle.go_on() {
+        before = handle.age();
+    } else {
+        handle.leave_word(FIRST, last).map_err(|error| {
+            Failure::Environment(format!("{}: cannot be written: {error}", handle.directory().display()))
+        })?;
+        handle.start(FIRST, last);
+    }
     let mut progress = Progress::new();
     let mut began = None;
     let (mut told, mut forced) = (false, false);
@@ -77,7 +85,7 @@ pub(crate) fn conduct(mut handle: RunHandle, limits: &Limits, interrupts: &Inter
             began.get_or_insert_with(Instant::now);
         }
         progress.show(&snapshot);
-        let over = began.zip(limits.duration).is_some_and(|(began, duration)| began.elapsed() >= duration);
+        let over = began.zip(limits.duration).is_some_and(|(began, duration)| before + began.elapsed() >= duration);
         let exhausted = (limits.until_sources_end && have_come_and_gone(&snapshot, handle.sources()))
             || (limits.until_sources_end || limits.events.is_none()) && handle.sources_ended();
         if interrupts.count() > 0 && !told {
@@ -93,6 +101,10 @@ pub(crate) fn conduct(mut handle: RunHandle, limits: &Limits, interrupts: &Inter
         }
     }
     progress.end();
+    if let Some(refusal) = handle.refusal() {
+        // The account is another event manager's.
+        return Err(RunError::from(refusal.clone()).into());
+    }
     let summary = handle.finish(LEAVING);
     handle_summary(&summary, limits.json)?;
     Ok(exit::of_run(&summary))
@@ -108,7 +120,7 @@ fn have_come_and_gone(snapshot: &RunSnapshot, sources: usize) -> bool {
 fn handle_summary(summary: &ropewalk_node::run::RunSummary, json: bool) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(summary).map_err(|error| Failure::Environment(error.to_string()))?;
     let record = summary.directory.join("run.json");
-    let kept = std::fs::write(&record, text + "\n");
+    let kept = std::fs::write(&record, text + "\n").and_then(|()| Claim::forget(&summary.directory));
     tell_summary(summary, json)?;
     kept.map_err(|error| Failure::Environment(format!("{}: cannot be written: {error}", record.display())))
 }

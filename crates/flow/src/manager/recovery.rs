@@ -168,9 +168,10 @@ impl Manager {
         let first = self.restart_key();
         for readout in 0..self.config.readouts {
             let link = &mut self.readouts[usize::from(readout)];
+            let knows_no_run = link.highest == Some(EventKey::MIN);
             if link.present && link.repeats.is_some() && link.heard {
                 link.repeat_is_over(now);
-            } else if link.present && link.repeats.is_some() {
+            } else if link.present && (link.repeats.is_some() || knows_no_run) {
                 link.begin(now, first);
                 self.send(NodeId::readout(readout), Message::Start(Start { first, origin: self.first }));
             }

@@ -197,6 +197,10 @@ impl Readout {
                 return Some(ReadoutAction::ToManager(Message::Highest(self.highest())));
             }
         }
+        if !self.started && core::mem::take(&mut self.highest_asked) {
+            // A new event manager asks, and no earlier one has begun the run here.
+            return Some(ReadoutAction::ToManager(Message::Highest(EventKey::MIN)));
+        }
         self.next_farewell().map(ReadoutAction::ToManager)
     }
 

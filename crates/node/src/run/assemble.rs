@@ -1,6 +1,7 @@
 //! From a configuration to running threads: pools, drives, wiring.
 
-use super::handle::{Board, CommandedManager, RunHandle};
+use super::claim::Claim;
+use super::handle::{Board, CommandedManager, Managing, RunHandle};
 use super::placement::{MANAGER_THREAD, PlacementError, Placer, SHARED_THREAD, SOURCES_THREAD, disk_thread};
 use super::registry::{Registry, RunDirectory};
 use super::resolve::{Addresses, Resolved};
@@ -238,16 +239,12 @@ pub fn launch_node(
     let control = |name: &str| {
         workshop.peer_tcp(name, PoolConfig::anonymous(&format!("{name} control"), CONTROL_BLOCK, CONTROL_BLOCKS))
     };
-    let mut groups = Groups::new(configuration);
     match role {
         Role::Manager => {
             let manager = workshop.manager(control("manager")?)?;
+            let managing = Managing::First { epoch: resolved.manager.epoch, address: manager.address() };
             let mut start = Start::new(run_directory(configuration)?, &resolved, &placer);
-            start.names = vec![("manager".to_owned(), manager.address())];
-            start.manager(manager, &mut groups);
-            for (name, drives) in groups.into_threads() {
-                start.worker(&name, drives)?;
-            }
+            start.manage(manager, managing)?;
             start.finish()
         }
         Role::Readout => {
@@ -277,6 +274,42 @@ pub fn launch_node(
         }
         Role::Source => Err(RunError::Unfit("sources are started with their readout unit".to_owned())),
     }
+}
+
+/// Starts the event manager of a run that goes on without one: the newest run in the output directory that has no
+/// account. It listens where the last one did, unless an address with a port is configured.
+///
+/// # Errors
+/// As [`launch_node`], and where there is no such run or another event manager takes it over at this moment.
+pub fn take_over(configuration: &Configuration, mut addresses: Addresses) -> Result<RunHandle, RunError> {
+    let output = &configuration.run.output;
+    let what = || format!("{}: cannot look for a run to take over", output.display());
+    let found = Registry::open(output).and_then(|registry| registry.unfinished()).map_err(system(what()))?;
+    let Some((directory, last)) = found else {
+        let message = format!(
+            "{}: no run in it has lost its event manager; name the directory with --output, or leave out --take-over",
+            output.display()
+        );
+        return Err(RunError::Unfit(message));
+    };
+    if addresses.manager.ends_with(":0") {
+        addresses.manager.clone_from(&last.address);
+    }
+    let mut configuration = configuration.clone();
+    configuration.manager.epoch = last.epoch.0 + 1;
+    let placer = Placer::new(&configuration)?;
+    let resolved = Resolved::new(&configuration, addresses);
+    let workshop = Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() };
+    let peers = workshop.peer_tcp("manager", PoolConfig::anonymous("manager control", CONTROL_BLOCK, CONTROL_BLOCKS))?;
+    let manager = workshop.manager(peers)?;
+    let claim = Claim { epoch: resolved.manager.epoch, address: manager.address(), ..last };
+    let claimed = || format!("{}: cannot be claimed by another event manager", directory.path.display());
+    claim.make(&directory.path).map_err(system(claimed()))?;
+    let before = Duration::from_nanos(MonotonicClock.utc().0.saturating_sub(claim.started.0).max(0) as u64);
+    let managing = Managing::Successor { first: claim.first, last: claim.last, before };
+    let mut start = Start::new(directory, &resolved, &placer);
+    start.manage(manager, managing)?;
+    start.finish()
 }
 
 /// Takes a run number. This comes last: a run that could not be set up leaves nothing behind.
@@ -352,6 +385,7 @@ impl<'a> Start<'a> {
             sources: resolved.sources.len(),
             addresses: Vec::new(),
             clock: MonotonicClock,
+            manager: None,
             started: None,
             stopped: None,
             ended: None,
@@ -371,6 +405,19 @@ impl<'a> Start<'a> {
             published: RunPhase::default(),
         };
         groups.manager = Some((MANAGER_THREAD.to_owned(), Box::new(manager)));
+    }
+
+    /// The event manager alone, in a process of its own.
+    fn manage<P: Dispatcher + Send + 'static>(
+        &mut self,
+        drive: ManagerDrive<P>,
+        managing: Managing,
+    ) -> Result<(), RunError> {
+        self.names = vec![(MANAGER_THREAD.to_owned(), drive.address())];
+        self.handle.manager = Some(managing);
+        let mut groups = Groups { together: false, readouts: Vec::new(), builders: Vec::new(), manager: None };
+        self.manager(drive, &mut groups);
+        groups.into_threads().into_iter().try_for_each(|(name, drives)| self.worker(&name, drives))
     }
 
     fn worker(&mut self, name: &str, drives: Vec<Box<dyn Drive + Send>>) -> Result<(), RunError> {

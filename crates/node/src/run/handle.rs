@@ -1,12 +1,13 @@
 //! The handle of a run: commands in, snapshots out.
 
+use super::claim::Claim;
 use super::summary::{Durations, RunSummary};
 use super::worker::{Ending, Worker};
 use crate::drive::{Drive, ManagerDrive, Refusal, RunSnapshot, Sent, Standing};
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_terms::{Counter, EventKey, Instant, RunNumber, SourceId};
+use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -77,6 +78,27 @@ impl<P: Dispatcher> Drive for CommandedManager<P> {
     }
 }
 
+/// How this process manages its run.
+#[derive(Clone, Debug)]
+pub(super) enum Managing {
+    /// From its beginning.
+    First {
+        /// Which event manager it is.
+        epoch: Epoch,
+        /// Where it listens.
+        address: String,
+    },
+    /// It took over.
+    Successor {
+        /// The run's first key.
+        first: EventKey,
+        /// Its last one, where it was known from the start.
+        last: Option<EventKey>,
+        /// How long the run had gone on.
+        before: Duration,
+    },
+}
+
 /// A run that goes on on its own threads.
 #[derive(Debug)]
 pub struct RunHandle {
@@ -92,6 +114,8 @@ pub struct RunHandle {
     pub(super) sources: usize,
     pub(super) addresses: Vec<(String, String)>,
     pub(super) clock: MonotonicClock,
+    /// Who manages the run, where that is a process of its own; of one that takes over, as it was before.
+    pub(super) manager: Option<Managing>,
     pub(super) started: Option<Instant>,
     pub(super) stopped: Option<(Instant, u64, u64)>,
     pub(super) ended: Option<Instant>,
@@ -129,6 +153,32 @@ impl RunHandle {
     /// Every emulated and played source has sent all that it had.
     pub fn sources_ended(&self) -> bool {
         !self.source_workers.is_empty() && self.source_workers.iter().all(Worker::is_finished)
+    }
+
+    /// Leaves word in the run's directory for an event manager that may have to take over; to be done before
+    /// [`RunHandle::start`] where the event manager is a process of its own, and nothing otherwise.
+    ///
+    /// # Errors
+    /// Where the directory cannot be written.
+    pub fn leave_word(&self, first: EventKey, last: Option<EventKey>) -> std::io::Result<()> {
+        let Some(Managing::First { epoch, address }) = &self.manager else { return Ok(()) };
+        let (epoch, address) = (*epoch, address.clone());
+        let claim = Claim { run: self.run, epoch, first, last, address, started: self.clock.utc() };
+        claim.make(&self.directory)
+    }
+
+    /// Goes on with the run that was taken over; false where there is none.
+    pub fn go_on(&mut self) -> bool {
+        let Some(Managing::Successor { first, last, before }) = self.manager else { return false };
+        let started = self.clock.now().as_nanoseconds().saturating_sub(before.as_nanos() as u64);
+        self.started = Some(Instant::from_nanoseconds(started));
+        self.command(RunCommand::TakeOver { run: self.run, first, last });
+        true
+    }
+
+    /// How long the run has gone on since its start, the time under earlier event managers included.
+    pub fn age(&self) -> Duration {
+        self.started.map_or(Duration::ZERO, |started| self.clock.now().since(started))
     }
 
     /// Starts the run as soon as all nodes are connected; with `last`, exactly the keys up to it are taken.

@@ -36,16 +36,28 @@ impl Registry {
         Ok(Self { output: output.to_owned() })
     }
 
+    /// The runs that there are, by number.
+    ///
+    /// # Errors
+    /// Where the output directory cannot be read.
+    pub fn runs(&self) -> io::Result<Vec<RunDirectory>> {
+        let mut runs = Vec::new();
+        for entry in fs::read_dir(&self.output)? {
+            let entry = entry?;
+            let number = entry.file_name().to_str().and_then(number_of);
+            runs.extend(number.map(|number| RunDirectory { run: RunNumber(number), path: entry.path() }));
+        }
+        runs.sort_by_key(|directory| directory.run);
+        Ok(runs)
+    }
+
     /// Takes the next number by making its directory. Making a directory is atomic, so that two programs that
     /// ask at once get two numbers, and a directory stays after a crash, so that no number comes twice.
     ///
     /// # Errors
     /// Where the output directory cannot be read or written.
     pub fn next_run(&self) -> io::Result<RunDirectory> {
-        let mut number = 0;
-        for entry in fs::read_dir(&self.output)? {
-            number = entry?.file_name().to_str().and_then(number_of).unwrap_or(0).max(number);
-        }
+        let mut number = self.runs()?.last().map_or(0, |newest| newest.run.0);
         loop {
             number += 1;
             let run = RunNumber(number);

@@ -7,6 +7,7 @@ use ropewalk_flow::manager::ManagerState;
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
 use ropewalk_node::drive::Drive;
+use ropewalk_terms::Instant;
 use ropewalk_wire::message::RefuseReason;
 use std::time::Duration;
 
@@ -137,6 +138,19 @@ fn builder_units_are_answered_while_there_is_no_event_manager() {
         world.run_for(Duration::from_secs(5));
         world.take_over(MANAGERS[0], 2, Some(EVENTS));
         expect_once(&mut world);
+    }
+}
+
+/// Some nodes have heard of the run, others have not.
+#[test]
+fn a_run_that_has_hardly_begun_is_taken_over_at_once() {
+    for seed in 0..24 {
+        let mut world = world(seed);
+        world.run_for(Duration::from_micros(100 + 50 * seed));
+        drop(world.take_manager_out());
+        world.take_over(MANAGERS[0], 2, Some(EVENTS));
+        expect_once(&mut world);
+        assert!(world.now() < Instant::ZERO.after(Duration::from_secs(3)), "nobody was thought silent");
     }
 }
 

@@ -5,6 +5,7 @@ mod accounts;
 mod builder_killed;
 mod cluster;
 mod interrupts;
+mod manager_killed;
 mod nodes;
 mod process;
 mod refusals;

@@ -351,3 +351,18 @@ fn a_run_whose_end_was_known_from_the_start_is_not_drained_because_of_that() {
     hand.sent();
     assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Running, Some(key(100))));
 }
+
+#[test]
+fn a_readout_unit_in_which_the_run_has_not_begun_is_started_without_a_wait() {
+    let mut hand = successor();
+    hand.announce(0, 12, 10..=12);
+    repeated(&mut hand, 0, 12);
+    hand.say(NodeId::readout(1), &Message::Highest(EventKey::MIN));
+    tell(&mut hand, 0, &[], false);
+    tell(&mut hand, 1, &[], false);
+    let sent = hand.sent();
+    assert!(matches!(to(&sent, NodeId::readout(1))[..], [Message::Start(_)]), "{sent:?}");
+    assert_eq!((to(&sent, NodeId::readout(0)), hand.manager.state()), (vec![], ManagerState::Running));
+    hand.announce(1, 12, 10..=12);
+    assert_eq!(hand.assigned().len(), 3);
+}

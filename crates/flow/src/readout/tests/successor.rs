@@ -33,6 +33,18 @@ fn where_nothing_was_left_nothing_is_told() {
 }
 
 #[test]
+fn a_unit_in_which_the_run_has_not_begun_says_so() {
+    let mut rig = Rig::new(config(1));
+    rig.tell(Message::Recover);
+    rig.tell(Message::QueryHighest);
+    assert_eq!(rig.others, [Message::Highest(EventKey::MIN)]);
+    rig.tell(Message::Start(Start::of_run(key(1))));
+    rig.connect(0);
+    rig.feed(0, 1..=3);
+    assert_eq!((rig.numbers(), rig.others.len()), (vec![1, 2, 3], 1));
+}
+
+#[test]
 fn the_run_s_end_is_told_to_a_successor() {
     let mut rig = Rig::started(config(1));
     rig.feed(0, 1..=9);
