@@ -31,7 +31,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
         return Err(Failure::Usage("--take-over goes on with the events of the run: leave out --events".to_owned()));
     }
     let mut handle = if options.take_over {
-        take_over(&configuration, addresses)?
+        take_over(&configuration, addresses, index)?
     } else {
         launch_node(&configuration, addresses, role, index, events)?
     };
@@ -63,7 +63,17 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
 
 fn which(configuration: &Configuration, options: &NodeOptions) -> Result<(Role, u16), Failure> {
     let (role, unit, names): (Role, _, Vec<&str>) = match options.role {
-        NodeRole::Manager => return Ok((Role::Manager, 0)),
+        NodeRole::Manager => {
+            let Some(name) = &options.name else { return Ok((Role::Manager, 0)) };
+            let index = manager_index(configuration, name).ok_or_else(|| {
+                let known = configuration.manager.standby.len() + 1;
+                Failure::Usage(format!(
+                    "no event manager is named `{name}`: there are {known}, manager, and with manager.standby in the \
+                     configuration manager2 and so on"
+                ))
+            })?;
+            return Ok((Role::Manager, index));
+        }
         NodeRole::Readout => {
             (Role::Readout, "readout", configuration.readout.iter().map(|one| one.name.as_str()).collect())
         }
@@ -81,6 +91,13 @@ fn which(configuration: &Configuration, options: &NodeOptions) -> Result<(Role, 
     }
 }
 
+/// The first event manager is `manager`, those that stand by are `manager2` and so on.
+fn manager_index(configuration: &Configuration, name: &str) -> Option<u16> {
+    let managers = 1..=configuration.manager.standby.len() + 1;
+    let named = |&number: &usize| if number == 1 { name == "manager" } else { name == format!("manager{number}") };
+    managers.clone().find(named).map(|number| (number - 1) as u16)
+}
+
 /// The configured addresses, with those replaced that were given as `NAME=ADDRESS`.
 fn addresses(configuration: &Configuration, given: &[String]) -> Result<Addresses, Failure> {
     let mut addresses = Addresses::configured(configuration);
@@ -88,8 +105,8 @@ fn addresses(configuration: &Configuration, given: &[String]) -> Result<Addresse
         let Some((name, address)) = text.split_once('=') else {
             return Err(Failure::Usage(format!("--at {text}: write NAME=ADDRESS, such as ru0=127.0.0.1:40001")));
         };
-        if name == "manager" {
-            addresses.manager = address.to_owned();
+        if let Some(index) = manager_index(configuration, name) {
+            addresses.managers[usize::from(index)] = address.to_owned();
         } else if let Some(index) = configuration.readout.iter().position(|readout| readout.name == name) {
             addresses.readouts[index] = address.to_owned();
         } else {

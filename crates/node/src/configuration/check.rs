@@ -77,6 +77,14 @@ fn nodes(configuration: &Configuration) -> Result<(), Fault> {
             return Err(fault(format!("builder[{index}].events"), "between 1 and 1048576 events in work"));
         }
     }
+    let manager = &configuration.manager;
+    for (index, address) in manager.standby.iter().enumerate() {
+        let is_fixed = !address.ends_with(":0");
+        if !is_fixed || *address == manager.address || manager.standby[..index].contains(address) {
+            let message = "each event manager that stands by needs an address of its own with a fixed port";
+            return Err(fault(format!("manager.standby[{index}]"), message));
+        }
+    }
     if !(1..=64).contains(&configuration.manager.batch) {
         return Err(fault("manager.batch", "between 1 and 64 events are assigned at once"));
     }

@@ -182,6 +182,8 @@ pub struct BuilderSection {
 pub struct ManagerSection {
     /// Where the other nodes connect to, when they are processes of their own.
     pub address: String,
+    /// Where further event managers may listen, `manager2`, `manager3` and so on: nodes call them too.
+    pub standby: Vec<String>,
     /// Which builder unit gets the next events.
     pub policy: PolicyChoice,
     /// Consecutive events given to one builder unit at once, 1..64.
@@ -192,7 +194,7 @@ pub struct ManagerSection {
 
 impl Default for ManagerSection {
     fn default() -> Self {
-        Self { address: any_port(), policy: PolicyChoice::default(), batch: 32, epoch: 1 }
+        Self { address: any_port(), standby: Vec::new(), policy: PolicyChoice::default(), batch: 32, epoch: 1 }
     }
 }
 

@@ -109,3 +109,11 @@ fn a_value_may_be_given_in_the_place_of_the_files() {
     let error = with("run.keep", "much").expect_err("no size");
     assert!(error.key == "run.keep" && error.message.contains("such as 512, 2KiB"), "{error}");
 }
+
+#[test]
+fn event_managers_that_stand_by_need_addresses_of_their_own() {
+    let standby = |addresses: &str| format!("{GOOD}\n[manager]\naddress = \"host:4000\"\nstandby = [{addresses}]\n");
+    assert!(parse("test.toml", &standby("\"other:4000\", \"host:4001\""), &variable).is_ok());
+    assert_eq!(error(&standby("\"other:4000\", \"host:4000\"")).key, "manager.standby[1]");
+    assert_eq!(error(&standby("\"other:0\"")).key, "manager.standby[0]");
+}

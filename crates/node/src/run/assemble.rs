@@ -111,10 +111,10 @@ impl Workshop<'_> {
         spare_pool(PoolConfig::anonymous(&format!("{node} staging"), block, STAGING_BLOCKS))
     }
 
-    fn manager<P: Dispatcher>(&self, peers: P) -> Result<ManagerDrive<P>, RunError> {
+    fn manager<P: Dispatcher>(&self, index: u16, peers: P) -> Result<ManagerDrive<P>, RunError> {
         let mut identity = self.identity(NodeId::MANAGER);
         identity.epoch = self.resolved.manager.epoch;
-        let config = self.resolved.manager_drive(identity);
+        let config = self.resolved.manager_drive(index, identity);
         ManagerDrive::new(config, peers, self.staging(NodeId::MANAGER)?).map_err(endpoint("manager"))
     }
 
@@ -192,7 +192,7 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
     let config = InProcessConfig { send_queue_bytes: PEER_QUEUE, ..InProcessConfig::default() };
     let peers = || network.dispatcher(config).map_err(system("in-process endpoints"));
 
-    let manager = workshop.manager(peers()?)?;
+    let manager = workshop.manager(0, peers()?)?;
     let mut addresses = Vec::new();
     let mut names = Vec::new();
     let mut groups = Groups::new(configuration);
@@ -241,7 +241,7 @@ pub fn launch_node(
     };
     match role {
         Role::Manager => {
-            let manager = workshop.manager(control("manager")?)?;
+            let manager = workshop.manager(index, control("manager")?)?;
             let managing = Managing::First { epoch: resolved.manager.epoch, address: manager.address() };
             let mut start = Start::new(run_directory(configuration)?, &resolved, &placer);
             start.manage(manager, managing)?;
@@ -277,11 +277,12 @@ pub fn launch_node(
 }
 
 /// Starts the event manager of a run that goes on without one: the newest run in the output directory that has no
-/// account. It listens where the last one did, unless an address with a port is configured.
+/// account. It listens at its own address, or where that has port 0 where the last one did. `index` says which of the
+/// configured event managers it is.
 ///
 /// # Errors
 /// As [`launch_node`], and where there is no such run or another event manager takes it over at this moment.
-pub fn take_over(configuration: &Configuration, mut addresses: Addresses) -> Result<RunHandle, RunError> {
+pub fn take_over(configuration: &Configuration, mut addresses: Addresses, index: u16) -> Result<RunHandle, RunError> {
     let output = &configuration.run.output;
     let what = || format!("{}: cannot look for a run to take over", output.display());
     let found = Registry::open(output).and_then(|registry| registry.unfinished()).map_err(system(what()))?;
@@ -292,16 +293,18 @@ pub fn take_over(configuration: &Configuration, mut addresses: Addresses) -> Res
         );
         return Err(RunError::Unfit(message));
     };
-    if addresses.manager.ends_with(":0") {
-        addresses.manager.clone_from(&last.address);
+    let address = &mut addresses.managers[usize::from(index)];
+    if address.ends_with(":0") {
+        address.clone_from(&last.address);
     }
     let mut configuration = configuration.clone();
     configuration.manager.epoch = last.epoch.0 + 1;
     let placer = Placer::new(&configuration)?;
     let resolved = Resolved::new(&configuration, addresses);
     let workshop = Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() };
-    let peers = workshop.peer_tcp("manager", PoolConfig::anonymous("manager control", CONTROL_BLOCK, CONTROL_BLOCKS))?;
-    let manager = workshop.manager(peers)?;
+    let peers =
+        workshop.peer_tcp("manager", PoolConfig::anonymous("manager control", CONTROL_BLOCK, CONTROL_BLOCKS))?;
+    let manager = workshop.manager(index, peers)?;
     let claim = Claim { epoch: resolved.manager.epoch, address: manager.address(), ..last };
     let claimed = || format!("{}: cannot be claimed by another event manager", directory.path.display());
     claim.make(&directory.path).map_err(system(claimed()))?;

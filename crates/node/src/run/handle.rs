@@ -76,6 +76,10 @@ impl<P: Dispatcher> Drive for CommandedManager<P> {
     fn is_done(&self) -> bool {
         self.drive.is_done()
     }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.drive.refusal()
+    }
 }
 
 /// How this process manages its run.

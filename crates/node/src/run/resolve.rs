@@ -24,8 +24,8 @@ use std::time::Duration;
 /// Where every node listens for the others.
 #[derive(Clone, Debug)]
 pub struct Addresses {
-    /// The event manager.
-    pub manager: String,
+    /// The event manager, and those that stand by.
+    pub managers: Vec<String>,
     /// The readout units, by index.
     pub readouts: Vec<String>,
 }
@@ -34,13 +34,15 @@ impl Addresses {
     /// Names on the in-process network.
     pub fn in_process(configuration: &Configuration) -> Self {
         let readouts = configuration.readout.iter().map(|readout| readout.name.clone()).collect();
-        Self { manager: "manager".to_owned(), readouts }
+        Self { managers: vec!["manager".to_owned()], readouts }
     }
 
     /// The addresses of the configuration.
     pub fn configured(configuration: &Configuration) -> Self {
         let readouts = configuration.readout.iter().map(|readout| readout.address.clone()).collect();
-        Self { manager: configuration.manager.address.clone(), readouts }
+        let manager = &configuration.manager;
+        let managers = std::iter::once(&manager.address).chain(&manager.standby).cloned().collect();
+        Self { managers, readouts }
     }
 }
 
@@ -114,12 +116,12 @@ impl Resolved {
         }
     }
 
-    pub(super) fn manager_drive(&self, identity: Identity) -> ManagerDriveConfig {
+    pub(super) fn manager_drive(&self, index: u16, identity: Identity) -> ManagerDriveConfig {
         ManagerDriveConfig {
             manager: self.manager.clone(),
             identity,
             fingerprint: self.fingerprint,
-            address: self.addresses.manager.clone(),
+            address: self.addresses.managers[usize::from(index)].clone(),
             level: self.level(),
         }
     }
@@ -150,7 +152,7 @@ impl Resolved {
             fingerprint: self.fingerprint,
             listen: section.listen.clone(),
             address: self.addresses.readouts[usize::from(index)].clone(),
-            managers: vec![self.addresses.manager.clone()],
+            managers: self.addresses.managers.clone(),
             builders: self.manager.builders,
             report_interval: REPORT_INTERVAL,
         }
@@ -243,7 +245,7 @@ impl Resolved {
             identity,
             name: section.name.clone(),
             fingerprint: self.fingerprint,
-            managers: vec![self.addresses.manager.clone()],
+            managers: self.addresses.managers.clone(),
             readouts: self.addresses.readouts.clone(),
             report_interval: REPORT_INTERVAL,
         }

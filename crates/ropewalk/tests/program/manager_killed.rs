@@ -4,6 +4,7 @@
 use crate::cluster::Cluster;
 use crate::process::Program;
 use crate::support::{FrontEnd, Held, Random, Setup, expect_everything, wait_for};
+use std::net::TcpListener;
 use std::time::Duration;
 
 const EVENTS: u64 = 2000;
@@ -21,6 +22,10 @@ fn send_most(front_end: &mut FrontEnd) {
 /// A run of two readout and two builder units that waits for its front ends.
 fn cluster(name: &str, manager: &[&str]) -> Cluster {
     let setup = Setup::new(name, &[841]).another_readout().source("id = 843\nreadout = \"ru1\"").another_builder();
+    begun(setup, manager)
+}
+
+fn begun(setup: Setup, manager: &[&str]) -> Cluster {
     let mut cluster = Cluster::new(setup);
     cluster.start("manager", manager);
     for unit in ["ru0", "ru1", "bu0", "bu1"] {
@@ -115,6 +120,28 @@ fn a_run_that_was_taken_over_stops_when_it_is_told_to() {
     front_ends.iter_mut().for_each(|front_end| front_end.send(EVENTS / 2 + 1..=EVENTS));
     cluster.node("manager").expect_error_line_with("  2,000 events");
     cluster.node("manager").interrupt();
+    expect_once(&mut cluster, &front_ends);
+}
+
+/// It was thought dead. When it wakes up it hears of the other one, leaves the run alone and says so.
+#[test]
+fn an_event_manager_that_was_only_asleep_does_no_harm() {
+    // Another event manager's address must be known to all; this port was free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
+    let setup = Setup::new("asleep", &[841]).another_readout().source("id = 843\nreadout = \"ru1\"").another_builder();
+    let setup = setup.and(&format!("[manager]\nstandby = [\"127.0.0.1:{port}\"]\n"));
+    let mut cluster = begun(setup, &["--events", &EVENTS.to_string(), "--json"]);
+    let mut front_ends = front_ends(&mut cluster);
+    front_ends.iter_mut().for_each(|front_end| front_end.send(1..=EVENTS / 2));
+    let asleep = cluster.take("manager");
+    asleep.pause();
+    cluster.start("manager", &["--name", "manager2", "--take-over", "--json"]);
+    front_ends.iter_mut().for_each(|front_end| front_end.send(EVENTS / 2 + 1..EVENTS));
+    cluster.node("manager").expect_error_line_with("  1,999 events");
+    asleep.wake();
+    let ended = asleep.end();
+    assert!(ended.expect_status(2).errors.contains("it obeys a younger event manager"), "{ended:#?}");
+    front_ends.iter_mut().for_each(|front_end| front_end.send([EVENTS]));
     expect_once(&mut cluster, &front_ends);
 }
 

@@ -132,7 +132,21 @@ impl Program {
 
     /// What Ctrl-C does.
     pub(crate) fn interrupt(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).expect("it is our child and lives");
+        self.signal(Signal::INT);
+    }
+
+    /// It stands still, and does not know it.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// It goes on where it stood still.
+    pub(crate) fn wake(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it is our child and lives");
     }
 
     /// What `kill -9` does.
