@@ -9,7 +9,8 @@
 //! A machine: messages, connections and `now` go in, [`ManagerAction`]s are polled out. A run goes
 //! [`start`](Manager::start), [`stop`](Manager::stop) (ask for the highest key, fix the last, drain), finish.
 //! A lost BU's events are assigned again with the next attempt; a lost RU is not waited for; a successor with a
-//! higher epoch rebuilds the table from what RUs and BUs tell it ([`recover`](Manager::recover)).
+//! higher epoch rebuilds the table from what RUs and BUs tell it ([`recover`](Manager::recover)). Which of several
+//! event managers may speak is [`Standby`]'s decision.
 
 mod announce;
 mod assign;
@@ -23,6 +24,7 @@ mod readout_link;
 mod recovery;
 mod release;
 mod run;
+mod standby;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -32,3 +34,4 @@ pub use error::ManagerConfigError;
 pub use machine::{Manager, ManagerAction, ManagerCounts};
 pub use policy::{AssignPolicy, BuilderLoad};
 pub use run::ManagerState;
+pub use standby::{LeaseAnswer, LeaseConfig, LeaseConfigError, Standby, StandbyAction};

@@ -10,4 +10,5 @@ mod policies;
 mod random;
 mod recovery;
 mod runs;
+mod standby;
 mod world;
