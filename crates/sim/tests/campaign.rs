@@ -1,6 +1,8 @@
 //! Campaigns as a whole: quiet systems lose nothing, and a seed is a run, byte for byte.
 
-use ropewalk_sim::campaign::{Coverage, Fault, FaultKind, Scenario, Situation, World, run, unreachable};
+use ropewalk_sim::campaign::{
+    Campaign, Coverage, Fault, FaultKind, Orders, Scenario, Situation, World, run, unreachable,
+};
 use std::collections::BTreeSet;
 
 #[test]
@@ -69,4 +71,15 @@ fn a_trace_has_a_row_for_everybody_and_whole_arrows() {
     };
     let (begun, ended) = (ids("s"), ids("f"));
     assert!(ended.len() > 1000 && ended.is_subset(&begun), "{} of {} arrows end", ended.len(), begun.len());
+}
+
+/// The campaign of every test run. One that is longer runs by hand: `ropewalk simulate --campaign 100000`.
+#[test]
+fn five_hundred_seeds_lose_nothing_without_a_cause() {
+    let orders = Orders { first: 0, seeds: 500, most_failures: 3 };
+    let campaign = Campaign::run(orders, |_| true);
+    let failures: Vec<String> = campaign.failures.iter().map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert_eq!(campaign.seeds, 500);
+    assert_eq!(campaign.coverage.missed(), [], "each fault strikes in each situation");
 }

@@ -1,6 +1,7 @@
 //! What campaigns found, each as the smallest scenario that shows it.
 
-use ropewalk_sim::campaign::{End, Fault, Place, Scenario, Scheduled, run};
+use ropewalk_io::disk::DiskFaults;
+use ropewalk_sim::campaign::{End, Fault, Place, Rooms, Scenario, Scheduled, run};
 use std::time::Duration;
 
 const fn milliseconds(number: u64) -> Duration {
@@ -42,6 +43,16 @@ fn a_readout_unit_without_its_source_does_not_hold_up_the_others() {
     let outcome = run(late);
     assert_eq!(outcome.broken, None);
     assert!(outcome.nanoseconds < 31_000_000_000, "{}", outcome.nanoseconds);
+}
+
+/// A source comes back, says the rest and leaves, while what it said before still waits for room.
+#[test]
+fn a_second_connection_waits_until_the_first_is_worked_off() {
+    let rooms = Rooms { window: 16, capacity: 32, slots: 2, credit_bytes: 16 << 10, ..steady().rooms };
+    let disk = DiskFaults { least_latency: milliseconds(20), most_latency: milliseconds(20), ..DiskFaults::default() };
+    let faults = vec![fault(8, 2, Fault::Disconnect(2))];
+    let pace = Duration::from_micros(150);
+    expect_all_is_well(Scenario { pace, rooms, disk, faults, events: 54, ..steady() });
 }
 
 #[test]

@@ -127,11 +127,6 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         self.storage.as_ref()
     }
 
-    /// It was told that the run is over.
-    pub const fn is_finishing(&self) -> bool {
-        self.farewell.is_told()
-    }
-
     /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
     /// for what is staged, one for each connection.
     pub fn pools(&mut self) -> Vec<PoolAccount> {

@@ -30,7 +30,7 @@ struct Connection {
     /// When its first bytes came.
     heard: Option<Instant>,
     /// It is a connected source's second connection: not read until the first has ended, as it does when a source
-    /// comes back at once while what it sent before still waits; turned away where it does not.
+    /// comes back at once while what it sent before still waits; turned away where the first goes on.
     parked_until: Option<Instant>,
 }
 
@@ -261,6 +261,8 @@ impl<S: Dispatcher> FrontEnds<S> {
 
     /// Finds out whose connection it is from its first bytes; false where more bytes are needed or it was refused.
     fn identify(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
+        let is_over = self.first_is_over(endpoint);
+        let is_next = self.is_next(endpoint);
         let Some(connection) = self.connections.get_mut(endpoint) else { return false };
         // Bytes that are no front end's show here, before any fragment is asked for.
         let lost = connection.framer.next_batch(&mut self.received, 0).map_err(|error| error.bytes_discarded).err();
@@ -273,7 +275,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             _ => return false,
         };
         match source {
-            Some(source) if self.connected.get(source).is_some_and(Option::is_none) => {
+            Some(source) if is_next && self.connected.get(source).is_some_and(Option::is_none) => {
                 let config = &self.sources[source];
                 connection
                     .framer
@@ -286,7 +288,8 @@ impl<S: Dispatcher> FrontEnds<S> {
                 readout.source_connected(now, source);
                 true
             }
-            Some(_) if !connection.ended && connection.parked_until.is_none_or(|until| now < until) => {
+            // What it brought waits, even if it has ended, until what came before it is worked off.
+            Some(_) if is_over || connection.parked_until.is_none_or(|until| now < until) => {
                 connection.parked_until.get_or_insert(now.after(PARKING));
                 self.endpoints.set_reading(endpoint, false);
                 false
@@ -298,6 +301,27 @@ impl<S: Dispatcher> FrontEnds<S> {
                 false
             }
         }
+    }
+
+    /// Whether the source of this connection has another one that has ended, or none: only what came over it before is
+    /// still being worked off, however long that takes.
+    fn first_is_over(&mut self, endpoint: Endpoint) -> bool {
+        let id = self.connections.get_mut(endpoint).and_then(|connection| connection.framer.source());
+        let place = self.sources.iter().position(|source| Some(source.id) == id);
+        let first = place.and_then(|place| self.connected.get(place).copied().flatten());
+        first.is_none_or(|first| self.connections.get_mut(first).is_none_or(|first| first.ended))
+    }
+
+    /// Whether no older connection of the same source waits: a source's connections are taken one after the other.
+    fn is_next(&mut self, endpoint: Endpoint) -> bool {
+        let Some(connection) = self.connections.get_mut(endpoint) else { return false };
+        let (id, since) = (connection.framer.source(), connection.since);
+        (0..self.connections.places()).all(|index| {
+            self.connections.at(index).is_none_or(|(other, connection)| {
+                let waits = connection.parked_until.is_some() && connection.framer.source() == id;
+                other == endpoint || !waits || connection.since >= since
+            })
+        })
     }
 
     /// Looks again at a source's second connection.

@@ -132,11 +132,6 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         &self.readout
     }
 
-    /// It was told that the run is over.
-    pub const fn is_finishing(&self) -> bool {
-        self.farewell.is_told()
-    }
-
     /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
     /// for what is staged, one for each connection.
     pub fn pools(&mut self) -> Vec<PoolAccount> {

@@ -69,7 +69,10 @@ impl World {
         for (index, node) in (0..).zip(&self.builders) {
             let Some(builder) = node.machine().filter(|builder| builder.is_done()) else { continue };
             let (in_work, free) = (builder.machine().in_work() as u64, manager.machine().free_credit(index).0);
-            Broken::unless(in_work == 0, Checker::Credits, || format!("bu{index} ended with {in_work} slots in use"))?;
+            let is_forced = matches!(self.scenario.end, End::Force(_));
+            Broken::unless(in_work == 0 || is_forced, Checker::Credits, || {
+                format!("bu{index} ended with {in_work} slots in use")
+            })?;
             let slots = u64::from(self.scenario.rooms.slots);
             Broken::unless(free <= slots, Checker::Credits, || {
                 format!("bu{index} has {slots} slots and can be given {free} events after the end")
@@ -184,8 +187,7 @@ impl World {
         let course = &timeline.courses[source];
         let delivered = course.delivered[event as usize];
         let lost_on_the_way = made.is_some_and(|made| {
-            let ruined = |&(connection, bytes): &(u64, u64)| connection == made.connection && made.end > bytes;
-            !matches!(made.how, How::Right | How::Damaged) || delivered.is_none() || front_end.ruined.iter().any(ruined)
+            !matches!(made.how, How::Right | How::Damaged) || delivered.is_none() || front_end.is_ruined(made)
         });
         if lost_on_the_way || self.safe.cut.contains(&(event, id)) && self.scenario.level < AcknowledgementLevel::Synced
         {

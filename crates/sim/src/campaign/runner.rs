@@ -121,3 +121,35 @@ impl Campaign {
         self.failures.iter().filter(|failure| failure.broken.checker == checker).count()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_what_when_and_how_to_see_it_again() {
+        let broken = Broken::new(Checker::Loss, "an event is gone");
+        let small = Scenario { faults: Scenario::draw(7).faults, ..Scenario::quiet(7) };
+        let failure = Failure { seed: 7, small_broken: broken.clone(), small, broken };
+        let text = failure.to_string();
+        let replay = "ropewalk simulate --seed 7 --campaign 1";
+        for part in ["seed 7: loss: an event is gone", replay, "as few faults as possible"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let campaign = Campaign { seeds: 1, failures: vec![failure], ..Campaign::default() };
+        let summary = campaign.to_json();
+        assert_eq!(
+            (&summary["failures"][0]["checker"], &summary["failures"][0]["replay"]),
+            (&"loss".into(), &replay.into())
+        );
+        assert_eq!((campaign.fired(Checker::Loss), campaign.fired(Checker::Keys)), (1, 0));
+    }
+
+    #[test]
+    fn a_campaign_goes_on_as_long_as_it_is_told_to() {
+        let orders = Orders { first: 40, seeds: 100, most_failures: 1 };
+        let campaign = Campaign::run(orders, |campaign| campaign.seeds < 3);
+        assert_eq!((campaign.first, campaign.seeds), (40, 3));
+        assert_ne!(campaign.digest, 0);
+    }
+}

@@ -51,7 +51,9 @@ impl World {
             courses.push(Course { delivered, absences: Vec::new() });
         }
         for (source, inlet) in inlets.iter().enumerate() {
-            courses[source].absences = self.absences(source, inlet, &courses);
+            let mut absences = self.silences(source, inlet, &courses);
+            absences.extend(self.astray(source, &courses));
+            courses[source].absences = absences;
         }
         let begun = (0..=events).map(|event| {
             let first = courses.iter().filter_map(|course| course.delivered[event]).min();
@@ -73,7 +75,8 @@ impl World {
         shown.min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    fn absences(&self, source: usize, inlet: &Inlet, courses: &[Course]) -> Vec<Absence> {
+    /// When a source was asked for something by what others showed, and said nothing for too long.
+    fn silences(&self, source: usize, inlet: &Inlet, courses: &[Course]) -> Vec<Absence> {
         let patience = self.scenario.time_outs.source.mul_f64(FASTEST);
         let mut absences = Vec::new();
         let mut before = (Instant::ZERO, Duration::ZERO);
@@ -93,14 +96,20 @@ impl World {
                 absences.push(Absence { from, until });
             }
         }
-        if let Some(front_end) = self.front_ends[source].machine() {
-            absences.extend(front_end.strayed.iter().map(|&(from, connection)| {
-                let back =
-                    inlet.deliveries.iter().find(|delivery| delivery.at > from && delivery.connection > connection);
-                Absence { from, until: back.map_or(Instant::FAR_FUTURE, |delivery| delivery.at) }
-            }));
-        }
         absences
+    }
+
+    /// When a source's numbering was not the run's: until the first fragment that comes over another connection.
+    fn astray(&self, source: usize, courses: &[Course]) -> Vec<Absence> {
+        let Some(front_end) = self.front_ends[source].machine() else { return Vec::new() };
+        let back = |connection: u64| {
+            let events = (1..courses[source].delivered.len()).filter(|&event| {
+                let made = front_end.made(event as u64);
+                made.is_some_and(|made| made.connection > connection && !front_end.is_ruined(made))
+            });
+            events.filter_map(|event| courses[source].delivered[event]).min().unwrap_or(Instant::FAR_FUTURE)
+        };
+        front_end.strayed.iter().map(|&(from, connection)| Absence { from, until: back(connection) }).collect()
     }
 }
 

@@ -28,6 +28,8 @@ const BEGIN: Utc = Utc(1_700_000_000_000_000_000);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// So long after the last fault and the last event somebody wonders why the run does not end.
 const SURPRISE: Duration = Duration::from_secs(15);
+/// So long after the event manager has ended everybody has who was dismissed.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// Turns without time going on; more means that nodes keep each other busy for nothing.
 const MOST_TURNS: u32 = 20_000;
 /// Steps in a row in which nobody does anything, a microsecond apart; more means that a deadline is never met.
@@ -50,6 +52,8 @@ pub struct World {
     pub(super) safe: Safe,
     order: Draw,
     commanded: bool,
+    /// When the event manager ended.
+    manager_done: Option<Instant>,
     idle_steps: u32,
 }
 
@@ -90,6 +94,7 @@ impl World {
             safe: Safe::default(),
             order: Draw::new(scenario.seed, 3),
             commanded: false,
+            manager_done: None,
             idle_steps: 0,
             recorder,
             clock,
@@ -223,13 +228,17 @@ impl World {
             (rounds, done) = (rounds + 1, done + work);
             Broken::unless(rounds < MOST_TURNS, Checker::Liveness, || "nodes do not come to rest".to_owned())?;
         }
+        if self.manager.is_done() {
+            self.manager_done.get_or_insert(self.clock.now());
+        }
         self.idle_steps = if done > 0 { 0 } else { self.idle_steps + 1 };
         Broken::unless(self.idle_steps < MOST_IDLE, Checker::Liveness, || {
             "somebody has a turn again and again and does nothing".to_owned()
         })?;
         let next = self.members().into_iter().filter_map(|member| member.next_time()).min();
         let end = (!self.commanded).then(|| Instant::ZERO.after(self.end_command().0));
-        let next = [next, self.injection.next(), end].into_iter().flatten().min();
+        let farewell = self.manager_done.map(|since| since.after(FAREWELL));
+        let next = [next, self.injection.next(), end, farewell].into_iter().flatten().min();
         let now = self.now();
         let limit = self.limit();
         Broken::unless(next.is_some() || self.has_ended(), Checker::Liveness, || {
@@ -276,18 +285,14 @@ impl World {
         Instant::ZERO.after(last + PATIENCE)
     }
 
-    /// The run is over, and everybody who was told so has ended.
+    /// The run is over, and everybody who was dismissed has ended.
     pub(super) fn has_ended(&self) -> bool {
-        let Some(manager) = &self.manager.machine else { return false };
-        if !manager.is_done() || !self.injection.is_over() {
+        if !self.manager.is_done() || !self.injection.is_over() {
             return false;
         }
-        // Whoever was away when the run ended calls an event manager that is not there any more.
-        let told = |done: bool, started: bool| done || !started;
-        let readouts = self.readouts.iter().filter_map(Node::machine);
-        let builders = self.builders.iter().filter_map(Node::machine);
-        readouts.into_iter().all(|machine| told(machine.is_done(), machine.is_finishing()))
-            && builders.into_iter().all(|machine| told(machine.is_done(), machine.is_finishing()))
+        // Whoever was away when the run ended waits for another event manager, for longer than anybody here.
+        let patience = self.manager_done.is_some_and(|since| self.now() >= since.after(FAREWELL));
+        patience || self.readouts.iter().all(Member::is_done) && self.builders.iter().all(Member::is_done)
     }
 
     /// Goes on until the run is over.

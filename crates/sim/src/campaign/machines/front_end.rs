@@ -111,7 +111,7 @@ pub(in super::super) struct FrontEnd {
     /// By event, from 1.
     made: Vec<Option<Made>>,
     /// Connections whose framing the source ruined, and their bytes before that.
-    pub(in super::super) ruined: Vec<(u64, u64)>,
+    ruined: Vec<(u64, u64)>,
     /// From when to when its counter was not the run's: until its first fragment over a new connection.
     pub(in super::super) strayed: Vec<(Instant, u64)>,
 }
@@ -156,6 +156,11 @@ impl FrontEnd {
     /// What it did with an event; none where it had no occasion.
     pub(in super::super) fn made(&self, event: u64) -> Option<&Made> {
         self.made.get(event as usize)?.as_ref()
+    }
+
+    /// Whether this came over a connection whose framing had been ruined before.
+    pub(in super::super) fn is_ruined(&self, made: &Made) -> bool {
+        self.ruined.iter().any(|&(connection, bytes)| connection == made.connection && made.end > bytes)
     }
 
     /// It has sent everything and has no connection any more.
