@@ -17,7 +17,7 @@ use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::SimulatedStorage;
 use ropewalk_io::simulated::Network;
-use ropewalk_node::drive::{Drive, RunSnapshot};
+use ropewalk_node::drive::RunSnapshot;
 use ropewalk_terms::{EventKey, Instant, RunNumber, Utc};
 use std::rc::Rc;
 use std::time::Duration;
@@ -233,11 +233,15 @@ impl World {
         }
         self.idle_steps = if done > 0 { 0 } else { self.idle_steps + 1 };
         Broken::unless(self.idle_steps < MOST_IDLE, Checker::Liveness, || {
-            "somebody has a turn again and again and does nothing".to_owned()
+            let soon = self.now().after(Duration::from_micros(1));
+            let members = self.members().into_iter();
+            let restless = members.filter(|member| member.next_time().is_some_and(|time| time <= soon));
+            let names: Vec<String> = restless.map(|member| member.around().place.to_string()).collect();
+            format!("{names:?} have turns again and again and do nothing")
         })?;
         let next = self.members().into_iter().filter_map(|member| member.next_time()).min();
         let end = (!self.commanded).then(|| Instant::ZERO.after(self.end_command().0));
-        let farewell = self.manager_done.map(|since| since.after(FAREWELL));
+        let farewell = self.manager_done.map(|since| since.after(FAREWELL)).filter(|&farewell| farewell > self.now());
         let next = [next, self.injection.next(), end, farewell].into_iter().flatten().min();
         let now = self.now();
         let limit = self.limit();

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// Pause before a lost connection is opened again.
 const RETRY: Duration = Duration::from_millis(20);
+/// Pause before blocks are looked for again.
+const DRY: Duration = Duration::from_millis(5);
 /// How much slower a slow source is.
 const SLOW: u32 = 1000;
 /// How far a counter jumps.
@@ -90,6 +92,8 @@ pub(in super::super) struct FrontEnd {
     endpoint: Option<Endpoint>,
     established: bool,
     blocked: bool,
+    /// Its own blocks are all under way: another look then.
+    dry_until: Instant,
     retry: Instant,
     /// The next event, its last one, and how far events lie apart.
     pub(in super::super) next: u64,
@@ -132,6 +136,7 @@ impl FrontEnd {
             endpoint: None,
             established: false,
             blocked: false,
+            dry_until: Instant::ZERO,
             retry: Instant::ZERO,
             next: 1,
             last: scenario.events,
@@ -282,6 +287,7 @@ impl FrontEnd {
             self.message.extend(slices);
             if self.message.iter().map(|slice| slice.len()).sum::<usize>() < bytes.len() {
                 self.message.clear();
+                self.dry_until = now.after(DRY);
                 return false;
             }
         }
@@ -364,7 +370,7 @@ impl Drive for FrontEnd {
     fn next_deadline(&self) -> Option<Instant> {
         let retry = (self.endpoint.is_none() && self.next <= self.last).then_some(self.retry);
         let may_send = self.established && !self.blocked;
-        let due = if self.waiting.is_empty() { self.due() } else { self.silent_until };
+        let due = if self.waiting.is_empty() { self.due() } else { self.silent_until.max(self.dry_until) };
         let due = (may_send && (self.next <= self.last || !self.waiting.is_empty())).then_some(due);
         [retry, due, self.endpoints.next_deadline()].into_iter().flatten().min()
     }
