@@ -13,6 +13,7 @@ use super::timeline::{NEVER, ORIGIN, Position, Timeline};
 use crate::messages::{Message, SuperFragmentEntry};
 use core::time::Duration;
 use ropewalk_memory::Payload;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, NodeId, Role, SourceId};
 use std::collections::VecDeque;
 
@@ -157,7 +158,7 @@ impl Readout {
         let input = &mut self.sources[source];
         if mid_fragment {
             input.account.received += 1;
-            input.account.dropped.add(Cause::CutShort, 1);
+            input.account.dropped.add(Cause::CutShort, u64::from(!is_planted(Flaw::CutShortUncounted)));
         }
         input.disconnect();
         self.run_clock(now, source, false);
@@ -166,7 +167,7 @@ impl Readout {
 
     /// Whether a connected source's bytes are being taken from it. While they are not, its silence says nothing.
     pub fn set_being_read(&mut self, now: Instant, source: usize, reading: bool) {
-        self.run_clock(now, source, reading);
+        self.run_clock(now, source, reading || is_planted(Flaw::ClockRunsUnread));
     }
 
     /// The absence clock of a source runs while the source is read, or is not there to be read.
@@ -288,6 +289,12 @@ impl Readout {
         let highest = self.sources.iter().map(Source::highest).max().unwrap_or(ORIGIN - 1);
         let position = highest.max(self.table.end() - 1);
         if position < ORIGIN { self.timeline.key_before(ORIGIN) } else { self.timeline.key(position) }
+    }
+
+    /// How many events lie between the oldest that some source may still contribute to and the latest that a fragment
+    /// was placed in: at most the window.
+    pub fn lead(&self) -> u64 {
+        self.table.end().saturating_sub(self.head)
     }
 
     /// The account of one source; what is in flight is counted from the table.

@@ -6,8 +6,8 @@ use super::machines::How;
 use super::place::Place;
 use super::world::World;
 use ropewalk_flow::messages::FragmentFlags;
-use ropewalk_terms::{Attempt, Cause, Incarnation, Instant, SourceId};
-use ropewalk_wire::run_file::{EventView, Item, Items, RecordKind};
+use ropewalk_terms::{Attempt, Cause, EventKey, Incarnation, Instant, SourceId};
+use ropewalk_wire::run_file::{EventFlags, EventView, FooterView, Item, Items, Record as RawRecord, RecordKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One record of an event.
@@ -72,12 +72,19 @@ impl World {
             for path in storage.paths() {
                 let name = path.to_string_lossy().into_owned();
                 let bytes = storage.read(&path).map_err(|cause| Broken::new(Checker::Content, cause.to_string()))?;
+                let mut offsets = BTreeMap::new();
                 for item in Items::new(&bytes) {
                     match item {
-                        Item::Record { record, .. } if record.kind() == RecordKind::EVENT => {
+                        Item::Record { record, offset } if record.kind() == RecordKind::EVENT => {
                             let event = EventView::parse(&record)
                                 .map_err(|error| Broken::new(Checker::Content, format!("bu{index} {name}: {error}")))?;
+                            offsets.insert(offset, event.key());
                             self.take(&event, &mut held)?;
+                        }
+                        Item::Record { record, .. } if record.kind() == RecordKind::FOOTER => {
+                            agrees(&record, &offsets).map_err(|words| {
+                                Broken::new(Checker::Content, format!("bu{index} {name}: the footer {words}"))
+                            })?;
                         }
                         Item::Record { .. } => {}
                         Item::Damaged { offset, .. } => Broken::unless(may_be_torn, Checker::Content, || {
@@ -115,6 +122,10 @@ impl World {
                 format!("event {number}: source {} is there and missing", missing.source)
             })?;
         }
+        let flagged = event.head().flags.contains(EventFlags::INCOMPLETE);
+        Broken::unless(flagged == found.values().any(Option::is_some), Checker::Content, || {
+            format!("event {number}: called incomplete {flagged}, and it holds {found:?}")
+        })?;
         let record = Record { attempt: event.head().attempt, incarnation: event.head().incarnation, found };
         held.events.entry(number).or_default().push(record);
         Ok(())
@@ -166,4 +177,11 @@ impl World {
             death.whole = after;
         }
     }
+}
+
+/// Whether a footer lists what stands before it, each event where it begins; what is wrong otherwise.
+fn agrees(footer: &RawRecord<'_>, events: &BTreeMap<u64, EventKey>) -> Result<(), String> {
+    let footer = FooterView::parse(footer).map_err(|error| error.to_string())?;
+    let listed: BTreeMap<u64, EventKey> = footer.entries().map(|entry| (entry.offset, entry.key)).collect();
+    if listed == *events { Ok(()) } else { Err(format!("lists {listed:?}, and there are {events:?}")) }
 }

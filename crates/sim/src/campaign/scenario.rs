@@ -201,6 +201,10 @@ impl Scenario {
             ..Self::quiet(seed)
         };
         scenario.faults = schedule::draw(&scenario, span);
+        // A receiver with little room, so that send queues fill.
+        if Draw::new(seed, 4).one_in(4) {
+            scenario.network.window = 2 << 10;
+        }
         scenario
     }
 
@@ -232,7 +236,7 @@ impl Scenario {
             slots: draw.of(&[2, 8, 32]),
             credit_bytes: draw.of(&[16 << 10, 512 << 10]),
             table: draw.of(&[64, 256]),
-            send_queue: draw.of(&[64 << 10, 4 << 20]),
+            send_queue: draw.of(&[4 << 10, 64 << 10, 4 << 20]),
             segment_events: draw.of(&[10, 40, 1000]),
         }
     }

@@ -69,6 +69,10 @@ impl Machine for ReadoutMachine {
                 format!("source {source} of it: fragments received are not accounted for: {account:?}")
             })?;
         }
+        let window = u64::from(scenario.rooms.window);
+        Broken::unless(machine.lead() <= window, Checker::Bounds, || {
+            format!("a source was read {} events past the oldest one, {window} are allowed", machine.lead())
+        })?;
         Broken::unless(machine.held() <= capacity, Checker::Bounds, || {
             format!("{} events are held, {capacity} are allowed", machine.held())
         })
