@@ -1,5 +1,6 @@
 //! The bounded send queue that every mechanism keeps for each endpoint.
 
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use std::collections::VecDeque;
 
 use ropewalk_memory::Slice;
@@ -114,11 +115,11 @@ impl SendQueue<Slice> {
         let mut left = bytes;
         while left > 0 {
             let Some(first) = self.items.front_mut() else { break };
-            if first.len() > left {
+            if first.len() > left && !is_planted(Flaw::PartialSendForgotten) {
                 drop(first.split_to(left));
                 left = 0;
             } else {
-                left -= first.len();
+                left = left.saturating_sub(first.len());
                 self.items.pop_front();
             }
         }

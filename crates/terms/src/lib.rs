@@ -6,6 +6,7 @@
 
 mod cause;
 mod counter;
+pub mod flaws;
 mod ids;
 mod key;
 mod ledger;

@@ -5,6 +5,7 @@ use super::Builder;
 use super::recent::Whereabouts;
 use super::slots::Stage;
 use crate::messages::{AssignEntry, BATCH, Batch, Fragment, FragmentFlags, Message, Request, RequestEntry};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::message::SuperFragmentEntry;
 
@@ -16,7 +17,8 @@ impl Builder {
         peer.last_answer = now;
         peer.to_request.clear();
         let awaited = self.slots.iter().filter(|&(number, _)| self.slots.is_awaited(number, readout));
-        peer.to_request.extend(awaited.map(|(number, _)| number));
+        let repeated = if is_planted(Flaw::RequestNotRepeated) { 0 } else { usize::MAX };
+        peer.to_request.extend(awaited.map(|(number, _)| number).take(repeated));
     }
 
     /// The data connection to a readout unit is lost. It is waited for until the time-out, or until the event
@@ -37,7 +39,8 @@ impl Builder {
         fragments: impl Iterator<Item = Fragment>,
     ) {
         let expected = self.slots.get(entry.slot).filter(|slot| {
-            slot.stage == Stage::Collecting && slot.key == entry.key && slot.requested_as == entry.attempt
+            let same = slot.key == entry.key && slot.requested_as == entry.attempt;
+            slot.stage == Stage::Collecting && (same || is_planted(Flaw::StaleAnswerTaken))
         });
         let known = readout < self.config.readouts;
         let Some(since) =

@@ -4,6 +4,7 @@ use super::bunch_crossing::flag_mismatches;
 use super::slots::Stage;
 use super::synchrony::Action;
 use super::{Builder, IncompletePolicy, Requirement};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Outcome};
 
 impl Builder {
@@ -44,6 +45,7 @@ impl Builder {
         if self.slots.at(number).filled == 0 {
             return Outcome::Dropped(missing.unwrap_or(Cause::NotHeld));
         }
+        let missing = missing.filter(|_| !is_planted(Flaw::IncompleteCalledComplete));
         let Some(cause) = missing else { return Outcome::Complete };
         match self.config.incomplete {
             IncompletePolicy::Emit => Outcome::IncompleteEmitted,

@@ -1,6 +1,7 @@
 //! The slots: one row of fragments for each event in work, made once and used again.
 
 use crate::messages::Fragment;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Cause, EventKey, Instant, Outcome};
 
 /// How far a slot's event has come.
@@ -189,7 +190,7 @@ impl Slots {
 
     /// The readout unit has answered or is not waited for any more.
     pub(super) fn answered(&mut self, slot: u32, readout: u16) {
-        let (word, bit) = self.bit(slot, readout);
+        let (word, bit) = self.bit(slot, readout ^ u16::from(is_planted(Flaw::WrongMaskBit)));
         if self.awaited[word] & bit != 0 {
             self.awaited[word] &= !bit;
             self.slots[slot as usize].awaited -= 1;

@@ -5,6 +5,8 @@ use super::readout_link::ReadoutLink;
 use super::run::Phase;
 use super::table::{Place, Stage};
 use crate::messages::{Announce, AnnounceEntry, Batch, Message, Release, ReleaseEntry, Resync};
+use core::time::Duration;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, NodeId, Outcome};
 
 /// Who is waited for is told so after this part of the event time-out.
@@ -190,6 +192,9 @@ impl Manager {
             self.place_waiting(now);
             let bounds = self.readouts.iter().filter(|link| link.present).map(ReadoutLink::bound);
             self.floor.key = bounds.min().unwrap_or(EventKey::MAX);
+            if is_planted(Flaw::FloorOffByOne) {
+                self.floor.key = self.floor.key.next();
+            }
             if !self.skip_gap() {
                 break;
             }
@@ -269,9 +274,9 @@ impl Manager {
             return false;
         }
         let Some((key, since)) = self.oldest_blocked() else { return false };
-        let mut left_out = 0;
+        let (mut left_out, patience) = (0, self.patience());
         for link in self.readouts.iter_mut().filter(|link| link.present && link.bound() <= key) {
-            let silent = link.quiet_since.map(|quiet| quiet.max(since).after(self.config.event_timeout));
+            let silent = link.quiet_since.map(|quiet| quiet.max(since).after(patience));
             if silent.is_some_and(|deadline| now >= deadline) {
                 link.left_out = key.next();
                 left_out += 1;
@@ -284,12 +289,17 @@ impl Manager {
         left_out > 0
     }
 
+    /// How long a silent readout unit is waited for.
+    fn patience(&self) -> Duration {
+        if is_planted(Flaw::SilentLeftOutAtOnce) { Duration::ZERO } else { self.config.event_timeout }
+    }
+
     /// When the next readout unit will have been silent for too long, or is told that it is waited for.
     pub(super) fn silence_deadline(&self) -> Option<Instant> {
         let (key, since) = self.oldest_blocked().filter(|_| self.phase.is_open())?;
         let behind = || self.readouts.iter().filter(|link| link.present && link.bound() <= key);
         let silent = behind().filter_map(|link| link.quiet_since);
-        let silent = silent.map(|quiet| quiet.max(since).after(self.config.event_timeout));
+        let silent = silent.map(|quiet| quiet.max(since).after(self.patience()));
         let highest = self.last.map_or(self.highest, |last| self.highest.min(Some(last)));
         let untold = behind().filter(|link| self.phase.assigns() && Some(link.told.0) < highest);
         silent.chain(untold.map(|link| since.max(link.told.1).after(self.config.event_timeout / HASTE))).min()

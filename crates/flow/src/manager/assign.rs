@@ -4,6 +4,7 @@ use super::builder_link::BuilderLink;
 use super::table::Stage;
 use super::{BuilderLoad, Manager, ManagerAction};
 use crate::messages::{Assign, AssignEntry, Batch, Message};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Cause, NodeId, Outcome};
 
 impl Manager {
@@ -37,7 +38,7 @@ impl Manager {
     pub(super) fn assign_again(&mut self, builder: u16) {
         for position in self.table.tail()..self.table.head() {
             let row = self.table.row_mut(position);
-            if row.stage == Stage::Assigned && row.builder == builder {
+            if row.stage == Stage::Assigned && row.builder == builder && !is_planted(Flaw::LostBuilderForgotten) {
                 row.stage = Stage::Again;
                 self.again.push(position);
             }
@@ -95,7 +96,9 @@ impl Manager {
         let first_attempt = self.first_attempt();
         let row = self.table.row_mut(position);
         let again = row.stage == Stage::Again;
-        row.attempt = Attempt(row.attempt.0.saturating_add(1)).max(first_attempt);
+        if !(again && is_planted(Flaw::SameAttemptAgain)) {
+            row.attempt = Attempt(row.attempt.0.saturating_add(1)).max(first_attempt);
+        }
         row.stage = Stage::Assigned;
         row.builder = builder;
         let entry = AssignEntry { key: row.key, bytes: row.bytes, attempt: row.attempt };
@@ -106,6 +109,9 @@ impl Manager {
         } else {
             self.account.assigned += 1;
             self.advance_cursor();
+            if is_planted(Flaw::ReleasedBeforeWritten) {
+                self.releases.forget(position);
+            }
         }
         entry
     }

@@ -6,6 +6,7 @@ use super::super_fragment::SuperFragment;
 use super::table::State;
 use super::timeline::Position;
 use crate::messages::{Release, RequestEntry, SuperFragmentEntry};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, Outcome};
 
 impl Readout {
@@ -49,6 +50,7 @@ impl Readout {
                 let account = &mut sources[source].account;
                 match entry.outcome {
                     Outcome::Complete => account.in_complete_events += count,
+                    Outcome::IncompleteEmitted if is_planted(Flaw::ReleaseUncounted) => {}
                     Outcome::IncompleteEmitted => account.in_incomplete_events += count,
                     Outcome::Dropped(cause) => account.dropped.add(cause, count),
                 }

@@ -6,6 +6,7 @@ use super::sequence::Step;
 use super::source::{MOST_AT_ONCE, Standing};
 use super::timeline::{NEVER, ORIGIN, Position};
 use crate::messages::{FragmentFlags, Received};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant};
 
 impl Readout {
@@ -30,7 +31,8 @@ impl Readout {
     /// One past the last event that any source is read for: the window and the table end there.
     #[inline]
     fn room_end(&self) -> Position {
-        (self.head + self.window).min(self.table.limit())
+        let beyond = Position::from(is_planted(Flaw::WindowOffByOne));
+        (self.head + self.window + beyond).min(self.table.limit())
     }
 
     /// One past the run's last event.
@@ -90,7 +92,7 @@ impl Readout {
         let input = &mut self.sources[source];
         input.sequence.advance(position, fragment.meta.raw_id);
         if self.table.place(source, position, input.triggers, fragment).is_err() {
-            input.account.late += 1;
+            input.account.late += u64::from(!is_planted(Flaw::LateUncounted));
         }
     }
 
@@ -141,9 +143,9 @@ impl Readout {
             Step::Backward(position) if position < ORIGIN => input.account.stale += 1,
             Step::Backward(position) => {
                 if position == input.sequence.last() || self.table.has_fragment(source, position) {
-                    input.account.duplicate += 1;
+                    input.account.duplicate += u64::from(!is_planted(Flaw::DuplicateUncounted));
                 } else {
-                    input.account.late += 1;
+                    input.account.late += u64::from(!is_planted(Flaw::LateUncounted));
                 }
             }
         }
@@ -169,11 +171,11 @@ impl Readout {
         }
         input.sequence.advance(position, fragment.meta.raw_id);
         if position >= stop_end {
-            input.account.after_stop += 1;
+            input.account.after_stop += u64::from(!is_planted(Flaw::AfterStopUncounted));
         } else if position >= input.masked_from {
             input.account.dropped.add(Cause::Masked, 1);
         } else {
-            input.account.late += 1;
+            input.account.late += u64::from(!is_planted(Flaw::LateUncounted));
         }
         None
     }

@@ -7,6 +7,7 @@
 use super::machine::Readout;
 use super::timeline::{NEVER, Position};
 use ropewalk_terms::Instant;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 
 impl Readout {
     /// A source has come further, or events have begun or ceased to wait for it.
@@ -30,6 +31,7 @@ impl Readout {
         while self.started && self.behind == 0 {
             let frontier = self.sources.iter().map(|source| source.frontier).min().unwrap_or(NEVER);
             let settled = if frontier == NEVER { self.opened() } else { frontier };
+            let settled = settled.saturating_add(Position::from(is_planted(Flaw::SettledTooFar)));
             self.settle(settled.min(self.stop_end()));
             if frontier != NEVER || !self.begin_declared_segment(now) {
                 break;

@@ -13,6 +13,7 @@ use crate::messages::Received;
 use core::ops::{ControlFlow, Range};
 use ropewalk_memory::Payload;
 use ropewalk_terms::Cause;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// How far an event has come.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -205,7 +206,9 @@ impl Table {
             for position in positions.clone() {
                 let place = &mut lane[(position & self.mask) as usize];
                 count += u64::from(matches!(place, Place::Held(_)));
-                *place = Place::Vacant;
+                if source > 0 || !is_planted(Flaw::ReleaseLeaks) {
+                    *place = Place::Vacant;
+                }
             }
             released(source, count);
         }

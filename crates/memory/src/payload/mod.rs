@@ -11,6 +11,7 @@ use self::chain::{Chain, ChainIter};
 use crate::queue::copy_chain;
 use crate::slice::Slice;
 use crate::staging::Staging;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// Bytes in order, in one slice or several. Empty by default.
 ///
@@ -188,7 +189,8 @@ impl Payload {
             let mut left = &**slice;
             while !left.is_empty() {
                 let (now, later) = left.split_at(left.len().min(into.room(1)?));
-                copy.push(into.write(now)?);
+                let lost = is_planted(Flaw::EvacuatedTooEarly).then(|| vec![0; now.len()]);
+                copy.push(into.write(lost.as_deref().unwrap_or(now))?);
                 left = later;
             }
         }

@@ -14,6 +14,7 @@ use ropewalk_flow::messages::{Batch, Message, Report, ReportEntry};
 use ropewalk_io::disk::{Disk, DiskCause};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{AcknowledgementLevel, Counter, Epoch, Instant, NodeId, PoolAccount, RunNumber};
 use ropewalk_wire::message::{Header, Hello, RefuseReason, SuperFragmentEntry};
 use std::collections::VecDeque;
@@ -333,7 +334,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         };
         let line = &mut self.lines[index];
         line.endpoint = None;
-        line.retry = now.after(RETRY);
+        line.retry = if is_planted(Flaw::ReconnectionForgotten) { Instant::FAR_FUTURE } else { now.after(RETRY) };
         line.unsent.clear();
         if std::mem::take(&mut line.welcome) {
             self.builder.readout_lost(now, index as u16);

@@ -13,6 +13,7 @@ use ropewalk_flow::messages::Received;
 use ropewalk_flow::readout::{Framer, FramerLimits, Readout, SourceConfig};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Owner, Pool, Staging};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Counter, Instant, PoolAccount};
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
@@ -180,6 +181,9 @@ impl<S: Dispatcher> FrontEnds<S> {
                 Event::Disconnected { endpoint } | Event::Broken { endpoint, .. } => {
                     if let Some(connection) = self.connections.get_mut(endpoint) {
                         connection.ended = true;
+                        if is_planted(Flaw::ClosedBeforeReadOut) {
+                            connection.framer.clear();
+                        }
                         self.frame(now, endpoint, readout);
                     }
                 }
@@ -411,7 +415,7 @@ impl<S: Dispatcher> FrontEnds<S> {
                 }
                 continue;
             };
-            if connection.blocked && readout.room(source) > 0 {
+            if connection.blocked && readout.room(source) > 0 && !is_planted(Flaw::BlockedForEver) {
                 self.block(now, endpoint, false, readout);
                 self.frame(now, endpoint, readout);
             } else if !connection.blocked {

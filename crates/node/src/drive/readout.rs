@@ -18,6 +18,7 @@ use ropewalk_flow::messages::{Batch, Finished, Message, Report, ReportEntry};
 use ropewalk_flow::readout::{Readout, ReadoutAction, ReadoutConfig};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel, ServicePoint};
 use ropewalk_memory::Staging;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Counter, Epoch, Instant, NodeId, PoolAccount, Role};
 use ropewalk_wire::message::{Header, Hello, RefuseReason};
 use std::collections::VecDeque;
@@ -394,6 +395,10 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         match answers.send(&mut self.outbox, &mut self.peers, endpoint) {
             Ok(()) => true,
             Err(Unsent::Closed) => {
+                answers.clear();
+                true
+            }
+            Err(Unsent::NoRoom) if is_planted(Flaw::RefusedAnswerDropped) => {
                 answers.clear();
                 true
             }

@@ -3,6 +3,7 @@
 use super::{Progress, StorageConfig, StorageCounts};
 use ropewalk_io::disk::{Disk, DiskCause, FileToken};
 use ropewalk_memory::Slice;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{AcknowledgementLevel, Instant};
 use ropewalk_wire::run_file::{IndexEntry, OPEN_EXTENSION, SegmentIndex};
 use std::path::{Path, PathBuf};
@@ -95,7 +96,8 @@ impl SegmentWriter {
 
     /// Adds an event's record.
     pub(super) fn add(&mut self, slot: u32, index: IndexEntry, length: u64, pieces: &mut Vec<Slice>) {
-        self.index.push(IndexEntry { offset: self.length, ..index });
+        let beside = 8 * u64::from(is_planted(Flaw::FooterOffsetsWrong));
+        self.index.push(IndexEntry { offset: self.length + beside, ..index });
         self.gathered.slots.push(slot);
         self.add_bytes(length, pieces);
     }
@@ -204,12 +206,14 @@ impl SegmentWriter {
                 counts.bytes += self.on_disk.bytes;
                 counts.events += self.on_disk.slots.len() as u64;
                 self.on_disk.bytes = 0;
-                if config.sync_batches {
+                if config.sync_batches && !is_planted(Flaw::SyncedBeforeSync) {
                     self.work = Work::Sync;
                     self.retry = Some(Instant::ZERO);
                 } else {
                     self.work = Work::Idle;
-                    reached(&mut self.on_disk.slots, AcknowledgementLevel::Written);
+                    let is_mistaken = config.sync_batches;
+                    let level = if is_mistaken { AcknowledgementLevel::Synced } else { AcknowledgementLevel::Written };
+                    reached(&mut self.on_disk.slots, level);
                 }
             }
             Work::Sync => {
@@ -225,7 +229,9 @@ impl SegmentWriter {
     pub(super) fn refused(&mut self, now: Instant, retry: Instant, cause: DiskCause, mut data: Vec<Slice>) {
         if self.work == Work::Append {
             self.on_disk.data.clear();
-            self.on_disk.data.append(&mut data);
+            if !is_planted(Flaw::RefusedBatchForgotten) {
+                self.on_disk.data.append(&mut data);
+            }
         }
         let known = self.refused.get_or_insert((cause, now));
         // Of a file that could not be created everything is refused as not open: why it could not be says more.

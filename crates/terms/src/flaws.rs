@@ -1,0 +1,126 @@
+//! Planted bugs: deliberate mistakes that the simulator must find, so that its silence means something.
+//!
+//! Each stands in the code as one line that asks [`is_planted`]. Without the feature `flaws`, which nobody but a special
+//! build of the simulator turns on, the answer is a constant `false` and the line is gone.
+
+macro_rules! flaws {
+    ($(#[doc = $what:literal] $flaw:ident = $name:literal,)*) => {
+        /// A deliberate mistake.
+        #[derive(Copy, Clone, PartialEq, Eq, Debug)]
+        pub enum Flaw { $(#[doc = $what] $flaw),* }
+
+        impl Flaw {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$flaw),*];
+
+            /// The name in tables.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$flaw => $name),* }
+            }
+
+            /// What goes wrong, in a sentence.
+            pub fn what(self) -> &'static str {
+                match self { $(Self::$flaw => $what),* }.trim()
+            }
+        }
+    };
+}
+
+flaws! {
+    /// A source is read one event further than the window allows.
+    WindowOffByOne = "window_off_by_one",
+    /// A second fragment of an event is dropped without being counted.
+    DuplicateUncounted = "duplicate_uncounted",
+    /// A fragment that comes too late is dropped without being counted.
+    LateUncounted = "late_uncounted",
+    /// A fragment that comes after the run's end is dropped without being counted.
+    AfterStopUncounted = "after_stop_uncounted",
+    /// A fragment that its connection's end cut is counted as received and nowhere else.
+    CutShortUncounted = "cut_short_uncounted",
+    /// The clock of a source's absence runs while nobody reads the source.
+    ClockRunsUnread = "clock_runs_unread",
+    /// One event more is settled than all sources have left behind.
+    SettledTooFar = "settled_too_far",
+    /// Fragments of incomplete events are released without being counted.
+    ReleaseUncounted = "release_uncounted",
+    /// A released fragment of the first source stays where it is.
+    ReleaseLeaks = "release_leaks",
+    /// A block is given back before its fragments were copied elsewhere.
+    EvacuatedTooEarly = "evacuated_too_early",
+    /// A builder unit that frees a slot does not grant it again.
+    CreditForgotten = "credit_forgotten",
+    /// A builder unit grants each freed slot twice.
+    CreditDoubled = "credit_doubled",
+    /// An event is acknowledged when it is built, whatever level is configured.
+    AcknowledgedTooEarly = "acknowledged_too_early",
+    /// An answer is put into its slot without a look at its key and attempt.
+    StaleAnswerTaken = "stale_answer_taken",
+    /// An answer strikes the neighbouring readout unit off the list of those that are waited for.
+    WrongMaskBit = "wrong_mask_bit",
+    /// After a reconnection the events that wait for a readout unit are not requested again.
+    RequestNotRepeated = "request_not_repeated",
+    /// An event that lacks a source is called complete.
+    IncompleteCalledComplete = "incomplete_called_complete",
+    /// An event that is assigned again keeps its attempt.
+    SameAttemptAgain = "same_attempt_again",
+    /// The events of a lost builder unit are assigned to nobody else.
+    LostBuilderForgotten = "lost_builder_forgotten",
+    /// An event is released when it is assigned.
+    ReleasedBeforeWritten = "released_before_written",
+    /// Events are assigned beyond the granted credit.
+    CreditIgnored = "credit_ignored",
+    /// The last acknowledgement of a batch is dropped.
+    AcknowledgementDropped = "acknowledgement_dropped",
+    /// A key counts as settled one early.
+    FloorOffByOne = "floor_off_by_one",
+    /// A silent readout unit is left out at once.
+    SilentLeftOutAtOnce = "silent_left_out_at_once",
+    /// The last readout unit is not told of releases.
+    ReleaseNotToAll = "release_not_to_all",
+    /// Of a slice that was sent in part the rest is forgotten.
+    PartialSendForgotten = "partial_send_forgotten",
+    /// Super-fragments that find no room in the send queue are dropped.
+    RefusedAnswerDropped = "refused_answer_dropped",
+    /// Records count as synced when they are written.
+    SyncedBeforeSync = "synced_before_sync",
+    /// A batch that the disk refused is forgotten, and counts as written later.
+    RefusedBatchForgotten = "refused_batch_forgotten",
+    /// A builder unit does not open a lost connection to a readout unit again.
+    ReconnectionForgotten = "reconnection_forgotten",
+    /// A source that was held back is not read again when there is room.
+    BlockedForEver = "blocked_for_ever",
+    /// What a source sent before it closed is dropped with its connection.
+    ClosedBeforeReadOut = "closed_before_read_out",
+    /// The footer's index points behind each record's beginning.
+    FooterOffsetsWrong = "footer_offsets_wrong",
+}
+
+/// Whether this mistake is to be made. Never, without the feature `flaws`.
+#[cfg(not(feature = "flaws"))]
+#[inline(always)]
+pub const fn is_planted(_: Flaw) -> bool {
+    false
+}
+
+#[cfg(feature = "flaws")]
+pub use self::planting::{is_planted, plant};
+
+#[cfg(feature = "flaws")]
+mod planting {
+    use super::Flaw;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Flaw>> = const { Cell::new(None) };
+    }
+
+    /// From now on everything on this thread makes this mistake, or none.
+    pub fn plant(flaw: Option<Flaw>) {
+        PLANTED.set(flaw);
+    }
+
+    /// Whether this mistake is to be made.
+    pub fn is_planted(flaw: Flaw) -> bool {
+        PLANTED.get() == Some(flaw)
+    }
+}
