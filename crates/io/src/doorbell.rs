@@ -2,41 +2,38 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use rustix::event::{PollFd, PollFlags};
 
+use crate::sleeper::Sleeper;
 use crate::wait::{new_bell, ring, silence};
 
 /// Wakes one thread, but only if it said that it sleeps: a running one is never disturbed.
 pub(crate) struct Doorbell {
-    sleeping: AtomicBool,
+    sleeper: Sleeper,
     bell: OwnedFd,
 }
 
 impl Doorbell {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { sleeping: AtomicBool::new(false), bell: new_bell()? })
+        Ok(Self { sleeper: Sleeper::new(), bell: new_bell()? })
     }
 
-    /// To be called after something was published. The fence pairs with that of [`Doorbell::arm`]: either
-    /// the sleeper sees what was published, or it is seen here that it sleeps.
+    /// To be called after something was published.
     pub(crate) fn notify(&self) {
-        fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) && self.sleeping.swap(false, Ordering::Relaxed) {
+        if self.sleeper.must_be_woken() {
             ring(self.bell.as_fd());
         }
     }
 
     /// Says that the thread is about to sleep. What it waits for must be looked at *after* this.
     pub(crate) fn arm(&self) {
-        self.sleeping.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        self.sleeper.fall_asleep();
     }
 
     /// Says that the thread is awake. A ring that comes at this moment costs one sleep that ends at once.
     pub(crate) fn disarm(&self) {
-        self.sleeping.store(false, Ordering::Relaxed);
+        self.sleeper.wake();
     }
 
     /// Forgets the ring that ended a sleep.

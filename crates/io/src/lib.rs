@@ -23,6 +23,7 @@ mod parcel;
 mod receive_block;
 mod send_queue;
 pub mod simulated;
+mod sleeper;
 mod slots;
 pub mod tcp;
 pub mod wait;

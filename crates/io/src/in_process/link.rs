@@ -1,13 +1,14 @@
 //! What the two ends of an in-process connection share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use ropewalk_memory::Slice;
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::doorbell::Doorbell;
 use crate::parcel::Parcel;
+use crate::sleeper::Sleeper;
 
 /// How a connection request was answered.
 #[derive(Copy, Clone, PartialEq, Eq)]
@@ -56,13 +57,13 @@ struct Direction {
     /// Bytes that the receiver took so far; written by the receiver alone.
     consumed: AtomicU64,
     /// The sender sleeps and wants to know when the receiver takes something.
-    wants_room: AtomicBool,
+    wants_room: Sleeper,
     end: AtomicU8,
 }
 
 impl Direction {
-    const fn new() -> Self {
-        Self { consumed: AtomicU64::new(0), wants_room: AtomicBool::new(false), end: AtomicU8::new(End::Open as u8) }
+    fn new() -> Self {
+        Self { consumed: AtomicU64::new(0), wants_room: Sleeper::new(), end: AtomicU8::new(End::Open as u8) }
     }
 }
 
@@ -170,9 +171,7 @@ impl Half {
         }
         let direction = &self.link.directions[1 - self.side];
         direction.consumed.store(direction.consumed.load(Ordering::Relaxed) + bytes, Ordering::Release);
-        fence(Ordering::SeqCst);
-        if direction.wants_room.load(Ordering::Relaxed) {
-            direction.wants_room.store(false, Ordering::Relaxed);
+        if direction.wants_room.must_be_woken() {
             self.notify_peer();
         }
         count
@@ -186,8 +185,7 @@ impl Half {
     /// Asks to be woken when the other side takes something; to be called after [`Doorbell::arm`] and before
     /// the last look at [`Half::room`].
     pub(super) fn want_room(&self) {
-        self.link.directions[self.side].wants_room.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        self.link.directions[self.side].wants_room.fall_asleep();
     }
 }
 
