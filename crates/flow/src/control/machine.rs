@@ -120,6 +120,12 @@ impl RunControl {
         Self { phase: RunPhase::Initial, nodes, start: None, actions: VecDeque::new(), stopped_by: None }
     }
 
+    /// The same nodes are waited for again.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        Self::new(self.nodes().collect())
+    }
+
     /// Takes a command; one that makes no sense now changes nothing.
     pub fn command(&mut self, _now: Instant, command: RunCommand) {
         match command {

@@ -78,6 +78,9 @@ pub enum StandbyAction {
     Ask {
         /// The number of the question.
         question: u64,
+        /// The epoch of the lease that is to last longer; none where there is none any more. Then the service begins a
+        /// new epoch even for whom it takes for the holder: otherwise it would renew for ever what nobody uses.
+        renews: Option<Epoch>,
     },
     /// Speak, in this epoch: take the run over, or start one.
     BecomeActive {
@@ -168,7 +171,8 @@ impl Standby {
             self.questions += 1;
             self.asked = Some((self.questions, now));
             self.next_question = now.after(self.config.interval);
-            self.actions.push_back(StandbyAction::Ask { question: self.questions });
+            let renews = self.lease.map(|lease| lease.epoch);
+            self.actions.push_back(StandbyAction::Ask { question: self.questions, renews });
         }
         self.actions.pop_front()
     }

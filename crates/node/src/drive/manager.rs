@@ -57,7 +57,9 @@ pub struct ManagerDrive<P: Dispatcher> {
     /// Nodes that left before they were finished, and until when their return is waited for.
     missed: BTreeMap<NodeId, Instant>,
     /// Who obeys a younger event manager: then this one is of no more use.
-    superseded: Option<Refusal>,
+    superseded: Option<(Refusal, Epoch)>,
+    /// It speaks; otherwise it stands by.
+    active: bool,
 }
 
 /// The account is complete.
@@ -89,6 +91,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
             run: RunNumber(0),
             missed: BTreeMap::new(),
             superseded: None,
+            active: true,
             peers,
             service,
             config,
@@ -98,6 +101,34 @@ impl<P: Dispatcher> ManagerDrive<P> {
     /// Where the other nodes connect to, port filled in.
     pub fn address(&self) -> String {
         self.peers.address_of(self.service).unwrap_or_default()
+    }
+
+    /// Forgets the run and everybody in it, and refuses whoever calls.
+    pub(super) fn stand_by(&mut self) {
+        for index in 0..self.links.places() {
+            if let Some((endpoint, _)) = self.links.at(index) {
+                self.peers.abort(endpoint);
+            }
+        }
+        (self.links, self.standing, self.run) = (EndpointTable::default(), Standing::default(), RunNumber(0));
+        (self.nodes, self.missed) = (BTreeMap::new(), BTreeMap::new());
+        self.unsent.clear();
+        (self.active, self.superseded) = (false, None);
+        self.manager = Manager::new(self.config.manager.clone());
+        self.control = self.control.anew();
+    }
+
+    /// Begins anew in this epoch.
+    pub(super) fn become_active(&mut self, epoch: Epoch) {
+        self.config.manager.epoch = epoch;
+        (self.outbox.identity.epoch, self.outbox.identity.run) = (epoch, RunNumber(0));
+        self.manager = Manager::new(self.config.manager.clone());
+        self.active = true;
+    }
+
+    /// The younger epoch that a node obeys, where one does.
+    pub(super) fn superseded_by(&self) -> Option<Epoch> {
+        self.superseded.as_ref().map(|&(_, epoch)| epoch)
     }
 
     /// Gives a command of run control.
@@ -204,6 +235,10 @@ impl<P: Dispatcher> ManagerDrive<P> {
 
     fn greet(&mut self, now: Instant, endpoint: Endpoint, peer: &mut Peer, header: &Header, hello: &Hello) -> bool {
         let NodeId { role, index } = header.sender;
+        if !self.active {
+            let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(RefuseReason::StandBy));
+            return false;
+        }
         if self.give_way(header.sender, header.epoch) {
             return false;
         }
@@ -274,7 +309,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         let is_younger = epoch > self.outbox.identity.epoch;
         if is_younger {
             let (address, reason) = (String::new(), RefuseReason::OldEpoch);
-            self.superseded.get_or_insert(Refusal { by: node, address, reason });
+            self.superseded.get_or_insert((Refusal { by: node, address, reason }, epoch));
         }
         is_younger
     }
@@ -289,7 +324,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
 
     fn act(&mut self, now: Instant) -> usize {
         let mut work = 0;
-        if self.superseded.is_some() {
+        if self.superseded.is_some() || !self.active {
             return work;
         }
         while let Some(action) = self.control.poll(now) {
@@ -386,10 +421,10 @@ impl<P: Dispatcher> Drive for ManagerDrive<P> {
     fn is_done(&self) -> bool {
         // The others close first, having sent their last report.
         let has_ended = self.control.phase() == RunPhase::Ended && self.nodes.is_empty() && self.missed.is_empty();
-        has_ended || self.superseded.is_some()
+        has_ended && self.active || self.superseded.is_some()
     }
 
     fn refusal(&self) -> Option<&Refusal> {
-        self.superseded.as_ref()
+        self.superseded.as_ref().map(|(refusal, _)| refusal)
     }
 }

@@ -22,6 +22,7 @@ mod reader;
 mod readout;
 mod refusal;
 mod source;
+mod standby;
 mod storage;
 mod table;
 
@@ -34,6 +35,7 @@ pub use reader::{Incoming, MessageReader};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};
 pub use refusal::Refusal;
 pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed};
+pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
 pub use storage::{Progress, Storage, StorageConfig, StorageCounts};
 
 use ropewalk_terms::Instant;

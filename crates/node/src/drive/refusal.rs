@@ -22,6 +22,8 @@ impl Refusal {
         let passes = match reason {
             // The node hears of the younger event manager from that one.
             RefuseReason::OldEpoch => true,
+            // It may be the active one soon, or another one is.
+            RefuseReason::StandBy => true,
             RefuseReason::Version
             | RefuseReason::Configuration
             | RefuseReason::UnknownNode
@@ -56,6 +58,7 @@ fn advice(reason: RefuseReason) -> String {
         RefuseReason::OldIncarnation => {
             "this node was started again elsewhere, and the later start counts; run each node once".to_owned()
         }
+        RefuseReason::StandBy => "it stands by".to_owned(),
         RefuseReason::OldEpoch => {
             "it obeys a younger event manager, which goes on with the run and accounts for it".to_owned()
         }
@@ -69,7 +72,7 @@ mod tests {
     #[test]
     fn a_reason_that_passes_by_itself_ends_no_node() {
         let lasting = |reason| Refusal::lasting(NodeId::MANAGER, "host:1", reason).is_some();
-        assert!(!lasting(RefuseReason::OldEpoch));
+        assert!(!lasting(RefuseReason::OldEpoch) && !lasting(RefuseReason::StandBy));
         for reason in [
             RefuseReason::Version,
             RefuseReason::Configuration,

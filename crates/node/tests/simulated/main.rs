@@ -5,11 +5,12 @@
 //! front_end  a source that sends what its seed says, and nothing else
 //! world      the nodes of a run, the clock that turns them, and what can be done to them
 //! referee    what the simulated files hold, byte by byte, against what the sources sent
-//! quiet      nothing goes wrong; network, storage, builders, takeover: what goes wrong
+//! quiet      nothing goes wrong; network, storage, builders, takeover, coordination: what goes wrong
 //! memory     blocks that are held by little; strangers: connections that are no source's
 //! ```
 
 mod builders;
+mod coordination;
 mod front_end;
 mod memory;
 mod network;

@@ -1,5 +1,6 @@
 //! The nodes of a run and the clock that turns them.
 
+use super::coordination::Contender;
 use super::front_end::{FrontEnd, mixed};
 use super::referee::Held;
 use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolicy};
@@ -67,6 +68,8 @@ pub(crate) struct World {
     pub(crate) manager: Placed<ManagerDrive<Simulated>>,
     /// Another one, of an earlier epoch, that does not know it.
     pub(crate) earlier: Option<Placed<ManagerDrive<Simulated>>>,
+    /// Event managers of which one has the lease.
+    pub(crate) contenders: Vec<Contender>,
     pub(crate) builders: Vec<Option<Placed<Builder>>>,
     /// Mixed from every turn: equal for equal histories.
     pub(crate) trace: u64,
@@ -111,6 +114,7 @@ impl World {
             readouts,
             manager: manager(&plan, &network, MANAGERS[0], 1),
             earlier: None,
+            contenders: Vec::new(),
             builders: Vec::new(),
             trace: 0,
             plan,
@@ -214,6 +218,9 @@ impl World {
         if let Some(earlier) = self.earlier.as_mut().filter(|earlier| !earlier.node.is_done()) {
             work += earlier.node.turn(now);
         }
+        for contender in self.contenders.iter_mut().filter(|one| !one.asleep && !one.drive.is_done()) {
+            work += contender.drive.turn(now);
+        }
         for builder in self.builders.iter_mut().flatten() {
             work += builder.node.turn(now);
         }
@@ -234,6 +241,12 @@ impl World {
         let next = readouts
             .chain(builders.map(|one| one.node.next_deadline()))
             .chain([self.manager.node.next_deadline()])
+            .chain(
+                self.contenders
+                    .iter()
+                    .filter(|one| !one.asleep && !one.drive.is_done())
+                    .map(|one| one.drive.next_deadline()),
+            )
             .chain(self.earlier.iter().filter(|one| !one.node.is_done()).map(|one| one.node.next_deadline()))
             .chain(self.front_ends.iter().map(|one| one.next_deadline(now)))
             .flatten()
@@ -340,7 +353,7 @@ impl World {
     }
 }
 
-fn manager(plan: &Plan, network: &Network, address: &str, epoch: u32) -> Placed<ManagerDrive<Simulated>> {
+pub(crate) fn manager(plan: &Plan, network: &Network, address: &str, epoch: u32) -> Placed<ManagerDrive<Simulated>> {
     let peers = network.dispatcher(SimulatedConfig::default(), pool("manager receives", 4 << 10, 64));
     let host = peers.host();
     let config = ManagerDriveConfig {

@@ -43,6 +43,8 @@ pub enum RefuseReason {
     OldIncarnation = 4,
     /// A younger event manager is obeyed.
     OldEpoch = 5,
+    /// This event manager is not the active one.
+    StandBy = 6,
 }
 
 impl RefuseReason {
@@ -53,6 +55,7 @@ impl RefuseReason {
             3 => Some(Self::UnknownNode),
             4 => Some(Self::OldIncarnation),
             5 => Some(Self::OldEpoch),
+            6 => Some(Self::StandBy),
             _ => None,
         }
     }

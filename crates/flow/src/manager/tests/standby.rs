@@ -19,7 +19,7 @@ fn at(milliseconds: u64) -> Instant {
 
 fn ask(standby: &mut Standby, now: Instant) -> u64 {
     match standby.poll(now) {
-        Some(StandbyAction::Ask { question }) => question,
+        Some(StandbyAction::Ask { question, .. }) => question,
         other => panic!("it does not ask, but {other:?}"),
     }
 }
@@ -68,6 +68,14 @@ fn a_renewed_lease_lasts_longer_and_nobody_becomes_active_again() {
     standby.answered(at(300), question, LeaseAnswer::Granted(Epoch(3)));
     assert_eq!(standby.poll(at(300)), None);
     assert_eq!((standby.epoch(at(1147)), standby.epoch(at(1148))), (Some(Epoch(3)), None));
+}
+
+#[test]
+fn whoever_has_no_lease_any_more_asks_for_a_new_one_not_for_more() {
+    let mut standby = active();
+    assert_eq!(standby.poll(at(250)), Some(StandbyAction::Ask { question: 2, renews: Some(Epoch(3)) }));
+    assert_eq!(standby.poll(at(900)), Some(StandbyAction::StepDown));
+    assert_eq!(standby.poll(at(900)), Some(StandbyAction::Ask { question: 3, renews: None }));
 }
 
 #[test]
@@ -146,7 +154,8 @@ struct Travelling {
     arrives: u64,
     manager: usize,
     question: u64,
-    answer: Option<LeaseAnswer>,
+    /// An answer, or what a question asks to renew.
+    content: Result<LeaseAnswer, Option<Epoch>>,
 }
 
 /// Two event managers, a service, and a line that is late, loses, repeats and reorders. All clocks run wrong, as far as
@@ -180,40 +189,40 @@ impl Contest {
     }
 
     /// Mostly soon, now and then very late, lost, or twice.
-    fn send(&mut self, manager: usize, question: u64, answer: Option<LeaseAnswer>) {
+    fn send(&mut self, manager: usize, question: u64, content: Result<LeaseAnswer, Option<Epoch>>) {
         for _ in 0..[1, 1, 1, 1, 2, 0][self.chance.below(6) as usize] {
             let late = if self.chance.below(8) == 0 { 1_500_000 } else { 20_000 };
             let arrives = self.truth + self.chance.below(late);
-            self.travelling.push(Travelling { arrives, manager, question, answer });
+            self.travelling.push(Travelling { arrives, manager, question, content });
         }
     }
 
     /// The service grants to one at a time.
-    fn serve(&mut self, manager: usize, question: u64) {
+    fn serve(&mut self, manager: usize, question: u64, renews: Option<Epoch>) {
         let now = self.clock(2);
         let held = self.holder.filter(|&(_, _, until)| now < until);
         let epoch = match held {
             Some((holder, _, _)) if holder != manager => {
-                return self.send(manager, question, Some(LeaseAnswer::Denied));
+                return self.send(manager, question, Ok(LeaseAnswer::Denied));
             }
-            Some((_, epoch, _)) => epoch,
-            None => {
+            Some((_, epoch, _)) if renews == Some(epoch) => epoch,
+            _ => {
                 self.epoch += 1;
                 Epoch(self.epoch)
             }
         };
         self.holder = Some((manager, epoch, now.after(CONFIG.term)));
-        self.send(manager, question, Some(LeaseAnswer::Granted(epoch)));
+        self.send(manager, question, Ok(LeaseAnswer::Granted(epoch)));
     }
 
     fn step(&mut self) {
         self.truth += 1 + self.chance.below(20_000);
         let truth = self.truth;
         for message in self.travelling.extract_if(.., |message| message.arrives <= truth).collect::<Vec<_>>() {
-            match message.answer {
-                None => self.serve(message.manager, message.question),
-                Some(_) if self.asleep_until[message.manager] > truth => self.travelling.push(message),
-                Some(answer) => {
+            match message.content {
+                Err(renews) => self.serve(message.manager, message.question, renews),
+                Ok(_) if self.asleep_until[message.manager] > truth => self.travelling.push(message),
+                Ok(answer) => {
                     let now = self.clock(message.manager);
                     self.managers[message.manager].answered(now, message.question, answer);
                 }
@@ -234,7 +243,7 @@ impl Contest {
         let now = self.clock(manager);
         while let Some(action) = self.managers[manager].poll(now) {
             match action {
-                StandbyAction::Ask { question } => self.send(manager, question, None),
+                StandbyAction::Ask { question, renews } => self.send(manager, question, Err(renews)),
                 StandbyAction::BecomeActive { epoch } => self.activations.push((manager, epoch)),
                 StandbyAction::StepDown => {}
             }
