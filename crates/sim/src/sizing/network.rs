@@ -60,8 +60,6 @@ impl Pace {
 struct Packet {
     flow: u32,
     bytes: u64,
-    /// How many bytes of the flow were sent before it.
-    start: u64,
 }
 
 /// What a sender or a port did.
@@ -109,12 +107,7 @@ struct Flow {
     /// Up to here the window doubles in a round trip, beyond it grows by a packet.
     threshold: u64,
     in_line: bool,
-    /// Lost and not sent again yet.
-    lost: u64,
-    /// Sent again and not received yet.
-    repair: u64,
-    /// Where the first missing byte is.
-    hole: u64,
+    /// Since when it stands still after a loss.
     stalled_since: Option<u64>,
 }
 
@@ -190,9 +183,6 @@ impl Network {
             window: self.nature.window,
             threshold: self.nature.window,
             in_line: false,
-            lost: 0,
-            repair: 0,
-            hole: u64::MAX,
             stalled_since: None,
         });
     }
@@ -208,10 +198,10 @@ impl Network {
         self.flows[flow as usize].queued
     }
 
-    /// Bytes of a flow that the sender still keeps: not sent, or not received in order.
+    /// Bytes of a flow that the sender still keeps: not sent, or not received.
     pub(super) fn kept(&self, flow: u32) -> u64 {
         let flow = &self.flows[flow as usize];
-        flow.queued - flow.received.min(flow.hole)
+        flow.queued - flow.received
     }
 
     /// Bytes of a flow that are not sent.
@@ -221,9 +211,8 @@ impl Network {
     }
 
     /// Bytes of a flow that the receiver can read, or has read.
-    pub(super) fn in_order(&self, flow: u32) -> u64 {
-        let flow = &self.flows[flow as usize];
-        flow.received.min(flow.hole)
+    pub(super) fn received(&self, flow: u32) -> u64 {
+        self.flows[flow as usize].received
     }
 
     /// Bytes of a flow that the receiver has taken.
@@ -260,7 +249,7 @@ impl Network {
             if bytes == 0 {
                 continue;
             }
-            state.packet = Some(Packet { flow: number, bytes, start: flow.sent });
+            state.packet = Some(Packet { flow: number, bytes });
             flow.sent += bytes;
             if flow.sendable(self.nature.packet) > 0 {
                 flow.in_line = true;
@@ -347,16 +336,13 @@ impl Network {
         self.freed.pop()
     }
 
+    /// A packet is lost. Its sender has not begun the flow's next one, so that nothing can overtake what is missing.
     fn lose(&mut self, queue: &mut Queue, now: u64, packet: Packet, timeout: u64) {
         self.counts.dropped += 1;
         let flow = &mut self.flows[packet.flow as usize];
-        flow.lost += packet.bytes;
-        flow.repair = flow.repair.saturating_sub(packet.bytes);
-        flow.hole = flow.hole.min(packet.start);
-        if flow.stalled_since.is_none() {
-            flow.stalled_since = Some(now);
-            queue.push(now + timeout, Step::Resend { network: self.nature.side, flow: packet.flow });
-        }
+        flow.sent -= packet.bytes;
+        flow.stalled_since = Some(now);
+        queue.push(now + timeout, Step::Resend { network: self.nature.side, flow: packet.flow });
     }
 
     /// A flow has waited long enough: what was lost is sent again.
@@ -364,8 +350,6 @@ impl Network {
         let flow = &mut self.flows[number as usize];
         self.counts.timeouts += 1;
         self.counts.stalled += flow.stalled_since.take().map_or(0, |since| now - since);
-        flow.sent -= flow.lost;
-        flow.repair += std::mem::take(&mut flow.lost);
         flow.threshold = (flow.window / 2).max(2 * self.nature.packet);
         flow.window = self.nature.packet;
         self.join(number);
@@ -375,12 +359,6 @@ impl Network {
     pub(super) fn arrived(&mut self, number: u32, bytes: u64) {
         let flow = &mut self.flows[number as usize];
         flow.received += bytes;
-        if flow.repair > 0 {
-            flow.repair = flow.repair.saturating_sub(bytes);
-        }
-        if flow.repair == 0 && flow.lost == 0 {
-            flow.hole = u64::MAX;
-        }
         if flow.window < self.nature.window {
             let slow = flow.window < flow.threshold;
             let more = if slow { bytes } else { self.nature.packet * bytes / flow.window };

@@ -165,7 +165,7 @@ impl World<'_> {
         for place in 0..unit.held.len() {
             let source = unit.sources.start + place as u32;
             let before = unit.held_bytes;
-            let count = unit.read(place, self.front.in_order(source), &mut self.front_ends, &mut full);
+            let count = unit.read(place, self.front.received(source), &mut self.front_ends, &mut full);
             if count == 0 {
                 continue;
             }

@@ -159,6 +159,15 @@ fn incast_without_loss_waits_and_with_loss_starves() {
 }
 
 #[test]
+fn what_is_lost_is_sent_again_until_all_is_there() {
+    let lossy = [("event_network.full", "drop"), ("event_network.buffer", "32KiB")];
+    let own = [("event_network.retransmit_after", "500us"), ("trigger.rate", "poisson(2kHz)")];
+    let outcome = whole_outcome(&[&INCAST[..], &lossy, &own].concat());
+    let network = &outcome.networks[1];
+    assert!(network.dropped >= network.timeouts && network.timeouts > 10, "{network:?}");
+}
+
+#[test]
 fn a_pool_that_is_too_small_holds_up_its_sources() {
     // Events stay for the 5 ms of the filter; 256 KiB hold 32 of them in each readout unit.
     let filter = [("filter.workers", "200"), ("filter.time", "5ms"), ("disk.speed", "10GB/s")];
@@ -196,6 +205,16 @@ fn on_one_computer_bytes_cost_once_where_they_are_received() {
     let busy = outcome.resources[2].utilisation;
     assert!((1.0..1.1).contains(&(1.0 / event / (outcome.rate.events_per_s / busy))), "{:?} {busy}", outcome.rate);
     assert_eq!(outcome.limit.by, "the computer");
+}
+
+#[test]
+fn what_one_turn_does_not_read_is_read_in_the_next() {
+    // Two hundred fragments of each source come during a turn, and 128 are read. What is left is not read only when
+    // something else comes: that is the first release, 6 ms later, and then 6 ms more until all is over.
+    let tiny = [("front_end.fragment_size", "16"), ("trigger.rate", "2MHz"), ("readout.host.turn", "100us")];
+    let own = [("event_network.latency", "1ms"), ("duration", "1ms"), ("warm_up", "100us"), ("drain", "9ms")];
+    let outcome = whole_outcome(&[&tiny[..], &own, &[("builder.events", "2048")]].concat());
+    assert!(outcome.events.triggered > 1900, "{:?}", outcome.events);
 }
 
 #[test]

@@ -281,7 +281,7 @@ impl<'a> World<'a> {
 
     fn fragments_arrived(&mut self, flow: u32, bytes: u32) {
         self.front.arrived(flow, u64::from(bytes));
-        let readable = self.front.in_order(flow);
+        let readable = self.front.received(flow);
         if self.front_ends.next_fragment(flow, readable).is_some() {
             let readout = self.front.port_of(flow);
             let waiting = readable - self.front.consumed(flow);
@@ -293,7 +293,7 @@ impl<'a> World<'a> {
 
     fn super_fragments_arrived(&mut self, flow: u32, bytes: u32) {
         self.event.arrived(flow, u64::from(bytes));
-        let received = self.event.in_order(flow);
+        let received = self.event.received(flow);
         self.event.consume(&mut self.queue, self.now, flow, received);
         let builders = self.builders.len() as u32;
         let (readout, builder) = (flow / builders, flow % builders);
