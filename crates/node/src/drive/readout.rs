@@ -450,7 +450,7 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let report = self.managers.obeyed().map(|_| self.report_due);
+        let report = self.managers.obeyed().filter(|_| self.unsent.is_empty()).map(|_| self.report_due);
         let managers = [self.managers.next_deadline(), self.farewell.next_deadline()];
         let endpoints = [self.front_ends.next_deadline(), self.peers.next_deadline()];
         [report, self.readout.next_deadline()].into_iter().chain(managers).chain(endpoints).flatten().min()
