@@ -12,6 +12,8 @@ use super::world::World;
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_node::drive::Drive;
 use ropewalk_terms::{AcknowledgementLevel, Cause, Instant};
+use ropewalk_wire::run_file::OPEN_EXTENSION;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Who is away for so long is not waited for any more, by clocks that may be too fast (the event manager's patience
@@ -31,6 +33,7 @@ impl World {
         self.judge_credits()?;
         let held = self.read_files()?;
         self.judge_account(&held)?;
+        self.judge_files()?;
         let timeline = self.timeline();
         self.judge_events(&held, &timeline)
     }
@@ -93,6 +96,20 @@ impl World {
         Broken::unless(copies <= reassigned, Checker::Keys, || {
             format!("{copies} events were written again and {reassigned} were assigned again")
         })
+    }
+
+    /// A builder unit that saw the end in its first life has closed its files.
+    fn judge_files(&self) -> Result<(), Broken> {
+        let is_forced = matches!(self.scenario.end, End::Force(_));
+        for (node, storage) in self.builders.iter().zip(&self.storages) {
+            let ended = node.life == 1 && node.machine().is_some_and(|builder| builder.is_done()) && !is_forced;
+            let is_open = |path: &PathBuf| path.to_string_lossy().ends_with(OPEN_EXTENSION);
+            let open: Vec<PathBuf> = storage.paths().into_iter().filter(is_open).collect();
+            Broken::unless(!ended || open.is_empty(), Checker::Content, || {
+                format!("{} ended in order and has not closed {open:?}", node.around.place)
+            })?;
+        }
+        Ok(())
     }
 
     /// Whether the level of acknowledgement allows that what was acknowledged is lost with a builder unit.
