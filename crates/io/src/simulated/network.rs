@@ -85,13 +85,13 @@ impl Network {
         self.lock().faults = faults;
     }
 
-    /// Gives what travels between two hosts faults of its own, or with `None` the network's again; what is under way
-    /// already is not changed.
+    /// Gives what travels between two hosts faults of its own; what is under way already is not changed. With `None` it
+    /// is the network's again, and what waited on a slow link arrives now.
     pub fn set_link(&self, a: u32, b: u32, faults: Option<Faults>) {
         let (link, mut state) = ((a.min(b), a.max(b)), self.lock());
         match faults {
             Some(faults) => drop(state.links.insert(link, faults)),
-            None => drop(state.links.remove(&link)),
+            None => state.mend_link(link),
         }
     }
 
@@ -169,6 +169,22 @@ impl State {
         self.wires
             .values_mut()
             .find(|wire| (0..2).any(|side| wire.hosts[side] == host && wire.names[side] == Some(endpoint)))
+    }
+
+    /// A link is as good as all others again.
+    fn mend_link(&mut self, link: (u32, u32)) {
+        if self.links.remove(&link).is_none() {
+            return;
+        }
+        let (now, faults) = (self.now, &self.faults);
+        for wire in self.wires.values_mut() {
+            if (wire.hosts[0].min(wire.hosts[1]), wire.hosts[0].max(wire.hosts[1])) == link {
+                for direction in &mut wire.directions {
+                    let soon = now.after(latency(faults, &mut direction.random));
+                    direction.hurry_to(soon);
+                }
+            }
+        }
     }
 
     fn heal(&mut self, from: u32, to: u32) {

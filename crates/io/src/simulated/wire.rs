@@ -165,6 +165,18 @@ impl Direction {
         self.end.filter(|&(end, _)| end == End::Reset).map(|(_, arrival)| arrival)
     }
 
+    /// What waited on a slow link arrives at latest now.
+    pub(super) fn hurry_to(&mut self, instant: Instant) {
+        for segment in &mut self.segments {
+            segment.arrival = segment.arrival.min(instant);
+        }
+        if let Some((_, arrival)) = &mut self.end {
+            *arrival = (*arrival).min(instant);
+        }
+        self.busy_until = self.busy_until.min(instant);
+        self.last_arrival = self.last_arrival.min(instant);
+    }
+
     /// What was held back by a partition arrives after its end.
     pub(super) fn delay_to(&mut self, instant: Instant) {
         for segment in &mut self.segments {

@@ -265,7 +265,7 @@ impl<S: Dispatcher> FrontEnds<S> {
 
     /// Finds out whose connection it is from its first bytes; false where more bytes are needed or it was refused.
     fn identify(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
-        let is_over = self.first_is_over(endpoint);
+        let may_be_over = self.first_may_be_over(endpoint);
         let is_next = self.is_next(endpoint);
         let Some(connection) = self.connections.get_mut(endpoint) else { return false };
         // Bytes that are no front end's show here, before any fragment is asked for.
@@ -293,8 +293,11 @@ impl<S: Dispatcher> FrontEnds<S> {
                 true
             }
             // What it brought waits, even if it has ended, until what came before it is worked off.
-            Some(_) if is_over || connection.parked_until.is_none_or(|until| now < until) => {
-                connection.parked_until.get_or_insert(now.after(PARKING));
+            Some(_) if may_be_over || connection.parked_until.is_none_or(|until| now < until) => {
+                let parked_until = connection.parked_until.get_or_insert(now.after(PARKING));
+                if may_be_over {
+                    *parked_until = now.after(PARKING);
+                }
                 self.endpoints.set_reading(endpoint, false);
                 false
             }
@@ -307,13 +310,16 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
     }
 
-    /// Whether the source of this connection has another one that has ended, or none: only what came over it before is
-    /// still being worked off, however long that takes.
-    fn first_is_over(&mut self, endpoint: Endpoint) -> bool {
+    /// Whether the source of this connection has another one that has ended, or none, or one that is not read, so that
+    /// nobody can see its end: what came over it before is still being worked off, however long that takes.
+    fn first_may_be_over(&mut self, endpoint: Endpoint) -> bool {
         let id = self.connections.get_mut(endpoint).and_then(|connection| connection.framer.source());
         let place = self.sources.iter().position(|source| Some(source.id) == id);
         let first = place.and_then(|place| self.connected.get(place).copied().flatten());
-        first.is_none_or(|first| self.connections.get_mut(first).is_none_or(|first| first.ended))
+        first.is_none_or(|first| {
+            let is_dry = self.endpoints.is_dry(first);
+            self.connections.get_mut(first).is_none_or(|first| first.ended || first.blocked || is_dry)
+        })
     }
 
     /// Whether no older connection of the same source waits: a source's connections are taken one after the other.

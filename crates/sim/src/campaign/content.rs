@@ -60,7 +60,7 @@ impl Contents {
     }
 
     /// The same with another number in its header: that of a source whose counter is wrong.
-    fn fragment_numbered(&self, format: Format, source: SourceId, event: u64, number: u64) -> Vec<u8> {
+    pub(super) fn fragment_numbered(&self, format: Format, source: SourceId, event: u64, number: u64) -> Vec<u8> {
         let payload = self.pattern(source, event);
         if format == Format::Generic {
             return payload;

@@ -19,6 +19,8 @@ use std::time::Duration;
 /// Who is away for so long is not waited for any more, by clocks that may be too fast (the event manager's patience
 /// with a lost connection is one second).
 const AWAY: Duration = Duration::from_millis(900);
+/// Whose connection is lost calls again after this time, at latest.
+const RECALL: Duration = Duration::from_millis(250);
 /// A node that was away is there again after this time: it calls five times a second.
 const RETURN: Duration = Duration::from_secs(3);
 
@@ -50,12 +52,15 @@ impl World {
 
     /// Blocks are out only while they are filled: one for what is staged, or one for each connection.
     fn judge_pools(&mut self) -> Result<(), Broken> {
-        let connections = u64::from(self.scenario.readouts.max(self.scenario.builders)) + 1;
-        // What sources send after the end lies in the blocks of their connections until the process ends.
-        let is_whole = self.scenario.end == End::Last && self.scenario.incomplete != IncompletePolicy::Stop;
-        let all_came = self.front_ends.iter().all(|node| node.machine().is_some_and(|one| one.has_left())) && is_whole;
+        let network = self.network.clone();
+        // What a source sent and nobody wanted lies in the blocks of its connection until the process ends.
+        let left = self.front_ends.iter().all(|node| node.machine().is_some_and(|one| one.has_left()));
+        let everything = self.scenario.events * self.scenario.sources.len() as u64;
+        let all_came = left && self.snapshot().ledger.fragments.in_complete_events == everything;
         for member in self.members() {
             let (place, done) = (member.around().place, member.is_done());
+            let connections = member.hosts().iter().map(|&host| network.connections_of(host).len() as u64);
+            let connections = connections.sum::<u64>() + 1;
             for (index, pool) in member.pools().into_iter().enumerate() {
                 let is_door = matches!(place, Place::Readout(_)) && index == 2;
                 Broken::unless(!done || is_door && !all_came || pool.held <= connections, Checker::Pools, || {
@@ -204,7 +209,9 @@ impl World {
         let course = &timeline.courses[source];
         let delivered = course.delivered[event as usize];
         let lost_on_the_way = made.is_some_and(|made| {
-            !matches!(made.how, How::Right | How::Damaged) || delivered.is_none() || front_end.is_ruined(made)
+            !matches!(made.how, How::Right | How::Damaged)
+                || delivered.is_none()
+                || front_end.is_ruined(made.connection, made.end)
         });
         if lost_on_the_way || self.safe.cut.contains(&(event, id)) && self.scenario.level < AcknowledgementLevel::Synced
         {
@@ -263,7 +270,10 @@ impl World {
         });
         touching.into_iter().any(|disturbance| {
             let is_fatal = matches!(disturbance.fault, Fault::Crash(_) | Fault::PowerCut(_));
-            let lasts = disturbance.until.since(disturbance.from);
+            // Whose connection is lost calls again a moment later.
+            let loses_connections = !matches!(disturbance.fault, Fault::Pause(_) | Fault::PoolDry(_));
+            let lasts =
+                disturbance.until.since(disturbance.from) + if loses_connections { RECALL } else { Duration::ZERO };
             let patience = AWAY.min(self.scenario.time_outs.builder.mul_f64(0.9));
             (is_fatal || lasts >= patience) && begun <= disturbance.until.after(RETURN)
         })

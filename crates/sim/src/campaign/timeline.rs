@@ -1,7 +1,7 @@
 //! When each fragment arrived at its readout unit, when each event began there, and who was silent too long.
 
 use super::machines::{How, Made};
-use super::recorder::Inlet;
+use super::recorder::{Delivery, Inlet};
 use super::world::World;
 use ropewalk_terms::Instant;
 use std::time::Duration;
@@ -80,7 +80,11 @@ impl World {
         let patience = self.scenario.time_outs.source.mul_f64(FASTEST);
         let mut absences = Vec::new();
         let mut before = (Instant::ZERO, Duration::ZERO);
-        let ends = inlet.deliveries.iter().map(|delivery| (delivery.at, delivery.unread));
+        // Nonsense is no sign of life.
+        let front_end = self.front_ends[source].machine();
+        let makes_sense =
+            |delivery: &&Delivery| front_end.is_none_or(|one| !one.is_ruined(delivery.connection, delivery.bytes));
+        let ends = inlet.deliveries.iter().filter(makes_sense).map(|delivery| (delivery.at, delivery.unread));
         for (until, unread) in ends.chain([(Instant::FAR_FUTURE, Duration::MAX)]) {
             let (from, unread_before) = before;
             before = (until, unread);
@@ -105,7 +109,7 @@ impl World {
         let back = |connection: u64| {
             let events = (1..courses[source].delivered.len()).filter(|&event| {
                 let made = front_end.made(event as u64);
-                made.is_some_and(|made| made.connection > connection && !front_end.is_ruined(made))
+                made.is_some_and(|made| made.connection > connection && !front_end.is_ruined(made.connection, made.end))
             });
             events.filter_map(|event| courses[source].delivered[event]).min().unwrap_or(Instant::FAR_FUTURE)
         };

@@ -116,6 +116,8 @@ pub(in super::super) struct FrontEnd {
     made: Vec<Option<Made>>,
     /// Connections whose framing the source ruined, and their bytes before that.
     ruined: Vec<(u64, u64)>,
+    /// Numbers that it gave to events that have others.
+    lies: Vec<(u64, u64)>,
     /// From when to when its counter was not the run's: until its first fragment over a new connection.
     pub(in super::super) strayed: Vec<(Instant, u64)>,
 }
@@ -153,6 +155,7 @@ impl FrontEnd {
             twice: 0,
             made: vec![None; scenario.events as usize + 1],
             ruined: Vec::new(),
+            lies: Vec::new(),
             strayed: Vec::new(),
         };
         (front_end, hosts)
@@ -163,9 +166,14 @@ impl FrontEnd {
         self.made.get(event as usize)?.as_ref()
     }
 
-    /// Whether this came over a connection whose framing had been ruined before.
-    pub(in super::super) fn is_ruined(&self, made: &Made) -> bool {
-        self.ruined.iter().any(|&(connection, bytes)| connection == made.connection && made.end > bytes)
+    /// The event that it sent under the number of another one. A readout unit that has just begun cannot know better.
+    pub(in super::super) fn lied_as(&self, number: u64) -> Option<u64> {
+        self.lies.iter().find(|&&(said, _)| said == number).map(|&(_, event)| event)
+    }
+
+    /// Whether what a connection brought up to its byte `end` lies behind something that ruined its framing.
+    pub(in super::super) fn is_ruined(&self, connection: u64, end: u64) -> bool {
+        self.ruined.iter().any(|&(ruined, bytes)| ruined == connection && end > bytes)
     }
 
     /// It has sent everything and has no connection any more.
@@ -349,6 +357,7 @@ impl FrontEnd {
         }
         if let Some((base, left)) = &mut self.reset {
             *left = left.saturating_sub(1);
+            self.lies.push((event - *base, event));
             return (event - *base, How::Misnumbered);
         }
         let (number, how) = match self.orders.front() {
