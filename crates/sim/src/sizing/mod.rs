@@ -7,7 +7,7 @@
 //! ```
 //! In brackets are the real machines of flow; around them are hosts whose work takes time, and networks whose switches
 //! have finite buffers. Fragments have a length and no bytes, so that 200 GB/s fit into one core. Everything follows
-//! from the file and its seed; time is that of the [queue](queue) of steps.
+//! from the file and its seed; time is that of the queue of steps.
 
 mod builder;
 mod check;

@@ -200,24 +200,24 @@ impl<'a> World<'a> {
         match step {
             Step::Gather { link } => self.gather(link),
             Step::Sent { network, sender } => {
-                let (network, queue) = self.network(network);
-                network.0.sent(queue, network.1, sender);
+                let (network, queue, now) = self.network(network);
+                network.sent(queue, now, sender);
                 self.serve_freed();
             }
             Step::Forwarded { network, port } => {
-                let (network, queue) = self.network(network);
-                network.0.forwarded(queue, network.1, port);
+                let (network, queue, now) = self.network(network);
+                network.forwarded(queue, now, port);
                 self.serve_freed();
             }
             Step::Arrived { network: Side::Front, flow, bytes } => self.fragments_arrived(flow, bytes),
             Step::Arrived { network: Side::Event, flow, bytes } => self.super_fragments_arrived(flow, bytes),
             Step::Opened { network, flow } => {
-                self.network(network).0.0.opened(flow);
+                self.network(network).0.opened(flow);
                 self.serve(network, flow);
             }
             Step::Resend { network, flow } => {
-                let now = self.now;
-                self.network(network).0.0.resend(now, flow);
+                let (state, _, now) = self.network(network);
+                state.resend(now, flow);
                 self.serve(network, flow);
             }
             Step::Control { unit, message } => {
@@ -230,13 +230,13 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A network with the time, and the queue.
-    fn network(&mut self, side: Side) -> ((&mut Network, u64), &mut Queue) {
+    /// What a network's steps need: itself, the queue and the time.
+    const fn network(&mut self, side: Side) -> (&mut Network, &mut Queue, u64) {
         let network = match side {
             Side::Front => &mut self.front,
             Side::Event => &mut self.event,
         };
-        ((network, self.now), &mut self.queue)
+        (network, &mut self.queue, self.now)
     }
 
     fn gather(&mut self, link: u32) {
