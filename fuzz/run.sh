@@ -32,7 +32,7 @@ for target in "${targets[@]}"; do
     echo "== $target, $seconds s"
     cargo +nightly fuzz run "$target" "corpus/$target" "${seeds[@]}" -- \
         -max_total_time=$seconds -timeout=10 -print_final_stats=1 2>&1 |
-        grep -E 'panicked|^stat::(number_of_executed_units|new_units_added)|ERROR|SUMMARY|cargo fuzz run'
+        grep --line-buffered -E 'panicked|^stat::(number_of_executed_units|new_units_added)|ERROR|SUMMARY|cargo fuzz run'
     [ "${PIPESTATUS[0]}" = 0 ] || failed+=("$target")
 done
 

@@ -32,6 +32,12 @@ impl Manager {
         }
         let mut refused = Batch::new();
         for entry in &announce.entries {
+            // No event carries the largest key: there is none behind it, where whoever waits for it could go on.
+            if entry.key == EventKey::MAX {
+                let outcome = Outcome::Dropped(Cause::ImplausibleJump);
+                refused.push(ReleaseEntry { first: entry.key, count: 1, outcome });
+                continue;
+            }
             self.highest = self.highest.max(Some(entry.key));
             let overtakes = self.readouts[index].waiting.front().is_some_and(|first| first.key <= entry.key);
             if overtakes || !self.place(now, readout, entry, &mut refused) {

@@ -1,4 +1,4 @@
-//! Random bytes for every machine; and the inputs that once went wrong.
+//! Random bytes for every machine, and the fuzzers' seeds: inputs that reach far, and those that once went wrong.
 
 use super::{builder, control, framer, manager, readout, synchrony};
 
@@ -14,8 +14,16 @@ fn random(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|_| byte(&mut state)).collect()
 }
 
-/// Inputs of all lengths; a failure names its seed. `ROPEWALK_INPUTS` sets how many, for a longer look by hand.
-fn feed(machine: fn(&[u8])) {
+/// The seeds of its fuzz target, then random inputs of all lengths; a failure names its seed. `ROPEWALK_INPUTS` sets how
+/// many, for a longer look by hand.
+fn feed(name: &str, machine: fn(&[u8])) {
+    let directory = format!("{}/../../fuzz/seeds/{name}", env!("CARGO_MANIFEST_DIR"));
+    let seeds: Vec<_> = std::fs::read_dir(directory).expect("the seeds of a fuzz target").flatten().collect();
+    assert!(seeds.len() > 4, "{} seeds", seeds.len());
+    for seed in seeds {
+        eprintln!("{}", seed.path().display());
+        machine(&std::fs::read(seed.path()).expect("a file"));
+    }
     let inputs = std::env::var("ROPEWALK_INPUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(600);
     for seed in 0..inputs {
         let bytes = random(seed, 8 << (seed % 9));
@@ -28,30 +36,30 @@ fn feed(machine: fn(&[u8])) {
 
 #[test]
 fn a_readout_unit_keeps_count_whatever_comes() {
-    feed(readout);
+    feed("readout", readout);
 }
 
 #[test]
 fn a_builder_unit_keeps_count_whatever_comes() {
-    feed(builder);
+    feed("builder", builder);
 }
 
 #[test]
 fn an_event_manager_keeps_count_whatever_comes() {
-    feed(manager);
+    feed("manager", manager);
 }
 
 #[test]
 fn run_control_keeps_order_whatever_comes() {
-    feed(control);
+    feed("control", control);
 }
 
 #[test]
 fn a_framer_finds_the_same_however_the_stream_is_cut() {
-    feed(framer);
+    feed("framer", framer);
 }
 
 #[test]
 fn the_watch_over_synchrony_takes_anything() {
-    feed(synchrony);
+    feed("synchrony", synchrony);
 }

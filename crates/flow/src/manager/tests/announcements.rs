@@ -26,6 +26,16 @@ fn a_key_is_assigned_when_everybody_has_settled_it_and_somebody_announced_it() {
 }
 
 #[test]
+fn the_largest_key_is_no_events_and_is_given_back() {
+    let mut hand = Hand::running(config(2, 1));
+    hand.announce_entries(0, key(1), &[announced(key(1), true), announced(EventKey::MAX, true)]);
+    let sent = hand.sent();
+    assert_eq!(released(&sent, 0), [(EventKey::MAX, 1, Outcome::Dropped(Cause::ImplausibleJump))]);
+    hand.pass(EVENT_TIMEOUT);
+    assert_eq!(hand.assigned(), [(0, 1, 1)], "and the manager comes to rest");
+}
+
+#[test]
 fn bytes_of_all_readout_units_are_added_up_once() {
     let mut hand = Hand::running(config(2, 1));
     hand.announce(0, 1, [1]);
