@@ -77,6 +77,8 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     unsent: VecDeque<Message>,
     events: Vec<Event>,
     report_due: Instant,
+    /// Messages wait for room, and the machine is not asked for more meanwhile.
+    stuck: bool,
     counts: Counts,
     farewell: Farewell,
     refusal: Option<Refusal>,
@@ -108,6 +110,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             unsent: VecDeque::with_capacity(64),
             events: Vec::with_capacity(1024),
             report_due: Instant::ZERO,
+            stuck: false,
             counts: Counts::default(),
             farewell: Farewell::default(),
             refusal: None,
@@ -316,7 +319,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// Carries out what the machine wants, as far as there is room for it.
     fn act(&mut self, now: Instant) -> usize {
         let mut work = 0;
-        if !self.flush_unsent() {
+        self.stuck = !self.flush_unsent();
+        if self.stuck {
             return work;
         }
         while let Some(action) = self.readout.poll(now) {
@@ -453,7 +457,9 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
         let report = self.managers.obeyed().filter(|_| self.unsent.is_empty()).map(|_| self.report_due);
         let managers = [self.managers.next_deadline(), self.farewell.next_deadline()];
         let endpoints = [self.front_ends.next_deadline(), self.peers.next_deadline()];
-        [report, self.readout.next_deadline()].into_iter().chain(managers).chain(endpoints).flatten().min()
+        // What the machine wants done at a time is not done before there is room.
+        let machine = self.readout.next_deadline().filter(|_| !self.stuck);
+        [report, machine].into_iter().chain(managers).chain(endpoints).flatten().min()
     }
 
     fn prepare_wait(&mut self) -> bool {

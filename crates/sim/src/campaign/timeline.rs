@@ -4,6 +4,7 @@ use super::machines::{How, Made};
 use super::recorder::{Delivery, Inlet};
 use super::world::World;
 use ropewalk_terms::Instant;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Clocks may be so much too fast: who waits by them gives up earlier.
@@ -80,11 +81,16 @@ impl World {
         let patience = self.scenario.time_outs.source.mul_f64(FASTEST);
         let mut absences = Vec::new();
         let mut before = (Instant::ZERO, Duration::ZERO);
-        // Nonsense is no sign of life.
-        let front_end = self.front_ends[source].machine();
+        // Neither nonsense nor a part of a fragment is a sign of life.
+        let made =
+            |event: usize| self.front_ends[source].machine().and_then(|one| Some((one, one.made(event as u64)?)));
         let makes_sense =
-            |delivery: &&Delivery| front_end.is_none_or(|one| !one.is_ruined(delivery.connection, delivery.bytes));
-        let ends = inlet.deliveries.iter().filter(makes_sense).map(|delivery| (delivery.at, delivery.unread));
+            |event: usize| made(event).is_some_and(|(one, made)| !one.is_ruined(made.connection, made.end));
+        let delivered = courses[source].delivered.iter().enumerate();
+        let arrived: BTreeSet<Instant> =
+            delivered.filter(|&(event, _)| makes_sense(event)).filter_map(|(_, at)| *at).collect();
+        let is_whole = |delivery: &&Delivery| arrived.contains(&delivery.at);
+        let ends = inlet.deliveries.iter().filter(is_whole).map(|delivery| (delivery.at, delivery.unread));
         for (until, unread) in ends.chain([(Instant::FAR_FUTURE, Duration::MAX)]) {
             let (from, unread_before) = before;
             before = (until, unread);
