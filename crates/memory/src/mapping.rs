@@ -95,11 +95,11 @@ impl Mapping {
         };
         let bytes = config.bytes().next_multiple_of(page);
         let refused = |(call, errno): (&'static str, Errno)| config.no_memory(bytes, call, errno.into());
-        let mut mapping = Self::reserve(bytes, page).map_err(refused)?;
-        match config.memory {
-            MemoryKind::Heap | MemoryKind::Anonymous => mapping.fill_anonymous(pages).map_err(refused)?,
-            MemoryKind::Memfd => mapping.fill_with_file(&config.name, pages).map_err(refused)?,
-        }
+        let mapping = match config.memory {
+            MemoryKind::Heap | MemoryKind::Anonymous => Self::anonymous(bytes, pages),
+            MemoryKind::Memfd => Self::of_file(&config.name, bytes, pages),
+        };
+        let mapping = mapping.map_err(refused)?;
         mapping.advise(pages);
         if let Some(node) = config.numa_node {
             let name = config.name.clone();
@@ -117,13 +117,62 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Addresses for `bytes` bytes, aligned to `alignment` (both multiples of a page), without memory.
-    fn reserve(bytes: usize, alignment: usize) -> Result<Self, (&'static str, Errno)> {
-        let room = bytes.checked_add(alignment).ok_or(("reserve", Errno::NOMEM))?;
+    /// Anonymous memory, aligned to its pages.
+    ///
+    /// Never with `MAP_FIXED` over addresses of our own: where that fails (there are too few huge pages), Linux may have
+    /// freed those addresses already, and by the time that they are unmapped another thread's memory lies there.
+    fn anonymous(bytes: usize, pages: PageKind) -> Result<Self, (&'static str, Errno)> {
+        let (protection, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        let base = if pages == PageKind::Huge2MiB {
+            let flags = private | MapFlags::HUGETLB | MapFlags::HUGE_2MB;
+            // SAFETY: a new mapping at an address that the kernel chooses, a multiple of its pages.
+            unsafe { mmap_anonymous(null_mut(), bytes, protection, flags) }.map_err(|errno| ("mmap", errno))?.cast()
+        } else {
+            Self::aligned(bytes, protection)?
+        };
+        Self::at(base, bytes, None)
+    }
+
+    /// An anonymous file's memory. Its size is sealed, for a file that shrinks under its mapping kills its readers;
+    /// others to whom it is given can map it for reading only.
+    fn of_file(name: &str, bytes: usize, pages: PageKind) -> Result<Self, (&'static str, Errno)> {
+        let is_huge = pages == PageKind::Huge2MiB;
+        let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        if is_huge {
+            flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        }
+        // A name is for people (in /proc): one that the kernel would refuse is replaced.
+        let name = if name.len() < 200 && !name.contains('\0') { name } else { "ropewalk" };
+        let file = memfd_create(name, flags).map_err(|errno| ("memfd_create", errno))?;
+        ftruncate(&file, bytes as u64).map_err(|errno| ("ftruncate", errno))?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // Huge pages are aligned by the kernel; others want addresses at which they can become huge ones.
+        let (place, flags) = if is_huge {
+            (null_mut(), MapFlags::SHARED)
+        } else {
+            (Self::aligned(bytes, ProtFlags::empty())?, MapFlags::SHARED | MapFlags::FIXED)
+        };
+        // SAFETY: at an address that the kernel chooses, or over addresses that were got for this above and that nobody
+        // uses. If that fails they stay unused: whether they are still ours is not known then (see `anonymous`).
+        let base =
+            unsafe { mmap(place.cast(), bytes, protection, flags, &file, 0) }.map_err(|errno| ("mmap", errno))?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+        fcntl_add_seals(&file, seals).map_err(|errno| ("fcntl(F_ADD_SEALS)", errno))?;
+        Self::at(base.cast(), bytes, Some(file))
+    }
+
+    fn at(base: *mut u8, bytes: usize, file: Option<OwnedFd>) -> Result<Self, (&'static str, Errno)> {
+        let base = NonNull::new(base).ok_or(("mmap", Errno::NOMEM))?;
+        Ok(Self { base, bytes, origin: Origin::Mapped { file } })
+    }
+
+    /// Anonymous memory of plain pages that begins where a huge page may.
+    fn aligned(bytes: usize, protection: ProtFlags) -> Result<*mut u8, (&'static str, Errno)> {
+        let room = bytes.checked_add(HUGE_PAGE).ok_or(("mmap", Errno::NOMEM))?;
         // SAFETY: a new mapping at an address that the kernel chooses.
-        let start = unsafe { mmap_anonymous(null_mut(), room, ProtFlags::empty(), MapFlags::PRIVATE) };
+        let start = unsafe { mmap_anonymous(null_mut(), room, protection, MapFlags::PRIVATE) };
         let start = start.map_err(|errno| ("mmap", errno))?.cast::<u8>();
-        let before = start.align_offset(alignment);
+        let before = start.align_offset(HUGE_PAGE);
         let base = start.wrapping_add(before);
         for (address, length) in [(start, before), (base.wrapping_add(bytes), room - before - bytes)] {
             if length > 0 {
@@ -131,44 +180,11 @@ impl Mapping {
                 unsafe { munmap(address.cast(), length) }.map_err(|errno| ("munmap", errno))?;
             }
         }
-        let base = NonNull::new(base).ok_or(("mmap", Errno::NOMEM))?;
-        Ok(Self { base, bytes, origin: Origin::Mapped { file: None } })
+        Ok(base)
     }
 
     fn address(&self) -> *mut c_void {
         self.base.as_ptr().cast()
-    }
-
-    /// Puts anonymous memory behind the addresses.
-    fn fill_anonymous(&mut self, pages: PageKind) -> Result<(), (&'static str, Errno)> {
-        let mut flags = MapFlags::PRIVATE | MapFlags::FIXED;
-        if pages == PageKind::Huge2MiB {
-            flags |= MapFlags::HUGETLB | MapFlags::HUGE_2MB;
-        }
-        // SAFETY: replaces exactly the reserved addresses, which nobody uses yet.
-        let mapped = unsafe { mmap_anonymous(self.address(), self.bytes, ProtFlags::READ | ProtFlags::WRITE, flags) };
-        mapped.map(drop).map_err(|errno| ("mmap", errno))
-    }
-
-    /// Puts an anonymous file behind the addresses. Its size is sealed, for a file that shrinks under its
-    /// mapping kills its readers; others to whom it is given can map it for reading only.
-    fn fill_with_file(&mut self, name: &str, pages: PageKind) -> Result<(), (&'static str, Errno)> {
-        let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        if pages == PageKind::Huge2MiB {
-            flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
-        }
-        // A name is for people (in /proc): one that the kernel would refuse is replaced.
-        let name = if name.len() < 200 && !name.contains('\0') { name } else { "ropewalk" };
-        let file = memfd_create(name, flags).map_err(|errno| ("memfd_create", errno))?;
-        ftruncate(&file, self.bytes as u64).map_err(|errno| ("ftruncate", errno))?;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::SHARED | MapFlags::FIXED;
-        // SAFETY: replaces exactly the reserved addresses, which nobody uses yet.
-        unsafe { mmap(self.address(), self.bytes, protection, flags, &file, 0) }.map_err(|errno| ("mmap", errno))?;
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
-        fcntl_add_seals(&file, seals).map_err(|errno| ("fcntl(F_ADD_SEALS)", errno))?;
-        self.origin = Origin::Mapped { file: Some(file) };
-        Ok(())
     }
 
     /// Asks for transparent huge pages, or for none whatever the system's default is.
@@ -234,7 +250,7 @@ impl Drop for Mapping {
             // SAFETY: allocated with this layout, and this is the only owner.
             Origin::Heap(layout) => unsafe { dealloc(self.base.as_ptr(), layout) },
             Origin::Mapped { .. } => {
-                // SAFETY: mapped by `reserve`, and this is the only owner.
+                // SAFETY: mapped when this was made, and this is the only owner.
                 let unmapped = unsafe { munmap(self.address(), self.bytes) };
                 debug_assert!(unmapped.is_ok(), "a mapping's own addresses can be unmapped");
             }

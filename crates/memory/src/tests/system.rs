@@ -22,6 +22,23 @@ const MAPPED: [(MemoryKind, HugePages); 4] = [
     (MemoryKind::Memfd, HugePages::Auto),
 ];
 
+/// Threads that make and drop pools at the same time keep their hands off each other's memory, huge pages missing or not:
+/// an address that one of them unmaps twice would be another one's by then.
+#[test]
+fn pools_that_are_made_at_the_same_time_do_not_touch_each_other() {
+    let make = |thread: u8| {
+        for round in 0..60 {
+            let (memory, huge_pages) = MAPPED[(round + usize::from(thread)) % MAPPED.len()];
+            let config = PoolConfig { memory, huge_pages, ..PoolConfig::heap("side by side", 64 << 10, 4) };
+            let mut pool = Pool::new(config).unwrap();
+            let slices: Vec<_> = (0..4).map(|_| slice(&mut pool, &[thread; 60_000])).collect();
+            std::thread::yield_now();
+            assert!(slices.iter().all(|slice| slice.iter().all(|&byte| byte == thread)), "round {round}");
+        }
+    };
+    std::thread::scope(|scope| (1..=6).for_each(|thread| drop(scope.spawn(move || make(thread)))));
+}
+
 #[test]
 fn every_kind_of_memory_says_what_it_is_and_keeps_its_bytes() {
     for (memory, huge_pages) in MAPPED {
