@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -22,6 +22,10 @@ const UNDER_WAY: usize = 4096;
 const SPARE: usize = 4;
 /// Slices for which each of these has room.
 const SPARE_SLICES: usize = 16 << 10;
+/// Paths that may be under way or belong to open files before memory is asked for.
+const SPARE_PATHS: usize = 16;
+/// Bytes for which each of these has room.
+const PATH_BYTES: usize = 1024;
 
 /// Settings of a [`RealDisk`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,10 +54,13 @@ pub struct RealDisk {
     under_way: usize,
     queued_bytes: usize,
     queue_bytes: usize,
-    /// By file: the failures that the user was told.
-    known_failures: Vec<u32>,
+    next_file: u32,
+    /// The files that are not published, and the failures of each that the user was told.
+    known_failures: Vec<(FileToken, u32)>,
     /// Vectors of written appends, for the next ones.
     spare: Vec<Vec<Slice>>,
+    /// Paths of published and deleted files, for the next ones.
+    spare_paths: Vec<PathBuf>,
     writer_bell: Arc<Doorbell>,
     own_bell: Arc<Doorbell>,
     armed: bool,
@@ -75,12 +82,14 @@ impl RealDisk {
         Ok(Self {
             commands,
             done,
-            backlog: VecDeque::new(),
+            backlog: VecDeque::with_capacity(UNDER_WAY),
             under_way: 0,
             queued_bytes: 0,
             queue_bytes: config.queue_bytes,
-            known_failures: Vec::new(),
+            next_file: 0,
+            known_failures: Vec::with_capacity(SPARE_PATHS),
             spare: (0..SPARE).map(|_| Vec::with_capacity(SPARE_SLICES)).collect(),
+            spare_paths: (0..SPARE_PATHS).map(|_| PathBuf::with_capacity(PATH_BYTES)).collect(),
             writer_bell,
             own_bell,
             armed: false,
@@ -108,9 +117,23 @@ impl RealDisk {
         }
     }
 
+    /// A copy of the path, for the other thread.
+    fn own(&mut self, path: &Path) -> PathBuf {
+        let mut own = self.spare_paths.pop().unwrap_or_default();
+        own.clear();
+        own.push(path);
+        own
+    }
+
     fn complete(&mut self, done: Done) -> Completion {
         match done {
-            Done::Created { file, result } => Completion::Created { file, result },
+            Done::Created { file, result } => {
+                let result = result.map_err(|(cause, path)| {
+                    self.spare_paths.push(path);
+                    cause
+                });
+                Completion::Created { file, result }
+            }
             Done::Appended { append, result, bytes } => {
                 self.queued_bytes -= bytes;
                 let Append { file, cookie, known_failures, data } = append;
@@ -120,9 +143,11 @@ impl RealDisk {
                         Completion::Appended { file, cookie, offset }
                     }
                     Err(cause) => {
-                        let known = &mut self.known_failures[file.0 as usize];
                         // The first of a file's failed appends; those behind it name the same number.
-                        if *known == known_failures && cause != DiskCause::NotOpen {
+                        if let Some((_, known)) = self.known_failures.iter_mut().find(|(known, _)| *known == file)
+                            && *known == known_failures
+                            && cause != DiskCause::NotOpen
+                        {
                             *known = known.wrapping_add(1);
                         }
                         Completion::AppendFailed { file, cookie, cause, data }
@@ -130,8 +155,17 @@ impl RealDisk {
                 }
             }
             Done::Synced { file, cookie, result } => Completion::Synced { file, cookie, result },
-            Done::Published { file, cookie, result } => Completion::Published { file, cookie, result },
-            Done::Removed { cookie, result } => Completion::Removed { cookie, result },
+            Done::Published { file, cookie, result, paths } => {
+                if result.is_ok() {
+                    self.known_failures.retain(|(known, _)| *known != file);
+                }
+                self.spare_paths.extend(paths.into_iter().flatten());
+                Completion::Published { file, cookie, result }
+            }
+            Done::Removed { cookie, result, path } => {
+                self.spare_paths.push(path);
+                Completion::Removed { cookie, result }
+            }
         }
     }
 
@@ -147,9 +181,11 @@ impl Disk for RealDisk {
     }
 
     fn create(&mut self, path: &Path, preallocate: u64) -> FileToken {
-        let file = FileToken(self.known_failures.len() as u32);
-        self.known_failures.push(0);
-        self.command(Command::Create { file, path: path.to_owned(), preallocate });
+        let file = FileToken(self.next_file);
+        self.next_file += 1;
+        self.known_failures.push((file, 0));
+        let path = self.own(path);
+        self.command(Command::Create { file, path, preallocate });
         file
     }
 
@@ -161,7 +197,8 @@ impl Disk for RealDisk {
         self.queued_bytes += bytes;
         let mut taken = self.spare.pop().unwrap_or_default();
         taken.append(data);
-        let known_failures = self.known_failures.get(file.0 as usize).copied().unwrap_or(0);
+        let known = self.known_failures.iter().find(|(known, _)| *known == file);
+        let known_failures = known.map_or(0, |(_, failures)| *failures);
         self.command(Command::Append(Append { file, cookie, known_failures, data: taken }));
         Ok(())
     }
@@ -171,11 +208,13 @@ impl Disk for RealDisk {
     }
 
     fn publish(&mut self, file: FileToken, final_path: &Path, cookie: u64) {
-        self.command(Command::Publish { file, final_path: final_path.to_owned(), cookie });
+        let final_path = self.own(final_path);
+        self.command(Command::Publish { file, final_path, cookie });
     }
 
     fn remove(&mut self, path: &Path, cookie: u64) {
-        self.command(Command::Remove { path: path.to_owned(), cookie });
+        let path = self.own(path);
+        self.command(Command::Remove { path, cookie });
     }
 
     fn free_bytes(&mut self, path: &Path) -> Result<u64, DiskCause> {

@@ -1,9 +1,8 @@
 //! The writer thread: takes commands in order, writes many appends with one system call.
 
-use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -15,6 +14,8 @@ use crate::doorbell::Doorbell;
 
 /// Slices in one system call: the kernel's limit (`IOV_MAX`).
 const GATHERED: usize = 1024;
+/// Files that may be open before memory is asked for.
+const FILES: usize = 16;
 /// Appends that are looked at for one system call.
 const BATCH: usize = 256;
 
@@ -53,18 +54,22 @@ pub(super) struct Append {
     pub(super) data: Vec<Slice>,
 }
 
-/// How a command ended. Appends bring their vector back, empty if it was written.
+/// How a command ended. Appends bring their vector back, empty if it was written, and paths that are of no more use
+/// come back too.
 pub(super) enum Done {
-    Created { file: FileToken, result: Result<(), DiskCause> },
+    Created { file: FileToken, result: Result<(), (DiskCause, PathBuf)> },
     Appended { append: Append, result: Result<u64, DiskCause>, bytes: usize },
     Synced { file: FileToken, cookie: u64, result: Result<(), DiskCause> },
-    Published { file: FileToken, cookie: u64, result: Result<(), DiskCause> },
-    Removed { cookie: u64, result: Result<(), DiskCause> },
+    Published { file: FileToken, cookie: u64, result: Result<(), DiskCause>, paths: [Option<PathBuf>; 2] },
+    Removed { cookie: u64, result: Result<(), DiskCause>, path: PathBuf },
 }
 
 struct OpenFile {
+    token: FileToken,
     descriptor: OwnedFd,
     path: PathBuf,
+    /// It has its final name: nothing more is done with it.
+    is_published: bool,
     /// Whether its present name survives a power cut.
     name_synced: bool,
     /// The end of the last good append.
@@ -82,7 +87,7 @@ pub(super) struct Writer {
     /// Rung when something is done while the user's thread sleeps.
     pub(super) user_bell: Arc<Doorbell>,
     pub(super) sync_on_publish: bool,
-    files: BTreeMap<FileToken, OpenFile>,
+    files: Vec<OpenFile>,
     batch: Vec<Append>,
 }
 
@@ -93,7 +98,7 @@ impl Writer {
         [own_bell, user_bell]: [Arc<Doorbell>; 2],
         sync_on_publish: bool,
     ) -> Self {
-        let (files, batch) = (BTreeMap::new(), Vec::with_capacity(BATCH));
+        let (files, batch) = (Vec::with_capacity(FILES), Vec::with_capacity(BATCH));
         Self { commands, done, own_bell, user_bell, sync_on_publish, files, batch }
     }
 
@@ -129,34 +134,48 @@ impl Writer {
     fn carry_out(&mut self, command: Command) {
         match command {
             Command::Create { file, path, preallocate } => {
-                let created = files::create(&path, preallocate).map(|descriptor| {
-                    self.files.insert(file, OpenFile::new(descriptor, path));
-                });
-                self.report(Done::Created { file, result: created });
+                let result = match files::create(&path, preallocate) {
+                    Ok(descriptor) => {
+                        self.files.push(OpenFile::new(file, descriptor, path));
+                        Ok(())
+                    }
+                    Err(cause) => Err((cause, path)),
+                };
+                self.report(Done::Created { file, result });
             }
             Command::Append(append) => self.append(append),
             Command::Sync { file, cookie } => {
-                let result = self.files.get_mut(&file).ok_or(DiskCause::NotOpen).and_then(OpenFile::sync);
+                let result = self.file(file).ok_or(DiskCause::NotOpen).and_then(OpenFile::sync);
                 self.report(Done::Synced { file, cookie, result });
             }
             Command::Publish { file, final_path, cookie } => {
-                let result = self.publish(file, final_path);
-                self.report(Done::Published { file, cookie, result });
+                let result = self.publish(file, &final_path);
+                // Renamed, it is no longer needed even where that may not survive a power cut.
+                let published = self.files.extract_if(.., |open| open.token == file && open.is_published).next();
+                let paths = [Some(final_path), published.map(|open| open.path)];
+                self.report(Done::Published { file, cookie, result, paths });
             }
-            Command::Remove { path, cookie } => self.report(Done::Removed { cookie, result: files::remove(&path) }),
+            Command::Remove { path, cookie } => {
+                self.report(Done::Removed { cookie, result: files::remove(&path), path });
+            }
             Command::Stop => {}
         }
     }
 
-    fn publish(&mut self, token: FileToken, final_path: PathBuf) -> Result<(), DiskCause> {
-        let file = self.files.get(&token).ok_or(DiskCause::NotOpen)?;
+    fn file(&mut self, token: FileToken) -> Option<&mut OpenFile> {
+        self.files.iter_mut().find(|file| file.token == token)
+    }
+
+    fn publish(&mut self, token: FileToken, final_path: &Path) -> Result<(), DiskCause> {
+        let sync = self.sync_on_publish;
+        let file = self.file(token).ok_or(DiskCause::NotOpen)?;
         files::truncate(&file.descriptor, file.length);
-        if self.sync_on_publish {
+        if sync {
             files::sync(&file.descriptor)?;
         }
-        files::rename(&file.path, &final_path)?;
-        self.files.remove(&token);
-        if self.sync_on_publish { files::sync_directory_of(&final_path) } else { Ok(()) }
+        files::rename(&file.path, final_path)?;
+        file.is_published = true;
+        if sync { files::sync_directory_of(final_path) } else { Ok(()) }
     }
 
     /// Writes this append and those to the same file that wait right behind it.
@@ -174,7 +193,7 @@ impl Writer {
                 batch.push(next);
             }
         }
-        match self.files.get_mut(&token) {
+        match self.files.iter_mut().find(|file| file.token == token) {
             Some(file) => write_batch(file, batch.drain(..), &mut self.done),
             None => batch.drain(..).for_each(|append| fail(append, DiskCause::NotOpen, &mut self.done)),
         }
@@ -183,8 +202,17 @@ impl Writer {
 }
 
 impl OpenFile {
-    const fn new(descriptor: OwnedFd, path: PathBuf) -> Self {
-        Self { descriptor, path, name_synced: false, length: 0, failures: 0, last_failure: DiskCause::Full }
+    const fn new(token: FileToken, descriptor: OwnedFd, path: PathBuf) -> Self {
+        Self {
+            token,
+            descriptor,
+            path,
+            is_published: false,
+            name_synced: false,
+            length: 0,
+            failures: 0,
+            last_failure: DiskCause::Full,
+        }
     }
 
     /// Makes the bytes survive a power cut; what use are they without the name, so that too.

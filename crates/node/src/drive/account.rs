@@ -12,6 +12,11 @@ use std::collections::BTreeMap;
 
 type Number = ((Option<SourceId>, u16), u64);
 
+/// Nodes and sources in a run for which there is room from the start.
+const ROOM: usize = 1024;
+/// Numbers of one node for which there is room from the start: a readout unit tells about ten of each source.
+const NUMBERS: usize = 4096;
+
 /// The numbers that one life of a node reported last.
 #[derive(Clone, Debug)]
 pub struct NodeReport {
@@ -27,7 +32,7 @@ pub struct NodeReport {
 
 impl NodeReport {
     fn new(node: NodeId, incarnation: Incarnation) -> Self {
-        Self { node, incarnation, connected: true, numbers: Vec::with_capacity(64) }
+        Self { node, incarnation, connected: true, numbers: Vec::with_capacity(NUMBERS) }
     }
 
     fn set(&mut self, entry: &ReportEntry) {
@@ -45,7 +50,7 @@ impl NodeReport {
 }
 
 /// The run as its manager knows it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Standing {
     /// How far the run is.
     pub phase: RunPhase,
@@ -62,6 +67,21 @@ pub struct Standing {
     /// Why the run stopped, where a node asked for it.
     pub stopped_by: Option<Cause>,
     reports: Vec<NodeReport>,
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self {
+            phase: RunPhase::default(),
+            run: RunNumber(0),
+            nodes: Vec::new(),
+            events: EventAccount::default(),
+            is_written_when_acknowledged: false,
+            synchrony: Vec::with_capacity(ROOM),
+            stopped_by: None,
+            reports: Vec::with_capacity(ROOM),
+        }
+    }
 }
 
 impl Standing {
@@ -116,8 +136,12 @@ impl Standing {
         for (mine, theirs) in self.reports.iter_mut().zip(&other.reports) {
             mine.copy_from(theirs);
         }
-        let known = self.reports.len();
-        self.reports.extend(other.reports[known..].iter().cloned());
+        for theirs in &other.reports[self.reports.len()..] {
+            // Not a clone, which would have no room to grow.
+            let mut mine = NodeReport::new(theirs.node, theirs.incarnation);
+            mine.copy_from(theirs);
+            self.reports.push(mine);
+        }
     }
 }
 

@@ -87,6 +87,8 @@ pub struct StorageCounts {
 pub struct Storage<D: Disk> {
     disk: D,
     config: StorageConfig,
+    /// That of the newest segment.
+    header: SegmentHeader,
     staging: Staging,
     run: RunNumber,
     started: Utc,
@@ -97,8 +99,12 @@ pub struct Storage<D: Disk> {
     next_segment: u32,
     kept: VecDeque<Closed>,
     kept_bytes: u64,
+    /// The path of the segment that was deleted last.
+    oldest: PathBuf,
     completions: Vec<Completion>,
     scratch: Vec<u8>,
+    /// What stands before the events of a segment and behind them.
+    frame: Vec<u8>,
     pieces: Vec<Slice>,
     last: Option<EventKey>,
     finishing: bool,
@@ -111,27 +117,43 @@ pub struct Storage<D: Disk> {
 
 /// A batch is handed to the disk when it has this many bytes, or when the disk has nothing else to do.
 const BATCH_BYTES: u64 = 8 << 20;
+/// Closed segments that can be remembered before their list has to grow.
+const KEPT: usize = 1024;
 /// Pause before a refused batch is offered again.
 const RETRY: Duration = Duration::from_millis(500);
 
 impl<D: Disk> Storage<D> {
     /// Storage that writes through `disk`; heads and tails of records are staged in `staging`.
     pub fn new(disk: D, config: StorageConfig, staging: Staging) -> Self {
+        let kept = VecDeque::with_capacity(if config.keep.is_some() { KEPT } else { 0 });
+        let header = SegmentHeader {
+            run: RunNumber(0),
+            segment: 0,
+            writer: config.writer,
+            incarnation: config.incarnation,
+            start: config.epoch,
+            acknowledgement: config.level,
+            minor: ropewalk_wire::run_file::MINOR_VERSION,
+            sources: config.sources.clone(),
+        };
         Self {
             disk,
             config,
+            header,
             staging,
             run: RunNumber(0),
             started: Utc(0),
             directory: PathBuf::new(),
             current: None,
-            closing: VecDeque::new(),
+            closing: VecDeque::with_capacity(2),
             spare: vec![SegmentWriter::new(), SegmentWriter::new()],
             next_segment: 1,
-            kept: VecDeque::new(),
+            kept,
             kept_bytes: 0,
+            oldest: PathBuf::with_capacity(segment::PATH_BYTES),
             completions: Vec::with_capacity(16),
             scratch: vec![0; 64 << 10],
+            frame: Vec::with_capacity(SegmentWriter::FOOTER_BYTES),
             pieces: Vec::with_capacity(4096),
             last: None,
             finishing: false,
@@ -156,6 +178,8 @@ impl<D: Disk> Storage<D> {
             .map(|name| name.segment)
             .max();
         self.next_segment = highest.unwrap_or(0) + 1;
+        self.kept.clear();
+        self.kept_bytes = 0;
         (self.finishing, self.ended) = (false, false);
         (self.draining, self.given_up) = (None, false);
     }
@@ -219,28 +243,18 @@ impl<D: Disk> Storage<D> {
 
     fn open(&mut self, now: Instant) -> bool {
         let Some(mut segment) = self.spare.pop() else { return false };
-        let number = self.next_segment;
-        let name = SegmentName { run: self.run, writer: self.config.writer, segment: number };
-        let header = SegmentHeader {
-            run: self.run,
-            segment: number,
-            writer: self.config.writer,
-            incarnation: self.config.incarnation,
-            start: self.utc(now),
-            acknowledgement: self.config.level,
-            minor: ropewalk_wire::run_file::MINOR_VERSION,
-            sources: self.config.sources.clone(),
-        };
+        let name = SegmentName { run: self.run, writer: self.config.writer, segment: self.next_segment };
+        (self.header.run, self.header.segment, self.header.start) = (name.run, name.segment, self.utc(now));
         let begin = BeginOfRun { run: self.run, start: self.started, text: String::new() };
-        let mut bytes = Vec::new();
-        let encoded = header.encode(&mut bytes).and_then(|()| begin.encode(&mut bytes));
-        if encoded.is_err() || !stage(&mut self.staging, &bytes, &mut self.pieces) {
+        self.frame.clear();
+        let encoded = self.header.encode(&mut self.frame).and_then(|()| begin.encode(&mut self.frame));
+        if encoded.is_err() || !stage(&mut self.staging, &self.frame, &mut self.pieces) {
             self.pieces.clear();
             self.spare.push(segment);
             return false;
         }
-        segment.open(&mut self.disk, now, &self.directory, &name.to_string());
-        segment.add_bytes(bytes.len() as u64, &mut self.pieces);
+        segment.open(&mut self.disk, now, &self.directory, name);
+        segment.add_bytes(self.frame.len() as u64, &mut self.pieces);
         self.next_segment += 1;
         self.current = Some(segment);
         true
@@ -250,20 +264,20 @@ impl<D: Disk> Storage<D> {
     fn close_current(&mut self, now: Instant) -> bool {
         let utc = self.utc(now);
         let Some(segment) = &mut self.current else { return true };
-        let mut bytes = Vec::new();
+        self.frame.clear();
         let mut encoded = Ok(());
         if self.finishing {
             let events = self.counts.events + segment.pending_events();
-            encoded =
-                EndOfRun { run: self.run, end: utc, last: self.last, events, text: String::new() }.encode(&mut bytes);
+            let end = EndOfRun { run: self.run, end: utc, last: self.last, events, text: String::new() };
+            encoded = end.encode(&mut self.frame);
         }
-        let offset = segment.length() + bytes.len() as u64;
-        encoded = encoded.and_then(|()| segment.index.encode(&mut bytes, offset, utc, false));
-        if encoded.is_err() || !stage(&mut self.staging, &bytes, &mut self.pieces) {
+        let offset = segment.length() + self.frame.len() as u64;
+        encoded = encoded.and_then(|()| segment.index.encode(&mut self.frame, offset, utc, false));
+        if encoded.is_err() || !stage(&mut self.staging, &self.frame, &mut self.pieces) {
             self.pieces.clear();
             return false;
         }
-        segment.add_bytes(bytes.len() as u64, &mut self.pieces);
+        segment.add_bytes(self.frame.len() as u64, &mut self.pieces);
         segment.close();
         self.closing.extend(self.current.take());
         true
@@ -289,10 +303,12 @@ impl<D: Disk> Storage<D> {
         self.completions = completions;
         while let Some(closed) = self.closing.front_mut().and_then(SegmentWriter::take_closed) {
             self.counts.segments += 1;
-            self.kept_bytes += closed.bytes;
-            self.kept.push_back(closed);
             self.spare.extend(self.closing.pop_front());
-            self.delete_oldest();
+            if let Some(keep) = self.config.keep {
+                self.kept_bytes += closed.bytes;
+                self.kept.push_back(closed);
+                self.delete_oldest(keep);
+            }
         }
         if self.give_up_at().is_some_and(|deadline| now >= deadline) {
             self.given_up = true;
@@ -381,15 +397,15 @@ impl<D: Disk> Storage<D> {
         Utc(self.config.epoch.0.saturating_add_unsigned(now.as_nanoseconds()))
     }
 
-    fn delete_oldest(&mut self) {
-        let Some(keep) = self.config.keep else { return };
+    fn delete_oldest(&mut self, keep: u64) {
         while self.kept_bytes > keep && self.kept.len() > 1 {
             let Some(oldest) = self.kept.pop_front() else { return };
             self.kept_bytes -= oldest.bytes;
             self.counts.deleted_segments += 1;
             self.counts.deleted_events += oldest.events;
             self.counts.deleted_bytes += oldest.bytes;
-            self.disk.remove(&oldest.path, u64::MAX);
+            segment::set_path(&mut self.oldest, &self.directory, oldest.name);
+            self.disk.remove(&self.oldest, u64::MAX);
         }
     }
 

@@ -4,14 +4,15 @@ use super::{Progress, StorageConfig, StorageCounts};
 use ropewalk_io::disk::{Disk, DiskCause, FileToken};
 use ropewalk_memory::Slice;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{AcknowledgementLevel, Instant};
-use ropewalk_wire::run_file::{IndexEntry, OPEN_EXTENSION, SegmentIndex};
+use ropewalk_terms::{AcknowledgementLevel, Instant, NodeId, RunNumber};
+use ropewalk_wire::run_file::{IndexEntry, OPEN_EXTENSION, SegmentIndex, SegmentName, footer_bytes};
+use std::fmt::{Display, Write};
 use std::path::{Path, PathBuf};
 
 /// A segment that was closed.
-#[derive(Clone, Debug)]
+#[derive(Copy, Clone, Debug)]
 pub(super) struct Closed {
-    pub(super) path: PathBuf,
+    pub(super) name: SegmentName,
     pub(super) bytes: u64,
     pub(super) events: u64,
 }
@@ -37,6 +38,17 @@ enum Work {
 
 /// Events in a segment at most: the index has room for so many and is never grown while data flow.
 const INDEX_EVENTS: usize = 1 << 17;
+/// Longer paths than this have to grow once.
+pub(super) const PATH_BYTES: usize = 1024;
+
+/// Sets a path to that of a file in a directory, in the memory that it has.
+pub(super) fn set_path(path: &mut PathBuf, directory: &Path, name: impl Display) {
+    path.clear();
+    path.push(directory);
+    path.push("");
+    // Writing into text cannot fail.
+    let _ = write!(path.as_mut_os_string(), "{name}");
+}
 
 /// A run file while it is written. Used again for the next one, with its buffers.
 #[derive(Debug)]
@@ -44,7 +56,10 @@ pub(super) struct SegmentWriter {
     file: Option<FileToken>,
     /// The file could not be created: that is tried again before the next piece of work.
     uncreated: bool,
+    name: SegmentName,
     path: PathBuf,
+    /// While it is being written.
+    open_path: PathBuf,
     pub(super) index: SegmentIndex,
     length: u64,
     opened: Instant,
@@ -58,12 +73,17 @@ pub(super) struct SegmentWriter {
 }
 
 impl SegmentWriter {
+    /// What stands behind the events of the longest segment takes less: an end of run without text, and the footer.
+    pub(super) const FOOTER_BYTES: usize = 4096 + footer_bytes(INDEX_EVENTS);
+
     pub(super) fn new() -> Self {
         let batch = || Batch { data: Vec::with_capacity(16_384), slots: Vec::with_capacity(4096), bytes: 0 };
         Self {
             file: None,
             uncreated: false,
-            path: PathBuf::new(),
+            name: SegmentName { run: RunNumber(0), writer: NodeId::builder(0), segment: 0 },
+            path: PathBuf::with_capacity(PATH_BYTES),
+            open_path: PathBuf::with_capacity(PATH_BYTES),
             index: SegmentIndex::with_capacity(INDEX_EVENTS),
             length: 0,
             opened: Instant::ZERO,
@@ -76,8 +96,10 @@ impl SegmentWriter {
         }
     }
 
-    pub(super) fn open(&mut self, disk: &mut impl Disk, now: Instant, directory: &Path, name: &str) {
-        self.path = directory.join(name);
+    pub(super) fn open(&mut self, disk: &mut impl Disk, now: Instant, directory: &Path, name: SegmentName) {
+        self.name = name;
+        set_path(&mut self.path, directory, name);
+        set_path(&mut self.open_path, directory, format_args!("{name}{OPEN_EXTENSION}"));
         self.create(disk);
         self.index.clear();
         self.length = 0;
@@ -88,9 +110,7 @@ impl SegmentWriter {
     }
 
     fn create(&mut self, disk: &mut impl Disk) {
-        let mut path = self.path.clone().into_os_string();
-        path.push(OPEN_EXTENSION);
-        self.file = Some(disk.create(Path::new(&path), 0));
+        self.file = Some(disk.create(&self.open_path, 0));
         self.uncreated = false;
     }
 
@@ -263,6 +283,6 @@ impl SegmentWriter {
         }
         self.file = None;
         let events = self.index.entries().len() as u64;
-        Some(Closed { path: std::mem::take(&mut self.path), bytes: self.length, events })
+        Some(Closed { name: self.name, bytes: self.length, events })
     }
 }
