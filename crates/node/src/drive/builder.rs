@@ -16,7 +16,7 @@ use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{AcknowledgementLevel, Counter, Epoch, Instant, NodeId, PoolAccount, RunNumber};
-use ropewalk_wire::message::{Header, Hello, RefuseReason, SuperFragmentEntry};
+use ropewalk_wire::message::{Header, Hello, SuperFragmentEntry};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -259,27 +259,17 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         self.builder.message(now, message);
     }
 
-    /// An event manager takes this node in; false where a younger one is obeyed, as it is told.
+    /// An event manager takes this node in; false where a younger one is obeyed.
     fn welcomed(&mut self, now: Instant, endpoint: Endpoint, epoch: Epoch) -> bool {
-        match self.managers.welcome(endpoint, epoch) {
-            Welcomed::TooOld => {
-                let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(RefuseReason::OldEpoch));
-                false
-            }
-            Welcomed::Obeyed { left } => {
-                self.outbox.identity.epoch = epoch;
-                if let Some(left) = left {
-                    // It may be alive and not know it.
-                    let _ = self.outbox.send(&mut self.peers, left, &Message::Refuse(RefuseReason::OldEpoch));
-                    self.peers.close(left);
-                    let _ = self.readers.remove(left);
-                    self.unsent.clear();
-                }
-                self.farewell.manager_came();
-                self.builder.manager_connected(now);
-                true
-            }
+        let welcomed = self.managers.welcomed(endpoint, epoch, &mut self.outbox, &mut self.peers);
+        let Welcomed::Obeyed { left } = welcomed else { return false };
+        if let Some(left) = left {
+            let _ = self.readers.remove(left);
+            self.unsent.clear();
         }
+        self.farewell.manager_came();
+        self.builder.manager_connected(now);
+        true
     }
 
     /// The first message of a run opens its directory.

@@ -41,12 +41,12 @@ impl Default for Delivery {
 }
 
 impl Delivery {
-    fn add(&mut self, mut entry: SuperFragmentEntry, held: Option<SuperFragment<'_>>) {
+    fn add(&mut self, entry: SuperFragmentEntry, held: Option<SuperFragment<'_>>) {
         let first = self.fragments.len();
         self.fragments.extend(held.iter().flat_map(SuperFragment::fragments));
         let added = &self.fragments[first..];
-        entry.fragments = added.len() as u16;
-        entry.bytes = added.iter().map(|fragment| fragment.meta.length).sum();
+        debug_assert_eq!(usize::from(entry.fragments), added.len(), "the machine counts what it gives");
+        debug_assert_eq!(entry.bytes, added.iter().map(|fragment| fragment.meta.length).sum::<u32>());
         self.slices += added.iter().map(|fragment| fragment.payload.slice_count()).sum::<usize>();
         self.payload_bytes += u64::from(entry.bytes);
         self.entries.push(entry);

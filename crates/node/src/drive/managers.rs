@@ -6,8 +6,10 @@
 //!        +--- pause -- --Refuse (it stands by)---> left
 //! ```
 
+use super::link::Outbox;
 use ropewalk_io::{Dispatcher, Endpoint};
 use ropewalk_terms::{Epoch, Instant};
+use ropewalk_wire::message::{Message, RefuseReason};
 use std::time::Duration;
 
 /// Pause before an event manager is called again.
@@ -25,7 +27,7 @@ struct Call {
 pub(super) enum Welcomed {
     /// This event manager is obeyed from now on; the one that was until now, if any, is left.
     Obeyed {
-        /// The connection to the one before.
+        /// The connection to the one before, which is closed.
         left: Option<Endpoint>,
     },
     /// Another one is obeyed.
@@ -67,8 +69,32 @@ impl Managers {
         self.calls.iter().find(|call| call.endpoint == Some(endpoint)).map_or("", |call| &call.address)
     }
 
-    /// An event manager of this epoch welcomes the node.
-    pub(super) fn welcome(&mut self, endpoint: Endpoint, epoch: Epoch) -> Welcomed {
+    /// An event manager of this epoch welcomes the node. Whoever is not obeyed now is told why; the one that was obeyed
+    /// until now may be alive and not know it, and its connection is closed.
+    pub(super) fn welcomed(
+        &mut self,
+        endpoint: Endpoint,
+        epoch: Epoch,
+        outbox: &mut Outbox,
+        peers: &mut impl Dispatcher,
+    ) -> Welcomed {
+        let welcomed = self.welcome(endpoint, epoch);
+        match welcomed {
+            Welcomed::TooOld => {
+                let _ = outbox.send(peers, endpoint, &Message::Refuse(RefuseReason::OldEpoch));
+            }
+            Welcomed::Obeyed { left } => {
+                outbox.identity.epoch = epoch;
+                if let Some(left) = left {
+                    let _ = outbox.send(peers, left, &Message::Refuse(RefuseReason::OldEpoch));
+                    peers.close(left);
+                }
+            }
+        }
+        welcomed
+    }
+
+    fn welcome(&mut self, endpoint: Endpoint, epoch: Epoch) -> Welcomed {
         let has_one = self.obeyed.is_some_and(|(obeyed, known)| obeyed != endpoint && epoch == known);
         if epoch < self.epoch || has_one {
             return Welcomed::TooOld;

@@ -246,25 +246,15 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.readout.message(now, NodeId::MANAGER, message);
     }
 
-    /// An event manager takes this node in; false where a younger one is obeyed, as it is told.
+    /// An event manager takes this node in; false where a younger one is obeyed.
     fn welcomed(&mut self, endpoint: Endpoint, epoch: Epoch) -> bool {
-        match self.managers.welcome(endpoint, epoch) {
-            Welcomed::TooOld => {
-                let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(RefuseReason::OldEpoch));
-                false
-            }
-            Welcomed::Obeyed { left } => {
-                self.outbox.identity.epoch = epoch;
-                if let Some(left) = left {
-                    // It may be alive and not know it.
-                    let _ = self.outbox.send(&mut self.peers, left, &Message::Refuse(RefuseReason::OldEpoch));
-                    self.peers.close(left);
-                    let _ = self.links.remove(left);
-                }
-                self.farewell.manager_came();
-                true
-            }
+        let welcomed = self.managers.welcomed(endpoint, epoch, &mut self.outbox, &mut self.peers);
+        let Welcomed::Obeyed { left } = welcomed else { return false };
+        if let Some(left) = left {
+            let _ = self.links.remove(left);
         }
+        self.farewell.manager_came();
+        true
     }
 
     fn greet(&mut self, now: Instant, peer: &mut Peer, header: &Header, hello: &Hello) -> bool {
