@@ -69,7 +69,7 @@ flaws! {
     ReleasedBeforeWritten = "released_before_written",
     /// Events are assigned beyond the granted credit.
     CreditIgnored = "credit_ignored",
-    /// The last acknowledgement of a batch is dropped.
+    /// The first acknowledgement of a batch of several is dropped.
     AcknowledgementDropped = "acknowledgement_dropped",
     /// A key counts as settled one early.
     FloorOffByOne = "floor_off_by_one",

@@ -150,8 +150,7 @@ impl Fed {
 
     fn check(&mut self) {
         let account = self.builder.account();
-        let ended = account.built + account.incomplete_emitted + account.incomplete_dropped.total();
-        assert_eq!(account.assigned, ended + account.in_flight, "{account:?}");
+        assert_eq!(account.assigned, account.accounted(), "{account:?}");
         assert!(self.builder.in_work() <= SLOTS as usize);
         let _ = (self.builder.next_deadline(), self.builder.report().count());
     }

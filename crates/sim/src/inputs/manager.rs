@@ -90,8 +90,7 @@ fn settle(manager: &mut Manager, now: Instant, attempts: &mut BTreeMap<EventKey,
 
 fn check(manager: &Manager) {
     let account = manager.account();
-    let ended = account.built + account.incomplete_emitted + account.incomplete_dropped.total();
-    assert_eq!(account.assigned, ended + account.in_flight, "{account:?}");
+    assert_eq!(account.assigned, account.accounted(), "{account:?}");
     assert!(account.in_flight <= 32, "{account:?}");
     let _ = (manager.next_deadline(), manager.state(), manager.highest());
 }

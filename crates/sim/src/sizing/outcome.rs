@@ -195,7 +195,7 @@ impl Outcome {
         let in_events = fragments.in_complete_events + fragments.in_incomplete_events;
         // What the machines lost for any cause would be missing on the right.
         let fragments_add_up = fragments.received == in_events + fragments.in_flight;
-        let ended = built + incomplete + dropped;
+        let ended = account.accounted() - account.in_flight;
         self.events = Events {
             triggered: triggers.issued,
             vetoed: triggers.vetoed,
@@ -206,7 +206,7 @@ impl Outcome {
             fragments_received: fragments.received,
             fragments_in_complete_events: fragments.in_complete_events,
             fragments_in_flight: fragments.in_flight,
-            balanced: fragments_add_up && ended <= triggers.issued && account.assigned == ended + account.in_flight,
+            balanced: fragments_add_up && ended <= triggers.issued && account.assigned == account.accounted(),
         };
     }
 }

@@ -159,8 +159,7 @@ impl Hand {
             }
         }
         let account = self.builder.account();
-        let ended = account.built + account.incomplete_emitted + account.incomplete_dropped.total();
-        assert_eq!(account.assigned, ended + account.in_flight, "{account:?}");
+        assert_eq!(account.assigned, account.accounted(), "{account:?}");
         done
     }
 

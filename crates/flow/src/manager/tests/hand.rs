@@ -110,8 +110,7 @@ impl Hand {
 
     pub(super) fn assert_balanced(&self) {
         let account = self.manager.account();
-        let ended = account.built + account.incomplete_emitted + account.incomplete_dropped.total();
-        assert_eq!(account.assigned, ended + account.in_flight, "{account:?}");
+        assert_eq!(account.assigned, account.accounted(), "{account:?}");
         assert_eq!(account.accepted, account.built + account.incomplete_emitted);
     }
 

@@ -508,13 +508,11 @@ impl World {
     fn check(&self) {
         if let Some(manager) = &self.manager {
             let account = manager.account();
-            let ended = account.built + account.incomplete_emitted + account.incomplete_dropped.total();
-            assert_eq!(account.assigned, ended + account.in_flight, "{account:?}");
+            assert_eq!(account.assigned, account.accounted(), "{account:?}");
         }
         for live in self.builders.iter().flatten() {
             let account = live.builder.account();
-            let ended = account.built + account.incomplete_emitted + account.incomplete_dropped.total();
-            assert_eq!(account.assigned, ended + account.in_flight, "{account:?}");
+            assert_eq!(account.assigned, account.accounted(), "{account:?}");
             assert!(live.builder.in_work() <= SLOTS as usize);
             assert_eq!(live.builder.counts().refused_assignments, 0, "more was assigned than was granted");
         }

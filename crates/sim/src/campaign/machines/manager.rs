@@ -44,8 +44,7 @@ impl Machine for ManagerMachine {
 
     fn check(&self, scenario: &Scenario) -> Result<(), Broken> {
         let account = self.machine().account();
-        let ended = account.built + account.incomplete_emitted + account.incomplete_dropped.total();
-        Broken::unless(account.assigned == ended + account.in_flight, Checker::Ledger, || {
+        Broken::unless(account.assigned == account.accounted(), Checker::Ledger, || {
             format!("events assigned are not those ended and in flight: {account:?}")
         })?;
         for builder in 0..scenario.builders {
