@@ -29,8 +29,8 @@ impl Builder {
         peer.to_request.clear();
     }
 
-    /// A super-fragment has come, or the word that the readout unit does not hold one. What
-    /// does not belong to an event that waits for it is dropped and counted.
+    /// A super-fragment has come, or the word that the readout unit does not hold one. What does not belong to an event
+    /// that waits for it is dropped and counted.
     pub fn super_fragment(
         &mut self,
         now: Instant,

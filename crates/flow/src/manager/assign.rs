@@ -110,7 +110,7 @@ impl Manager {
             self.account.assigned += 1;
             self.advance_cursor();
             if is_planted(Flaw::ReleasedBeforeWritten) {
-                self.releases.forget(position);
+                self.releases.release_too_early(position);
             }
         }
         entry

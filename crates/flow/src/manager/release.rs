@@ -28,8 +28,8 @@ impl Releases {
         self.batch.entries.clear();
     }
 
-    /// A mistake: an event that was only just assigned is released.
-    pub(super) fn forget(&mut self, position: u64) {
+    /// A planted mistake, [`Flaw::ReleasedBeforeWritten`]: an event that was only just assigned is released.
+    pub(super) fn release_too_early(&mut self, position: u64) {
         self.ended.push(position);
     }
 

@@ -1,17 +1,11 @@
 //! Random bytes for every machine, and the fuzzers' seeds: inputs that reach far, and those that once went wrong.
 
 use super::{builder, control, framer, manager, readout, synchrony};
+use crate::campaign::mixed;
 
-/// A generator of bytes: the same for the same seed.
-fn random(seed: u64, length: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let byte = |state: &mut u64| {
-        *state ^= *state << 13;
-        *state ^= *state >> 7;
-        *state ^= *state << 17;
-        (*state >> 32) as u8
-    };
-    (0..length).map(|_| byte(&mut state)).collect()
+/// Random bytes: the same for the same seed.
+fn random(seed: u64, length: u64) -> Vec<u8> {
+    (0..length).map(|index| mixed(seed, index, 0) as u8).collect()
 }
 
 /// The seeds of its fuzz target, then random inputs of all lengths; a failure names its seed. `ROPEWALK_INPUTS` sets how
