@@ -71,6 +71,12 @@ impl<T> Slots<T> {
         self.slots.len()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Endpoint, &T)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            slot.value.as_ref().map(|value| (Endpoint::new(index as u32, slot.generation), value))
+        })
+    }
+
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().filter_map(|slot| slot.value.as_ref())
     }

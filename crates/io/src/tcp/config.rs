@@ -1,10 +1,62 @@
 //! Settings of TCP endpoints.
 
+use core::fmt;
+use core::str::FromStr;
 use std::time::Duration;
+
+/// How the kernel is asked to move bytes (paper 3, III-A lets its user choose too).
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Mechanism {
+    /// The one that was found to be the fastest, of those that the kernel has.
+    #[default]
+    Auto,
+    /// Changes of readiness.
+    Epoll,
+    /// Asked about every socket each time; one of the paper's two.
+    Poll,
+    /// As `Poll`, for descriptors below 1,024; the other of the paper's two.
+    Select,
+}
+
+impl Mechanism {
+    /// All of them, `Auto` first.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Epoll, Self::Poll, Self::Select];
+
+    /// The word for it in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Epoll => "epoll",
+            Self::Poll => "poll",
+            Self::Select => "select",
+        }
+    }
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// There is no such mechanism.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no such mechanism; there are auto, epoll, poll and select")]
+pub struct UnknownMechanism;
+
+impl FromStr for Mechanism {
+    type Err = UnknownMechanism;
+
+    fn from_str(word: &str) -> Result<Self, UnknownMechanism> {
+        Self::ALL.into_iter().find(|mechanism| mechanism.name() == word).ok_or(UnknownMechanism)
+    }
+}
 
 /// How a [`Tcp`](super::Tcp) dispatcher treats its sockets. The defaults are what the benches chose.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TcpConfig {
+    /// How the kernel is asked.
+    pub mechanism: Mechanism,
     /// The congestion control to set on every socket if the kernel has it; `None` keeps the system's.
     pub congestion_control: Option<String>,
     /// The kernel's send buffer in bytes, 0 for its own automatic size.
@@ -35,6 +87,7 @@ pub struct TcpConfig {
 impl Default for TcpConfig {
     fn default() -> Self {
         Self {
+            mechanism: Mechanism::Auto,
             // A default of bbr, as on many systems, is four times slower over loopback.
             congestion_control: Some("cubic".to_owned()),
             socket_send_buffer: 0,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ropewalk_io::in_process::{InProcess, InProcessConfig, InProcessNetwork};
 use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
-use ropewalk_io::tcp::{Tcp, TcpConfig};
+use ropewalk_io::tcp::{Mechanism as TcpMechanism, Tcp, TcpConfig};
 use ropewalk_io::{Clock, MonotonicClock, SimulatedClock};
 use ropewalk_terms::Instant;
 
@@ -54,12 +54,21 @@ macro_rules! tcp_mechanism {
     };
 }
 
-tcp_mechanism!(OverTcp, TcpConfig::default());
-tcp_mechanism!(
-    /// Small socket buffers: nearly every write is short.
-    OverNarrowTcp,
-    TcpConfig { socket_send_buffer: 16 << 10, socket_receive_buffer: 16 << 10, ..TcpConfig::default() }
-);
+/// Small socket buffers: nearly every write is short.
+fn narrow(mechanism: TcpMechanism) -> TcpConfig {
+    TcpConfig { mechanism, socket_send_buffer: 16 << 10, socket_receive_buffer: 16 << 10, ..TcpConfig::default() }
+}
+
+fn wide(mechanism: TcpMechanism) -> TcpConfig {
+    TcpConfig { mechanism, ..TcpConfig::default() }
+}
+
+tcp_mechanism!(OverEpoll, wide(TcpMechanism::Epoll));
+tcp_mechanism!(OverNarrowEpoll, narrow(TcpMechanism::Epoll));
+tcp_mechanism!(OverPoll, wide(TcpMechanism::Poll));
+tcp_mechanism!(OverNarrowPoll, narrow(TcpMechanism::Poll));
+tcp_mechanism!(OverSelect, wide(TcpMechanism::Select));
+tcp_mechanism!(OverNarrowSelect, narrow(TcpMechanism::Select));
 
 #[derive(Default)]
 struct InOneProcess {
@@ -202,8 +211,12 @@ macro_rules! every_rule_for {
 }
 
 every_rule_for!(
-    tcp = OverTcp,
-    tcp_narrow = OverNarrowTcp,
+    epoll = OverEpoll,
+    epoll_narrow = OverNarrowEpoll,
+    poll = OverPoll,
+    poll_narrow = OverNarrowPoll,
+    select = OverSelect,
+    select_narrow = OverNarrowSelect,
     in_process = InOneProcess,
     simulated = OnAQuietNetwork,
     simulated_bumpy = OnABumpyNetwork

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ropewalk_io::in_process::{InProcessConfig, InProcessNetwork};
-use ropewalk_io::tcp::{Tcp, TcpConfig};
+use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
 use ropewalk_io::wait::Waiter;
 use ropewalk_io::{Clock, Dispatcher, Endpoint, Event, MonotonicClock};
 use ropewalk_memory::Slice;
@@ -84,15 +84,30 @@ fn in_process_threads_wake_each_other() {
     thread.join().expect("the echo ended well");
 }
 
-#[test]
-fn tcp_threads_wake_each_other() {
-    let tcp = || Tcp::new(TcpConfig::default(), pool("receive", 4096, 64)).expect("an epoll descriptor");
+fn tcp_threads_wake_each_other(mechanism: Mechanism) {
+    let config = TcpConfig { mechanism, ..TcpConfig::default() };
+    let tcp = || Tcp::new(config.clone(), pool("receive", 4096, 64)).expect("an epoll descriptor");
     let (mut there, here) = (tcp(), tcp());
     let service_point = there.listen("127.0.0.1:0").expect("a free port");
     let address = there.address_of(service_point).expect("a bound address");
     let thread = std::thread::spawn(move || echo(there));
     ping(here, &address, 1_000);
     thread.join().expect("the echo ended well");
+}
+
+#[test]
+fn threads_over_epoll_wake_each_other() {
+    tcp_threads_wake_each_other(Mechanism::Epoll);
+}
+
+#[test]
+fn threads_over_poll_wake_each_other() {
+    tcp_threads_wake_each_other(Mechanism::Poll);
+}
+
+#[test]
+fn threads_over_select_wake_each_other() {
+    tcp_threads_wake_each_other(Mechanism::Select);
 }
 
 /// A sender that sleeps because the peer's ring is full is woken when the peer takes something.

@@ -4,13 +4,17 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use ropewalk_io::tcp::{Tcp, TcpConfig};
+use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
 use ropewalk_io::{BrokenCause, Clock, ConnectCause, Dispatcher, EndpointError, Event, MonotonicClock};
 
 use crate::pools::pool;
 
 fn tcp(config: TcpConfig) -> Tcp {
     Tcp::new(config, pool("receive", 4096, 64)).expect("an epoll descriptor")
+}
+
+fn of(mechanism: Mechanism) -> TcpConfig {
+    TcpConfig { mechanism, ..TcpConfig::default() }
 }
 
 /// Polls until an event comes for which `wanted` gives something.
@@ -28,11 +32,10 @@ fn until<T>(tcp: &mut Tcp, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
     }
 }
 
-#[test]
-fn connecting_to_one_that_never_answers_times_out() {
+fn connecting_to_one_that_never_answers_times_out(mechanism: Mechanism) {
     let listener = listener_without_room();
     let address = listener.local_addr().expect("a bound address").to_string();
-    let mut tcp = tcp(TcpConfig { connect_timeout: Duration::from_millis(50), ..TcpConfig::default() });
+    let mut tcp = tcp(TcpConfig { connect_timeout: Duration::from_millis(50), ..of(mechanism) });
     // The kernel takes a few on its own; then it no longer answers.
     for _ in 0..8 {
         tcp.connect(&address).expect("an address");
@@ -45,10 +48,9 @@ fn connecting_to_one_that_never_answers_times_out() {
 }
 
 /// On one machine a connection is there at the first look, when its time has not even begun.
-#[test]
-fn a_connection_that_was_there_at_once_outlives_the_time_for_connecting() {
+fn a_connection_that_was_there_at_once_outlives_the_time_for_connecting(mechanism: Mechanism) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let config = TcpConfig::default();
+    let config = of(mechanism);
     let (limit, mut tcp) = (config.connect_timeout, tcp(config));
     let endpoint = tcp.connect(&listener.local_addr().expect("a bound address").to_string()).expect("an address");
     let _peer = listener.accept().expect("a connection");
@@ -69,11 +71,10 @@ fn listener_without_room() -> TcpListener {
     listener
 }
 
-#[test]
-fn closing_against_one_that_never_closes_breaks_after_the_time() {
+fn closing_against_one_that_never_closes_breaks_after_the_time(mechanism: Mechanism) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("a bound address").to_string();
-    let mut tcp = tcp(TcpConfig { close_timeout: Duration::from_millis(50), ..TcpConfig::default() });
+    let mut tcp = tcp(TcpConfig { close_timeout: Duration::from_millis(50), ..of(mechanism) });
     tcp.connect(&address).expect("an address");
     let (mut peer, _) = listener.accept().expect("a connection");
     let endpoint = until(&mut tcp, |event| matches!(event, Event::Established { .. }).then(|| event.endpoint()));
@@ -86,9 +87,8 @@ fn closing_against_one_that_never_closes_breaks_after_the_time() {
     assert_eq!(peer.read(&mut [0; 8]).ok(), Some(0), "the own direction was ended in order at once");
 }
 
-#[test]
-fn a_foreign_client_may_end_its_direction_first_and_is_heard_to_the_end() {
-    let mut tcp = tcp(TcpConfig::default());
+fn a_foreign_client_may_end_its_direction_first_and_is_heard_to_the_end(mechanism: Mechanism) {
+    let mut tcp = tcp(of(mechanism));
     let service_point = tcp.listen("localhost:0").expect("a free port");
     let address = tcp.address_of(service_point).expect("a bound address");
     let mut client = TcpStream::connect(&address).expect("a listener");
@@ -115,9 +115,8 @@ fn a_foreign_client_may_end_its_direction_first_and_is_heard_to_the_end() {
     assert_eq!(client.read(&mut [0; 8]).ok(), Some(0), "our side is closed too");
 }
 
-#[test]
-fn what_is_no_address_is_said_to_be_none() {
-    let mut tcp = tcp(TcpConfig::default());
+fn what_is_no_address_is_said_to_be_none(mechanism: Mechanism) {
+    let mut tcp = tcp(of(mechanism));
     for address in ["", "127.0.0.1", "127.0.0.1:99999", ":", "no such host:1"] {
         let error = tcp.connect(address).expect_err("no address");
         assert!(matches!(error, EndpointError::BadAddress { .. }), "{address}: {error}");
@@ -125,10 +124,37 @@ fn what_is_no_address_is_said_to_be_none() {
     assert!(tcp.listen("[::1]:0").is_ok() || !std::path::Path::new("/proc/net/if_inet6").exists());
 }
 
-#[test]
-fn a_congestion_control_that_the_kernel_lacks_is_left_out() {
-    let config = TcpConfig { congestion_control: Some("no-such-thing".to_owned()), ..TcpConfig::default() };
+fn a_congestion_control_that_the_kernel_lacks_is_left_out(mechanism: Mechanism) {
+    let config = TcpConfig { congestion_control: Some("no-such-thing".to_owned()), ..of(mechanism) };
     assert_eq!(tcp(config).congestion_control(), None);
-    let config = TcpConfig { congestion_control: Some("reno".to_owned()), ..TcpConfig::default() };
+    let config = TcpConfig { congestion_control: Some("reno".to_owned()), ..of(mechanism) };
     assert_eq!(tcp(config).congestion_control(), Some("reno"), "every kernel has it");
 }
+
+macro_rules! rules {
+    ($mechanism:ident, $module:ident: $($rule:ident),* $(,)?) => {
+        mod $module {
+            $(
+                #[test]
+                fn $rule() {
+                    super::$rule(ropewalk_io::tcp::Mechanism::$mechanism);
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! every_rule_for {
+    ($($module:ident = $mechanism:ident),*) => {$(
+        rules!($mechanism, $module:
+            connecting_to_one_that_never_answers_times_out,
+            a_connection_that_was_there_at_once_outlives_the_time_for_connecting,
+            closing_against_one_that_never_closes_breaks_after_the_time,
+            a_foreign_client_may_end_its_direction_first_and_is_heard_to_the_end,
+            what_is_no_address_is_said_to_be_none,
+            a_congestion_control_that_the_kernel_lacks_is_left_out,
+        );
+    )*};
+}
+
+every_rule_for!(epoll = Epoll, poll = Poll, select = Select);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ropewalk_terms::Instant;
 use rustix::io::Errno;
 
-use super::socket;
+use crate::tcp::socket;
 
 /// Connections taken from one listener in one poll.
 const BATCH: usize = 64;

@@ -9,11 +9,11 @@ use ropewalk_terms::Instant;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown};
 
-use super::TcpConfig;
-use super::socket::{broken_cause, connect_result};
 use crate::endpoint::{BrokenCause, Endpoint, Event};
 use crate::receive_block::ReceiveBlock;
 use crate::send_queue::SendQueue;
+use crate::tcp::TcpConfig;
+use crate::tcp::socket::{broken_cause, connect_result};
 
 /// Slices in one system call: the kernel's limit (`IOV_MAX`).
 const GATHERED: usize = 1024;
@@ -81,6 +81,18 @@ impl Connection {
             State::Flushing => self.readable || self.writable || self.queue.is_empty(),
             State::Shut => self.readable,
         }
+    }
+
+    /// Whether the kernel is to be asked if it can be read, and written.
+    pub(super) fn asks(&self) -> (bool, bool) {
+        let (read, write) = match self.state {
+            State::Requested => (false, false),
+            State::Connecting => (false, true),
+            State::Open => (self.reading, !self.queue.is_empty()),
+            State::Flushing => (true, !self.queue.is_empty()),
+            State::Shut => (true, false),
+        };
+        (read && !self.readable, write && !self.writable)
     }
 
     /// Tries to get a block again; returns whether it can receive now.

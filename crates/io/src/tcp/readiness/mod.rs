@@ -1,0 +1,437 @@
+//! TCP endpoints that ask the kernel which sockets are ready, and then read and write: received in place, sent gathered,
+//! one thread, any number of endpoints.
+//!
+//! ```text
+//!  epoll, poll or select ─► connections with something to do ─serve─► sendmsg (all that is queued, up to 1,024 slices)
+//!                                                                └──► recv into the endpoint's block ─► Received
+//! ```
+//!
+//! What is ready is remembered for each connection until the kernel says otherwise: with epoll no system call changes
+//! the interest while data flow, switching reading on and off costs none, and a connection that is not read closes its
+//! window. `poll` and `select`, the two of paper 3 (III-A), are told of every socket each time.
+
+mod connection;
+mod epoll;
+mod listener;
+mod poll;
+mod select;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use ropewalk_memory::{Owner, Pool, Slice};
+use ropewalk_terms::Instant;
+use rustix::io::Errno;
+
+use self::connection::{Connection, State};
+use self::listener::Listener;
+use super::{TcpConfig, socket};
+use crate::endpoint::{
+    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, ServicePoint,
+};
+use crate::slots::Slots;
+
+pub(super) use self::epoll::Epoll;
+pub(super) use self::poll::Poll;
+pub(super) use self::select::Select;
+
+/// How often a sleeping thread looks whether blocks came back to a quota that was used up.
+const DRY_RETRY: Duration = Duration::from_micros(500);
+/// Stands in the place of the generation in the token of listeners; no endpoint has it.
+const LISTENER: u32 = crate::slots::NO_GENERATION;
+
+/// What the kernel says of a socket.
+#[derive(Copy, Clone, Default, Debug)]
+pub(super) struct Ready {
+    readable: bool,
+    writable: bool,
+    /// The peer has ended its direction, or the connection has broken: the next call tells which.
+    hung_up: bool,
+}
+
+/// A socket of which is to be known whether it is ready.
+pub(super) struct Asked<'a> {
+    socket: BorrowedFd<'a>,
+    token: u64,
+    /// Whether it can be read (otherwise that is known, or nobody wants to know).
+    read: bool,
+    /// Whether it can be written.
+    write: bool,
+}
+
+/// A way to ask the kernel which sockets are ready.
+pub(super) trait Readiness: Sized {
+    /// Whether it tells how things stand whenever it is asked, instead of once when they change.
+    const LEVELS: bool;
+
+    fn new() -> io::Result<Self>;
+
+    /// Watches a socket until it is closed.
+    fn add(&mut self, socket: BorrowedFd<'_>, token: u64) -> io::Result<()>;
+
+    /// Appends what is ready now. `asked` is for those that tell levels.
+    fn take<'a>(&mut self, asked: impl Iterator<Item = Asked<'a>>, ready: &mut Vec<(u64, Ready)>);
+
+    /// Becomes readable when a watched socket becomes ready.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Makes the descriptor silent until something changes; only to be asked of those that tell levels, before the
+    /// last look at the sockets.
+    fn silence(&mut self) {}
+}
+
+/// Ready sockets that are taken from the kernel in one poll by those that tell changes.
+const BATCH: usize = 256;
+
+/// A dispatcher of TCP endpoints with its receive pool.
+pub(super) struct ReadyTcp<R> {
+    config: TcpConfig,
+    readiness: R,
+    connections: Slots<Connection>,
+    listeners: Vec<Listener>,
+    /// What the kernel said last; empty between two polls.
+    answers: Vec<(u64, Ready)>,
+    /// The connections that may have something to do, each once ([`Connection::listed`]).
+    ready: Vec<Endpoint>,
+    /// Where `ready` goes while its connections are served; kept for its capacity.
+    serving: Vec<Endpoint>,
+    /// Events that calls between two polls brought about.
+    pending: Vec<Event>,
+    /// Connections whose time begins with the next poll: only there it is known what time it is.
+    untimed: Vec<(Endpoint, Duration)>,
+    /// The time of the last poll.
+    now: Instant,
+    /// The earliest deadline of a connection, or earlier.
+    next_timer: Instant,
+    // Last, so that every loan is back when it goes.
+    pool: Pool,
+}
+
+/// Connections for which there is room from the start, so that one that comes back allocates nothing.
+const ROOM: usize = 256;
+
+impl<R: Readiness> ReadyTcp<R> {
+    /// A dispatcher that receives into `pool`.
+    pub(super) fn new(config: TcpConfig, pool: Pool) -> io::Result<Self> {
+        Ok(Self {
+            config,
+            readiness: R::new()?,
+            connections: Slots::with_capacity(ROOM),
+            listeners: Vec::new(),
+            answers: Vec::with_capacity(ROOM),
+            ready: Vec::with_capacity(ROOM),
+            serving: Vec::with_capacity(ROOM),
+            pending: Vec::with_capacity(ROOM),
+            untimed: Vec::with_capacity(ROOM),
+            now: Instant::ZERO,
+            next_timer: Instant::FAR_FUTURE,
+            pool,
+        })
+    }
+
+    fn add(&mut self, socket: OwnedFd, state: State) -> Endpoint {
+        self.connections.insert(Connection::new(socket, state, self.config.send_queue_bytes))
+    }
+
+    /// Lets the kernel report what happens at the connection.
+    fn register(&mut self, endpoint: Endpoint) -> io::Result<()> {
+        let Some(connection) = self.connections.get_mut(endpoint) else { return Ok(()) };
+        // Whoever tells levels is asked only when the first attempt to write has failed.
+        connection.writable |= R::LEVELS && connection.state == State::Open;
+        self.readiness.add(connection.socket.as_fd(), token(endpoint.0, endpoint.generation()))
+    }
+
+    /// Puts the connection into the list of those to serve if it has something to do.
+    fn list(&mut self, endpoint: Endpoint) {
+        if let Some(connection) = self.connections.get_mut(endpoint)
+            && !connection.listed
+            && (connection.has_work() || connection.wants_block())
+        {
+            connection.listed = true;
+            self.ready.push(endpoint);
+        }
+    }
+
+    /// Ends the connection by a reset.
+    fn drop_with_reset(&mut self, endpoint: Endpoint) {
+        if let Some(connection) = self.connections.remove(endpoint) {
+            socket::reset_on_close(&connection.socket);
+        }
+    }
+
+    /// Asks the kernel, and lists the connections that can go on.
+    fn take_ready(&mut self) {
+        let Self { connections, listeners, readiness, answers, .. } = self;
+        let listening = listeners.iter().enumerate().filter(|(_, listener)| !listener.ready);
+        let listening = listening.map(|(index, listener)| Asked {
+            socket: listener.socket.as_fd(),
+            token: token(index as u32, LISTENER),
+            read: true,
+            write: false,
+        });
+        let connected = connections.iter().map(|(endpoint, connection)| {
+            let token = token(endpoint.0, endpoint.generation());
+            let (read, write) = connection.asks();
+            Asked { socket: connection.socket.as_fd(), token, read, write }
+        });
+        readiness.take(listening.chain(connected).filter(|asked| asked.read || asked.write), answers);
+        let mut answers = core::mem::take(&mut self.answers);
+        for (token, ready) in answers.drain(..) {
+            let (low, high) = (token as u32, (token >> 32) as u32);
+            if high == LISTENER {
+                self.listeners[low as usize].ready = true;
+                continue;
+            }
+            let endpoint = Endpoint::new(low, high);
+            if let Some(connection) = self.connections.get_mut(endpoint) {
+                connection.hung_up |= ready.hung_up;
+                connection.readable |= ready.readable || connection.hung_up;
+                connection.writable |= ready.writable;
+            }
+            self.list(endpoint);
+        }
+        self.answers = answers;
+    }
+
+    fn take_connections(&mut self, events: &mut Vec<Event>) -> usize {
+        let (connections, queue) = (&mut self.connections, self.config.send_queue_bytes);
+        let mut work = 0;
+        for (index, listener) in self.listeners.iter_mut().enumerate() {
+            let service_point = ServicePoint(index as u32);
+            work += listener.accept(self.now, |socket, address| {
+                let endpoint = connections.insert(Connection::new(socket, State::Requested, queue));
+                events.push(Event::ConnectionRequest { service_point, endpoint, peer: Peer::Address(address) });
+            });
+        }
+        work
+    }
+
+    /// Serves every connection that is listed, each once.
+    fn serve_ready(&mut self, events: &mut Vec<Event>) -> usize {
+        let mut work = 0;
+        core::mem::swap(&mut self.ready, &mut self.serving);
+        let mut serving = core::mem::take(&mut self.serving);
+        for endpoint in serving.drain(..) {
+            let Some(connection) = self.connections.get_mut(endpoint) else { continue };
+            connection.listed = false;
+            let (done, last) = connection.serve(endpoint, &self.config, &mut self.pool, events);
+            work += done;
+            match last {
+                None => self.list(endpoint),
+                Some(last) => {
+                    self.end(endpoint, &last);
+                    events.push(last);
+                    work += 1;
+                }
+            }
+        }
+        self.serving = serving;
+        work
+    }
+
+    fn end(&mut self, endpoint: Endpoint, last: &Event) {
+        match last {
+            Event::Disconnected { .. } => drop(self.connections.remove(endpoint)),
+            _ => self.drop_with_reset(endpoint),
+        }
+    }
+
+    /// Starts the time of those that began to connect or to close, and ends those whose time is over.
+    fn expire(&mut self, events: &mut Vec<Event>) {
+        for (endpoint, limit) in self.untimed.drain(..) {
+            // A connection can be there as soon as it was asked for: then its time is over already, and not running.
+            if let Some(connection) = self.connections.get_mut(endpoint)
+                && connection.state != State::Open
+            {
+                connection.deadline = self.now.after(limit);
+                self.next_timer = self.next_timer.min(connection.deadline);
+            }
+        }
+        if self.now < self.next_timer {
+            return;
+        }
+        self.next_timer = Instant::FAR_FUTURE;
+        for index in 0..self.connections.bound() {
+            let Some(endpoint) = self.connections.at(index) else { continue };
+            let Some(connection) = self.connections.get(endpoint) else { continue };
+            if connection.deadline > self.now {
+                self.next_timer = self.next_timer.min(connection.deadline);
+                continue;
+            }
+            events.push(match connection.state {
+                State::Connecting => Event::ConnectFailed { endpoint, cause: ConnectCause::TimedOut },
+                _ => Event::Broken { endpoint, cause: BrokenCause::TimedOut },
+            });
+            self.drop_with_reset(endpoint);
+        }
+    }
+
+    fn fail_later(&mut self, endpoint: Endpoint, event: Event) {
+        self.drop_with_reset(endpoint);
+        self.pending.push(event);
+    }
+}
+
+/// Names an endpoint or a listener to the kernel.
+const fn token(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+impl<R: Readiness> Dispatcher for ReadyTcp<R> {
+    fn listen(&mut self, address: &str) -> Result<ServicePoint, EndpointError> {
+        let resolved: SocketAddr = socket::resolve(address)?;
+        let (socket, bound) =
+            socket::listen(resolved, &self.config).map_err(|error| socket::listen_error(address, error))?;
+        let index = self.listeners.len() as u32;
+        self.readiness
+            .add(socket.as_fd(), token(index, LISTENER))
+            .map_err(|error| socket::listen_error(address, error))?;
+        self.listeners.push(Listener::new(socket, bound));
+        Ok(ServicePoint(index))
+    }
+
+    fn address_of(&self, service_point: ServicePoint) -> Option<String> {
+        self.listeners.get(service_point.0 as usize).map(|listener| listener.address.to_string())
+    }
+
+    fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
+        let system = |source| EndpointError::System { what: "cannot connect to", address: address.to_owned(), source };
+        let resolved = socket::resolve(address)?;
+        let (socket, failure) = socket::connect(resolved, &self.config).map_err(system)?;
+        let endpoint = self.add(socket, State::Connecting);
+        if let Some(cause) = failure {
+            self.fail_later(endpoint, Event::ConnectFailed { endpoint, cause });
+            return Ok(endpoint);
+        }
+        self.untimed.push((endpoint, self.config.connect_timeout));
+        if let Err(error) = self.register(endpoint) {
+            self.drop_with_reset(endpoint);
+            return Err(system(error));
+        }
+        Ok(endpoint)
+    }
+
+    fn accept(&mut self, endpoint: Endpoint) {
+        match self.connections.get_mut(endpoint) {
+            Some(connection) if connection.state == State::Requested => connection.state = State::Open,
+            _ => return,
+        }
+        self.pending.push(Event::Established { endpoint });
+        if let Err(error) = self.register(endpoint) {
+            // Errors of our own, which have no number, are about too many descriptors.
+            let cause = Errno::from_io_error(&error).unwrap_or(Errno::MFILE);
+            self.fail_later(endpoint, Event::Broken { endpoint, cause: socket::broken_cause(cause) });
+        }
+    }
+
+    fn reject(&mut self, endpoint: Endpoint) {
+        if self.connections.get(endpoint).is_some_and(|connection| connection.state == State::Requested) {
+            self.drop_with_reset(endpoint);
+        }
+    }
+
+    fn set_owner(&mut self, endpoint: Endpoint, owner: Owner) {
+        if let Some(connection) = self.connections.get_mut(endpoint) {
+            connection.block.owner = owner;
+        }
+    }
+
+    fn pool(&self) -> Option<&Pool> {
+        Some(&self.pool)
+    }
+
+    fn pool_mut(&mut self) -> Option<&mut Pool> {
+        Some(&mut self.pool)
+    }
+
+    fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
+        if let Some(connection) = self.connections.get_mut(endpoint) {
+            connection.reading = reading;
+        }
+        self.list(endpoint);
+    }
+
+    fn is_dry(&self, endpoint: Endpoint) -> bool {
+        self.connections.get(endpoint).is_some_and(Connection::wants_block)
+    }
+
+    fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
+        match self.connections.get_mut(endpoint) {
+            Some(connection) if connection.state == State::Open => connection.queue.push(message)?,
+            _ => return Err(SendError::Closed),
+        }
+        self.list(endpoint);
+        Ok(())
+    }
+
+    fn send_room(&self, endpoint: Endpoint) -> usize {
+        match self.connections.get(endpoint) {
+            Some(connection) if connection.state == State::Open => connection.queue.room(),
+            _ => 0,
+        }
+    }
+
+    fn queued(&self, endpoint: Endpoint) -> usize {
+        self.connections.get(endpoint).map_or(0, |connection| connection.queue.unsettled())
+    }
+
+    fn close(&mut self, endpoint: Endpoint) {
+        let Some(connection) = self.connections.get_mut(endpoint) else { return };
+        match connection.state {
+            State::Open => connection.begin_close(),
+            State::Flushing | State::Shut => return,
+            State::Connecting | State::Requested => {
+                self.fail_later(endpoint, Event::Disconnected { endpoint });
+                return;
+            }
+        }
+        self.untimed.push((endpoint, self.config.close_timeout));
+        self.list(endpoint);
+    }
+
+    fn abort(&mut self, endpoint: Endpoint) {
+        self.drop_with_reset(endpoint);
+        self.pending.retain(|event| event.endpoint() != endpoint);
+    }
+
+    fn poll(&mut self, now: Instant, events: &mut Vec<Event>) -> usize {
+        self.now = now;
+        let before = events.len();
+        events.append(&mut self.pending);
+        self.take_ready();
+        let work = self.take_connections(events) + self.serve_ready(events);
+        self.expire(events);
+        work.max(events.len() - before)
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        if !self.pending.is_empty() || !self.untimed.is_empty() || self.listeners.iter().any(Listener::has_work) {
+            return false;
+        }
+        if R::LEVELS {
+            self.readiness.silence();
+            self.take_ready();
+        }
+        // Everything that is listed has work, or waits for a block that may have come back meanwhile.
+        for &endpoint in &self.ready {
+            let Some(connection) = self.connections.get_mut(endpoint) else { continue };
+            if connection.has_work() || (connection.wants_block() && connection.refill(&mut self.pool, &self.config)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.readiness.descriptor())
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let dry = self.connections.values().any(Connection::wants_block).then(|| self.now.after(DRY_RETRY));
+        let timer = (self.next_timer < Instant::FAR_FUTURE).then_some(self.next_timer);
+        let paused = self.listeners.iter().filter_map(|listener| listener.paused_until).min();
+        [dry, timer, paused].into_iter().flatten().min()
+    }
+}
