@@ -1,0 +1,262 @@
+//! The seeds of the parsers' fuzz targets in `fuzz/seeds`: small things that our own encoders write, so that a fuzzer
+//! begins behind the checksums and lengths that it cannot guess.
+//!
+//! The test demands that they are what is written today. After a change that was meant, this writes them anew:
+//! `ROPEWALK_BLESS=1 cargo test -p ropewalk-wire --test fuzz_seeds`.
+
+use ropewalk_terms::{
+    AcknowledgementLevel, Attempt, ByCause, Cause, Counter, Epoch, EventKey, Incarnation, NodeId, Outcome, RunNumber,
+    SourceId,
+};
+use ropewalk_wire::message::{
+    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Ended, Finished,
+    FragmentFlags, FragmentMeta, Header, Hello, Kind, Message, ReadoutState, RefuseReason, Release, ReleaseEntry,
+    Report, ReportEntry, Request, RequestEntry, Resync, Start, SuperFragmentEntry, SuperFragmentsEncoder,
+    SynchronyState, Unreleased, UnreleasedEntry,
+};
+use ropewalk_wire::{fed, ferol, generic, run_file};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+const SOURCE: SourceId = SourceId(841);
+/// The most bytes of a seed: fuzzers are faster with small inputs.
+const MOST: usize = 6 << 10;
+
+/// Seeds by name.
+type Seeds = BTreeMap<String, Vec<u8>>;
+
+fn seeds<const N: usize>(all: [(&str, Vec<u8>); N]) -> Seeds {
+    all.map(|(name, bytes)| (name.to_owned(), bytes)).into()
+}
+
+/// A FED fragment with these words of payload.
+fn fed_fragment(level1_id: u32, payload: &[u64]) -> Vec<u8> {
+    let words: Vec<u8> = payload.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut bytes = Vec::new();
+    fed::encode(fed::Header::new(SOURCE, level1_id, 100), &words, fed::Trailer::new(), &mut bytes)
+        .expect("it is short");
+    bytes
+}
+
+fn fed_seeds() -> Seeds {
+    let header = fed::Header::new(SOURCE, 3, 100).with_more_headers(true);
+    let further =
+        [fed::Header::new(SOURCE, 3, 100).to_bytes(), fed::Trailer::new().with_more_trailers(true).to_bytes()];
+    let mut stacked = Vec::new();
+    fed::encode(header, further.as_flattened(), fed::Trailer::new(), &mut stacked).expect("it is short");
+    let mut wrong_crc = fed_fragment(4, &[1, 2]);
+    wrong_crc[12] ^= 1;
+    // A word of payload that looks like a trailer, as there are many in real files.
+    let trailer = u64::from_le_bytes(fed::Trailer::new().with_length_in_words(3).to_bytes());
+    let file = [fed_fragment(1, &[]), fed_fragment(2, &[7, 8, 9]), fed_fragment(3, &[trailer, 5])].concat();
+    seeds([
+        ("empty", fed_fragment(1, &[])),
+        ("fragment", fed_fragment(2, &[0x0011_2233_4455_6677])),
+        ("further", stacked),
+        ("wrong-crc", [wrong_crc, fed_fragment(5, &[3])].concat()),
+        ("cut", file[..file.len() - 5].to_vec()),
+        ("file", file),
+    ])
+}
+
+/// FEROL blocks of one word each, those for which `keep` says so.
+fn blocks(count: u16, event_number: u32, keep: impl Fn(u16) -> bool) -> Vec<u8> {
+    let header = |packet| ferol::BlockHeader {
+        payload_bytes: 8,
+        first: packet == 0,
+        last: packet + 1 == count,
+        packet,
+        source: SOURCE,
+        event_number,
+    };
+    let kept = (0..count).filter(|packet| keep(*packet));
+    kept.flat_map(|packet| [&header(packet).to_bytes()[..], &[packet as u8; 8]].concat()).collect()
+}
+
+fn ferol_seeds() -> Seeds {
+    let mut long = Vec::new();
+    ferol::encode_fragment(&[0x5A; ferol::MAX_PAYLOAD_BYTES + 8], SOURCE, 17, &mut long);
+    let three = blocks(3, 2, |_| true);
+    seeds([
+        ("block", blocks(1, 1, |_| true)),
+        ("blocks", [&blocks(1, 1, |_| true)[..], &three, &blocks(2, 3, |_| true)].concat()),
+        ("lost-block", [blocks(4, 1, |packet| packet != 2), blocks(1, 2, |_| true)].concat()),
+        ("lost-end", [blocks(3, 1, |packet| packet != 2), blocks(1, 2, |_| true)].concat()),
+        ("two-blocks", long),
+        ("cut", three[..three.len() - 3].to_vec()),
+    ])
+}
+
+fn generic_seeds() -> Seeds {
+    let fragment = |event_number, flags, payload: &[u8]| {
+        let header = generic::Header {
+            source: SOURCE,
+            flags,
+            event_number,
+            timestamp: 1_000 * event_number,
+            payload_bytes: payload.len() as u32,
+        };
+        let mut bytes = Vec::new();
+        generic::encode(&header, payload, &mut bytes).expect("it is short");
+        bytes
+    };
+    let none = generic::Flags(0);
+    let hello = generic::Hello::new(SOURCE, generic::HelloFlags::UTC, "counter").expect("the name is short");
+    let stream = [fragment(1, none, b"one"), fragment(2, none, b""), fragment(1, generic::Flags::RESYNC, b"again")];
+    seeds([
+        ("hello", hello.to_bytes().to_vec()),
+        ("fragment", fragment(1, none, b"hello")),
+        ("stream", [&hello.to_bytes()[..], &stream.concat()].concat()),
+        ("cut", stream.concat()[..100].to_vec()),
+    ])
+}
+
+/// A message of each kind that has a body of its own form.
+fn messages() -> Vec<Message> {
+    let (key, attempt) = (EventKey::new(1, 17), Attempt(2));
+    let (dropped, complete) = (Outcome::Dropped(Cause::TimedOut), Outcome::Complete);
+    let mut by_cause = ByCause::default();
+    by_cause.set(Cause::Late, 3);
+    let reported = |source, what| ReportEntry { source, what, value: 9 };
+    vec![
+        Message::Hello(Hello::new("ru0", 0x1234)),
+        Message::Welcome,
+        Message::Refuse(RefuseReason::OldEpoch),
+        Message::Start(Start::of_run(EventKey::new(0, 1))),
+        Message::QueryHighest,
+        Message::Highest(key),
+        Message::StopAt(key),
+        Message::Resync(Resync { first: EventKey::new(2, 0) }),
+        Message::Announce(Announce {
+            settled: key,
+            entries: [AnnounceEntry { key, bytes: 300, fragments: 2, triggered: true }].into_iter().collect(),
+        }),
+        Message::Credit(Credit { events: 64, bytes: 1 << 20 }),
+        Message::Assign(Assign { entries: [AssignEntry { key, bytes: 300, attempt }].into_iter().collect() }),
+        Message::Request(Request { entries: [RequestEntry { key, slot: 5, attempt }].into_iter().collect() }),
+        Message::Acknowledge(Acknowledge {
+            level: AcknowledgementLevel::Written,
+            entries: [complete, dropped]
+                .map(|outcome| AcknowledgeEntry { key, attempt, outcome })
+                .into_iter()
+                .collect(),
+        }),
+        Message::Release(Release {
+            entries: [complete, dropped]
+                .map(|outcome| ReleaseEntry { first: key, count: 8, outcome })
+                .into_iter()
+                .collect(),
+        }),
+        Message::ReadoutState(ReadoutState { readout: 1, present: false }),
+        Message::Recover,
+        Message::Unreleased(Unreleased {
+            entries: [None, Some(complete)]
+                .map(|outcome| UnreleasedEntry { key, attempt, outcome })
+                .into_iter()
+                .collect(),
+            more: true,
+        }),
+        Message::Synchrony(SynchronyState { source: SOURCE, verdict: 2, offset: -1, since: key }),
+        Message::Finish,
+        Message::Finished(Finished { in_flight: 0 }),
+        Message::Report(Report {
+            entries: [
+                reported(Some(SOURCE), Counter::PayloadBytesReceived as u16),
+                reported(None, ReportEntry::cause(Cause::Late)),
+            ]
+            .into_iter()
+            .collect(),
+            last: true,
+        }),
+        Message::StopRequest(Cause::SynchronyLost),
+        Message::Ended(Ended { below: key, built: 16, incomplete_emitted: 1, dropped: by_cause }),
+    ]
+}
+
+/// Two super-fragments, of which one is not held: prefix and tables, as they stand before the payloads.
+fn super_fragments() -> Vec<u8> {
+    let meta = |source, length| FragmentMeta {
+        source: SourceId(source),
+        length,
+        flags: FragmentFlags::HAS_BUNCH_CROSSING,
+        bunch_crossing: 100,
+        trigger_type: 1,
+        raw_id: 17,
+        time: 0,
+    };
+    let key = EventKey::new(1, 17);
+    let held = SuperFragmentEntry { key, slot: 5, attempt: Attempt(2), fragments: 2, bytes: 300, not_held: None };
+    let absent = SuperFragmentEntry { fragments: 0, bytes: 0, not_held: Some(Cause::NotHeld), ..held };
+    let mut encoder = SuperFragmentsEncoder::default();
+    encoder.add(held, [meta(1, 100), FragmentMeta::missing(SourceId(2), Cause::TimedOut)].into_iter());
+    encoder.add(absent, [].into_iter());
+    let mut head = Vec::new();
+    encoder.encode(&mut head);
+    head
+}
+
+fn message_seeds() -> Seeds {
+    let framed = |kind: Kind, body: &[u8]| {
+        let header = Header {
+            kind,
+            body: body.len() as u32,
+            run: RunNumber(3),
+            epoch: Epoch(2),
+            sender: NodeId::builder(7),
+            incarnation: Incarnation(1 << 60),
+        };
+        (format!("{:02}-{kind:?}", kind as u8).to_lowercase(), [&header.to_bytes()[..], body].concat())
+    };
+    let mut all: Seeds = messages()
+        .iter()
+        .map(|message| {
+            let mut body = Vec::new();
+            message.encode(&mut body);
+            framed(message.kind(), &body)
+        })
+        .collect();
+    all.extend([framed(Kind::SuperFragments, &super_fragments()), ("tables".to_owned(), super_fragments())]);
+    assert_eq!(all.len(), Kind::ALL.len() + 1, "a kind of message has no seed");
+    all
+}
+
+/// The segment that `docs/run-file.md` shows, whole, cut, and record by record.
+fn run_file_seeds() -> Seeds {
+    let segment = include_bytes!("../golden/run-file-1.0/run000001-bu0-000001.rwk");
+    let records = run_file::Items::new(segment).enumerate().map(|(index, item)| {
+        let run_file::Item::Record { record, .. } = item else { panic!("{item:?}") };
+        (format!("{index}-{}", record.kind().name().replace(' ', "-")), record.bytes().to_vec())
+    });
+    let mut all: Seeds = records.collect();
+    all.insert("segment".to_owned(), segment.to_vec());
+    all.insert("cut".to_owned(), segment[segment.len() / 2..segment.len() - 9].to_vec());
+    all
+}
+
+#[test]
+fn every_parsers_fuzzer_begins_with_what_our_encoders_write() {
+    let targets = [
+        ("fed", fed_seeds()),
+        ("ferol", ferol_seeds()),
+        ("generic", generic_seeds()),
+        ("message", message_seeds()),
+        ("run_file", run_file_seeds()),
+    ];
+    for (target, seeds) in targets {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
+        if std::env::var_os("ROPEWALK_BLESS").is_some() {
+            fs::create_dir_all(&directory).expect("a directory can be made");
+            seeds.iter().for_each(|(name, bytes)| fs::write(directory.join(name), bytes).expect("it can be written"));
+        }
+        assert!(seeds.values().all(|bytes| bytes.len() <= MOST), "{target}: a seed is too long");
+        let files = fs::read_dir(&directory).expect("the target has seeds").flatten();
+        let committed: Seeds = files
+            .map(|file| {
+                let name = file.file_name().into_string().expect("the names are plain");
+                (name, fs::read(file.path()).expect("a seed can be read"))
+            })
+            .collect();
+        assert!(committed == seeds, "{target}: the encoders write other seeds: see the head of this test");
+    }
+}
