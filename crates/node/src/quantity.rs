@@ -65,11 +65,16 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A length of time: `250us`, `20ms`, `10s`, `2min`, `1h`.
+/// A length of time of at most [`Time::MOST`]: `250us`, `20ms`, `10s`, `2min`, `1h`.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Time(pub Duration);
 
-const TIME: &str = "a time, such as 250us, 20ms, 10s, 2min or 1h";
+impl Time {
+    /// A century: a few times that fits into 64 bits of nanoseconds, so that sums need no care.
+    pub const MOST: Self = Self(Duration::from_secs(100 * 365 * 24 * 3600));
+}
+
+const TIME: &str = "a time of at most a century, such as 250us, 20ms, 10s, 2min or 1h";
 
 impl FromStr for Time {
     type Err = QuantityError;
@@ -86,7 +91,8 @@ impl FromStr for Time {
             "h" => 3600.0,
             _ => return Err(wrong()),
         };
-        Duration::try_from_secs_f64(number * seconds).map(Self).map_err(|_| wrong())
+        let time = Duration::try_from_secs_f64(number * seconds).map(Self).map_err(|_| wrong())?;
+        if time <= Self::MOST { Ok(time) } else { Err(wrong()) }
     }
 }
 
@@ -167,13 +173,15 @@ const TIMES: &str = "a time or a distribution of times, such as 20ms, uniform(10
                      lognormal(20ms,1.2)";
 
 impl Times {
-    /// The next time.
+    /// The next time, at most [`Time::MOST`].
     pub fn next(self, random: &mut Random) -> Duration {
         match self {
             Self::Fixed(time) => time,
             Self::Uniform { least, most } => least + (most - least).mul_f64(random.unit()),
-            Self::Exponential { mean } => Duration::from_secs_f64(random.exponential(mean.as_secs_f64())),
-            Self::Lognormal { mean, sigma } => mean.mul_f64((sigma * random.normal() - sigma * sigma / 2.0).exp()),
+            Self::Exponential { mean } => bounded(random.exponential(mean.as_secs_f64())),
+            Self::Lognormal { mean, sigma } => {
+                bounded(mean.as_secs_f64() * (sigma * random.normal() - sigma * sigma / 2.0).exp())
+            }
         }
     }
 
@@ -185,6 +193,11 @@ impl Times {
             Self::Exponential { mean } | Self::Lognormal { mean, .. } => mean,
         }
     }
+}
+
+/// What has no end is cut at [`Time::MOST`].
+fn bounded(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds.min(Time::MOST.0.as_secs_f64()))
 }
 
 impl FromStr for Times {
@@ -328,6 +341,20 @@ mod tests {
         assert_eq!("2min".parse(), Ok(Time(Duration::from_secs(120))));
         assert!("10".parse::<Time>().is_err());
         assert!("10 weeks".parse::<Time>().is_err());
+    }
+
+    #[test]
+    fn a_time_is_at_most_a_century_whatever_is_drawn_or_added_up() {
+        assert_eq!("876000h".parse(), Ok(Time::MOST));
+        for text in ["876001h", "99999999999999s", "18446744073709551615s"] {
+            assert!(text.parse::<Time>().is_err(), "{text}");
+        }
+        let mut random = Random::new(1, 0);
+        for text in ["lognormal(876000h,5)", "exponential(876000h)", "uniform(876000h,876000h)"] {
+            let times: Times = text.parse().expect(text);
+            assert_eq!(times.mean(), Time::MOST.0);
+            assert!((0..1000).all(|_| times.next(&mut random) <= Time::MOST.0), "{text}");
+        }
     }
 
     #[test]

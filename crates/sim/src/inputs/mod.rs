@@ -5,7 +5,7 @@
 //!                                                   after each step: accounts balance, bounds hold, no panic
 //! ```
 //! A machine trusts nobody: whatever other nodes say, it must neither panic nor lose count nor keep answering for ever.
-//! Each function takes any bytes. The fuzz targets call them with bytes that reach new code; the tests here call them
+//! Texts that people write are read here as well. Each function takes any bytes. The fuzz targets call them with bytes that reach new code; the tests here call them
 //! with random ones, so that they cannot rot.
 
 mod builder;
@@ -17,6 +17,7 @@ mod readout;
 mod synchrony;
 #[cfg(test)]
 mod tests;
+mod text;
 
 pub use builder::builder;
 pub use control::control;
@@ -24,6 +25,7 @@ pub use framer::framer;
 pub use manager::manager;
 pub use readout::readout;
 pub use synchrony::synchrony;
+pub use text::{configuration, quantity};
 
 /// Actions that one input may lead to at most: more means that a machine answers itself.
 const MOST_ACTIONS: usize = 20_000;

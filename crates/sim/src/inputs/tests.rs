@@ -1,6 +1,6 @@
-//! Random bytes for every machine, and the fuzzers' seeds: inputs that reach far, and those that once went wrong.
+//! Random bytes for every machine and every reader of texts, and the fuzzers' seeds: inputs that reach far, and those that once went wrong.
 
-use super::{builder, control, framer, manager, readout, synchrony};
+use super::{builder, configuration, control, framer, manager, quantity, readout, synchrony};
 use crate::campaign::mixed;
 
 /// Random bytes: the same for the same seed.
@@ -56,4 +56,14 @@ fn a_framer_finds_the_same_however_the_stream_is_cut() {
 #[test]
 fn the_watch_over_synchrony_takes_anything() {
     feed("synchrony", synchrony);
+}
+
+#[test]
+fn what_is_wrong_in_a_configuration_has_its_place_whatever_it_is() {
+    feed("configuration", configuration);
+}
+
+#[test]
+fn a_quantity_is_refused_or_can_be_used() {
+    feed("quantity", quantity);
 }
