@@ -1,7 +1,7 @@
 //! Cut, changed and arbitrary bytes: nothing panics, nothing whole is lost, nothing is invented.
 
 use super::super::*;
-use super::{head, header, keys, records, segment};
+use super::{cases, head, header, keys, records, segment};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -73,7 +73,7 @@ fn seal(bytes: &mut [u8], places: &[(usize, usize)]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(cases(256)))]
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..600)) {
@@ -143,7 +143,8 @@ proptest! {
 fn a_cut_anywhere_leaves_the_whole_records_before_it() {
     let file = segment();
     let ends: Vec<usize> = records(&file).iter().map(|(offset, record)| *offset as usize + record.length()).collect();
-    for cut in 0..file.len() {
+    // Miri tries cuts in all records and all places modulo 8, but not all.
+    for cut in (0..file.len()).step_by(if cfg!(miri) { 61 } else { 1 }) {
         let items: Vec<Item<'_>> = Items::new(&file[..cut]).collect();
         let whole = ends.iter().filter(|&&end| end <= cut).count();
         let rest = cut - whole.checked_sub(1).map_or(0, |last| ends[last]);

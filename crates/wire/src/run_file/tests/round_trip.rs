@@ -1,7 +1,7 @@
 //! What is written is read again.
 
 use super::super::*;
-use super::{head, header, records, segment};
+use super::{cases, head, header, records, segment};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use ropewalk_terms::{Attempt, EventKey, Incarnation, NodeId, Role, RunNumber, SourceId, Utc};
@@ -51,7 +51,7 @@ fn append(file: &mut Vec<u8>, (head, missing, fragments): &OwnedEvent) -> IndexE
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(cases(64)))]
 
     #[test]
     fn events_and_their_index_are_read_as_written(events in vec(event(), 0..8)) {
