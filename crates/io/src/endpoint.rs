@@ -5,7 +5,7 @@
 //! each exactly once. The life of a connection:
 //!
 //! ```text
-//!  connect ──► Established ──► Received* ──► Disconnected   in order, by either side
+//!  connect ──► Established ──► Received* ──► (Finished) ──► Disconnected   in order, by either side
 //!     │             ▲                   └──► Broken         with the cause
 //!     └──► ConnectFailed
 //!  ConnectionRequest ──► accept ──► Established ──► as above
@@ -19,7 +19,7 @@ use core::fmt;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-use ropewalk_memory::{Owner, Pool, Slice};
+use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 
 use crate::parcel::Parcel;
@@ -101,8 +101,19 @@ pub enum Event {
         /// The object.
         parcel: Parcel,
     },
-    /// [`Dispatcher::send`] said [`SendError::Full`] and there is room now for what it refused.
+    /// More is queued than [`SendLimits::high`]; once until [`Event::SendQueueLow`].
+    SendQueueHigh {
+        /// The endpoint.
+        endpoint: Endpoint,
+    },
+    /// [`Dispatcher::send`] said [`SendError::Full`] and there is room now for what it refused, or the queue was high
+    /// and is low now.
     SendQueueLow {
+        /// The endpoint.
+        endpoint: Endpoint,
+    },
+    /// The peer has ended its direction and is still there to receive: see [`Dispatcher::set_half_close`].
+    Finished {
         /// The endpoint.
         endpoint: Endpoint,
     },
@@ -136,7 +147,9 @@ impl Event {
             | Self::Established { endpoint }
             | Self::Received { endpoint, .. }
             | Self::HandedOver { endpoint, .. }
+            | Self::SendQueueHigh { endpoint }
             | Self::SendQueueLow { endpoint }
+            | Self::Finished { endpoint }
             | Self::Disconnected { endpoint }
             | Self::Broken { endpoint, .. }
             | Self::ConnectFailed { endpoint, .. } => *endpoint,
@@ -241,6 +254,24 @@ pub enum SendError {
     Closed,
 }
 
+/// How much may be queued for one endpoint, in bytes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SendLimits {
+    /// A message that would make it more is refused, unless the queue is empty.
+    pub bound: usize,
+    /// [`Event::SendQueueHigh`] follows when it is as much.
+    pub high: usize,
+    /// [`Event::SendQueueLow`] follows when it is as little again.
+    pub low: usize,
+}
+
+impl SendLimits {
+    /// Nothing is said before a message is refused; low is half.
+    pub const fn up_to(bound: usize) -> Self {
+        Self { bound, high: usize::MAX, low: bound / 2 }
+    }
+}
+
 /// Serves many endpoints from one thread: calls never block, results are events.
 pub trait Dispatcher {
     /// Opens a service point. TCP: `host:port`, port 0 for any free one; in-process and simulated: a name,
@@ -268,6 +299,14 @@ pub trait Dispatcher {
 
     /// The receive pool, to reserve quotas in.
     fn pool_mut(&mut self) -> Option<&mut Pool>;
+
+    /// Receives into this block, behind those that were posted before. From the first one on the endpoint receives into
+    /// posted blocks alone, fills each to its last byte, and waits when there is none ([`is_dry`](Self::is_dry)).
+    /// What is not filled when the endpoint ends goes back to its pool.
+    ///
+    /// # Errors
+    /// The block comes back: the endpoint has ended, or its bytes come in the peer's own blocks (in-process).
+    fn post_block(&mut self, endpoint: Endpoint, block: Loan) -> Result<(), Loan>;
 
     /// Whether the endpoint is read (true at first). While it is not, the transport's own window closes
     /// and the peer's send queue fills: this is the back-pressure.
@@ -297,11 +336,23 @@ pub trait Dispatcher {
         Err((SendError::Closed, parcel))
     }
 
+    /// How much may be queued from now on; what is queued already stays.
+    fn set_send_limits(&mut self, endpoint: Endpoint, limits: SendLimits);
+
     /// Bytes that the send queue takes before it says [`SendError::Full`]; 0 for an endpoint that has ended.
     fn send_room(&self, endpoint: Endpoint) -> usize;
 
     /// Bytes queued and not yet taken by the transport (in-process: by the peer).
     fn queued(&self, endpoint: Endpoint) -> usize;
+
+    /// Whether the endpoint outlives the end of the peer's direction (false at first). If so, that end is told by
+    /// [`Event::Finished`], sending goes on, and the end comes with [`finish`](Self::finish) or
+    /// [`close`](Self::close). If not, it is the endpoint's end.
+    fn set_half_close(&mut self, endpoint: Endpoint, half_close: bool);
+
+    /// Sends what is queued, then ends the own direction. What the peer still sends is received to its end, and
+    /// [`Event::Disconnected`] follows.
+    fn finish(&mut self, endpoint: Endpoint);
 
     /// Sends what is queued, then closes; [`Event::Disconnected`] follows when the peer has closed too.
     /// What the peer still sends is thrown away.

@@ -18,6 +18,7 @@ pub mod clock;
 pub mod disk;
 mod doorbell;
 pub mod endpoint;
+mod ends;
 pub mod in_process;
 mod parcel;
 mod receive_block;
@@ -30,6 +31,6 @@ pub mod wait;
 
 pub use clock::{Clock, MonotonicClock, SimulatedClock};
 pub use endpoint::{
-    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, ServicePoint,
+    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
 };
 pub use parcel::Parcel;

@@ -5,21 +5,26 @@ use std::collections::VecDeque;
 
 use ropewalk_memory::Slice;
 
-use crate::endpoint::SendError;
+use crate::endpoint::{Endpoint, Event, SendError, SendLimits};
 
 /// Slices, or other items, to send, bounded in bytes. Bytes count until they are *settled*: taken by the kernel, the
 /// network or the peer, which may be later than when their item left the queue.
 pub(crate) struct SendQueue<T = Slice> {
     items: VecDeque<T>,
     unsettled: usize,
-    bound: usize,
+    limits: SendLimits,
+    /// It was high and has not been low since.
+    is_above: bool,
+    /// The user was not told yet that it is high.
+    is_untold: bool,
     /// The size of the message that was refused last, until the user is told that there is room for it.
     refused: Option<usize>,
 }
 
 impl<T> SendQueue<T> {
     pub(crate) fn new(bound: usize) -> Self {
-        Self { items: VecDeque::new(), unsettled: 0, bound, refused: None }
+        let limits = SendLimits::up_to(bound);
+        Self { items: VecDeque::new(), unsettled: 0, limits, is_above: false, is_untold: false, refused: None }
     }
 
     /// The same with room for so many items from the start.
@@ -27,13 +32,26 @@ impl<T> SendQueue<T> {
         Self { items: VecDeque::with_capacity(items), ..Self::new(bound) }
     }
 
+    /// Other limits from now on.
+    pub(crate) fn set_limits(&mut self, limits: SendLimits) {
+        self.limits = limits;
+        self.look_up();
+    }
+
+    fn look_up(&mut self) {
+        if !self.is_above && self.unsettled >= self.limits.high {
+            (self.is_above, self.is_untold) = (true, true);
+        }
+    }
+
     /// Counts a message of so many bytes, or refuses it. An empty queue takes any size.
     pub(crate) fn admit(&mut self, bytes: usize) -> Result<(), SendError> {
-        if self.unsettled > 0 && self.unsettled + bytes > self.bound {
+        if self.unsettled > 0 && self.unsettled + bytes > self.limits.bound {
             self.refused = Some(bytes);
             return Err(SendError::Full);
         }
         self.unsettled += bytes;
+        self.look_up();
         Ok(())
     }
 
@@ -69,29 +87,37 @@ impl<T> SendQueue<T> {
 
     /// Bytes that a message may have without being refused.
     pub(crate) fn room(&self) -> usize {
-        if self.unsettled == 0 { usize::MAX } else { self.bound.saturating_sub(self.unsettled) }
+        if self.unsettled == 0 { usize::MAX } else { self.limits.bound.saturating_sub(self.unsettled) }
     }
 
-    /// Whether a message was refused and the user was not yet told that there is room.
-    pub(crate) fn has_refused(&self) -> bool {
-        self.refused.is_some()
+    /// Whether [`SendQueue::tell`] would say something.
+    pub(crate) fn has_news(&self) -> bool {
+        self.is_untold || self.is_low()
     }
 
-    /// Whether the user is to be told that there is room: when the queue is at most half full and the
-    /// message that was refused fits.
-    pub(crate) fn is_low(&self) -> bool {
-        self.refused.is_some_and(|bytes| {
-            self.unsettled == 0 || (self.unsettled <= self.bound / 2 && self.unsettled + bytes <= self.bound)
-        })
-    }
-
-    /// Like [`SendQueue::is_low`], but true only once for each refusal.
-    pub(crate) fn take_low(&mut self) -> bool {
-        let low = self.is_low();
-        if low {
-            self.refused = None;
+    /// Whether there is room: the queue is low, and the message that was refused, if one was, fits.
+    fn is_low(&self) -> bool {
+        let SendLimits { bound, low, .. } = self.limits;
+        match self.refused {
+            Some(bytes) => self.unsettled == 0 || (self.unsettled <= low && self.unsettled + bytes <= bound),
+            None => self.is_above && self.unsettled <= low,
         }
-        low
+    }
+
+    /// Whether the user waits for the queue to run low.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.refused.is_some() || self.is_above
+    }
+
+    /// Tells the user that the queue is high, and that it is low, each once.
+    pub(crate) fn tell(&mut self, endpoint: Endpoint, events: &mut Vec<Event>) {
+        if core::mem::take(&mut self.is_untold) {
+            events.push(Event::SendQueueHigh { endpoint });
+        }
+        if self.is_low() {
+            (self.refused, self.is_above) = (None, false);
+            events.push(Event::SendQueueLow { endpoint });
+        }
     }
 }
 
@@ -165,16 +191,44 @@ mod tests {
         assert_eq!((lengths, queue.unsettled(), queue.room()), (vec![30, 10], 40, 60));
     }
 
+    /// What the user is told now: whether it is that the queue is high, or low.
+    fn told(queue: &mut SendQueue) -> Vec<bool> {
+        let mut events = Vec::new();
+        let has_news = queue.has_news();
+        queue.tell(Endpoint::new(0, 0), &mut events);
+        assert_eq!((has_news, queue.has_news()), (!events.is_empty(), false));
+        events.iter().map(|event| matches!(event, Event::SendQueueHigh { .. })).collect()
+    }
+
     #[test]
     fn each_refusal_is_followed_by_one_call_to_go_on_when_the_message_fits() {
         let mut queue = SendQueue::new(100);
         assert_eq!(queue.push(&mut message(90, 40)), Ok(()));
-        assert!(!queue.take_low(), "nothing was refused");
+        assert_eq!(told(&mut queue), [], "nothing was refused");
         assert_eq!(queue.push(&mut message(80, 40)), Err(SendError::Full));
         queue.advance(45);
-        assert!(!queue.take_low(), "half full, but the message would be refused again");
+        assert_eq!(told(&mut queue), [], "half full, but the message would be refused again");
         queue.advance(25);
-        assert!(queue.has_refused() && queue.take_low() && !queue.take_low());
+        assert!(queue.is_awaited());
+        assert_eq!((told(&mut queue), told(&mut queue)), (vec![false], vec![]));
         assert_eq!(queue.push(&mut message(80, 40)), Ok(()));
+    }
+
+    #[test]
+    fn a_queue_that_passes_its_high_mark_says_so_once_until_it_is_low() {
+        let mut queue = SendQueue::new(100);
+        queue.set_limits(SendLimits { bound: 100, high: 60, low: 10 });
+        assert_eq!(queue.push(&mut message(59, 59)), Ok(()));
+        assert_eq!(told(&mut queue), []);
+        assert_eq!(queue.push(&mut message(1, 1)), Ok(()));
+        assert_eq!(told(&mut queue), [true]);
+        assert_eq!(queue.push(&mut message(10, 10)), Ok(()));
+        queue.advance(59);
+        assert_eq!(told(&mut queue), [], "neither higher nor low");
+        queue.advance(1);
+        assert_eq!(told(&mut queue), [false]);
+        assert_eq!(queue.push(&mut message(80, 80)), Ok(()));
+        queue.advance(90);
+        assert_eq!(told(&mut queue), [true, false], "also where it was high only between two looks");
     }
 }

@@ -28,6 +28,8 @@ pub(super) enum End {
     Closed = 1,
     /// The side is gone; what it sent is lost.
     Gone = 2,
+    /// Everything was sent, and the side is still there to receive.
+    Finished = 3,
 }
 
 /// What travels.
@@ -125,6 +127,7 @@ impl Half {
         match self.link.directions[1 - self.side].end.load(Ordering::Acquire) {
             0 => End::Open,
             1 => End::Closed,
+            3 => End::Finished,
             _ => End::Gone,
         }
     }
@@ -135,8 +138,19 @@ impl Half {
         self.notify_peer();
     }
 
-    pub(super) fn has_ended(&self) -> bool {
-        self.link.directions[self.side].end.load(Ordering::Relaxed) != End::Open as u8
+    /// Ends the own direction as [`Half::end`] does, and goes on receiving.
+    pub(super) fn finish(&self) {
+        self.link.directions[self.side].end.store(End::Finished as u8, Ordering::Release);
+        self.notify_peer();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.link.directions[self.side].end.load(Ordering::Relaxed) == End::Closed as u8
+    }
+
+    /// The other side is gone: nothing is taken any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.outgoing.is_abandoned()
     }
 
     /// Items that can be pushed now.
@@ -191,9 +205,8 @@ impl Half {
 
 impl Drop for Half {
     fn drop(&mut self) {
-        let end = &self.link.directions[self.side].end;
-        let gone = end.compare_exchange(End::Open as u8, End::Gone as u8, Ordering::Release, Ordering::Relaxed);
-        if gone.is_ok() {
+        if !self.is_closed() {
+            self.link.directions[self.side].end.store(End::Gone as u8, Ordering::Release);
             self.notify_peer();
         }
     }

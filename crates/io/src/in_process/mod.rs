@@ -14,7 +14,7 @@ mod network;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use ropewalk_memory::{Owner, Pool, Slice};
+use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 
 pub use self::network::InProcessNetwork;
@@ -22,8 +22,9 @@ pub use self::network::InProcessNetwork;
 use self::link::{Answer, End, Half, Item};
 use self::network::{Inbox, Request};
 use crate::endpoint::{
-    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, ServicePoint,
+    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
 };
+use crate::ends::Ends;
 use crate::parcel::Parcel;
 use crate::send_queue::SendQueue;
 use crate::slots::Slots;
@@ -58,6 +59,7 @@ struct Connection {
     half: Half,
     state: State,
     reading: bool,
+    ends: Ends,
     queue: SendQueue<Item>,
     /// Bytes that the peer took, as far as the queue knows.
     settled: u64,
@@ -97,15 +99,24 @@ impl Connection {
             self.half.end();
             return count + 1;
         }
+        if self.ends.must_shut(self.queue.is_empty()) {
+            self.ends.shut();
+            self.half.finish();
+            return count + 1;
+        }
         count
     }
 
     fn must_end(&self) -> bool {
-        self.state == State::Closing && self.queue.is_empty() && !self.half.has_ended()
+        self.state == State::Closing && self.queue.is_empty() && !self.half.is_closed()
+    }
+
+    fn may_send(&self) -> bool {
+        self.state == State::Open && self.ends.may_send()
     }
 
     fn is_stuck(&self) -> bool {
-        !self.queue.is_empty() || self.queue.has_refused()
+        !self.queue.is_empty() || self.queue.is_awaited()
     }
 
     /// Whether a poll would find something to do.
@@ -116,14 +127,15 @@ impl Connection {
             State::Open | State::Closing => {
                 let ended = match self.half.peer_end() {
                     End::Open => false,
-                    End::Closed => self.half.is_drained(),
+                    End::Closed | End::Finished => self.half.is_drained() && self.ends.may_receive(),
                     End::Gone => true,
                 };
                 let readable = (self.reading || self.state == State::Closing) && !self.half.is_drained();
                 let sendable = !self.queue.is_empty() && self.half.room() > 0;
                 let consumed = self.half.consumed_by_peer() != self.settled;
-                let relieved = self.queue.has_refused() && (consumed || self.queue.is_low());
-                ended || readable || sendable || relieved || self.must_end()
+                let relieved = (self.queue.is_awaited() && consumed) || self.queue.has_news();
+                let shuts = self.must_end() || self.ends.must_shut(self.queue.is_empty());
+                ended || readable || sendable || relieved || shuts
             }
         }
     }
@@ -136,7 +148,7 @@ impl InProcess {
 
     fn add(&mut self, half: Half, state: State) -> Endpoint {
         let queue = SendQueue::with_room(self.config.send_queue_bytes, 8 * self.config.ring_slices);
-        self.connections.insert(Connection { half, state, reading: true, queue, settled: 0 })
+        self.connections.insert(Connection { half, state, reading: true, ends: Ends::new(), queue, settled: 0 })
     }
 
     fn take_requests(&mut self, events: &mut Vec<Event>) {
@@ -202,16 +214,27 @@ impl Connection {
                 });
             });
         }
-        if end == End::Closed && self.half.is_drained() {
+        work += usize::from(self.settle());
+        if end != End::Open && self.half.is_drained() && self.ends.may_receive() {
+            self.ends.peer_ended(endpoint, events);
+            work += 1;
+        }
+        if !self.ends.are_over() {
+            work += self.flush();
+        }
+        if self.is_over() {
             // The peer waits for our end before it reports its own.
             self.half.end();
             return (work, Some(Event::Disconnected { endpoint }));
         }
-        work += usize::from(self.settle()) + self.flush();
-        if self.queue.take_low() {
-            events.push(Event::SendQueueLow { endpoint });
-        }
+        self.queue.tell(endpoint, events);
         (work, None)
+    }
+
+    /// Both directions have ended, or the peer is no longer there to receive.
+    fn is_over(&self) -> bool {
+        let is_closed = self.state == State::Closing && self.queue.is_empty();
+        self.ends.are_over() || (!self.ends.may_receive() && (is_closed || self.half.is_abandoned()))
     }
 }
 
@@ -267,6 +290,10 @@ impl Dispatcher for InProcess {
         None
     }
 
+    fn post_block(&mut self, _endpoint: Endpoint, block: Loan) -> Result<(), Loan> {
+        Err(block)
+    }
+
     fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
         if let Some(connection) = self.connections.get_mut(endpoint) {
             connection.reading = reading;
@@ -279,7 +306,7 @@ impl Dispatcher for InProcess {
 
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
         match self.connections.get_mut(endpoint) {
-            Some(connection) if connection.state == State::Open => {
+            Some(connection) if connection.may_send() => {
                 connection.settle();
                 connection.queue.push(message)
             }
@@ -292,7 +319,7 @@ impl Dispatcher for InProcess {
     }
 
     fn hand_over(&mut self, endpoint: Endpoint, parcel: Parcel) -> Result<(), (SendError, Parcel)> {
-        let open = self.connections.get_mut(endpoint).filter(|connection| connection.state == State::Open);
+        let open = self.connections.get_mut(endpoint).filter(|connection| connection.may_send());
         let Some(connection) = open else { return Err((SendError::Closed, parcel)) };
         connection.settle();
         if let Err(error) = connection.queue.admit(parcel.bytes()) {
@@ -302,15 +329,35 @@ impl Dispatcher for InProcess {
         Ok(())
     }
 
+    fn set_send_limits(&mut self, endpoint: Endpoint, limits: SendLimits) {
+        if let Some(connection) = self.connections.get_mut(endpoint) {
+            connection.queue.set_limits(limits);
+        }
+    }
+
     fn send_room(&self, endpoint: Endpoint) -> usize {
         match self.connections.get(endpoint) {
-            Some(connection) if connection.state == State::Open => connection.queue.room(),
+            Some(connection) if connection.may_send() => connection.queue.room(),
             _ => 0,
         }
     }
 
     fn queued(&self, endpoint: Endpoint) -> usize {
         self.connections.get(endpoint).map_or(0, |connection| connection.queue.unsettled())
+    }
+
+    fn set_half_close(&mut self, endpoint: Endpoint, half_close: bool) {
+        if let Some(connection) = self.connections.get_mut(endpoint) {
+            connection.ends.set_half_close(half_close);
+        }
+    }
+
+    fn finish(&mut self, endpoint: Endpoint) {
+        if let Some(connection) =
+            self.connections.get_mut(endpoint).filter(|connection| connection.state == State::Open)
+        {
+            connection.ends.finish();
+        }
     }
 
     fn close(&mut self, endpoint: Endpoint) {
@@ -345,7 +392,7 @@ impl Dispatcher for InProcess {
                 work += self.serve(endpoint, events);
             }
         }
-        work
+        work.max(events.len() - before)
     }
 
     fn prepare_wait(&mut self) -> bool {

@@ -8,6 +8,7 @@ use super::faults::Faults;
 use super::network::{State as NetworkState, between};
 use super::wire::{Direction, End, Wire};
 use crate::endpoint::{BrokenCause, ConnectCause, Endpoint, Event};
+use crate::ends::Ends;
 use crate::receive_block::ReceiveBlock;
 use crate::send_queue::SendQueue;
 
@@ -28,6 +29,7 @@ pub(super) struct Connection {
     pub(super) side: usize,
     pub(super) state: State,
     pub(super) reading: bool,
+    pub(super) ends: Ends,
     pub(super) queue: SendQueue,
     pub(super) block: ReceiveBlock,
 }
@@ -42,7 +44,7 @@ pub(super) struct Context<'a> {
 impl Connection {
     pub(super) fn new(wire: u64, side: usize, state: State, send_queue_bytes: usize) -> Self {
         let queue = SendQueue::new(send_queue_bytes);
-        Self { wire, side, state, reading: true, queue, block: ReceiveBlock::new() }
+        Self { wire, side, state, reading: true, ends: Ends::new(), queue, block: ReceiveBlock::new() }
     }
 
     /// Whether it was closed and everything is on its way.
@@ -73,18 +75,36 @@ impl Connection {
                 let mut work = 0;
                 if passes {
                     work += self.receive(endpoint, incoming, now, faults, context);
-                    if incoming.arrived_end(now) == Some(End::Closed) {
-                        wire.directions[self.side].end(now, faults, End::Closed);
-                        return (work, Some(Event::Disconnected { endpoint }));
+                    if incoming.arrived_end(now) == Some(End::Closed) && self.ends.may_receive() {
+                        self.ends.peer_ended(endpoint, context.events);
+                        work += 1;
                     }
                 }
-                work += self.flush(wire, now, faults);
-                if self.queue.take_low() {
-                    context.events.push(Event::SendQueueLow { endpoint });
+                if !self.ends.are_over() {
+                    work += self.flush(wire, now, faults);
                 }
+                if self.is_over(wire, now) {
+                    wire.directions[self.side].end(now, faults, End::Closed);
+                    return (work, Some(Event::Disconnected { endpoint }));
+                }
+                self.queue.tell(endpoint, context.events);
                 (work, None)
             }
         }
+    }
+
+    /// Both directions have ended, or the peer is no longer there to receive.
+    fn is_over(&self, wire: &Wire, now: Instant) -> bool {
+        let peer = 1 - self.side;
+        let is_closed = self.state == State::Closing && self.queue.is_empty();
+        // A reset that is on its way says more.
+        let is_left = wire.names[peer].is_none() && wire.directions[peer].arrived_end(now) == Some(End::Closed);
+        self.ends.are_over() || (!self.ends.may_receive() && (is_closed || is_left))
+    }
+
+    /// Whether messages are taken.
+    pub(super) fn may_send(&self) -> bool {
+        self.state == State::Open && self.ends.may_send()
     }
 
     fn finish_connecting(
@@ -171,7 +191,12 @@ impl Connection {
                 break;
             }
         }
-        if self.state == State::Closing && self.queue.is_empty() {
+        let shuts = self.ends.must_shut(self.queue.is_empty());
+        if shuts {
+            self.ends.shut();
+            work += 1;
+        }
+        if shuts || (self.state == State::Closing && self.queue.is_empty()) {
             wire.directions[self.side].end(now, faults, End::Closed);
         }
         work
@@ -204,9 +229,11 @@ impl Connection {
                 let give_up = network.unreachable_since(wire).map(|since| since.after(faults.give_up));
                 let incoming = &wire.directions[1 - self.side];
                 let takes = self.state == State::Closing || (self.reading && !self.block.is_dry());
+                let takes = takes && self.ends.may_receive();
                 let arrival = if takes { incoming.next_arrival() } else { incoming.next_reset() };
                 let sendable = !self.queue.is_empty() && wire.directions[self.side].room(faults) > 0;
-                let send = (sendable || self.queue.is_low()).then_some(network.now);
+                let shuts = self.ends.must_shut(self.queue.is_empty());
+                let send = (sendable || shuts || self.queue.has_news()).then_some(network.now);
                 [give_up, arrival.filter(|_| passes), send].into_iter().flatten().min()
             }
         }

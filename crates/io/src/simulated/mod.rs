@@ -13,7 +13,7 @@ mod wire;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use ropewalk_memory::{Owner, Pool, Slice};
+use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 
 pub use self::faults::Faults;
@@ -22,7 +22,9 @@ pub use self::network::Network;
 use self::connection::{Connection, Context, State};
 use self::network::Request;
 use self::wire::End;
-use crate::endpoint::{ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, ServicePoint};
+use crate::endpoint::{
+    ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
+};
 use crate::slots::Slots;
 
 /// How soon an endpoint whose quota is used up looks again whether blocks came back.
@@ -159,6 +161,14 @@ impl Dispatcher for Simulated {
         Some(&mut self.pool)
     }
 
+    fn post_block(&mut self, endpoint: Endpoint, block: Loan) -> Result<(), Loan> {
+        match self.connections.get_mut(endpoint) {
+            Some(connection) if connection.state != State::Closing => connection.block.post(block),
+            _ => return Err(block),
+        }
+        Ok(())
+    }
+
     fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
         if let Some(connection) = self.connections.get_mut(endpoint) {
             connection.reading = reading;
@@ -172,20 +182,40 @@ impl Dispatcher for Simulated {
 
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
         match self.connections.get_mut(endpoint) {
-            Some(connection) if connection.state == State::Open => connection.queue.push(message),
+            Some(connection) if connection.may_send() => connection.queue.push(message),
             _ => Err(SendError::Closed),
+        }
+    }
+
+    fn set_send_limits(&mut self, endpoint: Endpoint, limits: SendLimits) {
+        if let Some(connection) = self.connections.get_mut(endpoint) {
+            connection.queue.set_limits(limits);
         }
     }
 
     fn send_room(&self, endpoint: Endpoint) -> usize {
         match self.connections.get(endpoint) {
-            Some(connection) if connection.state == State::Open => connection.queue.room(),
+            Some(connection) if connection.may_send() => connection.queue.room(),
             _ => 0,
         }
     }
 
     fn queued(&self, endpoint: Endpoint) -> usize {
         self.connections.get(endpoint).map_or(0, |connection| connection.queue.unsettled())
+    }
+
+    fn set_half_close(&mut self, endpoint: Endpoint, half_close: bool) {
+        if let Some(connection) = self.connections.get_mut(endpoint) {
+            connection.ends.set_half_close(half_close);
+        }
+    }
+
+    fn finish(&mut self, endpoint: Endpoint) {
+        if let Some(connection) =
+            self.connections.get_mut(endpoint).filter(|connection| connection.state == State::Open)
+        {
+            connection.ends.finish();
+        }
     }
 
     fn close(&mut self, endpoint: Endpoint) {

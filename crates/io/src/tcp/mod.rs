@@ -10,13 +10,13 @@ mod socket;
 
 use std::os::fd::BorrowedFd;
 
-use ropewalk_memory::{Owner, Pool, Slice};
+use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 
 pub use self::config::{Mechanism, TcpConfig, UnknownMechanism};
 
 use self::readiness::{Epoll, Poll, ReadyTcp, Select};
-use crate::endpoint::{Dispatcher, Endpoint, EndpointError, Event, SendError, ServicePoint};
+use crate::endpoint::{Dispatcher, Endpoint, EndpointError, Event, SendError, SendLimits, ServicePoint};
 use crate::parcel::Parcel;
 
 /// A dispatcher of TCP endpoints with its receive pool.
@@ -100,6 +100,10 @@ impl Dispatcher for Tcp {
         self.inner.pool_mut()
     }
 
+    fn post_block(&mut self, endpoint: Endpoint, block: Loan) -> Result<(), Loan> {
+        self.inner.post_block(endpoint, block)
+    }
+
     fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
         self.inner.set_reading(endpoint, reading);
     }
@@ -120,12 +124,24 @@ impl Dispatcher for Tcp {
         self.inner.hand_over(endpoint, parcel)
     }
 
+    fn set_send_limits(&mut self, endpoint: Endpoint, limits: SendLimits) {
+        self.inner.set_send_limits(endpoint, limits);
+    }
+
     fn send_room(&self, endpoint: Endpoint) -> usize {
         self.inner.send_room(endpoint)
     }
 
     fn queued(&self, endpoint: Endpoint) -> usize {
         self.inner.queued(endpoint)
+    }
+
+    fn set_half_close(&mut self, endpoint: Endpoint, half_close: bool) {
+        self.inner.set_half_close(endpoint, half_close);
+    }
+
+    fn finish(&mut self, endpoint: Endpoint) {
+        self.inner.finish(endpoint);
     }
 
     fn close(&mut self, endpoint: Endpoint) {

@@ -1,5 +1,7 @@
 //! One conformance suite for every mechanism behind [`ropewalk_io::Dispatcher`].
 
+mod buffers;
+mod half_close;
 mod network_faults;
 mod pools;
 mod sleeping;
@@ -206,6 +208,15 @@ macro_rules! every_rule_for {
             objects_stay_in_order_with_bytes_or_come_back_untouched,
             objects_count_as_their_weight_until_they_are_taken,
             nothing_is_handed_over_where_nobody_is,
+            a_side_that_has_finished_still_receives,
+            whoever_does_not_care_for_half_a_connection_ends_with_the_peer,
+            both_sides_may_finish_at_once_and_everything_arrives,
+            closing_after_half_a_connection_ended_sends_what_is_queued,
+            a_peer_that_finished_and_then_aborts_breaks_the_connection,
+            a_queue_tells_once_that_it_is_high_and_once_that_it_is_low,
+            posted_blocks_of_every_size_are_filled_in_order_to_the_last_byte,
+            an_ended_endpoint_takes_no_block,
+            an_endpoint_that_floods_does_not_starve_another,
         );
     )*};
 }

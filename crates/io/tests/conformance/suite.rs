@@ -2,6 +2,8 @@
 
 use ropewalk_io::{BrokenCause, ConnectCause, Dispatcher, EndpointError, Parcel, SendError};
 
+pub(crate) use crate::buffers::*;
+pub(crate) use crate::half_close::*;
 use crate::world::{Last, Mechanism, Sizes, World};
 
 fn two_nodes<M: Mechanism>() -> World<M> {

@@ -63,7 +63,10 @@ pub(crate) enum Last {
 pub(crate) struct Seen {
     pub(crate) established: bool,
     pub(crate) received: usize,
+    pub(crate) highs: usize,
     pub(crate) lows: usize,
+    /// The peer's direction has ended, and the endpoint goes on.
+    pub(crate) finished: bool,
     pub(crate) last: Option<Last>,
     /// How much of the pattern was sent from here.
     pub(crate) sent: usize,
@@ -291,7 +294,7 @@ impl<D: Dispatcher> Node<D> {
                 seen.established = true;
             }
             Event::Received { slice, .. } => {
-                assert!(seen.established && !slice.is_empty());
+                assert!(seen.established && !seen.finished && !slice.is_empty());
                 assert!(pattern.matches(seen.received, &slice), "wrong bytes at {}", seen.received);
                 seen.received += slice.len();
                 self.largest_slice = self.largest_slice.max(slice.len());
@@ -304,7 +307,12 @@ impl<D: Dispatcher> Node<D> {
                 let number = parcel.open::<u64>().expect("tests hand over numbers");
                 seen.parcels.push((*number, seen.received));
             }
+            Event::SendQueueHigh { .. } => seen.highs += 1,
             Event::SendQueueLow { .. } => seen.lows += 1,
+            Event::Finished { .. } => {
+                assert!(!seen.finished, "finished twice");
+                seen.finished = true;
+            }
             Event::Disconnected { .. } => seen.last = Some(Last::Disconnected),
             Event::Broken { cause, .. } => seen.last = Some(Last::Broken(cause)),
             Event::ConnectFailed { cause, .. } => seen.last = Some(Last::Failed(cause)),

@@ -181,7 +181,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
                     self.lose(now, endpoint);
                 }
                 Event::ConnectionRequest { .. } => self.peers.reject(endpoint),
-                Event::SendQueueLow { .. } => {}
+                Event::SendQueueLow { .. } | Event::SendQueueHigh { .. } | Event::Finished { .. } => {}
             }
         }
         drop(came);

@@ -190,6 +190,8 @@ impl<S: Dispatcher> FrontEnds<S> {
                 Event::Established { .. }
                 | Event::HandedOver { .. }
                 | Event::SendQueueLow { .. }
+                | Event::SendQueueHigh { .. }
+                | Event::Finished { .. }
                 | Event::ConnectFailed { .. } => {}
             }
         }

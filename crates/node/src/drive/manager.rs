@@ -171,7 +171,11 @@ impl<P: Dispatcher> ManagerDrive<P> {
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
                     self.lose(now, endpoint);
                 }
-                Event::Established { .. } | Event::HandedOver { .. } | Event::SendQueueLow { .. } => {}
+                Event::Established { .. }
+                | Event::HandedOver { .. }
+                | Event::SendQueueLow { .. }
+                | Event::SendQueueHigh { .. }
+                | Event::Finished { .. } => {}
             }
         }
         self.events = events;

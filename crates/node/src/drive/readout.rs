@@ -163,7 +163,10 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
                     self.lose_peer(now, endpoint);
                 }
-                Event::Established { .. } | Event::SendQueueLow { .. } => {}
+                Event::Established { .. }
+                | Event::SendQueueLow { .. }
+                | Event::SendQueueHigh { .. }
+                | Event::Finished { .. } => {}
             }
         }
         self.events = events;

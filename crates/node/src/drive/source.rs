@@ -137,7 +137,9 @@ impl<S: Dispatcher> SourceDrive<S> {
                 Event::ConnectionRequest { .. }
                 | Event::Received { .. }
                 | Event::HandedOver { .. }
-                | Event::SendQueueLow { .. } => {}
+                | Event::SendQueueLow { .. }
+                | Event::SendQueueHigh { .. }
+                | Event::Finished { .. } => {}
             }
         }
         self.events = events;

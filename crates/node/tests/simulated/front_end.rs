@@ -104,7 +104,9 @@ impl FrontEnd {
                 Event::ConnectionRequest { .. }
                 | Event::Received { .. }
                 | Event::HandedOver { .. }
-                | Event::SendQueueLow { .. } => {}
+                | Event::SendQueueLow { .. }
+                | Event::SendQueueHigh { .. }
+                | Event::Finished { .. } => {}
             }
         }
         work += self.send(now);

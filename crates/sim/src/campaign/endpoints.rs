@@ -4,7 +4,7 @@ use super::clock::NodeClock;
 use super::place::Place;
 use super::recorder::{Direction, Happening, Shared};
 use ropewalk_io::simulated::{Network, Simulated, SimulatedConfig};
-use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, ServicePoint};
+use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint};
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 use ropewalk_wire::message::{HEADER_BYTES, Header};
@@ -186,6 +186,10 @@ impl Dispatcher for Endpoints {
         self.inner.pool_mut()
     }
 
+    fn post_block(&mut self, endpoint: Endpoint, block: Loan) -> Result<(), Loan> {
+        self.inner.post_block(endpoint, block)
+    }
+
     fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
         if let Some(Some(known)) = self.known.get_mut(endpoint.index()).filter(|_| self.is_door)
             && known.endpoint == endpoint
@@ -212,12 +216,24 @@ impl Dispatcher for Endpoints {
         Ok(())
     }
 
+    fn set_send_limits(&mut self, endpoint: Endpoint, limits: SendLimits) {
+        self.inner.set_send_limits(endpoint, limits);
+    }
+
     fn send_room(&self, endpoint: Endpoint) -> usize {
         self.inner.send_room(endpoint)
     }
 
     fn queued(&self, endpoint: Endpoint) -> usize {
         self.inner.queued(endpoint)
+    }
+
+    fn set_half_close(&mut self, endpoint: Endpoint, half_close: bool) {
+        self.inner.set_half_close(endpoint, half_close);
+    }
+
+    fn finish(&mut self, endpoint: Endpoint) {
+        self.inner.finish(endpoint);
     }
 
     fn close(&mut self, endpoint: Endpoint) {

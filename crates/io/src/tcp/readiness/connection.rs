@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown};
 
 use crate::endpoint::{BrokenCause, Endpoint, Event};
+use crate::ends::Ends;
 use crate::receive_block::ReceiveBlock;
 use crate::send_queue::SendQueue;
 use crate::tcp::TcpConfig;
@@ -40,6 +41,7 @@ pub(super) struct Connection {
     pub(super) writable: bool,
     /// The peer has ended its direction: a short read is not the last one then.
     pub(super) hung_up: bool,
+    pub(super) ends: Ends,
     /// Whether it stands in the dispatcher's list of those to serve.
     pub(super) listed: bool,
     pub(super) block: ReceiveBlock,
@@ -57,6 +59,7 @@ impl Connection {
             readable: false,
             writable: false,
             hung_up: false,
+            ends: Ends::new(),
             listed: false,
             block: ReceiveBlock::new(),
             deadline: Instant::FAR_FUTURE,
@@ -65,7 +68,17 @@ impl Connection {
 
     /// Whether it could receive if it had a block.
     pub(super) const fn wants_block(&self) -> bool {
-        matches!(self.state, State::Open) && self.reading && self.readable && self.block.is_dry()
+        self.receives() && self.readable && self.block.is_dry()
+    }
+
+    /// Whether what comes is delivered.
+    const fn receives(&self) -> bool {
+        matches!(self.state, State::Open) && self.reading && self.ends.may_receive()
+    }
+
+    /// Whether messages are taken.
+    pub(super) fn may_send(&self) -> bool {
+        self.state == State::Open && self.ends.may_send()
     }
 
     /// Whether serving it now would do something.
@@ -74,11 +87,12 @@ impl Connection {
             State::Requested => false,
             State::Connecting => self.writable,
             State::Open => {
-                (self.reading && self.readable && !self.block.is_dry())
+                (self.receives() && self.readable && !self.block.is_dry())
                     || (self.writable && !self.queue.is_empty())
-                    || self.queue.is_low()
+                    || self.queue.has_news()
+                    || self.ends.must_shut(self.queue.is_empty())
             }
-            State::Flushing => self.readable || self.writable || self.queue.is_empty(),
+            State::Flushing => (self.readable && !self.hung_up) || self.writable || self.queue.is_empty(),
             State::Shut => self.readable,
         }
     }
@@ -88,7 +102,7 @@ impl Connection {
         let (read, write) = match self.state {
             State::Requested => (false, false),
             State::Connecting => (false, true),
-            State::Open => (self.reading, !self.queue.is_empty()),
+            State::Open => (self.receives(), !self.queue.is_empty()),
             State::Flushing => (true, !self.queue.is_empty()),
             State::Shut => (true, false),
         };
@@ -144,17 +158,24 @@ impl Connection {
     ) -> (usize, Option<Event>) {
         let sent = self.flush();
         let received = self.receive(endpoint, config, pool, events);
+        if self.ends.must_shut(self.queue.is_empty()) {
+            self.ends.shut();
+            // If it fails, the connection has ended already, which the reading tells.
+            let _ = net::shutdown(&self.socket, Shutdown::Write);
+        }
+        if matches!(received.end, Some(End::Closed)) {
+            self.ends.peer_ended(endpoint, events);
+        }
         // What came before the end is delivered before the end: a failed send waits for the reading.
         let work = sent.unwrap_or(1) + received.work;
         let last = match (received.end, sent) {
-            (Some(End::Closed), Ok(_)) => Some(Event::Disconnected { endpoint }),
             // The kernel tells an error only once: what looks like an orderly end after one is none.
             (Some(End::Closed), Err(cause)) | (Some(End::Broken(cause)), _) => Some(Event::Broken { endpoint, cause }),
-            (None, Err(cause)) if !(self.reading && self.readable) => Some(Event::Broken { endpoint, cause }),
-            (None, _) => None,
+            (None, Err(cause)) if !(self.receives() && self.readable) => Some(Event::Broken { endpoint, cause }),
+            _ => self.ends.are_over().then_some(Event::Disconnected { endpoint }),
         };
-        if last.is_none() && self.queue.take_low() {
-            events.push(Event::SendQueueLow { endpoint });
+        if last.is_none() {
+            self.queue.tell(endpoint, events);
         }
         (work, last)
     }
@@ -169,7 +190,7 @@ impl Connection {
     ) -> Received {
         let mut left = config.receive_batch_bytes;
         let mut work = 0;
-        while self.reading && self.readable && left > 0 {
+        while self.receives() && self.readable && left > 0 {
             let Some(loan) = self.block.get(pool, config.smallest_receive) else {
                 return Received { work, end: None };
             };
@@ -240,7 +261,12 @@ impl Connection {
         while self.readable && work < 64 {
             work += 1;
             match net::recv(&self.socket, &mut unwanted, RecvFlags::empty()) {
-                Ok((0, _)) => return (work, Some(Event::Disconnected { endpoint })),
+                Ok((0, _)) if self.state == State::Shut => return (work, Some(Event::Disconnected { endpoint })),
+                // It may still want what is queued.
+                Ok((0, _)) => {
+                    self.hung_up = true;
+                    break;
+                }
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => self.readable = false,
                 Err(error) => return (work, Some(Event::Broken { endpoint, cause: broken_cause(error) })),

@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use ropewalk_memory::{Owner, Pool, Slice};
+use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 use rustix::io::Errno;
 
@@ -29,7 +29,7 @@ use self::connection::{Connection, State};
 use self::listener::Listener;
 use super::{TcpConfig, socket};
 use crate::endpoint::{
-    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, ServicePoint,
+    BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
 };
 use crate::slots::Slots;
 
@@ -346,6 +346,17 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
         Some(&mut self.pool)
     }
 
+    fn post_block(&mut self, endpoint: Endpoint, block: Loan) -> Result<(), Loan> {
+        match self.connections.get_mut(endpoint) {
+            Some(connection) if !matches!(connection.state, State::Flushing | State::Shut) => {
+                connection.block.post(block);
+            }
+            _ => return Err(block),
+        }
+        self.list(endpoint);
+        Ok(())
+    }
+
     fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
         if let Some(connection) = self.connections.get_mut(endpoint) {
             connection.reading = reading;
@@ -359,22 +370,44 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
 
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
         match self.connections.get_mut(endpoint) {
-            Some(connection) if connection.state == State::Open => connection.queue.push(message)?,
+            Some(connection) if connection.may_send() => connection.queue.push(message)?,
             _ => return Err(SendError::Closed),
         }
         self.list(endpoint);
         Ok(())
     }
 
+    fn set_send_limits(&mut self, endpoint: Endpoint, limits: SendLimits) {
+        if let Some(connection) = self.connections.get_mut(endpoint) {
+            connection.queue.set_limits(limits);
+        }
+        self.list(endpoint);
+    }
+
     fn send_room(&self, endpoint: Endpoint) -> usize {
         match self.connections.get(endpoint) {
-            Some(connection) if connection.state == State::Open => connection.queue.room(),
+            Some(connection) if connection.may_send() => connection.queue.room(),
             _ => 0,
         }
     }
 
     fn queued(&self, endpoint: Endpoint) -> usize {
         self.connections.get(endpoint).map_or(0, |connection| connection.queue.unsettled())
+    }
+
+    fn set_half_close(&mut self, endpoint: Endpoint, half_close: bool) {
+        if let Some(connection) = self.connections.get_mut(endpoint) {
+            connection.ends.set_half_close(half_close);
+        }
+    }
+
+    fn finish(&mut self, endpoint: Endpoint) {
+        if let Some(connection) =
+            self.connections.get_mut(endpoint).filter(|connection| connection.state == State::Open)
+        {
+            connection.ends.finish();
+        }
+        self.list(endpoint);
     }
 
     fn close(&mut self, endpoint: Endpoint) {
@@ -429,7 +462,8 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let dry = self.connections.values().any(Connection::wants_block).then(|| self.now.after(DRY_RETRY));
+        let waits = |connection: &Connection| connection.wants_block() && !connection.block.is_posted();
+        let dry = self.connections.values().any(waits).then(|| self.now.after(DRY_RETRY));
         let timer = (self.next_timer < Instant::FAR_FUTURE).then_some(self.next_timer);
         let paused = self.listeners.iter().filter_map(|listener| listener.paused_until).min();
         [dry, timer, paused].into_iter().flatten().min()

@@ -243,7 +243,11 @@ impl FrontEnd {
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
                     self.forget_connection(now);
                 }
-                Event::ConnectionRequest { .. } | Event::Received { .. } | Event::HandedOver { .. } => {}
+                Event::ConnectionRequest { .. }
+                | Event::Received { .. }
+                | Event::HandedOver { .. }
+                | Event::SendQueueHigh { .. }
+                | Event::Finished { .. } => {}
             }
         }
         work
