@@ -2,8 +2,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::sleeper::Sleeper;
 use crate::wait::{new_bell, ring, silence};
@@ -43,9 +44,15 @@ impl Doorbell {
 
     /// Sleeps until the bell is rung.
     pub(crate) fn wait(&self) {
+        self.wait_for(None);
+    }
+
+    /// The same, until the time is over.
+    pub(crate) fn wait_for(&self, timeout: Option<Duration>) {
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut descriptors = [PollFd::new(&self.bell, PollFlags::IN)];
         // An interrupted sleep ends early: whoever sleeps looks around and sleeps again.
-        let _ = rustix::event::poll(&mut descriptors, None);
+        let _ = rustix::event::poll(&mut descriptors, timeout.as_ref());
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {

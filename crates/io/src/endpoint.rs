@@ -41,6 +41,9 @@ impl Endpoint {
         Self(index, generation)
     }
 
+    /// Names no end point.
+    pub const NONE: Self = Self(u32::MAX, crate::slots::NO_GENERATION);
+
     /// The place in the dispatcher's table, counted from 0 and used again after the endpoint's end.
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -20,6 +20,7 @@ mod doorbell;
 pub mod endpoint;
 mod ends;
 pub mod in_process;
+pub mod layer;
 mod parcel;
 mod receive_block;
 mod send_queue;

@@ -49,6 +49,13 @@ impl ReceiveBlock {
         self.loan.as_mut()
     }
 
+    /// Lets go of a posted block that is full: its user waits for it. To be called after each receive.
+    pub(crate) fn release_full(&mut self) {
+        if self.is_posted() && self.loan.as_ref().is_some_and(|loan| loan.spare_len() == 0) {
+            self.loan = None;
+        }
+    }
+
     pub(crate) const fn is_dry(&self) -> bool {
         self.dry
     }

@@ -164,6 +164,7 @@ impl Connection {
             if let Some(slice) = loan.split_committed() {
                 context.events.push(Event::Received { endpoint, slice });
             }
+            self.block.release_full();
             left -= length;
             work += 1;
         }

@@ -203,6 +203,7 @@ impl Connection {
                     if let Some(slice) = loan.split_committed() {
                         events.push(Event::Received { endpoint, slice });
                     }
+                    self.block.release_full();
                     left -= got;
                     work += 1;
                     // Less than asked for means that the socket is empty: the next byte makes a new edge.

@@ -1,0 +1,347 @@
+//! The event dispatcher: serves many end points from one thread, and tells what became of posted work.
+
+use ropewalk_memory::{Payload, Pool, Slice};
+use ropewalk_terms::Instant;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use super::event::{Ended, Event, FlushReason, Task};
+use super::handler::EventHandler;
+use super::queue::{EventQueue, Exchange, Requester};
+use super::request::{Cookie, PostError, Refused, Requests, Setting, WorkRequest};
+use super::work::EndpointWork;
+use crate::Dispatcher;
+use crate::endpoint::{BrokenCause, Endpoint, EndpointError, SendError, ServicePoint};
+
+/// An event dispatcher: see the module's picture.
+pub struct EventDispatcher {
+    inner: Box<dyn Dispatcher + Send>,
+    address: String,
+    /// By index of the end point.
+    works: Vec<Option<(Endpoint, EndpointWork)>>,
+    /// End points with messages under way or bytes that wait, each once.
+    listed: Vec<Endpoint>,
+    exchange: Exchange,
+    arrived: Vec<crate::Event>,
+    message: Vec<Slice>,
+}
+
+impl EventDispatcher {
+    pub(super) fn new(inner: Box<dyn Dispatcher + Send>, address: &str) -> Result<Self, EndpointError> {
+        let (works, listed) = (Vec::with_capacity(64), Vec::with_capacity(64));
+        let (arrived, message) = (Vec::with_capacity(1024), Vec::with_capacity(1024));
+        Ok(Self { inner, address: address.to_owned(), works, listed, exchange: Exchange::new(), arrived, message })
+    }
+
+    /// Opens a public service point on the adapter's address: a port, `0` for any free one.
+    ///
+    /// # Errors
+    /// The port is taken or no port, or the operating system refuses.
+    pub fn listen(&mut self, service: &str) -> Result<ServicePoint, EndpointError> {
+        let Self { inner, address, .. } = self;
+        inner.listen(&if address.contains(':') {
+            format!("[{address}]:{service}")
+        } else {
+            format!("{address}:{service}")
+        })
+    }
+
+    /// The service point's address as bound, for those who connect.
+    pub fn address_of(&self, service_point: ServicePoint) -> Option<String> {
+        self.inner.address_of(service_point)
+    }
+
+    /// The pool that provides buffers where none are posted; `None` in-process.
+    pub fn pool_mut(&mut self) -> Option<&mut Pool> {
+        self.inner.pool_mut()
+    }
+
+    /// Lets another thread take the events of this task. So many may wait for it; then the dispatcher is held back.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn hand_out(&mut self, task: Task, events: usize) -> std::io::Result<EventQueue> {
+        self.exchange.hand_out(task, events)
+    }
+
+    /// Takes work from another thread. So many requests may be under way.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn requester(&mut self, requests: usize) -> std::io::Result<Requester> {
+        self.exchange.requester(requests)
+    }
+
+    /// The next event that is to be taken on this thread.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.exchange.next_event()
+    }
+
+    /// Does what can be done now. Nothing, as long as events of the last turn were not taken. Never blocks.
+    /// Returns how much was done, 0 for nothing.
+    pub fn turn(&mut self, now: Instant) -> usize {
+        self.exchange.awake();
+        self.exchange.hand_over();
+        if self.exchange.is_clogged() {
+            return 0;
+        }
+        let mut work = 0;
+        while let Some(request) = self.exchange.next_request() {
+            work += 1;
+            if let Err(refused) = self.post(request) {
+                self.flush_refused(*refused);
+            }
+        }
+        let mut arrived = core::mem::take(&mut self.arrived);
+        work += self.inner.poll(now, &mut arrived);
+        for event in arrived.drain(..) {
+            self.take(now, event);
+        }
+        self.arrived = arrived;
+        self.look_after(now);
+        self.exchange.hand_over();
+        work
+    }
+
+    /// A turn, and every event of this thread to the handler. Returns how much was done.
+    pub fn dispatch(&mut self, now: Instant, handler: &mut dyn EventHandler) -> usize {
+        let mut work = self.turn(now);
+        while let Some(event) = self.next_event() {
+            handler.handle(event, self);
+            work += 1;
+        }
+        work
+    }
+
+    /// Before the thread sleeps: false if there is something to do now.
+    pub fn prepare_wait(&mut self) -> bool {
+        self.exchange.prepare_wait() && self.inner.prepare_wait()
+    }
+
+    /// What becomes readable when there is something to do, once [`prepare_wait`](Self::prepare_wait) has agreed. The
+    /// second one is there from the first [`requester`](Self::requester) or [`hand_out`](Self::hand_out) on.
+    pub fn wait_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.inner.wait_descriptor().into_iter().chain(self.exchange.descriptor())
+    }
+
+    /// When there is something to do even if the descriptors stay silent.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let waiting = self.listed.iter().filter_map(|&endpoint| self.work(endpoint)?.deadline());
+        waiting.chain(self.inner.next_deadline()).min()
+    }
+
+    fn work(&self, endpoint: Endpoint) -> Option<&EndpointWork> {
+        let (known, work) = self.works.get(endpoint.index())?.as_ref()?;
+        (*known == endpoint).then_some(work)
+    }
+
+    fn work_mut(&mut self, endpoint: Endpoint) -> Option<&mut EndpointWork> {
+        let (known, work) = self.works.get_mut(endpoint.index())?.as_mut()?;
+        (*known == endpoint).then_some(work)
+    }
+
+    fn begin(&mut self, endpoint: Endpoint, connect: Option<Cookie>) {
+        let index = endpoint.index();
+        if self.works.len() <= index {
+            self.works.resize_with(index + 1, || None);
+        }
+        self.works[index] = Some((endpoint, EndpointWork::new(connect)));
+    }
+
+    /// Puts the end point into the list of those to look after.
+    fn list(&mut self, endpoint: Endpoint) {
+        if let Some(work) = self.work_mut(endpoint)
+            && !core::mem::replace(&mut work.is_listed, true)
+        {
+            self.listed.push(endpoint);
+        }
+    }
+
+    /// Tells of what was sent, and of bytes that have waited long enough.
+    fn look_after(&mut self, now: Instant) {
+        let Self { inner, works, listed, exchange, .. } = self;
+        listed.retain(|&endpoint| {
+            let Some(Some((known, work))) = works.get_mut(endpoint.index()) else { return false };
+            if *known != endpoint {
+                return false;
+            }
+            let mut tell = |completion| exchange.tell(Event::Completed { endpoint, completion });
+            work.settle(inner.queued(endpoint), &mut tell);
+            work.expire(now, &mut tell);
+            work.is_listed = work.is_busy();
+            work.is_listed
+        });
+    }
+
+    fn take(&mut self, now: Instant, event: crate::Event) {
+        use crate::Event as Low;
+        match event {
+            Low::ConnectionRequest { service_point, endpoint, peer } => {
+                self.begin(endpoint, None);
+                self.exchange.tell(Event::ConnectionRequested { service_point, endpoint, peer });
+            }
+            Low::Established { endpoint } => {
+                let cookie = self.work(endpoint).and_then(|work| work.connect);
+                self.exchange.tell(Event::Established { endpoint, cookie });
+            }
+            Low::Received { endpoint, slice } => self.receive(now, endpoint, slice),
+            // Nobody hands objects over: the layer carries bytes.
+            Low::HandedOver { .. } => {}
+            Low::SendQueueHigh { endpoint } => self.exchange.tell(Event::QueueHigh { endpoint }),
+            Low::SendQueueLow { endpoint } => self.exchange.tell(Event::QueueLow { endpoint }),
+            Low::Finished { endpoint } => self.exchange.tell(Event::Finished { endpoint }),
+            Low::Disconnected { endpoint } => self.end(endpoint, Ended::Disconnected),
+            Low::Broken { endpoint, cause } => self.end(endpoint, Ended::Broken(cause)),
+            Low::ConnectFailed { endpoint, cause } => self.end(endpoint, Ended::NotConnected(cause)),
+        }
+    }
+
+    fn receive(&mut self, now: Instant, endpoint: Endpoint, slice: Slice) {
+        let Self { works, exchange, .. } = self;
+        let Some(Some((known, work))) = works.get_mut(endpoint.index()) else { return };
+        if *known != endpoint || work.is_closing {
+            return;
+        }
+        let taken = work.take(now, slice, &mut |completion| exchange.tell(Event::Completed { endpoint, completion }));
+        let is_busy = work.is_busy();
+        if let Err(error) = taken {
+            self.inner.abort(endpoint);
+            self.end(endpoint, Ended::Framing(error));
+        } else if is_busy {
+            self.list(endpoint);
+        }
+    }
+
+    /// Everything that was posted comes back, and then the end is told.
+    fn end(&mut self, endpoint: Endpoint, how: Ended) {
+        let Self { works, exchange, .. } = self;
+        let Some((_, mut work)) =
+            works.get_mut(endpoint.index()).and_then(|known| known.take_if(|(known, _)| *known == endpoint))
+        else {
+            return;
+        };
+        let reason = match how {
+            Ended::Disconnected if !work.is_closing => FlushReason::Disconnected,
+            Ended::Broken(cause) => FlushReason::Broken(cause),
+            Ended::NotConnected(_) => FlushReason::Broken(BrokenCause::Unreachable),
+            Ended::Disconnected | Ended::Framing(_) | Ended::Aborted => FlushReason::Closed,
+        };
+        if how == Ended::Disconnected {
+            // In order: everything that was queued is sent, on either side.
+            work.settle(0, |completion| exchange.tell(Event::Completed { endpoint, completion }));
+        }
+        work.flush(reason, &mut |completion| exchange.tell(Event::Completed { endpoint, completion }));
+        exchange.tell(Event::Ended { endpoint, cookie: work.connect, how });
+    }
+
+    fn send(&mut self, endpoint: Endpoint, message: Payload, cookie: Cookie) -> Result<(), Box<Refused>> {
+        let bytes = message.len();
+        self.message.extend(message.into_slices());
+        match self.inner.send(endpoint, &mut self.message) {
+            Ok(()) => {
+                if let Some(work) = self.work_mut(endpoint) {
+                    work.sending(cookie, bytes);
+                }
+                self.list(endpoint);
+                Ok(())
+            }
+            Err(error) => {
+                let mut message = Payload::default();
+                self.message.drain(..).for_each(|slice| message.push(slice));
+                let why = if error == SendError::Full { PostError::Full } else { PostError::Closed };
+                Err(Box::new(Refused { request: WorkRequest::Send { endpoint, message, cookie }, why }))
+            }
+        }
+    }
+
+    fn set(&mut self, endpoint: Endpoint, setting: Setting) {
+        match setting {
+            Setting::Framer(framer) => {
+                if let Some(work) = self.work_mut(endpoint) {
+                    work.framer = Some(framer);
+                }
+            }
+            Setting::Deadline(patience) => self.set_patience(endpoint, patience),
+            Setting::Reading(reading) => self.inner.set_reading(endpoint, reading),
+            Setting::HalfClose(half_close) => self.inner.set_half_close(endpoint, half_close),
+            Setting::SendLimits(limits) => self.inner.set_send_limits(endpoint, limits),
+            Setting::Owner(owner) => self.inner.set_owner(endpoint, owner),
+        }
+    }
+
+    fn set_patience(&mut self, endpoint: Endpoint, patience: Duration) {
+        if let Some(work) = self.work_mut(endpoint) {
+            work.patience = patience;
+        }
+    }
+
+    /// A request of another thread that could not be carried out: its completion says so.
+    fn flush_refused(&mut self, Refused { request, why }: Refused) {
+        use super::event::{Completion, Work};
+        let (endpoint, cookie, work) = match request {
+            WorkRequest::Send { endpoint, cookie, .. } => (endpoint, cookie, Work::Send),
+            WorkRequest::Receive { endpoint, cookie, .. } => (endpoint, cookie, Work::Receive),
+            WorkRequest::Connect { cookie, .. } => {
+                // There is no end point: an end of none is told.
+                let how = Ended::NotConnected(match why {
+                    PostError::Address(EndpointError::System { source, .. }) => {
+                        crate::ConnectCause::System(source.raw_os_error().unwrap_or(0))
+                    }
+                    _ => crate::ConnectCause::Unreachable,
+                });
+                return self.exchange.tell(Event::Ended { endpoint: Endpoint::NONE, cookie: Some(cookie), how });
+            }
+            _ => return,
+        };
+        let completion = Completion::Flushed { cookie, work, reason: FlushReason::Refused };
+        self.exchange.tell(Event::Completed { endpoint, completion });
+    }
+}
+
+impl Requests for EventDispatcher {
+    fn post(&mut self, request: WorkRequest) -> Result<(), Box<Refused>> {
+        let refuse = |request, why| Err(Box::new(Refused { request, why }));
+        match request {
+            WorkRequest::Connect { address, cookie } => match self.inner.connect(&address) {
+                Ok(endpoint) => self.begin(endpoint, Some(cookie)),
+                Err(error) => return refuse(WorkRequest::Connect { address, cookie }, error.into()),
+            },
+            WorkRequest::Accept { endpoint } => self.inner.accept(endpoint),
+            WorkRequest::Reject { endpoint } => {
+                self.inner.reject(endpoint);
+                if let Some(known) = self.works.get_mut(endpoint.index()) {
+                    let _ = known.take_if(|(known, _)| *known == endpoint);
+                }
+            }
+            WorkRequest::Send { endpoint, message, cookie } => return self.send(endpoint, message, cookie),
+            WorkRequest::Receive { endpoint, mut buffer, cookie } => {
+                let room = buffer.spare().len();
+                if room == 0 {
+                    return refuse(WorkRequest::Receive { endpoint, buffer, cookie }, PostError::Full);
+                }
+                if let Err(buffer) = self.inner.post_block(endpoint, buffer) {
+                    let has_ended = self.work(endpoint).is_none_or(|work| work.is_closing);
+                    let why = if has_ended { PostError::Closed } else { PostError::NoBuffers };
+                    return refuse(WorkRequest::Receive { endpoint, buffer, cookie }, why);
+                }
+                if let Some(work) = self.work_mut(endpoint) {
+                    work.receiving(cookie, room);
+                }
+            }
+            WorkRequest::Set { endpoint, setting } => self.set(endpoint, setting),
+            WorkRequest::Finish { endpoint } => self.inner.finish(endpoint),
+            WorkRequest::Close { endpoint } => {
+                if let Some(work) = self.work_mut(endpoint) {
+                    work.is_closing = true;
+                }
+                self.inner.close(endpoint);
+            }
+            WorkRequest::Abort { endpoint } => {
+                self.inner.abort(endpoint);
+                self.end(endpoint, Ended::Aborted);
+            }
+            WorkRequest::Raise { cookie } => self.exchange.tell(Event::Raised { cookie }),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,222 @@
+//! Events and requests between a dispatcher's thread and others.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rtrb::{Consumer, Producer, RingBuffer};
+
+use super::event::{Event, Task};
+use super::handler::EventHandler;
+use super::request::{PostError, Refused, Requests, WorkRequest};
+use crate::doorbell::Doorbell;
+
+/// Events of one task, taken on another thread than the dispatcher's. What is not taken holds the dispatcher back.
+pub struct EventQueue {
+    events: Consumer<Event>,
+    /// Rung when there is an event and the owner of this queue sleeps.
+    bell: Arc<Doorbell>,
+    /// Rung when there is room again and the dispatcher sleeps.
+    dispatcher: Arc<Doorbell>,
+}
+
+impl EventQueue {
+    /// The next event.
+    pub fn next_event(&mut self) -> Option<Event> {
+        let was_full = self.events.slots() == self.events.buffer().capacity();
+        let event = self.events.pop().ok()?;
+        if was_full {
+            self.dispatcher.notify();
+        }
+        Some(event)
+    }
+
+    /// Hands all events that are there to the handler; returns how many.
+    pub fn dispatch(&mut self, handler: &mut dyn EventHandler, requests: &mut dyn Requests) -> usize {
+        let mut taken = 0;
+        while let Some(event) = self.next_event() {
+            handler.handle(event, requests);
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Sleeps until there is an event, the dispatcher is gone, or the time is over.
+    pub fn wait(&mut self, timeout: Option<Duration>) {
+        self.bell.arm();
+        if self.events.is_empty() && !self.events.is_abandoned() {
+            self.bell.wait_for(timeout);
+        }
+        self.bell.disarm();
+        self.bell.silence();
+    }
+
+    /// The dispatcher is gone, and every event was taken.
+    pub fn is_over(&self) -> bool {
+        self.events.is_empty() && self.events.is_abandoned()
+    }
+}
+
+/// Posts work from another thread than the dispatcher's.
+pub struct Requester {
+    requests: Producer<WorkRequest>,
+    dispatcher: Arc<Doorbell>,
+}
+
+impl Requests for Requester {
+    /// [`PostError::Full`] and [`PostError::Closed`] alone are known here. Whatever else stands against a request, its
+    /// completion says.
+    fn post(&mut self, request: WorkRequest) -> Result<(), Box<Refused>> {
+        if self.requests.is_abandoned() {
+            return Err(Box::new(Refused { request, why: PostError::Closed }));
+        }
+        match self.requests.push(request) {
+            Ok(()) => {
+                self.dispatcher.notify();
+                Ok(())
+            }
+            Err(rtrb::PushError::Full(request)) => Err(Box::new(Refused { request, why: PostError::Full })),
+        }
+    }
+}
+
+/// A queue of events on the dispatcher's side.
+struct Outlet {
+    events: Producer<Event>,
+    bell: Arc<Doorbell>,
+    /// What found no room.
+    waiting: VecDeque<Event>,
+}
+
+/// Where a dispatcher's events go, and where its requests come from.
+pub(super) struct Exchange {
+    own: VecDeque<Event>,
+    outlets: [Option<Outlet>; 3],
+    inlets: Vec<Consumer<WorkRequest>>,
+    /// Made with the first of them.
+    bell: Option<Arc<Doorbell>>,
+    is_armed: bool,
+}
+
+impl Exchange {
+    pub(super) fn new() -> Self {
+        Self {
+            own: VecDeque::with_capacity(1024),
+            outlets: [const { None }; 3],
+            inlets: Vec::new(),
+            bell: None,
+            is_armed: false,
+        }
+    }
+
+    fn bell(&mut self) -> std::io::Result<Arc<Doorbell>> {
+        if let Some(bell) = &self.bell {
+            return Ok(Arc::clone(bell));
+        }
+        let bell = Arc::new(Doorbell::new()?);
+        self.bell = Some(Arc::clone(&bell));
+        Ok(bell)
+    }
+
+    /// A queue for the events of this task from now on.
+    pub(super) fn hand_out(&mut self, task: Task, events: usize) -> std::io::Result<EventQueue> {
+        let (producer, consumer) = RingBuffer::new(events.max(1));
+        let (bell, dispatcher) = (Arc::new(Doorbell::new()?), self.bell()?);
+        let waiting = VecDeque::with_capacity(events);
+        self.outlets[task as usize] = Some(Outlet { events: producer, bell: Arc::clone(&bell), waiting });
+        Ok(EventQueue { events: consumer, bell, dispatcher })
+    }
+
+    /// Takes requests from another thread from now on.
+    pub(super) fn requester(&mut self, requests: usize) -> std::io::Result<Requester> {
+        let (producer, consumer) = RingBuffer::new(requests.max(1));
+        self.inlets.push(consumer);
+        Ok(Requester { requests: producer, dispatcher: self.bell()? })
+    }
+
+    /// Puts an event where it belongs.
+    pub(super) fn tell(&mut self, event: Event) {
+        match &mut self.outlets[event.task() as usize] {
+            None => self.own.push_back(event),
+            Some(outlet) => outlet.waiting.push_back(event),
+        }
+    }
+
+    /// Hands waiting events over as far as there is room.
+    pub(super) fn hand_over(&mut self) {
+        for outlet in self.outlets.iter_mut().flatten() {
+            let mut handed = false;
+            while let Some(event) = outlet.waiting.pop_front() {
+                match outlet.events.push(event) {
+                    Ok(()) => handed = true,
+                    Err(rtrb::PushError::Full(event)) => {
+                        outlet.waiting.push_front(event);
+                        break;
+                    }
+                }
+            }
+            if handed {
+                outlet.bell.notify();
+            }
+        }
+    }
+
+    /// Whether somebody does not take events: then nothing more is to be received or completed.
+    pub(super) fn is_clogged(&self) -> bool {
+        !self.own.is_empty() || self.outlets.iter().flatten().any(|outlet| !outlet.waiting.is_empty())
+    }
+
+    /// The next event of the dispatcher's own thread.
+    pub(super) fn next_event(&mut self) -> Option<Event> {
+        self.own.pop_front()
+    }
+
+    /// The next request of another thread.
+    pub(super) fn next_request(&mut self) -> Option<WorkRequest> {
+        self.inlets.iter_mut().find_map(|inlet| inlet.pop().ok())
+    }
+
+    /// Before the thread sleeps: false where there is something to do.
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        if let Some(bell) = &self.bell {
+            bell.arm();
+            self.is_armed = true;
+        }
+        let has_room = |outlet: &Outlet| !outlet.waiting.is_empty() && outlet.events.slots() > 0;
+        let has_work = !self.own.is_empty()
+            || self.inlets.iter().any(|inlet| !inlet.is_empty())
+            || self.outlets.iter().flatten().any(has_room);
+        if has_work {
+            self.awake();
+        }
+        !has_work
+    }
+
+    /// The thread is awake.
+    pub(super) fn awake(&mut self) {
+        if core::mem::take(&mut self.is_armed)
+            && let Some(bell) = &self.bell
+        {
+            bell.disarm();
+            bell.silence();
+        }
+    }
+
+    /// Becomes readable when another thread has posted something, or made room.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.bell.as_ref().map(|bell| bell.descriptor())
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        // Whoever sleeps at a queue has to see that its dispatcher is gone.
+        for outlet in self.outlets.iter_mut() {
+            if let Some(Outlet { events, bell, .. }) = outlet.take() {
+                drop(events);
+                bell.notify();
+            }
+        }
+    }
+}

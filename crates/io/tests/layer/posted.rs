@@ -1,0 +1,174 @@
+//! Buffers that the user posts.
+
+use std::collections::BTreeMap;
+
+use ropewalk_io::layer::framer::FixedSize;
+use ropewalk_io::layer::{
+    Completion, Cookie, Ended, Event, FlushReason, PostError, Received, Requests, Setting, Why, Work, WorkRequest,
+};
+use ropewalk_io::{BrokenCause, Endpoint};
+use ropewalk_memory::{Owner, Pool};
+
+use crate::world::{Scene, completion, pool};
+
+/// Posts a buffer; in-process, where there is none to be posted, says so.
+fn post(scene: &mut Scene, endpoint: Endpoint, from: &mut Pool, cookie: u64) -> bool {
+    let buffer = from.loan(Owner::SHARED).expect("a free block");
+    let posted = scene.nodes[1].post(WorkRequest::Receive { endpoint, buffer, cookie: Cookie(cookie) });
+    match posted {
+        Ok(()) => assert!(scene.has_buffers),
+        Err(refused) => {
+            assert!(!scene.has_buffers && matches!(refused.why, PostError::NoBuffers), "{refused:?}");
+            assert!(matches!(refused.request, WorkRequest::Receive { cookie: given, .. } if given == Cookie(cookie)));
+        }
+    }
+    scene.has_buffers
+}
+
+fn is_full(pool: &mut Pool) -> bool {
+    pool.collect();
+    pool.held() == 0
+}
+
+pub(crate) fn every_posted_buffer_comes_back_once(mut scene: Scene) {
+    const SIZE: usize = 1_000;
+    let mut buffers = pool("posted", SIZE, 8);
+    let (here, there) = scene.connect();
+    for cookie in 0..8 {
+        if !post(&mut scene, there, &mut buffers, cookie) {
+            return;
+        }
+    }
+    let stream: Vec<u8> = (0..20 * SIZE as u32).map(|at| (at ^ (at >> 8)) as u8).collect();
+    for (number, piece) in stream.chunks(777).enumerate() {
+        scene.send(0, here, piece, number as u64);
+        scene.step();
+    }
+    let (mut at, mut next, mut filled) = (0, 8, BTreeMap::<u64, usize>::new());
+    while at < stream.len() {
+        let Completion::Received(Received { cookie, payload, why, is_last }) = scene.until(1, completion) else {
+            continue;
+        };
+        let cookie = cookie.expect("a posted buffer").0;
+        let bytes = payload.contiguous().expect("one piece");
+        assert_eq!(bytes, &stream[at..at + bytes.len()]);
+        at += bytes.len();
+        let so_far = filled.entry(cookie).or_default();
+        *so_far += bytes.len();
+        assert_eq!((why == Why::Full, is_last), (*so_far == SIZE, *so_far == SIZE));
+        if is_last {
+            drop(payload);
+            buffers.collect();
+            post(&mut scene, there, &mut buffers, next);
+            next += 1;
+        }
+    }
+    assert_eq!(filled.into_iter().collect::<Vec<_>>(), (0..20).map(|cookie| (cookie, SIZE)).collect::<Vec<_>>());
+    scene.post(0, WorkRequest::Close { endpoint: here });
+    let flushed: Vec<u64> = (20..28)
+        .map(|_| match scene.until(1, completion) {
+            Completion::Flushed { cookie, work: Work::Receive, reason: FlushReason::Disconnected } => cookie.0,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(flushed, (20..28).collect::<Vec<u64>>());
+    assert_eq!(scene.until_ended(1), Ended::Disconnected);
+    assert!(is_full(&mut buffers));
+}
+
+pub(crate) fn a_half_filled_buffer_does_not_hold_back_a_slow_source(mut scene: Scene) {
+    let mut buffers = pool("posted", 1_000, 1);
+    let (here, there) = scene.connect();
+    if !post(&mut scene, there, &mut buffers, 5) {
+        return;
+    }
+    for number in 0..3 {
+        scene.send(0, here, &[number; 10], 1);
+        let Completion::Received(received) = scene.until(1, completion) else { panic!("it was sent") };
+        assert_eq!((received.cookie, received.why, received.is_last), (Some(Cookie(5)), Why::Deadline, false));
+        assert_eq!(received.payload.to_vec(), [number; 10]);
+    }
+}
+
+pub(crate) fn a_boundary_ends_what_is_told_and_the_buffer_goes_on(mut scene: Scene) {
+    let mut buffers = pool("posted", 250, 2);
+    let (here, there) = scene.connect();
+    let setting = Setting::Framer(Box::new(FixedSize::new(100)));
+    scene.post(1, WorkRequest::Set { endpoint: there, setting });
+    for cookie in [1, 2] {
+        if !post(&mut scene, there, &mut buffers, cookie) {
+            return;
+        }
+    }
+    scene.send(0, here, &[1; 400], 1);
+    let expected = [
+        (1, 100, Why::Boundary, false),
+        (1, 100, Why::Boundary, false),
+        (1, 50, Why::Full, true),
+        (2, 50, Why::Boundary, false),
+        (2, 100, Why::Boundary, false),
+    ];
+    for expected in expected {
+        let Completion::Received(Received { cookie, payload, why, is_last }) = scene.until(1, completion) else {
+            panic!("more was sent");
+        };
+        assert_eq!((cookie.map_or(0, |cookie| cookie.0), payload.len(), why, is_last), expected);
+    }
+}
+
+pub(crate) fn what_is_posted_comes_back_when_the_connection_ends_in_whatever_way(mut scene: Scene) {
+    for is_aborted_here in [true, false] {
+        let mut buffers = pool("posted", 1_000, 2);
+        let (here, there) = scene.connect();
+        scene.post(0, WorkRequest::Set { endpoint: here, setting: Setting::Reading(false) });
+        let has_buffers = scene.has_buffers && post(&mut scene, there, &mut buffers, 1);
+        // More than any socket takes.
+        let (mut whole, megabyte) = (ropewalk_memory::Payload::default(), scene.payload(&vec![0; 1 << 20]));
+        (0..30).for_each(|_| whole.append(clone_of(&megabyte)));
+        scene.post(1, WorkRequest::Send { endpoint: there, message: whole, cookie: Cookie(2) });
+        (0..20).for_each(|_| scene.step());
+        let (aborting, endpoint) = if is_aborted_here { (1, there) } else { (0, here) };
+        scene.post(aborting, WorkRequest::Abort { endpoint });
+        let broken = FlushReason::Broken(BrokenCause::Reset);
+        let reason = if is_aborted_here { FlushReason::Closed } else { broken };
+        let mut flushed = Vec::new();
+        let how = scene.until(1, |event| match event {
+            Event::Completed { completion: Completion::Flushed { cookie, work, reason: why }, .. } => {
+                assert_eq!(why, reason);
+                flushed.push((cookie.0, work));
+                None
+            }
+            Event::Ended { how, .. } => Some(how),
+            _ => None,
+        });
+        assert_eq!(how, if is_aborted_here { Ended::Aborted } else { Ended::Broken(BrokenCause::Reset) });
+        let expected = [(2, Work::Send), (1, Work::Receive)];
+        assert_eq!(flushed, expected[..1 + usize::from(has_buffers)]);
+        assert!(is_full(&mut buffers));
+        // What is not read does not show its end.
+        let _ = scene.nodes[0].post(WorkRequest::Set { endpoint: here, setting: Setting::Reading(true) });
+        scene.until_ended(0);
+    }
+}
+
+fn clone_of(payload: &ropewalk_memory::Payload) -> ropewalk_memory::Payload {
+    let mut clone = ropewalk_memory::Payload::default();
+    payload.slices().for_each(|slice| clone.push(slice.clone()));
+    clone
+}
+
+pub(crate) fn a_closed_end_point_gives_requests_back(mut scene: Scene) {
+    let mut buffers = pool("posted", 1_000, 1);
+    let (here, _) = scene.connect();
+    scene.post(0, WorkRequest::Close { endpoint: here });
+    let message = scene.payload(b"late");
+    let refused = scene.nodes[0].post(WorkRequest::Send { endpoint: here, message, cookie: Cookie(1) });
+    let refused = refused.expect_err("it is closing");
+    assert!(matches!(refused.why, PostError::Closed));
+    let WorkRequest::Send { message, .. } = refused.request else { panic!("as it was given") };
+    assert_eq!(message.to_vec(), b"late");
+    let buffer = buffers.loan(Owner::SHARED).expect("the only block");
+    let refused = scene.nodes[0].post(WorkRequest::Receive { endpoint: here, buffer, cookie: Cookie(2) });
+    assert!(matches!(refused.expect_err("it is closing").why, PostError::Closed | PostError::NoBuffers));
+    assert_eq!((scene.until_ended(0), is_full(&mut buffers)), (Ended::Disconnected, true));
+}

@@ -1,0 +1,135 @@
+//! Two event dispatchers of one adapter, and a clock.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ropewalk_io::layer::{Completion, Cookie, Ended, Event, EventDispatcher, InterfaceAdapter, Requests, WorkRequest};
+use ropewalk_io::{Clock, Endpoint, MonotonicClock};
+use ropewalk_memory::{Owner, Payload, Pool, PoolConfig};
+use ropewalk_terms::Instant;
+
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(crate) enum Time {
+    Real,
+    Virtual,
+}
+
+/// What a rule is tried on.
+pub(crate) struct Scene {
+    pub(crate) nodes: [EventDispatcher; 2],
+    /// Events that were not looked at.
+    pub(crate) events: [VecDeque<Event>; 2],
+    pub(crate) has_buffers: bool,
+    pub(crate) tells_rejection: bool,
+    pub(crate) time: Time,
+    pub(crate) now: Instant,
+    pub(crate) source: Pool,
+}
+
+pub(crate) fn pool(name: &str, block: usize, blocks: usize) -> Pool {
+    Pool::new(PoolConfig::heap(name, block, blocks)).expect("memory for a test")
+}
+
+impl Scene {
+    pub(crate) fn new(adapter: InterfaceAdapter, time: Time) -> Self {
+        let node = || adapter.event_dispatcher(pool("receive", 5_000, 64)).expect("a dispatcher");
+        let now = if time == Time::Real { MonotonicClock.now() } else { Instant::ZERO };
+        let (nodes, events) = ([node(), node()], Default::default());
+        Self { nodes, events, has_buffers: true, tells_rejection: false, time, now, source: pool("source", 1 << 20, 4) }
+    }
+
+    /// Bytes to send.
+    pub(crate) fn payload(&mut self, bytes: &[u8]) -> Payload {
+        let mut loan = self.source.loan(Owner::SHARED).expect("few messages at once");
+        let mut payload = Payload::default();
+        if let Some(slice) = loan.append(bytes) {
+            payload.push(slice);
+        }
+        payload
+    }
+
+    /// A turn of both; events are kept.
+    pub(crate) fn step(&mut self) {
+        let mut work = 0;
+        for (node, events) in self.nodes.iter_mut().zip(&mut self.events) {
+            work += node.turn(self.now);
+            while let Some(event) = node.next_event() {
+                events.push_back(event);
+            }
+        }
+        match self.time {
+            Time::Real => self.now = MonotonicClock.now(),
+            Time::Virtual if work > 0 => {}
+            Time::Virtual => {
+                let next = self.nodes.iter().filter_map(EventDispatcher::next_deadline).min();
+                let soon = self.now.after(Duration::from_micros(100));
+                self.now = next.unwrap_or(soon).max(self.now.after(Duration::from_nanos(1)));
+            }
+        }
+    }
+
+    /// Goes on until the node has an event for which `wanted` gives something; others before it are dropped.
+    #[track_caller]
+    pub(crate) fn until<T>(&mut self, node: usize, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
+        let limit = self.now.after(Duration::from_secs(20));
+        loop {
+            while let Some(event) = self.events[node].pop_front() {
+                if let Some(found) = wanted(event) {
+                    return found;
+                }
+            }
+            assert!(self.now < limit, "what was waited for did not happen");
+            self.step();
+        }
+    }
+
+    pub(crate) fn listen(&mut self, node: usize) -> String {
+        let service_point = self.nodes[node].listen("0").expect("a free port");
+        self.nodes[node].address_of(service_point).expect("the address of a service point that exists")
+    }
+
+    pub(crate) fn post(&mut self, node: usize, request: WorkRequest) {
+        self.nodes[node].post(request).expect("a request that can be carried out");
+    }
+
+    /// Connects node 0 to node 1; both end points.
+    pub(crate) fn connect(&mut self) -> (Endpoint, Endpoint) {
+        let address = self.listen(1);
+        self.post(0, WorkRequest::Connect { address, cookie: Cookie(99) });
+        let there = self.until(1, |event| match event {
+            Event::ConnectionRequested { endpoint, .. } => Some(endpoint),
+            _ => None,
+        });
+        self.post(1, WorkRequest::Accept { endpoint: there });
+        let here = self.until(0, |event| match event {
+            Event::Established { endpoint, cookie } => {
+                assert_eq!(cookie, Some(Cookie(99)));
+                Some(endpoint)
+            }
+            _ => None,
+        });
+        self.until(1, |event| matches!(event, Event::Established { cookie: None, .. }).then_some(()));
+        (here, there)
+    }
+
+    pub(crate) fn send(&mut self, node: usize, endpoint: Endpoint, bytes: &[u8], cookie: u64) {
+        let message = self.payload(bytes);
+        self.post(node, WorkRequest::Send { endpoint, message, cookie: Cookie(cookie) });
+    }
+
+    #[track_caller]
+    pub(crate) fn until_ended(&mut self, node: usize) -> Ended {
+        self.until(node, |event| match event {
+            Event::Ended { how, .. } => Some(how),
+            _ => None,
+        })
+    }
+}
+
+/// What the event says of posted work.
+pub(crate) fn completion(event: Event) -> Option<Completion> {
+    match event {
+        Event::Completed { completion, .. } => Some(completion),
+        _ => None,
+    }
+}
