@@ -170,6 +170,13 @@ impl Readout {
         self.run_clock(now, source, reading || is_planted(Flaw::ClockRunsUnread));
     }
 
+    /// Whether events have waited for a source as long as they may.
+    pub fn is_overdue(&self, now: Instant, source: usize) -> bool {
+        let input = &self.sources[source];
+        let waits_too_long = || input.clock.shows(now, &self.oldest) >= self.source_timeout;
+        input.presence == Presence::GivenUp(Cause::TimedOut) || input.frontier <= self.head && waits_too_long()
+    }
+
     /// The absence clock of a source runs while the source is read, or is not there to be read.
     pub(super) fn run_clock(&mut self, now: Instant, source: usize, reading: bool) {
         let input = &mut self.sources[source];

@@ -28,11 +28,23 @@ struct Connection {
     /// The peer has closed; what it sent before is still being framed.
     ended: bool,
     since: Instant,
-    /// When its first bytes came.
-    heard: Option<Instant>,
-    /// It is a connected source's second connection: not read until the first has ended, as it does when a source
-    /// comes back at once while what it sent before still waits; turned away where the first goes on.
-    parked_until: Option<Instant>,
+    /// When its first bytes came, and its last ones until now.
+    heard: Option<(Instant, Instant)>,
+    /// It is a connected source's second connection, since then: not read until the first has ended, as it does when a
+    /// source comes back at once while what it sent before still waits.
+    parked_since: Option<Instant>,
+}
+
+/// How a source's connection that is read looks to its next one.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum First {
+    /// There is none, or it has ended, or it is not read, so that nobody can see its end: what came over it before is
+    /// still being worked off, however long that takes.
+    MayBeOver,
+    /// It is read, and may be dead.
+    Unclear,
+    /// It has gone on speaking: the source has two senders.
+    GoesOn,
 }
 
 /// What came that belongs to no source.
@@ -60,7 +72,7 @@ pub(super) struct FrontEnds<S: Dispatcher> {
     spare_framers: Vec<Framer>,
     evacuation: Staging,
     evacuation_due: Instant,
-    /// When the next connection that has said too little to be known is turned away.
+    /// When the next connection that has said too little to be known is turned away, or one that waits is looked at.
     recognition_due: Option<Instant>,
     is_closed: bool,
 }
@@ -75,7 +87,8 @@ const UNKNOWN_BLOCKS: usize = 2;
 /// How long a connection that has said something may take until it is known whose it is. One that has said nothing yet
 /// may be a front end that waits for its first trigger.
 const RECOGNITION: Duration = Duration::from_secs(5);
-/// How long a source's second connection waits for the end of its first.
+/// A source's second connection is turned away after this time where the first has spoken meanwhile. A first one that is
+/// silent may be dead, and the network has not noticed yet.
 const PARKING: Duration = Duration::from_secs(2);
 /// Pause between two looks at whether fragments should move.
 const EVACUATION_PAUSE: Duration = Duration::from_millis(5);
@@ -174,7 +187,7 @@ impl<S: Dispatcher> FrontEnds<S> {
                     self.counts.wire_bytes += slice.len() as u64;
                     if let Some(connection) = self.connections.get_mut(endpoint) {
                         connection.framer.push(slice);
-                        connection.heard.get_or_insert(now);
+                        connection.heard = Some((connection.heard.map_or(now, |(first, _)| first), now));
                         self.frame(now, endpoint, readout);
                     }
                 }
@@ -221,7 +234,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             ended: false,
             since: now,
             heard: None,
-            parked_until: None,
+            parked_since: None,
         };
         self.connections.insert(endpoint, connection);
     }
@@ -267,8 +280,7 @@ impl<S: Dispatcher> FrontEnds<S> {
 
     /// Finds out whose connection it is from its first bytes; false where more bytes are needed or it was refused.
     fn identify(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
-        let may_be_over = self.first_may_be_over(endpoint);
-        let is_next = self.is_next(endpoint);
+        let (first, is_next) = (self.first_connection(now, endpoint), self.is_next(endpoint));
         let Some(connection) = self.connections.get_mut(endpoint) else { return false };
         // Bytes that are no front end's show here, before any fragment is asked for.
         let lost = connection.framer.next_batch(&mut self.received, 0).map_err(|error| error.bytes_discarded).err();
@@ -295,11 +307,11 @@ impl<S: Dispatcher> FrontEnds<S> {
                 true
             }
             // What it brought waits, even if it has ended, until what came before it is worked off.
-            Some(_) if may_be_over || connection.parked_until.is_none_or(|until| now < until) => {
-                let parked_until = connection.parked_until.get_or_insert(now.after(PARKING));
-                if may_be_over {
-                    *parked_until = now.after(PARKING);
+            Some(_) if first != First::GoesOn => {
+                if first == First::MayBeOver {
+                    connection.parked_since = Some(now);
                 }
+                connection.parked_since.get_or_insert(now);
                 self.endpoints.set_reading(endpoint, false);
                 false
             }
@@ -312,16 +324,44 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
     }
 
-    /// Whether the source of this connection has another one that has ended, or none, or one that is not read, so that
-    /// nobody can see its end: what came over it before is still being worked off, however long that takes.
-    fn first_may_be_over(&mut self, endpoint: Endpoint) -> bool {
-        let id = self.connections.get_mut(endpoint).and_then(|connection| connection.framer.source());
-        let place = self.sources.iter().position(|source| Some(source.id) == id);
-        let first = place.and_then(|place| self.connected.get(place).copied().flatten());
-        first.is_none_or(|first| {
-            let is_dry = self.endpoints.is_dry(first);
-            self.connections.get_mut(first).is_none_or(|first| first.ended || first.blocked || is_dry)
-        })
+    /// The source of this connection, and that source's connection that is read.
+    fn source_and_first(&mut self, endpoint: Endpoint) -> Option<(usize, Endpoint)> {
+        let id = self.connections.get_mut(endpoint)?.framer.source()?;
+        let source = self.sources.iter().position(|source| source.id == id)?;
+        Some((source, self.connected.get(source).copied().flatten()?))
+    }
+
+    /// How the source's connection that is read stands to this other one.
+    fn first_connection(&mut self, now: Instant, endpoint: Endpoint) -> First {
+        let Some((_, first)) = self.source_and_first(endpoint) else { return First::MayBeOver };
+        let parked_since = self.connections.get_mut(endpoint).and_then(|connection| connection.parked_since);
+        let is_dry = self.endpoints.is_dry(first);
+        match (self.connections.get_mut(first), parked_since) {
+            (Some(first), _) if first.ended || first.blocked || is_dry => First::MayBeOver,
+            (Some(first), Some(since)) => {
+                let spoke = first.heard.is_some_and(|(_, last)| last > since);
+                if spoke && now >= since.after(PARKING) { First::GoesOn } else { First::Unclear }
+            }
+            (Some(_), None) => First::Unclear,
+            (None, _) => First::MayBeOver,
+        }
+    }
+
+    /// A source that events have waited for long enough, that says nothing over its connection and has come back over
+    /// another one, is believed there: the first is dead, and the network has not noticed yet. (A source that nobody
+    /// misses may be silent because nothing is triggered.)
+    fn end_silent_first(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
+        let Some((source, first)) = self.source_and_first(endpoint) else { return };
+        if !readout.is_overdue(now, source) || self.first_connection(now, endpoint) != First::Unclear {
+            return;
+        }
+        let since = self.connections.get_mut(endpoint).and_then(|connection| connection.parked_since);
+        let Some(connection) = self.connections.get_mut(first) else { return };
+        if connection.heard.map(|(_, last)| last) <= since {
+            let mid_fragment = connection.framer.is_mid_fragment();
+            self.endpoints.abort(first);
+            self.end(now, first, mid_fragment, readout);
+        }
     }
 
     /// Whether no older connection of the same source waits: a source's connections are taken one after the other.
@@ -330,7 +370,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         let (id, since) = (connection.framer.source(), connection.since);
         (0..self.connections.places()).all(|index| {
             self.connections.at(index).is_none_or(|(other, connection)| {
-                let waits = connection.parked_until.is_some() && connection.framer.source() == id;
+                let waits = connection.parked_since.is_some() && connection.framer.source() == id;
                 other == endpoint || !waits || connection.since >= since
             })
         })
@@ -338,6 +378,7 @@ impl<S: Dispatcher> FrontEnds<S> {
 
     /// Looks again at a source's second connection.
     fn unpark(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
+        self.end_silent_first(now, endpoint, readout);
         if self.identify(now, endpoint, readout) {
             self.endpoints.set_reading(endpoint, true);
             self.frame(now, endpoint, readout);
@@ -362,7 +403,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         for index in 0..self.connections.places() {
             let Some((endpoint, connection)) = self.connections.at(index) else { continue };
             let is_older = oldest.is_none_or(|(since, _)| connection.since < since);
-            let is_known = connection.source.is_some() || connection.parked_until.is_some();
+            let is_known = connection.source.is_some() || connection.parked_since.is_some();
             if !is_known && connection.framer.buffered() > 0 && is_older {
                 oldest = Some((connection.since, endpoint));
             }
@@ -412,8 +453,10 @@ impl<S: Dispatcher> FrontEnds<S> {
             let Some(source) = connection.source else {
                 // What it says waits for blocks, and is not to blame for that.
                 let is_dry = self.endpoints.is_dry(endpoint);
-                let known_by = connection.heard.map(|heard| heard.after(RECOGNITION)).filter(|_| !is_dry);
-                if connection.parked_until.is_some() {
+                let known_by = connection.heard.map(|(first, _)| first.after(RECOGNITION)).filter(|_| !is_dry);
+                if let Some(since) = connection.parked_since {
+                    let look_again = Some(since.after(PARKING)).filter(|&again| now < again);
+                    self.recognition_due = self.recognition_due.into_iter().chain(look_again).min();
                     self.unpark(now, endpoint, readout);
                 } else if known_by.is_some_and(|known_by| now >= known_by) {
                     self.turn_away(endpoint);

@@ -142,7 +142,7 @@ fn a_source_that_nobody_configured_is_turned_away() {
 }
 
 #[test]
-fn a_second_connection_of_a_connected_source_is_turned_away() {
+fn a_second_connection_of_a_source_is_turned_away_where_the_first_goes_on() {
     let setup = Setup::new("second", &[841, 843]);
     let mut run = setup.start(Some(100));
     let (mut one, mut other) = (FrontEnd::ferol(&run.address(), 841), FrontEnd::ferol(&run.address(), 843));
@@ -151,8 +151,11 @@ fn a_second_connection_of_a_connected_source_is_turned_away() {
     let mut intruder = FrontEnd::ferol(&run.address(), 841).with_size(64);
     let foreign = intruder.framed(11, &intruder.content(12));
     intruder.offer_bytes(&foreign);
+    let before: usize = (1..=10).map(|event| one.framed(event, &one.content(event)).len()).sum();
+    run.wait_for_count(Counter::WireBytesReceived, (before + foreign.len()) as u64);
+    one.send(11..=50);
     intruder.expect_closed();
-    one.send(11..=100);
+    one.send(51..=100);
     other.send(1..=100);
     let summary = run.end();
     assert!(summary.is_lossless(), "{summary:#?}");
