@@ -116,7 +116,7 @@ impl Endpoints {
                     recorder.inlets.entry(peer).or_default().deliver(now, connection, bytes);
                 }
             }
-            Event::Disconnected { endpoint } | Event::Broken { endpoint, .. } => self.note_reading(endpoint, true),
+            Event::Disconnected { endpoint } | Event::Broken { endpoint, .. } => self.note_end(endpoint),
             _ => {}
         }
     }
@@ -126,6 +126,16 @@ impl Endpoints {
         if let (true, Some(Known { peer: Some(peer), .. })) = (self.is_door, self.known(endpoint)) {
             let now = self.around.clock.world();
             self.around.recorder.borrow_mut().inlets.entry(*peer).or_default().set_read(now, read);
+        }
+    }
+
+    /// A front end's connection is over.
+    fn note_end(&self, endpoint: Endpoint) {
+        self.note_reading(endpoint, true);
+        if let (true, Some(&Known { peer: Some(peer), connection, .. })) = (self.is_door, self.known(endpoint)) {
+            let now = self.around.clock.world();
+            let mut recorder = self.around.recorder.borrow_mut();
+            recorder.inlets.entry(peer).or_default().ends.entry(connection).or_insert(now);
         }
     }
 
@@ -237,12 +247,12 @@ impl Dispatcher for Endpoints {
     }
 
     fn close(&mut self, endpoint: Endpoint) {
-        self.note_reading(endpoint, true);
+        self.note_end(endpoint);
         self.inner.close(endpoint);
     }
 
     fn abort(&mut self, endpoint: Endpoint) {
-        self.note_reading(endpoint, true);
+        self.note_end(endpoint);
         self.inner.abort(endpoint);
     }
 

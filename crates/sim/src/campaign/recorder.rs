@@ -48,6 +48,8 @@ pub(super) struct Delivery {
 pub(super) struct Inlet {
     /// In the order of time.
     pub(super) deliveries: Vec<Delivery>,
+    /// When the readout unit saw the end of each connection, or made it.
+    pub(super) ends: BTreeMap<u64, Instant>,
     unread: Duration,
     unread_since: Option<Instant>,
 }

@@ -4,7 +4,7 @@ use super::machines::{How, Made};
 use super::recorder::{Delivery, Inlet};
 use super::world::World;
 use ropewalk_terms::Instant;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Clocks may be so much too fast: who waits by them gives up earlier.
@@ -15,6 +15,16 @@ const FASTEST: f64 = 0.9;
 pub(super) struct Absence {
     pub(super) from: Instant,
     pub(super) until: Instant,
+}
+
+/// A whole fragment came.
+#[derive(Copy, Clone, Debug)]
+struct Sign {
+    at: Instant,
+    /// How long the source was not read until then.
+    unread: Duration,
+    /// The latest event that came then; none where nothing comes any more.
+    event: Option<usize>,
 }
 
 /// What is known of one source.
@@ -53,7 +63,7 @@ impl World {
         }
         for (source, inlet) in inlets.iter().enumerate() {
             let mut absences = self.silences(source, inlet, &courses);
-            absences.extend(self.astray(source, &courses));
+            absences.extend(self.astray(source, inlet, &courses));
             courses[source].absences = absences;
         }
         let begun = (0..=events).map(|event| {
@@ -76,48 +86,79 @@ impl World {
         shown.min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// When a source was asked for something by what others showed, and said nothing for too long.
+    /// When a source was asked for something by what others showed, and said nothing for too long. One that speaks again
+    /// and is still further behind than the time-out is late with everything, until it has caught up: each event's
+    /// clock runs for itself.
     fn silences(&self, source: usize, inlet: &Inlet, courses: &[Course]) -> Vec<Absence> {
         let patience = self.scenario.time_outs.source.mul_f64(FASTEST);
-        let mut absences = Vec::new();
+        let mut absences: Vec<Absence> = Vec::new();
         let mut before = (Instant::ZERO, Duration::ZERO);
-        // Neither nonsense nor a part of a fragment is a sign of life.
-        let made =
-            |event: usize| self.front_ends[source].machine().and_then(|one| Some((one, one.made(event as u64)?)));
-        let makes_sense =
-            |event: usize| made(event).is_some_and(|(one, made)| !one.is_ruined(made.connection, made.end));
-        let delivered = courses[source].delivered.iter().enumerate();
-        let arrived: BTreeSet<Instant> =
-            delivered.filter(|&(event, _)| makes_sense(event)).filter_map(|(_, at)| *at).collect();
-        let is_whole = |delivery: &&Delivery| arrived.contains(&delivery.at);
-        let ends = inlet.deliveries.iter().filter(is_whole).map(|delivery| (delivery.at, delivery.unread));
-        for (until, unread) in ends.chain([(Instant::FAR_FUTURE, Duration::MAX)]) {
+        let mut is_absent = false;
+        for Sign { at: until, unread, event } in self.signs_of_life(source, inlet, courses) {
             let (from, unread_before) = before;
             before = (until, unread);
-            let is_last = until == Instant::FAR_FUTURE;
+            if is_absent && event.is_some_and(|event| self.lag(source, inlet, courses, event) >= patience) {
+                absences.last_mut().expect("it is absent since the last one").until = until;
+                continue;
+            }
+            is_absent = false;
             if until.since(from) < patience {
                 continue;
             }
             // What others showed meanwhile and this source had not delivered is what it was waited for with.
             let next = courses[source].delivered.iter().skip(1).position(|at| at.is_none_or(|at| at > from));
             let asked = next.map_or(Instant::FAR_FUTURE, |next| self.shown_by_others(source, next + 1, courses));
-            let unread = if is_last { Duration::ZERO } else { unread.saturating_sub(unread_before) };
-            if until.since(from.max(asked)).saturating_sub(unread) >= patience {
+            if until.since(from.max(asked)).saturating_sub(unread.saturating_sub(unread_before)) >= patience {
                 absences.push(Absence { from, until });
+                is_absent = true;
             }
         }
         absences
     }
 
-    /// When a source's numbering was not the run's: until the first fragment that comes over another connection.
-    fn astray(&self, source: usize, courses: &[Course]) -> Vec<Absence> {
+    /// When whole fragments came from a source: neither nonsense nor a part of a fragment is a sign of life. The last
+    /// sign never comes.
+    fn signs_of_life(&self, source: usize, inlet: &Inlet, courses: &[Course]) -> Vec<Sign> {
+        let front_end = self.front_ends[source].machine();
+        let makes_sense = |event: usize| {
+            let made = front_end.and_then(|one| Some((one, one.made(event as u64)?)));
+            made.is_some_and(|(one, made)| !one.is_ruined(made.connection, made.end))
+        };
+        let delivered = courses[source].delivered.iter().enumerate().filter(|&(event, _)| makes_sense(event));
+        let arrived: BTreeMap<Instant, usize> = delivered.filter_map(|(event, at)| Some(((*at)?, event))).collect();
+        let sign = |delivery: &Delivery| {
+            let event = *arrived.get(&delivery.at)?;
+            Some(Sign { at: delivery.at, unread: delivery.unread, event: Some(event) })
+        };
+        let mut signs: Vec<Sign> = inlet.deliveries.iter().filter_map(sign).collect();
+        let unread = signs.last().map_or(Duration::ZERO, |sign| sign.unread);
+        signs.push(Sign { at: Instant::FAR_FUTURE, unread, event: None });
+        signs
+    }
+
+    /// How long a source was read and did not deliver an event that others had shown.
+    fn lag(&self, source: usize, inlet: &Inlet, courses: &[Course], event: usize) -> Duration {
+        let Some(at) = courses[source].delivered[event] else { return Duration::ZERO };
+        let shown = self.shown_by_others(source, event, courses);
+        let unread_by = |time: Instant| {
+            let before = inlet.deliveries.iter().rev().find(|delivery| delivery.at <= time);
+            before.map_or(Duration::ZERO, |delivery| delivery.unread)
+        };
+        at.since(shown).saturating_sub(unread_by(at).saturating_sub(unread_by(shown)))
+    }
+
+    /// When a source's numbering was not the run's: until the first fragment that comes over another connection, which is
+    /// not looked at before the end of the one that led astray.
+    fn astray(&self, source: usize, inlet: &Inlet, courses: &[Course]) -> Vec<Absence> {
         let Some(front_end) = self.front_ends[source].machine() else { return Vec::new() };
         let back = |connection: u64| {
             let events = (1..courses[source].delivered.len()).filter(|&event| {
                 let made = front_end.made(event as u64);
                 made.is_some_and(|made| made.connection > connection && !front_end.is_ruined(made.connection, made.end))
             });
-            events.filter_map(|event| courses[source].delivered[event]).min().unwrap_or(Instant::FAR_FUTURE)
+            let came = events.filter_map(|event| courses[source].delivered[event]).min();
+            let end = inlet.ends.get(&connection).copied().unwrap_or(Instant::ZERO);
+            came.unwrap_or(Instant::FAR_FUTURE).max(end)
         };
         front_end.strayed.iter().map(|&(from, connection)| Absence { from, until: back(connection) }).collect()
     }
