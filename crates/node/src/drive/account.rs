@@ -117,9 +117,9 @@ impl Standing {
         }
     }
 
-    /// Whether a younger life of the node was seen.
-    pub(super) fn has_younger(&self, node: NodeId, incarnation: Incarnation) -> bool {
-        self.reports.iter().any(|report| report.node == node && report.incarnation > incarnation)
+    /// The youngest life of the node that was seen.
+    pub(super) fn youngest(&self, node: NodeId) -> Option<Incarnation> {
+        self.reports.iter().filter(|report| report.node == node).map(|report| report.incarnation).max()
     }
 
     fn report_of(&mut self, node: NodeId, incarnation: Incarnation) -> Option<&mut NodeReport> {
@@ -301,7 +301,7 @@ mod tests {
             standing.node_connected(node, life);
             standing.reported(node, life, &report(&[(None, Counter::EventsWritten, 5)]));
         }
-        assert!(standing.has_younger(node, Incarnation(1)) && !standing.has_younger(node, Incarnation(2)));
+        assert_eq!((standing.youngest(node), standing.youngest(NodeId::builder(1))), (Some(Incarnation(2)), None));
         let mut copy = Standing::default();
         copy.copy_from(&standing);
         assert_eq!(RunSnapshot::of(&copy).ledger.events.written, 10);

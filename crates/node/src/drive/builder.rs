@@ -227,9 +227,10 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
                 self.builder.readout_connected(now, line as u16);
             }
             (Message::Refuse(reason), _) => {
-                let address = line.map_or(self.managers.address_of(endpoint), |line| &self.lines[line].address);
-                let node = line.map_or(NodeId::MANAGER, |line| NodeId::readout(line as u16));
-                self.refusal = Refusal::lasting(node, address, *reason);
+                self.refusal = match line {
+                    Some(line) => Refusal::lasting(NodeId::readout(line as u16), &self.lines[line].address, *reason),
+                    None => self.managers.refused(now, endpoint, *reason, &mut self.outbox.identity),
+                };
                 if self.refusal.is_some() {
                     self.farewell.end();
                 }
@@ -280,7 +281,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         self.run = run;
         self.outbox.identity.run = run;
         if let Some(storage) = &mut self.storage {
-            storage.begin(now, run);
+            storage.begin(now, run, self.outbox.identity.incarnation);
         }
     }
 

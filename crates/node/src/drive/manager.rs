@@ -251,17 +251,14 @@ impl<P: Dispatcher> ManagerDrive<P> {
             Role::Builder => self.config.manager.builders,
             Role::Manager | Role::Source => 0,
         };
-        let younger = self.standing.has_younger(header.sender, header.incarnation);
         let refused = if hello.version != PROTOCOL_VERSION {
             Some(RefuseReason::Version)
         } else if index >= count {
             Some(RefuseReason::UnknownNode)
         } else if hello.configuration != self.config.fingerprint {
             Some(RefuseReason::Configuration)
-        } else if younger {
-            Some(RefuseReason::OldIncarnation)
         } else {
-            None
+            self.older_than(header.sender, header.incarnation)
         };
         if let Some(reason) = refused {
             let _ = self.outbox.send(&mut self.peers, endpoint, &Message::Refuse(reason));
@@ -288,6 +285,14 @@ impl<P: Dispatcher> ManagerDrive<P> {
             self.unsent.push_back((header.sender, Message::Finish));
         }
         true
+    }
+
+    /// Why a life of a node cannot be taken in, where a younger one was seen. While that one is connected, or may come
+    /// back at any moment, the older one is a leftover; otherwise it may be the successor, with another clock.
+    fn older_than(&self, node: NodeId, incarnation: Incarnation) -> Option<RefuseReason> {
+        let youngest = self.standing.youngest(node).filter(|&youngest| youngest > incarnation)?;
+        let is_here = self.nodes.contains_key(&node) || self.missed.contains_key(&node);
+        Some(if is_here { RefuseReason::OldIncarnation } else { RefuseReason::LateIncarnation(youngest) })
     }
 
     fn lose(&mut self, now: Instant, endpoint: Endpoint) {

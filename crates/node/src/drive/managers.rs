@@ -5,15 +5,21 @@
 //!        ^                --Welcome, lower epoch--> left
 //!        +--- pause -- --Refuse (it stands by)---> left
 //! ```
+//! A node whose UTC clock was set back looks older than its own former life. While no event manager has ever taken it in
+//! it has done nothing under its incarnation, and may take one above the one that is known: see [`Managers::refused`].
 
-use super::link::Outbox;
+use super::link::{Identity, Outbox};
+use super::refusal::Refusal;
 use ropewalk_io::{Dispatcher, Endpoint};
-use ropewalk_terms::{Epoch, Instant};
+use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId};
 use ropewalk_wire::message::{Message, RefuseReason};
 use std::time::Duration;
 
 /// Pause before an event manager is called again.
 const RETRY: Duration = Duration::from_millis(200);
+/// How long a younger life of this node may seem to be there until it is believed. A machine that lost its power left a
+/// connection behind; a connection that is dead is found out in half of this time.
+const TWIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Call {
@@ -41,13 +47,18 @@ pub(super) struct Managers {
     obeyed: Option<(Endpoint, Epoch)>,
     /// The highest that was heard of.
     epoch: Epoch,
+    /// Some event manager has taken this life of the node in: nothing changes its incarnation any more.
+    is_known: bool,
+    /// When a younger life of this node is believed to be there.
+    twin: Option<Instant>,
 }
 
 impl Managers {
     /// Nobody is obeyed.
     pub(super) fn new(addresses: &[String]) -> Self {
         let call = |address: &String| Call { address: address.clone(), endpoint: None, retry: Instant::ZERO };
-        Self { calls: addresses.iter().map(call).collect(), obeyed: None, epoch: Epoch(0) }
+        let calls = addresses.iter().map(call).collect();
+        Self { calls, obeyed: None, epoch: Epoch(0), is_known: false, twin: None }
     }
 
     /// Calls whoever is not connected, where it is time; `opened` is told of each new connection.
@@ -99,13 +110,33 @@ impl Managers {
         if epoch < self.epoch || has_one {
             return Welcomed::TooOld;
         }
-        self.epoch = epoch;
+        (self.epoch, self.is_known) = (epoch, true);
         let before = self.obeyed.replace((endpoint, epoch));
         let left = before.map(|(obeyed, _)| obeyed).filter(|&obeyed| obeyed != endpoint);
         for call in self.calls.iter_mut().filter(|call| left.is_some() && call.endpoint == left) {
             call.endpoint = None;
         }
         Welcomed::Obeyed { left }
+    }
+
+    /// An event manager refuses the node. Where that is for good, what to tell; otherwise it is called again, perhaps by
+    /// another life.
+    pub(super) fn refused(
+        &mut self,
+        now: Instant,
+        endpoint: Endpoint,
+        reason: RefuseReason,
+        identity: &mut Identity,
+    ) -> Option<Refusal> {
+        match reason {
+            RefuseReason::LateIncarnation(Incarnation(known)) if !self.is_known => {
+                identity.incarnation = Incarnation(known.saturating_add(1));
+                None
+            }
+            // Perhaps it is dead, and nobody has noticed yet.
+            RefuseReason::OldIncarnation if !self.is_known && now < *self.twin.get_or_insert(now.after(TWIN)) => None,
+            _ => Refusal::lasting(NodeId::MANAGER, self.address_of(endpoint), reason),
+        }
     }
 
     /// Whether an order in this epoch that came over this connection is obeyed.
@@ -140,6 +171,7 @@ impl Managers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ropewalk_terms::RunNumber;
 
     const ONE: Endpoint = Endpoint::new(1, 0);
     const OTHER: Endpoint = Endpoint::new(2, 0);
@@ -197,5 +229,33 @@ mod tests {
         let now = Instant::from_nanoseconds(5);
         assert!(!managers.lost(now, ONE), "it was not obeyed");
         assert_eq!(managers.next_deadline(), Some(now.after(RETRY)));
+    }
+
+    fn refuse(managers: &mut Managers, now: Instant, reason: RefuseReason) -> (Option<RefuseReason>, Incarnation) {
+        let (node, epoch) = (NodeId::builder(0), Epoch(0));
+        let mut identity = Identity { node, incarnation: Incarnation(5), run: RunNumber(0), epoch };
+        let refusal = managers.refused(now, ONE, reason, &mut identity);
+        (refusal.map(|refusal| refusal.reason), identity.incarnation)
+    }
+
+    #[test]
+    fn a_life_that_nobody_has_taken_in_takes_a_higher_incarnation() {
+        let late = RefuseReason::LateIncarnation(Incarnation(70));
+        assert_eq!(refuse(&mut managers(), Instant::ZERO, late), (None, Incarnation(71)));
+        let mut known = managers();
+        known.welcome(ONE, Epoch(1));
+        assert_eq!(refuse(&mut known, Instant::ZERO, late), (Some(late), Incarnation(5)));
+    }
+
+    #[test]
+    fn a_younger_life_that_seems_to_be_there_is_waited_for_and_then_believed() {
+        let (old, mut managers) = (RefuseReason::OldIncarnation, managers());
+        for (passed, lasting) in [(0, None), (59, None), (60, Some(old))] {
+            let now = Instant::ZERO.after(Duration::from_secs(passed));
+            assert_eq!(refuse(&mut managers, now, old), (lasting, Incarnation(5)));
+        }
+        let mut known = self::managers();
+        known.welcome(ONE, Epoch(1));
+        assert_eq!(refuse(&mut known, Instant::ZERO, old).0, Some(old), "it is a leftover");
     }
 }

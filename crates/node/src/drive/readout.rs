@@ -216,7 +216,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             }
             Message::Refuse(reason) => {
                 if peer.node == Some(NodeId::MANAGER) {
-                    self.refusal = Refusal::lasting(NodeId::MANAGER, self.managers.address_of(peer.endpoint), *reason);
+                    let identity = &mut self.outbox.identity;
+                    self.refusal = self.managers.refused(now, peer.endpoint, *reason, identity);
                     if self.refusal.is_some() {
                         self.farewell.end();
                     }

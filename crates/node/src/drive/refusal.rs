@@ -27,7 +27,8 @@ impl Refusal {
             RefuseReason::Version
             | RefuseReason::Configuration
             | RefuseReason::UnknownNode
-            | RefuseReason::OldIncarnation => false,
+            | RefuseReason::OldIncarnation
+            | RefuseReason::LateIncarnation(_) => false,
         };
         (!passes).then(|| Self { by, address: address.to_owned(), reason })
     }
@@ -58,6 +59,9 @@ fn advice(reason: RefuseReason) -> String {
         RefuseReason::OldIncarnation => {
             "this node was started again elsewhere, and the later start counts; run each node once".to_owned()
         }
+        RefuseReason::LateIncarnation(_) => {
+            "this node was started again elsewhere after it, and that one is gone; start it again".to_owned()
+        }
         RefuseReason::StandBy => "it stands by".to_owned(),
         RefuseReason::OldEpoch => {
             "it obeys a younger event manager, which goes on with the run and accounts for it".to_owned()
@@ -68,6 +72,7 @@ fn advice(reason: RefuseReason) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ropewalk_terms::Incarnation;
 
     #[test]
     fn a_reason_that_passes_by_itself_ends_no_node() {
@@ -78,6 +83,7 @@ mod tests {
             RefuseReason::Configuration,
             RefuseReason::UnknownNode,
             RefuseReason::OldIncarnation,
+            RefuseReason::LateIncarnation(Incarnation(1)),
         ] {
             assert!(lasting(reason), "{reason:?}");
         }

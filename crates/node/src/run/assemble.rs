@@ -137,7 +137,7 @@ impl Workshop<'_> {
         let name = config.name.clone();
         let clock = MonotonicClock;
         let epoch = Utc(clock.utc().0 - clock.now().as_nanoseconds() as i64);
-        let storage = match self.resolved.storage(index, self.incarnation, epoch) {
+        let storage = match self.resolved.storage(index, epoch) {
             None => None,
             Some(storage) => {
                 let config = RealDiskConfig {

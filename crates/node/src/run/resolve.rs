@@ -13,7 +13,7 @@ use ropewalk_flow::manager::{AssignPolicy, ManagerConfig};
 use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
 use ropewalk_flow::source::{ORBIT, TriggerRate};
 use ropewalk_memory::PoolConfig;
-use ropewalk_terms::{AcknowledgementLevel, Epoch, Incarnation, NodeId, SourceId, Utc};
+use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, SourceId, Utc};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use ropewalk_wire::{fed, ferol};
 use std::collections::BTreeMap;
@@ -266,7 +266,7 @@ impl Resolved {
     }
 
     /// How a builder unit writes; none where it does not.
-    pub(super) fn storage(&self, index: u16, incarnation: Incarnation, epoch: Utc) -> Option<StorageConfig> {
+    pub(super) fn storage(&self, index: u16, epoch: Utc) -> Option<StorageConfig> {
         let run = &self.configuration.run;
         if !run.write {
             return None;
@@ -283,7 +283,6 @@ impl Resolved {
         };
         Some(StorageConfig {
             writer: NodeId::builder(index),
-            incarnation,
             epoch,
             output: section.output.clone().unwrap_or_else(|| run.output.clone()),
             sources: self.configuration.source.iter().map(entry).collect(),

@@ -3,6 +3,9 @@
 use super::world::{Plan, World};
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
+use ropewalk_node::drive::Drive;
+use ropewalk_terms::Incarnation;
+use ropewalk_wire::message::RefuseReason;
 use std::time::Duration;
 
 fn world(seed: u64) -> World {
@@ -69,4 +72,63 @@ fn a_builder_unit_that_vanishes_without_a_word_is_replaced() {
         world.run_to_end();
         world.expect_lossless();
     }
+}
+
+/// The UTC clock was set back between two lives.
+#[test]
+fn a_builder_unit_whose_next_life_looks_older_takes_part_again() {
+    let mut world = World::new(Plan { builders: 1, ..Plan::new(1) });
+    for life in [9, 3, 3] {
+        world.run_until_written(world.written() + 30);
+        world.kill_builder(0);
+        world.start_builder(0, life);
+    }
+    world.run_to_end();
+    world.expect_lossless();
+}
+
+/// Whoever was taken in once is the life that it is.
+#[test]
+fn an_old_life_that_was_asleep_stays_refused() {
+    for dies in [false, true] {
+        let mut world = World::new(Plan { events: 400, builders: 1, ..Plan::new(2) });
+        world.front_ends.iter_mut().for_each(|front_end| front_end.pace = Duration::from_millis(5));
+        world.run_until_written(30);
+        let asleep = world.builders[0].take();
+        world.start_builder(0, 2);
+        world.run_until_written(60);
+        if dies {
+            world.kill_builder(0);
+            world.run_for(Duration::from_secs(2));
+        }
+        world.builders.push(asleep);
+        world.run_until("the old life is refused", |world| {
+            world.builders[1].as_ref().is_some_and(|old| old.node.refusal().is_some())
+        });
+        let reason = world.builders[1].take().and_then(|old| Some(old.node.refusal()?.reason));
+        let expected = if dies { RefuseReason::LateIncarnation(Incarnation(2)) } else { RefuseReason::OldIncarnation };
+        assert_eq!(reason, Some(expected));
+        world.start_builder(0, 3);
+        world.run_to_end();
+        world.expect_lossless();
+    }
+}
+
+/// Nobody knows yet which of the two is dead: the younger one is connected.
+#[test]
+fn a_life_that_looks_older_waits_as_long_as_the_younger_one_is_there() {
+    let mut world = World::new(Plan { events: 2000, builders: 1, ..Plan::new(3) });
+    world.run_until_written(30);
+    let younger = world.builders[0].take();
+    world.start_builder(0, 0);
+    let older = std::mem::replace(&mut world.builders[0], younger);
+    world.builders.push(older);
+    let is_refused = |world: &World, index: usize| world.builders[index].as_ref().is_some_and(|one| one.node.is_done());
+    let written = world.written();
+    world.run_until_written(written + 100);
+    assert!(!is_refused(&world, 0) && !is_refused(&world, 1), "the younger one works, the older one calls again");
+    world.kill_builder(0);
+    world.run_to_end();
+    assert!(world.builders[1].as_ref().is_some_and(|older| older.node.machine().account().built > 0));
+    world.expect_lossless();
 }

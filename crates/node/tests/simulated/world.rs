@@ -149,7 +149,6 @@ impl World {
         let source = |id| SourceEntry { id, format: SourceFormat::FED, name: format!("source-{id}") };
         let storage = StorageConfig {
             writer: node,
-            incarnation: Incarnation(incarnation),
             epoch: self.clock.utc(),
             output: "/data".into(),
             sources: self.plan.all_sources().into_iter().map(source).collect(),

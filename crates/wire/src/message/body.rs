@@ -2,7 +2,9 @@
 
 use super::bytes::{Reader, Writer};
 use super::{Batch, Kind, MessageError, PROTOCOL_VERSION};
-use ropewalk_terms::{AcknowledgementLevel, Attempt, ByCause, CAUSES, Cause, Counter, EventKey, Outcome, SourceId};
+use ropewalk_terms::{
+    AcknowledgementLevel, Attempt, ByCause, CAUSES, Cause, Counter, EventKey, Incarnation, Outcome, SourceId,
+};
 
 /// The longest name of a node, in bytes.
 const NAME_BYTES: usize = 32;
@@ -31,33 +33,51 @@ impl Hello {
 
 /// Why a hello is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-#[repr(u8)]
 pub enum RefuseReason {
     /// The versions differ.
-    Version = 1,
+    Version,
     /// The configurations differ.
-    Configuration = 2,
+    Configuration,
     /// No such node is configured, or it does not belong on this connection.
-    UnknownNode = 3,
-    /// A younger life of the same node is connected.
-    OldIncarnation = 4,
+    UnknownNode,
+    /// A younger life of the same node is connected, or was a moment ago.
+    OldIncarnation,
     /// A younger event manager is obeyed.
-    OldEpoch = 5,
+    OldEpoch,
     /// This event manager is not the active one.
-    StandBy = 6,
+    StandBy,
+    /// This life of the same node looks younger, and is gone. Its successor may have a clock that was set back: whoever
+    /// was never welcomed takes a higher incarnation and says hello again.
+    LateIncarnation(Incarnation),
 }
 
 impl RefuseReason {
-    const fn from_u8(number: u8) -> Option<Self> {
-        match number {
-            1 => Some(Self::Version),
-            2 => Some(Self::Configuration),
-            3 => Some(Self::UnknownNode),
-            4 => Some(Self::OldIncarnation),
-            5 => Some(Self::OldEpoch),
-            6 => Some(Self::StandBy),
-            _ => None,
+    fn encode(self, to: &mut Writer<'_>) {
+        to.u8(match self {
+            Self::Version => 1,
+            Self::Configuration => 2,
+            Self::UnknownNode => 3,
+            Self::OldIncarnation => 4,
+            Self::OldEpoch => 5,
+            Self::StandBy => 6,
+            Self::LateIncarnation(_) => 7,
+        });
+        if let Self::LateIncarnation(known) = self {
+            to.u64(known.0);
         }
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+        Ok(match from.u8()? {
+            1 => Self::Version,
+            2 => Self::Configuration,
+            3 => Self::UnknownNode,
+            4 => Self::OldIncarnation,
+            5 => Self::OldEpoch,
+            6 => Self::StandBy,
+            7 => Self::LateIncarnation(Incarnation(from.u64()?)),
+            _ => return Err(MessageError::Meaning),
+        })
     }
 }
 
@@ -367,7 +387,7 @@ impl Message {
                 to.u64(hello.configuration);
                 to.bytes(&hello.name);
             }
-            Self::Refuse(reason) => to.u8(*reason as u8),
+            Self::Refuse(reason) => reason.encode(&mut to),
             Self::Start(start) => {
                 to.key(start.first);
                 to.key(start.origin);
@@ -418,7 +438,7 @@ impl Message {
                 Self::Hello(Hello { version, configuration, name: from.bytes()? })
             }
             Kind::Welcome => Self::Welcome,
-            Kind::Refuse => Self::Refuse(RefuseReason::from_u8(from.u8()?).ok_or(MessageError::Meaning)?),
+            Kind::Refuse => Self::Refuse(RefuseReason::decode(&mut from)?),
             Kind::Start => Self::Start(Start { first: from.key()?, origin: from.key()? }),
             Kind::QueryHighest => Self::QueryHighest,
             Kind::Highest => Self::Highest(from.key()?),

@@ -29,8 +29,6 @@ use std::time::Duration;
 pub struct StorageConfig {
     /// Who writes.
     pub writer: NodeId,
-    /// In which life.
-    pub incarnation: Incarnation,
     /// The time of day when the monotonic clock stood at zero.
     pub epoch: Utc,
     /// Where the run directory is.
@@ -130,7 +128,7 @@ impl<D: Disk> Storage<D> {
             run: RunNumber(0),
             segment: 0,
             writer: config.writer,
-            incarnation: config.incarnation,
+            incarnation: Incarnation(0),
             start: config.epoch,
             acknowledgement: config.level,
             minor: ropewalk_wire::run_file::MINOR_VERSION,
@@ -164,9 +162,10 @@ impl<D: Disk> Storage<D> {
         }
     }
 
-    /// The run begins: its directory is entered, and segments are numbered behind those of an earlier life.
-    pub fn begin(&mut self, now: Instant, run: RunNumber) {
-        self.run = run;
+    /// The run begins for this life of the node: its directory is entered, and segments are numbered behind those of an
+    /// earlier life.
+    pub fn begin(&mut self, now: Instant, run: RunNumber, incarnation: Incarnation) {
+        (self.run, self.header.incarnation) = (run, incarnation);
         self.started = self.utc(now);
         self.directory = self.config.output.join(run_directory_name(run));
         let names = self.disk.enter_directory(&self.directory);
@@ -191,7 +190,7 @@ impl<D: Disk> Storage<D> {
         }
         let head = EventHead {
             key: event.key,
-            incarnation: self.config.incarnation,
+            incarnation: self.header.incarnation,
             attempt: event.attempt,
             trigger_type: event.trigger_type(),
             flags: flags(event),

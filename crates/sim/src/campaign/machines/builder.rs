@@ -39,7 +39,6 @@ pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u
     let utc = around.clock.utc().0.saturating_sub_unsigned(around.clock.now().as_nanoseconds());
     let storage = StorageConfig {
         writer: node,
-        incarnation: identity.incarnation,
         epoch: Utc(utc),
         output: "/data".into(),
         sources: scenario.sources.iter().enumerate().map(entry).collect(),
