@@ -149,8 +149,8 @@ impl Setup {
         format!(
             "version = 1\nduration = \"120ms\"\nwarm_up = \"40ms\"\nplacement = \"shared\"\n\
              front_ends = 1\nreadouts = 1\nbuilders = {builders}\n\
-             [front_end]\nstreams = {sources}\nfragment_size = \"{fragment_bytes}\"\nlink = \"{:.3}MB/s\"\n\
-             [front_network]\npacket = \"64KiB\"\nbuffer = \"16MiB\"\nlatency = \"1us\"\n\
+             [front_end]\nformat = \"bare\"\nstreams = {sources}\nfragment_size = \"{fragment_bytes}\"\nlink = \"{:.3}MB/s\"\n\
+             [front_network]\nframing = \"none\"\npacket = \"64KiB\"\nbuffer = \"16MiB\"\nlatency = \"1us\"\n\
              [readout]\ninput = \"1TB/s\"\npool = \"128MiB\"\nwindow = 4096\ncapacity = 32768\n\
              [readout.host]\ncores = 1\nturn = \"2us\"\nper_message = \"{MESSAGE_NS:.0}ns\"\n\
              per_fragment = \"{:.0}ns\"\nreceive = \"{:.3}MB/s\"\n\

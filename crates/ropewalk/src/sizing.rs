@@ -164,13 +164,22 @@ fn tables(run: &Run) -> Vec<Table> {
     let mut buffers = table(&["holds", "at most held", "has room for", "made somebody wait"]);
     buffers.add_rows(outcome.buffers.iter().map(buffer_row));
     all.push(buffers);
-    let mut networks = table(&["network", "packets", "lost", "time-outs", "senders paused", "flows standing still"]);
+    let mut networks = table(&[
+        "network",
+        "packets",
+        "lost",
+        "time-outs",
+        "sent again at once",
+        "senders paused",
+        "flows standing still",
+    ]);
     for network in &outcome.networks {
         networks.add_row([
             network.name.clone(),
             grouped(network.packets),
             grouped(network.dropped),
             grouped(network.timeouts),
+            grouped(network.fast_retransmits),
             percent(network.paused),
             format!("{:.1}", network.stalled_flows),
         ]);

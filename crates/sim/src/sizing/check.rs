@@ -1,6 +1,6 @@
 //! Reading a sizing file, and what it must fulfil beyond its syntax.
 
-use super::system::{HostSection, NetworkSection, System};
+use super::system::{GroupSection, HostSection, NetworkSection, System};
 use ropewalk_node::configuration::{Acknowledge, ConfigurationError, Fault, parse_as, read_text};
 use ropewalk_node::quantity::{FragmentSize, TriggerRate};
 use std::path::Path;
@@ -32,10 +32,36 @@ impl System {
 
     /// The mean size of a fragment in bytes.
     pub fn mean_fragment(&self) -> f64 {
-        match self.front_end.fragment_size.0 {
-            FragmentSize::Fixed(bytes) | FragmentSize::Lognormal { mean: bytes, .. } => f64::from(bytes),
-            FragmentSize::Uniform { least, most } => (f64::from(least) + f64::from(most)) / 2.0,
-        }
+        let all = self.fragment_sizes();
+        all.iter().map(|size| mean(*size)).sum::<f64>() / all.len().max(1) as f64
+    }
+
+    /// The sizes of fragments on each link: groups are spread so that every stretch of links has its share of each.
+    pub fn fragment_sizes(&self) -> Vec<FragmentSize> {
+        let others = GroupSection {
+            links: self.front_ends.saturating_sub(self.front_end.group.iter().map(|group| group.links).sum()),
+            fragment_size: self.front_end.fragment_size,
+        };
+        let groups: Vec<&GroupSection> = self.front_end.group.iter().chain([&others]).collect();
+        let mut given = vec![0_u64; groups.len()];
+        let links = u64::from(self.front_ends);
+        let next = |link: u64| {
+            // Whoever is the furthest behind its share, in links times links.
+            let behind = |at: &usize| {
+                (u64::from(groups[*at].links) * (link + 1)).cast_signed() - (given[*at] * links).cast_signed()
+            };
+            let at = (0..groups.len()).max_by_key(behind).unwrap_or(0);
+            given[at] += 1;
+            groups[at].fragment_size.0
+        };
+        (0..links).map(next).collect()
+    }
+
+    /// The largest fragment, in bytes of its stream.
+    fn largest_in_stream(&self) -> u64 {
+        let sizes = self.front_end.group.iter().map(|group| group.fragment_size).chain([self.front_end.fragment_size]);
+        let largest = sizes.map(|size| size.0.largest()).max().unwrap_or(0);
+        self.front_end.format.in_stream(u64::from(largest))
     }
 
     /// Triggers a second, where a rate is given.
@@ -44,6 +70,14 @@ impl System {
             TriggerRate::Periodic { hertz } | TriggerRate::Poisson { hertz } => Some(hertz),
             TriggerRate::Unlimited => None,
         }
+    }
+}
+
+/// The mean of a distribution of sizes, in bytes.
+pub(super) fn mean(size: FragmentSize) -> f64 {
+    match size {
+        FragmentSize::Fixed(bytes) | FragmentSize::Lognormal { mean: bytes, .. } => f64::from(bytes),
+        FragmentSize::Uniform { least, most } => (f64::from(least) + f64::from(most)) / 2.0,
     }
 }
 
@@ -78,6 +112,11 @@ fn counts(system: &System) -> Result<(), Fault> {
     }
     if system.front_ends == 0 || system.front_ends > MOST_SOURCES / system.front_end.streams {
         return fault("front_ends", format!("at least one link, and at most {MOST_SOURCES} sources on all of them"));
+    }
+    let in_groups = system.front_end.group.iter().map(|group| u64::from(group.links)).sum::<u64>();
+    if in_groups > u64::from(system.front_ends) {
+        let message = format!("the groups have {in_groups} links, of {} in all (front_ends)", system.front_ends);
+        return fault("front_end.group", message);
     }
     if system.readouts == 0 || u32::from(system.readouts) > system.front_ends {
         let message = format!("between 1 and {} readout units: each reads at least one link", system.front_ends);
@@ -126,7 +165,7 @@ fn memory(system: &System) -> Result<(), Fault> {
         let most = system.readout.capacity / 2;
         return fault("readout.window", format!("the window lies between 1 and half the capacity ({most})"));
     }
-    let largest = u64::from(system.front_end.fragment_size.0.largest());
+    let largest = system.largest_in_stream();
     let sources = u64::from(system.sources().div_ceil(u32::from(system.readouts)) + system.front_end.streams);
     if system.readout.pool.0 < 2 * largest * sources {
         let message =

@@ -1,7 +1,7 @@
 //! Triggers and front ends: who has how many fragments of which size, and when the trigger must pause.
 
 use super::network::Network;
-use super::system::System;
+use super::system::{FormatChoice, System};
 use ropewalk_flow::source::{FragmentSize, Random, Trigger, TriggerSequence};
 
 /// The triggers of the run, and what became of them.
@@ -26,6 +26,7 @@ pub(super) struct Triggers {
 #[derive(Debug)]
 struct Source {
     random: Random,
+    size: FragmentSize,
     /// Where each fragment ends in the source's stream, by the lowest bits of its event's number.
     ends: Box<[u64]>,
     /// The last event for which there is a fragment.
@@ -42,7 +43,7 @@ struct Source {
 pub(super) struct FrontEnds {
     pub(super) triggers: Triggers,
     sources: Vec<Source>,
-    size: FragmentSize,
+    format: FormatChoice,
     streams: u32,
     /// Bytes that a source may keep before it asks for a pause, and below which it asks no more.
     high: u64,
@@ -61,8 +62,10 @@ impl FrontEnds {
         let end = system.duration.0.as_nanos() as u64;
         let none = Trigger { number: 0, bunch_crossing: 0, at: std::time::Duration::MAX };
         let next = sequence.as_mut().map_or(none, TriggerSequence::next_trigger);
-        let source = |number| Source {
+        let sizes = system.fragment_sizes();
+        let source = |number: u32| Source {
             random: Random::new(system.seed, 1 + u64::from(number)),
+            size: sizes[(number / system.front_end.streams) as usize],
             ends: vec![0; ring as usize].into_boxed_slice(),
             made: 0,
             read: 0,
@@ -73,7 +76,7 @@ impl FrontEnds {
         Self {
             triggers: Triggers { sequence, next, issued: 0, vetoed: 0, times, pausing: 0, end },
             sources: (0..system.sources()).map(source).collect(),
-            size: system.front_end.fragment_size.0,
+            format: system.front_end.format,
             streams: system.front_end.streams,
             high: system.front_end.buffer.0 / 4 * 3,
             low: system.front_end.buffer.0 / 2,
@@ -178,14 +181,14 @@ impl FrontEnds {
         let mut end = first;
         while source.made < last {
             source.made += 1;
-            end += u64::from(self.size.next(&mut source.random));
+            end += self.format.in_stream(u64::from(source.size.next(&mut source.random)));
             source.ends[(source.made & self.mask) as usize] = end;
         }
         end - first
     }
 
     /// The next fragment of a source that the readout unit has not read, if it ends within `readable` bytes of the
-    /// stream: its event and its length.
+    /// stream: its event and its length there.
     pub(super) fn next_fragment(&self, number: u32, readable: u64) -> Option<(u64, u64)> {
         let source = &self.sources[number as usize];
         if source.read == source.made {
@@ -203,7 +206,7 @@ impl FrontEnds {
         source.ends[(source.read & self.mask) as usize]
     }
 
-    /// Bytes of a source's fragments of these events.
+    /// Bytes of a source's stream for the fragments of these events.
     pub(super) fn bytes(&self, number: u32, first: u64, count: u64) -> u64 {
         let ends = &self.sources[number as usize].ends;
         ends[((first + count - 1) & self.mask) as usize] - ends[((first - 1) & self.mask) as usize]

@@ -29,8 +29,8 @@ mod world;
 pub use outcome::{Buffer, Events, Latencies, Latency, NetworkCounts, Outcome, Reached, Resource};
 pub use plot::{Chart, Curve};
 pub use system::{
-    BuilderSection, DiskSection, FilterSection, FrontEndSection, FullChoice, HostSection, ManagerSection,
-    NetworkSection, Placement, ReadoutSection, System, TriggerSection,
+    BuilderSection, DiskSection, FilterSection, FormatChoice, FramingChoice, FrontEndSection, FullChoice, GroupSection,
+    HostSection, ManagerSection, NetworkSection, Placement, ReadoutSection, System, TriggerSection,
 };
 pub use verdict::Limit;
 

@@ -6,8 +6,9 @@
 //!  flow --+    (turns)      +--> port: buffer --> receiver
 //! ```
 //! A sender cuts its flows into packets, one flow after the other. A packet that finds no room in its port's buffer
-//! either stops its sender until there is room (`pause`, lossless, whoever waits behind it waits too), or is lost, and
-//! its flow stands still until a time-out and begins again with a window of one packet (`drop`, like TCP).
+//! either stops its sender until there is room (`pause`, lossless, whoever waits behind it waits too), or is lost
+//! (`drop`), and its flow stands still, like TCP's: for a round trip where packets behind it would tell the sender, and
+//! with half of what was on its way as its window after that; otherwise until a time-out, and with a window of one packet.
 
 use super::queue::{Queue, Side, Step};
 use std::collections::VecDeque;
@@ -34,6 +35,24 @@ pub(super) struct Nature {
     /// The most bytes of a flow that the receiver has not taken.
     pub(super) window: u64,
     pub(super) full: Full,
+    pub(super) framing: Framing,
+}
+
+/// Packets that behind a lost one tell its sender of the loss, as TCP counts acknowledgements that repeat.
+const TELLING: u64 = 3;
+
+/// What the headers of a network cost: so many bytes for each frame with so many bytes in it.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(super) struct Framing {
+    pub(super) payload: u64,
+    pub(super) header: u64,
+}
+
+impl Framing {
+    /// How many bytes go over the wire for these, that begin a frame.
+    const fn on_the_wire(self, bytes: u64) -> u64 {
+        bytes + bytes.div_ceil(self.payload) * self.header
+    }
 }
 
 /// How fast something handles bytes, without losing fractions of nanoseconds.
@@ -54,12 +73,19 @@ impl Pace {
         self.owed = total % 1_000_000;
         total / 1_000_000
     }
+
+    /// How many nanoseconds these bytes would take.
+    const fn would_take(&self, bytes: u64) -> u64 {
+        bytes * self.femtoseconds_per_byte / 1_000_000
+    }
 }
 
 #[derive(Copy, Clone, Debug)]
 struct Packet {
     flow: u32,
     bytes: u64,
+    /// The same with headers.
+    on_the_wire: u64,
 }
 
 /// What a sender or a port did.
@@ -107,16 +133,35 @@ struct Flow {
     /// Up to here the window doubles in a round trip, beyond it grows by a packet.
     threshold: u64,
     in_line: bool,
-    /// Since when it stands still after a loss.
-    stalled_since: Option<u64>,
+    /// It stands still after a loss.
+    stalled: Option<Stall>,
+}
+
+/// A flow stands still after a loss.
+#[derive(Copy, Clone, Debug)]
+struct Stall {
+    since: u64,
+    /// When what was lost is sent again.
+    due: u64,
+    /// Its sender hears of the loss, and need not wait for the time-out.
+    told: bool,
 }
 
 impl Flow {
     /// What may be sent now: a whole packet, or all that there is.
     fn sendable(&self, packet: u64) -> u64 {
         let there = (self.queued - self.sent).min(packet);
-        let room = self.window.saturating_sub(self.sent.saturating_sub(self.consumed));
-        if self.stalled_since.is_some() || room < there { 0 } else { there }
+        if self.stalled.is_some() || self.room() < there { 0 } else { there }
+    }
+
+    /// Whether so many packets of these bytes may follow the next one that the receiver, who misses that, tells so.
+    fn tells(&self, packet: u64) -> bool {
+        (self.queued - self.sent).min(self.room()) >= (1 + TELLING) * packet
+    }
+
+    /// Bytes that the window has room for.
+    const fn room(&self) -> u64 {
+        self.window.saturating_sub(self.sent.saturating_sub(self.consumed))
     }
 }
 
@@ -126,6 +171,8 @@ pub(super) struct Counts {
     pub(super) packets: u64,
     pub(super) dropped: u64,
     pub(super) timeouts: u64,
+    /// Losses that packets behind the lost one told of.
+    pub(super) fast: u64,
     /// Nanoseconds that flows stood still after a loss, of all flows together.
     pub(super) stalled: u64,
 }
@@ -140,6 +187,8 @@ pub(super) struct Network {
     pub(super) counts: Counts,
     /// Senders that may go on.
     freed: Vec<u32>,
+    /// Flows that stand still and got more to send.
+    followed: Vec<u32>,
 }
 
 impl Network {
@@ -168,6 +217,7 @@ impl Network {
             flows: Vec::new(),
             counts: Counts::default(),
             freed: Vec::new(),
+            followed: Vec::new(),
         }
     }
 
@@ -183,14 +233,18 @@ impl Network {
             window: self.nature.window,
             threshold: self.nature.window,
             in_line: false,
-            stalled_since: None,
+            stalled: None,
         });
     }
 
     /// More bytes are to be sent. The sender has to be [served](Network::serve) after that.
-    pub(super) fn offer(&mut self, flow: u32, bytes: u64) {
-        self.flows[flow as usize].queued += bytes;
-        self.join(flow);
+    pub(super) fn offer(&mut self, number: u32, bytes: u64) {
+        let flow = &mut self.flows[number as usize];
+        flow.queued += bytes;
+        if flow.stalled.is_some() {
+            self.followed.push(number);
+        }
+        self.join(number);
     }
 
     /// Bytes of a flow that were queued since the beginning, on the wire and received ones included.
@@ -240,6 +294,9 @@ impl Network {
 
     /// Lets a sender send its next packet, if it is free and has one.
     pub(super) fn serve(&mut self, queue: &mut Queue, now: u64, sender: u32) {
+        while let Some(flow) = self.followed.pop() {
+            self.tell(queue, now, flow);
+        }
         let state = &mut self.senders[sender as usize];
         while state.packet.is_none() {
             let Some(number) = state.line.pop_front() else { return };
@@ -249,15 +306,16 @@ impl Network {
             if bytes == 0 {
                 continue;
             }
-            state.packet = Some(Packet { flow: number, bytes });
+            let on_the_wire = self.nature.framing.on_the_wire(bytes);
+            state.packet = Some(Packet { flow: number, bytes, on_the_wire });
             flow.sent += bytes;
             if flow.sendable(self.nature.packet) > 0 {
                 flow.in_line = true;
                 state.line.push_back(number);
             }
-            let time = state.pace.take(bytes);
+            let time = state.pace.take(on_the_wire);
             state.load.busy += time;
-            state.load.bytes += bytes;
+            state.load.bytes += on_the_wire;
             queue.push(now + time, Step::Sent { network: self.nature.side, sender });
         }
     }
@@ -268,7 +326,7 @@ impl Network {
         self.counts.packets += 1;
         let port = self.flows[packet.flow as usize].port;
         let state = &mut self.ports[port as usize];
-        if state.held == 0 || state.held + packet.bytes <= self.nature.buffer {
+        if state.held == 0 || state.held + packet.on_the_wire <= self.nature.buffer {
             self.senders[sender as usize].packet = None;
             self.freed.push(sender);
             self.admit(queue, now, port, packet);
@@ -289,7 +347,7 @@ impl Network {
 
     fn admit(&mut self, queue: &mut Queue, now: u64, port: u32, packet: Packet) {
         let state = &mut self.ports[port as usize];
-        state.held += packet.bytes;
+        state.held += packet.on_the_wire;
         state.most_held = state.most_held.max(state.held);
         state.queue.push_back(packet);
         if state.queue.len() == 1 {
@@ -301,9 +359,9 @@ impl Network {
     fn forward(&mut self, queue: &mut Queue, now: u64, port: u32) {
         let state = &mut self.ports[port as usize];
         if let Some(packet) = state.queue.front() {
-            let time = state.pace.take(packet.bytes);
+            let time = state.pace.take(packet.on_the_wire);
             state.load.busy += time;
-            state.load.bytes += packet.bytes;
+            state.load.bytes += packet.on_the_wire;
             queue.push(now + time, Step::Forwarded { network: self.nature.side, port });
         }
     }
@@ -312,7 +370,7 @@ impl Network {
     pub(super) fn forwarded(&mut self, queue: &mut Queue, now: u64, port: u32) {
         let state = &mut self.ports[port as usize];
         let Some(packet) = state.queue.pop_front() else { return };
-        state.held -= packet.bytes;
+        state.held -= packet.on_the_wire;
         let arrived = Step::Arrived { network: self.nature.side, flow: packet.flow, bytes: packet.bytes as u32 };
         queue.push(now + self.nature.latency, arrived);
         self.forward(queue, now, port);
@@ -320,7 +378,7 @@ impl Network {
             let state = &mut self.senders[sender as usize];
             let Some(packet) = state.packet else { break };
             let held = self.ports[port as usize].held;
-            if held > 0 && held + packet.bytes > self.nature.buffer {
+            if held > 0 && held + packet.on_the_wire > self.nature.buffer {
                 break;
             }
             state.packet = None;
@@ -340,18 +398,42 @@ impl Network {
     fn lose(&mut self, queue: &mut Queue, now: u64, packet: Packet, timeout: u64) {
         self.counts.dropped += 1;
         let flow = &mut self.flows[packet.flow as usize];
+        // Half of what was on its way, however large the window was: so much the port could take.
+        flow.threshold = (flow.sent.saturating_sub(flow.consumed) / 2).max(2 * self.nature.packet);
         flow.sent -= packet.bytes;
-        flow.stalled_since = Some(now);
+        flow.stalled = Some(Stall { since: now, due: now + timeout, told: false });
         queue.push(now + timeout, Step::Resend { network: self.nature.side, flow: packet.flow });
+        self.tell(queue, now, packet.flow);
+    }
+
+    /// Where enough follows a lost packet, its sender hears of the loss a round trip later and sends it again.
+    fn tell(&mut self, queue: &mut Queue, now: u64, number: u32) {
+        let flow = &mut self.flows[number as usize];
+        let tells = flow.tells(self.nature.packet);
+        let Some(stall) = flow.stalled.as_mut().filter(|stall| tells && !stall.told) else { return };
+        // What tells of the loss has to be sent, and to pass the same port.
+        let port = &self.ports[flow.port as usize];
+        let telling = self.senders[flow.sender as usize].pace.would_take(TELLING * self.nature.packet);
+        let round_trip = 2 * self.nature.latency + port.pace.would_take(port.held) + telling;
+        if now + round_trip < stall.due {
+            (stall.told, stall.due) = (true, now + round_trip);
+            queue.push(stall.due, Step::Resend { network: self.nature.side, flow: number });
+        }
     }
 
     /// A flow has waited long enough: what was lost is sent again.
     pub(super) fn resend(&mut self, now: u64, number: u32) {
         let flow = &mut self.flows[number as usize];
-        self.counts.timeouts += 1;
-        self.counts.stalled += flow.stalled_since.take().map_or(0, |since| now - since);
-        flow.threshold = (flow.window / 2).max(2 * self.nature.packet);
-        flow.window = self.nature.packet;
+        // The time-out of a loss that was told of earlier means nothing any more.
+        let Some(stall) = flow.stalled.take_if(|stall| stall.due == now) else { return };
+        self.counts.stalled += now - stall.since;
+        if stall.told {
+            self.counts.fast += 1;
+            flow.window = flow.threshold;
+        } else {
+            self.counts.timeouts += 1;
+            flow.window = self.nature.packet;
+        }
         self.join(number);
     }
 
@@ -392,7 +474,7 @@ impl Network {
             (port.load, port.most_held) = (Load::default(), port.held);
         }
         for flow in &mut self.flows {
-            flow.stalled_since = flow.stalled_since.map(|_| now);
+            flow.stalled = flow.stalled.map(|stall| Stall { since: now, ..stall });
         }
     }
 
@@ -418,7 +500,7 @@ impl Network {
 
     /// Nanoseconds that flows stood still after a loss, of all flows together.
     pub(super) fn stalled(&self, now: u64) -> u64 {
-        let open = self.flows.iter().filter_map(|flow| flow.stalled_since).map(|since| now - since);
+        let open = self.flows.iter().filter_map(|flow| flow.stalled).map(|stall| now - stall.since);
         self.counts.stalled + open.sum::<u64>()
     }
 }

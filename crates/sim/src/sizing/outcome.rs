@@ -121,6 +121,8 @@ pub struct NetworkCounts {
     pub dropped: u64,
     /// Time-outs after losses.
     pub timeouts: u64,
+    /// Losses that were mended without a time-out.
+    pub fast_retransmits: u64,
     /// The part of the time that senders were paused before a full port, on average.
     pub paused: f64,
     /// Flows that stood still after a loss, on average.
@@ -353,6 +355,7 @@ fn networks(world: &World<'_>, seconds: f64) -> Vec<NetworkCounts> {
             packets: network.counts.packets,
             dropped: network.counts.dropped,
             timeouts: network.counts.timeouts,
+            fast_retransmits: network.counts.fast,
             paused: paused.iter().sum::<u64>() as f64 * 1e-9 / seconds / paused.len().max(1) as f64,
             stalled_flows: network.stalled(world.now) as f64 * 1e-9 / seconds,
         }

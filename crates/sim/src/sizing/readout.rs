@@ -2,7 +2,7 @@
 
 use super::front_end::FrontEnds;
 use super::host::{Stopwatch, Work};
-use super::system::{Placement, System};
+use super::system::{FormatChoice, Placement, System};
 use super::world::{PATIENCE, World};
 use ropewalk_flow::messages::{FragmentFlags, FragmentMeta, Message, Received, SuperFragmentEntry};
 use ropewalk_flow::readout::{Format, Readout, ReadoutAction, ReadoutConfig, SourceConfig};
@@ -21,10 +21,11 @@ pub(super) struct ReadoutUnit {
     pub(super) machine: Readout,
     pub(super) inbox: Vec<u32>,
     sources: Range<u32>,
+    format: FormatChoice,
     /// Super-fragments of this turn, and for which builder unit.
     answers: Vec<(u16, SuperFragmentEntry)>,
     received: Vec<Received>,
-    /// Bytes of each source that are held.
+    /// Bytes of each source's stream that are held: headers stay where they were received.
     held: Vec<u64>,
     held_bytes: u64,
     /// Bytes that each source may hold.
@@ -60,6 +61,7 @@ impl ReadoutUnit {
             inbox: Vec::new(),
             answers: Vec::new(),
             received: Vec::with_capacity(READ_AT_ONCE),
+            format: system.front_end.format,
             held: vec![0; sources.len()],
             held_bytes: 0,
             quota: system.readout.pool.0 / sources.len().max(1) as u64,
@@ -103,7 +105,7 @@ impl ReadoutUnit {
             self.held[place] += length;
             self.held_bytes += length;
             self.latest = self.latest.max(event);
-            self.received.push(hollow(SourceId(source), event, length));
+            self.received.push(hollow(SourceId(source), event, self.format.fragment(length)));
         }
         self.received.len() as u64
     }

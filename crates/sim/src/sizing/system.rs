@@ -2,6 +2,7 @@
 
 use ropewalk_node::configuration::{Acknowledge, PolicyChoice};
 use ropewalk_node::quantity::{Bandwidth, Bytes, FragmentSize, Rate, Size, Time, Times};
+use ropewalk_wire::{ferol, generic};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -98,6 +99,10 @@ pub struct FrontEndSection {
     pub streams: u32,
     /// The whole fragment of a source.
     pub fragment_size: Size,
+    /// Links whose fragments have another size, spread evenly over all links.
+    pub group: Vec<GroupSection>,
+    /// What travels with each fragment in its stream.
+    pub format: FormatChoice,
     /// How fast the link is.
     pub link: Bandwidth,
     /// What each fragment costs beside its bytes, in time of the link.
@@ -111,9 +116,82 @@ impl Default for FrontEndSection {
         Self {
             streams: 1,
             fragment_size: Size(FragmentSize::Fixed(2048)),
+            group: Vec::new(),
+            format: FormatChoice::default(),
             link: Bandwidth { bytes_per_second: 1.25e9 },
             per_fragment: Time(Duration::ZERO),
             buffer: Bytes(1 << 20),
+        }
+    }
+}
+
+/// Front-end links that differ from the others.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupSection {
+    /// How many.
+    pub links: u32,
+    /// The whole fragment of a source on one of them.
+    pub fragment_size: Size,
+}
+
+/// What travels with each fragment in the stream of its source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FormatChoice {
+    /// The headers of FEROL blocks: 16 bytes for each 4,080.
+    #[default]
+    Ferol,
+    /// The header of the generic fragment: 32 bytes.
+    Generic,
+    /// Nothing.
+    Bare,
+}
+
+impl FormatChoice {
+    /// How many bytes of the stream a fragment of these takes.
+    pub const fn in_stream(self, fragment: u64) -> u64 {
+        match self {
+            Self::Ferol => fragment + fragment.div_ceil(ferol::MAX_PAYLOAD_BYTES as u64) * ferol::HEADER_BYTES as u64,
+            Self::Generic => fragment + generic::HEADER_BYTES as u64,
+            Self::Bare => fragment,
+        }
+    }
+
+    /// How long the fragment is that takes these bytes of the stream.
+    pub const fn fragment(self, in_stream: u64) -> u64 {
+        match self {
+            Self::Ferol => in_stream - in_stream.div_ceil(ferol::MAX_BLOCK_BYTES as u64) * ferol::HEADER_BYTES as u64,
+            Self::Generic => in_stream - generic::HEADER_BYTES as u64,
+            Self::Bare => in_stream,
+        }
+    }
+}
+
+/// What a network adds to what it carries.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FramingChoice {
+    /// Ethernet with frames of 1,500 bytes, and TCP/IP in it: 90 bytes for each 1,448. They are preamble 8, header 14,
+    /// checksum 4 and gap 12 of Ethernet, 20 of IP, 32 of TCP with time stamps.
+    #[default]
+    Ethernet,
+    /// The same with frames of 9,000 bytes: 90 bytes for each 8,948.
+    Jumbo,
+    /// InfiniBand's reliable connection: 26 bytes for each 4,096 (routing 8, transport 12, checksums 6).
+    Infiniband,
+    /// Nothing: bandwidths are net.
+    None,
+}
+
+impl FramingChoice {
+    /// Bytes in a frame, and bytes that it takes beside them.
+    pub const fn frame(self) -> (u64, u64) {
+        match self {
+            Self::Ethernet => (1448, 90),
+            Self::Jumbo => (8948, 90),
+            Self::Infiniband => (4096, 26),
+            Self::None => (u64::MAX, 0),
         }
     }
 }
@@ -122,15 +200,17 @@ impl Default for FrontEndSection {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NetworkSection {
-    /// The most bytes that travel as one.
+    /// The most bytes that travel as one, in one frame or several.
     pub packet: Bytes,
+    /// What each frame adds.
+    pub framing: FramingChoice,
     /// Memory of each output port of the switch.
     pub buffer: Bytes,
     /// From the switch to the receiver's memory.
     pub latency: Time,
     /// What happens where a port's memory is full.
     pub full: FullChoice,
-    /// A sender whose packet was lost waits this long.
+    /// A sender that nothing tells of the loss of its packet waits this long.
     pub retransmit_after: Time,
     /// The most bytes of one stream that were sent and not taken.
     pub window: Bytes,
@@ -140,11 +220,12 @@ impl Default for NetworkSection {
     fn default() -> Self {
         Self {
             packet: Bytes(8 << 10),
+            framing: FramingChoice::default(),
             buffer: Bytes(1 << 20),
             latency: Time(Duration::from_micros(5)),
             full: FullChoice::default(),
             retransmit_after: Time(Duration::from_millis(200)),
-            window: Bytes(1 << 20),
+            window: Bytes(2 << 20),
         }
     }
 }
@@ -156,7 +237,8 @@ pub enum FullChoice {
     /// The sender is paused: nothing is lost, and everything behind it waits too.
     #[default]
     Pause,
-    /// The packet is lost and sent again after a time-out, with a window of one packet at first, as TCP does.
+    /// The packet is lost and sent again as TCP does: at once where packets behind it tell of the loss, with half of
+    /// what was on its way as the window; otherwise after a time-out, with a window of one packet at first.
     Drop,
 }
 

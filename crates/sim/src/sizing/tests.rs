@@ -11,9 +11,13 @@ duration = "60ms"
 warm_up = "20ms"
 "#;
 
+/// Nothing travels but fragments: sums are easier so.
+const NET: [(&str, &str); 3] =
+    [("front_end.format", "bare"), ("front_network.framing", "none"), ("event_network.framing", "none")];
+
 /// A small system with other values in the place of some of the defaults.
 fn system(instead: &[(&str, &str)]) -> System {
-    System::parse("test.toml", SMALL, &owned(instead)).expect("a good system")
+    System::parse("test.toml", SMALL, &owned(&[&NET[..], instead].concat())).expect("a good system")
 }
 
 fn owned(instead: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -69,6 +73,45 @@ fn sources_on_one_link_share_it() {
 fn a_fragments_own_cost_slows_its_link() {
     let outcome = whole_outcome(&[("front_end.link", "1Gb/s"), ("front_end.per_fragment", "16.384us")]);
     close(outcome.rate.events_per_s, 125e6 / 2048.0 / 2.0);
+}
+
+#[test]
+fn headers_take_their_part_of_a_link() {
+    let rate = |own: &[(&str, &str)]| {
+        let outcome = whole_outcome(&[&[("front_end.link", "1Gb/s"), ("front_network.packet", "1448")], own].concat());
+        outcome.rate.events_per_s
+    };
+    // A fragment in one block of a FEROL; two blocks are needed from 4,081 bytes on.
+    close(rate(&[("front_end.format", "ferol")]), 125e6 / 2064.0);
+    close(rate(&[("front_end.format", "ferol"), ("front_end.fragment_size", "4088")]), 125e6 / 4120.0);
+    close(rate(&[("front_end.format", "generic")]), 125e6 / 2080.0);
+    let small = [("front_network.framing", "ethernet"), ("front_end.fragment_size", "1448")];
+    close(rate(&small), 125e6 / 1538.0);
+}
+
+#[test]
+fn a_stream_gives_back_the_fragment_that_was_put_into_it() {
+    for format in [FormatChoice::Ferol, FormatChoice::Generic, FormatChoice::Bare] {
+        for bytes in (16..20_000).step_by(8) {
+            assert_eq!(format.fragment(format.in_stream(bytes)), bytes, "{format:?}");
+        }
+    }
+}
+
+#[test]
+fn groups_of_front_ends_differ_and_every_readout_unit_has_its_share() {
+    let text = format!(
+        "{SMALL}[front_end]\nfragment_size = \"1KiB\"\n[[front_end.group]]\nlinks = 2\nfragment_size = \"3KiB\"\n"
+    );
+    let system = System::parse("test.toml", &text, &owned(&NET)).expect("a good system");
+    let sizes: Vec<u32> = system.fragment_sizes().iter().map(|size| size.largest()).collect();
+    for unit in sizes.chunks(2) {
+        assert_eq!(unit.iter().sum::<u32>(), 4096, "{sizes:?}");
+    }
+    let outcome = simulate(&System { trigger: self::system(&[("trigger.rate", "20kHz")]).trigger, ..system });
+    close(outcome.rate.bytes_per_s, 20_000.0 * 2.0 * 4096.0);
+    let many = text.replace("links = 2", "links = 5");
+    assert_eq!(System::parse("test.toml", &many, &[]).expect_err("too many links").key, "front_end.group");
 }
 
 #[test]
@@ -156,6 +199,17 @@ fn incast_without_loss_waits_and_with_loss_starves() {
     assert!(lossy.networks[1].timeouts > 0, "{:?}", lossy.networks[1]);
     assert!(lossy.rate.events_per_s < 0.5 * large.rate.events_per_s, "{:?} {:?}", lossy.rate, large.rate);
     assert!(lossy.limit.by.contains("event network (drop)"), "{:?}", lossy.limit);
+}
+
+#[test]
+fn a_loss_that_packets_behind_it_tell_of_costs_no_time_out() {
+    // Two long streams into one port, as fast as it takes them.
+    let long = [("builders", "1"), ("manager.batch", "64"), ("event_network.buffer", "64KiB")];
+    let fragments = [("front_end.fragment_size", "64KiB"), ("builder.input", "10Gb/s"), ("trigger.rate", "3kHz")];
+    let lossy = [("event_network.full", "drop"), ("event_network.packet", "1448")];
+    let outcome = whole_outcome(&[&long[..], &fragments, &lossy].concat());
+    let network = &outcome.networks[1];
+    assert!(network.fast_retransmits > 20 && network.fast_retransmits > 5 * network.timeouts, "{network:?}");
 }
 
 #[test]

@@ -64,11 +64,11 @@ pub(super) fn judge(outcome: &Outcome) -> Limit {
 /// Nothing is busy: what makes somebody wait? Losses first, since everything behind them fills up as well; then from
 /// the builder units backwards, as back-pressure runs.
 fn waiting(outcome: &Outcome) -> Option<Limit> {
-    let lossy = outcome.networks.iter().find(|network| network.timeouts > 0);
+    let lossy = outcome.networks.iter().find(|network| network.dropped > 0);
     if let Some(network) = lossy {
         let because = format!(
-            "{} packets lost; {:.1} flows stand still at any time until their time-out",
-            network.dropped, network.stalled_flows
+            "{} packets lost, {} time-outs; {:.1} flows stand still at any time until what was lost is sent again",
+            network.dropped, network.timeouts, network.stalled_flows
         );
         return Some(Limit { by: format!("switch buffers of the {}", network.name), because });
     }

@@ -1,11 +1,12 @@
 //! The simulated system: the real machines, what lies between them, and the loop that lets time pass.
 
 use super::builder::BuilderUnit;
+use super::check::mean;
 use super::front_end::FrontEnds;
 use super::histogram::Histogram;
 use super::host::{Costs, Host, Stopwatch, Work};
 use super::manager::ManagerUnit;
-use super::network::{Full, Nature, Network};
+use super::network::{Framing, Full, Nature, Network};
 use super::outcome::Outcome;
 use super::queue::{Queue, Side, Step};
 use super::readout::ReadoutUnit;
@@ -89,11 +90,21 @@ fn nature(side: Side, section: &NetworkSection) -> Nature {
         buffer: section.buffer.0,
         latency: section.latency.0.as_nanos() as u64,
         window: section.window.0,
+        framing: Framing { payload: section.framing.frame().0, header: section.framing.frame().1 },
         full: match section.full {
             FullChoice::Pause => Full::Pause,
             FullChoice::Drop => Full::Drop { timeout: section.retransmit_after.0.as_nanos() as u64 },
         },
     }
+}
+
+/// Bytes a second on the wire of a link: a fragment's own cost makes its bytes slower.
+fn link_speed(system: &System, mean_fragment: f64) -> f64 {
+    let (payload, header) = system.front_network.framing.frame();
+    let in_stream = system.front_end.format.in_stream(mean_fragment.round() as u64) as f64;
+    let on_the_wire = in_stream * (1.0 + header as f64 / payload as f64);
+    let per_fragment = system.front_end.per_fragment.0.as_secs_f64();
+    1.0 / (1.0 / system.front_end.link.bytes_per_second + per_fragment / on_the_wire)
 }
 
 impl<'a> World<'a> {
@@ -104,10 +115,7 @@ impl<'a> World<'a> {
             let first = |readout: u32| (readout * system.front_ends).div_ceil(readouts) * system.front_end.streams;
             first(readout)..first(readout + 1)
         };
-        // A fragment's own cost makes its bytes slower.
-        let per_byte = 1.0 / system.front_end.link.bytes_per_second
-            + system.front_end.per_fragment.0.as_secs_f64() / system.mean_fragment();
-        let links = (0..system.front_ends).map(|_| 1.0 / per_byte);
+        let links = system.fragment_sizes().into_iter().map(|size| link_speed(system, mean(size)));
         let inputs = (0..readouts).map(|_| system.readout.input.bytes_per_second);
         let mut front = Network::new(nature(Side::Front, &system.front_network), links, inputs);
         for readout in 0..readouts {
