@@ -2,17 +2,24 @@
 //! sleeping and clocks, and a simulated twin of each.
 //!
 //! ```text
+//!      layer: posted work, cookies, framers, handlers, threads by task (paper 3, for programs of one's own)
+//!                                     │
 //!                         Dispatcher (endpoint.rs): events out, slices in
 //!          ┌──────────────────────────┼──────────────────────────┐
 //!     tcp::Tcp                in_process::InProcess       simulated::Simulated
-//!  epoll, receives in       hands slices over between    virtual time, one seed,
-//!  place, gathered sends    threads of one process       the project's fault model
+//!  epoll, poll, select:     hands slices over between    virtual time, one seed,
+//!  received in place,       threads of one process       the project's fault model
+//!  gathered sends
 //!
 //!     wait::Waiter sleeps on all of them · disk: RealDisk and SimulatedDisk · clock: real and simulated
 //! ```
 //!
 //! Everything that decides stays out of here: the machines of `flow` get what these mechanisms report.
 //! One conformance suite (`tests/conformance`) runs over every mechanism.
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/endpoints.md")]
+struct EndpointsPage;
 
 pub mod clock;
 pub mod disk;

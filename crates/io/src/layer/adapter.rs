@@ -19,22 +19,31 @@ enum Mechanism {
 pub struct InterfaceAdapter {
     address: String,
     mechanism: Mechanism,
+    greets: bool,
 }
 
 impl InterfaceAdapter {
     /// A network interface, by its address, such as `127.0.0.1`; the configuration names the mechanism of the kernel.
     pub fn tcp(address: &str, config: TcpConfig) -> Self {
-        Self { address: address.to_owned(), mechanism: Mechanism::Tcp(config) }
+        Self { address: address.to_owned(), mechanism: Mechanism::Tcp(config), greets: false }
     }
 
     /// Threads of one process, under a name.
     pub fn in_process(name: &str, network: InProcessNetwork, config: InProcessConfig) -> Self {
-        Self { address: name.to_owned(), mechanism: Mechanism::InProcess(network, config) }
+        Self { address: name.to_owned(), mechanism: Mechanism::InProcess(network, config), greets: false }
     }
 
     /// A simulated network, under a name.
     pub fn simulated(name: &str, network: Network, config: SimulatedConfig) -> Self {
-        Self { address: name.to_owned(), mechanism: Mechanism::Simulated(network, config) }
+        Self { address: name.to_owned(), mechanism: Mechanism::Simulated(network, config), greets: false }
+    }
+
+    /// Both sides greet each other with eight bytes, so that a rejection is told as one also over TCP. Both have to,
+    /// so this is for connections of ours alone. Whoever connects posts buffers when the connection stands.
+    #[must_use]
+    pub fn with_hello(mut self) -> Self {
+        self.greets = true;
+        self
     }
 
     /// A dispatcher of its own. Blocks to receive into come from `pool`, unless they are posted.
@@ -54,6 +63,6 @@ impl InterfaceAdapter {
             }
             Mechanism::Simulated(network, config) => Box::new(network.dispatcher(*config, pool)),
         };
-        EventDispatcher::new(dispatcher, &self.address)
+        EventDispatcher::new(dispatcher, &self.address, self.greets)
     }
 }

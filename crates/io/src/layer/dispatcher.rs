@@ -6,17 +6,21 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use super::event::{Ended, Event, FlushReason, Task};
+use super::framer::FramingError;
 use super::handler::EventHandler;
+use super::hello::{self, Hello, Stage, Word, Words};
 use super::queue::{EventQueue, Exchange, Requester};
 use super::request::{Cookie, PostError, Refused, Requests, Setting, WorkRequest};
 use super::work::EndpointWork;
 use crate::Dispatcher;
-use crate::endpoint::{BrokenCause, Endpoint, EndpointError, SendError, ServicePoint};
+use crate::endpoint::{BrokenCause, ConnectCause, Endpoint, EndpointError, SendError, ServicePoint};
 
 /// An event dispatcher: see the module's picture.
 pub struct EventDispatcher {
     inner: Box<dyn Dispatcher + Send>,
     address: String,
+    /// Where both sides greet each other.
+    words: Option<Words>,
     /// By index of the end point.
     works: Vec<Option<(Endpoint, EndpointWork)>>,
     /// End points with messages under way or bytes that wait, each once.
@@ -27,10 +31,16 @@ pub struct EventDispatcher {
 }
 
 impl EventDispatcher {
-    pub(super) fn new(inner: Box<dyn Dispatcher + Send>, address: &str) -> Result<Self, EndpointError> {
+    pub(super) fn new(inner: Box<dyn Dispatcher + Send>, address: &str, greets: bool) -> Result<Self, EndpointError> {
+        let words = greets.then(Words::new).transpose().map_err(|error| EndpointError::System {
+            what: "no memory for the hello of",
+            address: address.to_owned(),
+            source: std::io::Error::other(error),
+        })?;
         let (works, listed) = (Vec::with_capacity(64), Vec::with_capacity(64));
         let (arrived, message) = (Vec::with_capacity(1024), Vec::with_capacity(1024));
-        Ok(Self { inner, address: address.to_owned(), works, listed, exchange: Exchange::new(), arrived, message })
+        let (address, exchange) = (address.to_owned(), Exchange::new());
+        Ok(Self { inner, address, words, works, listed, exchange, arrived, message })
     }
 
     /// Opens a public service point on the adapter's address: a port, `0` for any free one.
@@ -126,7 +136,7 @@ impl EventDispatcher {
 
     /// When there is something to do even if the descriptors stay silent.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let waiting = self.listed.iter().filter_map(|&endpoint| self.work(endpoint)?.deadline());
+        let waiting = self.listed.iter().filter_map(|&endpoint| self.work(endpoint)?.next_deadline());
         waiting.chain(self.inner.next_deadline()).min()
     }
 
@@ -159,6 +169,7 @@ impl EventDispatcher {
 
     /// Tells of what was sent, and of bytes that have waited long enough.
     fn look_after(&mut self, now: Instant) {
+        let mut late = Vec::new();
         let Self { inner, works, listed, exchange, .. } = self;
         listed.retain(|&endpoint| {
             let Some(Some((known, work))) = works.get_mut(endpoint.index()) else { return false };
@@ -166,11 +177,19 @@ impl EventDispatcher {
                 return false;
             }
             let mut tell = |completion| exchange.tell(Event::Completed { endpoint, completion });
+            let hello = &mut work.hello;
+            if !hello.is_done() && now >= *hello.deadline.get_or_insert(now.after(hello::PATIENCE)) {
+                late.push(endpoint);
+            }
             work.settle(inner.queued(endpoint), &mut tell);
             work.expire(now, &mut tell);
             work.is_listed = work.is_busy();
             work.is_listed
         });
+        for endpoint in late {
+            self.inner.abort(endpoint);
+            self.end(endpoint, Ended::NotConnected(ConnectCause::TimedOut));
+        }
     }
 
     fn take(&mut self, now: Instant, event: crate::Event) {
@@ -178,11 +197,21 @@ impl EventDispatcher {
         match event {
             Low::ConnectionRequest { service_point, endpoint, peer } => {
                 self.begin(endpoint, None);
-                self.exchange.tell(Event::ConnectionRequested { service_point, endpoint, peer });
+                if self.words.is_some() {
+                    self.greet(endpoint, Stage::Accepting { service_point, peer });
+                    self.inner.accept(endpoint);
+                } else {
+                    self.exchange.tell(Event::ConnectionRequested { service_point, endpoint, peer });
+                }
             }
             Low::Established { endpoint } => {
-                let cookie = self.work(endpoint).and_then(|work| work.connect);
-                self.exchange.tell(Event::Established { endpoint, cookie });
+                let Some(work) = self.work(endpoint) else { return };
+                let cookie = work.connect;
+                if work.hello.is_done() {
+                    self.exchange.tell(Event::Established { endpoint, cookie });
+                } else if work.hello.is_connecting() {
+                    self.say(endpoint, Word::Greeting);
+                }
             }
             Low::Received { endpoint, slice } => self.receive(now, endpoint, slice),
             // Nobody hands objects over: the layer carries bytes.
@@ -196,7 +225,65 @@ impl EventDispatcher {
         }
     }
 
-    fn receive(&mut self, now: Instant, endpoint: Endpoint, slice: Slice) {
+    /// The end point's hello has come so far.
+    fn greet(&mut self, endpoint: Endpoint, stage: Stage) {
+        if let Some(work) = self.work_mut(endpoint) {
+            work.hello = Hello::at(stage);
+        }
+        self.list(endpoint);
+    }
+
+    fn say(&mut self, endpoint: Endpoint, word: Word) {
+        let Some(words) = &self.words else { return };
+        let word = words.say(word);
+        let bytes = word.len();
+        self.message.push(word);
+        // If it is refused, the connection has ended, which its events tell.
+        let is_queued = self.inner.send(endpoint, &mut self.message).is_ok();
+        self.message.clear();
+        if let Some(work) = self.work_mut(endpoint).filter(|_| is_queued) {
+            work.said(bytes);
+        }
+    }
+
+    /// Takes the peer's part of the hello off the front; false where nothing is left for the user.
+    fn hear(&mut self, endpoint: Endpoint, slice: &mut Slice) -> bool {
+        let Some(work) = self.work_mut(endpoint) else { return false };
+        if work.hello.is_done() {
+            return true;
+        }
+        let word = if work.hello.is_requested() { Err(()) } else { work.hello.read(slice) };
+        match (word, work.connect) {
+            (Ok(None), _) => return false,
+            (Ok(Some(Word::Greeting)), None) => {
+                if let Stage::Accepting { service_point, peer } = work.hello.pass(Stage::Requested) {
+                    self.exchange.tell(Event::ConnectionRequested { service_point, endpoint, peer });
+                }
+            }
+            (Ok(Some(Word::Accepted)), cookie @ Some(_)) => {
+                let _ = work.hello.pass(Stage::Done);
+                self.exchange.tell(Event::Established { endpoint, cookie });
+            }
+            (Ok(Some(Word::Rejected)), Some(_)) => {
+                self.inner.abort(endpoint);
+                self.end(endpoint, Ended::NotConnected(ConnectCause::Rejected));
+            }
+            // It speaks, but not as we do, or out of turn.
+            _ => {
+                self.inner.abort(endpoint);
+                self.end(endpoint, Ended::Framing(FramingError::Malformed("no hello")));
+            }
+        }
+        !slice.is_empty()
+    }
+
+    fn receive(&mut self, now: Instant, endpoint: Endpoint, mut slice: Slice) {
+        // What follows a greeting out of turn is heard too, and found wrong.
+        while !self.work(endpoint).is_none_or(|work| work.hello.is_done()) {
+            if !self.hear(endpoint, &mut slice) {
+                return;
+            }
+        }
         let Self { works, exchange, .. } = self;
         let Some(Some((known, work))) = works.get_mut(endpoint.index()) else { return };
         if *known != endpoint || work.is_closing {
@@ -220,6 +307,9 @@ impl EventDispatcher {
         else {
             return;
         };
+        if work.hello.is_unknown() {
+            return;
+        }
         let reason = match how {
             Ended::Disconnected if !work.is_closing => FlushReason::Disconnected,
             Ended::Broken(cause) => FlushReason::Broken(cause),
@@ -232,6 +322,27 @@ impl EventDispatcher {
         }
         work.flush(reason, &mut |completion| exchange.tell(Event::Completed { endpoint, completion }));
         exchange.tell(Event::Ended { endpoint, cookie: work.connect, how });
+    }
+
+    fn accept(&mut self, endpoint: Endpoint) {
+        match self.work_mut(endpoint) {
+            Some(work) if work.hello.is_requested() => {
+                let _ = work.hello.pass(Stage::Done);
+                self.say(endpoint, Word::Accepted);
+                self.exchange.tell(Event::Established { endpoint, cookie: None });
+            }
+            _ => self.inner.accept(endpoint),
+        }
+    }
+
+    fn reject(&mut self, endpoint: Endpoint) {
+        match self.work(endpoint) {
+            Some(work) if work.hello.is_requested() => {
+                self.say(endpoint, Word::Rejected);
+                self.inner.close(endpoint);
+            }
+            _ => self.inner.reject(endpoint),
+        }
     }
 
     fn send(&mut self, endpoint: Endpoint, message: Payload, cookie: Cookie) -> Result<(), Box<Refused>> {
@@ -285,9 +396,9 @@ impl EventDispatcher {
                 // There is no end point: an end of none is told.
                 let how = Ended::NotConnected(match why {
                     PostError::Address(EndpointError::System { source, .. }) => {
-                        crate::ConnectCause::System(source.raw_os_error().unwrap_or(0))
+                        ConnectCause::System(source.raw_os_error().unwrap_or(0))
                     }
-                    _ => crate::ConnectCause::Unreachable,
+                    _ => ConnectCause::Unreachable,
                 });
                 return self.exchange.tell(Event::Ended { endpoint: Endpoint::NONE, cookie: Some(cookie), how });
             }
@@ -303,12 +414,17 @@ impl Requests for EventDispatcher {
         let refuse = |request, why| Err(Box::new(Refused { request, why }));
         match request {
             WorkRequest::Connect { address, cookie } => match self.inner.connect(&address) {
-                Ok(endpoint) => self.begin(endpoint, Some(cookie)),
+                Ok(endpoint) => {
+                    self.begin(endpoint, Some(cookie));
+                    if self.words.is_some() {
+                        self.greet(endpoint, Stage::Connecting);
+                    }
+                }
                 Err(error) => return refuse(WorkRequest::Connect { address, cookie }, error.into()),
             },
-            WorkRequest::Accept { endpoint } => self.inner.accept(endpoint),
+            WorkRequest::Accept { endpoint } => self.accept(endpoint),
             WorkRequest::Reject { endpoint } => {
-                self.inner.reject(endpoint);
+                self.reject(endpoint);
                 if let Some(known) = self.works.get_mut(endpoint.index()) {
                     let _ = known.take_if(|(known, _)| *known == endpoint);
                 }
@@ -318,6 +434,10 @@ impl Requests for EventDispatcher {
                 let room = buffer.spare().len();
                 if room == 0 {
                     return refuse(WorkRequest::Receive { endpoint, buffer, cookie }, PostError::Full);
+                }
+                // The answer to a greeting must not lie in the user's buffer.
+                if self.work(endpoint).is_some_and(|work| work.hello.is_connecting()) {
+                    return refuse(WorkRequest::Receive { endpoint, buffer, cookie }, PostError::Closed);
                 }
                 if let Err(buffer) = self.inner.post_block(endpoint, buffer) {
                     let has_ended = self.work(endpoint).is_none_or(|work| work.is_closing);

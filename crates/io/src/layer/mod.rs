@@ -31,6 +31,7 @@ mod dispatcher;
 mod event;
 pub mod framer;
 mod handler;
+mod hello;
 mod queue;
 mod request;
 mod work;

@@ -8,6 +8,7 @@ use ropewalk_terms::Instant;
 
 use super::event::{Completion, FlushReason, Received, Why, Work};
 use super::framer::{Framer, FramingError};
+use super::hello::Hello;
 use super::request::Cookie;
 
 /// A posted buffer.
@@ -23,6 +24,7 @@ pub(super) struct EndpointWork {
     pub(super) connect: Option<Cookie>,
     /// It was closed from here: what comes is thrown away.
     pub(super) is_closing: bool,
+    pub(super) hello: Hello,
     /// It stands in the dispatcher's list of those to look after.
     pub(super) is_listed: bool,
     pub(super) framer: Option<Box<dyn Framer>>,
@@ -45,6 +47,7 @@ impl EndpointWork {
         Self {
             connect,
             is_closing: false,
+            hello: Hello::none(),
             is_listed: false,
             framer: None,
             patience: Duration::ZERO,
@@ -57,9 +60,14 @@ impl EndpointWork {
         }
     }
 
+    /// So many bytes were queued of which nobody wants to know.
+    pub(super) fn said(&mut self, bytes: usize) {
+        self.sent += bytes as u64;
+    }
+
     /// A message of so many bytes was queued.
     pub(super) fn sending(&mut self, cookie: Cookie, bytes: usize) {
-        self.sent += bytes as u64;
+        self.said(bytes);
         self.sends.push_back((cookie, self.sent));
     }
 
@@ -79,7 +87,7 @@ impl EndpointWork {
 
     /// Whether it has to be looked after: messages under way, or bytes that wait.
     pub(super) fn is_busy(&self) -> bool {
-        !self.sends.is_empty() || self.deadline().is_some()
+        !self.sends.is_empty() || !self.hello.is_done() || self.deadline().is_some()
     }
 
     /// Bytes have come.
@@ -125,8 +133,13 @@ impl EndpointWork {
         tell(Completion::Received(Received { cookie, payload, why, is_last: done.is_some() }));
     }
 
+    /// When it is to be looked after even if nothing comes.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.deadline().into_iter().chain(self.hello.deadline).min()
+    }
+
     /// When what waits is to be told. With provided buffers and a framer a message waits until it is whole.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self) -> Option<Instant> {
         let waits = !self.piece.is_empty() && (self.is_posted || self.framer.is_none());
         waits.then(|| self.since.after(self.patience))
     }

@@ -1,5 +1,6 @@
 //! The layer over every mechanism: what is posted comes back once, messages have boundaries, nobody is held back.
 
+mod hello;
 mod messages;
 mod posted;
 mod threads;
@@ -24,6 +25,12 @@ fn in_process() -> Scene {
 fn simulated() -> Scene {
     let adapter = InterfaceAdapter::simulated("node", Network::new(1, Faults::bumpy()), SimulatedConfig::default());
     Scene { tells_rejection: true, ..Scene::new(adapter, Time::Virtual) }
+}
+
+/// TCP where both sides greet.
+fn greeting() -> Scene {
+    let adapter = InterfaceAdapter::tcp("127.0.0.1", TcpConfig::default()).with_hello();
+    Scene { tells_rejection: true, ..Scene::new(adapter, Time::Real) }
 }
 
 macro_rules! every_rule_over {
@@ -62,6 +69,7 @@ every_rule_over! {
     epoll: tcp(Mechanism::Epoll);
     poll: tcp(Mechanism::Poll);
     select: tcp(Mechanism::Select);
+    with_a_hello: greeting();
     within_a_process: in_process();
     on_a_simulated_network: simulated();
 }

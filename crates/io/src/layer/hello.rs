@@ -1,0 +1,128 @@
+//! A rejection that reaches the other side, over a transport that has none.
+//!
+//! ```text
+//!  connects                         accepts
+//!     │── greeting ───────────────────►│ ConnectionRequested
+//!     │◄── accepted or rejected ───────│
+//!  Established, or Ended: Rejected
+//! ```
+//! Eight bytes each. Whoever does not greet in time, or with other bytes, was none of ours and is shut out in silence.
+
+use core::mem::replace;
+use std::time::Duration;
+
+use ropewalk_memory::{Owner, Pool, PoolConfig, PoolError, Slice};
+use ropewalk_terms::Instant;
+
+use crate::endpoint::{Peer, ServicePoint};
+
+/// Bytes of a word.
+const WORD_BYTES: usize = 8;
+/// How long a greeting and its answer may take together with everything before.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is said.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Word {
+    Greeting,
+    Accepted,
+    Rejected,
+}
+
+impl Word {
+    const ALL: [Self; 3] = [Self::Greeting, Self::Accepted, Self::Rejected];
+
+    const fn bytes(self) -> &'static [u8; WORD_BYTES] {
+        match self {
+            Self::Greeting => b"RWHELLO1",
+            Self::Accepted => b"RWACCEPT",
+            Self::Rejected => b"RWREJECT",
+        }
+    }
+}
+
+/// The words, ready to be sent.
+pub(super) struct Words([Slice; 3]);
+
+impl Words {
+    pub(super) fn new() -> Result<Self, PoolError> {
+        let mut pool = Pool::new(PoolConfig::heap("hello", 4096, 1))?;
+        let mut loan = pool.loan(Owner::SHARED).expect("the pool's only block");
+        Ok(Self(Word::ALL.map(|word| loan.append(word.bytes()).expect("three words in a block"))))
+    }
+
+    pub(super) fn say(&self, word: Word) -> Slice {
+        self.0[word as usize].clone()
+    }
+}
+
+/// How far two sides are.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Nobody greets, or it is done: bytes are the user's.
+    Done,
+    /// The greeting is awaited.
+    Accepting { service_point: ServicePoint, peer: Peer },
+    /// It has come, and the user has to answer.
+    Requested,
+    /// The answer is awaited.
+    Connecting,
+}
+
+/// One end point's hello.
+#[derive(Debug)]
+pub(super) struct Hello {
+    stage: Stage,
+    word: [u8; WORD_BYTES],
+    have: usize,
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Hello {
+    /// There is none.
+    pub(super) const fn none() -> Self {
+        Self { stage: Stage::Done, word: [0; WORD_BYTES], have: 0, deadline: None }
+    }
+
+    pub(super) const fn at(stage: Stage) -> Self {
+        Self { stage, ..Self::none() }
+    }
+
+    /// Bytes are the user's.
+    pub(super) const fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done)
+    }
+
+    /// The user knows nothing of it yet.
+    pub(super) const fn is_unknown(&self) -> bool {
+        matches!(self.stage, Stage::Accepting { .. })
+    }
+
+    /// The user has to answer.
+    pub(super) const fn is_requested(&self) -> bool {
+        matches!(self.stage, Stage::Requested)
+    }
+
+    /// This side connects, and has to greet.
+    pub(super) const fn is_connecting(&self) -> bool {
+        matches!(self.stage, Stage::Connecting)
+    }
+
+    /// Goes on to the next stage, and gives the one before.
+    pub(super) fn pass(&mut self, next: Stage) -> Stage {
+        (self.have, self.deadline) = (0, None);
+        replace(&mut self.stage, next)
+    }
+
+    /// Takes bytes off the front; the word when it is whole, and `Err` where it is none.
+    pub(super) fn read(&mut self, slice: &mut Slice) -> Result<Option<Word>, ()> {
+        let taken = slice.len().min(WORD_BYTES - self.have);
+        self.word[self.have..self.have + taken].copy_from_slice(&slice[..taken]);
+        slice.skip(taken);
+        self.have += taken;
+        if self.have < WORD_BYTES {
+            return Ok(None);
+        }
+        Word::ALL.into_iter().find(|word| *word.bytes() == self.word).map(Some).ok_or(())
+    }
+}
