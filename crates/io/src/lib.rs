@@ -7,9 +7,8 @@
 //!                         Dispatcher (endpoint.rs): events out, slices in
 //!          ┌──────────────────────────┼──────────────────────────┐
 //!     tcp::Tcp                in_process::InProcess       simulated::Simulated
-//!  epoll, poll, select:     hands slices over between    virtual time, one seed,
-//!  received in place,       threads of one process       the project's fault model
-//!  gathered sends
+//!  epoll, poll, select or   hands slices over between    virtual time, one seed,
+//!  io_uring, in place       threads of one process       the project's fault model
 //!
 //!     wait::Waiter sleeps on all of them · disk: RealDisk and SimulatedDisk · clock: real and simulated
 //! ```

@@ -1,4 +1,5 @@
-//! Our TCP endpoints against the bare receiver, in turns: `cargo run --release -p ropewalk-limits --example receive`.
+//! Our TCP endpoints against the bare receiver, in turns: `cargo run --release -p ropewalk-limits --example receive`,
+//! with the word for the mechanism behind `--`.
 //!
 //! Prints, for several sizes of fragments, 10^9 bytes a second of both and the median of the ratios; and the same
 //! for each second of the receiving thread's processor, which holds on a busy machine too.
@@ -6,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ropewalk_io::tcp::{Tcp, TcpConfig};
+use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
 use ropewalk_io::{Clock, Dispatcher, Event, MonotonicClock};
 use ropewalk_limits::{
     Machine, SlinkConfig, SlinkSender, WalkConfig, core_scaling, pin_to_cpu, tcp_walk, thread_cpu_seconds,
@@ -20,6 +21,9 @@ fn main() {
     let (pairs, milliseconds) = (setting("PAIRS", 9), setting("MS", 700));
     let (block, blocks) = (setting("BLOCK", 256 << 10), setting("BLOCKS", 256));
     let (batch, streams) = (setting("BATCH", 1 << 20), setting("STREAMS", 16));
+    let word = std::env::args().nth(1);
+    let mechanism: Mechanism = word.as_deref().unwrap_or("auto").parse().expect("a mechanism");
+    println!("{mechanism}");
     println!("{:?}", Machine::look());
     println!("core scaling {:.2}", core_scaling([0, 1], Duration::from_millis(200)));
     for (fragment_bytes, fragments_per_send) in [(256, 256), (2048, 32), (2048, 128), (16 << 10, 8)] {
@@ -30,7 +34,7 @@ fn main() {
             let config = WalkConfig { sender, duration, ..WalkConfig::default() };
             let bare = tcp_walk(config).expect("loopback");
             let per_cpu = bare.fragment_bytes as f64 / bare.cpu_seconds / 1e9;
-            let [ours, ours_per_cpu] = receive(sender, duration, [block, blocks, batch]);
+            let [ours, ours_per_cpu] = receive(mechanism, sender, duration, [block, blocks, batch]);
             let bare = bare.gigabytes_per_second();
             let row = [bare, ours, ours / bare, per_cpu, ours_per_cpu, ours_per_cpu / per_cpu];
             columns.iter_mut().zip(row).for_each(|(column, value)| column.push(value));
@@ -49,7 +53,12 @@ fn main() {
 }
 
 /// Receives with our endpoints and walks the blocks like the bare receiver.
-fn receive(sender: SlinkConfig, duration: Duration, [block_size, blocks, batch]: [usize; 3]) -> [f64; 2] {
+fn receive(
+    mechanism: Mechanism,
+    sender: SlinkConfig,
+    duration: Duration,
+    [block_size, blocks, batch]: [usize; 3],
+) -> [f64; 2] {
     std::thread::scope(|scope| {
         let receiving = scope.spawn(move || {
             pin_to_cpu(0).expect("a processor");
@@ -57,8 +66,8 @@ fn receive(sender: SlinkConfig, duration: Duration, [block_size, blocks, batch]:
             let (memory, huge_pages) = (MemoryKind::Anonymous, HugePages::Auto);
             let pool = PoolConfig { name, memory, huge_pages, block_size, blocks, numa_node: None };
             let pool = Pool::new(pool).expect("memory");
-            let config = TcpConfig { receive_batch_bytes: batch, ..TcpConfig::default() };
-            let mut tcp = Tcp::new(config, pool).expect("an epoll descriptor");
+            let config = TcpConfig { mechanism, receive_batch_bytes: batch, ..TcpConfig::default() };
+            let mut tcp = Tcp::new(config, pool).expect("the mechanism");
             let service_point = tcp.listen("127.0.0.1:0").expect("a port");
             let address = tcp.address_of(service_point).and_then(|text| text.parse().ok()).expect("an address");
             let stop = AtomicBool::new(false);

@@ -16,11 +16,13 @@ pub enum Mechanism {
     Poll,
     /// As `Poll`, for descriptors below 1,024; the other of the paper's two.
     Select,
+    /// Operations that the kernel completes (Linux 6.12). The thread of the first poll is the only one that may poll.
+    IoUring,
 }
 
 impl Mechanism {
     /// All of them, `Auto` first.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Epoll, Self::Poll, Self::Select];
+    pub const ALL: [Self; 5] = [Self::Auto, Self::Epoll, Self::Poll, Self::Select, Self::IoUring];
 
     /// The word for it in configurations.
     pub const fn name(self) -> &'static str {
@@ -29,6 +31,7 @@ impl Mechanism {
             Self::Epoll => "epoll",
             Self::Poll => "poll",
             Self::Select => "select",
+            Self::IoUring => "io_uring",
         }
     }
 }
@@ -41,7 +44,7 @@ impl fmt::Display for Mechanism {
 
 /// There is no such mechanism.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no such mechanism; there are auto, epoll, poll and select")]
+#[error("no such mechanism; there are auto, epoll, poll, select and io_uring")]
 pub struct UnknownMechanism;
 
 impl FromStr for Mechanism {
@@ -72,6 +75,9 @@ pub struct TcpConfig {
     pub receive_batch_bytes: usize,
     /// The tail of a block that is still read into, in bytes; a smaller one is left unused.
     pub smallest_receive: usize,
+    /// From how many queued bytes on `io_uring` sends without copying. `usize::MAX` always copies: over loopback the
+    /// kernel copies anyway, and the notification costs.
+    pub zero_copy_bytes: usize,
     /// Connections that the kernel keeps until they are taken, for each service point.
     pub listen_backlog: i32,
     /// How long a connection may take to stand before it counts as timed out.
@@ -96,6 +102,7 @@ impl Default for TcpConfig {
             send_queue_bytes: 4 << 20,
             receive_batch_bytes: 256 << 10,
             smallest_receive: 4096,
+            zero_copy_bytes: usize::MAX,
             listen_backlog: 1024,
             connect_timeout: Duration::from_secs(10),
             close_timeout: Duration::from_secs(10),

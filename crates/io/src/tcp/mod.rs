@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!  Tcp ─► readiness: epoll | poll | select      asks what is ready, then reads and writes
+//!     └─► uring                                 hands operations over, and takes what has been done
 //! ```
 
 mod config;
 mod readiness;
 mod socket;
+mod uring;
 
 use std::os::fd::BorrowedFd;
 
@@ -16,6 +18,7 @@ use ropewalk_terms::Instant;
 pub use self::config::{Mechanism, TcpConfig, UnknownMechanism};
 
 use self::readiness::{Epoll, Poll, ReadyTcp, Select};
+use self::uring::UringTcp;
 use crate::endpoint::{Dispatcher, Endpoint, EndpointError, Event, SendError, SendLimits, ServicePoint};
 use crate::parcel::Parcel;
 
@@ -42,6 +45,7 @@ impl Tcp {
             Mechanism::Auto | Mechanism::Epoll => boxed(ReadyTcp::<Epoll>::new(config, pool)),
             Mechanism::Poll => boxed(ReadyTcp::<Poll>::new(config, pool)),
             Mechanism::Select => boxed(ReadyTcp::<Select>::new(config, pool)),
+            Mechanism::IoUring => boxed(UringTcp::new(config, pool)),
         };
         let inner = inner.map_err(|source| EndpointError::System {
             what: "cannot make",

@@ -92,8 +92,19 @@ pub(super) fn connect_result(socket: &OwnedFd) -> Result<(), ConnectCause> {
     }
     // A connection to a free local port can, rarely, meet itself there: nobody listens, so it is refused.
     let local: Option<SocketAddr> = net::getsockname(socket).ok().and_then(|address| address.try_into().ok());
-    let remote = net::getpeername(socket).ok().flatten().and_then(|address| address.try_into().ok());
-    if local.is_some() && local == remote { Err(ConnectCause::Refused) } else { Ok(()) }
+    if local.is_some() && local == peer(socket) { Err(ConnectCause::Refused) } else { Ok(()) }
+}
+
+/// Ends the connection by a reset at once, also where the kernel still has operations of the socket.
+pub(super) fn reset(socket: &OwnedFd) {
+    reset_on_close(socket);
+    // If it fails, the connection has ended anyway.
+    let _ = net::connect_unspec(socket);
+}
+
+/// Who is at the other end; `None` if the connection is gone.
+pub(super) fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
+    net::getpeername(socket).ok().flatten().and_then(|address| address.try_into().ok())
 }
 
 /// Makes closing the socket a reset instead of an orderly end.

@@ -71,6 +71,8 @@ tcp_mechanism!(OverPoll, wide(TcpMechanism::Poll));
 tcp_mechanism!(OverNarrowPoll, narrow(TcpMechanism::Poll));
 tcp_mechanism!(OverSelect, wide(TcpMechanism::Select));
 tcp_mechanism!(OverNarrowSelect, narrow(TcpMechanism::Select));
+tcp_mechanism!(OverIoUring, wide(TcpMechanism::IoUring));
+tcp_mechanism!(OverNarrowIoUring, narrow(TcpMechanism::IoUring));
 
 #[derive(Default)]
 struct InOneProcess {
@@ -228,6 +230,8 @@ every_rule_for!(
     poll_narrow = OverNarrowPoll,
     select = OverSelect,
     select_narrow = OverNarrowSelect,
+    io_uring = OverIoUring,
+    io_uring_narrow = OverNarrowIoUring,
     in_process = InOneProcess,
     simulated = OnAQuietNetwork,
     simulated_bumpy = OnABumpyNetwork

@@ -110,6 +110,11 @@ fn threads_over_select_wake_each_other() {
     tcp_threads_wake_each_other(Mechanism::Select);
 }
 
+#[test]
+fn threads_over_io_uring_wake_each_other() {
+    tcp_threads_wake_each_other(Mechanism::IoUring);
+}
+
 /// A sender that sleeps because the peer's ring is full is woken when the peer takes something.
 #[test]
 fn a_sleeping_sender_is_woken_by_room() {

@@ -157,4 +157,4 @@ macro_rules! every_rule_for {
     )*};
 }
 
-every_rule_for!(epoll = Epoll, poll = Poll, select = Select);
+every_rule_for!(epoll = Epoll, poll = Poll, select = Select, io_uring = IoUring);

@@ -69,6 +69,7 @@ every_rule_over! {
     epoll: tcp(Mechanism::Epoll);
     poll: tcp(Mechanism::Poll);
     select: tcp(Mechanism::Select);
+    io_uring: tcp(Mechanism::IoUring);
     with_a_hello: greeting();
     within_a_process: in_process();
     on_a_simulated_network: simulated();
