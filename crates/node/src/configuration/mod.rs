@@ -17,7 +17,7 @@ pub use error::ConfigurationError;
 pub use model::{
     Acknowledge, BuilderSection, BunchCrossing, Configuration, Emulate, FormatName, IncompleteChoice, ManagerSection,
     OnCloseChoice, PolicyChoice, ReadoutSection, RequirementChoice, RunSection, SourceSection, SyncChoice,
-    SynchronyAction, SynchronySection, ThreadRule, TimeoutSection,
+    SynchronyAction, SynchronySection, TcpChoice, ThreadRule, TimeoutSection,
 };
 pub use parse::{Fault, parse, parse_as, read, read_text};
 

@@ -67,6 +67,8 @@ pub struct RunSection {
     pub check_crc: bool,
     /// Compare the bunch crossings of an event's fragments.
     pub check_bunch_crossing: bool,
+    /// How the kernel is asked to move bytes over TCP.
+    pub tcp: TcpChoice,
 }
 
 impl Default for RunSection {
@@ -86,8 +88,24 @@ impl Default for RunSection {
             segment_time: None,
             check_crc: true,
             check_bunch_crossing: true,
+            tcp: TcpChoice::default(),
         }
     }
+}
+
+/// How the kernel is asked to move bytes over TCP: the words of `ropewalk_io::tcp::Mechanism`.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TcpChoice {
+    /// The fastest one that the kernel has.
+    #[default]
+    Auto,
+    /// Told of changes, however many connections there are.
+    Epoll,
+    /// Told of every connection each time.
+    Poll,
+    /// As `poll`, for descriptors below 1,024.
+    Select,
 }
 
 /// How far an event must have come before its fragments are released.

@@ -124,7 +124,7 @@ impl Workshop<'_> {
         let name = config.name.clone();
         let pool = Pool::new(self.resolved.readout_pool(index))?;
         // Before it is known whose connection it is, it fills no more than its share of what all connections share.
-        let usual = TcpConfig::default();
+        let usual = self.resolved.tcp();
         let tcp = TcpConfig { receive_batch_bytes: usual.receive_batch_bytes.min(pool.block_size()), ..usual };
         let sources = Tcp::new(tcp, pool).map_err(endpoint(&name))?;
         let evacuation = spare_pool(self.resolved.evacuation_pool(index))?;
@@ -167,14 +167,14 @@ impl Workshop<'_> {
         let tcp = TcpConfig {
             send_queue_bytes: SOURCE_QUEUE_BLOCKS * SOURCE_BLOCK,
             close_timeout: SOURCE_PATIENCE,
-            ..TcpConfig::default()
+            ..self.resolved.tcp()
         };
         let endpoints = Tcp::new(tcp, nothing).map_err(endpoint("sources"))?;
         Ok(Some(SourceDrive::new(feeds, endpoints, pool, Arc::clone(gate))))
     }
 
     fn peer_tcp(&self, name: &str, pool: PoolConfig) -> Result<Tcp, RunError> {
-        let tcp = TcpConfig { send_queue_bytes: PEER_QUEUE, ..TcpConfig::default() };
+        let tcp = TcpConfig { send_queue_bytes: PEER_QUEUE, ..self.resolved.tcp() };
         Tcp::new(tcp, Pool::new(pool)?).map_err(endpoint(name))
     }
 }

@@ -3,7 +3,7 @@
 use super::assemble::RunError;
 use crate::configuration::{
     Acknowledge, Configuration, FormatName, IncompleteChoice, OnCloseChoice, PolicyChoice, RequirementChoice,
-    SourceSection, SyncChoice, SynchronyAction,
+    SourceSection, SyncChoice, SynchronyAction, TcpChoice,
 };
 use crate::drive::{
     BuilderDriveConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, SourceDriveConfig, SourceFeed, StorageConfig,
@@ -12,6 +12,7 @@ use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolic
 use ropewalk_flow::manager::{AssignPolicy, ManagerConfig};
 use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
 use ropewalk_flow::source::{ORBIT, TriggerRate};
+use ropewalk_io::tcp::{Mechanism, TcpConfig};
 use ropewalk_memory::PoolConfig;
 use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, SourceId, Utc};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
@@ -249,6 +250,17 @@ impl Resolved {
             readouts: self.addresses.readouts.clone(),
             report_interval: REPORT_INTERVAL,
         }
+    }
+
+    /// TCP as the configuration wants it.
+    pub(super) fn tcp(&self) -> TcpConfig {
+        let mechanism = match self.configuration.run.tcp {
+            TcpChoice::Auto => Mechanism::Auto,
+            TcpChoice::Epoll => Mechanism::Epoll,
+            TcpChoice::Poll => Mechanism::Poll,
+            TcpChoice::Select => Mechanism::Select,
+        };
+        TcpConfig { mechanism, ..TcpConfig::default() }
     }
 
     /// Whether run files are synced when they are closed.

@@ -70,6 +70,26 @@ fn many_connections_that_say_nothing_keep_nobody_out() {
     expect_everything(&[&one, &other], &Held::in_directories(&[&summary.directory]), 100);
 }
 
+/// Front ends, whichever way the kernel is asked; one that comes back included.
+#[test]
+fn every_mechanism_of_tcp_builds_the_same_events() {
+    for word in ["auto", "epoll", "poll", "select"] {
+        let setup = Setup::new(word, &[841, 843]);
+        let run = format!("[run]\noutput = '{}'\nsync = \"never\"\ntcp = \"{word}\"\n", setup.output().display());
+        let setup = setup.and(&run);
+        let run = setup.start(Some(200));
+        let (mut one, mut other) = (FrontEnd::ferol(&run.address(), 841), FrontEnd::ferol(&run.address(), 843));
+        one.send(1..=100);
+        other.send(1..=200);
+        one.disconnect();
+        one.connect();
+        one.send(101..=200);
+        let summary = run.end();
+        assert!(summary.is_lossless(), "{word}: {summary:#?}");
+        expect_everything(&[&one, &other], &Held::in_directories(&[&summary.directory]), 200);
+    }
+}
+
 /// What came before it was known whose it is stays in memory that all share, until its events are complete: that may
 /// not keep out the very sources that complete them.
 #[test]
