@@ -10,7 +10,8 @@
 //!  epoll, poll, select or   hands slices over between    virtual time, one seed,
 //!  io_uring, in place       threads of one process       the project's fault model
 //!
-//!     wait::Waiter sleeps on all of them · disk: RealDisk and SimulatedDisk · clock: real and simulated
+//!     wait::Waiter sleeps on all of them · disk: RealDisk and SimulatedDisk · clock: real and simulated ·
+//!     thread: where and how the calling thread runs
 //! ```
 //!
 //! Everything that decides stays out of here: the machines of `flow` get what these mechanisms report.
@@ -34,6 +35,7 @@ pub mod simulated;
 mod sleeper;
 mod slots;
 pub mod tcp;
+pub mod thread;
 pub mod wait;
 
 pub use clock::{Clock, MonotonicClock, SimulatedClock};

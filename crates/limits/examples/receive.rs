@@ -64,7 +64,7 @@ fn receive(
             pin_to_cpu(0).expect("a processor");
             let name = "receive".to_owned();
             let (memory, huge_pages) = (MemoryKind::Anonymous, HugePages::Auto);
-            let pool = PoolConfig { name, memory, huge_pages, block_size, blocks, numa_node: None };
+            let pool = PoolConfig { name, memory, huge_pages, block_size, blocks, numa_node: None, lock: false };
             let pool = Pool::new(pool).expect("memory");
             let config = TcpConfig { mechanism, receive_batch_bytes: batch, ..TcpConfig::default() };
             let mut tcp = Tcp::new(config, pool).expect("the mechanism");

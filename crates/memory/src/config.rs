@@ -37,19 +37,21 @@ pub struct PoolConfig {
     pub blocks: usize,
     /// The NUMA node that the memory must lie on; `None` leaves it to the kernel.
     pub numa_node: Option<u16>,
+    /// Whether its pages are to stay in memory once they are present, never moved out to a disk.
+    pub lock: bool,
 }
 
 impl PoolConfig {
     /// A small pool from the allocator, for tests and tools.
     pub fn heap(name: &str, block_size: usize, blocks: usize) -> Self {
         let (memory, huge_pages) = (MemoryKind::Heap, HugePages::Never);
-        Self { name: name.to_owned(), memory, huge_pages, block_size, blocks, numa_node: None }
+        Self { name: name.to_owned(), memory, huge_pages, block_size, blocks, numa_node: None, lock: false }
     }
 
     /// A pool for data: an anonymous mapping with huge pages where there are any, on any NUMA node.
     pub fn anonymous(name: &str, block_size: usize, blocks: usize) -> Self {
         let (memory, huge_pages) = (MemoryKind::Anonymous, HugePages::Auto);
-        Self { name: name.to_owned(), memory, huge_pages, block_size, blocks, numa_node: None }
+        Self { name: name.to_owned(), memory, huge_pages, block_size, blocks, numa_node: None, lock: false }
     }
 
     /// Bytes of all blocks; the sizes must have been checked.
@@ -100,8 +102,21 @@ pub struct PoolReport {
     pub huge_bytes: usize,
     /// The NUMA node of every page that was touched, as the kernel says it; `None` if none was asked for.
     pub numa_node: Option<u16>,
+    /// Whether its pages stay in memory.
+    pub lock: Lock,
     /// Bytes mapped, rounded up to whole pages.
     pub bytes: usize,
+}
+
+/// Whether a pool's pages stay in memory once they are present.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Lock {
+    /// Nobody asked for it.
+    NotAsked,
+    /// They do.
+    Held,
+    /// The kernel refused: it needs `CAP_IPC_LOCK`, or a higher limit of locked memory. The pool is as good without.
+    Refused,
 }
 
 /// Why there is no such pool or quota.

@@ -33,7 +33,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use config::{HugePages, MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
+pub use config::{HugePages, Lock, MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
 pub use counters::{CounterFile, CounterPage};
 pub use loan::{Loan, Posted};
 pub use payload::{Payload, chain_allocations, prepare_chains};

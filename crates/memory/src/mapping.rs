@@ -9,9 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, MlockFlags, ProtFlags, madvise, mlock_with, mmap, mmap_anonymous, munmap};
 
-use crate::config::{HugePages, MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
+use crate::config::{HugePages, Lock, MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
 use crate::numa;
 
 /// Blocks begin where direct disk writes may begin.
@@ -70,6 +70,7 @@ impl Mapping {
             pages,
             huge_bytes,
             numa_node: config.numa_node,
+            lock: if config.lock { mapping.lock() } else { Lock::NotAsked },
             bytes: mapping.bytes,
         };
         Ok((mapping, report))
@@ -197,6 +198,16 @@ impl Mapping {
         // A kernel without transparent huge pages refuses; the report then says plain, and that is all.
         // SAFETY: of this mapping only the size of its pages changes.
         let _ = unsafe { madvise(self.address(), self.bytes, advice) };
+    }
+
+    /// Keeps pages in memory: those that are present, and the others from when they are first used. What is unmapped
+    /// is unlocked.
+    fn lock(&self) -> Lock {
+        // SAFETY: of this mapping only whether its pages may be moved out changes.
+        match unsafe { mlock_with(self.address(), self.bytes, MlockFlags::ONFAULT) } {
+            Ok(()) => Lock::Held,
+            Err(_) => Lock::Refused,
+        }
     }
 
     /// Makes the pages of the first `bytes` bytes present. Where the kernel can be asked to do so, missing memory is an error here,

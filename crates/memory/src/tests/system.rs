@@ -9,7 +9,7 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 
 use super::{held, slice};
-use crate::{HugePages, MemoryKind, Owner, PageKind, Pool, PoolConfig, PoolError};
+use crate::{HugePages, Lock, MemoryKind, Owner, PageKind, Pool, PoolConfig, PoolError};
 
 fn config(memory: MemoryKind, huge_pages: HugePages) -> PoolConfig {
     PoolConfig { memory, huge_pages, ..PoolConfig::heap("system", 64 << 10, 40) }
@@ -96,6 +96,61 @@ fn a_pool_lies_on_the_node_that_was_asked_for() {
     assert!(matches!(Pool::new(heap), Err(PoolError::HeapNotBound { .. })));
 }
 
+/// Bytes of this process that are locked into memory.
+fn locked_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+    line.trim().strip_suffix("kB").unwrap().trim().parse::<usize>().unwrap() * 1024
+}
+
+/// Runs the test of this name alone, in a process of its own; true there.
+fn is_alone(name: &str) -> bool {
+    const ALONE: &str = "ROPEWALK_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    let output = child.args(["--exact", name, "--test-threads=1"]).env(ALONE, "1").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    false
+}
+
+#[test]
+fn a_locked_pool_stays_in_memory_until_it_is_dropped() {
+    if !is_alone("tests::system::a_locked_pool_stays_in_memory_until_it_is_dropped") {
+        return;
+    }
+    let pool = Pool::new(config(MemoryKind::Anonymous, HugePages::Never)).unwrap();
+    assert_eq!((pool.report().lock, locked_bytes()), (Lock::NotAsked, 0));
+    // 2.5 MiB: within what everybody may lock.
+    for (memory, huge_pages) in MAPPED {
+        let wanted = PoolConfig { lock: true, ..config(memory, huge_pages) };
+        let pool = Pool::new_untouched(wanted).unwrap();
+        assert_eq!(pool.report().lock, Lock::Held);
+        let is_reserved = pool.report().pages == PageKind::Huge2MiB;
+        assert_eq!(locked_bytes(), if is_reserved { 0 } else { pool.report().bytes }, "reserved pages always stay");
+        drop(pool);
+        assert_eq!(locked_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_pool_that_may_not_be_locked_is_had_unlocked_and_says_so() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    if !is_alone("tests::system::a_pool_that_may_not_be_locked_is_had_unlocked_and_says_so") {
+        return;
+    }
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::IPC_LOCK);
+    set_capabilities(None, sets).unwrap();
+    setrlimit(Resource::Memlock, Rlimit { current: Some(64 << 10), maximum: Some(64 << 10) }).unwrap();
+    let wanted = PoolConfig { lock: true, ..config(MemoryKind::Anonymous, HugePages::Never) };
+    let mut pool = Pool::new(wanted).unwrap();
+    assert_eq!((pool.report().lock, locked_bytes()), (Lock::Refused, 0));
+    assert_eq!(&*slice(&mut pool, b"as good"), b"as good");
+}
+
 #[test]
 fn an_untouched_pool_takes_memory_only_as_it_is_used() {
     const BLOCKS: usize = 512;
@@ -175,12 +230,7 @@ fn a_posted_block_that_is_not_reclaimed_stays_out() {
 /// Runs in its own process, whose mappings nobody else changes meanwhile.
 #[test]
 fn dropped_pools_leave_no_mapping_behind() {
-    const CHILD: &str = "ROPEWALK_TEST_MAPPINGS";
-    if std::env::var_os(CHILD).is_none() {
-        let name = "tests::system::dropped_pools_leave_no_mapping_behind";
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        let output = child.args(["--exact", name, "--test-threads=1"]).env(CHILD, "1").output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    if !is_alone("tests::system::dropped_pools_leave_no_mapping_behind") {
         return;
     }
     let size = || {

@@ -1,0 +1,145 @@
+//! What a thread asks of the kernel for itself: the CPUs it runs on, its turn among others, and where its own memory
+//! comes from. Each call is for the calling thread alone.
+#![allow(unsafe_code)]
+
+use std::io;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// How the kernel's scheduler treats a thread (sched(7)).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Scheduling {
+    /// As all others.
+    Other,
+    /// As all others, but never ahead of one that just woke up.
+    Batch,
+    /// When nobody else wants the CPU.
+    Idle,
+    /// Before all that is not real-time, until it sleeps; with a priority of 1 to 99.
+    Fifo(u8),
+    /// As `Fifo`, but taking turns with others of its priority.
+    RoundRobin(u8),
+}
+
+/// NUMA nodes that a mask can name: as many as the kernel can have.
+const NODES: usize = 1024;
+const WORD: usize = usize::BITS as usize;
+
+/// Lets the calling thread run on these CPUs alone.
+///
+/// # Errors
+/// `InvalidInput` where none of them is there for this process.
+pub fn run_on(cpus: impl IntoIterator<Item = u32>) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        if cpu as usize >= CpuSet::MAX_CPU {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        set.set(cpu as usize);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Has the calling thread scheduled like this.
+///
+/// # Errors
+/// `PermissionDenied` where real-time scheduling needs a right that the process lacks (`CAP_SYS_NICE`, or a limit of
+/// real-time priority as high as that asked for).
+pub fn schedule(scheduling: Scheduling) -> io::Result<()> {
+    let (policy, priority) = match scheduling {
+        Scheduling::Other => (libc::SCHED_OTHER, 0),
+        Scheduling::Batch => (libc::SCHED_BATCH, 0),
+        Scheduling::Idle => (libc::SCHED_IDLE, 0),
+        Scheduling::Fifo(priority) => (libc::SCHED_FIFO, priority),
+        Scheduling::RoundRobin(priority) => (libc::SCHED_RR, priority),
+    };
+    let parameters = libc::sched_param { sched_priority: priority.into() };
+    // SAFETY: reads the parameters; 0 is the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Takes what the calling thread allocates from now on from this NUMA node, as long as there is any.
+///
+/// # Errors
+/// `InvalidInput` where there is no such node; `PermissionDenied` in containers that do not allow the call.
+pub fn prefer_memory_of(node: u32) -> io::Result<()> {
+    let node = node as usize;
+    let mut mask = [0_usize; NODES / WORD];
+    *mask.get_mut(node / WORD).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % WORD);
+    // SAFETY: reads the mask, whose size is given (the kernel takes one bit less than it is told), and changes only
+    // where later pages of this thread come from.
+    let result = unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_PREFERRED, mask.as_ptr(), NODES + 1) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(all(test, not(miri), not(loom)))]
+mod tests {
+    use super::*;
+
+    /// What the kernel says of the calling thread: policy and priority (fields 41 and 40 of proc_pid_stat(5)).
+    fn scheduled() -> (i32, u8) {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("Linux has it");
+        let behind_name: Vec<&str> =
+            stat.rsplit_once(')').expect("a name in brackets").1.split_ascii_whitespace().collect();
+        let number = |index: usize| behind_name[index].parse::<u8>().expect("a small number");
+        (number(38).into(), number(37))
+    }
+
+    /// On a thread of its own, so that no other test is scheduled like this.
+    fn on_a_thread(what: impl FnOnce() + Send) {
+        std::thread::scope(|scope| scope.spawn(what).join()).expect("no assertion failed");
+    }
+
+    #[test]
+    fn a_thread_is_scheduled_as_it_asked() {
+        on_a_thread(|| {
+            for (scheduling, policy) in [(Scheduling::Batch, libc::SCHED_BATCH), (Scheduling::Idle, libc::SCHED_IDLE)] {
+                schedule(scheduling).unwrap();
+                assert_eq!(scheduled(), (policy, 0));
+            }
+        });
+        on_a_thread(|| {
+            for (scheduling, policy) in
+                [(Scheduling::Fifo(3), libc::SCHED_FIFO), (Scheduling::RoundRobin(4), libc::SCHED_RR)]
+            {
+                let (before, result) = (scheduled(), schedule(scheduling));
+                match result {
+                    Ok(()) => assert_eq!(scheduled().0, policy),
+                    Err(error) => assert_eq!((error.kind(), scheduled()), (io::ErrorKind::PermissionDenied, before)),
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn real_time_scheduling_needs_a_right() {
+        use rustix::process::{Resource, getrlimit};
+        use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+        on_a_thread(|| {
+            let mut sets = capabilities(None).unwrap();
+            sets.effective.remove(CapabilitySet::SYS_NICE);
+            set_capabilities(None, sets).unwrap();
+            let limit = getrlimit(Resource::Rtprio).current.unwrap_or(u64::MAX);
+            if limit < 99 {
+                assert_eq!(schedule(Scheduling::Fifo(99)).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+                assert_eq!(scheduled(), (libc::SCHED_OTHER, 0));
+            }
+        });
+    }
+
+    #[test]
+    fn a_thread_runs_where_it_asked_or_is_told() {
+        on_a_thread(|| {
+            let error = run_on([8191]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            let (policies, node) = ("/proc/thread-self/numa_maps", 0);
+            prefer_memory_of(node).unwrap();
+            let own = std::fs::read_to_string(policies).unwrap();
+            assert!(own.lines().any(|line| line.contains("prefer:0")), "{own}");
+            for node in [1023, 1024, u32::MAX] {
+                assert_eq!(prefer_memory_of(node).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            }
+        });
+    }
+}
