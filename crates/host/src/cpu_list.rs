@@ -1,5 +1,6 @@
 //! Lists of CPUs as the kernel writes them: `0-3,8,10-11`.
 
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
@@ -43,6 +44,38 @@ impl CpuList {
     pub fn intersection(&self, other: &Self) -> Self {
         self.iter().filter(|&cpu| other.contains(cpu)).collect()
     }
+
+    /// The CPUs that are in either list.
+    pub fn union(&self, other: &Self) -> Self {
+        self.iter().chain(other.iter()).collect()
+    }
+
+    /// The CPUs of this list that are not in the other.
+    pub fn without(&self, other: &Self) -> Self {
+        self.iter().filter(|&cpu| !other.contains(cpu)).collect()
+    }
+
+    /// Whether some CPU is in both lists.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.iter().any(|cpu| other.contains(cpu))
+    }
+
+    /// Whether every CPU of this list is in the other.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.iter().all(|cpu| other.contains(cpu))
+    }
+
+    /// The lowest CPU.
+    pub fn first(&self) -> Option<u32> {
+        self.0.first().copied()
+    }
+}
+
+/// As the kernel writes it.
+impl Serialize for CpuList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 impl FromIterator<u32> for CpuList {
@@ -76,17 +109,12 @@ impl FromStr for CpuList {
 
 impl fmt::Display for CpuList {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let runs = self.0.chunk_by(|one, next| *next == one + 1);
-        for (index, run) in runs.enumerate() {
-            let (first, last) = (run[0], run[run.len() - 1]);
-            let comma = if index > 0 { "," } else { "" };
-            if first == last {
-                write!(out, "{comma}{first}")?;
-            } else {
-                write!(out, "{comma}{first}-{last}")?;
-            }
-        }
-        Ok(())
+        let run = |run: &[u32]| match run {
+            [first, .., last] => format!("{first}-{last}"),
+            alone => format!("{}", alone[0]),
+        };
+        let runs: Vec<String> = self.0.chunk_by(|one, next| *next == one + 1).map(run).collect();
+        out.pad(&runs.join(","))
     }
 }
 
@@ -117,6 +145,32 @@ mod tests {
         fn text_goes_there_and_back(cpus in prop::collection::vec(0..300u32, 0..40)) {
             let list: CpuList = cpus.into_iter().collect();
             prop_assert_eq!(list.to_string().parse::<CpuList>(), Ok(list));
+        }
+
+        #[test]
+        fn lists_are_sets(left in prop::collection::vec(0..60u32, 0..40), right in prop::collection::vec(0..60u32, 0..40)) {
+            let (left, right): (CpuList, CpuList) = (left.into_iter().collect(), right.into_iter().collect());
+            let (both, rest, all) = (left.intersection(&right), left.without(&right), left.union(&right));
+            for cpu in 0..60 {
+                let (is_left, is_right) = (left.contains(cpu), right.contains(cpu));
+                prop_assert_eq!(both.contains(cpu), is_left && is_right);
+                prop_assert_eq!(rest.contains(cpu), is_left && !is_right);
+                prop_assert_eq!(all.contains(cpu), is_left || is_right);
+            }
+            prop_assert_eq!(left.overlaps(&right), !both.is_empty());
+            prop_assert_eq!(left.is_within(&right), rest.is_empty());
+            prop_assert_eq!(all.first(), left.first().into_iter().chain(right.first()).min());
+        }
+
+        /// However a set is written, in whatever order and with whatever ranges, it is the same set.
+        #[test]
+        fn ranges_and_single_cpus_mean_the_same(parts in prop::collection::vec((0..200u32, 0..9u32), 1..8)) {
+            let text: Vec<String> = parts.iter().map(|(first, more)| match more {
+                0 => first.to_string(),
+                more => format!("{first}-{}", first + more),
+            }).collect();
+            let alone: CpuList = parts.iter().flat_map(|(first, more)| *first..=first + more).collect();
+            prop_assert_eq!(text.join(",").parse::<CpuList>(), Ok(alone));
         }
 
         #[test]

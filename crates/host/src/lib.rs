@@ -1,20 +1,30 @@
 //! The machine as found, and where threads and memory are placed on it.
 //!
 //! [`Machine::read`] reads /proc and /sys below any directory, so that tests bring machines of their own.
-//! [`Policy::plan`] turns ordered rules and names of threads and pools into a [`Plan`]; it changes nothing.
+//! [`Policy::plan`] turns ordered rules and the names of threads and pools into a [`Plan`]; it changes nothing.
 //! Applying a plan is the caller's.
 //!
 //! ```text
-//! /proc, /sys --> Machine --+
-//!                           +--> Plan: name, CPUs, NUMA node
-//! rules, names --> Policy --+
+//! /proc, /sys --> Machine: sockets, nodes, cores, caches, cards with their interrupts, rights
+//!                    |
+//!                    +--> Plan: name, CPUs, NUMA node, scheduling --> Picture: both as text
+//!                    |
+//! rules, names --> Policy (and Layout, where no rule matches: paper 3's)
 //! ```
 #![forbid(unsafe_code)]
 
+mod automatic;
+mod card;
 mod cpu_list;
+mod files;
 mod machine;
+mod picture;
 mod placement;
+mod rights;
 
+pub use card::{Card, CardKind, Interrupt, InterruptTask, Network};
 pub use cpu_list::{CpuList, CpuListError};
-pub use machine::{HugePages, Machine, MachineError, Node, TransparentHugePages};
-pub use placement::{Placement, Plan, PlanError, Policy, Rule};
+pub use machine::{Cache, HugePages, Machine, MachineError, Node, Socket, TransparentHugePages};
+pub use picture::Picture;
+pub use placement::{Decision, Feed, Item, Kind, Placement, Plan, PlanError, Policy, Rule, RuleName, Scheduling};
+pub use rights::{Capability, Rights};

@@ -1,141 +1,338 @@
-//! Where threads and pools go: ordered rules that match their names by regular expression (paper 3, IV-B).
+//! Where threads and pools go: ordered rules that match their names by regular expression (paper 3, IV-B), and where no
+//! rule matches, if it is wanted, the layout that the paper found best ([`crate::automatic`]).
 
 use std::fmt;
+use std::net::IpAddr;
 
 use regex_lite::Regex;
+use serde::{Serialize, Serializer};
 
-use crate::{CpuList, Machine};
+use crate::automatic::Layout;
+use crate::{Capability, CpuList, Machine};
 
-/// One rule of placement. For a thread `cpus` counts, for a pool `node`.
+/// What is placed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A thread: on CPUs.
+    Thread,
+    /// A pool of memory: on a NUMA node.
+    Pool,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.pad(match self {
+            Self::Thread => "thread",
+            Self::Pool => "pool",
+        })
+    }
+}
+
+/// A thread or pool that wants a place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Item {
+    /// Thread or pool.
+    pub kind: Kind,
+    /// Its name, by which rules find it.
+    pub name: String,
+    /// For a thread that reads sockets, and for a pool that is received into: where the data come from.
+    pub feed: Option<Feed>,
+}
+
+/// Through which card data come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Feed {
+    /// Through this one.
+    Card(String),
+    /// Through the one with this address.
+    Address(IpAddr),
+    /// Through any of them.
+    Any,
+}
+
+/// How the kernel's scheduler treats a thread (sched(7)).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Scheduling {
+    /// As all others.
+    Other,
+    /// As all others, but never ahead of one that just woke up.
+    Batch,
+    /// When nobody else wants the CPU.
+    Idle,
+    /// Before all that is not real-time, until it sleeps; with a priority of 1 to 99.
+    Fifo(u8),
+    /// As `Fifo`, but taking turns with others of its priority.
+    RoundRobin(u8),
+}
+
+impl fmt::Display for Scheduling {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Other => out.write_str("other"),
+            Self::Batch => out.write_str("batch"),
+            Self::Idle => out.write_str("idle"),
+            Self::Fifo(priority) => write!(out, "fifo {priority}"),
+            Self::RoundRobin(priority) => write!(out, "rr {priority}"),
+        }
+    }
+}
+
+/// As people read it.
+impl Serialize for Scheduling {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// One rule of placement. It has to say something: CPUs, a node, scheduling or locking.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rule {
     /// A regular expression that is looked for in the name; `^` and `$` bind it to the name's ends.
     pub pattern: String,
-    /// The CPUs a thread may run on. None: those of `node`.
+    /// The CPUs a thread may run on. None: those of `node`, or any.
     pub cpus: Option<CpuList>,
-    /// The NUMA node memory comes from. None: that of `cpus`, if they all belong to one.
+    /// The NUMA node memory comes from. None: for a thread that of `cpus`, if they all belong to one.
     pub node: Option<u32>,
-    /// Whether the names that match take one CPU each, in turn, instead of sharing all of them.
+    /// Whether the threads that match take one CPU each, in turn, instead of sharing all of them.
     pub in_turn: bool,
+    /// How threads are scheduled. None: as they are.
+    pub scheduling: Option<Scheduling>,
+    /// Whether a pool is locked into memory.
+    pub lock: bool,
 }
 
-/// Why rules cannot be followed. `rule` counts from one, as people do.
+/// A rule by its place among those of its kind.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct RuleName {
+    /// Whether it places threads or pools.
+    pub kind: Kind,
+    /// Counted from one, as people do.
+    pub number: usize,
+}
+
+impl fmt::Display for RuleName {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} rule {}", self.kind, self.number)
+    }
+}
+
+/// Why rules cannot be followed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {
     /// The pattern is no regular expression.
-    #[error("placement rule {rule}: `{pattern}` is no regular expression: {reason}")]
+    #[error("{rule}: `{pattern}` is no regular expression: {reason}")]
     BadPattern {
         /// Which rule.
-        rule: usize,
+        rule: RuleName,
         /// Its pattern.
         pattern: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// The rule says neither where to run nor where memory comes from.
-    #[error("placement rule {rule}: give it `cpus` (for example \"2-5\"), `node`, or both")]
+    /// The rule says nothing.
+    #[error("{rule} says nothing: {}", what_a_rule_may_say(rule.kind))]
     Empty {
         /// Which rule.
-        rule: usize,
+        rule: RuleName,
     },
     /// The rule names CPUs that are off, absent, or taken away from this process.
-    #[error("placement rule {rule}: this process may not run on CPU {cpu}; it may run on {allowed}")]
+    #[error("{rule}: this process may not run on CPU {cpu}; it may run on {permitted}")]
     NoSuchCpu {
         /// Which rule.
-        rule: usize,
+        rule: RuleName,
         /// The first such CPU.
         cpu: u32,
         /// The CPUs there are.
-        allowed: CpuList,
+        permitted: CpuList,
     },
-    /// The rule names a NUMA node that the machine does not have.
-    #[error("placement rule {rule}: there is no NUMA node {node}; there are {nodes:?}")]
+    /// The rule names a NUMA node that the machine does not have, or that was taken away from this process.
+    #[error("{rule}: there is no NUMA node {node} for this process; there are {nodes}")]
     NoSuchNode {
         /// Which rule.
-        rule: usize,
+        rule: RuleName,
         /// The node.
         node: u32,
         /// The nodes there are.
-        nodes: Vec<u32>,
+        nodes: CpuList,
     },
     /// The rule would run threads on a node none of whose CPUs this process may use.
-    #[error("placement rule {rule}: no CPU of NUMA node {node} is free for this process: give the rule `cpus` too")]
+    #[error("{rule}: no CPU of NUMA node {node} is free for this process: give the rule `cpus` too")]
     NodeWithoutCpu {
         /// Which rule.
-        rule: usize,
+        rule: RuleName,
         /// The node.
         node: u32,
     },
+    /// Data are to come through a card that the machine does not have.
+    #[error("{name}: there is no network card `{card}`; there are: {cards}")]
+    NoSuchCard {
+        /// Who is to be fed by it.
+        name: String,
+        /// The card.
+        card: String,
+        /// The cards there are.
+        cards: String,
+    },
+}
+
+impl PlanError {
+    /// The rule that cannot be followed, where it is one.
+    pub fn rule(&self) -> Option<RuleName> {
+        match self {
+            Self::BadPattern { rule, .. } | Self::Empty { rule } | Self::NoSuchCpu { rule, .. } => Some(*rule),
+            Self::NoSuchNode { rule, .. } | Self::NodeWithoutCpu { rule, .. } => Some(*rule),
+            Self::NoSuchCard { .. } => None,
+        }
+    }
+}
+
+fn what_a_rule_may_say(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Thread => "give it `cpus` (for example \"2-5\"), `node`, or `scheduling`",
+        Kind::Pool => "give it `node`, or `lock = true`",
+    }
 }
 
 /// Rules in the order in which they are tried; the first that matches a name decides.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    rules: Vec<(Rule, Regex)>,
+    threads: Vec<(Rule, Regex)>,
+    pools: Vec<(Rule, Regex)>,
+    is_automatic: bool,
 }
 
 /// Where one thread or pool goes.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Placement {
-    /// The thread's or pool's name.
+    /// Thread or pool.
+    pub kind: Kind,
+    /// Its name.
     pub name: String,
-    /// The rule that decided, counted from one; none: no rule matched.
-    pub rule: Option<usize>,
-    /// The CPUs the thread may run on.
+    /// Who decided.
+    pub by: Decision,
+    /// The CPUs a thread may run on; of a pool those next to its memory.
     pub cpus: CpuList,
     /// The NUMA node memory comes from; none: the kernel decides.
     pub node: Option<u32>,
+    /// How a thread is scheduled; none: as it is.
+    pub scheduling: Option<Scheduling>,
+    /// Whether a pool is locked into memory.
+    pub lock: bool,
 }
 
-/// What a policy means on one machine for given names.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+/// Who decided about a placement.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Nobody: the kernel does as it likes.
+    Nobody,
+    /// This rule.
+    Rule(RuleName),
+    /// The layout of the paper, for this reason.
+    Automatic(String),
+}
+
+/// What a policy means on one machine for given threads and pools.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Plan {
-    /// One placement per name, in the order of the names.
+    /// One placement for each, in their order.
     pub placements: Vec<Placement>,
-    /// Rules that decided for no name, counted from one: most often a slip in a pattern.
-    pub unused_rules: Vec<usize>,
+    /// Rules that decided for nothing: most often a slip in a pattern.
+    pub unused_rules: Vec<RuleName>,
+    /// What a reader of the plan should know: what could not be had, and what will be refused.
+    pub remarks: Vec<String>,
 }
 
 impl Policy {
-    /// A policy of these rules.
+    /// A policy of these rules for threads and pools. What no rule matches goes where the kernel puts it.
     ///
     /// # Errors
     /// When a pattern is no regular expression or a rule says nothing.
-    pub fn new(rules: Vec<Rule>) -> Result<Self, PlanError> {
-        let compile = |(index, rule): (usize, Rule)| {
-            if rule.node.is_none() && rule.cpus.as_ref().is_none_or(CpuList::is_empty) {
-                return Err(PlanError::Empty { rule: index + 1 });
-            }
-            match Regex::new(&rule.pattern) {
-                Ok(pattern) => Ok((rule, pattern)),
-                Err(error) => {
-                    Err(PlanError::BadPattern { rule: index + 1, pattern: rule.pattern, reason: error.to_string() })
-                }
-            }
-        };
-        Ok(Self { rules: rules.into_iter().enumerate().map(compile).collect::<Result<_, _>>()? })
+    pub fn new(threads: Vec<Rule>, pools: Vec<Rule>) -> Result<Self, PlanError> {
+        Ok(Self { threads: compiled(Kind::Thread, threads)?, pools: compiled(Kind::Pool, pools)?, is_automatic: false })
     }
 
-    /// Where each of `names` goes on `machine`. Equal inputs give equal plans; nothing is changed.
+    /// The same policy, but what no rule matches goes where the paper's layout wants it.
+    #[must_use]
+    pub fn automatic(self) -> Self {
+        Self { is_automatic: true, ..self }
+    }
+
+    /// Where each of `items` goes on `machine`. Equal inputs give equal plans; nothing is changed.
     ///
     /// # Errors
-    /// When a rule, used or not, names a CPU or node that is not there: a configuration for another machine.
-    pub fn plan<'a>(&self, machine: &Machine, names: impl IntoIterator<Item = &'a str>) -> Result<Plan, PlanError> {
-        let rules = self.rules.iter().enumerate();
-        let places: Vec<Place> =
-            rules.map(|(index, (rule, _))| Place::resolve(index + 1, rule, machine)).collect::<Result<_, _>>()?;
-        let mut matched = vec![0; places.len()];
-        let placements = names.into_iter().map(|name| {
-            let Some(index) = self.rules.iter().position(|(_, pattern)| pattern.is_match(name)) else {
-                return Placement { name: name.to_owned(), rule: None, cpus: machine.allowed.clone(), node: None };
-            };
-            let cpus = places[index].cpus_for(matched[index], self.rules[index].0.in_turn);
-            matched[index] += 1;
-            Placement { name: name.to_owned(), rule: Some(index + 1), cpus, node: places[index].node }
-        });
-        let placements = placements.collect();
-        let unused_rules = (1..=matched.len()).filter(|rule| matched[rule - 1] == 0).collect();
-        Ok(Plan { placements, unused_rules })
+    /// When a rule, used or not, names a CPU or node that is not there, or an item a card: a configuration for another
+    /// machine.
+    pub fn plan(&self, machine: &Machine, items: &[Item]) -> Result<Plan, PlanError> {
+        let mut threads = Ordered::resolve(Kind::Thread, &self.threads, machine)?;
+        let mut pools = Ordered::resolve(Kind::Pool, &self.pools, machine)?;
+        let mut plan = Plan::default();
+        for item in items {
+            let rules = if item.kind == Kind::Thread { &mut threads } else { &mut pools };
+            let placed = rules.place(item);
+            plan.placements.push(placed.unwrap_or_else(|| Placement::unplaced(item, machine)));
+        }
+        if self.is_automatic {
+            Layout::new(machine, items, &mut plan)?.arrange();
+        }
+        plan.unused_rules = threads.unused().chain(pools.unused()).collect();
+        let remarks: Vec<String> = plan.placements.iter().flat_map(|one| remarks(one, machine)).collect();
+        plan.remarks.extend(remarks);
+        Ok(plan)
+    }
+}
+
+fn compiled(kind: Kind, rules: Vec<Rule>) -> Result<Vec<(Rule, Regex)>, PlanError> {
+    let compile = |(index, rule): (usize, Rule)| {
+        let name = RuleName { kind, number: index + 1 };
+        let places = rule.node.is_some() || rule.cpus.as_ref().is_some_and(|cpus| !cpus.is_empty());
+        if !places && rule.scheduling.is_none() && !rule.lock {
+            return Err(PlanError::Empty { rule: name });
+        }
+        match Regex::new(&rule.pattern) {
+            Ok(pattern) => Ok((rule, pattern)),
+            Err(error) => Err(PlanError::BadPattern { rule: name, pattern: rule.pattern, reason: error.to_string() }),
+        }
+    };
+    rules.into_iter().enumerate().map(compile).collect()
+}
+
+/// The rules of one kind, what each means on the machine, and how often it has decided.
+struct Ordered<'a> {
+    kind: Kind,
+    rules: Vec<(&'a Rule, &'a Regex, Place, usize)>,
+}
+
+impl<'a> Ordered<'a> {
+    fn resolve(kind: Kind, rules: &'a [(Rule, Regex)], machine: &Machine) -> Result<Self, PlanError> {
+        let resolve = |(index, (rule, pattern)): (usize, &'a (Rule, Regex))| {
+            let place = Place::resolve(RuleName { kind, number: index + 1 }, rule, machine)?;
+            Ok((rule, pattern, place, 0))
+        };
+        Ok(Self { kind, rules: rules.iter().enumerate().map(resolve).collect::<Result<_, _>>()? })
+    }
+
+    /// The placement of an item by the first rule that matches.
+    fn place(&mut self, item: &Item) -> Option<Placement> {
+        let index = self.rules.iter().position(|(_, pattern, ..)| pattern.is_match(&item.name))?;
+        let (rule, _, place, matched) = &mut self.rules[index];
+        let placement = Placement {
+            kind: item.kind,
+            name: item.name.clone(),
+            by: Decision::Rule(RuleName { kind: self.kind, number: index + 1 }),
+            cpus: place.cpus_for(*matched, rule.in_turn),
+            node: place.node,
+            scheduling: rule.scheduling,
+            lock: rule.lock,
+        };
+        *matched += 1;
+        Some(placement)
+    }
+
+    fn unused(&self) -> impl Iterator<Item = RuleName> + '_ {
+        let rules = self.rules.iter().enumerate().filter(|(_, (.., matched))| *matched == 0);
+        rules.map(|(index, _)| RuleName { kind: self.kind, number: index + 1 })
     }
 }
 
@@ -146,26 +343,30 @@ struct Place {
 }
 
 impl Place {
-    fn resolve(number: usize, rule: &Rule, machine: &Machine) -> Result<Self, PlanError> {
-        if let Some(node) = rule.node.filter(|&node| machine.node(node).is_none()) {
-            let nodes = machine.nodes.iter().map(|node| node.number).collect();
-            return Err(PlanError::NoSuchNode { rule: number, node, nodes });
+    fn resolve(name: RuleName, rule: &Rule, machine: &Machine) -> Result<Self, PlanError> {
+        let node = rule.node.and_then(|number| machine.node(number)).filter(|node| node.is_allowed);
+        if let (Some(number), None) = (rule.node, node) {
+            let nodes = machine.nodes.iter().filter(|node| node.is_allowed).map(|node| node.number).collect();
+            return Err(PlanError::NoSuchNode { rule: name, node: number, nodes });
         }
-        let cpus = match (&rule.cpus, rule.node.and_then(|node| machine.node(node))) {
+        let named = rule.cpus.as_ref().filter(|cpus| !cpus.is_empty());
+        let cpus = match (named, node) {
             (Some(cpus), _) => cpus.clone(),
-            // A node of memory alone: its memory, run anywhere.
-            (None, Some(node)) if node.cpus.is_empty() => machine.allowed.clone(),
-            (None, Some(node)) => node.cpus.intersection(&machine.allowed),
-            (None, None) => return Err(PlanError::Empty { rule: number }),
+            // A node of memory alone: its memory, run anywhere. And memory does not run.
+            (None, Some(node)) if node.cpus.is_empty() || name.kind == Kind::Pool => node.cpus.clone(),
+            (None, Some(node)) => node.cpus.intersection(&machine.permitted),
+            (None, None) => machine.allowed.clone(),
         };
-        if let Some(cpu) = cpus.iter().find(|&cpu| !machine.allowed.contains(cpu)) {
-            return Err(PlanError::NoSuchCpu { rule: number, cpu, allowed: machine.allowed.clone() });
+        if let (true, Some(node)) = (cpus.is_empty(), node.filter(|node| !node.cpus.is_empty())) {
+            return Err(PlanError::NodeWithoutCpu { rule: name, node: node.number });
         }
-        if let (true, Some(node)) = (cpus.is_empty(), rule.node) {
-            return Err(PlanError::NodeWithoutCpu { rule: number, node });
+        if name.kind == Kind::Thread
+            && let Some(cpu) = cpus.iter().find(|&cpu| !machine.permitted.contains(cpu))
+        {
+            return Err(PlanError::NoSuchCpu { rule: name, cpu, permitted: machine.permitted.clone() });
         }
-        let first = cpus.iter().next().and_then(|cpu| machine.node_of(cpu));
-        let common = first.filter(|_| cpus.iter().all(|cpu| machine.node_of(cpu) == first));
+        let cpus = if cpus.is_empty() { machine.allowed.clone() } else { cpus };
+        let common = named.and_then(|cpus| machine.common_node(cpus));
         Ok(Self { cpus, node: rule.node.or(common) })
     }
 
@@ -174,24 +375,89 @@ impl Place {
     }
 }
 
+impl Placement {
+    fn unplaced(item: &Item, machine: &Machine) -> Self {
+        Self {
+            kind: item.kind,
+            name: item.name.clone(),
+            by: Decision::Nobody,
+            cpus: machine.allowed.clone(),
+            node: None,
+            scheduling: None,
+            lock: false,
+        }
+    }
+
+    /// Whether somebody decided about it.
+    pub fn is_placed(&self) -> bool {
+        self.by != Decision::Nobody
+    }
+}
+
+/// What will not come about as it was wanted.
+fn remarks(placement: &Placement, machine: &Machine) -> Vec<String> {
+    let Placement { kind, name, cpus, .. } = placement;
+    let mut remarks = Vec::new();
+    if let Some(scheduling @ (Scheduling::Fifo(priority) | Scheduling::RoundRobin(priority))) = placement.scheduling
+        && machine.rights.forbids_realtime(priority)
+    {
+        let capability = Capability::SysNice.name();
+        remarks.push(format!(
+            "{kind} {name}: this process lacks {capability}: real-time scheduling ({scheduling}) will be refused"
+        ));
+    }
+    let isolated = cpus.intersection(&machine.isolated);
+    if *kind == Kind::Thread && placement.is_placed() && !isolated.is_empty() && cpus.len() > 1 {
+        remarks.push(format!(
+            "{kind} {name}: CPU {isolated} are isolated: the kernel moves nobody between them, so that a thread stays \
+             where it begins; give each one CPU (`in_turn = true`)"
+        ));
+    }
+    remarks
+}
+
 impl Plan {
-    /// The placement of `name`.
-    pub fn of(&self, name: &str) -> Option<&Placement> {
-        self.placements.iter().find(|placement| placement.name == name)
+    /// The placement of the thread or pool with this name.
+    pub fn of(&self, kind: Kind, name: &str) -> Option<&Placement> {
+        self.placements.iter().find(|placement| placement.kind == kind && placement.name == name)
     }
 }
 
 impl fmt::Display for Plan {
-    /// One line for each name, then one for each rule that was not used.
+    /// One line for each thread and pool, then the rules that were not used, then the remarks.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for Placement { name, rule, cpus, node } in &self.placements {
-            let node = node.map_or("any".to_owned(), |node| node.to_string());
-            let rule = rule.map_or("no rule".to_owned(), |rule| format!("rule {rule}"));
-            writeln!(out, "{name}: CPU {cpus}, node {node} ({rule})")?;
+        let width = self.placements.iter().map(|one| one.name.len()).max().unwrap_or(0);
+        for placement in &self.placements {
+            let place = place(placement);
+            let by = match &placement.by {
+                Decision::Nobody => "no rule".to_owned(),
+                Decision::Rule(rule) => rule.to_string(),
+                Decision::Automatic(why) => format!("auto: {why}"),
+            };
+            writeln!(out, "{:<6} {:<width$}  {place:<24}  {by}", placement.kind, placement.name)?;
         }
         for rule in &self.unused_rules {
-            writeln!(out, "rule {rule} matches nothing")?;
+            writeln!(out, "{rule} matches nothing")?;
+        }
+        for remark in &self.remarks {
+            writeln!(out, "note: {remark}")?;
         }
         Ok(())
     }
+}
+
+/// Where a thread or pool goes, in words.
+fn place(placement: &Placement) -> String {
+    let mut words = Vec::new();
+    if placement.kind == Kind::Thread {
+        words.push(format!("CPU {}", placement.cpus));
+    }
+    match placement.node {
+        Some(node) => words.push(format!("node {node}")),
+        None if placement.kind == Kind::Pool => words.push("any node".to_owned()),
+        None => {}
+    }
+    words.extend(placement.scheduling.map(|scheduling| scheduling.to_string()));
+    words.extend(placement.lock.then(|| "locked".to_owned()));
+    words.join(", ")
 }

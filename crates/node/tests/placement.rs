@@ -1,8 +1,10 @@
-//! Threads run where the rules of the configuration want them.
+//! Threads run, and pools lie, where the rules of the configuration or the network card want them.
 
 mod support;
 
-use ropewalk_node::run::{PlacementError, RunError, launch, placement};
+use ropewalk_host::{Kind, RuleName};
+use ropewalk_node::configuration::parse;
+use ropewalk_node::run::{PlacementError, RunError, launch, placement, placement_on};
 use ropewalk_terms::EventKey;
 use std::collections::BTreeMap;
 use std::fs;
@@ -53,8 +55,8 @@ fn a_cpu_that_is_not_there_is_told_with_those_that_are() {
     let (all, _) = allowed();
     let setup = Setup::new("nowhere", &[841]).and(&rule("ru0", 8191));
     let error = launch(&setup.configuration(), None).expect_err("there is no such CPU");
-    assert!(matches!(error, RunError::Placement(PlacementError::Rule(_))), "{error}");
-    let wanted = format!("[[thread]]: placement rule 1: this process may not run on CPU 8191; it may run on {all}");
+    assert!(matches!(error, RunError::Placement(PlacementError::Unfit(_))), "{error}");
+    let wanted = format!("thread rule 1: this process may not run on CPU 8191; it may run on {all}");
     assert_eq!(error.to_string(), wanted);
     assert!(!setup.output().exists(), "nothing is begun");
 }
@@ -64,7 +66,130 @@ fn a_rule_that_matches_no_thread_is_named() {
     let (all, _) = allowed();
     let setup = Setup::new("unused", &[841]).and(&[rule("^readout", &all), rule(".", &all)].concat());
     let plan = placement(&setup.configuration()).expect("the CPUs are there");
-    assert_eq!(plan.unused_rules, [1]);
-    let names: Vec<_> = plan.placements.iter().map(|placement| placement.name.as_str()).collect();
-    assert_eq!(names, ["ru0", "manager", "bu0", "bu0-disk"]);
+    assert_eq!(plan.unused_rules, [RuleName { kind: Kind::Thread, number: 1 }]);
+    let named = |kind| plan.placements.iter().filter(move |one| one.kind == kind).map(|one| one.name.as_str());
+    assert_eq!(named(Kind::Thread).collect::<Vec<_>>(), ["ru0", "manager", "bu0", "bu0-disk"]);
+    let pools = ["ru0-fragments", "ru0-evacuation", "ru0-staging", "manager-staging", "bu0-records", "bu0-staging"];
+    assert_eq!(named(Kind::Pool).collect::<Vec<_>>(), pools);
+}
+
+/// The policies of the memory areas of this process, as /proc/self/numa_maps has them: `bind:0` and so on.
+fn policies() -> String {
+    fs::read_to_string("/proc/self/numa_maps").expect("Linux with NUMA has it")
+}
+
+/// Node 0 is on every machine; what counts is that the kernel was asked and says so.
+#[test]
+fn pools_lie_on_the_node_that_the_rules_want_and_stay_in_memory() {
+    let rules = "[[pool]]\nmatch = \"^ru0-\"\nnode = 0\n[[pool]]\nmatch = \"-records$\"\nlock = true\n";
+    let setup = Setup::new("pools", &[]).source("id = 841\nreadout = \"ru0\"\non_close = \"end\"\nemulate = {}");
+    let setup = setup.and(rules);
+    let mut handle = launch(&setup.configuration(), Some(50)).unwrap_or_else(|error| panic!("{error}"));
+    assert!(policies().contains("bind:0"), "{}", policies());
+    let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
+    let locked = status.lines().find_map(|line| line.strip_prefix("VmLck:")).expect("Linux tells it").trim() != "0 kB";
+    // Who may not lock goes without, and is told which right is missing.
+    let refused =
+        handle.warnings().iter().any(|warning| warning.contains("bu0-records") && warning.contains("CAP_IPC_LOCK"));
+    assert!(locked != refused, "locked {locked}, {:?}", handle.warnings());
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 50)));
+    let summary = Run { handle }.end();
+    assert_eq!((summary.events.written, summary.warnings.len()), (50, usize::from(refused)));
+}
+
+#[test]
+fn a_node_that_is_not_there_ends_the_launch() {
+    let setup = Setup::new("node", &[841]).and("[[pool]]\nmatch = \"fragments$\"\nnode = 999\n");
+    let error = launch(&setup.configuration(), None).expect_err("there is no such node");
+    let RunError::Placement(PlacementError::Unfit(fault)) = &error else { panic!("{error}") };
+    assert_eq!(fault.key, "pool[0].node");
+    assert!(error.to_string().starts_with("pool rule 1: there is no NUMA node 999 for this process"), "{error}");
+}
+
+/// The scheduling class of a thread of this process (field 41 of proc_pid_stat(5)).
+fn scheduling_class(name: &str) -> u32 {
+    let tasks = fs::read_dir("/proc/self/task").expect("Linux has it").map_while(Result::ok);
+    let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    let of_name = |stat: String| {
+        let (before, behind) = stat.rsplit_once(')')?;
+        before.ends_with(&format!("({name}")).then(|| behind.split_ascii_whitespace().nth(38)?.parse().ok())?
+    };
+    stats.filter_map(of_name).next().expect("the thread is there")
+}
+
+#[test]
+fn threads_are_scheduled_as_the_rules_want() {
+    let rules = "[[thread]]\nmatch = \"^batch-ru$\"\nscheduling = \"batch\"\n\
+                 [[thread]]\nmatch = \"^batch-bu-disk$\"\nscheduling = \"idle\"\n\
+                 [[thread]]\nmatch = \"^manager$\"\nscheduling = \"fifo\"\npriority = 2\n";
+    let setup = Setup::new("scheduling", &[]).source("id = 841\nreadout = \"ru0\"\non_close = \"end\"\nemulate = {}");
+    let text = setup.and(rules).text().replace("\"ru0\"", "\"batch-ru\"").replace("\"bu0\"", "\"batch-bu\"");
+    let configuration = parse("test.toml", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle = launch(&configuration, Some(50)).unwrap_or_else(|error| panic!("{error}"));
+    let (batch, idle) = (3, 5);
+    assert_eq!((scheduling_class("batch-ru"), scheduling_class("batch-bu-disk")), (batch, idle));
+    match handle.warnings() {
+        [] => {}
+        [one] => assert!(one.contains("thread manager: scheduling `fifo 2`") && one.contains("CAP_SYS_NICE"), "{one}"),
+        more => panic!("{more:?}"),
+    }
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 50)));
+    assert_eq!(Run { handle }.end().events.written, 50);
+}
+
+#[test]
+fn a_run_with_automatic_placement_builds_its_events_on_any_machine() {
+    let source = "id = 841\nreadout = \"ru0\"\non_close = \"end\"\nemulate = {}";
+    let setup = Setup::new("automatic", &[]).source(source);
+    let text = setup.text().replace("[run]", "[run]\nplacement = \"auto\"");
+    let configuration = parse("test.toml", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let plan = placement(&configuration).expect("any machine will do");
+    assert!(plan.remarks.iter().any(|remark| remark.contains("from this machine itself")), "{:?}", plan.remarks);
+    let mut handle = launch(&configuration, Some(50)).unwrap_or_else(|error| panic!("{error}"));
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 50)));
+    assert_eq!(Run { handle }.end().events.written, 50);
+}
+
+/// A whole machine as /proc and /sys show it: two nodes with two CPUs each, a card on node 1, its interrupt on CPU 3.
+fn two_nodes(root: &std::path::Path) -> ropewalk_host::Machine {
+    let write = |path: &str, text: &str| {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().expect("it is in a directory")).expect("a directory can be made");
+        fs::write(path, text).expect("a file can be written");
+    };
+    write("proc/sys/kernel/osrelease", "6.12.0\n");
+    write("proc/interrupts", "           CPU0\n 84:   7   PCI-MSI 1-edge   eth2-TxRx-0\n");
+    write("proc/irq/84/smp_affinity_list", "5\n");
+    write("sys/devices/system/cpu/online", "0-7\n");
+    write("sys/devices/system/node/online", "0-1\n");
+    write("sys/devices/system/node/node0/cpulist", "0-3\n");
+    write("sys/devices/system/node/node1/cpulist", "4-7\n");
+    for (file, text) in [("operstate", "up"), ("type", "1"), ("device/numa_node", "1"), ("device/irq", "84")] {
+        write(&format!("sys/class/net/eth2/{file}"), text);
+    }
+    ropewalk_host::Machine::read(root).expect("it is whole")
+}
+
+#[test]
+fn readout_units_and_their_memory_go_to_their_card() {
+    let setup = Setup::new("card", &[841]).another_readout().source("id = 843\nreadout = \"ru1\"");
+    let machine = two_nodes(&setup.directory().join("machine"));
+    let text = setup.text().replace("[run]", "[run]\nplacement = \"auto\"");
+    let text = text.replace("name = \"ru0\"", "name = \"ru0\"\nlisten = \"0.0.0.0:0\"");
+    let text = text.replace("name = \"ru1\"", "name = \"ru1\"\ncard = \"eth2\"");
+    let configuration = |text: &str| parse("test.toml", text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let plan = placement_on(&configuration(&text), &machine).expect("the card is there");
+    let cpus = |name| plan.of(Kind::Thread, name).map(|one| one.cpus.to_string());
+    assert_eq!((cpus("ru0").as_deref(), cpus("ru1").as_deref()), (Some("4"), Some("6")));
+    assert_eq!((cpus("bu0").as_deref(), cpus("bu0-disk").as_deref()), (Some("0-3"), Some("0-3")));
+    for pool in ["ru0-fragments", "ru1-fragments", "ru1-evacuation", "ru0-staging"] {
+        assert_eq!(plan.of(Kind::Pool, pool).and_then(|one| one.node), Some(1), "{pool}");
+    }
+    let error =
+        placement_on(&configuration(&text.replace("\"eth2\"", "\"eth7\"")), &machine).expect_err("no such card");
+    let PlacementError::Unfit(fault) = &error else { panic!("{error}") };
+    assert_eq!(
+        (fault.key.as_str(), error.to_string().as_str()),
+        ("readout[1].card", "ru1: there is no network card `eth7`; there are: eth2")
+    );
 }

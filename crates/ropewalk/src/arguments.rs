@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Simulate(SimulateOptions),
     /// Measure what this machine does, each figure in turns with its limit.
     Bench(BenchOptions),
+    /// Draw the machine, with its NUMA nodes, cores, network cards and interrupts, and what a configuration places where.
+    Topology(TopologyOptions),
     /// Check a configuration, or print its JSON schema.
     Config {
         #[command(subcommand)]
@@ -277,6 +279,22 @@ pub(crate) struct SizingOptions {
     /// Sizing: draw latencies, and what a sweep showed, as SVG files in DIR.
     #[arg(long, value_name = "DIR", requires = "system")]
     pub(crate) svg: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk topology
+  ropewalk topology examples/cms-csc.toml
+  ropewalk topology my-setup.toml --root copy-of-another-machine --json")]
+pub(crate) struct TopologyOptions {
+    /// The configuration whose threads and pools are placed.
+    pub(crate) config: Option<PathBuf>,
+    /// Another machine: a directory with its proc and sys.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(crate) root: PathBuf,
+    /// Print machine and placement as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,16 +1,13 @@
-//! Commands on files: run files and configurations.
+//! Commands on run files.
 
 use crate::arguments::{InspectOptions, RecoverOptions, ReplayOptions, Speed, VerifyOptions};
 use crate::exit::{self, Failure};
 use crate::render::grouped;
-use ropewalk_node::configuration;
 use ropewalk_node::offline;
-use ropewalk_node::run::{RunError, placement};
 use ropewalk_terms::SourceId;
 use serde::Serialize;
 use std::io::ErrorKind;
 use std::net::TcpStream;
-use std::path::Path;
 
 impl From<offline::OfflineError> for Failure {
     fn from(error: offline::OfflineError) -> Self {
@@ -25,7 +22,7 @@ impl From<offline::OfflineError> for Failure {
     }
 }
 
-fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(value).map_err(|error| Failure::Environment(error.to_string()))?;
     println!("{line}");
     Ok(())
@@ -99,21 +96,7 @@ pub(crate) fn recover(options: &RecoverOptions) -> Result<u8, Failure> {
     Ok(exit::GOOD)
 }
 
-pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
-    let configuration = configuration::read(file)?;
-    let plan = placement(&configuration).map_err(RunError::from)?;
-    println!(
-        "{}: good: {}, {}, {}",
-        file.display(),
-        counted(configuration.source.len(), "source"),
-        counted(configuration.readout.len(), "readout unit"),
-        counted(configuration.builder.len(), "builder unit")
-    );
-    print!("{plan}");
-    Ok(exit::GOOD)
-}
-
 /// `1 source`, `2 sources`.
-fn counted(number: usize, what: &str) -> String {
+pub(crate) fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -11,6 +11,7 @@ mod running;
 mod signals;
 mod simulate;
 mod sizing;
+mod topology;
 
 use arguments::{Arguments, Command, ConfigCommand};
 use clap::Parser;
@@ -47,7 +48,8 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Recover(options) => files::recover(&options),
         Command::Bench(options) => bench::bench(&options),
         Command::Simulate(options) => simulate::simulate(&options),
-        Command::Config { command: ConfigCommand::Check { file } } => files::config_check(&file),
+        Command::Topology(options) => topology::topology(&options),
+        Command::Config { command: ConfigCommand::Check { file } } => topology::config_check(&file),
         Command::Config { command: ConfigCommand::Schema } => {
             println!("{}", ropewalk_node::configuration::schema());
             Ok(exit::GOOD)

@@ -2,8 +2,9 @@
 
 use crate::arguments::{NodeOptions, NodeRole};
 use crate::exit::{self, Failure};
-use crate::running::{LEAVING, Limits, conduct};
+use crate::running::{LEAVING, Limits, conduct, warn};
 use crate::signals::Interrupts;
+use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::run::{Addresses, RunError, launch_node, take_over};
 use ropewalk_terms::Role;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     let mut configuration = configuration::read(&options.config)?;
+    topology::foresee(&configuration, &options.config)?;
     if let Some(output) = &options.limits.output {
         configuration.run.output.clone_from(output);
         for builder in &mut configuration.builder {
@@ -35,6 +37,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     } else {
         launch_node(&configuration, addresses, role, index, events)?
     };
+    warn(handle.warnings());
     // One line for each address, so that whoever starts nodes with port 0 can tell the others.
     for (name, address) in handle.addresses() {
         println!("ready {name} {address}");

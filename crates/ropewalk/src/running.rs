@@ -4,9 +4,10 @@ use crate::arguments::RunOptions;
 use crate::exit::{self, Failure};
 use crate::render::{Progress, checksum_lines, disk_lines, ledger_table, synchrony_lines};
 use crate::signals::Interrupts;
+use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::drive::RunSnapshot;
-use ropewalk_node::run::{Claim, RunError, RunHandle, launch, placement};
+use ropewalk_node::run::{Claim, RunError, RunHandle, launch};
 use ropewalk_terms::{Counter, EventKey};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ pub(crate) struct Limits {
 
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let mut configuration = configuration::read(&options.config)?;
+    topology::foresee(&configuration, &options.config)?;
     let limits = &options.limits;
     if let Some(output) = &limits.output {
         configuration.run.output.clone_from(output);
@@ -42,20 +44,18 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
 pub(crate) fn take_run(configuration: &Configuration, limits: &Limits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let handle = launch(configuration, limits.events)?;
-    warn_of_unused_rules(configuration)?;
+    warn(handle.warnings());
     for (name, address) in handle.addresses() {
         eprintln!("{name} listens on {address}");
     }
     conduct(handle, limits, &interrupts)
 }
 
-/// A rule that places no thread is most often a slip in its expression.
-pub(crate) fn warn_of_unused_rules(configuration: &Configuration) -> Result<(), Failure> {
-    for rule in placement(configuration).map_err(RunError::from)?.unused_rules {
-        let pattern = &configuration.thread[rule - 1].pattern;
-        eprintln!("warning: [[thread]]: rule {rule}, `{pattern}`, matches no thread; `config check` lists them");
+/// Tells what the run goes without.
+pub(crate) fn warn(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("warning: {warning}");
     }
-    Ok(())
 }
 
 /// The first key of every run: what the sources' counters begin with is unwrapped to 1.

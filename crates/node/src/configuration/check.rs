@@ -3,7 +3,6 @@
 use super::model::{Acknowledge, Configuration, SourceSection};
 use super::parse::Fault;
 use crate::quantity::Bytes;
-use ropewalk_host::{CpuList, CpuListError, PlanError, Policy, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn fault(key: impl Into<String>, message: impl Into<String>) -> Fault {
@@ -38,7 +37,8 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
     triggers(configuration)?;
     pools(configuration)?;
     references(configuration)?;
-    threads(configuration)
+    // Whether the CPUs and nodes are there is for the machine to say on which the run is taken (`run::placement`).
+    super::placement::policy(configuration).map(drop)
 }
 
 fn nodes(configuration: &Configuration) -> Result<(), Fault> {
@@ -184,22 +184,6 @@ fn references(configuration: &Configuration) -> Result<(), Fault> {
     if !configuration.run.write && configuration.run.acknowledge >= Acknowledge::Written {
         let message = "nothing is written (write = false): set acknowledge = \"built\" as well";
         return Err(fault("run.acknowledge", message));
-    }
-    Ok(())
-}
-
-/// Whether the CPUs are there is for the machine to say on which the run is taken (`run::placement`).
-fn threads(configuration: &Configuration) -> Result<(), Fault> {
-    for (index, rule) in configuration.thread.iter().enumerate() {
-        let key = |field: &str| format!("thread[{index}].{field}");
-        let cpus: CpuList = rule.cpus.parse().map_err(|error: CpuListError| fault(key("cpus"), error.to_string()))?;
-        if cpus.is_empty() {
-            return Err(fault(key("cpus"), "name at least one CPU, such as 0 or 2-5,8"));
-        }
-        let alone = Rule { pattern: rule.pattern.clone(), cpus: Some(cpus), ..Rule::default() };
-        if let Err(PlanError::BadPattern { pattern, reason, .. }) = Policy::new(vec![alone]) {
-            return Err(fault(key("match"), format!("`{pattern}` is no regular expression: {reason}")));
-        }
     }
     Ok(())
 }

@@ -10,16 +10,19 @@ mod check;
 mod error;
 mod model;
 mod parse;
+mod placement;
 #[cfg(test)]
 mod tests;
 
 pub use error::ConfigurationError;
 pub use model::{
     Acknowledge, BuilderSection, BunchCrossing, Configuration, Emulate, FormatName, IncompleteChoice, ManagerSection,
-    OnCloseChoice, PolicyChoice, ReadoutSection, RequirementChoice, RunSection, SourceSection, SyncChoice,
-    SynchronyAction, SynchronySection, TcpChoice, ThreadRule, TimeoutSection,
+    OnCloseChoice, PlacementChoice, PolicyChoice, PoolRule, ReadoutSection, RequirementChoice, RunSection,
+    SchedulingChoice, SourceSection, SyncChoice, SynchronyAction, SynchronySection, TcpChoice, ThreadRule,
+    TimeoutSection,
 };
-pub use parse::{Fault, parse, parse_as, read, read_text};
+pub use parse::{Fault, parse, parse_as, point_at, read, read_text};
+pub(crate) use placement::{fault_of, policy};
 
 /// The JSON schema of a configuration, as text.
 pub fn schema() -> String {

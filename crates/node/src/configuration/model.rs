@@ -33,6 +33,9 @@ pub struct Configuration {
     /// Where threads run: ordered rules, the first whose expression matches a thread's name counts.
     #[serde(default)]
     pub thread: Vec<ThreadRule>,
+    /// Where memory lies: ordered rules, the first whose expression matches a pool's name counts.
+    #[serde(default)]
+    pub pool: Vec<PoolRule>,
 }
 
 /// The run.
@@ -69,6 +72,8 @@ pub struct RunSection {
     pub check_bunch_crossing: bool,
     /// How the kernel is asked to move bytes over TCP.
     pub tcp: TcpChoice,
+    /// Where threads and pools go that no rule matches.
+    pub placement: PlacementChoice,
 }
 
 impl Default for RunSection {
@@ -89,6 +94,7 @@ impl Default for RunSection {
             check_crc: true,
             check_bunch_crossing: true,
             tcp: TcpChoice::default(),
+            placement: PlacementChoice::default(),
         }
     }
 }
@@ -106,6 +112,18 @@ pub enum TcpChoice {
     Poll,
     /// As `poll`, for descriptors below 1,024.
     Select,
+}
+
+/// Where threads and pools go that no rule matches.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlacementChoice {
+    /// Where the kernel puts them.
+    #[default]
+    Rules,
+    /// Readout units beside the core that takes their network card's interrupts, their memory on the card's NUMA node,
+    /// everything else away from there.
+    Auto,
 }
 
 /// How far an event must have come before its fragments are released.
@@ -173,6 +191,8 @@ pub struct ReadoutSection {
     /// Events held at once, a power of two.
     #[serde(default = "capacity")]
     pub capacity: u32,
+    /// The network card through which its front ends come; that with the address of `listen` otherwise.
+    pub card: Option<String>,
 }
 
 /// A builder unit.
@@ -404,7 +424,46 @@ pub struct ThreadRule {
     #[serde(rename = "match")]
     pub pattern: String,
     /// The CPUs that it may run on, such as `0` or `2-5,8`.
-    pub cpus: String,
+    pub cpus: Option<String>,
+    /// The NUMA node that its own memory comes from, and on whose CPUs it runs where none are given.
+    pub node: Option<u32>,
+    /// Each thread that matches takes one of the CPUs, in turn.
+    #[serde(default)]
+    pub in_turn: bool,
+    /// How it takes its turn among the threads of the machine.
+    pub scheduling: Option<SchedulingChoice>,
+    /// The priority of `fifo` and `rr`, 1 (lowest) to 99.
+    pub priority: Option<u8>,
+}
+
+/// How a thread takes its turn among the threads of the machine.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SchedulingChoice {
+    /// As all others.
+    Other,
+    /// As all others, but never ahead of one that just woke up.
+    Batch,
+    /// When nobody else wants the CPU.
+    Idle,
+    /// Real-time: before all others, until it sleeps.
+    Fifo,
+    /// Real-time, taking turns with others of its priority.
+    Rr,
+}
+
+/// Where memory lies.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolRule {
+    /// A regular expression over the pool's name.
+    #[serde(rename = "match")]
+    pub pattern: String,
+    /// The NUMA node that it lies on.
+    pub node: Option<u32>,
+    /// Its pages stay in memory.
+    #[serde(default)]
+    pub lock: bool,
 }
 
 fn any_port() -> String {

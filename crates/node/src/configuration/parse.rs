@@ -46,6 +46,17 @@ pub fn read_text(path: &Path) -> Result<(String, String), ConfigurationError> {
     }
 }
 
+/// The error of a fault that showed only after the file was read, at its place there.
+pub fn point_at(path: &Path, fault: &Fault) -> ConfigurationError {
+    let (file, text) = match read_text(path) {
+        Ok(read) => read,
+        Err(error) => return error,
+    };
+    let table = DeTable::parse(&text).ok();
+    let place = table.and_then(|table| place_of(table.get_ref(), &fault.key)).filter(|place| !place.is_empty());
+    ConfigurationError::at(&file, &text, place, &fault.key, fault.message.clone())
+}
+
 /// Reads and checks a configuration; `variable` looks up what `${NAME}` in a value stands for.
 ///
 /// # Errors

@@ -79,6 +79,37 @@ fn ids_names_and_pools_are_checked() {
 }
 
 #[test]
+fn rules_of_placement_say_what_would_be_right() {
+    let with = |rule: &str| format!("{GOOD}\n{rule}\n");
+    for (rule, key, words) in [
+        ("[[thread]]\nmatch = \"(\"\ncpus = \"0\"", "thread[0].match", "no regular expression"),
+        ("[[thread]]\nmatch = \"a\"\ncpus = \"5-3\"", "thread[0].cpus", "write for example 0-3,8"),
+        ("[[thread]]\nmatch = \"a\"\ncpus = \"\"", "thread[0].cpus", "name at least one CPU"),
+        ("[[thread]]\nmatch = \"a\"", "thread[0]", "give it `cpus`"),
+        (
+            "[[thread]]\nmatch = \"a\"\nin_turn = true\nscheduling = \"idle\"",
+            "thread[0].in_turn",
+            "name them with `cpus` or `node`",
+        ),
+        ("[[thread]]\nmatch = \"a\"\nscheduling = \"fifo\"\npriority = 100", "thread[0].priority", "1 to 99"),
+        (
+            "[[thread]]\nmatch = \"a\"\nscheduling = \"batch\"\npriority = 1",
+            "thread[0].priority",
+            "`fifo` and `rr` alone",
+        ),
+        ("[[thread]]\nmatch = \"a\"\ncpus = \"0\"\npriority = 1", "thread[0].priority", "`fifo` and `rr` alone"),
+        ("[[pool]]\nmatch = \"[\"\nnode = 0", "pool[0].match", "no regular expression"),
+        ("[[pool]]\nmatch = \"a\"\nnode = 0\n[[pool]]\nmatch = \"b\"", "pool[1]", "`lock = true`"),
+    ] {
+        let error = error(&with(rule));
+        assert_eq!(error.key, key, "{rule}");
+        assert!(error.message.contains(words) && error.line >= 14, "{rule}: {error}");
+    }
+    assert!(error(&with("[[thread]]\nmatch = \"a\"\nscheduling = \"real\"")).message.contains("`fifo`"));
+    assert!(error(&with("[run]\nplacement = \"automatic\"")).message.contains("`auto`"));
+}
+
+#[test]
 fn quantities_say_what_would_be_right() {
     let error = error(&GOOD.replace("name = \"ru0\"", "name = \"ru0\"\npool = \"many\""));
     assert!(error.message.contains("such as 512, 2KiB"), "{error}");

@@ -2,7 +2,11 @@
 
 use super::claim::Claim;
 use super::handle::{Board, CommandedManager, Managing, RunHandle};
-use super::placement::{MANAGER_THREAD, PlacementError, Placer, SHARED_THREAD, SOURCES_THREAD, disk_thread};
+use super::placement::{
+    MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, disk_thread, pool_of,
+    share_a_thread,
+};
+use super::placer::Placer;
 use super::registry::{Registry, RunDirectory};
 use super::resolve::{Addresses, Resolved};
 use super::worker::{Ending, Worker};
@@ -15,7 +19,7 @@ use ropewalk_io::disk::{RealDisk, RealDiskConfig};
 use ropewalk_io::in_process::{InProcessConfig, InProcessNetwork};
 use ropewalk_io::tcp::{Tcp, TcpConfig};
 use ropewalk_io::{Dispatcher, EndpointError};
-use ropewalk_memory::{Pool, PoolConfig, PoolError, Staging};
+use ropewalk_memory::{PoolConfig, PoolError, Staging};
 use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId, Role, RunNumber, Utc};
 use std::path::Path;
 use std::sync::Arc;
@@ -95,40 +99,40 @@ const UNUSED_BLOCK: usize = 4096;
 /// What is queued when a source ends is sent, however long the run is held up, by a full disk for example.
 const SOURCE_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// Memory that nobody configured: room for the worst case, of which a run uses a few blocks again and again. The rest
-/// is never touched, so that the process stays near what was configured.
-fn spare_pool(config: PoolConfig) -> Result<Staging, RunError> {
-    Ok(Staging::new(Pool::new_untouched(config)?))
-}
-
 impl Workshop<'_> {
     const fn identity(&self, node: NodeId) -> Identity {
         Identity { node, incarnation: self.incarnation, run: RunNumber(0), epoch: Epoch(0) }
     }
 
-    fn staging(&self, node: NodeId) -> Result<Staging, RunError> {
-        let block = self.resolved.staging_block;
-        spare_pool(PoolConfig::anonymous(&format!("{node} staging"), block, STAGING_BLOCKS))
+    /// Memory that nobody configured: room for the worst case, of which a run uses a few blocks again and again. The
+    /// rest is never touched, so that the process stays near what was configured.
+    fn spare_pool(&self, config: PoolConfig) -> Result<Staging, RunError> {
+        Ok(Staging::new(self.placer.untouched_pool(config)?))
+    }
+
+    fn staging(&self, unit: &str) -> Result<Staging, RunError> {
+        let name = pool_of(unit, Purpose::Staging);
+        self.spare_pool(PoolConfig::anonymous(&name, self.resolved.staging_block, STAGING_BLOCKS))
     }
 
     fn manager<P: Dispatcher>(&self, index: u16, peers: P) -> Result<ManagerDrive<P>, RunError> {
         let mut identity = self.identity(NodeId::MANAGER);
         identity.epoch = self.resolved.manager.epoch;
         let config = self.resolved.manager_drive(index, identity);
-        ManagerDrive::new(config, peers, self.staging(NodeId::MANAGER)?).map_err(endpoint("manager"))
+        ManagerDrive::new(config, peers, self.staging(MANAGER)?).map_err(endpoint(MANAGER))
     }
 
     fn readout<P: Dispatcher>(&self, index: u16, peers: P) -> Result<ReadoutDrive<Tcp, P>, RunError> {
         let node = NodeId::readout(index);
         let config = self.resolved.readout_drive(index, self.identity(node));
         let name = config.name.clone();
-        let pool = Pool::new(self.resolved.readout_pool(index))?;
+        let pool = self.placer.pool(self.resolved.readout_pool(index))?;
         // Before it is known whose connection it is, it fills no more than its share of what all connections share.
         let usual = self.resolved.tcp();
         let tcp = TcpConfig { receive_batch_bytes: usual.receive_batch_bytes.min(pool.block_size()), ..usual };
         let sources = Tcp::new(tcp, pool).map_err(endpoint(&name))?;
-        let evacuation = spare_pool(self.resolved.evacuation_pool(index))?;
-        ReadoutDrive::new(config, sources, peers, self.staging(node)?, evacuation).map_err(endpoint(&name))
+        let evacuation = self.spare_pool(self.resolved.evacuation_pool(index))?;
+        ReadoutDrive::new(config, sources, peers, self.staging(&name)?, evacuation).map_err(endpoint(&name))
     }
 
     fn builder<P: Dispatcher>(&self, index: u16, peers: P) -> Result<BuilderDrive<P, RealDisk>, RunError> {
@@ -147,12 +151,15 @@ impl Workshop<'_> {
                 };
                 let on_start = self.placer.on_start(&config.thread_name);
                 let disk = RealDisk::new(config, on_start).map_err(system(format!("{name}: disk thread")))?;
-                let records =
-                    spare_pool(PoolConfig::anonymous(&format!("{name} records"), RECORDS_BLOCK, RECORDS_BLOCKS))?;
+                let records = self.spare_pool(PoolConfig::anonymous(
+                    &pool_of(&name, Purpose::Records),
+                    RECORDS_BLOCK,
+                    RECORDS_BLOCKS,
+                ))?;
                 Some(Storage::new(disk, storage, records))
             }
         };
-        BuilderDrive::new(config, peers, storage, self.staging(node)?).map_err(endpoint(&name))
+        BuilderDrive::new(config, peers, storage, self.staging(&name)?).map_err(endpoint(&name))
     }
 
     /// Emulated and played sources of the readout units in `addresses`.
@@ -162,8 +169,8 @@ impl Workshop<'_> {
             return Ok(None);
         }
         let blocks = (feeds.len() + 1) * SOURCE_BLOCKS;
-        let pool = Pool::new(PoolConfig::anonymous("sources", SOURCE_BLOCK, blocks))?;
-        let nothing = Pool::new(PoolConfig::anonymous("sources receive", UNUSED_BLOCK, feeds.len() + 1))?;
+        let pool = self.placer.pool(PoolConfig::anonymous(SOURCES, SOURCE_BLOCK, blocks))?;
+        let nothing = self.placer.pool(PoolConfig::anonymous(SOURCES_RECEIVE, UNUSED_BLOCK, feeds.len() + 1))?;
         let tcp = TcpConfig {
             send_queue_bytes: SOURCE_QUEUE_BLOCKS * SOURCE_BLOCK,
             close_timeout: SOURCE_PATIENCE,
@@ -175,7 +182,7 @@ impl Workshop<'_> {
 
     fn peer_tcp(&self, name: &str, pool: PoolConfig) -> Result<Tcp, RunError> {
         let tcp = TcpConfig { send_queue_bytes: PEER_QUEUE, ..self.resolved.tcp() };
-        Tcp::new(tcp, Pool::new(pool)?).map_err(endpoint(name))
+        Tcp::new(tcp, self.placer.pool(pool)?).map_err(endpoint(name))
     }
 }
 
@@ -185,7 +192,7 @@ impl Workshop<'_> {
 /// # Errors
 /// Where memory, an address, a directory or a thread cannot be had.
 pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunHandle, RunError> {
-    let placer = Placer::new(configuration)?;
+    let placer = Placer::new(configuration, Part::Whole)?;
     let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
     let workshop = Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() };
     let network = InProcessNetwork::new();
@@ -233,15 +240,20 @@ pub fn launch_node(
     index: u16,
     events: Option<u64>,
 ) -> Result<RunHandle, RunError> {
-    let placer = Placer::new(configuration)?;
+    let part = match role {
+        Role::Readout => Part::Readout(&configuration.readout[usize::from(index)].address),
+        Role::Manager | Role::Builder | Role::Source => Part::Other,
+    };
+    let placer = Placer::new(configuration, part)?;
     let resolved = Resolved::new(configuration, addresses);
     let workshop = Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() };
     let control = |name: &str| {
-        workshop.peer_tcp(name, PoolConfig::anonymous(&format!("{name} control"), CONTROL_BLOCK, CONTROL_BLOCKS))
+        let pool = pool_of(name, Purpose::Control);
+        workshop.peer_tcp(name, PoolConfig::anonymous(&pool, CONTROL_BLOCK, CONTROL_BLOCKS))
     };
     match role {
         Role::Manager => {
-            let manager = workshop.manager(index, control("manager")?)?;
+            let manager = workshop.manager(index, control(MANAGER)?)?;
             let managing = Managing::First { epoch: resolved.manager.epoch, address: manager.address() };
             let mut start = Start::new(run_directory(configuration)?, &resolved, &placer);
             start.manage(manager, managing)?;
@@ -299,11 +311,11 @@ pub fn take_over(configuration: &Configuration, mut addresses: Addresses, index:
     }
     let mut configuration = configuration.clone();
     configuration.manager.epoch = last.epoch.0 + 1;
-    let placer = Placer::new(&configuration)?;
+    let placer = Placer::new(&configuration, Part::Other)?;
     let resolved = Resolved::new(&configuration, addresses);
     let workshop = Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() };
-    let peers =
-        workshop.peer_tcp("manager", PoolConfig::anonymous("manager control", CONTROL_BLOCK, CONTROL_BLOCKS))?;
+    let pool = pool_of(MANAGER, Purpose::Control);
+    let peers = workshop.peer_tcp(MANAGER, PoolConfig::anonymous(&pool, CONTROL_BLOCK, CONTROL_BLOCKS))?;
     let manager = workshop.manager(index, peers)?;
     let claim = Claim { epoch: resolved.manager.epoch, address: manager.address(), ..last };
     let claimed = || format!("{}: cannot be claimed by another event manager", directory.path.display());
@@ -334,9 +346,7 @@ fn incarnation() -> Incarnation {
 /// A thread's name and what it turns.
 type Unit = (String, Box<dyn Drive + Send>);
 
-/// Which drives share a thread: on few cores all of them, because waking another core costs more than taking
-/// turns (paper 1, III-A: run to completion beats producer and consumer); otherwise each has its own. Who gives
-/// rules for threads wants to place units, so that each has its own then.
+/// Which drives share a thread: all of them, or each has its own.
 struct Groups {
     together: bool,
     readouts: Vec<Unit>,
@@ -346,10 +356,7 @@ struct Groups {
 
 impl Groups {
     fn new(configuration: &Configuration) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        // A core for the sources, one for each unit, or there is nothing to be gained.
-        let few_cores = cores < 1 + configuration.readout.len() + configuration.builder.len();
-        let together = few_cores && configuration.thread.is_empty();
+        let together = share_a_thread(configuration);
         Self { together, readouts: Vec::new(), builders: Vec::new(), manager: None }
     }
 
@@ -387,6 +394,7 @@ impl<'a> Start<'a> {
             run: directory.run,
             sources: resolved.sources.len(),
             addresses: Vec::new(),
+            warnings: Vec::new(),
             clock: MonotonicClock,
             manager: None,
             started: None,
@@ -407,7 +415,7 @@ impl<'a> Start<'a> {
             publish_due: Instant::ZERO,
             published: RunPhase::default(),
         };
-        groups.manager = Some((MANAGER_THREAD.to_owned(), Box::new(manager)));
+        groups.manager = Some((MANAGER.to_owned(), Box::new(manager)));
     }
 
     /// The event manager alone, in a process of its own.
@@ -416,7 +424,7 @@ impl<'a> Start<'a> {
         drive: ManagerDrive<P>,
         managing: Managing,
     ) -> Result<(), RunError> {
-        self.names = vec![(MANAGER_THREAD.to_owned(), drive.address())];
+        self.names = vec![(MANAGER.to_owned(), drive.address())];
         self.handle.manager = Some(managing);
         let mut groups = Groups { together: false, readouts: Vec::new(), builders: Vec::new(), manager: None };
         self.manager(drive, &mut groups);
@@ -435,18 +443,21 @@ impl<'a> Start<'a> {
     fn sources(&mut self, drive: SourceDrive<Tcp>, gate: Arc<TriggerGate>) -> Result<(), RunError> {
         self.handle.sent = drive.sent();
         self.handle.gate = Some(gate);
-        let on_start = self.placer.on_start(SOURCES_THREAD);
-        let worker = Worker::start(SOURCES_THREAD, vec![Box::new(drive)], Arc::clone(&self.handle.ending), on_start)
-            .map_err(system("thread sources"))?;
+        let on_start = self.placer.on_start(SOURCES);
+        let worker = Worker::start(SOURCES, vec![Box::new(drive)], Arc::clone(&self.handle.ending), on_start)
+            .map_err(system(format!("thread {SOURCES}")))?;
         self.handle.source_workers.push(worker);
         Ok(())
     }
 
     /// The handle, once every thread is in its place.
-    fn finish(self) -> Result<RunHandle, RunError> {
-        if let Err(error) = self.placer.finish() {
-            self.handle.ending.halt();
-            return Err(error.into());
+    fn finish(mut self) -> Result<RunHandle, RunError> {
+        match self.placer.finish() {
+            Ok(warnings) => self.handle.warnings = warnings,
+            Err(error) => {
+                self.handle.ending.halt();
+                return Err(error.into());
+            }
         }
         Ok(self.handle)
     }

@@ -117,6 +117,7 @@ pub struct RunHandle {
     pub(super) run: RunNumber,
     pub(super) sources: usize,
     pub(super) addresses: Vec<(String, String)>,
+    pub(super) warnings: Vec<String>,
     pub(super) clock: MonotonicClock,
     /// Who manages the run, where that is a process of its own; of one that takes over, as it was before.
     pub(super) manager: Option<Managing>,
@@ -141,6 +142,11 @@ impl RunHandle {
     /// Names and addresses where something listens: front ends of `ru0`, nodes of the manager, and so on.
     pub fn addresses(&self) -> &[(String, String)] {
         &self.addresses
+    }
+
+    /// What was asked of the system for threads and pools, refused, and gone without.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// How many front ends are configured.
@@ -277,6 +283,8 @@ impl RunHandle {
             events_when_stopped: events,
             bytes_when_stopped: bytes,
         };
-        RunSummary::new(&snapshot, self.directory.clone(), self.sources, self.forced, times)
+        let warnings = self.warnings.clone();
+        let summary = RunSummary::new(&snapshot, self.directory.clone(), self.sources, self.forced, times);
+        RunSummary { warnings, ..summary }
     }
 }

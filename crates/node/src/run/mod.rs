@@ -4,7 +4,7 @@
 //! assemble   configuration -> drives          worker    one thread that turns drives
 //! registry   run numbers and directories      handle    commands in, snapshots out
 //! claim      who manages a run, for whoever takes it over
-//! placement  which CPUs the threads may use
+//! placement  where threads and pools go        placer    puts them there
 //! summary    what the run says of itself: run.json and the last line of --json
 //! ```
 
@@ -12,6 +12,7 @@ mod assemble;
 mod claim;
 mod handle;
 mod placement;
+mod placer;
 mod registry;
 mod resolve;
 mod summary;
@@ -20,7 +21,7 @@ mod worker;
 pub use assemble::{RunError, launch, launch_node, take_over};
 pub use claim::Claim;
 pub use handle::RunHandle;
-pub use placement::{PlacementError, placement};
+pub use placement::{PlacementError, placement, placement_on};
 pub use registry::{Registry, RunDirectory};
 pub use resolve::Addresses;
 pub use summary::{EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SynchronySummary, disk_error};

@@ -1,6 +1,7 @@
 //! The configuration in the machines' own words, worked out once.
 
 use super::assemble::RunError;
+use super::placement::{Purpose, pool_of};
 use crate::configuration::{
     Acknowledge, Configuration, FormatName, IncompleteChoice, OnCloseChoice, PolicyChoice, RequirementChoice,
     SourceSection, SyncChoice, SynchronyAction, TcpChoice,
@@ -181,7 +182,8 @@ impl Resolved {
 
     pub(super) fn readout_pool(&self, index: u16) -> PoolConfig {
         let section = &self.configuration.readout[usize::from(index)];
-        PoolConfig::anonymous(&section.name, section.block.0 as usize, (section.pool.0 / section.block.0) as usize)
+        let name = pool_of(&section.name, Purpose::Fragments);
+        PoolConfig::anonymous(&name, section.block.0 as usize, (section.pool.0 / section.block.0) as usize)
     }
 
     /// Nodes for payloads of several slices, as many as can be in use when every pool is full: where fragments span
@@ -200,13 +202,14 @@ impl Resolved {
     /// Where fragments go that must leave the receive pool: an eighth of it, in small blocks.
     pub(super) fn evacuation_pool(&self, index: u16) -> PoolConfig {
         let section = &self.configuration.readout[usize::from(index)];
-        let name = format!("{} evacuation", section.name);
+        let name = pool_of(&section.name, Purpose::Evacuation);
         PoolConfig::anonymous(&name, EVACUATION_BLOCK, ((section.pool.0 / 8) as usize / EVACUATION_BLOCK).max(4))
     }
 
     pub(super) fn builder_pool(&self, index: u16) -> PoolConfig {
         let section = &self.configuration.builder[usize::from(index)];
-        PoolConfig::anonymous(&section.name, 256 << 10, (section.pool.0 / (256 << 10)).max(16) as usize)
+        let name = pool_of(&section.name, Purpose::Received);
+        PoolConfig::anonymous(&name, 256 << 10, (section.pool.0 / (256 << 10)).max(16) as usize)
     }
 
     pub(super) fn builder_drive(&self, index: u16, identity: Identity) -> BuilderDriveConfig {

@@ -47,6 +47,8 @@ pub struct RunSummary {
     pub by_source: Map<String, Value>,
     /// Why the run stopped, where it was not asked to.
     pub stopped_by: Option<&'static str>,
+    /// What this process asked of the system for its threads and pools, was refused, and went without.
+    pub warnings: Vec<String>,
 }
 
 /// The account of fragments.
@@ -209,6 +211,7 @@ impl RunSummary {
             ledger: json!({ "balanced": imbalances.is_empty(), "unbalanced": imbalances }),
             by_source: by_source(snapshot),
             stopped_by: snapshot.stopped_by.map(ropewalk_terms::Cause::name),
+            warnings: Vec::new(),
         }
     }
 

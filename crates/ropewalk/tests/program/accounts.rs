@@ -5,7 +5,7 @@ use crate::support::TemporaryDirectory;
 use serde_json::Value;
 use std::path::Path;
 
-fn schema(name: &str) -> Value {
+pub(crate) fn schema(name: &str) -> Value {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schema").join(name);
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
@@ -65,7 +65,7 @@ fn differences(value: &Value, schema: &Value, root: &Value, place: &str, into: &
     }
 }
 
-fn expect_form(value: &Value, schema: &Value) {
+pub(crate) fn expect_form(value: &Value, schema: &Value) {
     let mut found = Vec::new();
     differences(value, schema, schema, "$", &mut found);
     assert!(found.is_empty(), "{found:#?} in {value:#}");

@@ -14,3 +14,4 @@ mod sizing;
 mod statuses;
 #[path = "../../../node/tests/support/mod.rs"]
 mod support;
+mod topology;

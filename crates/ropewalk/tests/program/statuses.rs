@@ -91,6 +91,7 @@ fn a_cpu_that_is_not_there_is_status_2() {
     for arguments in [&["config", "check", file][..], &["run", file], &["node", "manager", file]] {
         let ended = Program::run(arguments);
         assert!(ended.expect_status(2).errors.contains("CPU 8191; it may run on"), "{ended:#?}");
+        assert!(ended.errors.contains("thread[0].cpus") && ended.errors.contains(" | cpus = \"8191\"\n"), "{ended:#?}");
     }
     assert!(!setup.output().exists(), "nothing is begun");
 }

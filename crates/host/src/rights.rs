@@ -1,0 +1,76 @@
+//! What the kernel lets this process do to itself.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::files;
+
+/// A capability of Linux by which a process may do what others may not (capabilities(7)).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Capability {
+    /// Settings of the network.
+    NetAdmin = 12,
+    /// Memory is locked beyond the limit.
+    IpcLock = 14,
+    /// Many settings of the system.
+    SysAdmin = 21,
+    /// Real-time scheduling beyond the limit; in most containers also where memory comes from.
+    SysNice = 23,
+}
+
+impl Capability {
+    /// Its name as manuals and tools write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NetAdmin => "CAP_NET_ADMIN",
+            Self::IpcLock => "CAP_IPC_LOCK",
+            Self::SysAdmin => "CAP_SYS_ADMIN",
+            Self::SysNice => "CAP_SYS_NICE",
+        }
+    }
+}
+
+/// The rights of this process, as far as /proc tells them.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Rights {
+    /// The effective capabilities, one bit each by their number; none: not known.
+    pub capabilities: Option<u64>,
+    /// How many bytes may be locked into memory; none: without a limit, or not known.
+    pub locked_bytes: Option<u64>,
+    /// The highest real-time priority; none: without a limit, or not known.
+    pub realtime_priority: Option<u64>,
+}
+
+impl Rights {
+    pub(crate) fn read(process: &Path) -> Self {
+        let capabilities = files::field(&process.join("status"), "CapEff");
+        let limits = files::text(&process.join("limits")).unwrap_or_default();
+        Self {
+            capabilities: capabilities.and_then(|mask| u64::from_str_radix(&mask, 16).ok()),
+            locked_bytes: limit(&limits, "Max locked memory"),
+            realtime_priority: limit(&limits, "Max realtime priority"),
+        }
+    }
+
+    /// Whether the process is known not to have this capability.
+    pub fn lacks(&self, capability: Capability) -> bool {
+        self.capabilities.is_some_and(|mask| mask >> (capability as u8) & 1 == 0)
+    }
+
+    /// Whether real-time scheduling of this priority will be refused.
+    pub fn forbids_realtime(&self, priority: u8) -> bool {
+        self.lacks(Capability::SysNice) && self.realtime_priority.is_some_and(|most| most < u64::from(priority))
+    }
+
+    /// Whether locking so many bytes in all will be refused.
+    pub fn forbids_locking(&self, bytes: u64) -> bool {
+        self.lacks(Capability::IpcLock) && self.locked_bytes.is_some_and(|most| most < bytes)
+    }
+}
+
+/// The present limit in a line such as `Max locked memory   8388608   8388608   bytes`.
+fn limit(limits: &str, name: &str) -> Option<u64> {
+    limits.lines().find_map(|line| line.strip_prefix(name))?.split_ascii_whitespace().next()?.parse().ok()
+}

@@ -1,0 +1,84 @@
+//! The machine, and where a configuration places threads and pools on it.
+
+use crate::arguments::TopologyOptions;
+use crate::exit::{self, Failure};
+use crate::files::{counted, print_json};
+use ropewalk_host::{Kind, Machine, Picture, Plan};
+use ropewalk_node::configuration::{self, Configuration};
+use ropewalk_node::run::{PlacementError, RunError, placement, placement_on};
+use serde::Serialize;
+use std::path::Path;
+
+/// What the program prints with `--json`; `docs/schema/topology.json` describes it.
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    machine: &'a Machine,
+    placement: &'a Plan,
+}
+
+pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
+    let unreadable = |error: ropewalk_host::MachineError| Failure::Environment(error.to_string());
+    let machine = Machine::read(&options.root).map_err(unreadable)?;
+    let plan = match &options.config {
+        None => Plan::default(),
+        Some(file) => {
+            let configuration = configuration::read(file)?;
+            // A run on this machine asks it how many cores it may use at once; another machine cannot be asked.
+            let is_this_one = options.root == Path::new("/");
+            let plan = if is_this_one { placement(&configuration) } else { placement_on(&configuration, &machine) };
+            plan.map_err(|error| unfit(file, error))?
+        }
+    };
+    if options.json {
+        print_json(&Report { schema: "ropewalk-topology-1", machine: &machine, placement: &plan })?;
+        return Ok(exit::GOOD);
+    }
+    print!("{}", Picture { machine: &machine, plan: &plan });
+    if options.config.is_some() {
+        println!();
+        print!("{plan}");
+    }
+    Ok(exit::GOOD)
+}
+
+pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
+    let configuration = configuration::read(file)?;
+    let plan = placement(&configuration).map_err(|error| unfit(file, error))?;
+    println!(
+        "{}: good: {}, {}, {}",
+        file.display(),
+        counted(configuration.source.len(), "source"),
+        counted(configuration.readout.len(), "readout unit"),
+        counted(configuration.builder.len(), "builder unit")
+    );
+    print!("{plan}");
+    Ok(exit::GOOD)
+}
+
+/// Says what will not be as the configuration wants it, before a run begins.
+pub(crate) fn foresee(configuration: &Configuration, file: &Path) -> Result<(), Failure> {
+    let plan = placement(configuration).map_err(|error| unfit(file, error))?;
+    for rule in &plan.unused_rules {
+        let (section, pattern) = match rule.kind {
+            Kind::Thread => ("thread", &configuration.thread[rule.number - 1].pattern),
+            Kind::Pool => ("pool", &configuration.pool[rule.number - 1].pattern),
+        };
+        let number = rule.number;
+        eprintln!(
+            "warning: [[{section}]]: rule {number}, `{pattern}`, matches no {section}; `config check` lists them"
+        );
+    }
+    for remark in &plan.remarks {
+        eprintln!("note: {remark}");
+    }
+    Ok(())
+}
+
+/// A configuration for another machine is shown where it does not fit.
+fn unfit(file: &Path, error: PlacementError) -> Failure {
+    match error {
+        PlacementError::Unfit(fault) => configuration::point_at(file, &fault).into(),
+        other => RunError::from(other).into(),
+    }
+}
