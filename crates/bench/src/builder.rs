@@ -2,7 +2,7 @@
 //! walks the headers of the same streams.
 
 use crate::pairs::{Series, alternate};
-use crate::run::{Ran, RunPlan, scratch};
+use crate::run::{Ran, RunPlan, USUAL_POOL_MIB, scratch};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
 use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_walk};
@@ -43,6 +43,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
             interval,
             cpus,
+            pool_mib: USUAL_POOL_MIB,
             output: scratch(&session.options.output, crc),
         };
         let copied = RefCell::new(Series::default());

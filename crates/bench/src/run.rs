@@ -27,6 +27,8 @@ pub(crate) struct RunPlan {
     pub(crate) warm_up: Duration,
     /// Measured.
     pub(crate) interval: Duration,
+    /// Memory of the readout unit, in MiB.
+    pub(crate) pool_mib: usize,
     /// The processors of nodes and front ends; none leaves both to the scheduler.
     pub(crate) cpus: Option<[usize; 2]>,
     /// Where run directories are made; removed at the end.
@@ -43,6 +45,9 @@ pub(crate) struct Ran {
     /// Bytes copied in user space for each byte of payload.
     pub(crate) copied: f64,
 }
+
+/// Memory of a readout unit where a configuration says nothing, in MiB.
+pub(crate) const USUAL_POOL_MIB: usize = 128;
 
 /// How long anything may take that is not measured.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -69,10 +74,11 @@ impl RunPlan {
     fn configuration(&self) -> Result<Configuration, BenchError> {
         let mut text = format!(
             "version = 1\n[run]\nwrite = {}\nacknowledge = \"{}\"\nsync = \"never\"\ncheck_crc = {}\nkeep = \"1GiB\"\n\
-             [[readout]]\nname = \"ru0\"\n",
+             [[readout]]\nname = \"ru0\"\npool = \"{}MiB\"\n",
             self.write,
             if self.write { "written" } else { "built" },
             self.check_crc,
+            self.pool_mib,
         );
         for builder in 0..self.builders {
             let _ = write!(text, "[[builder]]\nname = \"bu{builder}\"\n");

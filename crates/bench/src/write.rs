@@ -1,7 +1,7 @@
 //! `bench write`: from sockets to run files, beside a bare loop that writes as many bytes with the same calls.
 
 use crate::pairs::alternate;
-use crate::run::{RunPlan, scratch};
+use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
 use ropewalk_limits::SlinkConfig;
@@ -34,6 +34,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
         interval,
         // The disk has a thread of its own, which must not share the nodes' processor.
         cpus: None,
+        pool_mib: USUAL_POOL_MIB,
         output: scratch(&session.options.output, "write"),
     };
     let bare = scratch(&session.options.output, "write-bare");
