@@ -47,6 +47,82 @@ fn connecting_to_one_that_never_answers_times_out(mechanism: Mechanism) {
     assert_eq!(cause, ConnectCause::TimedOut);
 }
 
+/// The kernel of the other side has no room at first; it answers when somebody has taken those that came before.
+fn connecting_to_one_that_answers_late_succeeds(mechanism: Mechanism) {
+    let listener = listener_without_room();
+    let address = listener.local_addr().expect("a bound address").to_string();
+    let mut tcp = tcp(of(mechanism));
+    let endpoints: Vec<_> = (0..4).map(|_| tcp.connect(&address).expect("an address")).collect();
+    let (mut established, mut listener, mut taker) = (0, Some(listener), None);
+    until(&mut tcp, |event| {
+        established += usize::from(matches!(event, Event::Established { .. }));
+        if let Some(listener) = listener.take() {
+            let take = move || (0..4).map(|_| listener.accept().expect("a connection").0).collect::<Vec<_>>();
+            taker = Some(std::thread::spawn(take));
+        }
+        (established == endpoints.len()).then_some(())
+    });
+    let taken = taker.expect("started with the first event").join().expect("it takes all");
+    assert_eq!(taken.len(), endpoints.len());
+}
+
+/// The other side of [`a_peer_that_is_killed_ends_its_connection_once`], in a process of its own.
+#[test]
+fn peer_to_be_killed() {
+    if let Ok(address) = std::env::var("ROPEWALK_CONFORMANCE_PEER") {
+        let mut stream = TcpStream::connect(address).expect("the test listens");
+        stream.write_all(&[7; 1000]).expect("room");
+        std::thread::sleep(Duration::from_secs(60));
+    }
+}
+
+fn a_peer_that_is_killed_ends_its_connection_once(mechanism: Mechanism) {
+    let mut tcp = tcp(of(mechanism));
+    let service_point = tcp.listen("127.0.0.1:0").expect("a free port");
+    let address = tcp.address_of(service_point).expect("a bound address");
+    let mut peer = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "tcp_only::peer_to_be_killed"])
+        .env("ROPEWALK_CONFORMANCE_PEER", address)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("a process");
+    let endpoint = until(&mut tcp, |event| match event {
+        Event::ConnectionRequest { endpoint, .. } => Some(endpoint),
+        _ => None,
+    });
+    tcp.accept(endpoint);
+    let (mut received, mut pool) = (0, pool("answer", 4096, 1));
+    until(&mut tcp, |event| match event {
+        Event::Received { slice, .. } => {
+            received += slice.len();
+            (received == 1000).then_some(())
+        }
+        _ => None,
+    });
+    // What it never reads makes the end a reset; without it, it would be an orderly one.
+    let mut loan = pool.loan(ropewalk_memory::Owner::SHARED).expect("the only block");
+    let answer = loan.append(&[8; 1000]).expect("room");
+    tcp.send(endpoint, &mut vec![answer]).expect("room");
+    until_sent(&mut tcp, endpoint);
+    peer.kill().expect("it lives");
+    peer.wait().expect("it is ours");
+    let last = until(&mut tcp, |event| event.is_last().then_some(event));
+    assert!(matches!(last, Event::Broken { cause: BrokenCause::Reset, .. }), "{last:?}");
+    let mut events = Vec::new();
+    for _ in 0..10 {
+        tcp.poll(MonotonicClock.now(), &mut events);
+    }
+    assert!(events.is_empty(), "{events:?}");
+}
+
+fn until_sent(tcp: &mut Tcp, endpoint: ropewalk_io::Endpoint) {
+    let mut events = Vec::new();
+    while tcp.queued(endpoint) > 0 {
+        tcp.poll(MonotonicClock.now(), &mut events);
+    }
+    assert!(events.is_empty(), "{events:?}");
+}
+
 /// On one machine a connection is there at the first look, when its time has not even begun.
 fn a_connection_that_was_there_at_once_outlives_the_time_for_connecting(mechanism: Mechanism) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -148,6 +224,8 @@ macro_rules! every_rule_for {
     ($($module:ident = $mechanism:ident),*) => {$(
         rules!($mechanism, $module:
             connecting_to_one_that_never_answers_times_out,
+            connecting_to_one_that_answers_late_succeeds,
+            a_peer_that_is_killed_ends_its_connection_once,
             a_connection_that_was_there_at_once_outlives_the_time_for_connecting,
             closing_against_one_that_never_closes_breaks_after_the_time,
             a_foreign_client_may_end_its_direction_first_and_is_heard_to_the_end,

@@ -108,6 +108,8 @@ pub enum TcpChoice {
     Auto,
     /// Told of changes, however many connections there are.
     Epoll,
+    /// Told of what is done; Linux 6.12 or newer.
+    IoUring,
     /// Told of every connection each time.
     Poll,
     /// As `poll`, for descriptors below 1,024.

@@ -260,6 +260,7 @@ impl Resolved {
         let mechanism = match self.configuration.run.tcp {
             TcpChoice::Auto => Mechanism::Auto,
             TcpChoice::Epoll => Mechanism::Epoll,
+            TcpChoice::IoUring => Mechanism::IoUring,
             TcpChoice::Poll => Mechanism::Poll,
             TcpChoice::Select => Mechanism::Select,
         };

@@ -73,7 +73,7 @@ fn many_connections_that_say_nothing_keep_nobody_out() {
 /// Front ends, whichever way the kernel is asked; one that comes back included.
 #[test]
 fn every_mechanism_of_tcp_builds_the_same_events() {
-    for word in ["auto", "epoll", "poll", "select"] {
+    for word in ["auto", "epoll", "io_uring", "poll", "select"] {
         let setup = Setup::new(word, &[841, 843]);
         let run = format!("[run]\noutput = '{}'\nsync = \"never\"\ntcp = \"{word}\"\n", setup.output().display());
         let setup = setup.and(&run);
