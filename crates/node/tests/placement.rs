@@ -4,8 +4,8 @@ mod support;
 
 use ropewalk_host::{Kind, RuleName};
 use ropewalk_node::configuration::parse;
-use ropewalk_node::run::{PlacementError, RunError, launch, placement, placement_on};
-use ropewalk_terms::EventKey;
+use ropewalk_node::run::{PlacementError, RunError, launch, placement, placement_of_node, placement_on};
+use ropewalk_terms::{EventKey, Role};
 use std::collections::BTreeMap;
 use std::fs;
 use support::{Run, Setup};
@@ -71,6 +71,19 @@ fn a_rule_that_matches_no_thread_is_named() {
     assert_eq!(named(Kind::Thread).collect::<Vec<_>>(), ["ru0", "manager", "bu0", "bu0-disk"]);
     let pools = ["ru0-fragments", "ru0-evacuation", "ru0-staging", "manager-staging", "bu0-records", "bu0-staging"];
     assert_eq!(named(Kind::Pool).collect::<Vec<_>>(), pools);
+}
+
+/// One configuration serves a run in one process and one whose nodes are processes.
+#[test]
+fn a_rule_for_pools_between_nodes_is_used_by_nodes_and_no_slip_elsewhere() {
+    let rules = "[[pool]]\nmatch = \"-(received|control)$\"\nnode = 0\n";
+    let configuration = Setup::new("between", &[841]).and(rules).configuration();
+    let whole = placement(&configuration).expect("node 0 is there");
+    assert!(whole.unused_rules.is_empty() && whole.of(Kind::Pool, "bu0-received").is_none(), "{whole}");
+    let node = placement_of_node(&configuration, Role::Builder, 0).expect("node 0 is there");
+    let placed = |pool| node.of(Kind::Pool, pool).and_then(|one| one.node);
+    assert_eq!(["bu0-received", "ru0-control", "manager-control"].map(placed), [Some(0); 3]);
+    assert_eq!(placed("ru0-fragments"), None);
 }
 
 /// The policies of the memory areas of this process, as /proc/self/numa_maps has them: `bind:0` and so on.

@@ -6,13 +6,12 @@ use crate::running::{LEAVING, Limits, conduct, warn};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
-use ropewalk_node::run::{Addresses, RunError, launch_node, take_over};
+use ropewalk_node::run::{Addresses, RunError, launch_node, placement_of_node, take_over};
 use ropewalk_terms::Role;
 use std::time::Duration;
 
 pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     let mut configuration = configuration::read(&options.config)?;
-    topology::foresee(&configuration, &options.config)?;
     if let Some(output) = &options.limits.output {
         configuration.run.output.clone_from(output);
         for builder in &mut configuration.builder {
@@ -23,6 +22,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     let addresses = addresses(&configuration, &options.at)?;
     let events = options.limits.events.or(configuration.run.events);
     let (role, index) = which(&configuration, options)?;
+    topology::foresee(&configuration, &options.config, placement_of_node(&configuration, role, index))?;
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     if options.take_over && role != Role::Manager {
         return Err(Failure::Usage(

@@ -7,7 +7,7 @@ use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::drive::RunSnapshot;
-use ropewalk_node::run::{Claim, RunError, RunHandle, launch};
+use ropewalk_node::run::{Claim, RunError, RunHandle, launch, placement};
 use ropewalk_terms::{Counter, EventKey};
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ pub(crate) struct Limits {
 
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let mut configuration = configuration::read(&options.config)?;
-    topology::foresee(&configuration, &options.config)?;
+    topology::foresee(&configuration, &options.config, placement(&configuration))?;
     let limits = &options.limits;
     if let Some(output) = &limits.output {
         configuration.run.output.clone_from(output);

@@ -57,8 +57,12 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
 }
 
 /// Says what will not be as the configuration wants it, before a run begins.
-pub(crate) fn foresee(configuration: &Configuration, file: &Path) -> Result<(), Failure> {
-    let plan = placement(configuration).map_err(|error| unfit(file, error))?;
+pub(crate) fn foresee(
+    configuration: &Configuration,
+    file: &Path,
+    plan: Result<Plan, PlacementError>,
+) -> Result<(), Failure> {
+    let plan = plan.map_err(|error| unfit(file, error))?;
     for rule in &plan.unused_rules {
         let (section, pattern) = match rule.kind {
             Kind::Thread => ("thread", &configuration.thread[rule.number - 1].pattern),

@@ -4,7 +4,6 @@ use super::claim::Claim;
 use super::handle::{Board, CommandedManager, Managing, RunHandle};
 use super::placement::{
     MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, disk_thread, pool_of,
-    share_a_thread,
 };
 use super::placer::Placer;
 use super::registry::{Registry, RunDirectory};
@@ -202,7 +201,7 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
     let manager = workshop.manager(0, peers()?)?;
     let mut addresses = Vec::new();
     let mut names = Vec::new();
-    let mut groups = Groups::new(configuration);
+    let mut groups = Groups::new(&placer);
     for index in 0..resolved.manager.readouts {
         let readout = workshop.readout(index, peers()?)?;
         addresses.push(readout.source_address());
@@ -240,11 +239,7 @@ pub fn launch_node(
     index: u16,
     events: Option<u64>,
 ) -> Result<RunHandle, RunError> {
-    let part = match role {
-        Role::Readout => Part::Readout(&configuration.readout[usize::from(index)].address),
-        Role::Manager | Role::Builder | Role::Source => Part::Other,
-    };
-    let placer = Placer::new(configuration, part)?;
+    let placer = Placer::new(configuration, Part::of(configuration, role, index))?;
     let resolved = Resolved::new(configuration, addresses);
     let workshop = Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() };
     let control = |name: &str| {
@@ -355,9 +350,8 @@ struct Groups {
 }
 
 impl Groups {
-    fn new(configuration: &Configuration) -> Self {
-        let together = share_a_thread(configuration);
-        Self { together, readouts: Vec::new(), builders: Vec::new(), manager: None }
+    fn new(placer: &Placer) -> Self {
+        Self { together: placer.is_shared(), readouts: Vec::new(), builders: Vec::new(), manager: None }
     }
 
     /// Thread names and their drives, in the order in which data pass.

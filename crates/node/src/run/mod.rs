@@ -21,7 +21,7 @@ mod worker;
 pub use assemble::{RunError, launch, launch_node, take_over};
 pub use claim::Claim;
 pub use handle::RunHandle;
-pub use placement::{PlacementError, placement, placement_on};
+pub use placement::{PlacementError, placement, placement_of_node, placement_on};
 pub use registry::{Registry, RunDirectory};
 pub use resolve::Addresses;
 pub use summary::{EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SynchronySummary, disk_error};

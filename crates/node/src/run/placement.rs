@@ -18,6 +18,7 @@
 
 use crate::configuration::{self, Configuration, Fault, PlacementChoice, ReadoutSection};
 use ropewalk_host::{Feed, Item, Kind, Machine, MachineError, Plan, PlanError, Policy};
+use ropewalk_terms::Role;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::num::NonZero;
 use std::path::Path;
@@ -92,32 +93,91 @@ pub(super) enum Part<'a> {
     Other,
 }
 
+impl<'a> Part<'a> {
+    /// The part that a node's process is.
+    pub(super) fn of(configuration: &'a Configuration, role: Role, index: u16) -> Self {
+        match role {
+            Role::Readout => Self::Readout(&configuration.readout[usize::from(index)].address),
+            Role::Manager | Role::Builder | Role::Source => Self::Other,
+        }
+    }
+}
+
 /// Where each thread and pool of a run in one process goes on this machine, and who decides that.
 ///
 /// # Errors
 /// Where a rule names CPUs or a node that are not there, or that were taken away from this process, and where a readout
 /// unit names a card that is not there.
 pub fn placement(configuration: &Configuration) -> Result<Plan, PlacementError> {
-    plan(configuration, &Machine::read(Path::new("/"))?, cores(), Part::Whole)
+    Wanted::here(configuration, Part::Whole).map(|wanted| wanted.plan)
 }
 
-/// The same on another machine.
+/// The same of a run whose nodes are processes of their own, as the process of one node sees it.
+///
+/// # Errors
+/// As [`placement`].
+pub fn placement_of_node(configuration: &Configuration, role: Role, index: u16) -> Result<Plan, PlacementError> {
+    Wanted::here(configuration, Part::of(configuration, role, index)).map(|wanted| wanted.plan)
+}
+
+/// The same as [`placement`] on another machine.
 ///
 /// # Errors
 /// As [`placement`].
 pub fn placement_on(configuration: &Configuration, machine: &Machine) -> Result<Plan, PlacementError> {
-    plan(configuration, machine, machine.allowed.len(), Part::Whole)
+    Wanted::new(configuration, machine.clone(), machine.allowed.len(), Part::Whole).map(|wanted| wanted.plan)
 }
 
-/// What a process has to do about it; nothing where nobody asked for anything.
-pub(super) fn wanted(configuration: &Configuration, part: Part<'_>) -> Result<Option<(Machine, Plan)>, PlacementError> {
-    let is_automatic = configuration.run.placement == PlacementChoice::Auto;
-    if configuration.thread.is_empty() && configuration.pool.is_empty() && !is_automatic {
-        return Ok(None);
+/// What a process does about the places of its threads and pools.
+pub(super) struct Wanted {
+    /// None where nobody asked for anything, so that nobody looked.
+    pub(super) machine: Option<Machine>,
+    pub(super) plan: Plan,
+    /// All units share one thread: on few cores, because waking another core costs more than taking turns (paper 1,
+    /// III-A: run to completion beats producer and consumer). Who gives rules for threads wants to place units, so that
+    /// each has its own then.
+    pub(super) is_shared: bool,
+}
+
+impl Wanted {
+    /// What the configuration asks for on this machine; nothing is looked at where it asks for nothing.
+    pub(super) fn of(configuration: &Configuration, part: Part<'_>) -> Result<Self, PlacementError> {
+        if configuration.thread.is_empty() && configuration.pool.is_empty() && !is_automatic(configuration) {
+            let is_shared = part == Part::Whole && are_few(configuration, cores());
+            return Ok(Self { machine: None, plan: Plan::default(), is_shared });
+        }
+        Self::here(configuration, part)
     }
-    let machine = Machine::read(Path::new("/"))?;
-    let plan = plan(configuration, &machine, cores(), part)?;
-    Ok(Some((machine, plan)))
+
+    fn here(configuration: &Configuration, part: Part<'_>) -> Result<Self, PlacementError> {
+        Self::new(configuration, Machine::read(Path::new("/"))?, cores(), part)
+    }
+
+    fn new(
+        configuration: &Configuration,
+        machine: Machine,
+        mut cores: usize,
+        part: Part<'_>,
+    ) -> Result<Self, PlacementError> {
+        if is_automatic(configuration) {
+            // The system counts no isolated CPU; the layout has readers run there.
+            cores += machine.permitted.without(&machine.allowed).len();
+        }
+        let is_shared = part == Part::Whole && are_few(configuration, cores) && configuration.thread.is_empty();
+        let policy: Policy = configuration::policy(configuration).map_err(PlacementError::Unfit)?;
+        let plan = policy.plan(&machine, &items(configuration, part, is_shared));
+        let mut plan = plan.map_err(|error| PlacementError::Unfit(fault(configuration, &error)))?;
+        if part == Part::Whole {
+            // They were planned all the same: a rule for them is no slip in a configuration that nodes read too.
+            let absent = between_nodes(configuration);
+            plan.placements.retain(|one| one.kind == Kind::Thread || !absent.contains(&one.name));
+        }
+        Ok(Self { machine: Some(machine), plan, is_shared })
+    }
+}
+
+fn is_automatic(configuration: &Configuration) -> bool {
+    configuration.run.placement == PlacementChoice::Auto
 }
 
 /// As many CPUs as this process may use at once.
@@ -125,27 +185,9 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Whether all units share one thread: on few cores, because waking another core costs more than taking turns (paper 1,
-/// III-A: run to completion beats producer and consumer). Who gives rules for threads wants to place units, so that each
-/// has its own then.
-pub(super) fn share_a_thread(configuration: &Configuration) -> bool {
-    share(configuration, cores())
-}
-
-fn share(configuration: &Configuration, cores: usize) -> bool {
-    // A core for the sources, one for each unit, or there is nothing to be gained.
-    cores < 1 + configuration.readout.len() + configuration.builder.len() && configuration.thread.is_empty()
-}
-
-fn plan(
-    configuration: &Configuration,
-    machine: &Machine,
-    cores: usize,
-    part: Part<'_>,
-) -> Result<Plan, PlacementError> {
-    let policy: Policy = configuration::policy(configuration).map_err(PlacementError::Unfit)?;
-    let items = items(configuration, part, part == Part::Whole && share(configuration, cores));
-    policy.plan(machine, &items).map_err(|error| PlacementError::Unfit(fault(configuration, &error)))
+/// A core for the sources, one for each unit, or there is nothing to be gained by threads of their own.
+fn are_few(configuration: &Configuration, cores: usize) -> bool {
+    cores < 1 + configuration.readout.len() + configuration.builder.len()
 }
 
 /// The key at which it stands what the machine cannot give.
@@ -179,25 +221,30 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
     let has_sources = configuration.source.iter().any(|source| source.emulate.is_some() || source.play.is_some());
     items.extend(has_sources.then(|| thread(SOURCES.to_owned(), None)));
 
-    let is_node = part != Part::Whole;
-    let mut pools = |unit: &str, feed: Option<&Feed>, purposes: &[(Purpose, bool)]| {
-        let there = purposes.iter().filter(|(_, is_there)| *is_there);
-        items.extend(there.map(|(purpose, _)| pool(pool_of(unit, *purpose), feed.cloned())));
+    let mut pools = |unit: &str, feed: Option<&Feed>, purposes: &[Purpose]| {
+        items.extend(purposes.iter().map(|purpose| pool(pool_of(unit, *purpose), feed.cloned())));
     };
     for (readout, feed) in configuration.readout.iter().zip(&feeds) {
-        let purposes = [Purpose::Fragments, Purpose::Evacuation, Purpose::Staging].map(|purpose| (purpose, true));
-        pools(&readout.name, feed.as_ref(), &purposes);
-        pools(&readout.name, None, &[(Purpose::Control, is_node)]);
+        pools(&readout.name, feed.as_ref(), &[Purpose::Fragments, Purpose::Evacuation, Purpose::Staging]);
     }
-    pools(MANAGER, None, &[(Purpose::Staging, true), (Purpose::Control, is_node)]);
+    pools(MANAGER, None, &[Purpose::Staging]);
     for builder in &configuration.builder {
-        let records = (Purpose::Records, configuration.run.write);
-        pools(&builder.name, None, &[(Purpose::Received, is_node), records, (Purpose::Staging, true)]);
+        let purposes = [Purpose::Records, Purpose::Staging];
+        pools(&builder.name, None, if configuration.run.write { &purposes } else { &purposes[1..] });
     }
+    items.extend(between_nodes(configuration).into_iter().map(|name| pool(name, None)));
     if has_sources {
         items.extend([SOURCES, SOURCES_RECEIVE].map(|name| pool(name.to_owned(), None)));
     }
     items
+}
+
+/// The pools that there are only where nodes are processes of their own.
+fn between_nodes(configuration: &Configuration) -> Vec<String> {
+    let control = configuration.readout.iter().map(|readout| readout.name.as_str()).chain([MANAGER]);
+    let control = control.map(|unit| pool_of(unit, Purpose::Control));
+    let received = configuration.builder.iter().map(|builder| pool_of(&builder.name, Purpose::Received));
+    control.chain(received).collect()
 }
 
 /// Whether a readout unit is on the machine of this process: units with one host in their addresses share a machine.
@@ -219,5 +266,31 @@ fn feed(readout: &ReadoutSection) -> Feed {
     match address.map(|address| address.ip()) {
         Some(address) if !IpAddr::is_unspecified(&address) => Feed::Address(address),
         _ => Feed::Any,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What another machine's readout units read must not take cores away here.
+    #[test]
+    fn units_with_one_host_in_their_addresses_are_placed_beside_each_other() {
+        let readout = |name: &str, address: &str| {
+            format!("[[readout]]\nname = \"{name}\"\nlisten = \"0.0.0.0:0\"\naddress = \"{address}\"\n")
+        };
+        let readouts = [readout("ru0", "one:4000"), readout("ru1", "two:4000"), readout("ru2", "one:4001")].concat();
+        let rest = "[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nreadout = \"ru0\"\n";
+        let text = format!("version = 1\n{readouts}{rest}");
+        let configuration = configuration::parse("test.toml", &text, &|_| None).expect("a good configuration");
+        let fed = |part| {
+            let items = items(&configuration, part, false).into_iter();
+            let fed = items.filter(|item| item.kind == Kind::Thread && item.feed == Some(Feed::Any));
+            fed.map(|item| item.name).collect::<Vec<_>>()
+        };
+        assert_eq!(fed(Part::of(&configuration, Role::Readout, 2)), ["ru0", "ru2"]);
+        assert_eq!(fed(Part::of(&configuration, Role::Readout, 1)), ["ru1"]);
+        assert_eq!(fed(Part::Whole), ["ru0", "ru1", "ru2"]);
+        assert!(fed(Part::of(&configuration, Role::Builder, 0)).is_empty());
     }
 }

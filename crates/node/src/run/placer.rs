@@ -3,9 +3,9 @@
 //! What the machine cannot do ends the launch. What this process has no right to costs only time, so that the run goes
 //! on without it and is warned. So it is with all that nobody wrote a rule for.
 
-use super::placement::{Part, PlacementError, wanted};
+use super::placement::{Part, PlacementError, Wanted};
 use crate::configuration::Configuration;
-use ropewalk_host::{Capability, CpuList, Decision, Kind, Machine, Placement, Plan, Scheduling};
+use ropewalk_host::{Capability, CpuList, Decision, Kind, Placement, Scheduling};
 use ropewalk_io::thread;
 use ropewalk_memory::{Lock, Pool, PoolConfig, PoolError};
 use std::cell::{Cell, RefCell};
@@ -17,8 +17,7 @@ type Report = Result<Vec<String>, PlacementError>;
 
 /// Gives each thread and pool its place, and hears from it whether it got it.
 pub(super) struct Placer {
-    machine: Option<Machine>,
-    plan: Plan,
+    wanted: Wanted,
     reports: (Sender<Report>, Receiver<Report>),
     awaited: Cell<usize>,
     warnings: RefCell<Vec<String>>,
@@ -26,14 +25,19 @@ pub(super) struct Placer {
 
 impl Placer {
     pub(super) fn new(configuration: &Configuration, part: Part<'_>) -> Result<Self, PlacementError> {
-        let (machine, plan) = wanted(configuration, part)?.unzip();
+        let wanted = Wanted::of(configuration, part)?;
         let (awaited, warnings) = (Cell::new(0), RefCell::new(Vec::new()));
-        Ok(Self { machine, plan: plan.unwrap_or_default(), reports: channel(), awaited, warnings })
+        Ok(Self { wanted, reports: channel(), awaited, warnings })
+    }
+
+    /// Whether all units share one thread.
+    pub(super) fn is_shared(&self) -> bool {
+        self.wanted.is_shared
     }
 
     /// What the thread of this name does first.
     pub(super) fn on_start(&self, name: &str) -> impl FnOnce() + Send + 'static {
-        let placement = self.plan.of(Kind::Thread, name).filter(|placement| placement.is_placed()).cloned();
+        let placement = self.wanted.plan.of(Kind::Thread, name).filter(|placement| placement.is_placed()).cloned();
         let place = placement.map(|placement| (self.memory_of_another_node(&placement), placement));
         let reports = self.reports.0.clone();
         self.awaited.set(self.awaited.get() + usize::from(place.is_some()));
@@ -47,7 +51,7 @@ impl Placer {
 
     /// The node of a thread's memory where it is not the one it runs on, from which Linux takes memory by itself.
     fn memory_of_another_node(&self, placement: &Placement) -> Option<u32> {
-        let runs_on = self.machine.as_ref().and_then(|machine| machine.common_node(&placement.cpus));
+        let runs_on = self.wanted.machine.as_ref().and_then(|machine| machine.common_node(&placement.cpus));
         placement.node.filter(|_| placement.node != runs_on)
     }
 
@@ -66,7 +70,8 @@ impl Placer {
         config: PoolConfig,
         make: impl Fn(PoolConfig) -> Result<Pool, PoolError>,
     ) -> Result<Pool, PoolError> {
-        let Some(placement) = self.plan.of(Kind::Pool, &config.name).filter(|placement| placement.is_placed()) else {
+        let Some(placement) = self.wanted.plan.of(Kind::Pool, &config.name).filter(|placement| placement.is_placed())
+        else {
             return make(config);
         };
         let numa_node = placement.node.and_then(|node| u16::try_from(node).ok());
