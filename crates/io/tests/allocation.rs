@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use ropewalk_io::disk::{Completion, Disk, RealDisk, RealDiskConfig};
 use ropewalk_io::in_process::{InProcessConfig, InProcessNetwork};
-use ropewalk_io::tcp::{Tcp, TcpConfig};
+use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
 use ropewalk_io::{Clock, Dispatcher, Endpoint, Event, MonotonicClock};
 use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
 
@@ -101,14 +101,17 @@ impl<D: Dispatcher> Traffic<D> {
 }
 
 #[test]
-fn tcp_allocates_nothing() {
+fn tcp_allocates_nothing_over_any_mechanism() {
     let mut source = Pool::new(PoolConfig::heap("source", 64 << 10, 1)).expect("memory for a test");
-    let tcp = || {
-        let pool = Pool::new(PoolConfig::heap("receive", 64 << 10, 64)).expect("memory for a test");
-        Tcp::new(TcpConfig::default(), pool).expect("an epoll descriptor")
-    };
-    let mut traffic = Traffic::new([tcp(), tcp()], "127.0.0.1:0", master(&mut source));
-    assert_eq!(traffic.allocations_when_running(), 0);
+    let master = master(&mut source);
+    for mechanism in Mechanism::ALL {
+        let tcp = || {
+            let pool = Pool::new(PoolConfig::heap("receive", 64 << 10, 64)).expect("memory for a test");
+            Tcp::new(TcpConfig { mechanism, ..TcpConfig::default() }, pool).expect("the mechanism")
+        };
+        let mut traffic = Traffic::new([tcp(), tcp()], "127.0.0.1:0", master.clone());
+        assert_eq!(traffic.allocations_when_running(), 0, "{mechanism}");
+    }
 }
 
 #[test]

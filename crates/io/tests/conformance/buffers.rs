@@ -103,3 +103,33 @@ pub(crate) fn an_endpoint_that_floods_does_not_starve_another<M: Mechanism>() {
     }
     world.finish();
 }
+
+/// However much the transport has taken in already: nothing is delivered while reading is off, and nothing is lost.
+pub(crate) fn what_came_before_reading_stopped_is_delivered_when_it_goes_on<M: Mechanism>() {
+    let sizes = Sizes { block: 10_000, receive_batch: 1_000, ..Sizes::default() };
+    let mut world = World::<M>::new(&[Sizes::default(), sizes]);
+    let (here, there) = world.connected_pair(0, 1);
+    world.send(0, here, 200_000, 5_000).expect("room in an empty queue");
+    for part in 1..=5 {
+        world.run_until("a part", |world| world.seen(1, there).received >= part * 20_000);
+        world.nodes[1].dispatcher.set_reading(there, false);
+        let before = world.seen(1, there).received;
+        world.settle();
+        assert_eq!(world.seen(1, there).received, before);
+        world.nodes[1].dispatcher.set_reading(there, true);
+    }
+    world.until_received(1, there, 200_000);
+    world.finish();
+}
+
+/// Each is busy for a while and is given blocks for that; then come the next ones, and there are few blocks.
+pub(crate) fn endpoints_that_have_become_quiet_leave_the_pool_to_the_others<M: Mechanism>() {
+    let sizes = Sizes { block: 10_000, blocks: 8, receive_batch: 50_000, ..Sizes::default() };
+    let mut world = World::<M>::new(&[Sizes::default(), sizes]);
+    for _ in 0..6 {
+        let (here, there) = world.connected_pair(0, 1);
+        world.send(0, here, 503_000, 10_000).expect("room in an empty queue");
+        world.until_received(1, there, 503_000);
+    }
+    world.finish();
+}

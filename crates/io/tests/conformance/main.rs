@@ -73,6 +73,11 @@ tcp_mechanism!(OverSelect, wide(TcpMechanism::Select));
 tcp_mechanism!(OverNarrowSelect, narrow(TcpMechanism::Select));
 tcp_mechanism!(OverIoUring, wide(TcpMechanism::IoUring));
 tcp_mechanism!(OverNarrowIoUring, narrow(TcpMechanism::IoUring));
+tcp_mechanism!(
+    /// The kernel keeps what is sent until the peer has it.
+    OverLendingIoUring,
+    TcpConfig { zero_copy_bytes: 1, ..wide(TcpMechanism::IoUring) }
+);
 
 #[derive(Default)]
 struct InOneProcess {
@@ -219,6 +224,8 @@ macro_rules! every_rule_for {
             posted_blocks_of_every_size_are_filled_in_order_to_the_last_byte,
             an_ended_endpoint_takes_no_block,
             an_endpoint_that_floods_does_not_starve_another,
+            what_came_before_reading_stopped_is_delivered_when_it_goes_on,
+            endpoints_that_have_become_quiet_leave_the_pool_to_the_others,
         );
     )*};
 }
@@ -232,6 +239,7 @@ every_rule_for!(
     select_narrow = OverNarrowSelect,
     io_uring = OverIoUring,
     io_uring_narrow = OverNarrowIoUring,
+    io_uring_lending = OverLendingIoUring,
     in_process = InOneProcess,
     simulated = OnAQuietNetwork,
     simulated_bumpy = OnABumpyNetwork

@@ -85,8 +85,6 @@ pub(super) struct Buffers {
     fresh: usize,
     /// Received and not taken, before what is fresh.
     full: VecDeque<Slice>,
-    /// Blocks that the kernel had and will have again.
-    withdrawn: VecDeque<Loan>,
     /// Blocks filled since the last [`Buffers::take_turnover`].
     turnover: usize,
 }
@@ -94,8 +92,7 @@ pub(super) struct Buffers {
 impl Buffers {
     pub(super) fn new() -> io::Result<Self> {
         let (posted, full) = (VecDeque::with_capacity(MOST_POSTED), VecDeque::with_capacity(2 * MOST_POSTED));
-        let withdrawn = VecDeque::with_capacity(MOST_POSTED);
-        Ok(Self { ring: BufferRing::new()?, posted, fresh: 0, full, withdrawn, turnover: 0 })
+        Ok(Self { ring: BufferRing::new()?, posted, fresh: 0, full, turnover: 0 })
     }
 
     pub(super) const fn ring(&self) -> &BufferRing {
@@ -118,13 +115,6 @@ impl Buffers {
         self.ring.put(&block);
         self.ring.publish();
         self.posted.push_back(block);
-    }
-
-    /// Gives back to the kernel what was withdrawn.
-    pub(super) fn restore(&mut self) {
-        while let Some(loan) = self.withdrawn.pop_front() {
-            self.post(loan);
-        }
     }
 
     /// Counts bytes that the kernel has received; false if it cannot have.
@@ -151,11 +141,11 @@ impl Buffers {
         self.fresh -= bytes;
     }
 
-    /// Takes back a block that the kernel does not fill any further.
-    fn reclaim_first(&mut self) -> Option<Loan> {
+    /// Gives back the first block, which the kernel does not fill any further; false if there is none.
+    fn reclaim_first(&mut self) -> bool {
         // SAFETY: either it is full, so that the kernel is behind it, or it was retracted: the kernel looks for the
         // next buffer anew in every system call, and this thread is in none.
-        self.posted.pop_front().map(|block| unsafe { block.reclaim(0) })
+        self.posted.pop_front().map(|block| drop(unsafe { block.reclaim(0) })).is_some()
     }
 
     /// Whether something was received that was not taken.
@@ -179,17 +169,6 @@ impl Buffers {
         core::mem::take(&mut self.turnover)
     }
 
-    /// Takes every block from the kernel; what was received stays to be taken. Must not be called while there are
-    /// completions that were not counted.
-    pub(super) fn withdraw(&mut self) {
-        self.ring.retract(self.posted.len());
-        self.ring.publish();
-        self.split(self.fresh);
-        while let Some(loan) = self.reclaim_first() {
-            self.withdrawn.push_back(loan);
-        }
-    }
-
     /// Gives back to the pool every block into which nothing was received yet but the first one; returns how many.
     pub(super) fn give_back_surplus(&mut self) -> usize {
         let surplus = self.posted.len().saturating_sub(1);
@@ -211,10 +190,13 @@ impl Buffers {
         }
     }
 
-    /// Gives every block back to its pool; what was received stays to be taken.
+    /// Takes every block from the kernel and gives it back to its pool; what was received stays to be taken. Must not be
+    /// called while there are completions that were not counted.
     pub(super) fn release(&mut self) {
-        self.withdraw();
-        self.withdrawn.clear();
+        self.ring.retract(self.posted.len());
+        self.ring.publish();
+        self.split(self.fresh);
+        while self.reclaim_first() {}
         self.turnover = 0;
     }
 

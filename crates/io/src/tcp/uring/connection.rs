@@ -202,6 +202,11 @@ impl Connection {
         }
     }
 
+    /// The end while the kernel may still send: the socket is closed, and the slices stay for ever.
+    pub(super) fn abandon(self) {
+        core::mem::forget(self.queue);
+    }
+
     /// Queues the operations that it needs now.
     pub(super) fn prepare(&mut self, index: u32, buffers: Option<&mut Buffers>, tools: &mut Tools<'_>) {
         match self.state {
@@ -244,7 +249,6 @@ impl Connection {
         if !self.receives() || self.end.is_some() || buffers.has_some() {
             return;
         }
-        buffers.restore();
         match self.receiving {
             Receiving::Receives => {
                 // Only one that is kept busy is given another block before the kernel asks for it.

@@ -382,12 +382,9 @@ impl Dispatcher for UringTcp {
     }
 
     fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
-        if let Some((connection, buffers)) = self.live_mut(endpoint) {
+        // While it is not read, the kernel gets no further blocks: when those that it has are full, the window closes.
+        if let Some((connection, _)) = self.live_mut(endpoint) {
             connection.reading = reading;
-            if !reading && let Some(buffers) = buffers {
-                // Without blocks the kernel receives no more, and the window closes.
-                buffers.withdraw();
-            }
         }
         self.list(endpoint);
     }
@@ -514,7 +511,12 @@ impl Drop for UringTcp {
             buffers.end(idle);
         }
         if !idle {
-            core::mem::forget(core::mem::replace(&mut self.connections, Slots::new()));
+            for index in 0..self.connections.bound() {
+                let Some(endpoint) = self.connections.at(index) else { continue };
+                if let Some(connection) = self.connections.remove(endpoint) {
+                    connection.abandon();
+                }
+            }
         }
     }
 }

@@ -258,7 +258,7 @@ impl Ring {
     }
 
     /// Ends every operation and waits until it has, at most so long between two completions. Another thread than the
-    /// one that polled can only take what has ended by itself, as everything does at the end of that thread.
+    /// one that polled can only take what has ended already.
     pub(super) fn cancel_everything(&mut self, completions: &mut Vec<Completion>, patience: Duration) {
         self.take(completions);
         if self.in_flight == 0 {
