@@ -27,6 +27,10 @@ macro_rules! flaws {
 }
 
 flaws! {
+    /// The first fragment of a batch is taken twice.
+    FragmentTakenTwice = "fragment_taken_twice",
+    /// A send queue takes more than its bound.
+    SendQueueUnbounded = "send_queue_unbounded",
     /// A source is read one event further than the window allows.
     WindowOffByOne = "window_off_by_one",
     /// A second fragment of an event is dropped without being counted.
@@ -49,6 +53,8 @@ flaws! {
     EvacuatedTooEarly = "evacuated_too_early",
     /// A builder unit that frees a slot does not grant it again.
     CreditForgotten = "credit_forgotten",
+    /// A builder unit grants one slot less than are free when a connection begins.
+    CreditLostAtConnection = "credit_lost_at_connection",
     /// A builder unit grants each freed slot twice.
     CreditDoubled = "credit_doubled",
     /// An event is acknowledged when it is built, whatever level is configured.

@@ -252,6 +252,9 @@ impl<S: Dispatcher> FrontEnds<S> {
             let room = readout.room(source);
             let framed = connection.framer.next_batch(&mut self.received, room.min(FRAME_BATCH));
             let count = self.received.len();
+            if is_planted(Flaw::FragmentTakenTwice) {
+                self.received.extend(self.received.first().cloned());
+            }
             if count > 0 {
                 readout.receive(now, source, &mut self.received);
                 self.received.clear();

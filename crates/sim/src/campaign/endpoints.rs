@@ -1,14 +1,16 @@
 //! A node's endpoints: the simulated ones behind the node's own clock, with somebody who takes notes at the door.
 
+use super::broken::{Broken, Checker};
 use super::clock::NodeClock;
 use super::place::Place;
-use super::recorder::{Direction, Happening, Shared};
+use super::recorder::{Direction, Happening, Line, Refused, Shared};
 use ropewalk_io::simulated::{Network, Simulated, SimulatedConfig};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint};
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 use ropewalk_wire::message::{HEADER_BYTES, Header};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
@@ -38,10 +40,17 @@ struct Known {
 /// A simulated dispatcher with the node's clock.
 pub(super) struct Endpoints {
     inner: Simulated,
+    /// Bytes that a send queue holds at most, but for one message that is longer.
+    bound: usize,
     around: Surroundings,
     known: Vec<Option<Known>>,
     /// Front ends connect here.
     is_door: bool,
+    /// Whom each endpoint that is not established calls.
+    calls: BTreeMap<Endpoint, String>,
+    /// At the door: which front end's connection each endpoint is or was. What came over one that has ended may still be
+    /// looked at when its place belongs to another.
+    met: BTreeMap<Endpoint, (u32, u64)>,
     owners: Vec<Owner>,
     withheld: Vec<Loan>,
 }
@@ -50,6 +59,9 @@ impl Endpoints {
     /// Endpoints on a host of their own that receive into `pool`.
     pub(super) fn new(network: &Network, config: SimulatedConfig, pool: Pool, around: &Surroundings) -> Self {
         Self {
+            bound: config.send_queue_bytes,
+            calls: BTreeMap::new(),
+            met: BTreeMap::new(),
             inner: network.dispatcher(config, pool),
             around: around.clone(),
             known: Vec::new(),
@@ -79,6 +91,9 @@ impl Endpoints {
         let Some(connection) = self.inner.connection(endpoint) else { return };
         if self.known.len() <= endpoint.index() {
             self.known.resize(endpoint.index() + 1, None);
+        }
+        if let (true, Some(peer)) = (self.is_door, peer) {
+            self.met.insert(endpoint, (peer, connection));
         }
         self.known[endpoint.index()] = Some(Known { endpoint, connection, side, peer, reading: true });
     }
@@ -117,6 +132,12 @@ impl Endpoints {
                 }
             }
             Event::Disconnected { endpoint } | Event::Broken { endpoint, .. } => self.note_end(endpoint),
+            Event::Established { endpoint } => drop(self.calls.remove(&endpoint)),
+            Event::ConnectFailed { endpoint, .. } => {
+                let refused = |address| Refused { at: now, caller: self.around.place, address };
+                let refused = self.calls.remove(&endpoint).map(refused);
+                self.around.recorder.borrow_mut().refusals.extend(refused);
+            }
             _ => {}
         }
     }
@@ -137,6 +158,12 @@ impl Endpoints {
             let mut recorder = self.around.recorder.borrow_mut();
             recorder.inlets.entry(peer).or_default().ends.entry(connection).or_insert(now);
         }
+    }
+
+    /// What a front end has sent over a connection, as the referee keeps it.
+    pub(super) fn with_line(&self, connection: u64, note: impl FnOnce(&mut Line)) {
+        let mut recorder = self.around.recorder.borrow_mut();
+        note(recorder.inlets.entry(self.host()).or_default().lines.entry(connection).or_default());
     }
 
     fn note_sent(&self, endpoint: Endpoint, bytes: u64, what: &str) {
@@ -169,6 +196,7 @@ impl Dispatcher for Endpoints {
     fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
         let endpoint = self.inner.connect(address)?;
         self.learn(endpoint, 0, None);
+        self.calls.insert(endpoint, address.to_owned());
         Ok(endpoint)
     }
 
@@ -183,6 +211,10 @@ impl Dispatcher for Endpoints {
     fn set_owner(&mut self, endpoint: Endpoint, owner: Owner) {
         if !self.owners.contains(&owner) {
             self.owners.push(owner);
+        }
+        if let Some(&(peer, connection)) = self.met.get(&endpoint) {
+            let mut recorder = self.around.recorder.borrow_mut();
+            recorder.inlets.entry(peer).or_default().lines.entry(connection).or_default().door = Some(self.host());
         }
         self.inner.set_owner(endpoint, owner);
     }
@@ -221,7 +253,17 @@ impl Dispatcher for Endpoints {
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
         let bytes = message.iter().map(|slice| slice.len() as u64).sum();
         let what = name_of(message.first());
+        let before = self.inner.queued(endpoint);
         self.inner.send(endpoint, message)?;
+        if before > 0 && self.inner.queued(endpoint) > self.bound {
+            let words = format!(
+                "{}: {} bytes wait in a send queue that takes {}",
+                self.around.place,
+                self.inner.queued(endpoint),
+                self.bound
+            );
+            self.around.recorder.borrow_mut().broken.get_or_insert(Broken::new(Checker::Bounds, words));
+        }
         self.note_sent(endpoint, bytes, &what);
         Ok(())
     }

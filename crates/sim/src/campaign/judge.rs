@@ -77,12 +77,12 @@ impl World {
         for (index, node) in (0..).zip(&self.builders) {
             let Some(builder) = node.machine().filter(|builder| builder.is_done()) else { continue };
             let (in_work, free) = (builder.machine().in_work() as u64, manager.machine().free_credit(index).0);
-            let is_forced = matches!(self.scenario.end, End::Force(_));
+            let is_forced = self.scenario.end.is_forced();
             Broken::unless(in_work == 0 || is_forced, Checker::Credits, || {
                 format!("bu{index} ended with {in_work} slots in use")
             })?;
             let slots = u64::from(self.scenario.rooms.slots);
-            Broken::unless(free <= slots, Checker::Credits, || {
+            Broken::unless(free == slots || is_forced, Checker::Credits, || {
                 format!("bu{index} has {slots} slots and can be given {free} events after the end")
             })?;
         }
@@ -105,7 +105,7 @@ impl World {
 
     /// A builder unit that saw the end in its first life has closed its files.
     fn judge_files(&self) -> Result<(), Broken> {
-        let is_forced = matches!(self.scenario.end, End::Force(_));
+        let is_forced = self.scenario.end.is_forced();
         for (node, storage) in self.builders.iter().zip(&self.storages) {
             let ended = node.life == 1 && node.machine().is_some_and(|builder| builder.is_done()) && !is_forced;
             let is_open = |path: &PathBuf| path.to_string_lossy().ends_with(OPEN_EXTENSION);
@@ -140,15 +140,14 @@ impl World {
                 format!("event {event} was written, and the run ended with {last}"),
             ));
         }
-        if matches!(self.scenario.end, End::Force(_)) {
-            return Ok(());
-        }
+        let is_forced = self.scenario.end.is_forced();
         for event in 1..=last {
             match held.counting(event) {
                 Some(copy) => {
                     for source in 0..self.scenario.sources.len() {
                         match copy.found.get(&self.scenario.source_id(source)) {
                             Some(None) => {}
+                            Some(Some(Cause::ForcedStop)) if is_forced => {}
                             Some(Some(cause)) => self.excuse(held, timeline, event, source, Some(*cause))?,
                             None => {
                                 let id = self.scenario.source_id(source);
@@ -158,6 +157,8 @@ impl World {
                         }
                     }
                 }
+                // What was not done was dropped.
+                None if is_forced => {}
                 None => self.excuse_event(held, timeline, event)?,
             }
         }
@@ -229,8 +230,8 @@ impl World {
         {
             return Ok(());
         }
-        // A builder unit that is refused again and again gives the readout unit up, as one that is cut off.
-        if self.scenario.network.refuse > 0.0 || self.was_away(readout, timeline.begun[event as usize]) {
+        let begun = timeline.begun[event as usize];
+        if self.was_away(readout, begun) || self.was_refused(readout, begun) {
             return Ok(());
         }
         let made = made.map(|made| made.at.since(Instant::ZERO));
@@ -276,6 +277,30 @@ impl World {
                 disturbance.until.since(disturbance.from) + if loses_connections { RECALL } else { Duration::ZERO };
             let patience = AWAY.min(self.scenario.time_outs.builder.mul_f64(0.9));
             (is_fatal || lasts >= patience) && begun <= disturbance.until.after(RETURN)
+        })
+    }
+
+    /// Whether a line of a readout unit could not be opened for long enough, because its caller was refused again and
+    /// again, perhaps after something else went wrong there.
+    fn was_refused(&self, readout: Place, begun: Instant) -> bool {
+        let (recorder, name) = (self.recorder.borrow(), readout.to_string());
+        let refused = recorder.refusals.iter().filter(|one| one.caller == readout || one.address == name);
+        let refused = refused.map(|one| (one.at, one.at.after(RECALL), true));
+        let touches = |fault: &Fault| {
+            let places = fault.places();
+            places.contains(&readout) && !places.iter().any(|place| matches!(place, Place::Source(_)))
+        };
+        let cut = self.injection.happened.iter().filter(|one| touches(&one.fault));
+        let mut away: Vec<_> = refused.chain(cut.map(|one| (one.from, one.until, false))).collect();
+        away.sort_unstable();
+        let patience = AWAY.min(self.scenario.time_outs.builder.mul_f64(0.9));
+        let (mut begin, mut end, mut any) = (Instant::ZERO, Instant::ZERO, false);
+        away.into_iter().any(|(from, until, is_refusal)| {
+            // Whoever has lost a line calls after a pause.
+            let goes_on = from <= end.after(RECALL);
+            (begin, end, any) =
+                if goes_on { (begin, end.max(until), any || is_refusal) } else { (from, until, is_refusal) };
+            any && end.since(begin) + RECALL >= patience && begun <= end.after(RETURN)
         })
     }
 

@@ -34,6 +34,7 @@ mod scenario;
 mod schedule;
 mod shrink;
 mod timeline;
+mod watch;
 mod world;
 
 pub use broken::{Broken, Checker};

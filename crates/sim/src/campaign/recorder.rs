@@ -1,13 +1,14 @@
 //! What happens in a run, as it happens: a digest of everything, on demand a text or a trace for people, and what
 //! arrives from each front end, for the referee.
 
+use super::broken::Broken;
 use super::content::mixed;
 use super::fault::Scheduled;
 use super::perfetto::Perfetto;
 use super::place::Place;
 use ropewalk_terms::Instant;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Write};
 use std::rc::Rc;
 use std::time::Duration;
@@ -43,6 +44,48 @@ pub(super) struct Delivery {
     pub(super) unread: Duration,
 }
 
+/// One connection of a front end, as the network knows it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Line {
+    /// Where the fragments end that were sent and have not arrived, in the connection's bytes.
+    under_way: VecDeque<u64>,
+    /// Whole fragments that arrived.
+    pub(super) whole: u64,
+    /// Where the last one of them ended.
+    end: u64,
+    bytes: u64,
+    /// The source sent something that ends framing; nothing behind it is a fragment.
+    is_ruined: bool,
+    /// The door where it was found out whose it is.
+    pub(super) door: Option<u32>,
+}
+
+impl Line {
+    /// A fragment was sent that ends with this byte.
+    pub(super) fn send(&mut self, end: u64) {
+        if !self.is_ruined {
+            self.under_way.push_back(end);
+        }
+    }
+
+    /// Something was sent that no fragment can be found behind.
+    pub(super) const fn ruin(&mut self) {
+        self.is_ruined = true;
+    }
+
+    fn deliver(&mut self, bytes: u64) {
+        self.bytes = bytes;
+        while let Some(end) = self.under_way.pop_front_if(|end| *end <= bytes) {
+            (self.whole, self.end) = (self.whole + 1, end);
+        }
+    }
+
+    /// The most fragments that can have been received: one that was cut, or that cost the connection, counts as well.
+    pub(super) fn most(&self) -> u64 {
+        self.whole + u64::from(self.bytes > self.end)
+    }
+}
+
 /// What arrived from one front end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inlet {
@@ -50,11 +93,18 @@ pub(super) struct Inlet {
     pub(super) deliveries: Vec<Delivery>,
     /// When the readout unit saw the end of each connection, or made it.
     pub(super) ends: BTreeMap<u64, Instant>,
+    /// By connection.
+    pub(super) lines: BTreeMap<u64, Line>,
     unread: Duration,
     unread_since: Option<Instant>,
 }
 
 impl Inlet {
+    /// Everything that arrives is taken at once.
+    pub(super) const fn is_read(&self) -> bool {
+        self.unread_since.is_none()
+    }
+
     /// Whether its bytes are taken.
     pub(super) fn set_read(&mut self, now: Instant, read: bool) {
         match (read, self.unread_since) {
@@ -72,7 +122,17 @@ impl Inlet {
         let bytes = last.map_or(0, |delivery| delivery.bytes) + bytes;
         let unread = self.unread + self.unread_since.map_or(Duration::ZERO, |since| at.since(since));
         self.deliveries.push(Delivery { at, connection, bytes, unread });
+        self.lines.entry(connection).or_default().deliver(bytes);
     }
+}
+
+/// A connection was refused although somebody listens, or nobody did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Refused {
+    pub(super) at: Instant,
+    pub(super) caller: Place,
+    /// Who was called.
+    pub(super) address: String,
 }
 
 /// Shared by everybody who takes part.
@@ -86,6 +146,10 @@ pub(super) struct Recorder {
     pub(super) perfetto: Option<Perfetto>,
     /// By the front end's host.
     pub(super) inlets: BTreeMap<u32, Inlet>,
+    /// Connections that were refused.
+    pub(super) refusals: Vec<Refused>,
+    /// What somebody found who cannot say so at once.
+    pub(super) broken: Option<Broken>,
 }
 
 impl Recorder {

@@ -113,6 +113,10 @@ impl World {
             let is_new = found.insert(source, None).is_none();
             Broken::unless(is_new, Checker::Content, || format!("event {number} holds source {source} twice"))?;
         }
+        let sources: Vec<SourceId> = event.fragments().map(|fragment| fragment.entry.source).collect();
+        Broken::unless(sources.is_sorted(), Checker::Content, || {
+            format!("event {number} lists its fragments in another order than the configuration: {sources:?}")
+        })?;
         for missing in event.missing() {
             let Some(cause) = missing.cause() else {
                 return Err(Broken::new(Checker::Loss, format!("event {number}: an unknown cause")));

@@ -24,6 +24,13 @@ pub enum End {
     Force(Duration),
 }
 
+impl End {
+    /// What is not done is dropped.
+    pub(super) const fn is_forced(self) -> bool {
+        matches!(self, Self::Force(_))
+    }
+}
+
 /// Patience of everybody.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct TimeOuts {

@@ -228,6 +228,7 @@ impl World {
             (rounds, done) = (rounds + 1, done + work);
             Broken::unless(rounds < MOST_TURNS, Checker::Liveness, || "nodes do not come to rest".to_owned())?;
         }
+        self.watch()?;
         if self.manager.is_done() {
             self.manager_done.get_or_insert(self.clock.now());
         }

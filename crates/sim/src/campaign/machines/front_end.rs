@@ -78,8 +78,19 @@ pub(in super::super) enum Misbehaviour {
     Slow(Instant),
 }
 
-/// Bytes to be queued, and the event that is complete with them.
-type Piece = (Vec<u8>, Option<(u64, How)>);
+/// What is complete with a piece.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Ends {
+    /// No fragment.
+    Nothing,
+    /// A fragment that was sent before.
+    Again,
+    /// The event's fragment, sent like this.
+    Event(u64, How),
+}
+
+/// Bytes to be queued, and what is complete with them.
+type Piece = (Vec<u8>, Ends);
 
 /// One front end.
 pub(in super::super) struct FrontEnd {
@@ -206,7 +217,7 @@ impl FrontEnd {
         self.retry = now.after(RETRY);
         self.message.clear();
         while let Some((_, ends)) = self.waiting.pop_front() {
-            if let Some((event, _)) = ends {
+            if let Ends::Event(event, _) = ends {
                 self.note(now, event, How::CutShort);
             }
         }
@@ -237,7 +248,7 @@ impl FrontEnd {
                     self.connection = self.endpoints.connection(endpoint).unwrap_or(0);
                     self.queued = 0;
                     let hello = content::hello(self.format, self.id);
-                    self.waiting.extend((!hello.is_empty()).then_some((hello, None)));
+                    self.waiting.extend((!hello.is_empty()).then_some((hello, Ends::Nothing)));
                 }
                 Event::SendQueueLow { .. } => self.blocked = false,
                 Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
@@ -309,7 +320,14 @@ impl FrontEnd {
             return false;
         }
         self.queued += length;
-        if let Some((_, Some((event, how)))) = self.waiting.pop_front() {
+        let Some((_, ends)) = self.waiting.pop_front() else { return true };
+        let end = self.queued;
+        self.endpoints.with_line(self.connection, |line| match ends {
+            Ends::Nothing => {}
+            Ends::Event(_, How::Ruinous) => line.ruin(),
+            Ends::Again | Ends::Event(..) => line.send(end),
+        });
+        if let Ends::Event(event, how) = ends {
             self.note(now, event, how);
             self.sent_last = now;
         }
@@ -333,18 +351,18 @@ impl FrontEnd {
         let (number, how) = self.number_of(now, event);
         if how == How::Ruinous {
             self.ruined.push((self.connection, self.queued));
-            self.waiting.push_back((content::huge(self.format, self.id, number), Some((event, how))));
+            self.waiting.push_back((content::huge(self.format, self.id, number), Ends::Event(event, how)));
             return true;
         }
         let bytes = self.contents.sent(self.format, self.id, event, number, how == How::Damaged);
         if matches!(self.orders.front(), Some(Misbehaviour::StopMidFragment(_))) {
             let (head, tail) = bytes.split_at(bytes.len() / 2);
-            self.waiting.extend([(head.to_vec(), None), (tail.to_vec(), Some((event, how)))]);
+            self.waiting.extend([(head.to_vec(), Ends::Nothing), (tail.to_vec(), Ends::Event(event, how))]);
             return true;
         }
-        let again = (self.twice > 0 && how == How::Right).then(|| (bytes.clone(), None));
+        let again = (self.twice > 0 && how == How::Right).then(|| (bytes.clone(), Ends::Again));
         self.twice -= u64::from(again.is_some());
-        self.waiting.push_back((bytes, Some((event, how))));
+        self.waiting.push_back((bytes, Ends::Event(event, how)));
         self.waiting.extend(again);
         true
     }
