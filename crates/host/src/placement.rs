@@ -406,6 +406,14 @@ fn remarks(placement: &Placement, machine: &Machine) -> Vec<String> {
             "{kind} {name}: this process lacks {capability}: real-time scheduling ({scheduling}) will be refused"
         ));
     }
+    if let Some(most) =
+        machine.rights.locked_bytes.filter(|_| placement.lock && machine.rights.forbids_locking(u64::MAX))
+    {
+        let (capability, most) = (Capability::IpcLock.name(), most / 1024);
+        remarks.push(format!(
+            "{kind} {name}: this process lacks {capability}: it may lock {most} KiB in all, more will be refused"
+        ));
+    }
     let isolated = cpus.intersection(&machine.isolated);
     if *kind == Kind::Thread && placement.is_placed() && !isolated.is_empty() && cpus.len() > 1 {
         remarks.push(format!(

@@ -47,14 +47,13 @@ impl MadeMachine {
                 let directory = format!("sys/devices/system/cpu/cpu{cpu}");
                 machine.write(&format!("{directory}/topology/physical_package_id"), &socket.to_string());
                 machine.write(&format!("{directory}/topology/thread_siblings_list"), &siblings.to_string());
-                for (level, size, shared) in [(1, "32K", &siblings), (3, "20480K", &cpus)] {
-                    let cache = format!("{directory}/cache/index{level}");
-                    machine.write(&format!("{cache}/level"), &level.to_string());
-                    machine.write(&format!("{cache}/type"), "Unified");
-                    machine.write(&format!("{cache}/size"), size);
-                    machine.write(&format!("{cache}/shared_cpu_list"), &shared.to_string());
-                }
             }
+            // The kernel tells of a cache at each of its CPUs; once is enough, and many small files take their time.
+            let cache = format!("sys/devices/system/cpu/cpu{}/cache/index3", socket * cores);
+            machine.write(&format!("{cache}/level"), "3");
+            machine.write(&format!("{cache}/type"), "Unified");
+            machine.write(&format!("{cache}/size"), "20480K");
+            machine.write(&format!("{cache}/shared_cpu_list"), &cpus.to_string());
         }
         machine.interface("lo", "unknown", 772);
         machine

@@ -145,6 +145,9 @@ fn what_will_not_come_about_is_remarked() {
     assert_eq!(plan.remarks.len(), 2, "{:?}", plan.remarks);
     assert!(plan.remarks[0].starts_with("thread bu0: CPU 4-5 are isolated"), "{:?}", plan.remarks);
     assert!(plan.remarks[1].contains("manager") && plan.remarks[1].contains("CAP_SYS_NICE"), "{:?}", plan.remarks);
+    let locked = pools(&machine, vec![Rule { lock: true, ..rule("^ru", None, None) }], &["ru0-fragments", "sources"]);
+    let remark = "pool ru0-fragments: this process lacks CAP_IPC_LOCK: it may lock 64 KiB in all, more will be refused";
+    assert_eq!(locked.unwrap().remarks, [remark]);
 }
 
 #[test]
