@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How the kernel is asked to move bytes (paper 3, III-A lets its user choose too).
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mechanism {
-    /// The one that was found to be the fastest, of those that the kernel has.
+    /// `IoUring` where the kernel has it, else `Epoll`: [`Choice`](super::Choice) says why.
     #[default]
     Auto,
     /// Changes of readiness.

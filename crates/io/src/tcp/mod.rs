@@ -5,6 +5,7 @@
 //!     └─► uring                                 hands operations over, and takes what has been done
 //! ```
 
+mod choice;
 mod config;
 mod readiness;
 mod socket;
@@ -15,17 +16,18 @@ use std::os::fd::BorrowedFd;
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 
+pub use self::choice::Choice;
 pub use self::config::{Mechanism, TcpConfig, UnknownMechanism};
 
 use self::readiness::{Epoll, Poll, ReadyTcp, Select};
-use self::uring::UringTcp;
+use self::uring::{Ring, UringTcp};
 use crate::endpoint::{Dispatcher, Endpoint, EndpointError, Event, SendError, SendLimits, ServicePoint};
 use crate::parcel::Parcel;
 
 /// A dispatcher of TCP endpoints with its receive pool.
 pub struct Tcp {
     inner: Box<dyn Dispatcher + Send>,
-    mechanism: Mechanism,
+    choice: Choice,
     congestion_control: Option<String>,
 }
 
@@ -37,27 +39,24 @@ impl Tcp {
     pub fn new(mut config: TcpConfig, pool: Pool) -> Result<Self, EndpointError> {
         config.congestion_control = config.congestion_control.filter(|name| socket::has_congestion_control(name));
         let congestion_control = config.congestion_control.clone();
-        let mechanism = match config.mechanism {
-            Mechanism::Auto => Mechanism::Epoll,
-            named => named,
+        let failed = |mechanism: Mechanism| {
+            let address = format!("a dispatcher over {mechanism}");
+            move |source| EndpointError::System { what: "cannot make", address, source }
         };
-        let inner: std::io::Result<Box<dyn Dispatcher + Send>> = match mechanism {
-            Mechanism::Auto | Mechanism::Epoll => boxed(ReadyTcp::<Epoll>::new(config, pool)),
-            Mechanism::Poll => boxed(ReadyTcp::<Poll>::new(config, pool)),
-            Mechanism::Select => boxed(ReadyTcp::<Select>::new(config, pool)),
-            Mechanism::IoUring => boxed(UringTcp::new(config, pool)),
+        let (choice, ring) = Choice::make(config.mechanism, Ring::new).map_err(failed(config.mechanism))?;
+        let inner: std::io::Result<Box<dyn Dispatcher + Send>> = match (choice.mechanism, ring) {
+            (_, Some(ring)) => boxed(UringTcp::new(config, ring, pool)),
+            (Mechanism::Poll, None) => boxed(ReadyTcp::<Poll>::new(config, pool)),
+            (Mechanism::Select, None) => boxed(ReadyTcp::<Select>::new(config, pool)),
+            (_, None) => boxed(ReadyTcp::<Epoll>::new(config, pool)),
         };
-        let inner = inner.map_err(|source| EndpointError::System {
-            what: "cannot make",
-            address: format!("a dispatcher over {mechanism}"),
-            source,
-        })?;
-        Ok(Self { inner, mechanism, congestion_control })
+        let inner = inner.map_err(failed(choice.mechanism))?;
+        Ok(Self { inner, choice, congestion_control })
     }
 
-    /// The mechanism in use; never [`Mechanism::Auto`].
-    pub const fn mechanism(&self) -> Mechanism {
-        self.mechanism
+    /// The mechanism in use, and why it is that one.
+    pub const fn choice(&self) -> &Choice {
+        &self.choice
     }
 
     /// The congestion control that the sockets get; `None` if they keep the system's.

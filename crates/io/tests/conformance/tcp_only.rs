@@ -62,6 +62,8 @@ fn connecting_to_one_that_answers_late_succeeds(mechanism: Mechanism) {
         }
         (established == endpoints.len()).then_some(())
     });
+    // The other kernel may have missed an answer for want of room: it learns from the end that the connection stood.
+    drop(tcp);
     let taken = taker.expect("started with the first event").join().expect("it takes all");
     assert_eq!(taken.len(), endpoints.len());
 }

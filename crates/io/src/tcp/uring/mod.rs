@@ -29,7 +29,9 @@ use rustix::io::Errno;
 use self::buffers::Buffers;
 use self::connection::{Connection, State, Tools};
 use self::listener::Listener;
-use self::ring::{Completion, Operation, Ring};
+pub(super) use self::ring::Ring;
+use self::ring::{Completion, Operation};
+
 use super::{TcpConfig, socket};
 use crate::endpoint::{
     BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
@@ -40,6 +42,8 @@ use crate::slots::Slots;
 const DRY_RETRY: Duration = Duration::from_micros(500);
 /// Connections for which there is room from the start, so that one that comes back allocates nothing.
 const ROOM: usize = 256;
+/// Lists of blocks that are there from the start, for the same reason; each has a page.
+const LISTS: usize = 64;
 /// How long the end of a dispatcher waits for the kernel to give everything back.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -50,6 +54,8 @@ pub(super) struct UringTcp {
     connections: Slots<Connection>,
     /// By the endpoints' indices; they stay when an endpoint goes, for the next one.
     buffers: Vec<Option<Buffers>>,
+    /// Made at the start, for the first endpoints.
+    spare: Vec<Buffers>,
     listeners: Vec<Listener>,
     /// What the kernel said last; empty between two polls.
     completions: Vec<Completion>,
@@ -71,12 +77,16 @@ pub(super) struct UringTcp {
 
 impl UringTcp {
     /// A dispatcher that receives into `pool`.
-    pub(super) fn new(config: TcpConfig, pool: Pool) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub(super) fn new(config: TcpConfig, ring: Ring, pool: Pool) -> io::Result<Self> {
         Ok(Self {
             config,
-            ring: Ring::new()?,
+            ring,
             connections: Slots::with_capacity(ROOM),
             buffers: Vec::with_capacity(ROOM),
+            spare: (0..LISTS).map(|_| Buffers::new()).collect::<io::Result<_>>()?,
             listeners: Vec::new(),
             completions: Vec::with_capacity(4 * ROOM),
             ready: Vec::with_capacity(ROOM),
@@ -168,7 +178,7 @@ impl UringTcp {
             self.buffers.resize_with(index + 1, || None);
         }
         let made = u16::try_from(index).map_err(|_| Errno::MFILE.into()).and_then(|group| {
-            let buffers = Buffers::new()?;
+            let buffers = self.spare.pop().map_or_else(Buffers::new, Ok)?;
             self.ring.register(buffers.ring(), group)?;
             Ok(buffers)
         });

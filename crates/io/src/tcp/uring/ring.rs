@@ -80,7 +80,7 @@ pub(super) struct Completion {
 }
 
 /// The ring, and what it still needs of our memory.
-pub(super) struct Ring {
+pub(in crate::tcp) struct Ring {
     ring: IoUring,
     /// Rings while a thread sleeps and there is something to complete.
     bell: OwnedFd,
@@ -95,7 +95,7 @@ pub(super) struct Ring {
 
 impl Ring {
     /// A ring that belongs to the thread that uses it first.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(in crate::tcp) fn new() -> io::Result<Self> {
         let ring = IoUring::builder()
             .setup_cqsize(COMPLETIONS)
             .setup_submit_all()
