@@ -179,16 +179,32 @@ impl OwnedFragment {
 /// # Errors
 /// [`FedError::Size`] where the payload is no whole number of 64-bit words or too long; nothing is appended then.
 pub fn encode(header: Header, payload: &[u8], trailer: Trailer, out: &mut Vec<u8>) -> Result<(), FedError> {
-    let length = payload.len() + MIN_BYTES;
+    encode_with(header, payload.len(), trailer, out, |place| place.copy_from_slice(payload))
+}
+
+/// As [`encode`], with a payload of so many bytes that `fill` writes where it belongs: all of them, which are 0 before.
+///
+/// # Errors
+/// As [`encode`]; nothing is filled then.
+pub fn encode_with(
+    header: Header,
+    payload_bytes: usize,
+    trailer: Trailer,
+    out: &mut Vec<u8>,
+    fill: impl FnOnce(&mut [u8]),
+) -> Result<(), FedError> {
+    let length = payload_bytes.saturating_add(MIN_BYTES);
     if length > MAX_BYTES || !length.is_multiple_of(WORD_BYTES) {
         return Err(FedError::Size);
     }
     let trailer = trailer.with_length_in_words((length / WORD_BYTES) as u32).with_crc(0);
     let start = out.len();
     out.reserve(length);
-    for piece in [&header.to_bytes(), payload, &trailer.to_bytes()] {
-        out.extend_from_slice(piece);
-    }
+    out.extend_from_slice(&header.to_bytes());
+    let payload = out.len()..out.len() + payload_bytes;
+    out.resize(payload.end, 0);
+    fill(&mut out[payload]);
+    out.extend_from_slice(&trailer.to_bytes());
     let mut crc = Crc16::new();
     crc.update(&out[start..]);
     out.truncate(start + length - WORD_BYTES);

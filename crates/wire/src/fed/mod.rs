@@ -23,7 +23,7 @@ mod tests;
 mod words;
 
 pub use error::FedError;
-pub use fragment::{Ends, Fragment, OwnedFragment, encode};
+pub use fragment::{Ends, Fragment, OwnedFragment, encode, encode_with};
 pub use patch::Patch;
 pub use split::{Split, split_file};
 pub use words::{Header, Trailer};
