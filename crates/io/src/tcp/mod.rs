@@ -9,6 +9,7 @@ mod choice;
 mod config;
 mod readiness;
 mod socket;
+mod timers;
 mod uring;
 
 use std::os::fd::BorrowedFd;

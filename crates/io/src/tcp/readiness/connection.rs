@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 
 use arrayvec::ArrayVec;
 use ropewalk_memory::Pool;
-use ropewalk_terms::Instant;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown};
 
@@ -45,8 +44,6 @@ pub(super) struct Connection {
     /// Whether it stands in the dispatcher's list of those to serve.
     pub(super) listed: bool,
     pub(super) block: ReceiveBlock,
-    /// When connecting or closing has taken too long.
-    pub(super) deadline: Instant,
 }
 
 impl Connection {
@@ -62,7 +59,6 @@ impl Connection {
             ends: Ends::new(),
             listed: false,
             block: ReceiveBlock::new(),
-            deadline: Instant::FAR_FUTURE,
         }
     }
 
@@ -74,6 +70,11 @@ impl Connection {
     /// Whether what comes is delivered.
     const fn receives(&self) -> bool {
         matches!(self.state, State::Open) && self.reading && self.ends.may_receive()
+    }
+
+    /// Whether it is still connecting or closing, which may not take for ever.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.state != State::Open
     }
 
     /// Whether messages are taken.
@@ -144,7 +145,6 @@ impl Connection {
             return (1, Some(Event::ConnectFailed { endpoint, cause }));
         }
         self.state = State::Open;
-        self.deadline = Instant::FAR_FUTURE;
         events.push(Event::Established { endpoint });
         (1, None)
     }

@@ -27,6 +27,7 @@ use rustix::io::Errno;
 
 use self::connection::{Connection, State};
 use self::listener::Listener;
+use super::timers::Timers;
 use super::{TcpConfig, socket};
 use crate::endpoint::{
     BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
@@ -99,12 +100,9 @@ pub(super) struct ReadyTcp<R> {
     serving: Vec<Endpoint>,
     /// Events that calls between two polls brought about.
     pending: Vec<Event>,
-    /// Connections whose time begins with the next poll: only there it is known what time it is.
-    untimed: Vec<(Endpoint, Duration)>,
+    timers: Timers,
     /// The time of the last poll.
     now: Instant,
-    /// The earliest deadline of a connection, or earlier.
-    next_timer: Instant,
     // Last, so that every loan is back when it goes.
     pool: Pool,
 }
@@ -124,9 +122,8 @@ impl<R: Readiness> ReadyTcp<R> {
             ready: Vec::with_capacity(ROOM),
             serving: Vec::with_capacity(ROOM),
             pending: Vec::with_capacity(ROOM),
-            untimed: Vec::with_capacity(ROOM),
+            timers: Timers::with_capacity(ROOM),
             now: Instant::ZERO,
-            next_timer: Instant::FAR_FUTURE,
             pool,
         })
     }
@@ -238,31 +235,15 @@ impl<R: Readiness> ReadyTcp<R> {
         }
     }
 
-    /// Starts the time of those that began to connect or to close, and ends those whose time is over.
+    /// Ends those whose time for connecting or closing is over.
     fn expire(&mut self, events: &mut Vec<Event>) {
-        for (endpoint, limit) in self.untimed.drain(..) {
-            // A connection can be there as soon as it was asked for: then its time is over already, and not running.
-            if let Some(connection) = self.connections.get_mut(endpoint)
-                && connection.state != State::Open
-            {
-                connection.deadline = self.now.after(limit);
-                self.next_timer = self.next_timer.min(connection.deadline);
-            }
-        }
-        if self.now < self.next_timer {
-            return;
-        }
-        self.next_timer = Instant::FAR_FUTURE;
-        for index in 0..self.connections.bound() {
-            let Some(endpoint) = self.connections.at(index) else { continue };
-            let Some(connection) = self.connections.get(endpoint) else { continue };
-            if connection.deadline > self.now {
-                self.next_timer = self.next_timer.min(connection.deadline);
-                continue;
-            }
-            events.push(match connection.state {
-                State::Connecting => Event::ConnectFailed { endpoint, cause: ConnectCause::TimedOut },
-                _ => Event::Broken { endpoint, cause: BrokenCause::TimedOut },
+        let Self { timers, connections, now, .. } = self;
+        timers.begin(*now, |endpoint| connections.get(endpoint).is_some_and(Connection::is_awaited));
+        while let Some(endpoint) = self.timers.next_expired(self.now) {
+            let is_connecting = |connection: &Connection| connection.state == State::Connecting;
+            events.push(match self.connections.get(endpoint).is_some_and(is_connecting) {
+                true => Event::ConnectFailed { endpoint, cause: ConnectCause::TimedOut },
+                false => Event::Broken { endpoint, cause: BrokenCause::TimedOut },
             });
             self.drop_with_reset(endpoint);
         }
@@ -305,7 +286,7 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
             self.fail_later(endpoint, Event::ConnectFailed { endpoint, cause });
             return Ok(endpoint);
         }
-        self.untimed.push((endpoint, self.config.connect_timeout));
+        self.timers.start(endpoint, self.config.connect_timeout);
         if let Err(error) = self.register(endpoint) {
             self.drop_with_reset(endpoint);
             return Err(system(error));
@@ -420,7 +401,7 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
                 return;
             }
         }
-        self.untimed.push((endpoint, self.config.close_timeout));
+        self.timers.start(endpoint, self.config.close_timeout);
         self.list(endpoint);
     }
 
@@ -440,7 +421,7 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
     }
 
     fn prepare_wait(&mut self) -> bool {
-        if !self.pending.is_empty() || !self.untimed.is_empty() || self.listeners.iter().any(Listener::has_work) {
+        if !self.pending.is_empty() || self.timers.has_untimed() || self.listeners.iter().any(Listener::has_work) {
             return false;
         }
         if R::LEVELS {
@@ -464,8 +445,7 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
     fn next_deadline(&self) -> Option<Instant> {
         let waits = |connection: &Connection| connection.wants_block() && !connection.block.is_posted();
         let dry = self.connections.values().any(waits).then(|| self.now.after(DRY_RETRY));
-        let timer = (self.next_timer < Instant::FAR_FUTURE).then_some(self.next_timer);
         let paused = self.listeners.iter().filter_map(|listener| listener.paused_until).min();
-        [dry, timer, paused].into_iter().flatten().min()
+        [dry, self.timers.next_deadline(), paused].into_iter().flatten().min()
     }
 }

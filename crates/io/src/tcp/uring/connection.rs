@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
 use ropewalk_memory::{Loan, Owner, Pool};
-use ropewalk_terms::Instant;
 use rustix::io::Errno;
 use rustix::net::{self, Shutdown};
 
@@ -67,8 +66,6 @@ pub(super) struct Connection {
     supply: Option<VecDeque<Loan>>,
     /// Whether it stands in the dispatcher's list of those to serve.
     pub(super) listed: bool,
-    /// When connecting or closing has taken too long.
-    pub(super) deadline: Instant,
     receiving: Receiving,
     /// Something waits in the kernel for a block.
     waiting: bool,
@@ -96,7 +93,6 @@ impl Connection {
             ends: Ends::new(),
             supply: None,
             listed: false,
-            deadline: Instant::FAR_FUTURE,
             receiving: Receiving::Nothing,
             waiting: false,
             dry: false,
@@ -127,6 +123,11 @@ impl Connection {
     /// Whether what comes is delivered.
     const fn receives(&self) -> bool {
         matches!(self.state, State::Open) && self.reading && self.ends.may_receive()
+    }
+
+    /// Whether it is still connecting or closing, which may not take for ever.
+    pub(super) fn is_awaited(&self) -> bool {
+        !matches!(self.state, State::Open | State::Ended)
     }
 
     /// Whether messages are taken.
@@ -376,7 +377,6 @@ impl Connection {
         match result.map_err(connect_cause).and_then(|_| connect_result(&self.socket)) {
             Ok(()) => {
                 self.state = State::Open;
-                self.deadline = Instant::FAR_FUTURE;
                 events.push(Event::Established { endpoint });
             }
             Err(cause) => {
