@@ -1,7 +1,7 @@
 //! The figures of Ropewalk, each measured in turns with its limit.
 //!
 //! ```text
-//!  run(name) -> builder | machines | crc | write | start | sizing   one file per bench
+//!  run(name) -> builder | machines | crc | write | start | sizing | tcpla   one file per bench
 //!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
 //!                                                              pairs' ratios
 //!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
@@ -15,16 +15,18 @@ mod builder;
 mod crc;
 mod fragments;
 mod machines;
+mod page;
 mod pairs;
 mod run;
 mod session;
 mod sizing;
 mod start;
+mod tcpla;
 #[cfg(test)]
 mod tests;
 mod write;
 
-pub use session::{Row, Session};
+pub use session::{Cpu, Row, Session};
 
 use std::io;
 use std::path::PathBuf;
@@ -67,6 +69,8 @@ pub struct Options {
     pub case: Option<String>,
     /// The lines are also written under this directory, in one named after date and host.
     pub report: Option<PathBuf>,
+    /// Other programs that do the same are measured too, where they are installed.
+    pub peers: bool,
     /// Where a bench that writes may write; it removes what it wrote.
     pub output: PathBuf,
     /// The program itself, for benches that start it.
@@ -117,7 +121,7 @@ impl BenchError {
 }
 
 /// The names of all benches.
-pub const NAMES: &[&str] = &["builder", "machines", "crc", "write", "start", "sizing"];
+pub const NAMES: &[&str] = &["builder", "machines", "crc", "write", "start", "sizing", "tcpla"];
 
 /// Runs a bench and prints its figures to `out`.
 ///
@@ -131,6 +135,7 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), 
         "write" => write::bench,
         "start" => start::bench,
         "sizing" => sizing::bench,
+        "tcpla" => tcpla::bench,
         _ => return Err(BenchError::Unknown { name: name.to_owned() }),
     };
     let mut session = Session::open(name, options, out)?;

@@ -12,7 +12,17 @@ pub(crate) struct Series {
 impl Series {
     /// The median of the pairs' ratios, ours to the limit: what disturbs both figures of a pair cancels.
     pub(crate) fn ratio(&self) -> f64 {
-        median(self.ours.iter().zip(&self.limit).map(|(ours, limit)| if *limit > 0.0 { ours / limit } else { 0.0 }))
+        median(self.ratios())
+    }
+
+    /// The smallest and the largest ratio of a pair.
+    pub(crate) fn ratio_spread(&self) -> [f64; 2] {
+        let least = self.ratios().fold(f64::INFINITY, f64::min);
+        [if least.is_finite() { least } else { 0.0 }, self.ratios().fold(0.0, f64::max)]
+    }
+
+    fn ratios(&self) -> impl Iterator<Item = f64> {
+        self.ours.iter().zip(&self.limit).map(|(ours, limit)| if *limit > 0.0 { ours / limit } else { 0.0 })
     }
 }
 
@@ -59,6 +69,8 @@ mod tests {
     fn the_ratio_is_the_median_of_the_pairs_ratios() {
         let series = Series { ours: vec![1.0, 9.0, 4.0], limit: vec![2.0, 10.0, 5.0] };
         assert!((series.ratio() - 0.8).abs() < 1e-9);
+        let [least, most] = series.ratio_spread();
+        assert!((least - 0.5).abs() < 1e-9 && (most - 0.9).abs() < 1e-9, "{least} {most}");
         assert!((median([4.0, 1.0]) - 2.5).abs() < 1e-9);
         assert!(median([]).abs() < 1e-9);
     }

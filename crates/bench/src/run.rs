@@ -72,9 +72,16 @@ impl RunPlan {
     }
 
     fn configuration(&self) -> Result<Configuration, BenchError> {
+        let mut configuration = parse("bench", &self.text(false), &|_| None).map_err(BenchError::wrong)?;
+        configuration.run.output.clone_from(&self.output);
+        Ok(configuration)
+    }
+
+    /// The run as a configuration file, which ends by itself when the front ends do, or is stopped.
+    pub(crate) fn text(&self, until_sources_end: bool) -> String {
         let mut text = format!(
             "version = 1\n[run]\nwrite = {}\nacknowledge = \"{}\"\nsync = \"never\"\ncheck_crc = {}\nkeep = \"1GiB\"\n\
-             [[readout]]\nname = \"ru0\"\npool = \"{}MiB\"\n",
+             until_sources_end = {until_sources_end}\n[[readout]]\nname = \"ru0\"\npool = \"{}MiB\"\n",
             self.write,
             if self.write { "written" } else { "built" },
             self.check_crc,
@@ -87,9 +94,7 @@ impl RunPlan {
             let id = self.sender.first_source.0 + stream as u32;
             let _ = write!(text, "[[source]]\nid = {id}\nreadout = \"ru0\"\non_close = \"end\"\n");
         }
-        let mut configuration = parse("bench", &text, &|_| None).map_err(BenchError::wrong)?;
-        configuration.run.output.clone_from(&self.output);
-        Ok(configuration)
+        text
     }
 
     fn feed(&self, mut handle: RunHandle, nodes: &BTreeSet<String>) -> Result<Ran, BenchError> {

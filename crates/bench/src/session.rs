@@ -1,14 +1,16 @@
 //! Where figures go: to the terminal as lines or a table, and to a report's directory as lines.
 
 use crate::pairs::{Series, median};
-use crate::{BenchError, Options};
+use crate::{BenchError, Options, page};
 use ropewalk_limits::{Machine, core_scaling};
 use ropewalk_memory::{Pool, PoolConfig};
+use ropewalk_sim::sizing::Chart;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// One figure beside its limit: one object of `--json`, one line of the table.
@@ -32,8 +34,22 @@ pub struct Row {
     pub limit: Option<f64>,
     /// The median of the pairs' ratios, ours to the limit.
     pub ratio_to_limit: Option<f64>,
+    /// The smallest and the largest ratio of a pair.
+    pub ratio_spread: Option<[f64; 2]>,
+    /// What it cost, where that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds_per_gigabyte: Option<Cpu>,
     /// What the limit is, and what was promised.
     pub note: &'static str,
+}
+
+/// Medians of the seconds of processor for 10^9 bytes, each of the sending and of the receiving thread.
+#[derive(Copy, Clone, PartialEq, Debug, Serialize)]
+pub struct Cpu {
+    /// Sender and receiver of ours.
+    pub ours: [f64; 2],
+    /// Sender and receiver of the limit.
+    pub limit: [f64; 2],
 }
 
 impl Row {
@@ -50,8 +66,28 @@ impl Row {
             repeats: series.ours.len(),
             limit,
             ratio_to_limit: limit.map(|_| series.ratio()),
+            ratio_spread: limit.map(|_| series.ratio_spread()),
+            cpu_seconds_per_gigabyte: None,
             note,
         }
+    }
+
+    /// The same with what it cost the sending and the receiving thread, in seconds of processor for 10^9 bytes.
+    pub(crate) fn with_cpu(mut self, sender: &Series, receiver: &Series) -> Self {
+        let medians = |side: fn(&Series) -> &Vec<f64>| [sender, receiver].map(|series| median(side(series).clone()));
+        let (ours, limit) = (medians(|series| &series.ours), medians(|series| &series.limit));
+        self.cpu_seconds_per_gigabyte = Some(Cpu { ours, limit });
+        self
+    }
+
+    /// A text of the case, or nothing.
+    pub(crate) fn text(&self, key: &str) -> &str {
+        self.case.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// A number of the case, or 0.
+    pub(crate) fn number(&self, key: &str) -> f64 {
+        self.case.get(key).and_then(Value::as_f64).unwrap_or_default()
     }
 }
 
@@ -61,7 +97,7 @@ pub(crate) fn case<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Val
 }
 
 /// A case as filters and the table see it: `crc=true sources=16`.
-fn text_of(case: &Map<String, Value>) -> String {
+pub(crate) fn text_of(case: &Map<String, Value>) -> String {
     let pairs = case.iter().map(|(key, value)| match value {
         Value::String(text) => format!("{key}={text}"),
         other => format!("{key}={other}"),
@@ -75,9 +111,21 @@ pub struct Session<'a> {
     pub options: Options,
     name: String,
     out: &'a mut dyn Write,
-    report: Option<File>,
-    /// Something was measured.
-    rows: usize,
+    report: Option<Report>,
+    /// What this machine is.
+    machine: Value,
+    /// What was measured.
+    rows: Vec<Row>,
+    /// Cases that were chosen and cannot be measured here.
+    skipped: usize,
+    /// The note of the last row of the table: it is not told twice in a row.
+    told: &'static str,
+}
+
+/// Where the lines are kept, and the page that is made of them.
+struct Report {
+    lines: File,
+    page: PathBuf,
 }
 
 impl<'a> Session<'a> {
@@ -89,8 +137,9 @@ impl<'a> Session<'a> {
             }
             None => None,
         };
-        let mut session = Self { options, name: name.to_owned(), out, report, rows: 0 };
-        let machine = machine(&session.options)?;
+        let machine = machine(&options)?;
+        let (name, rows) = (name.to_owned(), Vec::new());
+        let mut session = Self { options, name, out, report, machine: machine.clone(), rows, skipped: 0, told: "" };
         session.tell(&machine, || table_head(&machine))?;
         Ok(session)
     }
@@ -103,15 +152,38 @@ impl<'a> Session<'a> {
     /// Prints a row and keeps it.
     pub(crate) fn row(&mut self, mut row: Row) -> Result<(), BenchError> {
         row.bench.clone_from(&self.name);
-        self.rows += 1;
-        let line = json!(row);
-        self.tell(&line, || table_line(&row))
+        let note = if row.note == self.told { "" } else { row.note };
+        self.told = row.note;
+        self.tell(&json!(row), || table_line(&row, note))?;
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// Says why a case is not measured here.
+    pub(crate) fn skip(&mut self, case: &Map<String, Value>, why: &str) -> Result<(), BenchError> {
+        self.skipped += 1;
+        let line = json!({ "bench": self.name, "case": case, "skipped": why });
+        self.tell(&line, || format!("{:<44} skipped: {why}", text_of(case)))
+    }
+
+    /// What was measured so far.
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Makes a page of what was measured, with charts, where the lines are kept too.
+    pub(crate) fn page(&self, charts: &[Chart]) -> Result<(), BenchError> {
+        let Some(report) = &self.report else { return Ok(()) };
+        let page = page::page(&self.name, &self.machine, &self.rows, charts);
+        std::fs::write(&report.page, page).map_err(BenchError::system("the report's page"))
     }
 
     /// Ends; an error where no case was chosen.
     pub(crate) fn close(self, name: &str) -> Result<(), BenchError> {
         match self.options.case {
-            Some(filter) if self.rows == 0 => Err(BenchError::NoCase { name: name.to_owned(), filter }),
+            Some(filter) if self.rows.is_empty() && self.skipped == 0 => {
+                Err(BenchError::NoCase { name: name.to_owned(), filter })
+            }
             _ => Ok(()),
         }
     }
@@ -120,13 +192,13 @@ impl<'a> Session<'a> {
         let printed = if self.options.json { writeln!(self.out, "{line}") } else { writeln!(self.out, "{}", text()) };
         printed.and_then(|()| self.out.flush()).map_err(BenchError::system("output"))?;
         let Some(report) = &mut self.report else { return Ok(()) };
-        writeln!(report, "{line}").map_err(BenchError::system("the report"))
+        writeln!(report.lines, "{line}").map_err(BenchError::system("the report"))
     }
 }
 
 impl std::fmt::Debug for Session<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Session").field("name", &self.name).field("rows", &self.rows).finish_non_exhaustive()
+        out.debug_struct("Session").field("name", &self.name).field("rows", &self.rows.len()).finish_non_exhaustive()
     }
 }
 
@@ -188,15 +260,15 @@ fn table_head(machine: &Value) -> String {
     )
 }
 
-fn table_line(row: &Row) -> String {
+fn table_line(row: &Row, note: &str) -> String {
     let number = |value: f64| match value.abs() {
         size if size >= 1e6 => format!("{:.2}e6", value / 1e6),
         size if size >= 100.0 => format!("{value:.0}"),
         _ => format!("{value:.3}"),
     };
     let or_dash = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), number);
-    format!(
-        "{:<44} {:>9} {:>9} {:>9} {:>3} {:>9} {:>6}  {}\n    {}",
+    let mut line = format!(
+        "{:<44} {:>9} {:>9} {:>9} {:>3} {:>9} {:>6}  {}",
         text_of(&row.case),
         number(row.median),
         number(row.min),
@@ -205,15 +277,25 @@ fn table_line(row: &Row) -> String {
         or_dash(row.limit),
         row.ratio_to_limit.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
         row.unit,
-        row.note,
-    )
+    );
+    if let Some(Cpu { ours: [sender, receiver], limit: [bare_sender, bare_receiver] }) = row.cpu_seconds_per_gigabyte {
+        let _ = write!(
+            line,
+            "; CPU-s/GB: sender {sender:.2} ({bare_sender:.2}), receiver {receiver:.2} ({bare_receiver:.2})"
+        );
+    }
+    if !note.is_empty() {
+        let _ = write!(line, "\n    {note}");
+    }
+    line
 }
 
 /// `DIR/<date>-<host>/<bench>.jsonl`; a second run of the same day goes on in the same file.
-fn open_report(directory: &Path, name: &str) -> std::io::Result<File> {
+fn open_report(directory: &Path, name: &str) -> std::io::Result<Report> {
     let directory = directory.join(format!("{}-{}", date(SystemTime::now()), host()));
     std::fs::create_dir_all(&directory)?;
-    OpenOptions::new().create(true).append(true).open(directory.join(format!("{name}.jsonl")))
+    let lines = OpenOptions::new().create(true).append(true).open(directory.join(format!("{name}.jsonl")))?;
+    Ok(Report { lines, page: directory.join(format!("{name}.html")) })
 }
 
 fn host() -> String {

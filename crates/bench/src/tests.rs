@@ -10,6 +10,7 @@ fn options(name: &str) -> Options {
         json: true,
         case: None,
         report: None,
+        peers: false,
         output: std::env::temp_dir().join(format!("ropewalk-bench-{name}-{}", std::process::id())),
         // Takes any arguments and ends well; the program itself is started by its own tests.
         program: PathBuf::from("true"),
@@ -27,7 +28,11 @@ fn lines(name: &str, options: Options) -> Vec<Value> {
 }
 
 fn check(name: &str, rows: usize) {
-    let lines = lines(name, options(name));
+    check_case(name, None, rows);
+}
+
+fn check_case(name: &str, case: Option<&str>, rows: usize) {
+    let lines = lines(name, Options { case: case.map(str::to_owned), ..options(name) });
     assert_eq!(lines[0]["bench"], "machine");
     assert!(lines[0]["kernel"].is_string() && lines[0]["cpu"].is_string() && lines[0]["pages"].is_string());
     assert_eq!(lines.len() - 1, rows);
@@ -69,6 +74,37 @@ fn start_gives_figures() {
 #[test]
 fn sizing_gives_figures_beside_predictions() {
     check("sizing", 8);
+}
+
+#[test]
+fn tcpla_gives_throughput_of_every_mechanism() {
+    check_case("tcpla", Some("figure=7"), 10);
+    check_case("tcpla", Some("figure=coalescing"), 2);
+}
+
+#[test]
+fn tcpla_gives_quantiles_of_latency() {
+    check_case("tcpla", Some("figure=latency"), 8);
+}
+
+#[test]
+fn tcpla_gives_what_a_readout_unit_takes_in() {
+    // Nodes that are processes need the program, and are tested with it.
+    check_case("tcpla", Some("fragment_bytes=2048 nodes=in process"), 2);
+}
+
+#[test]
+fn a_page_shows_what_was_measured() {
+    let directory = std::env::temp_dir().join(format!("ropewalk-bench-html-{}", std::process::id()));
+    let case = Some("figure=7 mechanism=epoll".to_owned());
+    let peers = Options { case: Some("figure=peers peer=none".to_owned()), peers: true, ..options("peers") };
+    assert!(matches!(run("tcpla", peers, &mut Vec::new()), Err(BenchError::NoCase { .. })));
+    let options = Options { case, report: Some(directory.clone()), ..options("page") };
+    assert_eq!(lines("tcpla", options).len(), 3);
+    let days: Vec<_> = std::fs::read_dir(&directory).expect("a report").flatten().collect();
+    let page = std::fs::read_to_string(days[0].path().join("tcpla.html")).expect("a page");
+    std::fs::remove_dir_all(&directory).expect("our own directory");
+    assert!(page.contains("<svg") && page.contains("epoll, tuned: the limit") && page.ends_with("</html>\n"), "{page}");
 }
 
 #[test]

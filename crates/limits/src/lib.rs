@@ -4,13 +4,15 @@
 //! A probe does the least that the job demands and nothing else. Runs differ by a fifth and more, so a limit is
 //! measured in the same run as what it limits, in turns.
 
-#![forbid(unsafe_code)]
-
+pub mod chain;
 pub mod machine;
 pub mod memory;
+pub mod pair;
 pub mod sender;
 pub mod walk;
 
+pub use chain::tcp_chain;
 pub use machine::{Machine, core_scaling, pin_to_cpu, thread_cpu_seconds};
+pub use pair::{BareMechanism, Paced, PairConfig, PairFigures, PairSockets, Stopwatch, bare_pair, paced_pair};
 pub use sender::{SlinkConfig, SlinkSender, SlinkStream};
 pub use walk::{WalkConfig, Walked, tcp_walk};

@@ -7,7 +7,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ropewalk_terms::SourceId;
@@ -158,10 +158,20 @@ impl SlinkSender {
     ///
     /// # Errors
     /// What the operating system says, for example that the receiver is gone.
-    pub fn run(mut self, stop: &AtomicBool) -> io::Result<Sent> {
+    pub fn run(self, stop: &AtomicBool) -> io::Result<Sent> {
+        self.run_counted(stop, &AtomicU64::new(0))
+    }
+
+    /// As [`SlinkSender::run`], and counts meanwhile the fragments that sockets have taken, for another thread.
+    ///
+    /// # Errors
+    /// As [`SlinkSender::run`].
+    pub fn run_counted(mut self, stop: &AtomicBool, fragments: &AtomicU64) -> io::Result<Sent> {
         // One below the top, so that an event behind the last can be named.
         let mut last = self.config.events.unwrap_or(u32::MAX - 1);
         while self.send_round(last)? {
+            let sent = self.connections.iter().map(|connection| u64::from(connection.stream.next_event - 1));
+            fragments.store(sent.sum(), Ordering::Relaxed);
             if last == u32::MAX - 1 && stop.load(Ordering::Relaxed) {
                 last = self.connections.iter().map(|connection| connection.stream.next_event - 1).max().unwrap_or(0);
             }
@@ -219,7 +229,7 @@ impl SlinkSender {
     }
 }
 
-fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
+pub(crate) fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_congestion_control(&socket);

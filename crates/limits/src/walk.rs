@@ -93,7 +93,7 @@ fn pin(cpu: Option<usize>) {
     }
 }
 
-fn listen() -> io::Result<OwnedFd> {
+pub(crate) fn listen() -> io::Result<OwnedFd> {
     let listener = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_congestion_control(&listener);
     rustix::net::bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0)))?;

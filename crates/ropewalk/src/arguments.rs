@@ -303,9 +303,9 @@ pub(crate) struct TopologyOptions {
   ropewalk bench crc --case checksum=crc16 --json
   ropewalk bench machines --report reports")]
 pub(crate) struct BenchOptions {
-    /// builder, machines, crc, write, start or sizing.
+    /// builder, machines, crc, write, start, sizing or tcpla.
     pub(crate) name: String,
-    /// Fewer pairs, within 50 s.
+    /// Fewer pairs, within a minute.
     #[arg(long)]
     pub(crate) quick: bool,
     /// Print one JSON object a line; the first says what machine it is.
@@ -317,6 +317,9 @@ pub(crate) struct BenchOptions {
     /// Also keep the lines in DIR, in a directory named by date and host.
     #[arg(long, value_name = "DIR")]
     pub(crate) report: Option<PathBuf>,
+    /// Also measure iperf3, ZeroMQ and libfabric, where they are installed (tcpla).
+    #[arg(long)]
+    pub(crate) peers: bool,
     /// Where files may be written; they are removed again.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,

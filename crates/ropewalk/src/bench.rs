@@ -12,6 +12,7 @@ pub(crate) fn bench(options: &BenchOptions) -> Result<u8, Failure> {
         json: options.json,
         case: options.case.clone(),
         report: options.report.clone(),
+        peers: options.peers,
         output: options.output.clone(),
         program,
     };

@@ -1,0 +1,149 @@
+//! What a readout unit takes in, against the size of fragments, while the event builder runs (paper 3, Figs. 11, 12):
+//! in one process, which is ours, and with readout unit and builder units as processes of their own, which is the
+//! paper's condition: a readout unit that receives and sends at once.
+
+use super::processes::Cluster;
+use crate::pairs::{Series, alternate, median};
+use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
+use crate::session::{Row, Session, case};
+use crate::{BenchError, Scale};
+use ropewalk_limits::{SlinkConfig, WalkConfig, tcp_chain, tcp_walk};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+const NOTE_INSIDE: &str = "readout and builder units in this process, on one core; limit: bare receiver that walks the \
+                           headers of the same streams; target: 0.85";
+const NOTE_PROCESSES: &str = "each unit a process: the readout unit on one core, all others with the front ends on the \
+                              other; limit: bare chain of receiving and sending on, placed alike; target: 0.8";
+const NOTE_LARGEST: &str = "the largest fragment for which 90 % of what was measured is 100 kHz of events; paper: 3700 B \
+                            with 12 streams, 2800 B with 16";
+/// The trigger rate that the paper asks for.
+pub(super) const TRIGGER_HZ: f64 = 100e3;
+/// The part of the measured rate that may be counted on.
+const SHARE: f64 = 0.9;
+
+/// A figure of the paper, as large as it can be here: streams, all to one readout unit, and builder units.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Layout {
+    pub(super) figure: &'static str,
+    pub(super) streams: usize,
+    pub(super) builders: usize,
+}
+
+pub(super) const LAYOUTS: [Layout; 2] =
+    [Layout { figure: "11", streams: 12, builders: 1 }, Layout { figure: "12", streams: 16, builders: 2 }];
+
+/// Where readout and builder units run.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Where {
+    Inside,
+    Processes,
+}
+
+pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let all: &[usize] = &[256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10];
+    let sizes = session.options.scale.choose(&[2 << 10][..], &[512, 2 << 10, 8 << 10], all);
+    for layout in LAYOUTS {
+        for (place, name) in [(Where::Inside, "in process"), (Where::Processes, "processes")] {
+            let mut curves: [Vec<(f64, f64)>; 2] = Default::default();
+            for &bytes in sizes {
+                let case = case_of(layout, name, Some(bytes));
+                if !session.wants(&case) {
+                    continue;
+                }
+                let series = measure(session, layout, place, bytes)?;
+                for (curve, side) in curves.iter_mut().zip([&series.ours, &series.limit]) {
+                    curve.push((bytes as f64, median(side.iter().copied())));
+                }
+                let note = if place == Where::Inside { NOTE_INSIDE } else { NOTE_PROCESSES };
+                session.row(Row::of(&case, "GB/s", &series, note))?;
+            }
+            let case = case_of(layout, name, None);
+            let found = curves.map(|curve| largest_fragment(&curve, layout.streams));
+            if let [Some(ours), Some(limit)] = found
+                && session.wants(&case)
+            {
+                let series = Series { ours: vec![ours], limit: vec![limit] };
+                session.row(Row::of(&case, "B", &series, NOTE_LARGEST))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn case_of(layout: Layout, place: &str, fragment_bytes: Option<usize>) -> Map<String, Value> {
+    case([
+        ("figure", json!(layout.figure)),
+        ("streams", json!(layout.streams)),
+        ("builders", json!(layout.builders)),
+        ("nodes", json!(place)),
+        ("fragment_bytes", fragment_bytes.map_or_else(|| json!("largest"), |bytes| json!(bytes))),
+    ])
+}
+
+fn measure(session: &Session<'_>, layout: Layout, place: Where, bytes: usize) -> Result<Series, BenchError> {
+    let scale = session.options.scale;
+    let sender = SlinkConfig {
+        streams: layout.streams,
+        fragment_bytes: bytes,
+        fragments_per_send: (super::SEND / bytes).max(1),
+        ..SlinkConfig::default()
+    };
+    let plan = RunPlan {
+        sender,
+        builders: layout.builders,
+        check_crc: false,
+        write: false,
+        warm_up: Duration::from_millis(scale.choose(20, 150, 400)),
+        interval: Duration::from_millis(scale.choose(100, 300, 1000)),
+        cpus: (scale != Scale::Tiny).then_some([0, 1]),
+        pool_mib: USUAL_POOL_MIB,
+        output: scratch(&session.options.output, "tcpla"),
+    };
+    let ours = || match place {
+        Where::Inside => Ok([plan.run()?.gigabytes_per_second]),
+        Where::Processes => Ok([Cluster::start(&plan, &session.options.program)?.measure()?]),
+    };
+    let limit = || {
+        let config = WalkConfig { sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };
+        let rate = match place {
+            Where::Inside => tcp_walk(config).map(|walked| walked.gigabytes_per_second()),
+            Where::Processes => tcp_chain(config, layout.builders).map(|figures| figures.gigabytes_per_second()),
+        };
+        Ok([rate.map_err(BenchError::system("bare receiver"))?])
+    };
+    let [series] = alternate(scale.choose(1, 1, 5), ours, limit)?;
+    Ok(series)
+}
+
+/// The largest fragment, in bytes, for which nine tenths of the measured rate are events at 100 kHz: between two
+/// measured sizes by a straight line. None where even the smallest size does not reach it; the largest size measured
+/// where all do.
+fn largest_fragment(curve: &[(f64, f64)], streams: usize) -> Option<f64> {
+    // What is left at a size, in 10^9 bytes a second: falls through 0 at the size that is sought.
+    let spare = |&(bytes, rate): &(f64, f64)| SHARE * rate - needed(bytes, streams);
+    let last = curve.iter().rposition(|point| spare(point) >= 0.0)?;
+    let Some(next) = curve.get(last + 1) else { return Some(curve[last].0) };
+    let (have, lack) = (spare(&curve[last]), -spare(next));
+    Some(curve[last].0 + (next.0 - curve[last].0) * have / (have + lack))
+}
+
+/// What the trigger rate takes of fragments of so many bytes, in 10^9 bytes a second.
+pub(super) fn needed(fragment_bytes: f64, streams: usize) -> f64 {
+    TRIGGER_HZ * streams as f64 * fragment_bytes / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_curve_gives_the_papers_fragments() {
+        // 5000 MB/s from 2.3 kB on.
+        let curve = [(2300.0, 5.0), (4000.0, 5.0), (8000.0, 5.0)];
+        let near = |streams, bytes: f64| largest_fragment(&curve, streams).is_some_and(|it| (it - bytes).abs() < 1.0);
+        assert!(near(12, 3750.0) && near(16, 2812.5));
+        assert_eq!(largest_fragment(&curve[..1], 12), Some(2300.0));
+        assert_eq!(largest_fragment(&curve[2..], 12), None);
+    }
+}

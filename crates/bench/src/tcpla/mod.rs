@@ -1,0 +1,88 @@
+//! `bench tcpla`: the figures of paper 3, section V, of our end points and of the event builder over them.
+//!
+//! ```text
+//!  figure=7            throughput against message size, each mechanism, untuned and tuned   throughput.rs, ours.rs
+//!  figure=coalescing   many small messages, beside one call for each                        throughput.rs
+//!  figure=latency      2 KiB messages at 10, 50 and 90 % of what can be sent                latency.rs
+//!  figure=11, 12       fragments of 12 and 16 streams, the event builder running            builder.rs, processes.rs
+//!  figure=peers        iperf3, ZeroMQ, libfabric, where they are installed                  peers.rs
+//! ```
+//! Beside each figure stands what a bare program does with the same sends in the same minute.
+
+mod builder;
+mod charts;
+mod latency;
+mod ours;
+mod peers;
+mod processes;
+mod throughput;
+
+use crate::BenchError;
+use crate::session::Session;
+use ropewalk_io::tcp::Mechanism;
+use ropewalk_limits::{BareMechanism, PairSockets};
+
+/// Bytes that leave with one system call where messages coalesce.
+const SEND: usize = 64 << 10;
+/// Bytes of the kernel's buffers on each side of a tuned connection.
+const SOCKET_BUFFER: usize = 1 << 20;
+
+pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
+    throughput::figure_7(session)?;
+    throughput::coalescing(session)?;
+    latency::bench(session)?;
+    builder::bench(session)?;
+    if session.options.peers {
+        peers::bench(session)?;
+    }
+    session.page(&charts::charts(session.rows()))
+}
+
+/// How a connection is treated, after paper 3, section IV.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Tuning {
+    /// As the system comes: its congestion control and buffers, any processor, one message a call.
+    Untuned,
+    /// Cubic, large buffers, a processor for each side, as many messages a call as fill it.
+    Tuned,
+}
+
+impl Tuning {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Untuned => "untuned",
+            Self::Tuned => "tuned",
+        }
+    }
+
+    const fn sockets(self) -> PairSockets {
+        match self {
+            Self::Untuned => PairSockets { cubic: false, buffer_bytes: 0 },
+            Self::Tuned => PairSockets { cubic: true, buffer_bytes: SOCKET_BUFFER },
+        }
+    }
+
+    /// The processors of receiver and sender.
+    const fn cpus(self) -> Option<[usize; 2]> {
+        match self {
+            Self::Untuned => None,
+            Self::Tuned => Some([0, 1]),
+        }
+    }
+
+    /// Messages that leave with one call.
+    fn messages_per_send(self, message_bytes: usize) -> usize {
+        match self {
+            Self::Untuned => 1,
+            Self::Tuned => (SEND / message_bytes).max(1),
+        }
+    }
+}
+
+/// The bare mechanism that ours is compared with.
+const fn bare(mechanism: Mechanism) -> BareMechanism {
+    match mechanism {
+        Mechanism::IoUring => BareMechanism::IoUring,
+        _ => BareMechanism::Epoll,
+    }
+}

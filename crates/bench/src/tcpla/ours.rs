@@ -1,0 +1,224 @@
+//! A pair of our own end points: the layer as its users have it, with posted messages, cookies, completions, and a
+//! framer that gives every message on its own.
+
+use crate::BenchError;
+use ropewalk_io::layer::framer::FixedSize;
+use ropewalk_io::layer::{
+    Cookie, Ended, EventDispatcher, EventHandler, InterfaceAdapter, Received, Requests, Setting, WorkRequest,
+};
+use ropewalk_io::tcp::{Mechanism, TcpConfig};
+use ropewalk_io::wait::Waiter;
+use ropewalk_io::{Clock, Endpoint, MonotonicClock, Peer, ServicePoint};
+use ropewalk_limits::{PairFigures, PairSockets, Stopwatch, pin_to_cpu, thread_cpu_seconds};
+use ropewalk_memory::{Owner, Payload, Pool, PoolConfig, Slice};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What is sent, over what, and for how long.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct OurPair {
+    pub(super) mechanism: Mechanism,
+    pub(super) message_bytes: usize,
+    /// Messages that are handed over before the kernel is called.
+    pub(super) messages_per_send: usize,
+    pub(super) sockets: PairSockets,
+    pub(super) warm_up: Duration,
+    pub(super) duration: Duration,
+    pub(super) cpus: Option<[usize; 2]>,
+}
+
+/// How long a side may sleep although nobody tells it anything.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// Blocks to receive into, and bytes of each.
+const BLOCKS: (usize, usize) = (16, 256 << 10);
+
+/// One side: an event dispatcher, and where its thread sleeps.
+pub(super) struct Side {
+    dispatcher: EventDispatcher,
+    waiter: Waiter,
+}
+
+impl Side {
+    fn new(adapter: &InterfaceAdapter) -> Result<Self, BenchError> {
+        let pool = Pool::new(PoolConfig::anonymous("bench receive", BLOCKS.1, BLOCKS.0)).map_err(BenchError::wrong)?;
+        let dispatcher = adapter.event_dispatcher(pool).map_err(BenchError::wrong)?;
+        let waiter = Waiter::new().map_err(BenchError::system("a place to sleep"))?;
+        for descriptor in dispatcher.wait_descriptors() {
+            waiter.watch(descriptor).map_err(BenchError::system("a place to sleep"))?;
+        }
+        Ok(Self { dispatcher, waiter })
+    }
+
+    /// One turn; sleeps where there is nothing to do and `may_sleep`.
+    pub(super) fn turn(&mut self, handler: &mut dyn EventHandler, may_sleep: bool) {
+        let now = MonotonicClock.now();
+        if self.dispatcher.dispatch(now, handler) == 0 && may_sleep && self.dispatcher.prepare_wait() {
+            let deadline = self.dispatcher.next_deadline();
+            let until = deadline.map_or(PATIENCE, |at| at.since(now).clamp(Duration::from_nanos(1), PATIENCE));
+            self.waiter.wait(Some(until));
+        }
+    }
+
+    fn post(&mut self, request: WorkRequest) -> Result<(), BenchError> {
+        self.dispatcher.post(request).map_err(|refused| BenchError::wrong(refused.why))
+    }
+}
+
+/// The receiving side, which listens, and the sending side, which is about to connect to it.
+pub(super) fn sides(mechanism: Mechanism, sockets: PairSockets) -> Result<[Side; 2], BenchError> {
+    let config = TcpConfig {
+        mechanism,
+        congestion_control: sockets.cubic.then(|| "cubic".to_owned()),
+        socket_send_buffer: sockets.buffer_bytes,
+        socket_receive_buffer: sockets.buffer_bytes,
+        ..TcpConfig::default()
+    };
+    let adapter = InterfaceAdapter::tcp("127.0.0.1", config);
+    let (mut receiver, mut sender) = (Side::new(&adapter)?, Side::new(&adapter)?);
+    let service_point = receiver.dispatcher.listen("0").map_err(BenchError::wrong)?;
+    let address = receiver.dispatcher.address_of(service_point).ok_or_else(|| BenchError::wrong("no address"))?;
+    sender.post(WorkRequest::Connect { address, cookie: Cookie(0) })?;
+    Ok([receiver, sender])
+}
+
+/// Sends as fast as it goes; the figures are taken as those of the bare pair.
+pub(super) fn our_pair(pair: OurPair) -> Result<PairFigures, BenchError> {
+    let stop = AtomicBool::new(false);
+    let [receiver, sender] = sides(pair.mechanism, pair.sockets)?;
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            pin(pair.cpus.map(|[_, sender]| sender));
+            send(sender, pair, &stop)
+        });
+        let receiving = scope.spawn(|| {
+            pin(pair.cpus.map(|[receiver, _]| receiver));
+            let received = receive(receiver, pair, &stop);
+            // Also after an error: the sender would go on for ever.
+            stop.store(true, Ordering::Relaxed);
+            received
+        });
+        let (received, stopwatch) = receiving.join().map_err(|_| BenchError::wrong("a panic"))??;
+        let sent = sending.join().map_err(|_| BenchError::wrong("a panic"))??;
+        if received.bytes != sent.0 {
+            return Err(BenchError::wrong(format!("{} of {} bytes have come", received.bytes, sent.0)));
+        }
+        stopwatch.figures(sent).map_err(BenchError::system("our pair"))
+    })
+}
+
+/// What one side was told.
+#[derive(Default)]
+pub(super) struct Told {
+    message_bytes: usize,
+    /// The connection, once it stands.
+    pub(super) endpoint: Option<Endpoint>,
+    /// Messages that the transport has taken.
+    pub(super) completed: u64,
+    /// Bytes of messages that have come, and how many messages those are.
+    bytes: u64,
+    pub(super) messages: u64,
+    pub(super) ended: Option<Ended>,
+}
+
+impl Told {
+    pub(super) fn of(message_bytes: usize) -> Self {
+        Self { message_bytes, ..Self::default() }
+    }
+}
+
+impl EventHandler for Told {
+    fn connection_requested(&mut self, work: &mut dyn Requests, _: ServicePoint, endpoint: Endpoint, _: Peer) {
+        let setting = Setting::Framer(Box::new(FixedSize::new(self.message_bytes)));
+        // An end point that is gone again shows by the stream's end.
+        let _ = work.post(WorkRequest::Set { endpoint, setting });
+        let _ = work.post(WorkRequest::Accept { endpoint });
+    }
+
+    fn established(&mut self, _: &mut dyn Requests, endpoint: Endpoint, _: Option<Cookie>) {
+        self.endpoint = Some(endpoint);
+    }
+
+    fn sent(&mut self, _: &mut dyn Requests, _: Endpoint, _: Cookie) {
+        self.completed += 1;
+    }
+
+    fn received(&mut self, _: &mut dyn Requests, _: Endpoint, received: Received) {
+        self.bytes += received.payload.len() as u64;
+        self.messages += 1;
+    }
+
+    fn ended(&mut self, _: &mut dyn Requests, _: Endpoint, _: Option<Cookie>, how: Ended) {
+        self.ended = Some(how);
+    }
+}
+
+fn receive<'a>(mut side: Side, pair: OurPair, stop: &'a AtomicBool) -> Result<(Told, Stopwatch<'a>), BenchError> {
+    let mut stopwatch = Stopwatch::new(pair.warm_up, pair.duration, stop);
+    let mut told = Told::of(pair.message_bytes);
+    let begin = Instant::now();
+    while told.ended.is_none() {
+        let before = told.bytes;
+        side.turn(&mut told, true);
+        if told.bytes != before {
+            stopwatch.look(told.bytes);
+        } else if told.bytes == 0 && begin.elapsed() > Duration::from_secs(10) {
+            return Err(BenchError::wrong("nothing is received"));
+        }
+    }
+    Ok((told, stopwatch))
+}
+
+/// A message of our own memory, to be sent again and again.
+pub(super) fn message(bytes: usize) -> Result<(Pool, Slice), BenchError> {
+    let config = PoolConfig::anonymous("bench message", bytes.max(4096).next_power_of_two(), 1);
+    let mut pool = Pool::new(config).map_err(BenchError::wrong)?;
+    let slice = pool.loan(Owner::SHARED).and_then(|mut block| block.append(&vec![0x5a; bytes]));
+    slice.map(|slice| (pool, slice)).ok_or_else(|| BenchError::wrong("no message"))
+}
+
+/// Posts one more message.
+pub(super) fn post(side: &mut Side, endpoint: Endpoint, message: &Slice) -> Result<(), BenchError> {
+    let mut payload = Payload::default();
+    payload.push(message.clone());
+    side.post(WorkRequest::Send { endpoint, message: payload, cookie: Cookie(0) })
+}
+
+/// Ends the connection in order, behind what is queued, and waits for that.
+pub(super) fn close(side: &mut Side, told: &mut Told, endpoint: Endpoint) -> Result<(), BenchError> {
+    side.post(WorkRequest::Close { endpoint })?;
+    while told.ended.is_none() {
+        side.turn(told, true);
+    }
+    match told.ended {
+        Some(Ended::Disconnected) => Ok(()),
+        how => Err(BenchError::wrong(format!("the connection ended: {how:?}"))),
+    }
+}
+
+/// Sends until it is told to stop; how many bytes, and with how many seconds of processor.
+fn send(mut side: Side, pair: OurPair, stop: &AtomicBool) -> Result<(u64, f64), BenchError> {
+    let (_pool, message) = message(pair.message_bytes)?;
+    let (mut told, mut posted) = (Told::of(pair.message_bytes), 0);
+    while !stop.load(Ordering::Relaxed) {
+        if let Some(endpoint) = told.endpoint {
+            while posted - told.completed < pair.messages_per_send as u64 {
+                post(&mut side, endpoint, &message)?;
+                posted += 1;
+            }
+        }
+        side.turn(&mut told, true);
+        if let Some(how) = told.ended {
+            return Err(BenchError::wrong(format!("the connection ended: {how:?}")));
+        }
+    }
+    let endpoint = told.endpoint.ok_or_else(|| BenchError::wrong("no connection"))?;
+    close(&mut side, &mut told, endpoint)?;
+    Ok((posted * pair.message_bytes as u64, thread_cpu_seconds()))
+}
+
+pub(super) fn pin(cpu: Option<usize>) {
+    if let Some(cpu) = cpu {
+        // A machine with fewer processors measures unpinned.
+        let _ = pin_to_cpu(cpu);
+    }
+}

@@ -1,0 +1,249 @@
+//! The bare pair: one connection over loopback, one thread that sends and one that receives, straight on the system
+//! calls. The limit of every transport that sends as much with one call.
+//!
+//! ```text
+//!  sender: the same hot buffer again and again ──► receiver: counts bytes, looks at none of them
+//!      readiness: send, recv, epoll     ring: io_uring, multishot receive into provided buffers
+//! ```
+
+mod readiness;
+mod ring;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use crate::machine::{pin_to_cpu, thread_cpu_seconds};
+
+pub use readiness::{Paced, paced_pair};
+
+/// How the kernel is asked.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum BareMechanism {
+    /// What is ready, over epoll; then `send` and `recv`.
+    Epoll,
+    /// One operation at a time is sent; a multishot receive fills provided buffers.
+    IoUring,
+}
+
+/// How the sockets are treated; the same on both sides.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct PairSockets {
+    /// Cubic, if the kernel has it; otherwise what the system says.
+    pub cubic: bool,
+    /// Bytes of the kernel's send and receive buffers; 0 leaves both to the kernel.
+    pub buffer_bytes: usize,
+}
+
+/// What is sent and for how long.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct PairConfig {
+    /// How the kernel is asked.
+    pub mechanism: BareMechanism,
+    /// Bytes handed to the kernel with one call.
+    pub send_bytes: usize,
+    /// How the sockets are treated.
+    pub sockets: PairSockets,
+    /// The sockets send at once, without waiting for more.
+    pub no_delay: bool,
+    /// Not measured, at the beginning.
+    pub warm_up: Duration,
+    /// Measured.
+    pub duration: Duration,
+    /// The processors of receiver and sender; `None` leaves both to the scheduler.
+    pub cpus: Option<[usize; 2]>,
+}
+
+/// What a pair did, bare or not: one form for both, so that they are measured in one way.
+#[derive(Copy, Clone, PartialEq, Default, Debug)]
+pub struct PairFigures {
+    /// Bytes that were received in the measured time.
+    pub bytes: u64,
+    /// The measured time.
+    pub seconds: f64,
+    /// Seconds of processor that the receiving thread used in it.
+    pub receiver_cpu_seconds: f64,
+    /// Bytes that were sent in the whole time.
+    pub sent_bytes: u64,
+    /// Seconds of processor that the sending thread used in the whole time.
+    pub sender_cpu_seconds: f64,
+}
+
+impl PairFigures {
+    /// 10^9 bytes a second.
+    pub fn gigabytes_per_second(&self) -> f64 {
+        if self.seconds > 0.0 { self.bytes as f64 / self.seconds / 1e9 } else { 0.0 }
+    }
+
+    /// Seconds of processor for 10^9 bytes, of the sending and of the receiving thread.
+    pub fn cpu_seconds_per_gigabyte(&self) -> [f64; 2] {
+        let per_gigabyte = |seconds: f64, bytes: u64| seconds / (bytes as f64).max(1.0) * 1e9;
+        [per_gigabyte(self.sender_cpu_seconds, self.sent_bytes), per_gigabyte(self.receiver_cpu_seconds, self.bytes)]
+    }
+}
+
+/// Looks at what a receiver has received, and says when it is enough: the one stopwatch of all pairs.
+#[derive(Debug)]
+pub struct Stopwatch<'a> {
+    warm_up: Duration,
+    duration: Duration,
+    stop: &'a AtomicBool,
+    /// When the first bytes came.
+    began: Option<Instant>,
+    /// When the warm-up was over, what had been received and what had been used by then.
+    measuring: Option<(Instant, u64, f64)>,
+    figures: Option<PairFigures>,
+}
+
+impl<'a> Stopwatch<'a> {
+    /// Measures `duration` after `warm_up`, and then tells the sender to stop.
+    pub fn new(warm_up: Duration, duration: Duration, stop: &'a AtomicBool) -> Self {
+        Self { warm_up, duration, stop, began: None, measuring: None, figures: None }
+    }
+
+    /// Takes note of how many bytes the calling thread has received altogether.
+    pub fn look(&mut self, received: u64) {
+        if self.figures.is_some() || received == 0 {
+            return;
+        }
+        let now = Instant::now();
+        let began = *self.began.get_or_insert(now);
+        match self.measuring {
+            None if now - began >= self.warm_up => self.measuring = Some((now, received, thread_cpu_seconds())),
+            Some((from, before, cpu)) if now - from >= self.duration => {
+                self.figures = Some(PairFigures {
+                    bytes: received - before,
+                    seconds: (now - from).as_secs_f64(),
+                    receiver_cpu_seconds: thread_cpu_seconds() - cpu,
+                    ..PairFigures::default()
+                });
+                self.stop.store(true, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// What was measured, together with what the sender says of itself: bytes, and seconds of processor.
+    ///
+    /// # Errors
+    /// The time was not over before the stream ended.
+    pub fn figures(&self, (sent_bytes, sender_cpu_seconds): (u64, f64)) -> io::Result<PairFigures> {
+        let early = || io::Error::other("the stream ended before it was measured");
+        Ok(PairFigures { sent_bytes, sender_cpu_seconds, ..self.figures.ok_or_else(early)? })
+    }
+}
+
+/// Sends and receives as fast as it goes.
+///
+/// # Errors
+/// What the operating system says; `Other` where not everything has come that was sent.
+pub fn bare_pair(config: PairConfig) -> io::Result<PairFigures> {
+    let stop = AtomicBool::new(false);
+    let ([to, from], pin) = (connection(config.sockets, config.no_delay)?, config.cpus);
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            // Moved in: closing it is what ends the stream.
+            let socket = to;
+            pin_one(pin.map(|[_, sender]| sender));
+            let sent = match config.mechanism {
+                BareMechanism::Epoll => readiness::send(&socket, config.send_bytes, &stop),
+                BareMechanism::IoUring => ring::send(&socket, config.send_bytes, &stop),
+            };
+            sent.map(|bytes| (bytes, thread_cpu_seconds()))
+        });
+        let receiving = scope.spawn(|| {
+            // Moved in: a receiver that fails ends the sender too.
+            let socket = from;
+            pin_one(pin.map(|[receiver, _]| receiver));
+            let mut stopwatch = Stopwatch::new(config.warm_up, config.duration, &stop);
+            let received = match config.mechanism {
+                BareMechanism::Epoll => readiness::receive(&socket, &mut stopwatch),
+                BareMechanism::IoUring => ring::receive(&socket, &mut stopwatch),
+            };
+            received.map(|bytes| (bytes, stopwatch))
+        });
+        let panicked = |_| io::Error::other("a probe's thread panicked");
+        let (received, stopwatch) = receiving.join().map_err(panicked)??;
+        let sent = sending.join().map_err(panicked)??;
+        if received != sent.0 {
+            return Err(io::Error::other(format!("{received} of {} bytes have come", sent.0)));
+        }
+        stopwatch.figures(sent)
+    })
+}
+
+/// Two connected sockets over loopback, which do not block: whoever connected first.
+fn connection(sockets: PairSockets, no_delay: bool) -> io::Result<[OwnedFd; 2]> {
+    let socket = || -> io::Result<OwnedFd> {
+        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        if sockets.cubic {
+            crate::sender::set_congestion_control(&socket);
+        }
+        if sockets.buffer_bytes > 0 {
+            sockopt::set_socket_send_buffer_size(&socket, sockets.buffer_bytes)?;
+            sockopt::set_socket_recv_buffer_size(&socket, sockets.buffer_bytes)?;
+        }
+        sockopt::set_tcp_nodelay(&socket, no_delay)?;
+        Ok(socket)
+    };
+    let (listener, client) = (socket()?, socket()?);
+    rustix::net::bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    rustix::net::listen(&listener, 1)?;
+    rustix::net::connect(&client, &SocketAddr::try_from(rustix::net::getsockname(&listener)?)?)?;
+    let accepted = rustix::net::accept_with(&listener, SocketFlags::CLOEXEC)?;
+    for side in [&client, &accepted] {
+        rustix::io::ioctl_fionbio(side, true)?;
+    }
+    Ok([client, accepted])
+}
+
+pub(crate) fn pin_one(cpu: Option<usize>) {
+    if let Some(cpu) = cpu {
+        // A machine with fewer processors measures unpinned.
+        let _ = pin_to_cpu(cpu);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(mechanism: BareMechanism, send_bytes: usize) -> PairConfig {
+        PairConfig {
+            mechanism,
+            send_bytes,
+            sockets: PairSockets { cubic: true, buffer_bytes: 1 << 20 },
+            no_delay: true,
+            warm_up: Duration::from_millis(5),
+            duration: Duration::from_millis(30),
+            cpus: None,
+        }
+    }
+
+    #[test]
+    fn everything_that_is_sent_over_epoll_comes() {
+        for bytes in [64, 2048, 1 << 20] {
+            let figures = bare_pair(config(BareMechanism::Epoll, bytes)).expect("loopback");
+            assert!(figures.seconds >= 0.03 && figures.gigabytes_per_second() > 0.0, "{figures:?}");
+            assert!(figures.cpu_seconds_per_gigabyte().into_iter().all(|seconds| seconds > 0.0), "{figures:?}");
+        }
+    }
+
+    #[test]
+    fn everything_that_is_sent_over_a_ring_comes() {
+        for bytes in [64, 2048, 1 << 20] {
+            match bare_pair(config(BareMechanism::IoUring, bytes)) {
+                Ok(figures) => assert!(figures.bytes > 0 && figures.sent_bytes >= figures.bytes, "{figures:?}"),
+                Err(error) => {
+                    let absent = [io::ErrorKind::Unsupported, io::ErrorKind::PermissionDenied];
+                    assert!(absent.contains(&error.kind()), "{error}");
+                    return ropewalk_tidy::skipped("limits::pair::ring", "the kernel has no io_uring for us");
+                }
+            }
+        }
+    }
+}
