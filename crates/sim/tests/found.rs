@@ -1,8 +1,10 @@
 //! What campaigns found, each as the smallest scenario that shows it.
 
+use ropewalk_flow::builder::IncompletePolicy;
+use ropewalk_flow::manager::LeaseConfig;
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
-use ropewalk_sim::campaign::{End, Fault, Place, Rooms, Scenario, Scheduled, TimeOuts, run};
+use ropewalk_sim::campaign::{End, Fault, Managers, Place, Rooms, Scenario, Scheduled, TimeOuts, run};
 use std::time::Duration;
 
 const fn milliseconds(number: u64) -> Duration {
@@ -112,4 +114,35 @@ fn a_source_that_comes_back_is_believed_although_its_first_connection_seems_to_b
         let sources = steady().sources[..1].to_vec();
         expect_all_is_well(Scenario { faults, network, readouts: 1, sources, ..steady() });
     }
+}
+
+/// Readout units know that the run was stopped before its known end, and tell whoever takes it over.
+#[test]
+fn a_run_that_was_stopped_stays_stopped_when_another_event_manager_takes_it_over() {
+    let faults = vec![
+        fault(40, 0, Fault::Skip { source: 2, count: 4 }),
+        fault(55, 1300, Fault::ManagerOvertaken { reset: true }),
+    ];
+    let (incomplete, managers) = (IncompletePolicy::Stop, Managers::Succession);
+    expect_all_is_well(Scenario { incomplete, managers, faults, ..steady() });
+}
+
+/// It has heard of nobody yet.
+#[test]
+fn an_event_manager_that_takes_over_and_is_told_to_stop_at_once_drains_first() {
+    let faults = vec![fault(74, 50, Fault::ManagerOvertaken { reset: true })];
+    let (end, managers) = (End::Stop(milliseconds(72)), Managers::Succession);
+    expect_all_is_well(Scenario { end, managers, faults, ..steady() });
+}
+
+/// All but one builder unit were dismissed; the lease ends while the event manager waits for that one.
+#[test]
+fn an_event_manager_that_has_ended_the_run_keeps_its_account_beyond_its_lease() {
+    let lease =
+        LeaseConfig { term: milliseconds(400), margin: milliseconds(20), drift_ppm: 100, interval: milliseconds(40) };
+    let faults =
+        vec![fault(201, 3000, Fault::CoordinationCut(None)), fault(203, 2500, Fault::PowerCut(Place::Builder(1)))];
+    let usual = steady();
+    let network = Faults { give_up: milliseconds(60), ..usual.network.clone() };
+    expect_all_is_well(Scenario { network, managers: Managers::Standby(lease), faults, ..usual });
 }

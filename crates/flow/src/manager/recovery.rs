@@ -9,6 +9,7 @@ use super::ended::count;
 use super::run::Phase;
 use super::table::{Place, Stage};
 use crate::messages::{AcknowledgeEntry, Message, ReadoutState, Start, Unreleased, UnreleasedEntry};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, EventKey, Instant, NodeId, Outcome};
 use std::collections::VecDeque;
 
@@ -20,12 +21,19 @@ pub(super) struct Recovered {
     attempts_before: u16,
     /// The run's last key, where its end was fixed before.
     stop: Option<EventKey>,
+    /// Somebody asks for the stop meanwhile, with the run's last key or without one.
+    stop_after: Option<Option<EventKey>>,
 }
 
 impl Recovered {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
+    }
+
+    /// The run is to be stopped as soon as it is known what there is to be drained.
+    pub(super) fn stop_after(&mut self, last: Option<EventKey>) {
+        self.stop_after.get_or_insert(last);
     }
 
     /// Whether this manager took over from another one.
@@ -104,6 +112,9 @@ impl Manager {
     /// A builder unit tells what it has, to a successor or after a lost connection.
     pub(super) fn unreleased(&mut self, builder: u16, unreleased: &Unreleased) {
         if self.phase.is_recovering() {
+            // Whoever held them may have died: the run ends behind them all the same.
+            let highest = unreleased.entries.iter().map(|entry| entry.key).max();
+            self.highest = self.highest.max(highest);
             self.recovered.entries.extend(unreleased.entries.iter().map(|&entry| (builder, entry)));
         } else if self.phase.is_open() {
             for entry in &unreleased.entries {
@@ -152,6 +163,11 @@ impl Manager {
             (_, Some(last)) => self.send_to_readouts(&Message::StopAt(last)),
             (_, None) => {}
         }
+        match self.recovered.stop_after.take() {
+            Some(Some(last)) => self.stop_at(now, last),
+            Some(None) => self.stop(now),
+            None => {}
+        }
         self.raise_floor(now);
     }
 
@@ -184,11 +200,13 @@ impl Manager {
         if !self.phase.assigns() {
             return;
         }
-        if key < self.ended.below() {
+        if key < self.ended.below() && !is_planted(Flaw::EarlierReleaseForgotten) {
             // It is in an earlier manager's account; here its release was lost with that manager.
             let outcome = self.recovered.outcome_of(key).unwrap_or(Outcome::Complete);
             self.end(position, outcome);
-        } else if let Some((builder, entry)) = self.recovered.of(key) {
+        } else if let Some((builder, entry)) = self.recovered.of(key)
+            && (entry.outcome.is_some() || !is_planted(Flaw::AssignmentForgotten))
+        {
             self.adopt(position, builder, entry);
         }
     }

@@ -116,27 +116,34 @@ impl Manager {
     }
 
     /// Stops the run: the last key is the highest that a readout unit has seen, and everything up to it is drained.
-    /// Ignored where there is no run or it stops already.
+    /// A successor first hears what there is to be drained. Ignored where there is no run or it stops already.
     pub fn stop(&mut self, now: Instant) {
-        if matches!(self.phase, Phase::Recovering { .. }) {
-            self.complete_recovery(now);
-        }
-        if self.phase == Phase::Running {
+        if self.phase.is_recovering() {
+            self.recovered.stop_after(None);
+        } else if self.phase == Phase::Running {
             for link in &mut self.readouts {
                 link.highest = None;
             }
             self.send_to_readouts(&Message::QueryHighest);
-            self.phase = Phase::Stopping { deadline: now.after(self.config.event_timeout) };
+            let patience = if self.knows_nothing() { self.config.drain_timeout } else { self.config.event_timeout };
+            self.phase = Phase::Stopping { deadline: now.after(patience) };
         }
+    }
+
+    /// A successor that has heard of no event: those who know of some do not know yet, perhaps, that their event manager
+    /// is dead, and have not called.
+    fn knows_nothing(&self) -> bool {
+        self.recovered.is_successor()
+            && self.highest.is_none()
+            && self.readouts.iter().all(|link| link.highest.is_none())
     }
 
     /// Stops with this last key, which somebody knows that the sources will reach: everything up to it is waited
     /// for and drained. Ignored as [`Manager::stop`].
     pub fn stop_at(&mut self, now: Instant, last: EventKey) {
-        if matches!(self.phase, Phase::Recovering { .. }) {
-            self.complete_recovery(now);
-        }
-        if self.phase == Phase::Running {
+        if self.phase.is_recovering() {
+            self.recovered.stop_after(Some(last));
+        } else if self.phase == Phase::Running {
             self.drain_to(now, self.last.map_or(last, |given| given.min(last)));
         }
     }
@@ -189,7 +196,8 @@ impl Manager {
                 self.finish(now, Cause::AfterStop);
             }
             Phase::Stopping { deadline } => {
-                if now < deadline && self.readouts.iter().any(|link| link.present && link.highest.is_none()) {
+                let asked = self.readouts.iter().any(|link| link.present && link.highest.is_none());
+                if now < deadline && (asked || self.knows_nothing()) {
                     return false;
                 }
                 self.fix_last(now);

@@ -13,6 +13,7 @@
 //! knew that is refused by nodes that obey a higher epoch.
 
 use core::time::Duration;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Epoch, Instant};
 use std::collections::VecDeque;
 
@@ -189,7 +190,7 @@ impl Standby {
 
     /// Whether the lease is over by this clock.
     fn look(&mut self, now: Instant) {
-        if self.lease.is_some_and(|lease| now >= lease.until) {
+        if self.lease.is_some_and(|lease| now >= lease.until) && !is_planted(Flaw::LeaseOutlived) {
             self.end();
         }
     }

@@ -44,12 +44,12 @@ impl Readout {
 
     /// The run ends with this event: what lies behind it is not wanted, and what is missing up to it is waited for, with
     /// the usual time-out as soon as a source has shown it. What none shows is the event manager's matter, who hears of
-    /// it from the others.
+    /// it from the others. A run that is stopped before its known end ends earlier; nothing makes it end later.
     pub(super) fn stop_at(&mut self, now: Instant, last: EventKey) {
         if !self.started {
             return;
         }
-        if let Some(stop) = &mut self.stop {
+        if let Some(stop) = self.stop.as_mut().filter(|stop| stop.last <= last) {
             stop.announced = false;
             return;
         }

@@ -15,7 +15,7 @@ use ropewalk_io::disk::{Disk, DiskCause};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{AcknowledgementLevel, Counter, Epoch, Instant, NodeId, PoolAccount, RunNumber};
+use ropewalk_terms::{AcknowledgementLevel, Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, RunNumber};
 use ropewalk_wire::message::{Header, Hello, SuperFragmentEntry};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -126,6 +126,11 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     /// Where the events go, if anywhere.
     pub const fn storage(&self) -> Option<&Storage<D>> {
         self.storage.as_ref()
+    }
+
+    /// The event manager whose order was carried out last: its epoch, and which life of it that was. For checkers.
+    pub const fn obeyed(&self) -> Option<(Epoch, Incarnation)> {
+        self.managers.last_order()
     }
 
     /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
@@ -248,6 +253,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             self.old_messages += 1;
             return;
         }
+        self.managers.note_order(header);
         self.outbox.identity.epoch = header.epoch;
         self.enter(now, header.run);
         match message {

@@ -126,6 +126,11 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.active = true;
     }
 
+    /// The epoch in which it speaks, where it does: it neither stands by nor knows of a younger one.
+    pub fn speaks(&self) -> Option<Epoch> {
+        (self.active && self.superseded.is_none()).then_some(self.outbox.identity.epoch)
+    }
+
     /// The younger epoch that a node obeys, where one does.
     pub(super) fn superseded_by(&self) -> Option<Epoch> {
         self.superseded.as_ref().map(|&(_, epoch)| epoch)
@@ -313,10 +318,10 @@ impl<P: Dispatcher> ManagerDrive<P> {
     }
 
     /// A node obeys an event manager of this epoch. Where that is younger than this one, nobody obeys this one any more:
-    /// it leaves the run and its account to the younger one. Whether it does.
+    /// it leaves the run and its account to the younger one, unless both are complete already. Whether it is younger.
     fn give_way(&mut self, node: NodeId, epoch: Epoch) -> bool {
         let is_younger = epoch > self.outbox.identity.epoch;
-        if is_younger {
+        if is_younger && self.control.phase() != RunPhase::Ended {
             let (address, reason) = (String::new(), RefuseReason::OldEpoch);
             self.superseded.get_or_insert((Refusal { by: node, address, reason }, epoch));
         }

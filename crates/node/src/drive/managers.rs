@@ -11,8 +11,9 @@
 use super::link::{Identity, Outbox};
 use super::refusal::Refusal;
 use ropewalk_io::{Dispatcher, Endpoint};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId};
-use ropewalk_wire::message::{Message, RefuseReason};
+use ropewalk_wire::message::{Header, Message, RefuseReason};
 use std::time::Duration;
 
 /// Pause before an event manager is called again.
@@ -51,6 +52,8 @@ pub(super) struct Managers {
     is_known: bool,
     /// When a younger life of this node is believed to be there.
     twin: Option<Instant>,
+    /// Whose order was carried out last.
+    last_order: Option<(Epoch, Incarnation)>,
 }
 
 impl Managers {
@@ -58,7 +61,7 @@ impl Managers {
     pub(super) fn new(addresses: &[String]) -> Self {
         let call = |address: &String| Call { address: address.clone(), endpoint: None, retry: Instant::ZERO };
         let calls = addresses.iter().map(call).collect();
-        Self { calls, obeyed: None, epoch: Epoch(0), is_known: false, twin: None }
+        Self { calls, obeyed: None, epoch: Epoch(0), is_known: false, twin: None, last_order: None }
     }
 
     /// Calls whoever is not connected, where it is time; `opened` is told of each new connection.
@@ -107,7 +110,8 @@ impl Managers {
 
     fn welcome(&mut self, endpoint: Endpoint, epoch: Epoch) -> Welcomed {
         let has_one = self.obeyed.is_some_and(|(obeyed, known)| obeyed != endpoint && epoch == known);
-        if epoch < self.epoch || has_one {
+        let is_lower = epoch < self.epoch && !is_planted(Flaw::StaleEpochAccepted);
+        if is_lower || has_one {
             return Welcomed::TooOld;
         }
         (self.epoch, self.is_known) = (epoch, true);
@@ -142,6 +146,16 @@ impl Managers {
     /// Whether an order in this epoch that came over this connection is obeyed.
     pub(super) fn is_obeyed(&self, endpoint: Endpoint, epoch: Epoch) -> bool {
         self.obeyed == Some((endpoint, epoch)) && epoch >= self.epoch
+    }
+
+    /// An order with this header is carried out.
+    pub(super) const fn note_order(&mut self, header: &Header) {
+        self.last_order = Some((header.epoch, header.incarnation));
+    }
+
+    /// The event manager whose order was carried out last: its epoch, and which life of it that was.
+    pub(super) const fn last_order(&self) -> Option<(Epoch, Incarnation)> {
+        self.last_order
     }
 
     /// Another node obeys an event manager of this epoch: nobody obeys a lower one any more.

@@ -19,7 +19,7 @@ use ropewalk_flow::readout::{Readout, ReadoutAction, ReadoutConfig};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel, ServicePoint};
 use ropewalk_memory::Staging;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Counter, Epoch, Instant, NodeId, PoolAccount, Role};
+use ropewalk_terms::{Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role};
 use ropewalk_wire::message::{Header, Hello, RefuseReason};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -136,6 +136,11 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         &self.readout
     }
 
+    /// The event manager whose order was carried out last: its epoch, and which life of it that was. For checkers.
+    pub const fn obeyed(&self) -> Option<(Epoch, Incarnation)> {
+        self.managers.last_order()
+    }
+
     /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
     /// for what is staged, one for each connection.
     pub fn pools(&mut self) -> Vec<PoolAccount> {
@@ -240,6 +245,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             self.counts.old_messages += 1;
             return;
         }
+        self.managers.note_order(header);
         self.outbox.identity.epoch = header.epoch;
         self.outbox.identity.run = header.run;
         match message {

@@ -51,8 +51,23 @@ impl<P: Dispatcher, C: Coordination> StandbyDrive<P, C> {
         self.standby.epoch(now)
     }
 
+    /// The epoch in which it led the run in its last turn, for checkers. One that has ended it only takes its leave.
+    pub fn leads(&self) -> Option<Epoch> {
+        self.drive.speaks().filter(|_| !self.drive.phase().is_final())
+    }
+
+    /// Its way to the service, for checkers.
+    pub const fn coordination(&self) -> &C {
+        &self.coordination
+    }
+
     /// What it drives, for tests and checkers.
-    pub const fn manager(&mut self) -> &mut ManagerDrive<P> {
+    pub const fn manager(&self) -> &ManagerDrive<P> {
+        &self.drive
+    }
+
+    /// The same, to give it commands.
+    pub const fn manager_mut(&mut self) -> &mut ManagerDrive<P> {
         &mut self.drive
     }
 
@@ -66,6 +81,8 @@ impl<P: Dispatcher, C: Coordination> StandbyDrive<P, C> {
         while let Some(action) = self.standby.poll(now) {
             match action {
                 StandbyAction::Ask { question, renews } => self.coordination.ask(now, question, renews),
+                // Its account is complete: another one would find nobody who could tell it again.
+                StandbyAction::StepDown | StandbyAction::BecomeActive { .. } if self.drive.phase().is_final() => {}
                 StandbyAction::StepDown => self.drive.stand_by(),
                 StandbyAction::BecomeActive { epoch } => {
                     let CoordinatedRun { run, first, last } = self.run;

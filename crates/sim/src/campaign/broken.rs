@@ -23,6 +23,8 @@ pub enum Checker {
     TimeOut,
     /// Everything comes to its end, within a bound after the last fault.
     Liveness,
+    /// Nobody speaks without the lease; an epoch is one event manager's; no node goes back to a lower one.
+    Epochs,
     /// Nobody panics.
     Panic,
 }
@@ -40,6 +42,7 @@ impl Checker {
             Self::Loss => "loss",
             Self::TimeOut => "time_out",
             Self::Liveness => "liveness",
+            Self::Epochs => "epochs",
             Self::Panic => "panic",
         }
     }

@@ -127,6 +127,36 @@ pub enum Fault {
     Slow(u16),
     /// Somebody connects to the readout unit's door for front ends and says nonsense.
     Garbage(u16),
+    /// One of two event managers is gone; after that time it is started again, and knows nothing.
+    ManagerCrash(u16),
+    /// The same without a word to the network.
+    ManagerPowerCut(u16),
+    /// One of two event managers sleeps, and knows nothing of it when it wakes up.
+    ManagerPause(u16),
+    /// An event manager and all units hear nothing of each other.
+    ManagerCutOff(u16),
+    /// The coordination service hears nothing of an event manager, or of any.
+    CoordinationCut(Option<u16>),
+    /// The coordination service's answers take longer.
+    CoordinationLate {
+        /// Whom it answers.
+        manager: u16,
+        /// So much longer.
+        late: Duration,
+    },
+    /// The event manager is gone; after that time another one is started that takes the run over.
+    ManagerReplaced {
+        /// Its machine loses its power: the network says nothing.
+        power: bool,
+        /// Whether the other one is started elsewhere.
+        elsewhere: bool,
+    },
+    /// The event manager sleeps. Another one is started at once elsewhere and takes the run over; after that time the
+    /// first one wakes up.
+    ManagerOvertaken {
+        /// It loses its connections as it falls asleep.
+        reset: bool,
+    },
 }
 
 /// Kinds of faults, for coverage.
@@ -160,11 +190,19 @@ pub enum FaultKind {
     HugeLength,
     Slow,
     Garbage,
+    ManagerCrash,
+    ManagerPowerCut,
+    ManagerPause,
+    ManagerCutOff,
+    CoordinationCut,
+    CoordinationLate,
+    ManagerReplaced,
+    ManagerOvertaken,
 }
 
 impl FaultKind {
     /// Every kind, in the order of the table.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 34] = [
         Self::Delay,
         Self::SlowLink,
         Self::Partition,
@@ -191,7 +229,18 @@ impl FaultKind {
         Self::HugeLength,
         Self::Slow,
         Self::Garbage,
+        Self::ManagerCrash,
+        Self::ManagerPowerCut,
+        Self::ManagerPause,
+        Self::ManagerCutOff,
+        Self::CoordinationCut,
+        Self::CoordinationLate,
+        Self::ManagerReplaced,
+        Self::ManagerOvertaken,
     ];
+
+    /// Those that strike units, sources and links, in any system.
+    pub const OF_ANY: usize = 26;
 
     /// The stable name.
     pub const fn name(self) -> &'static str {
@@ -222,6 +271,14 @@ impl FaultKind {
             Self::HugeLength => "source_claims_4gib",
             Self::Slow => "source_slow",
             Self::Garbage => "garbage_connection",
+            Self::ManagerCrash => "manager_crash",
+            Self::ManagerPowerCut => "manager_power_cut",
+            Self::ManagerPause => "manager_pause",
+            Self::ManagerCutOff => "manager_cut_off",
+            Self::CoordinationCut => "coordination_cut",
+            Self::CoordinationLate => "coordination_late",
+            Self::ManagerReplaced => "manager_replaced",
+            Self::ManagerOvertaken => "manager_overtaken",
         }
     }
 }
@@ -256,6 +313,14 @@ impl Fault {
             Self::HugeLength(_) => FaultKind::HugeLength,
             Self::Slow(_) => FaultKind::Slow,
             Self::Garbage(_) => FaultKind::Garbage,
+            Self::ManagerCrash(_) => FaultKind::ManagerCrash,
+            Self::ManagerPowerCut(_) => FaultKind::ManagerPowerCut,
+            Self::ManagerPause(_) => FaultKind::ManagerPause,
+            Self::ManagerCutOff(_) => FaultKind::ManagerCutOff,
+            Self::CoordinationCut(_) => FaultKind::CoordinationCut,
+            Self::CoordinationLate { .. } => FaultKind::CoordinationLate,
+            Self::ManagerReplaced { .. } => FaultKind::ManagerReplaced,
+            Self::ManagerOvertaken { .. } => FaultKind::ManagerOvertaken,
         }
     }
 
@@ -288,6 +353,14 @@ impl Fault {
             | Self::HugeLength(source)
             | Self::Slow(source) => vec![Place::Source(source)],
             Self::Garbage(readout) => vec![Place::Readout(readout)],
+            Self::ManagerCrash(manager)
+            | Self::ManagerPowerCut(manager)
+            | Self::ManagerPause(manager)
+            | Self::ManagerCutOff(manager)
+            | Self::CoordinationCut(Some(manager))
+            | Self::CoordinationLate { manager, .. } => vec![Place::Manager(manager)],
+            // Whoever is there.
+            Self::CoordinationCut(None) | Self::ManagerReplaced { .. } | Self::ManagerOvertaken { .. } => Vec::new(),
         }
     }
 }
@@ -300,6 +373,9 @@ impl fmt::Display for Fault {
         }
         match self {
             Self::Delay { latency, .. } | Self::DiskSlow { latency, .. } => write!(out, " takes {latency:?}"),
+            Self::CoordinationLate { late, .. } => write!(out, " by {late:?}"),
+            Self::ManagerReplaced { power: true, .. } => out.write_str(" after a power cut"),
+            Self::ManagerOvertaken { reset: true } => out.write_str(" and its connections are reset"),
             Self::SlowLink { rate, .. } => write!(out, " {rate} B/s"),
             Self::ClockStep { milliseconds, .. } => write!(out, " by {milliseconds} ms"),
             Self::ClockDrift { ppm, .. } => write!(out, " by {ppm} ppm"),

@@ -1,5 +1,6 @@
 //! Faults begin and end: what each does to the members, the network and the disks.
 
+use super::coordination::Service;
 use super::coverage::Situation;
 use super::fault::{Fault, Scheduled};
 use super::machines::Misbehaviour;
@@ -20,6 +21,8 @@ struct Active {
     scheduled: Scheduled,
     /// The stranger that it brought.
     stranger: Option<usize>,
+    /// The event manager that it struck.
+    struck: Option<Place>,
 }
 
 /// What really happened, for the judge of losses.
@@ -78,16 +81,21 @@ impl World {
     fn begin(&mut self, now: Instant, scheduled: Scheduled) {
         let situation = self.situation();
         let until = Instant::ZERO.after(scheduled.end()).max(now);
-        let mut active = Active { until, scheduled, stranger: None };
+        let mut active = Active { until, scheduled, stranger: None, struck: None };
         if !self.begin_fault(now, &mut active) {
             return;
         }
         let fault = active.scheduled.fault.clone();
         self.coverage.hit(fault.kind(), situation);
         self.recorder.borrow_mut().note(now, Happening::Begins(&active.scheduled));
-        let lasting =
-            if matches!(fault, Fault::HalfOpen { .. }) { self.scenario.network.give_up } else { Duration::ZERO };
-        self.injection.happened.push(Disturbance { from: now, until: until.after(lasting), fault });
+        // Whoever is not told that a connection is dead finds out so much later.
+        let until = match fault {
+            Fault::HalfOpen { .. } | Fault::ManagerPowerCut(_) | Fault::ManagerReplaced { power: true, .. } => {
+                until.max(now.after(self.scenario.network.give_up))
+            }
+            _ => until,
+        };
+        self.injection.happened.push(Disturbance { from: now, until, fault });
         if active.until > now {
             self.injection.active.push(active);
         }
@@ -100,6 +108,14 @@ impl World {
             Fault::Pause(place) | Fault::Reconnect(place) => return self.pause(place),
             Fault::Crash(place) => return self.crash(place, false),
             Fault::PowerCut(place) => return self.crash(place, true),
+            Fault::ManagerCrash(_)
+            | Fault::ManagerPowerCut(_)
+            | Fault::ManagerPause(_)
+            | Fault::ManagerCutOff(_)
+            | Fault::CoordinationCut(_)
+            | Fault::CoordinationLate { .. }
+            | Fault::ManagerReplaced { .. }
+            | Fault::ManagerOvertaken { .. } => return self.begin_fault_of_managers(active),
             Fault::Reset { one, other } => return self.cut_connections(one, other, true),
             Fault::HalfOpen { one, other } => return self.cut_connections(one, other, false),
             Fault::ClockStep { place, milliseconds } => {
@@ -150,13 +166,84 @@ impl World {
             Fault::Delay { .. } | Fault::SlowLink { .. } | Fault::Partition { .. } | Fault::OneWay { .. } => {
                 self.set_link(&active.scheduled.fault, false);
             }
-            _ => {}
+            _ => self.end_fault_of_managers(active),
         }
         if let Some(stranger) = active.stranger.and_then(|index| self.strangers.get_mut(index))
             && let Some(machine) = &mut stranger.machine
         {
             machine.leave();
         }
+    }
+
+    fn begin_fault_of_managers(&mut self, active: &mut Active) -> bool {
+        match active.scheduled.fault {
+            Fault::ManagerCrash(manager) => return self.crash(Place::Manager(manager), false),
+            Fault::ManagerPowerCut(manager) => return self.crash(Place::Manager(manager), true),
+            Fault::ManagerPause(manager) => return self.pause(Place::Manager(manager)),
+            Fault::ManagerCutOff(manager) => self.set_cut_off(manager, true),
+            Fault::CoordinationCut(manager) => {
+                self.set_coordination(manager, |service, one| service.set_cut(one, true))
+            }
+            Fault::CoordinationLate { manager, late } => {
+                self.set_coordination(Some(manager), |service, one| service.set_late(one, late));
+            }
+            Fault::ManagerReplaced { power, .. } => {
+                let present = self.present_manager();
+                active.struck = Some(present);
+                return self.crash(present, power);
+            }
+            Fault::ManagerOvertaken { reset } => {
+                let present = self.present_manager();
+                active.struck = Some(present);
+                let Some(successor) = self.free_manager().filter(|_| self.pause(present)) else { return false };
+                if reset {
+                    self.forget_connections(present);
+                }
+                self.take_over(successor);
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn end_fault_of_managers(&mut self, active: &Active) {
+        match active.scheduled.fault {
+            Fault::ManagerCrash(manager) | Fault::ManagerPowerCut(manager) => self.revive(Place::Manager(manager)),
+            Fault::ManagerPause(manager) => self.resume(Place::Manager(manager)),
+            Fault::ManagerCutOff(manager) => self.set_cut_off(manager, false),
+            Fault::CoordinationCut(manager) => {
+                self.set_coordination(manager, |service, one| service.set_cut(one, false))
+            }
+            Fault::CoordinationLate { manager, .. } => {
+                self.set_coordination(Some(manager), |service, one| service.set_late(one, Duration::ZERO));
+            }
+            Fault::ManagerReplaced { elsewhere, .. } => {
+                // Nobody takes over what is over.
+                let dead = active.struck.filter(|_| self.reign.ended.is_none());
+                let Some(Place::Manager(dead)) = dead else { return };
+                let successor = self.free_manager().filter(|_| elsewhere).unwrap_or(dead);
+                self.take_over(successor);
+                self.strike_again(Place::Manager(successor));
+            }
+            Fault::ManagerOvertaken { .. } => active.struck.into_iter().for_each(|place| self.resume(place)),
+            _ => {}
+        }
+    }
+
+    /// Between an event manager and all units nothing passes, or everything again.
+    fn set_cut_off(&mut self, manager: u16, begins: bool) {
+        let units = (0..self.scenario.readouts).map(Place::Readout);
+        let units: Vec<Place> = units.chain((0..self.scenario.builders).map(Place::Builder)).collect();
+        for unit in units {
+            self.set_link(&Fault::Partition { one: Place::Manager(manager), other: unit }, begins);
+        }
+    }
+
+    /// Changes how an event manager, or all of them, reach the coordination service.
+    fn set_coordination(&self, manager: Option<u16>, change: impl Fn(&mut Service, u16)) {
+        let Some(service) = &self.reign.service else { return };
+        let managers = manager.map_or(0..self.managers.len() as u16, |manager| manager..manager + 1);
+        managers.for_each(|manager| change(&mut service.borrow_mut(), manager));
     }
 
     fn pause(&mut self, place: Place) -> bool {
@@ -182,10 +269,14 @@ impl World {
     /// A process ends; where its machine's power is cut, the network is not told, and the disk loses what it had not
     /// synced.
     fn crash(&mut self, place: Place, power: bool) -> bool {
-        if self.member(place).health() == Health::Down || self.member(place).is_done() {
+        if self.member(place).health() == Health::Down || self.member(place).is_done() || self.has_ended_the_run(place)
+        {
             return false;
         }
         self.note_safe(place, power);
+        if matches!(place, Place::Builder(_)) {
+            self.note_death_of_builder();
+        }
         if power {
             for host in self.member(place).hosts().to_vec() {
                 self.network.power_off(host);
@@ -204,11 +295,19 @@ impl World {
             return;
         }
         self.start(place);
-        // What goes wrong on its lines goes on: it has another place on the network now.
-        let touching = |active: &&Active| active.scheduled.fault.places().contains(&place);
-        let links: Vec<Fault> =
-            self.injection.active.iter().filter(touching).map(|active| active.scheduled.fault.clone()).collect();
-        links.iter().for_each(|fault| self.set_link(fault, true));
+        self.strike_again(place);
+    }
+
+    /// What goes wrong on a node's lines goes on in its new life, which has another place on the network.
+    fn strike_again(&mut self, place: Place) {
+        let faults: Vec<Fault> = self.injection.active.iter().map(|active| active.scheduled.fault.clone()).collect();
+        for fault in &faults {
+            match *fault {
+                Fault::ManagerCutOff(manager) if !matches!(place, Place::Source(_)) => self.set_cut_off(manager, true),
+                _ if fault.places().contains(&place) => self.set_link(fault, true),
+                _ => {}
+            }
+        }
     }
 
     fn order(&mut self, now: Instant, source: u16, order: Misbehaviour) {

@@ -2,7 +2,8 @@
 
 use super::broken::{Broken, Checker};
 use super::fault::Fault;
-use super::machines::How;
+use super::inject::Disturbance;
+use super::machines::{How, ManagerMachine};
 use super::node::Node;
 use super::place::Place;
 use super::referee::Held;
@@ -73,7 +74,7 @@ impl World {
 
     /// A builder unit that saw the end has granted again what it was given, and the event manager knows it.
     fn judge_credits(&mut self) -> Result<(), Broken> {
-        let Some(manager) = self.manager.machine() else { return Ok(()) };
+        let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return Ok(()) };
         for (index, node) in (0..).zip(&self.builders) {
             let Some(builder) = node.machine().filter(|builder| builder.is_done()) else { continue };
             let (in_work, free) = (builder.machine().in_work() as u64, manager.machine().free_credit(index).0);
@@ -97,10 +98,25 @@ impl World {
             format!("{kept} events were acknowledged, {in_files} are in files")
         })?;
         let copies = held.events.values().map(Vec::len).sum::<usize>() as u64 - in_files;
-        let reassigned = self.manager.machine().map_or(0, |manager| manager.machine().counts().reassigned);
-        Broken::unless(copies <= reassigned, Checker::Keys, || {
+        // What a successor could not hear of it gives to somebody again, without a count of its own.
+        let unheard = self.reign.unheard_builders(&self.scenario) * u64::from(self.scenario.rooms.slots);
+        let reassigned = self.reign.reassigned();
+        Broken::unless(copies <= reassigned + unheard || self.releases_may_be_lost(), Checker::Keys, || {
             format!("{copies} events were written again and {reassigned} were assigned again")
         })
+    }
+
+    /// Whether a readout unit may hold what was released long ago: it did not hear its event manager, who died. Builder
+    /// units remember a part only, so that a successor has it built again.
+    fn releases_may_be_lost(&self) -> bool {
+        let deaf = |disturbance: &Disturbance| {
+            let places = disturbance.fault.places();
+            let is_manager = |place: &Place| matches!(place, Place::Manager(_));
+            let is_readout = |place: &Place| matches!(place, Place::Readout(_));
+            let between = places.iter().any(is_manager) && places.iter().any(is_readout);
+            between || matches!(disturbance.fault, Fault::ManagerCutOff(_))
+        };
+        self.reign.was_handed_over() && self.injection.happened.iter().any(deaf)
     }
 
     /// A builder unit that saw the end in its first life has closed its files.
@@ -129,7 +145,7 @@ impl World {
     }
 
     fn judge_events(&self, held: &Held, timeline: &Timeline) -> Result<(), Broken> {
-        let last = match self.manager.machine().and_then(|manager| manager.machine().last()) {
+        let last = match self.spoken_for().and_then(|manager| manager.drive().machine().last()) {
             Some(last) => last.number(),
             None if self.scenario.end == End::Last => self.scenario.events,
             None => return Ok(()),
@@ -265,6 +281,10 @@ impl World {
                 | Fault::OneWay { .. }
                 | Fault::HalfOpen { .. } => {
                     places.contains(&readout) && !places.iter().any(|place| matches!(place, Place::Source(_)))
+                }
+                // An event manager that nobody can hear, or whose end nobody is told: its lines to all are cut.
+                Fault::ManagerCutOff(_) | Fault::ManagerPowerCut(_) | Fault::ManagerReplaced { power: true, .. } => {
+                    true
                 }
                 _ => false,
             }

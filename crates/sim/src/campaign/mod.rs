@@ -9,12 +9,14 @@
 //!                                       v
 //!                              Failure: seed, words, the command that replays it, as few faults as possible
 //! ```
+//! Event managers come and go: `reign` knows who speaks, `coordination` gives leases, `obedience` looks whom nodes obey.
 //! A machine joins with one file in `machines`: how it is wired, and what must hold of it after every turn.
 //! `docs/simulation.md` says how to read a failure and how to add a machine.
 
 mod broken;
 mod clock;
 mod content;
+mod coordination;
 mod coverage;
 mod disk;
 mod draw;
@@ -24,11 +26,13 @@ mod inject;
 mod judge;
 mod machines;
 mod node;
+mod obedience;
 mod outcome;
 mod perfetto;
 mod place;
 mod recorder;
 mod referee;
+mod reign;
 mod runner;
 mod scenario;
 mod schedule;
@@ -45,6 +49,6 @@ pub use fault::{Fault, FaultKind, Scheduled};
 pub use outcome::{Outcome, run};
 pub use place::Place;
 pub use runner::{Campaign, Failure, Orders, SCHEMA};
-pub use scenario::{End, Rooms, Scenario, TimeOuts};
+pub use scenario::{End, Managers, Rooms, Scenario, TimeOuts};
 pub use shrink::shrink;
 pub use world::World;

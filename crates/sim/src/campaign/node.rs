@@ -7,7 +7,7 @@ use super::place::Place;
 use super::recorder::{Happening, Shared};
 use super::scenario::Scenario;
 use ropewalk_node::drive::Drive;
-use ropewalk_terms::{Instant, PoolAccount};
+use ropewalk_terms::{Epoch, Incarnation, Instant, PoolAccount};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,6 +16,11 @@ use std::time::Duration;
 pub(super) trait Machine: Drive {
     /// The accounts of its pools.
     fn pools(&mut self) -> Vec<PoolAccount>;
+
+    /// The event manager whose order it carried out last: its epoch and its life.
+    fn obeyed(&self) -> Option<(Epoch, Incarnation)> {
+        None
+    }
 
     /// What must hold after every turn.
     fn check(&self, scenario: &Scenario) -> Result<(), Broken>;
@@ -101,6 +106,9 @@ pub(super) trait Member {
     /// It has ended in order.
     fn is_done(&self) -> bool;
 
+    /// Which life of it this is, and the event manager whose order that life carried out last.
+    fn obeyed(&self) -> Option<(u32, Epoch, Incarnation)>;
+
     /// The accounts of its pools.
     fn pools(&mut self) -> Vec<PoolAccount>;
 }
@@ -165,6 +173,11 @@ impl<M: Machine> Member for Node<M> {
 
     fn is_done(&self) -> bool {
         self.machine.as_ref().is_some_and(|machine| machine.is_done())
+    }
+
+    fn obeyed(&self) -> Option<(u32, Epoch, Incarnation)> {
+        let (epoch, incarnation) = self.machine.as_ref()?.obeyed()?;
+        Some((self.life, epoch, incarnation))
     }
 
     fn pools(&mut self) -> Vec<PoolAccount> {

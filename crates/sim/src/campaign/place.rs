@@ -6,8 +6,8 @@ use std::fmt;
 /// A member of the run: a node or a front end, by its index among its kind.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Place {
-    /// The event manager.
-    Manager,
+    /// An event manager: the only one, or one of two.
+    Manager(u16),
     /// A readout unit.
     Readout(u16),
     /// A builder unit.
@@ -20,7 +20,7 @@ impl Place {
     /// The node, where it is one.
     pub const fn node(self) -> Option<NodeId> {
         match self {
-            Self::Manager => Some(NodeId::MANAGER),
+            Self::Manager(_) => Some(NodeId::MANAGER),
             Self::Readout(index) => Some(NodeId::readout(index)),
             Self::Builder(index) => Some(NodeId::builder(index)),
             Self::Source(_) => None,
@@ -32,6 +32,7 @@ impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.node()) {
             (Self::Source(index), _) => write!(out, "source{index}"),
+            (Self::Manager(index), _) => write!(out, "evm{index}"),
             (_, Some(node)) => node.fmt(out),
             (_, None) => Ok(()),
         }

@@ -40,8 +40,6 @@ pub(super) struct Delivery {
     pub(super) connection: u64,
     /// All bytes of that connection until then.
     pub(super) bytes: u64,
-    /// How long the readout unit did not take what the front end sent, in the whole run until then.
-    pub(super) unread: Duration,
 }
 
 /// One connection of a front end, as the network knows it.
@@ -95,7 +93,8 @@ pub(super) struct Inlet {
     pub(super) ends: BTreeMap<u64, Instant>,
     /// By connection.
     pub(super) lines: BTreeMap<u64, Line>,
-    unread: Duration,
+    /// From when to when the readout unit did not take what the front end sent.
+    unread: Vec<(Instant, Instant)>,
     unread_since: Option<Instant>,
 }
 
@@ -110,7 +109,7 @@ impl Inlet {
         match (read, self.unread_since) {
             (false, None) => self.unread_since = Some(now),
             (true, Some(since)) => {
-                self.unread += now.since(since);
+                self.unread.push((since, now));
                 self.unread_since = None;
             }
             _ => {}
@@ -120,9 +119,14 @@ impl Inlet {
     pub(super) fn deliver(&mut self, at: Instant, connection: u64, bytes: u64) {
         let last = self.deliveries.iter().rev().find(|delivery| delivery.connection == connection);
         let bytes = last.map_or(0, |delivery| delivery.bytes) + bytes;
-        let unread = self.unread + self.unread_since.map_or(Duration::ZERO, |since| at.since(since));
-        self.deliveries.push(Delivery { at, connection, bytes, unread });
+        self.deliveries.push(Delivery { at, connection, bytes });
         self.lines.entry(connection).or_default().deliver(bytes);
+    }
+
+    /// How long, between two times, the readout unit did not take what the front end sent.
+    pub(super) fn unread_between(&self, from: Instant, until: Instant) -> Duration {
+        let unread = self.unread.iter().copied().chain(self.unread_since.map(|since| (since, Instant::FAR_FUTURE)));
+        unread.map(|(begin, end)| end.min(until).since(begin.max(from))).sum()
     }
 }
 

@@ -6,7 +6,7 @@ use super::fault::Scheduled;
 use super::place::Place;
 use super::schedule;
 use ropewalk_flow::builder::IncompletePolicy;
-use ropewalk_flow::manager::AssignPolicy;
+use ropewalk_flow::manager::{AssignPolicy, LeaseConfig};
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
 use ropewalk_terms::{AcknowledgementLevel, SourceId};
@@ -29,6 +29,17 @@ impl End {
     pub(super) const fn is_forced(self) -> bool {
         matches!(self, Self::Force(_))
     }
+}
+
+/// How the run comes by its event manager.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Managers {
+    /// There is one, from beginning to end.
+    Alone,
+    /// There is one, until somebody starts another one that takes the run over.
+    Succession,
+    /// There are two, and the one with the lease speaks.
+    Standby(LeaseConfig),
 }
 
 /// Patience of everybody.
@@ -71,6 +82,14 @@ pub struct Rooms {
     pub segment_events: u64,
 }
 
+/// Which stream of the seed decides on event managers, and which one on what the coordination service does.
+const MANAGERS_STREAM: u64 = 202;
+pub(super) const COORDINATION_STREAM: u64 = 1000;
+/// When units that were refused at first call again.
+const SECOND_CALL: Duration = Duration::from_micros(200_500);
+/// How far any clock may be wrong, in millionths: see the faults.
+const WORST_DRIFT: u32 = 60_000;
+
 /// One run: everything follows from this.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
@@ -88,6 +107,8 @@ pub struct Scenario {
     pub pace: Duration,
     /// How large fragments are.
     pub sizes: Sizes,
+    /// How the run comes by its event manager.
+    pub managers: Managers,
     /// How the run ends.
     pub end: End,
     /// When an event is acknowledged.
@@ -111,7 +132,7 @@ pub struct Scenario {
     /// The disks, where nothing else is scheduled.
     pub disk: DiskFaults,
     /// How wrong each node's monotonic clock is, in millionths: the event manager's, the readout units', the builder
-    /// units'.
+    /// units', and that of a second event manager.
     pub drifts: Vec<i32>,
     /// What goes wrong, in the order of time.
     pub faults: Vec<Scheduled>,
@@ -129,6 +150,7 @@ impl Scenario {
             events: 150,
             pace: Duration::from_micros(20),
             sizes: Sizes { usual: 31, largest: 767 },
+            managers: Managers::Alone,
             end: End::Last,
             level: AcknowledgementLevel::Written,
             incomplete: IncompletePolicy::Emit,
@@ -212,7 +234,44 @@ impl Scenario {
         if Draw::new(seed, 4).one_in(4) {
             scenario.network.window = 2 << 10;
         }
+        scenario.draw_managers(span);
         scenario
+    }
+
+    /// Where the run has more than one event manager: their drifts, and what happens to them beside everything else. A
+    /// stream of its own: other seeds mean what they meant before there was any.
+    fn draw_managers(&mut self, span: Duration) {
+        let mut draw = Draw::new(self.seed, MANAGERS_STREAM);
+        self.managers = match draw.below(8) {
+            0 | 1 => Managers::Standby(Self::draw_lease(&mut draw)),
+            2 => Managers::Succession,
+            _ => return,
+        };
+        self.drifts.push(draw.of(&[0, 0, 50, -50, 20_000, -20_000]));
+        let mut span = span;
+        if let Managers::Standby(_) = self.managers {
+            self.pace += draw.time(Duration::from_micros(100), Duration::from_millis(20));
+            span = self.pace * self.events as u32;
+            self.begin_later(&mut draw);
+        }
+        let begin = if self.managers == Managers::Succession { Duration::ZERO } else { SECOND_CALL };
+        self.faults.extend(schedule::draw_of_managers(self, begin, span, &mut draw));
+        self.faults.sort_by_key(|scheduled| scheduled.at);
+    }
+
+    /// Nobody has the lease yet when the units call first: the run begins when they call again.
+    fn begin_later(&mut self, draw: &mut Draw) {
+        for scheduled in &mut self.faults {
+            scheduled.at += if draw.one_in(4) { Duration::ZERO } else { SECOND_CALL };
+        }
+        if let End::Stop(time) | End::Force(time) = &mut self.end {
+            *time += SECOND_CALL;
+        }
+    }
+
+    fn draw_lease(draw: &mut Draw) -> LeaseConfig {
+        let term = draw.time(Duration::from_millis(100), Duration::from_secs(1));
+        LeaseConfig { term, margin: term / 20, drift_ppm: WORST_DRIFT, interval: term / draw.between(4, 12) as u32 }
     }
 
     fn draw_end(draw: &mut Draw, span: Duration) -> End {
@@ -288,10 +347,17 @@ impl Scenario {
         Contents { seed: self.seed, sizes: self.sizes }
     }
 
+    /// Where there are event managers.
+    pub fn manager_places(&self) -> impl Iterator<Item = Place> + use<> {
+        let count = if self.managers == Managers::Alone { 1 } else { 2 };
+        (0..count).map(Place::Manager)
+    }
+
     /// The drift of a node's clock.
     pub fn drift(&self, place: Place) -> i32 {
         let index = match place {
-            Place::Manager => 0,
+            Place::Manager(0) => 0,
+            Place::Manager(_) => 1 + usize::from(self.readouts) + usize::from(self.builders),
             Place::Readout(index) => 1 + usize::from(index),
             Place::Builder(index) => 1 + usize::from(self.readouts) + usize::from(index),
             Place::Source(_) => return 0,
@@ -310,7 +376,8 @@ impl fmt::Display for Scenario {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             out,
-            "seed {}: {} readout and {} builder units, {} sources, {} events every {:?}, end {:?}, {:?}, {:?}, {:?}",
+            "seed {}: {} readout and {} builder units, {} sources, {} events every {:?}, end {:?}, {:?}, {:?}, {:?}, \
+             event managers {:?}",
             self.seed,
             self.readouts,
             self.builders,
@@ -321,6 +388,7 @@ impl fmt::Display for Scenario {
             self.level,
             self.incomplete,
             self.time_outs,
+            self.managers,
         )?;
         self.faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
     }

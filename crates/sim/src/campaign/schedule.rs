@@ -4,7 +4,7 @@ use super::content::Format;
 use super::draw::Draw;
 use super::fault::{Fault, FaultKind, Scheduled};
 use super::place::Place;
-use super::scenario::Scenario;
+use super::scenario::{Managers, Scenario};
 use std::time::Duration;
 
 /// The most faults of one run.
@@ -29,7 +29,7 @@ pub(super) fn draw(scenario: &Scenario, span: Duration) -> Vec<Scheduled> {
             _ => span.mul_f64(draw.between(0, 1000) as f64 / 1000.0),
         };
         before = at;
-        let kind = draw.of(&FaultKind::ALL);
+        let kind = draw.of(&FaultKind::ALL[..FaultKind::OF_ANY]);
         let (fault, is_lasting) = fault(&mut draw, scenario, kind);
         let lasts = if is_lasting { draw.time(SHORTEST, LONGEST) } else { Duration::ZERO };
         faults.push(Scheduled { at, lasts, fault });
@@ -44,17 +44,17 @@ fn source(draw: &mut Draw, scenario: &Scenario) -> u16 {
 
 fn node(draw: &mut Draw, scenario: &Scenario) -> Place {
     match draw.below(u64::from(1 + scenario.readouts + scenario.builders)) as u16 {
-        0 => Place::Manager,
+        0 => Place::Manager(0),
         index if index <= scenario.readouts => Place::Readout(index - 1),
         index => Place::Builder(index - 1 - scenario.readouts),
     }
 }
 
-/// A node that may die: the event manager's successor is another story than its return.
+/// A unit that may die: how event managers die follows below.
 fn mortal(draw: &mut Draw, scenario: &Scenario) -> Place {
     loop {
         let node = node(draw, scenario);
-        if node != Place::Manager {
+        if node != Place::Manager(0) {
             return node;
         }
     }
@@ -68,8 +68,8 @@ fn link(draw: &mut Draw, scenario: &Scenario) -> (Place, Place) {
     let of_source = Place::Readout(scenario.readout_of(source.into()));
     let (one, other) = draw.of(&[
         (readout, builder),
-        (readout, Place::Manager),
-        (builder, Place::Manager),
+        (readout, Place::Manager(0)),
+        (builder, Place::Manager(0)),
         (Place::Source(source), of_source),
     ]);
     if draw.one_in(2) { (one, other) } else { (other, one) }
@@ -154,5 +154,83 @@ fn of_source(draw: &mut Draw, scenario: &Scenario, kind: FaultKind) -> (Fault, b
         }
         FaultKind::HugeLength => (Fault::HugeLength(source), false),
         _ => (Fault::Slow(source), true),
+    }
+}
+
+/// The most faults of event managers in one run.
+const MOST_OF_MANAGERS: u64 = 6;
+
+/// What happens to event managers where there are two, beside everything else, in a run that goes on for `span` after
+/// its `begin`.
+pub(super) fn draw_of_managers(
+    scenario: &Scenario,
+    begin: Duration,
+    span: Duration,
+    draw: &mut Draw,
+) -> Vec<Scheduled> {
+    let mut before = begin;
+    let count = draw.between(2, MOST_OF_MANAGERS);
+    let faults = (0..count).map(|_| {
+        let at = match draw.below(10) {
+            0 => Duration::from_micros(draw.between(0, 3000)),
+            // While the one before is still being dealt with.
+            1..4 => before + draw.time(Duration::from_micros(10), Duration::from_millis(1500)),
+            4 | 5 => begin + draw.time(Duration::from_micros(10), Duration::from_millis(3)),
+            6 | 7 => begin + span + draw.time(Duration::from_micros(10), Duration::from_millis(30)),
+            _ => begin + span.mul_f64(draw.between(0, 1000) as f64 / 1000.0),
+        };
+        before = at;
+        let (fault, is_lasting) = match scenario.managers {
+            Managers::Succession => (of_succession(draw), true),
+            Managers::Alone | Managers::Standby(_) if draw.one_in(4) => of_manager_lines(draw, scenario),
+            Managers::Alone | Managers::Standby(_) => (of_contenders(draw), true),
+        };
+        let lasts = if is_lasting { draw.time(SHORTEST, LONGEST) } else { Duration::ZERO };
+        Scheduled { at, lasts, fault }
+    });
+    faults.collect()
+}
+
+fn of_succession(draw: &mut Draw) -> Fault {
+    if draw.one_in(2) {
+        Fault::ManagerReplaced { power: draw.one_in(3), elsewhere: draw.one_in(2) }
+    } else {
+        Fault::ManagerOvertaken { reset: draw.one_in(2) }
+    }
+}
+
+fn of_contenders(draw: &mut Draw) -> Fault {
+    let manager = draw.below(2) as u16;
+    match draw.below(6) {
+        0 => Fault::ManagerCrash(manager),
+        1 => Fault::ManagerPowerCut(manager),
+        2 => Fault::ManagerPause(manager),
+        3 => Fault::ManagerCutOff(manager),
+        4 => Fault::CoordinationCut(draw.of(&[None, Some(manager), Some(manager)])),
+        _ => {
+            let late = draw.time(Duration::from_millis(10), Duration::from_secs(2));
+            Fault::CoordinationLate { manager, late }
+        }
+    }
+}
+
+/// What happens to any node, here to an event manager, and to its lines.
+fn of_manager_lines(draw: &mut Draw, scenario: &Scenario) -> (Fault, bool) {
+    let place = Place::Manager(draw.below(2) as u16);
+    let other = draw.of(&[Place::Readout(0), Place::Builder(0)]);
+    let other = match other {
+        Place::Readout(_) => Place::Readout(draw.below(scenario.readouts.into()) as u16),
+        _ => Place::Builder(draw.below(scenario.builders.into()) as u16),
+    };
+    match draw.below(9) {
+        0 => (Fault::Partition { one: place, other }, true),
+        1 => (Fault::OneWay { from: place, to: other }, true),
+        2 => (Fault::OneWay { from: other, to: place }, true),
+        3 => (Fault::Reset { one: place, other }, false),
+        4 => (Fault::HalfOpen { one: place, other }, false),
+        5 => (Fault::Reconnect(place), true),
+        6 => (Fault::ClockStep { place, milliseconds: draw.of(&[-3_600_000, -1000, 1000, 3_600_000]) }, false),
+        7 => (Fault::ClockDrift { place, ppm: draw.of(&[-50_000, 50_000]) }, true),
+        _ => (Fault::PoolDry(place), true),
     }
 }

@@ -21,8 +21,6 @@ pub(super) struct Absence {
 #[derive(Copy, Clone, Debug)]
 struct Sign {
     at: Instant,
-    /// How long the source was not read until then.
-    unread: Duration,
     /// The latest event that came then; none where nothing comes any more.
     event: Option<usize>,
 }
@@ -92,11 +90,10 @@ impl World {
     fn silences(&self, source: usize, inlet: &Inlet, courses: &[Course]) -> Vec<Absence> {
         let patience = self.scenario.time_outs.source.mul_f64(FASTEST);
         let mut absences: Vec<Absence> = Vec::new();
-        let mut before = (Instant::ZERO, Duration::ZERO);
+        let mut before = Instant::ZERO;
         let mut is_absent = false;
-        for Sign { at: until, unread, event } in self.signs_of_life(source, inlet, courses) {
-            let (from, unread_before) = before;
-            before = (until, unread);
+        for Sign { at: until, event } in self.signs_of_life(source, inlet, courses) {
+            let from = std::mem::replace(&mut before, until);
             if is_absent && event.is_some_and(|event| self.lag(source, inlet, courses, event) >= patience) {
                 absences.last_mut().expect("it is absent since the last one").until = until;
                 continue;
@@ -108,7 +105,10 @@ impl World {
             // What others showed meanwhile and this source had not delivered is what it was waited for with.
             let next = courses[source].delivered.iter().skip(1).position(|at| at.is_none_or(|at| at > from));
             let asked = next.map_or(Instant::FAR_FUTURE, |next| self.shown_by_others(source, next + 1, courses));
-            if until.since(from.max(asked)).saturating_sub(unread.saturating_sub(unread_before)) >= patience {
+            // Who is not read is not waited for; whether it was read before anybody asked makes no difference.
+            let waited = from.max(asked);
+            let unread = if event.is_some() { inlet.unread_between(waited, until) } else { Duration::ZERO };
+            if until.since(waited).saturating_sub(unread) >= patience {
                 absences.push(Absence { from, until });
                 is_absent = true;
             }
@@ -128,11 +128,10 @@ impl World {
         let arrived: BTreeMap<Instant, usize> = delivered.filter_map(|(event, at)| Some(((*at)?, event))).collect();
         let sign = |delivery: &Delivery| {
             let event = *arrived.get(&delivery.at)?;
-            Some(Sign { at: delivery.at, unread: delivery.unread, event: Some(event) })
+            Some(Sign { at: delivery.at, event: Some(event) })
         };
         let mut signs: Vec<Sign> = inlet.deliveries.iter().filter_map(sign).collect();
-        let unread = signs.last().map_or(Duration::ZERO, |sign| sign.unread);
-        signs.push(Sign { at: Instant::FAR_FUTURE, unread, event: None });
+        signs.push(Sign { at: Instant::FAR_FUTURE, event: None });
         signs
     }
 
@@ -140,11 +139,7 @@ impl World {
     fn lag(&self, source: usize, inlet: &Inlet, courses: &[Course], event: usize) -> Duration {
         let Some(at) = courses[source].delivered[event] else { return Duration::ZERO };
         let shown = self.shown_by_others(source, event, courses);
-        let unread_by = |time: Instant| {
-            let before = inlet.deliveries.iter().rev().find(|delivery| delivery.at <= time);
-            before.map_or(Duration::ZERO, |delivery| delivery.unread)
-        };
-        at.since(shown).saturating_sub(unread_by(at).saturating_sub(unread_by(shown)))
+        at.since(shown).saturating_sub(inlet.unread_between(shown, at))
     }
 
     /// When a source's numbering was not the run's: until the first fragment that comes over another connection, which is

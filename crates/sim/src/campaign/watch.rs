@@ -1,6 +1,7 @@
 //! What must hold between members whenever everybody has come to rest.
 
 use super::broken::{Broken, Checker};
+use super::machines::ManagerMachine;
 use super::world::World;
 use ropewalk_terms::Instant;
 
@@ -20,7 +21,7 @@ impl World {
     /// Room is granted once: a builder unit can be given no more than it has beside what it works on. Less, while
     /// assignments or credits are under way.
     fn watch_credits(&self) -> Result<(), Broken> {
-        let Some(manager) = self.manager.machine() else { return Ok(()) };
+        let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return Ok(()) };
         let slots = u64::from(self.scenario.rooms.slots);
         for (index, node) in (0..).zip(&self.builders) {
             let Some(builder) = node.machine() else { continue };

@@ -5,20 +5,20 @@ use super::clock::NodeClock;
 use super::coverage::{Coverage, Situation};
 use super::draw::Draw;
 use super::inject::Injection;
-use super::machines::{
-    BuilderMachine, FrontEnd, ManagerMachine, ReadoutMachine, Site, Stranger, builder, manager, readout,
-};
+use super::machines::{BuilderMachine, FrontEnd, ManagerMachine, ReadoutMachine, Site, Stranger, builder, readout};
 use super::node::{Health, Member, Node};
 use super::place::Place;
 use super::recorder::{Recorder, Shared};
 use super::referee::Safe;
+use super::reign::Reign;
 use super::scenario::{End, Scenario};
-use ropewalk_flow::control::{RunCommand, RunPhase};
+use ropewalk_flow::control::RunPhase;
+use ropewalk_flow::manager::ManagerState;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::SimulatedStorage;
 use ropewalk_io::simulated::Network;
 use ropewalk_node::drive::RunSnapshot;
-use ropewalk_terms::{EventKey, Instant, RunNumber, Utc};
+use ropewalk_terms::{Instant, Utc};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -26,8 +26,6 @@ use std::time::Duration;
 const BEGIN: Utc = Utc(1_700_000_000_000_000_000);
 /// After the last fault is over, and everybody has had his time, so long until the end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// So long after the last fault and the last event somebody wonders why the run does not end.
-const SURPRISE: Duration = Duration::from_secs(15);
 /// So long after the event manager has ended everybody has who was dismissed.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Turns without time going on; more means that nodes keep each other busy for nothing.
@@ -44,16 +42,14 @@ pub struct World {
     pub(super) recorder: Shared,
     pub(super) front_ends: Vec<Node<FrontEnd>>,
     pub(super) readouts: Vec<Node<ReadoutMachine>>,
-    pub(super) manager: Node<ManagerMachine>,
+    pub(super) managers: Vec<Node<ManagerMachine>>,
     pub(super) builders: Vec<Node<BuilderMachine>>,
     pub(super) strangers: Vec<Node<Stranger>>,
     pub(super) injection: Injection,
     pub(super) coverage: Coverage,
     pub(super) safe: Safe,
+    pub(super) reign: Reign,
     order: Draw,
-    commanded: bool,
-    /// When the event manager ended.
-    manager_done: Option<Instant>,
     idle_steps: u32,
 }
 
@@ -86,15 +82,14 @@ impl World {
             storages: (0..scenario.builders).map(disk).collect(),
             front_ends: front_ends.map(|place| Node::new(place, node_clock(place), &recorder)).collect(),
             readouts: readouts.map(|place| Node::new(place, node_clock(place), &recorder)).collect(),
-            manager: Node::new(Place::Manager, node_clock(Place::Manager), &recorder),
+            managers: scenario.manager_places().map(|place| Node::new(place, node_clock(place), &recorder)).collect(),
             builders: builders.map(|place| Node::new(place, node_clock(place), &recorder)).collect(),
             strangers: Vec::new(),
             injection: Injection::new(&scenario),
             coverage: Coverage::default(),
             safe: Safe::default(),
             order: Draw::new(scenario.seed, 3),
-            commanded: false,
-            manager_done: None,
+            reign: Reign::new(&scenario),
             idle_steps: 0,
             recorder,
             clock,
@@ -106,34 +101,37 @@ impl World {
 
     fn start_everybody(&mut self) {
         // Doors first: front ends that find none look again a moment later.
-        let places = (0..self.readouts.len() as u16).map(Place::Readout).chain([Place::Manager]);
+        let managers = if self.reign.service.is_some() { self.managers.len() } else { 1 };
+        let managers = (0..managers as u16).map(Place::Manager);
+        let places = (0..self.readouts.len() as u16).map(Place::Readout).chain(managers);
         let places = places.chain((0..self.builders.len() as u16).map(Place::Builder));
         for place in places.chain((0..self.front_ends.len() as u16).map(Place::Source)) {
             self.start(place);
         }
-        let last = (self.scenario.end == End::Last).then_some(EventKey::new(0, self.scenario.events));
-        let start = RunCommand::Start { run: RunNumber(1), first: EventKey::new(0, 1), last };
-        if let Some(manager) = &mut self.manager.machine {
-            manager.command(Instant::ZERO, start);
-        }
+        self.command_the_start();
+    }
+
+    /// What machines are wired to.
+    pub(super) fn site(&self) -> Site<'_> {
+        let Self { scenario, network, storages, reign, .. } = self;
+        Site { scenario, network, storages, coordination: reign.service.as_ref() }
     }
 
     /// A process is started, for the first time or again.
     pub(super) fn start(&mut self, place: Place) {
-        let site = Site { scenario: &self.scenario, network: &self.network, storages: &self.storages };
         match place {
-            Place::Manager => self.manager.start(manager(&site, &self.manager.around)),
+            Place::Manager(index) => self.start_manager(index),
             Place::Readout(index) => {
-                let node = &mut self.readouts[usize::from(index)];
-                node.start(readout(&site, &node.around, index));
+                let begun = readout(&self.site(), &self.readouts[usize::from(index)].around, index);
+                self.readouts[usize::from(index)].start(begun);
             }
             Place::Builder(index) => {
-                let node = &mut self.builders[usize::from(index)];
-                node.start(builder(&site, &node.around, index));
+                let begun = builder(&self.site(), &self.builders[usize::from(index)].around, index);
+                self.builders[usize::from(index)].start(begun);
             }
             Place::Source(index) => {
-                let node = &mut self.front_ends[usize::from(index)];
-                node.start(FrontEnd::new(&site, &node.around, index));
+                let begun = FrontEnd::new(&self.site(), &self.front_ends[usize::from(index)].around, index);
+                self.front_ends[usize::from(index)].start(begun);
             }
         }
     }
@@ -142,9 +140,8 @@ impl World {
     pub(super) fn invite_stranger(&mut self, readout: u16) -> usize {
         let place = Place::Source((self.front_ends.len() + self.strangers.len()) as u16);
         let mut node = Node::new(place, NodeClock::new(self.clock.clone(), 0), &self.recorder);
-        let site = Site { scenario: &self.scenario, network: &self.network, storages: &self.storages };
         let seed = self.scenario.seed + self.strangers.len() as u64;
-        node.start(Stranger::new(&site, &node.around, readout, seed));
+        node.start(Stranger::new(&self.site(), &node.around, readout, seed));
         self.strangers.push(node);
         self.strangers.len() - 1
     }
@@ -175,7 +172,7 @@ impl World {
         let mut all: Vec<&mut dyn Member> = Vec::with_capacity(16);
         all.extend(self.front_ends.iter_mut().map(|node| node as &mut dyn Member));
         all.extend(self.readouts.iter_mut().map(|node| node as &mut dyn Member));
-        all.push(&mut self.manager);
+        all.extend(self.managers.iter_mut().map(|node| node as &mut dyn Member));
         all.extend(self.builders.iter_mut().map(|node| node as &mut dyn Member));
         all.extend(self.strangers.iter_mut().map(|node| node as &mut dyn Member));
         all
@@ -184,7 +181,7 @@ impl World {
     /// One member.
     pub(super) fn member(&mut self, place: Place) -> &mut dyn Member {
         match place {
-            Place::Manager => &mut self.manager,
+            Place::Manager(index) => &mut self.managers[usize::from(index)],
             Place::Readout(index) => &mut self.readouts[usize::from(index)],
             Place::Builder(index) => &mut self.builders[usize::from(index)],
             Place::Source(index) => &mut self.front_ends[usize::from(index)],
@@ -194,8 +191,10 @@ impl World {
     /// Turns everybody who is due, beginning with somebody else each time. Whether anybody was, and did something.
     fn round(&mut self) -> Result<(bool, usize), Broken> {
         let scenario = Rc::clone(&self.scenario);
-        let count = self.front_ends.len() + self.readouts.len() + 1 + self.builders.len() + self.strangers.len();
+        let count = self.front_ends.len() + self.readouts.len() + self.managers.len();
+        let count = count + self.builders.len() + self.strangers.len();
         let first = self.order.below(count as u64) as usize;
+        let mut obedience = std::mem::take(&mut self.reign.obedience);
         let mut members = self.members();
         let (mut any, mut work, mut result) = (false, 0, Ok(()));
         for index in 0..count {
@@ -208,7 +207,9 @@ impl World {
                 Ok(done) => work += done,
                 Err(broken) => result = result.and(Err(broken)),
             }
+            result = result.and(obedience.look(&**member));
         }
+        self.reign.obedience = obedience;
         result.map(|()| (any, work))
     }
 
@@ -229,9 +230,7 @@ impl World {
             Broken::unless(rounds < MOST_TURNS, Checker::Liveness, || "nodes do not come to rest".to_owned())?;
         }
         self.watch()?;
-        if self.manager.is_done() {
-            self.manager_done.get_or_insert(self.clock.now());
-        }
+        self.look_at_managers();
         self.idle_steps = if done > 0 { 0 } else { self.idle_steps + 1 };
         Broken::unless(self.idle_steps < MOST_IDLE, Checker::Liveness, || {
             let soon = self.now().after(Duration::from_micros(1));
@@ -241,8 +240,9 @@ impl World {
             format!("{names:?} have turns again and again and do nothing")
         })?;
         let next = self.members().into_iter().filter_map(|member| member.next_time()).min();
-        let end = (!self.commanded).then(|| Instant::ZERO.after(self.end_command().0));
-        let farewell = self.manager_done.map(|since| since.after(FAREWELL)).filter(|&farewell| farewell > self.now());
+        let end = Some(Instant::ZERO.after(self.end_command().0)).filter(|&end| end > self.now());
+        let farewell = self.reign.ended.map(|(_, since)| since.after(FAREWELL));
+        let farewell = farewell.filter(|&farewell| farewell > self.now());
         let next = [next, self.injection.next(), end, farewell].into_iter().flatten().min();
         let now = self.now();
         let limit = self.limit();
@@ -251,32 +251,6 @@ impl World {
         })?;
         self.clock.set(next.unwrap_or(now).max(now.after(Duration::from_nanos(1))).min(limit));
         Ok(())
-    }
-
-    /// What ends the run if it does not end by itself, and when: somebody stops a run whose last event got lost on its
-    /// way from every source, since nobody else can know that it will not come.
-    fn end_command(&self) -> (Duration, RunCommand) {
-        let stop = RunCommand::Stop { last: None };
-        match self.scenario.end {
-            End::Stop(time) => (time, stop),
-            End::Force(time) => (time, RunCommand::ForceStop),
-            End::Last => {
-                (self.scenario.faults_end().max(self.scenario.pace * self.scenario.events as u32) + SURPRISE, stop)
-            }
-        }
-    }
-
-    fn command_the_end(&mut self) {
-        let (time, command) = self.end_command();
-        if self.commanded || self.now() < Instant::ZERO.after(time) {
-            return;
-        }
-        self.commanded = true;
-        let now = self.manager.around.clock.now();
-        if let Some(manager) = &mut self.manager.machine {
-            manager.command(now, command);
-        }
-        self.manager.set_health(self.manager.health);
     }
 
     /// When everything should be over.
@@ -292,11 +266,9 @@ impl World {
 
     /// The run is over, and everybody who was dismissed has ended.
     pub(super) fn has_ended(&self) -> bool {
-        if !self.manager.is_done() || !self.injection.is_over() {
-            return false;
-        }
+        let Some((_, since)) = self.reign.ended.filter(|_| self.injection.is_over()) else { return false };
         // Whoever was away when the run ended waits for another event manager, for longer than anybody here.
-        let patience = self.manager_done.is_some_and(|since| self.now() >= since.after(FAREWELL));
+        let patience = self.now() >= since.after(FAREWELL);
         patience || self.readouts.iter().all(Member::is_done) && self.builders.iter().all(Member::is_done)
     }
 
@@ -318,9 +290,11 @@ impl World {
     pub(super) fn situation(&self) -> Situation {
         let away = self.readouts.iter().any(|node| node.health != Health::Up)
             || self.builders.iter().any(|node| node.health != Health::Up)
-            || self.manager.health != Health::Up;
-        let Some(manager) = &self.manager.machine else { return Situation::Recovering };
+            || self.managers.iter().any(|node| matches!(node.health, Health::Paused(_)));
+        let nobody = if self.reign.obedience.is_empty() { Situation::Idle } else { Situation::Recovering };
+        let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return nobody };
         let account = manager.machine().account();
+        let away = away || manager.machine().state() == ManagerState::Recovering;
         let sent_all =
             self.front_ends.iter().all(|node| node.machine().is_some_and(|one| one.next > self.scenario.events));
         match manager.phase() {
@@ -336,7 +310,9 @@ impl World {
 
     /// The run as its event manager knows it.
     pub fn snapshot(&mut self) -> RunSnapshot {
-        self.manager.machine.as_mut().map(|manager| RunSnapshot::of(manager.standing())).unwrap_or_default()
+        let speaker = self.speaker().map(usize::from);
+        let machine = speaker.and_then(|index| self.managers[index].machine.as_mut());
+        machine.map(|manager| RunSnapshot::of(manager.standing())).unwrap_or_default()
     }
 
     /// How far everybody is, for people.
@@ -345,7 +321,7 @@ impl World {
         let next: Vec<u64> = self.front_ends.iter().filter_map(|node| Some(node.machine()?.next)).collect();
         let (fragments, events) = (snapshot.ledger.fragments, snapshot.ledger.events);
         let dropped: Vec<_> = fragments.dropped.iter().chain(events.incomplete_dropped.iter()).collect();
-        let state = self.manager.machine().map(|manager| manager.machine().state());
+        let state = self.spoken_for().map(|manager| manager.drive().machine().state());
         format!(
             "at {:?}, sources are at {next:?}, phase {:?} ({state:?}), nodes {:?}, {} fragments received, {} complete, \
              {} not, {} late, {} in flight, {} events assigned, {} built, {} incomplete, {} in flight, dropped {dropped:?}",

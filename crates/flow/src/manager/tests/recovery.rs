@@ -61,6 +61,68 @@ fn nothing_is_assigned_before_everybody_has_told_what_it_has() {
     assert_eq!((account.assigned, account.built, account.in_flight), (3, 2, 1));
 }
 
+/// Otherwise it would end the run at once, with nothing in its account, and leave everybody alone.
+#[test]
+fn a_successor_that_is_told_to_stop_first_hears_what_there_is_to_be_drained() {
+    for last in [None, Some(key(10))] {
+        let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
+        hand.manager.recover(hand.now, key(1), None);
+        match last {
+            None => hand.manager.stop(hand.now),
+            Some(last) => hand.manager.stop_at(hand.now, last),
+        }
+        assert_eq!(hand.sent(), []);
+        assert_eq!(hand.manager.state(), ManagerState::Recovering);
+        hand.connect(NodeId::readout(0), 1);
+        hand.connect(NodeId::builder(0), 1);
+        hand.credit(0, 100, 1 << 20);
+        hand.announce(0, 10, 10..=10);
+        repeated(&mut hand, 0, 10);
+        tell(&mut hand, 0, &[], false);
+        assert_eq!(hand.assigned(), [(0, 10, 513)]);
+        if last.is_none() {
+            assert_eq!(hand.manager.state(), ManagerState::Stopping);
+            repeated(&mut hand, 0, 10);
+        }
+        let stop_at = hand.sent().into_iter().filter(|(_, message)| *message == Message::StopAt(key(10))).count();
+        assert!(stop_at > 0 || last.is_some());
+        assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Draining, Some(key(10))));
+    }
+}
+
+/// They hold on to connections of which nobody told them that they are dead.
+#[test]
+fn a_successor_to_which_nobody_has_come_yet_does_not_end_the_run_with_nothing() {
+    let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
+    hand.manager.recover(hand.now, key(1), None);
+    hand.pass(EVENT_TIMEOUT);
+    hand.manager.stop(hand.now);
+    hand.pass(2 * EVENT_TIMEOUT);
+    assert_eq!((hand.sent(), hand.manager.state()), (vec![], ManagerState::Stopping));
+    hand.connect(NodeId::readout(0), 1);
+    hand.announce(0, 7, 5..=7);
+    repeated(&mut hand, 0, 7);
+    hand.sent();
+    assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Draining, Some(key(7))));
+}
+
+/// The only readout unit died together with the event manager.
+#[test]
+fn a_run_ends_behind_what_builder_units_tell_of() {
+    let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
+    hand.manager.recover(hand.now, key(1), None);
+    hand.connect(NodeId::readout(0), 2);
+    hand.connect(NodeId::builder(0), 1);
+    repeated(&mut hand, 0, 0);
+    tell(&mut hand, 0, &[(8, 1, Some(Outcome::Complete)), (9, 1, None)], false);
+    hand.sent();
+    hand.manager.stop(hand.now);
+    hand.sent();
+    repeated(&mut hand, 0, 0);
+    hand.sent();
+    assert_eq!(hand.manager.last(), Some(key(9)));
+}
+
 #[test]
 fn what_is_announced_again_later_is_not_assigned_again_either() {
     let mut hand = successor();

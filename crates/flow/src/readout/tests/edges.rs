@@ -80,6 +80,25 @@ fn a_known_end_settles_nothing_that_nobody_has_shown() {
     assert_eq!((rig.settled, rig.numbers()), (key(6), vec![1, 2, 3, 4, 5, 6]));
 }
 
+/// Whoever takes the run over asks for its last event, and must not hear of the one that was planned.
+#[test]
+fn a_run_that_is_stopped_before_its_known_end_ends_there() {
+    let mut rig = Rig::started(config(2));
+    rig.tell(Message::StopAt(key(39)));
+    rig.feed(0, 1..=6);
+    rig.feed(1, 1..=4);
+    rig.tell(Message::StopAt(key(4)));
+    assert_eq!((rig.account(0).after_stop, rig.settled), (2, key(4)));
+    rig.tell(Message::StopAt(key(39)));
+    rig.feed(1, 5..=6);
+    assert_eq!(rig.account(1).after_stop, 2, "nothing makes it end later");
+    rig.release(key(1), 4, Outcome::Complete);
+    assert!(rig.readout.is_drained());
+    rig.others.clear();
+    rig.tell(Message::Recover);
+    assert!(rig.others.contains(&Message::StopAt(key(4))), "{:?}", rig.others);
+}
+
 #[test]
 fn an_end_before_the_first_event_drains_at_once() {
     let mut rig = Rig::started(config(2));

@@ -9,7 +9,7 @@ use super::{FINGERPRINT, Site, identity};
 use ropewalk_flow::builder::{BuilderConfig, BuilderSource, Requirement};
 use ropewalk_flow::readout::Format;
 use ropewalk_node::drive::{BuilderDrive, BuilderDriveConfig, Storage, StorageConfig};
-use ropewalk_terms::{AcknowledgementLevel, NodeId, PoolAccount, Utc};
+use ropewalk_terms::{AcknowledgementLevel, Epoch, Incarnation, NodeId, PoolAccount, Utc};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 
 /// The drive on simulated endpoints and a simulated disk.
@@ -27,7 +27,7 @@ pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u
         identity,
         name: node.to_string(),
         fingerprint: FINGERPRINT,
-        managers: vec!["manager".to_owned()],
+        managers: scenario.manager_places().map(|place| place.to_string()).collect(),
         readouts: (0..scenario.readouts).map(|index| NodeId::readout(index).to_string()).collect(),
         report_interval: scenario.report_interval,
     };
@@ -82,6 +82,10 @@ fn machine_config(scenario: &Scenario, index: u16) -> BuilderConfig {
 impl Machine for BuilderMachine {
     fn pools(&mut self) -> Vec<PoolAccount> {
         Self::pools(self)
+    }
+
+    fn obeyed(&self) -> Option<(Epoch, Incarnation)> {
+        Self::obeyed(self)
     }
 
     fn check(&self, scenario: &Scenario) -> Result<(), Broken> {

@@ -1,22 +1,39 @@
-//! The event manager: how it is wired, and what must hold of it.
+//! The event manager, alone or one of two: how it is wired, and what must hold of it.
 
 use super::super::broken::{Broken, Checker};
+use super::super::coordination::Line;
 use super::super::endpoints::{Endpoints, Surroundings};
 use super::super::node::Machine;
-use super::super::scenario::Scenario;
+use super::super::place::Place;
+use super::super::scenario::{End, Managers, Scenario};
 use super::{FINGERPRINT, Site, identity};
 use ropewalk_flow::manager::ManagerConfig;
-use ropewalk_node::drive::{ManagerDrive, ManagerDriveConfig};
-use ropewalk_terms::{Epoch, NodeId, PoolAccount};
+use ropewalk_node::drive::{
+    CoordinatedRun, Drive, Identity, ManagerDrive, ManagerDriveConfig, Refusal, StandbyDrive, Standing,
+};
+use ropewalk_terms::{Epoch, EventKey, Incarnation, Instant, NodeId, PoolAccount, RunNumber};
+use std::os::fd::BorrowedFd;
 
 /// The drive on simulated endpoints.
-pub(in super::super) type ManagerMachine = ManagerDrive<Endpoints>;
+pub(in super::super) enum ManagerMachine {
+    /// Nobody asks whether it may speak.
+    Free(Box<ManagerDrive<Endpoints>>),
+    /// It speaks while it has the lease.
+    Contender(Box<StandbyDrive<Endpoints, Line>>),
+}
 
-/// The only event manager of the run.
-pub(in super::super) fn manager(site: &Site<'_>, around: &Surroundings) -> (ManagerMachine, Vec<u32>) {
-    let Scenario { readouts, builders, assign, batch, time_outs, rooms, .. } = *site.scenario;
+/// A life of the event manager with this index; one without a lease speaks in `epoch`.
+pub(in super::super) fn manager(
+    site: &Site<'_>,
+    around: &Surroundings,
+    index: u16,
+    epoch: Epoch,
+) -> (ManagerMachine, Vec<u32>) {
+    let scenario = site.scenario;
+    let Scenario { readouts, builders, assign, batch, time_outs, rooms, .. } = *scenario;
     let peers = site.endpoints("manager receives", 4 << 10, rooms.peer_blocks, around);
     let hosts = vec![peers.host()];
+    let own = identity(NodeId::MANAGER, around);
     let config = ManagerDriveConfig {
         manager: ManagerConfig {
             readouts,
@@ -27,28 +44,132 @@ pub(in super::super) fn manager(site: &Site<'_>, around: &Surroundings) -> (Mana
             event_timeout: time_outs.manager,
             drain_timeout: time_outs.drain,
             trigger_readout: None,
-            epoch: Epoch(1),
+            epoch,
         },
-        identity: identity(NodeId::MANAGER, around),
+        // Two that are started at one moment are two all the same.
+        identity: Identity { epoch, incarnation: Incarnation(own.incarnation.0 + u64::from(index)), ..own },
         fingerprint: FINGERPRINT,
-        address: "manager".to_owned(),
-        level: site.scenario.level,
+        address: Place::Manager(index).to_string(),
+        level: scenario.level,
     };
-    (ManagerDrive::new(config, peers, site.staging("manager")).expect("the address is free"), hosts)
+    let drive = ManagerDrive::new(config, peers, site.staging("manager")).expect("the address is free");
+    let machine = match (scenario.managers, site.coordination) {
+        (Managers::Standby(lease), Some(service)) => {
+            let line = Line::new(service, index, &around.clock);
+            ManagerMachine::Contender(Box::new(StandbyDrive::new(drive, lease, line, run_of(scenario))))
+        }
+        _ => ManagerMachine::Free(Box::new(drive)),
+    };
+    (machine, hosts)
+}
+
+/// The run of a scenario.
+pub(in super::super) fn run_of(scenario: &Scenario) -> CoordinatedRun {
+    let last = (scenario.end == End::Last).then_some(EventKey::new(0, scenario.events));
+    CoordinatedRun { run: RunNumber(1), first: EventKey::new(0, 1), last }
+}
+
+impl ManagerMachine {
+    /// The drive itself.
+    pub(in super::super) const fn drive(&self) -> &ManagerDrive<Endpoints> {
+        match self {
+            Self::Free(drive) => drive,
+            Self::Contender(drive) => drive.manager(),
+        }
+    }
+
+    fn drive_mut(&mut self) -> &mut ManagerDrive<Endpoints> {
+        match self {
+            Self::Free(drive) => drive,
+            Self::Contender(drive) => drive.manager_mut(),
+        }
+    }
+
+    /// Somebody gives it a command.
+    pub(in super::super) fn command(&mut self, now: Instant, command: ropewalk_flow::control::RunCommand) {
+        self.drive_mut().command(now, command);
+    }
+
+    /// The run as it knows it.
+    pub(in super::super) fn standing(&mut self) -> &Standing {
+        self.drive_mut().standing()
+    }
+
+    /// The epoch in which it spoke in its last turn.
+    pub(in super::super) fn speaks(&self) -> Option<Epoch> {
+        self.drive().speaks()
+    }
+
+    /// Whether it is the one that speaks now; one that has slept may think so in vain.
+    pub(in super::super) fn is_in_charge(&self) -> bool {
+        match self {
+            Self::Free(drive) => drive.speaks().is_some(),
+            Self::Contender(drive) => drive.leads().is_some() && drive.coordination().held() == drive.leads(),
+        }
+    }
+
+    fn turned(&self) -> &dyn Drive {
+        match self {
+            Self::Free(drive) => drive.as_ref(),
+            Self::Contender(drive) => drive.as_ref(),
+        }
+    }
+
+    fn turned_mut(&mut self) -> &mut dyn Drive {
+        match self {
+            Self::Free(drive) => drive.as_mut(),
+            Self::Contender(drive) => drive.as_mut(),
+        }
+    }
+}
+
+impl Drive for ManagerMachine {
+    fn turn(&mut self, now: Instant) -> usize {
+        self.turned_mut().turn(now)
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.turned().next_deadline()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.turned_mut().prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        self.turned().wait_descriptors(into);
+    }
+
+    fn is_done(&self) -> bool {
+        self.turned().is_done()
+    }
+
+    fn refusal(&self) -> Option<&Refusal> {
+        self.turned().refusal()
+    }
 }
 
 impl Machine for ManagerMachine {
     fn pools(&mut self) -> Vec<PoolAccount> {
-        Self::pools(self)
+        self.drive_mut().pools()
     }
 
     fn check(&self, scenario: &Scenario) -> Result<(), Broken> {
-        let account = self.machine().account();
+        if let Self::Contender(drive) = self
+            && let Some(epoch) = drive.leads()
+        {
+            let held = drive.coordination().held();
+            Broken::unless(held == Some(epoch), Checker::Epochs, || {
+                format!("it speaks in epoch {epoch}, and the lease that it has is {held:?}")
+            })?;
+        }
+        let machine = self.drive().machine();
+        let account = machine.account();
         Broken::unless(account.assigned == account.accounted(), Checker::Ledger, || {
             format!("events assigned are not those ended and in flight: {account:?}")
         })?;
         for builder in 0..scenario.builders {
-            let (events, _) = self.machine().free_credit(builder);
+            let (events, _) = machine.free_credit(builder);
             Broken::unless(events <= u64::from(scenario.rooms.slots), Checker::Credits, || {
                 format!("bu{builder} can be given {events} events and has {} slots", scenario.rooms.slots)
             })?;

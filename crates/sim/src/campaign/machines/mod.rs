@@ -8,10 +8,11 @@ mod stranger;
 
 pub(super) use builder::{BuilderMachine, builder};
 pub(super) use front_end::{FrontEnd, How, Made, Misbehaviour};
-pub(super) use manager::{ManagerMachine, manager};
+pub(super) use manager::{ManagerMachine, manager, run_of};
 pub(super) use readout::{ReadoutMachine, readout};
 pub(super) use stranger::Stranger;
 
+use super::coordination::SharedService;
 use super::endpoints::{Endpoints, Surroundings};
 use super::scenario::Scenario;
 use ropewalk_io::disk::SimulatedStorage;
@@ -29,6 +30,8 @@ pub(super) struct Site<'a> {
     pub(super) network: &'a Network,
     /// One for each builder unit.
     pub(super) storages: &'a [SimulatedStorage],
+    /// Where event managers have a lease.
+    pub(super) coordination: Option<&'a SharedService>,
 }
 
 impl Site<'_> {

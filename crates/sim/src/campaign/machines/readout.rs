@@ -8,7 +8,7 @@ use super::{FINGERPRINT, Site, identity, pool};
 use ropewalk_flow::readout::{ReadoutConfig, SourceConfig};
 use ropewalk_memory::Staging;
 use ropewalk_node::drive::{ReadoutDrive, ReadoutDriveConfig};
-use ropewalk_terms::{NodeId, PoolAccount};
+use ropewalk_terms::{Epoch, Incarnation, NodeId, PoolAccount};
 
 /// The drive on simulated endpoints.
 pub(in super::super) type ReadoutMachine = ReadoutDrive<Endpoints, Endpoints>;
@@ -42,7 +42,7 @@ pub(in super::super) fn readout(site: &Site<'_>, around: &Surroundings, index: u
         fingerprint: FINGERPRINT,
         listen: door_of(index),
         address: node.to_string(),
-        managers: vec!["manager".to_owned()],
+        managers: scenario.manager_places().map(|place| place.to_string()).collect(),
         builders,
         report_interval,
     };
@@ -59,6 +59,10 @@ pub(super) fn door_of(index: u16) -> String {
 impl Machine for ReadoutMachine {
     fn pools(&mut self) -> Vec<PoolAccount> {
         Self::pools(self)
+    }
+
+    fn obeyed(&self) -> Option<(Epoch, Incarnation)> {
+        Self::obeyed(self)
     }
 
     fn check(&self, scenario: &Scenario) -> Result<(), Broken> {
