@@ -99,14 +99,12 @@ flaws! {
     ClosedBeforeReadOut = "closed_before_read_out",
     /// The footer's index points behind each record's beginning.
     FooterOffsetsWrong = "footer_offsets_wrong",
-    /// A unit takes an event manager whose epoch is lower than one that it has heard of.
+    /// Nobody looks whether an epoch is lower: units take an old event manager again, which serves them.
     StaleEpochAccepted = "stale_epoch_accepted",
     /// An event manager goes on speaking when its lease is over.
     LeaseOutlived = "lease_outlived",
-    /// A successor forgets what builder units have in work.
+    /// A successor forgets what builder units have in work, or did while nobody led the run.
     AssignmentForgotten = "assignment_forgotten",
-    /// A successor forgets that what an earlier event manager accounted for is to be released.
-    EarlierReleaseForgotten = "earlier_release_forgotten",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

@@ -200,12 +200,12 @@ impl Manager {
         if !self.phase.assigns() {
             return;
         }
-        if key < self.ended.below() && !is_planted(Flaw::EarlierReleaseForgotten) {
+        if key < self.ended.below() {
             // It is in an earlier manager's account; here its release was lost with that manager.
             let outcome = self.recovered.outcome_of(key).unwrap_or(Outcome::Complete);
             self.end(position, outcome);
         } else if let Some((builder, entry)) = self.recovered.of(key)
-            && (entry.outcome.is_some() || !is_planted(Flaw::AssignmentForgotten))
+            && !is_planted(Flaw::AssignmentForgotten)
         {
             self.adopt(position, builder, entry);
         }

@@ -11,6 +11,7 @@ use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig, ManagerState
 use ropewalk_flow::messages::{Finished, Message};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Slice, Staging};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{AcknowledgementLevel, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role, RunNumber};
 use ropewalk_wire::message::{Header, Hello, PROTOCOL_VERSION, RefuseReason};
 use std::collections::{BTreeMap, VecDeque};
@@ -320,7 +321,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
     /// A node obeys an event manager of this epoch. Where that is younger than this one, nobody obeys this one any more:
     /// it leaves the run and its account to the younger one, unless both are complete already. Whether it is younger.
     fn give_way(&mut self, node: NodeId, epoch: Epoch) -> bool {
-        let is_younger = epoch > self.outbox.identity.epoch;
+        let is_younger = epoch > self.outbox.identity.epoch && !is_planted(Flaw::StaleEpochAccepted);
         if is_younger && self.control.phase() != RunPhase::Ended {
             let (address, reason) = (String::new(), RefuseReason::OldEpoch);
             self.superseded.get_or_insert((Refusal { by: node, address, reason }, epoch));
