@@ -1,6 +1,7 @@
 //! How a readout or builder unit ends: told to finish, it says its last word, is dismissed, and leaves.
 //!
-//! An event manager may die before it knows all. Whoever is not dismissed stays for a while, and tells the next one.
+//! An event manager may die before it knows all. Whoever is not dismissed stays for a while, and tells the next one,
+//! who may have events built that this one knew as done: the end is not the end before that one says so too.
 
 use ropewalk_terms::Instant;
 use std::time::Duration;
@@ -11,7 +12,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How far the end has come.
 #[derive(Debug, Default)]
 pub(super) struct Farewell {
+    /// By the event manager that is obeyed now.
     told: bool,
+    /// By any.
+    was_told: bool,
     said: bool,
     dismissed: bool,
     leaving: bool,
@@ -22,10 +26,10 @@ pub(super) struct Farewell {
 impl Farewell {
     /// The event manager says that no event will come any more.
     pub(super) const fn finish(&mut self) {
-        self.told = true;
+        (self.told, self.was_told) = (true, true);
     }
 
-    /// Whether it did.
+    /// Whether the one that is obeyed now did.
     pub(super) const fn is_told(&self) -> bool {
         self.told
     }
@@ -45,14 +49,14 @@ impl Farewell {
         self.dismissed = true;
     }
 
-    /// Another event manager is obeyed: it has heard nothing yet.
+    /// Another event manager is obeyed: it has heard nothing yet, and has said nothing.
     pub(super) fn manager_came(&mut self) {
-        *self = Self { told: self.told, done: self.done, ..Self::default() };
+        *self = Self { was_told: self.was_told, done: self.done, ..Self::default() };
     }
 
     /// The one that was obeyed is gone.
     pub(super) fn manager_lost(&mut self, now: Instant) {
-        if self.told {
+        if self.was_told {
             self.done |= self.dismissed;
             self.patient_until = Some(now.after(PATIENCE));
         }
@@ -111,9 +115,13 @@ mod tests {
         farewell.look(NOW.after(PATIENCE / 2));
         assert!(!farewell.is_done());
         farewell.manager_came();
-        assert!(!farewell.is_said() && farewell.is_told());
+        assert!(!farewell.is_said() && !farewell.is_told(), "the next one may go on with the run");
         farewell.look(NOW.after(PATIENCE));
         assert!(!farewell.is_done(), "somebody is there");
+        farewell.manager_lost(NOW);
+        assert_eq!(farewell.next_deadline(), Some(NOW.after(PATIENCE)), "nor is that one waited for without an end");
+        farewell.manager_came();
+        farewell.finish();
         farewell.say();
         farewell.dismiss();
         assert!(farewell.leaves());

@@ -223,6 +223,8 @@ impl<D: Disk> Storage<D> {
         };
         self.pieces.push(tail);
         segment.add(slot, index, length, &mut self.pieces);
+        // Another event manager goes on with a run that had ended: it ends once more, behind this event.
+        (self.finishing, self.ended) = (false, false);
         self.last = self.last.max(Some(event.key));
         true
     }
