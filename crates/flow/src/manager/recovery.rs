@@ -111,10 +111,11 @@ impl Manager {
 
     /// A builder unit tells what it has, to a successor or after a lost connection.
     pub(super) fn unreleased(&mut self, builder: u16, unreleased: &Unreleased) {
-        if self.phase.is_recovering() {
+        if self.phase.is_open() {
             // Whoever held them may have died: the run ends behind them all the same.
-            let highest = unreleased.entries.iter().map(|entry| entry.key).max();
-            self.highest = self.highest.max(highest);
+            self.highest = self.highest.max(unreleased.entries.iter().map(|entry| entry.key).max());
+        }
+        if self.phase.is_recovering() {
             self.recovered.entries.extend(unreleased.entries.iter().map(|&entry| (builder, entry)));
         } else if self.phase.is_open() {
             for entry in &unreleased.entries {
