@@ -144,13 +144,31 @@ impl World {
         }
     }
 
+    /// Whether nobody is left who ever knew of an event that is in a file: its event manager was succeeded, and whoever
+    /// held or wrote it died afterwards. Nobody looks into the files of an earlier life, so that the run may end before
+    /// it where its sources had nothing more to show.
+    fn is_forgotten(&self, held: &Held, timeline: &Timeline, event: u64) -> bool {
+        let deaths = |place: Place| self.safe.deaths.iter().filter(move |death| death.place == place);
+        let wrote = |writer| {
+            deaths(Place::Builder(writer)).any(|death| death.whole.iter().any(|&(written, _)| written == event))
+        };
+        let held_it = |source: usize| {
+            let came = timeline.courses[source].delivered[event as usize];
+            came.is_none_or(|at| deaths(Place::Readout(self.scenario.readout_of(source))).any(|death| death.at >= at))
+        };
+        self.reign.was_handed_over()
+            && held.events[&event].iter().all(|copy| wrote(copy.writer))
+            && (0..self.scenario.sources.len()).all(held_it)
+    }
+
     fn judge_events(&self, held: &Held, timeline: &Timeline) -> Result<(), Broken> {
         let last = match self.spoken_for().and_then(|manager| manager.drive().machine().last()) {
             Some(last) => last.number(),
             None if self.scenario.end == End::Last => self.scenario.events,
             None => return Ok(()),
         };
-        if let Some((&event, _)) = held.events.range(last + 1..).next() {
+        let mut behind = held.events.range(last + 1..).map(|(&event, _)| event);
+        if let Some(event) = behind.find(|&event| !self.is_forgotten(held, timeline, event)) {
             return Err(Broken::new(
                 Checker::Keys,
                 format!("event {event} was written, and the run ended with {last}"),

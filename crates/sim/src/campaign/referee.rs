@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One record of an event.
 #[derive(Clone, Debug)]
 pub(super) struct Record {
+    /// The builder unit whose file it is in.
+    pub(super) writer: u16,
     pub(super) attempt: Attempt,
     pub(super) incarnation: Incarnation,
     /// Each source with a fragment (none) or the cause of its absence.
@@ -79,7 +81,7 @@ impl World {
                             let event = EventView::parse(&record)
                                 .map_err(|error| Broken::new(Checker::Content, format!("bu{index} {name}: {error}")))?;
                             offsets.insert(offset, event.key());
-                            self.take(&event, &mut held)?;
+                            self.take(index as u16, &event, &mut held)?;
                         }
                         Item::Record { record, .. } if record.kind() == RecordKind::FOOTER => {
                             agrees(&record, &offsets).map_err(|words| {
@@ -102,7 +104,7 @@ impl World {
         Ok(held)
     }
 
-    fn take(&self, event: &EventView<'_>, held: &mut Held) -> Result<(), Broken> {
+    fn take(&self, writer: u16, event: &EventView<'_>, held: &mut Held) -> Result<(), Broken> {
         let number = event.key().number();
         let in_run = event.key().resync() == 0 && (1..=self.scenario.events).contains(&number);
         Broken::unless(in_run, Checker::Keys, || format!("there is no event {}", event.key()))?;
@@ -130,7 +132,7 @@ impl World {
         Broken::unless(flagged == found.values().any(Option::is_some), Checker::Content, || {
             format!("event {number}: called incomplete {flagged}, and it holds {found:?}")
         })?;
-        let record = Record { attempt: event.head().attempt, incarnation: event.head().incarnation, found };
+        let record = Record { writer, attempt: event.head().attempt, incarnation: event.head().incarnation, found };
         held.events.entry(number).or_default().push(record);
         Ok(())
     }
