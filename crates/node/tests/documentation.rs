@@ -72,6 +72,26 @@ fn every_example_is_a_good_configuration() {
     assert!(examples.len() >= 2, "{examples:?}");
 }
 
+#[test]
+fn every_cluster_of_paper_3_has_as_many_streams_and_units_as_its_figure() {
+    let clusters = [
+        ("fig11-24-streams", [24, 2, 4]),
+        ("fig11-47-streams", [47, 4, 8]),
+        ("fig12-32-streams", [32, 2, 4]),
+        ("fig12-64-streams", [64, 4, 8]),
+    ];
+    for (name, counts) in clusters {
+        let file = root().join(format!("examples/cluster/{name}.toml"));
+        let cluster = read(name, &std::fs::read_to_string(file).expect("it can be read"));
+        assert_eq!([cluster.source.len(), cluster.readout.len(), cluster.builder.len()], counts, "{name}");
+        for readout in &cluster.readout {
+            let streams = cluster.source.iter().filter(|source| source.readout == readout.name).count();
+            // As evenly as the number allows.
+            assert!(streams.abs_diff(counts[0] / counts[1]) <= 1, "{name}: {streams} to {}", readout.name);
+        }
+    }
+}
+
 /// All names of keys and of choices in a JSON schema.
 fn names(schema: &Value, into: &mut Vec<String>) {
     if let Some(properties) = schema["properties"].as_object() {
