@@ -78,7 +78,8 @@ fn sizing_gives_figures_beside_predictions() {
 
 #[test]
 fn tcpla_gives_throughput_of_every_mechanism() {
-    check_case("tcpla", Some("figure=7"), 10);
+    check_case("tcpla", Some("figure=7"), 8);
+    check_case("tcpla", Some("figure=auto"), 1);
     check_case("tcpla", Some("figure=coalescing"), 2);
 }
 

@@ -5,7 +5,7 @@
 //! and sorted: they are some millions at most, and exact.
 
 use super::ours::{OurPair, Side, Told, close, message, our_pair, pin, post, sides};
-use super::{SEND, Tuning, throughput};
+use super::{SEND, Tuning, missing, throughput};
 use crate::pairs::{Series, alternate, median};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
@@ -30,6 +30,10 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
         let wanted = |&load: &u64| QUANTILES.iter().any(|(name, _)| session.wants(&case_of(mechanism, load, name)));
         let loads: Vec<u64> = loads.iter().copied().filter(wanted).collect();
         if loads.is_empty() {
+            continue;
+        }
+        if let Some(why) = missing(mechanism) {
+            session.skip(&case_of(mechanism, loads[0], "any"), &why)?;
             continue;
         }
         let cpus = Tuning::Tuned.cpus().filter(|_| scale != Scale::Tiny);

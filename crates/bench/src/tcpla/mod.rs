@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  figure=7            throughput against message size, each mechanism, untuned and tuned   throughput.rs, ours.rs
+//!  figure=auto         what `auto` takes, beside the best of epoll and io_uring            throughput.rs
 //!  figure=coalescing   many small messages, beside one call for each                        throughput.rs
 //!  figure=latency      2 KiB messages at 10, 50 and 90 % of what can be sent                latency.rs
 //!  figure=11, 12       fragments of 12 and 16 streams, the event builder running            builder.rs, processes.rs
@@ -19,16 +20,18 @@ mod throughput;
 
 use crate::BenchError;
 use crate::session::Session;
-use ropewalk_io::tcp::Mechanism;
+use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
 use ropewalk_limits::{BareMechanism, PairSockets};
+use ropewalk_memory::{Pool, PoolConfig};
 
 /// Bytes that leave with one system call where messages coalesce.
 const SEND: usize = 64 << 10;
 /// Bytes of the kernel's buffers on each side of a tuned connection.
-const SOCKET_BUFFER: usize = 1 << 20;
+const SOCKET_BUFFER: usize = 4 << 20;
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     throughput::figure_7(session)?;
+    throughput::auto(session)?;
     throughput::coalescing(session)?;
     latency::bench(session)?;
     builder::bench(session)?;
@@ -84,5 +87,17 @@ const fn bare(mechanism: Mechanism) -> BareMechanism {
     match mechanism {
         Mechanism::IoUring => BareMechanism::IoUring,
         _ => BareMechanism::Epoll,
+    }
+}
+
+/// Why the kernel does not have a mechanism for us, if it has not.
+fn missing(mechanism: Mechanism) -> Option<String> {
+    let pool = PoolConfig::heap("bench mechanism", 4096, 1);
+    let config = TcpConfig { mechanism, ..TcpConfig::default() };
+    let made = Pool::new(pool).map_err(|error| error.to_string()).map(|pool| Tcp::new(config, pool));
+    match made {
+        Ok(Ok(_)) => None,
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(why) => Some(why),
     }
 }

@@ -1,7 +1,7 @@
 //! Throughput of one connection against message size (paper 3, Fig. 7), and what coalescing gives.
 
 use super::ours::{OurPair, our_pair};
-use super::{SEND, Tuning, bare};
+use super::{Tuning, bare, missing};
 use crate::pairs::alternate;
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
@@ -14,10 +14,10 @@ const NOTE: &str = "ours: each message posted, framed and told of; limit: bare p
                     mechanism (for poll, select: epoll); target for epoll, io_uring from 16 KiB on: 0.95";
 const NOTE_COALESCING: &str = "ours: messages gathered into sends of 64 KiB; limit: bare pair of the same mechanism, one \
                                send for each; target: 3";
+const NOTE_AUTO: &str = "ours: what `auto` takes; limit: the better of ours over epoll and over io_uring; target: 0.95";
 
 /// In the order in which they are measured.
-const MECHANISMS: [Mechanism; 5] =
-    [Mechanism::Auto, Mechanism::Epoll, Mechanism::IoUring, Mechanism::Poll, Mechanism::Select];
+const MECHANISMS: [Mechanism; 4] = [Mechanism::Epoll, Mechanism::IoUring, Mechanism::Poll, Mechanism::Select];
 
 pub(super) fn figure_7(session: &mut Session<'_>) -> Result<(), BenchError> {
     let all: &[usize] = &[64, 256, 1 << 10, 2 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
@@ -27,7 +27,7 @@ pub(super) fn figure_7(session: &mut Session<'_>) -> Result<(), BenchError> {
             for &bytes in session.options.scale.choose(&[2 << 10][..], some, all) {
                 let case = case_of("7", mechanism, tuning, bytes);
                 let sends = tuning.messages_per_send(bytes);
-                measure(session, &case, (mechanism, tuning, bytes), [sends, sends], NOTE)?;
+                measure(session, &case, (mechanism, tuning, bytes), sends, NOTE)?;
             }
         }
     }
@@ -38,7 +38,7 @@ pub(super) fn coalescing(session: &mut Session<'_>) -> Result<(), BenchError> {
     for mechanism in [Mechanism::Epoll, Mechanism::IoUring] {
         for &bytes in session.options.scale.choose(&[2048][..], &[64, 512, 2048], &[64, 128, 256, 512, 1024, 2048]) {
             let case = case_of("coalescing", mechanism, Tuning::Tuned, bytes);
-            measure(session, &case, (mechanism, Tuning::Tuned, bytes), [SEND / bytes, 1], NOTE_COALESCING)?;
+            measure(session, &case, (mechanism, Tuning::Tuned, bytes), 1, NOTE_COALESCING)?;
         }
     }
     Ok(())
@@ -53,41 +53,67 @@ fn case_of(figure: &str, mechanism: Mechanism, tuning: Tuning, message_bytes: us
     ])
 }
 
-/// Pairs of ours and bare, which hand so many messages at once to the kernel.
+/// `auto`, beside the better of the two mechanisms that it takes one of.
+pub(super) fn auto(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let mechanisms: Vec<_> = MECHANISMS[..2].iter().copied().filter(|it| missing(*it).is_none()).collect();
+    for &bytes in session.options.scale.choose(&[2048][..], &[2 << 10, 64 << 10], &[64, 2 << 10, 16 << 10, 256 << 10]) {
+        let case = case_of("auto", Mechanism::Auto, Tuning::Tuned, bytes);
+        if !session.wants(&case) {
+            continue;
+        }
+        let scale = session.options.scale;
+        let rate = |mechanism| our_pair(pair_of(scale, (mechanism, Tuning::Tuned, bytes))).map(figures);
+        let best = || {
+            let all: Result<Vec<_>, _> = mechanisms.iter().map(|mechanism| rate(*mechanism)).collect();
+            all?.into_iter().max_by(|one, other| one[0].total_cmp(&other[0])).ok_or_else(|| BenchError::wrong("none"))
+        };
+        let [rate, sender, receiver] = alternate(scale.pairs(), || rate(Mechanism::Auto), best)?;
+        session.row(Row::of(&case, "GB/s", &rate, NOTE_AUTO).with_cpu(&sender, &receiver))?;
+    }
+    Ok(())
+}
+
+fn pair_of(scale: Scale, (mechanism, tuning, message_bytes): (Mechanism, Tuning, usize)) -> OurPair {
+    let (warm_up, duration) = times(scale);
+    OurPair {
+        mechanism,
+        message_bytes,
+        messages_per_send: tuning.messages_per_send(message_bytes),
+        sockets: tuning.sockets(),
+        warm_up,
+        duration,
+        cpus: tuning.cpus().filter(|_| scale != Scale::Tiny),
+    }
+}
+
+/// Pairs of ours and bare, which hands so many messages at once to the kernel.
 fn measure(
     session: &mut Session<'_>,
     case: &Map<String, Value>,
-    (mechanism, tuning, message_bytes): (Mechanism, Tuning, usize),
-    [ours, limit]: [usize; 2],
+    what: (Mechanism, Tuning, usize),
+    messages_per_send: usize,
     note: &'static str,
 ) -> Result<(), BenchError> {
     if !session.wants(case) {
         return Ok(());
     }
-    let scale = session.options.scale;
-    let (warm_up, duration) = times(scale);
-    let cpus = tuning.cpus().filter(|_| scale != Scale::Tiny);
-    let pair = OurPair {
-        mechanism,
-        message_bytes,
-        messages_per_send: ours,
-        sockets: tuning.sockets(),
-        warm_up,
-        duration,
-        cpus,
-    };
+    let (mechanism, tuning, message_bytes) = what;
+    if let Some(why) = missing(mechanism) {
+        return session.skip(case, &why);
+    }
+    let pair = pair_of(session.options.scale, what);
     let probe = PairConfig {
         mechanism: bare(mechanism),
-        send_bytes: message_bytes * limit,
+        send_bytes: message_bytes * messages_per_send,
         sockets: tuning.sockets(),
         no_delay: true,
-        warm_up,
-        duration,
-        cpus,
+        warm_up: pair.warm_up,
+        duration: pair.duration,
+        cpus: pair.cpus,
     };
     let ours = || our_pair(pair).map(figures);
     let limit = || bare_pair(probe).map(figures).map_err(BenchError::system("bare pair"));
-    let [rate, sender, receiver] = alternate(scale.pairs(), ours, limit)?;
+    let [rate, sender, receiver] = alternate(session.options.scale.pairs(), ours, limit)?;
     session.row(Row::of(case, "GB/s", &rate, note).with_cpu(&sender, &receiver))
 }
 

@@ -2,6 +2,7 @@
 //! ends and referee are those of the node's fault tests.
 
 mod accounts;
+mod bench;
 mod builder_killed;
 mod cluster;
 mod interrupts;
