@@ -19,6 +19,8 @@ pub(super) struct Recovered {
     entries: VecDeque<(u16, UnreleasedEntry)>,
     /// Attempts of a successor begin above this, so that none is used twice.
     attempts_before: u16,
+    /// The highest key that builder units told of later. It does not show that readout units have nothing higher.
+    pub(super) told_late: Option<EventKey>,
     /// The run's last key, where its end was fixed before.
     stop: Option<EventKey>,
     /// Somebody asks for the stop meanwhile, with the run's last key or without one.
@@ -111,13 +113,13 @@ impl Manager {
 
     /// A builder unit tells what it has, to a successor or after a lost connection.
     pub(super) fn unreleased(&mut self, builder: u16, unreleased: &Unreleased) {
-        if self.phase.is_open() {
-            // Whoever held them may have died: the run ends behind them all the same.
-            self.highest = self.highest.max(unreleased.entries.iter().map(|entry| entry.key).max());
-        }
+        // Whoever held them may have died: the run ends behind them all the same.
+        let highest = unreleased.entries.iter().map(|entry| entry.key).max();
         if self.phase.is_recovering() {
+            self.highest = self.highest.max(highest);
             self.recovered.entries.extend(unreleased.entries.iter().map(|&entry| (builder, entry)));
         } else if self.phase.is_open() {
+            self.recovered.told_late = self.recovered.told_late.max(highest);
             for entry in &unreleased.entries {
                 let Place::Inside(position) = self.table.find(entry.key) else { continue };
                 if position < self.table.head() {

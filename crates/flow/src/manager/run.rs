@@ -254,7 +254,7 @@ impl Manager {
     /// The readout units have said what they saw: the last key is the highest of that.
     fn fix_last(&mut self, now: Instant) {
         let answers = self.readouts.iter().filter(|link| link.present).filter_map(|link| link.highest);
-        let seen = answers.max().max(self.highest).unwrap_or(self.first.previous());
+        let seen = answers.max().max(self.highest).max(self.recovered.told_late).unwrap_or(self.first.previous());
         self.drain_to(now, self.last.map_or(seen, |last| last.min(seen)));
     }
 
