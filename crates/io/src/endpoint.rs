@@ -278,7 +278,8 @@ impl SendLimits {
 /// Serves many endpoints from one thread: calls never block, results are events.
 pub trait Dispatcher {
     /// Opens a service point. TCP: `host:port`, port 0 for any free one; in-process and simulated: a name,
-    /// of which a trailing `:0` is replaced by `:` and a free number.
+    /// of which a trailing `:0` is replaced by `:` and a free number. Over TCP a port that is taken is waited for, up to
+    /// a second: it may be that of a process that has just been killed.
     fn listen(&mut self, address: &str) -> Result<ServicePoint, EndpointError>;
 
     /// The service point's address as bound, port filled in.

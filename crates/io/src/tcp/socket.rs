@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
@@ -57,8 +58,25 @@ fn configured_socket(address: SocketAddr, config: &TcpConfig) -> io::Result<Owne
     Ok(socket)
 }
 
-/// A listening socket and its address with the port filled in.
+/// How long the port of a process that was killed may stay taken, and how often it is tried meanwhile.
+const GONE_AFTER: Duration = Duration::from_secs(1);
+const TRY_AGAIN: Duration = Duration::from_millis(10);
+
+/// A listening socket and its address with the port filled in. The kernel takes the sockets of a killed process's
+/// io_uring down a moment after the process: a port that is taken is tried for up to a second.
 pub(super) fn listen(address: SocketAddr, config: &TcpConfig) -> io::Result<(OwnedFd, SocketAddr)> {
+    let begin = Instant::now();
+    loop {
+        match listen_now(address, config) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < GONE_AFTER => {
+                std::thread::sleep(TRY_AGAIN);
+            }
+            done => return done,
+        }
+    }
+}
+
+fn listen_now(address: SocketAddr, config: &TcpConfig) -> io::Result<(OwnedFd, SocketAddr)> {
     let socket = configured_socket(address, config)?;
     // A node that starts again must not wait for the connections of its former life to be forgotten.
     sockopt::set_socket_reuseaddr(&socket, true)?;

@@ -209,6 +209,20 @@ fn a_congestion_control_that_the_kernel_lacks_is_left_out(mechanism: Mechanism) 
     assert_eq!(tcp(config).congestion_control(), Some("reno"), "every kernel has it");
 }
 
+/// As that of a process that was killed, whose io_uring the kernel takes down a moment later.
+#[test]
+fn a_port_that_becomes_free_is_waited_for() {
+    let before = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = before.local_addr().expect("a bound address").to_string();
+    let holder = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(before);
+    });
+    let mut tcp = tcp(TcpConfig::default());
+    assert!(tcp.listen(&address).is_ok(), "it was free after a tenth of a second");
+    holder.join().expect("it ends");
+}
+
 macro_rules! rules {
     ($mechanism:ident, $module:ident: $($rule:ident),* $(,)?) => {
         mod $module {
