@@ -10,6 +10,7 @@
 
 mod crc16;
 mod crc32c;
+pub mod felix;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 

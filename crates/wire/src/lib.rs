@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod fed;
+pub mod felix;
 pub mod ferol;
 pub mod generic;
 pub mod message;

@@ -14,7 +14,7 @@ use ropewalk_wire::message::{
     Report, ReportEntry, Request, RequestEntry, Resync, Start, SuperFragmentEntry, SuperFragmentsEncoder,
     SynchronyState, Unreleased, UnreleasedEntry,
 };
-use ropewalk_wire::{fed, ferol, generic, run_file};
+use ropewalk_wire::{fed, felix, ferol, generic, run_file};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -85,6 +85,50 @@ fn ferol_seeds() -> Seeds {
         ("lost-end", [blocks(3, 1, |packet| packet != 2), blocks(1, 2, |_| true)].concat()),
         ("two-blocks", long),
         ("cut", three[..three.len() - 3].to_vec()),
+    ])
+}
+
+/// Blocks of one e-link, from what an encoder is told.
+fn felix_blocks(format: felix::BlockFormat, say: impl Fn(&mut felix::Encoder, &mut Vec<u8>)) -> Vec<u8> {
+    let (mut out, mut encoder) = (Vec::new(), felix::Encoder::new(format, felix::ELink::of(1, 2, 3)));
+    say(&mut encoder, &mut out);
+    encoder.flush(&mut out);
+    out
+}
+
+fn felix_seeds() -> Seeds {
+    use felix::{BlockFormat, Status, SubChunkType, Trailer};
+    let trailer = |kind| Trailer::new(kind, 2, Status::GOOD);
+    let small = |format| {
+        felix_blocks(format, |encoder, out| {
+            encoder.chunk(&[1; 600], Status::CRC, out);
+            encoder.out_of_band(0x123, out);
+            encoder.chunk(&[2; 5], Status::GOOD, out);
+            encoder.time_out(out);
+        })
+    };
+    let long = felix_blocks(BlockFormat::NARROW, |encoder, out| encoder.chunk(&[7; 2500], Status::GOOD, out));
+    let order = felix_blocks(BlockFormat::WIDE, |encoder, out| {
+        use SubChunkType::{First, Last, Middle, Timeout};
+        for kind in [Last, First, Middle, First, Last, Middle] {
+            encoder.sub_chunk(trailer(kind), &[3, 4], out);
+        }
+        encoder.chunk(&[5], Status::TIMED_OUT, out);
+        encoder.sub_chunk(trailer(Timeout), &[6, 7], out);
+    });
+    let undefined = felix_blocks(BlockFormat::NARROW, |encoder, out| {
+        encoder.sub_chunk(trailer(SubChunkType::Undefined), &[8, 9], out);
+    });
+    seeds([
+        ("narrow", small(BlockFormat::NARROW)),
+        ("wide", small(BlockFormat::WIDE)),
+        ("sized", small(BlockFormat::sized(2).expect("a size"))),
+        ("lost-block", [&long[..1024], &long[2048..]].concat()),
+        ("long", long),
+        ("order", order),
+        ("undefined", undefined),
+        // Its last trailer reaches before the header.
+        ("past-header", [&small(BlockFormat::NARROW)[..1022], &[0xFF, 0x63]].concat()),
     ])
 }
 
@@ -238,6 +282,7 @@ fn run_file_seeds() -> Seeds {
 fn every_parsers_fuzzer_begins_with_what_our_encoders_write() {
     let targets = [
         ("fed", fed_seeds()),
+        ("felix", felix_seeds()),
         ("ferol", ferol_seeds()),
         ("generic", generic_seeds()),
         ("message", message_seeds()),

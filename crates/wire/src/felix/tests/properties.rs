@@ -1,0 +1,181 @@
+//! What holds for any chunks and any bytes.
+
+use super::*;
+use proptest::prelude::*;
+
+/// What an e-link says.
+#[derive(Clone, Debug)]
+enum Said {
+    Chunk(usize, u8),
+    Signal(u32),
+    Null,
+    Flush,
+    TimeOut,
+}
+
+fn any_said() -> impl Strategy<Value = Said> {
+    prop_oneof![
+        8 => (0..200_usize, 0..32_u8).prop_map(|(length, status)| Said::Chunk(length, status)),
+        2 => (0..5000_usize, 0..32_u8).prop_map(|(length, status)| Said::Chunk(length, status)),
+        1 => any::<u32>().prop_map(Said::Signal),
+        1 => Just(Said::Null),
+        1 => Just(Said::Flush),
+        1 => Just(Said::TimeOut),
+    ]
+}
+
+fn any_format() -> impl Strategy<Value = BlockFormat> {
+    prop_oneof![
+        Just(BlockFormat::NARROW),
+        Just(BlockFormat::WIDE),
+        (1..=64_u16).prop_map(|kibibytes| BlockFormat::sized(kibibytes).expect("1 to 64 KiB")),
+    ]
+}
+
+/// What must come out of what was said, in this kind of block.
+fn expected(said: &[Said], format: BlockFormat, elink: ELink) -> Vec<Decoded> {
+    let is_narrow = format.trailer_bytes() == 2;
+    let one = |said: &Said| match said {
+        Said::Chunk(length, status) => {
+            let mut status = Status(*status);
+            if status.has(Status::TIMED_OUT) {
+                status = status.and(Status::TRUNCATED);
+            }
+            if is_narrow {
+                status.0 &= !Status::BUSY.0;
+            }
+            Some(Decoded::Chunk { elink, bytes: payload(*length), status })
+        }
+        Said::Signal(signal) => {
+            Some(Decoded::Signal { elink, signal: signal & if is_narrow { 0x1FFF } else { 0x1FFF_FFFF } })
+        }
+        Said::Null | Said::Flush | Said::TimeOut => None,
+    };
+    said.iter().filter_map(one).collect()
+}
+
+fn encode(said: &[Said], encoder: &mut Encoder, out: &mut Vec<u8>) {
+    for said in said {
+        match said {
+            Said::Chunk(length, status) => encoder.chunk(&payload(*length), Status(*status), out),
+            Said::Signal(signal) => encoder.out_of_band(*signal, out),
+            Said::Null => encoder.null(out),
+            Said::Flush => encoder.flush(out),
+            Said::TimeOut => encoder.time_out(out),
+        }
+    }
+    encoder.flush(out);
+}
+
+proptest! {
+    #[test]
+    fn what_was_said_comes_out_of_the_blocks(format in any_format(), said in prop::collection::vec(any_said(), 0..60)) {
+        let (mut out, mut encoder) = (Vec::new(), Encoder::new(format, ELINK));
+        encode(&said, &mut encoder, &mut out);
+        prop_assert_eq!(out.len() % format.block_bytes(), 0);
+        prop_assert!(encoder.is_empty());
+        prop_assert_eq!(decode(format, &out), expected(&said, format, ELINK));
+    }
+
+    #[test]
+    fn elinks_do_not_disturb_each_other(
+        format in any_format(),
+        said in prop::collection::vec((0..4_u16, any_said()), 0..100),
+    ) {
+        let mut encoders: Vec<_> = (0..4).map(|elink| Encoder::new(format, ELink::new(elink))).collect();
+        let mut out = Vec::new();
+        for (elink, said) in &said {
+            let encoder = &mut encoders[usize::from(*elink)];
+            match said {
+                Said::Chunk(length, status) => encoder.chunk(&payload(*length), Status(*status), &mut out),
+                Said::Signal(signal) => encoder.out_of_band(*signal, &mut out),
+                Said::Null => encoder.null(&mut out),
+                Said::Flush => encoder.flush(&mut out),
+                Said::TimeOut => encoder.time_out(&mut out),
+            }
+        }
+        encoders.iter_mut().for_each(|encoder| encoder.flush(&mut out));
+        let decoded = decode(format, &out);
+        for elink in (0..4).map(ELink::new) {
+            let of_elink = |decoded: &&Decoded| {
+                matches!(decoded, Decoded::Chunk { elink: of, .. } | Decoded::Signal { elink: of, .. } if *of == elink)
+            };
+            let said: Vec<Said> =
+                said.iter().filter(|(of, _)| *of == elink.number()).map(|(_, said)| said.clone()).collect();
+            let mine: Vec<Decoded> = decoded.iter().filter(of_elink).cloned().collect();
+            prop_assert_eq!(mine, expected(&said, format, elink));
+        }
+        let is_error = |decoded: &Decoded| matches!(decoded, Decoded::ChunkError { .. } | Decoded::BlockError(_));
+        prop_assert!(!decoded.iter().any(is_error));
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_sub_chunks_that_fill_the_block_or_an_error(
+        format in prop::sample::select(&[BlockFormat::NARROW, BlockFormat::WIDE][..]),
+        mut bytes in prop::collection::vec(any::<u8>(), 1020..1028),
+        right_size: bool,
+        right_symbol: bool,
+        zeros in 0..1024_usize,
+    ) {
+        if right_size {
+            bytes.resize(1024, 0);
+        }
+        if right_symbol {
+            bytes[2..4].copy_from_slice(&format.symbol().to_le_bytes());
+        }
+        // Random trailers soon go past the header: zeros before the end are null trailers.
+        let end = bytes.len();
+        bytes[zeros.max(4)..end].fill(0);
+        let mut sub_chunks = vec![SubChunk::default()];
+        match walk(&bytes, format, &mut sub_chunks) {
+            Err(_) => prop_assert_eq!(sub_chunks.len(), 1),
+            Ok(_) => {
+                let mut at = HEADER_BYTES;
+                for sub_chunk in &sub_chunks[1..] {
+                    prop_assert_eq!(sub_chunk.offset as usize, at);
+                    let data = Trailer(sub_chunk.trailer).data_bytes() as usize;
+                    at += data.next_multiple_of(format.trailer_bytes()) + format.trailer_bytes();
+                }
+                prop_assert_eq!(at, bytes.len());
+            }
+        }
+        decode(format, &bytes);
+    }
+
+    #[test]
+    fn a_flipped_bit_costs_its_block_and_the_chunks_that_it_interrupts(
+        format in prop::sample::select(&[BlockFormat::NARROW, BlockFormat::WIDE][..]),
+        lengths in prop::collection::vec(0..2500_usize, 20..40),
+        place: prop::sample::Index,
+        bit in 0..8_u8,
+    ) {
+        let (mut out, mut encoder) = (Vec::new(), Encoder::new(format, ELINK));
+        // Which blocks each chunk lies in.
+        let mut blocks = Vec::new();
+        for &length in &lengths {
+            let first = out.len() / 1024;
+            encoder.chunk(&payload(length), Status::GOOD, &mut out);
+            blocks.push(first..=(out.len() / 1024));
+        }
+        encoder.flush(&mut out);
+        let place = place.index(out.len());
+        out[place] ^= 1_u8 << bit;
+        let damaged = place / 1024;
+        let decoded = decode(format, &out);
+        // A chunk that ends with the block before has its last trailer there.
+        let far = |range: &std::ops::RangeInclusive<usize>| *range.end() < damaged || *range.start() > damaged + 1;
+        for (length, range) in lengths.iter().zip(&blocks).filter(|(_, range)| far(range)) {
+            prop_assert!(decoded.contains(&chunk(&payload(*length), Status::GOOD)), "{length} bytes in {range:?}");
+        }
+    }
+
+    #[test]
+    fn headers_and_trailers_go_there_and_back(format in any_format(), word: u32, fields: u16) {
+        let header = BlockHeader::of_word(u32::from(fields));
+        prop_assert_eq!(BlockHeader::parse(&header.to_bytes(format), format), Ok(header));
+        let word = if format.trailer_bytes() == 2 { word & 0xFFFF_0000 } else { word };
+        prop_assert_eq!(Trailer::of_word(word, format).to_word(format), word);
+        let signal = word >> if format.trailer_bytes() == 2 { 19 } else { 3 };
+        prop_assert_eq!(Trailer::out_of_band(signal, format).signal(format), signal);
+    }
+}
