@@ -1,5 +1,6 @@
 //! The run as the manager sees it: start, stop, drain, finish.
 
+use super::readout_link::ReadoutLink;
 use super::table::Stage;
 use super::{Manager, ManagerAction};
 use crate::messages::{Batch, Message, ReadoutState, Release, ReleaseEntry, Start};
@@ -130,12 +131,14 @@ impl Manager {
         }
     }
 
-    /// A successor that has heard of no event: those who know of some do not know yet, perhaps, that their event manager
-    /// is dead, and have not called.
+    /// A successor that has heard of no event, and not from everybody: those who know of some do not know yet, perhaps,
+    /// that their event manager is dead, and have not called.
     fn knows_nothing(&self) -> bool {
+        let is_new = |link: &ReadoutLink| link.highest.is_none_or(|highest| highest < self.first);
         self.recovered.is_successor()
             && self.highest.is_none()
-            && self.readouts.iter().all(|link| link.highest.is_none())
+            && self.readouts.iter().all(is_new)
+            && !self.everybody_told()
     }
 
     /// Stops with this last key, which somebody knows that the sources will reach: everything up to it is waited

@@ -106,6 +106,46 @@ fn a_successor_to_which_nobody_has_come_yet_does_not_end_the_run_with_nothing() 
     assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Draining, Some(key(7))));
 }
 
+/// Only a readout unit has come that died as well. The others still hold on to dead connections.
+#[test]
+fn a_successor_to_which_only_the_newborn_have_come_does_not_end_the_run_with_nothing() {
+    for highest in [EventKey::MIN, key(0)] {
+        let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(2, 1) });
+        hand.manager.recover(hand.now, key(1), None);
+        hand.manager.stop(hand.now);
+        hand.connect(NodeId::readout(0), 2);
+        hand.say(NodeId::readout(0), &Message::Highest(highest));
+        hand.pass(EVENT_TIMEOUT);
+        hand.sent();
+        hand.say(NodeId::readout(0), &Message::Highest(highest));
+        hand.pass(2 * EVENT_TIMEOUT);
+        assert_eq!((hand.sent(), hand.manager.state()), (vec![], ManagerState::Stopping));
+        hand.connect(NodeId::readout(1), 1);
+        hand.announce(1, 7, 5..=7);
+        repeated(&mut hand, 1, 7);
+        hand.sent();
+        assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Draining, Some(key(7))));
+    }
+}
+
+/// There was none.
+#[test]
+fn a_run_in_which_everybody_knows_of_nothing_ends_at_once() {
+    let mut hand = successor();
+    hand.manager.stop(hand.now);
+    for index in [0, 1] {
+        repeated(&mut hand, index, 0);
+        tell(&mut hand, index, &[], false);
+    }
+    hand.sent();
+    assert_eq!(hand.manager.state(), ManagerState::Stopping);
+    for index in [0, 1] {
+        repeated(&mut hand, index, 0);
+    }
+    hand.sent();
+    assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Finishing, Some(key(0))));
+}
+
 /// The only readout unit died together with the event manager; builder units may notice the end of that one late.
 #[test]
 fn a_run_ends_behind_what_builder_units_tell_of() {
