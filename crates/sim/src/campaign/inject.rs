@@ -326,10 +326,20 @@ impl World {
         ones.iter().flat_map(|&one| others.iter().map(move |&other| (one, other))).collect()
     }
 
+    /// The same for all their lives.
+    fn pairs_ever(&mut self, one: Place, other: Place) -> Vec<(u32, u32)> {
+        let [ones, others] = [one, other].map(|place| {
+            let member = self.member(place);
+            [member.former_hosts(), member.hosts()].concat()
+        });
+        ones.iter().flat_map(|&one| others.iter().map(move |&other| (one, other))).collect()
+    }
+
     fn set_link(&mut self, fault: &Fault, begins: bool) {
         let places = fault.places();
         let &[one, other] = places.as_slice() else { return };
-        let pairs = self.pairs(one, other);
+        // What a process said before it died, and did not arrive, arrives when its lines are well again.
+        let pairs = if begins { self.pairs(one, other) } else { self.pairs_ever(one, other) };
         let usual = self.scenario.network.clone();
         for (one, other) in pairs {
             match (fault, begins) {

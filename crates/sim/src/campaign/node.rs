@@ -42,6 +42,8 @@ pub(super) struct Node<M> {
     pub(super) around: Surroundings,
     /// Its places on the network, in its present life.
     pub(super) hosts: Vec<u32>,
+    /// Those of its former lives.
+    former_hosts: Vec<u32>,
     pub(super) machine: Option<M>,
     pub(super) health: Health,
     /// Which life it is, from 1.
@@ -56,13 +58,22 @@ impl<M: Machine> Node<M> {
     /// A member whose machine is still to be started.
     pub(super) fn new(place: Place, clock: NodeClock, recorder: &Shared) -> Self {
         let around = Surroundings { place, clock, recorder: Rc::clone(recorder), dry: Rc::new(Cell::new(false)) };
-        Self { around, hosts: Vec::new(), machine: None, health: Health::Down, life: 0, busy: false, idle_at: None }
+        Self {
+            around,
+            hosts: Vec::new(),
+            former_hosts: Vec::new(),
+            machine: None,
+            health: Health::Down,
+            life: 0,
+            busy: false,
+            idle_at: None,
+        }
     }
 
     /// A life begins.
     pub(super) fn start(&mut self, (machine, hosts): (M, Vec<u32>)) {
         self.machine = Some(machine);
-        self.hosts = hosts;
+        self.former_hosts.extend(std::mem::replace(&mut self.hosts, hosts));
         self.health = Health::Up;
         self.life += 1;
         (self.busy, self.idle_at) = (true, None);
@@ -81,6 +92,9 @@ pub(super) trait Member {
 
     /// Its places on the network.
     fn hosts(&self) -> &[u32];
+
+    /// Those that it had in former lives.
+    fn former_hosts(&self) -> &[u32];
 
     /// Whether it is there.
     fn health(&self) -> Health;
@@ -120,6 +134,10 @@ impl<M: Machine> Member for Node<M> {
 
     fn hosts(&self) -> &[u32] {
         &self.hosts
+    }
+
+    fn former_hosts(&self) -> &[u32] {
+        &self.former_hosts
     }
 
     fn health(&self) -> Health {
