@@ -64,7 +64,7 @@ fn seeds_that_failed_once_are_well() {
     let seeds = [3, 50, 53, 603, 2095, 2890, 3845, 4756, 6896, 9535, 9702, 1953, 8860, 9795];
     let later = [
         1874, 4960, 7528, 8916, 10987, 14404, 10068, 13566, 14066, 11964, 14495, 16816, 17625, 20171, 22724, 25524,
-        26658,
+        26658, 23806, 25006, 25519,
     ];
     for seed in seeds.into_iter().chain(later) {
         expect_all_is_well(Scenario::draw(seed));

@@ -3,7 +3,7 @@
 use super::broken::{Broken, Checker};
 use super::fault::Fault;
 use super::inject::Disturbance;
-use super::machines::{How, ManagerMachine};
+use super::machines::How;
 use super::node::Node;
 use super::place::Place;
 use super::referee::Held;
@@ -72,16 +72,22 @@ impl World {
         Ok(())
     }
 
-    /// A builder unit that saw the end has granted again what it was given, and the event manager knows it.
+    /// A builder unit that saw the end has granted again what it was given, and the event manager that it obeyed knows
+    /// it. (Another one may have ended the run as well, before it knew that it was overtaken: seed 25519.)
     fn judge_credits(&mut self) -> Result<(), Broken> {
-        let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return Ok(()) };
         for (index, node) in (0..).zip(&self.builders) {
             let Some(builder) = node.machine().filter(|builder| builder.is_done()) else { continue };
-            let (in_work, free) = (builder.machine().in_work() as u64, manager.machine().free_credit(index).0);
+            let in_work = builder.machine().in_work() as u64;
             let is_forced = self.scenario.end.is_forced();
             Broken::unless(in_work == 0 || is_forced, Checker::Credits, || {
                 format!("bu{index} ended with {in_work} slots in use")
             })?;
+            let obeyed = builder.obeyed().map(|(epoch, _)| epoch);
+            let mut managers = self.managers.iter().filter_map(Node::machine);
+            let Some(manager) = managers.find(|manager| obeyed.is_some() && manager.speaks() == obeyed) else {
+                continue;
+            };
+            let free = manager.drive().machine().free_credit(index).0;
             let slots = u64::from(self.scenario.rooms.slots);
             Broken::unless(free == slots || is_forced, Checker::Credits, || {
                 format!("bu{index} has {slots} slots and can be given {free} events after the end")
