@@ -81,6 +81,7 @@ fn tcpla_gives_throughput_of_every_mechanism() {
     check_case("tcpla", Some("figure=7"), 8);
     check_case("tcpla", Some("figure=auto"), 1);
     check_case("tcpla", Some("figure=coalescing"), 2);
+    check_case("tcpla", Some("figure=place"), 1);
 }
 
 #[test]

@@ -7,12 +7,14 @@
 pub mod chain;
 pub mod machine;
 pub mod memory;
+pub mod mid_page;
 pub mod pair;
 pub mod sender;
 pub mod walk;
 
 pub use chain::tcp_chain;
 pub use machine::{Machine, core_scaling, pin_to_cpu, thread_cpu_seconds};
+pub use mid_page::{MID_PAGE, PlacedBytes};
 pub use pair::{BareMechanism, Paced, PairConfig, PairFigures, PairSockets, Stopwatch, bare_pair, paced_pair};
 pub use sender::{SlinkConfig, SlinkSender, SlinkStream};
 pub use walk::{WalkConfig, Walked, tcp_walk};

@@ -4,6 +4,7 @@
 //!  figure=7            throughput against message size, each mechanism, untuned and tuned   throughput.rs, ours.rs
 //!  figure=auto         what `auto` takes, beside the best of epoll and io_uring            throughput.rs
 //!  figure=coalescing   many small messages, beside one call for each                        throughput.rs
+//!  figure=place        what the place of a message in its page does                        throughput.rs
 //!  figure=latency      2 KiB messages at 10, 50 and 90 % of what can be sent                latency.rs
 //!  figure=11, 12       fragments of 12 and 16 streams, the event builder running            builder.rs, processes.rs
 //!  figure=peers        iperf3, ZeroMQ, libfabric, where they are installed                  peers.rs
@@ -33,6 +34,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     throughput::figure_7(session)?;
     throughput::auto(session)?;
     throughput::coalescing(session)?;
+    throughput::place(session)?;
     latency::bench(session)?;
     builder::bench(session)?;
     if session.options.peers {

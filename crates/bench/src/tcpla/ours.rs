@@ -9,7 +9,7 @@ use ropewalk_io::layer::{
 use ropewalk_io::tcp::{Mechanism, TcpConfig};
 use ropewalk_io::wait::Waiter;
 use ropewalk_io::{Clock, Endpoint, MonotonicClock, Peer, ServicePoint};
-use ropewalk_limits::{PairFigures, PairSockets, Stopwatch, pin_to_cpu, thread_cpu_seconds};
+use ropewalk_limits::{MID_PAGE, PairFigures, PairSockets, Stopwatch, pin_to_cpu, thread_cpu_seconds};
 use ropewalk_memory::{Owner, Payload, Pool, PoolConfig, Slice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -170,9 +170,14 @@ fn receive<'a>(mut side: Side, pair: OurPair, stop: &'a AtomicBool) -> Result<(T
 
 /// A message of our own memory, to be sent again and again.
 pub(super) fn message(bytes: usize) -> Result<(Pool, Slice), BenchError> {
-    let config = PoolConfig::anonymous("bench message", bytes.max(4096).next_power_of_two(), 1);
+    let config = PoolConfig::anonymous("bench message", (MID_PAGE + bytes).next_power_of_two(), 1);
     let mut pool = Pool::new(config).map_err(BenchError::wrong)?;
-    let slice = pool.loan(Owner::SHARED).and_then(|mut block| block.append(&vec![0x5a; bytes]));
+    let slice = pool.loan(Owner::SHARED).and_then(|mut block| {
+        // The bare pair's message begins there too.
+        block.commit(MID_PAGE);
+        drop(block.split_committed());
+        block.append(&vec![0x5a; bytes])
+    });
     slice.map(|slice| (pool, slice)).ok_or_else(|| BenchError::wrong("no message"))
 }
 

@@ -6,7 +6,7 @@ use crate::pairs::alternate;
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
 use ropewalk_io::tcp::Mechanism;
-use ropewalk_limits::{PairConfig, PairFigures, bare_pair};
+use ropewalk_limits::{BareMechanism, MID_PAGE, PairConfig, PairFigures, bare_pair};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -14,8 +14,12 @@ const NOTE: &str = "ours: each message posted, framed and told of; limit: bare p
                     mechanism (for poll, select: epoll); target for epoll, io_uring from 16 KiB on: 0.95";
 const NOTE_COALESCING: &str = "ours: messages gathered into sends of 64 KiB; limit: bare pair of the same mechanism, one \
                                send for each; target: 3";
+const NOTE_PLACE: &str = "bare epoll pair whose message begins at this byte of a page; limit: the same from the middle of a page, \
+                          as all other figures";
 const NOTE_AUTO: &str = "ours: what `auto` takes; limit: the better of ours over epoll and over io_uring; target: 0.95";
 
+/// Bytes of the message whose place is varied.
+const PLACED: usize = 256 << 10;
 /// In the order in which they are measured.
 const MECHANISMS: [Mechanism; 4] = [Mechanism::Epoll, Mechanism::IoUring, Mechanism::Poll, Mechanism::Select];
 
@@ -73,6 +77,27 @@ pub(super) fn auto(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
+/// What the place of a message in its page does to a bare pair: see `ropewalk_limits::mid_page`.
+pub(super) fn place(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let (warm_up, duration) = times(session.options.scale);
+    let cpus = Tuning::Tuned.cpus().filter(|_| session.options.scale != Scale::Tiny);
+    for &place in session.options.scale.choose(&[4080][..], &[0, 4080], &[0, 1024, 4064, 4080]) {
+        let case = case([("figure", json!("place")), ("message_bytes", json!(PLACED)), ("place", json!(place))]);
+        if !session.wants(&case) {
+            continue;
+        }
+        let pair = |place| {
+            let (mechanism, sockets) = (BareMechanism::Epoll, Tuning::Tuned.sockets());
+            let pair =
+                PairConfig { mechanism, send_bytes: PLACED, place, sockets, no_delay: true, warm_up, duration, cpus };
+            bare_pair(pair).map(figures).map_err(BenchError::system("bare pair"))
+        };
+        let [rate, sender, receiver] = alternate(session.options.scale.pairs(), || pair(place), || pair(MID_PAGE))?;
+        session.row(Row::of(&case, "GB/s", &rate, NOTE_PLACE).with_cpu(&sender, &receiver))?;
+    }
+    Ok(())
+}
+
 fn pair_of(scale: Scale, (mechanism, tuning, message_bytes): (Mechanism, Tuning, usize)) -> OurPair {
     let (warm_up, duration) = times(scale);
     OurPair {
@@ -105,6 +130,7 @@ fn measure(
     let probe = PairConfig {
         mechanism: bare(mechanism),
         send_bytes: message_bytes * messages_per_send,
+        place: MID_PAGE,
         sockets: tuning.sockets(),
         no_delay: true,
         warm_up: pair.warm_up,

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::machine::{pin_to_cpu, thread_cpu_seconds};
+use crate::mid_page::PlacedBytes;
 
 pub use readiness::{Paced, paced_pair};
 
@@ -46,6 +47,8 @@ pub struct PairConfig {
     pub mechanism: BareMechanism,
     /// Bytes handed to the kernel with one call.
     pub send_bytes: usize,
+    /// Where in its page the first of them lies: usually [`MID_PAGE`](crate::MID_PAGE).
+    pub place: usize,
     /// How the sockets are treated.
     pub sockets: PairSockets,
     /// The sockets send at once, without waiting for more.
@@ -149,9 +152,10 @@ pub fn bare_pair(config: PairConfig) -> io::Result<PairFigures> {
             // Moved in: closing it is what ends the stream.
             let socket = to;
             pin_one(pin.map(|[_, sender]| sender));
+            let message = PlacedBytes::new(config.send_bytes.max(1), config.place);
             let sent = match config.mechanism {
-                BareMechanism::Epoll => readiness::send(&socket, config.send_bytes, &stop),
-                BareMechanism::IoUring => ring::send(&socket, config.send_bytes, &stop),
+                BareMechanism::Epoll => readiness::send(&socket, &message, &stop),
+                BareMechanism::IoUring => ring::send(&socket, message, &stop),
             };
             sent.map(|bytes| (bytes, thread_cpu_seconds()))
         });
@@ -216,6 +220,7 @@ mod tests {
         PairConfig {
             mechanism,
             send_bytes,
+            place: crate::MID_PAGE,
             sockets: PairSockets { cubic: true, buffer_bytes: 1 << 20 },
             no_delay: true,
             warm_up: Duration::from_millis(5),

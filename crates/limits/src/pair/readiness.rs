@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 
 use super::{PairSockets, Stopwatch, connection, pin_one};
+use crate::mid_page::{MID_PAGE, PlacedBytes};
 
 /// Bytes of the receiver's one buffer: it stays in the cache.
 const RECEIVE: usize = 256 << 10;
@@ -44,12 +45,11 @@ fn send_all(socket: &OwnedFd, epoll: &OwnedFd, mut bytes: &[u8]) -> io::Result<(
 }
 
 /// Sends until it is told to stop; returns how many bytes.
-pub(super) fn send(socket: &OwnedFd, send_bytes: usize, stop: &AtomicBool) -> io::Result<u64> {
-    let (epoll, buffer) = (watch(socket, EventFlags::OUT)?, vec![0x5a; send_bytes.max(1)]);
-    let mut sent = 0;
+pub(super) fn send(socket: &OwnedFd, message: &[u8], stop: &AtomicBool) -> io::Result<u64> {
+    let (epoll, mut sent) = (watch(socket, EventFlags::OUT)?, 0);
     while !stop.load(Ordering::Relaxed) {
-        send_all(socket, &epoll, &buffer)?;
-        sent += buffer.len() as u64;
+        send_all(socket, &epoll, message)?;
+        sent += message.len() as u64;
     }
     rustix::net::shutdown(socket, Shutdown::Write)?;
     Ok(sent)
@@ -131,7 +131,8 @@ pub fn paced_pair(paced: Paced<'_>) -> io::Result<Vec<u64>> {
 
 fn send_when_due(socket: &OwnedFd, paced: &Paced<'_>, begin: Instant) -> io::Result<()> {
     let most = (paced.most_bytes / paced.message_bytes).max(1);
-    let (epoll, buffer) = (watch(socket, EventFlags::OUT)?, vec![0x5a; most * paced.message_bytes]);
+    let buffer = PlacedBytes::new(most * paced.message_bytes, MID_PAGE);
+    let epoll = watch(socket, EventFlags::OUT)?;
     let mut sent = 0;
     while Instant::now() < begin {
         std::hint::spin_loop();

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::Shutdown;
 
 use super::Stopwatch;
+use crate::mid_page::PlacedBytes;
 
 /// Buffers that the kernel may fill; a power of two.
 const BUFFERS: u16 = 16;
@@ -35,12 +36,12 @@ fn new_ring() -> io::Result<IoUring> {
 }
 
 /// Sends until it is told to stop; returns how many bytes.
-pub(super) fn send(socket: &OwnedFd, send_bytes: usize, stop: &AtomicBool) -> io::Result<u64> {
-    let (mut ring, buffer) = (new_ring()?, vec![0x5au8; send_bytes.max(1)]);
-    let sent = send_from(socket, &mut ring, &buffer, stop);
+pub(super) fn send(socket: &OwnedFd, message: PlacedBytes, stop: &AtomicBool) -> io::Result<u64> {
+    let mut ring = new_ring()?;
+    let sent = send_from(socket, &mut ring, &message, stop);
     if sent.is_err() {
         // The operation may still be under way, and would read memory that is somebody else's by then.
-        std::mem::forget(buffer);
+        std::mem::forget(message);
     }
     sent
 }
