@@ -2,7 +2,7 @@
 //! that lie in memory; no socket, no thread, no encoded message.
 
 use crate::fragments::Prepared;
-use crate::pairs::alternate;
+use crate::pairs::{Series, alternate};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
 use ropewalk_flow::builder::{self, Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
@@ -11,13 +11,14 @@ use ropewalk_flow::messages::{Fragment, Message, Received};
 use ropewalk_flow::readout::{Format, Framer, FramerLimits, Readout, ReadoutAction, ReadoutConfig, SourceConfig};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_limits::{pin_to_cpu, thread_cpu_seconds};
-use ropewalk_memory::Slice;
+use ropewalk_memory::{Slice, prepare_chains};
 use ropewalk_terms::{AcknowledgementLevel, Epoch, EventKey, Incarnation, Instant, NodeId, Role, SourceId};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 const SOURCES: u16 = 16;
-const FRAGMENT: usize = 2048;
+/// Bytes of prepared fragments.
+const PREPARED: usize = 1 << 30;
 /// Fragments framed from one source before the next has its turn, as in the drive.
 const FRAME_BATCH: usize = 256;
 /// Nothing is late here.
@@ -26,46 +27,65 @@ const NOTE: &str = "limit: a bare walk over the same memory that reads each frag
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
-    // 2^15 events of 16 fragments of 2 KiB are 1 GiB.
-    let events = scale.choose(600, 1 << 15, 1 << 15);
-    let case_of = |watched: bool| {
-        let watch = if watched { "on" } else { "off" };
-        case([("sources", json!(SOURCES)), ("fragment_bytes", json!(FRAGMENT)), ("synchrony", json!(watch))])
-    };
-    let cases: Vec<_> = [false, true].map(|watched| (watched, case_of(watched))).into_iter().collect();
-    if !cases.iter().any(|(_, case)| session.wants(case)) {
-        return Ok(());
-    }
+    let cases = VARIANTS.map(|variant| (variant, variant.case()));
+    let wanted: Vec<_> = cases.into_iter().filter(|(_, case)| session.wants(case)).collect();
     let measured = std::thread::scope(|scope| {
-        let wanted = cases.iter().filter(|(_, case)| session.wants(case)).collect::<Vec<_>>();
         let measuring = scope.spawn(move || {
             if scale != Scale::Tiny {
                 // A scheduler that moves the thread costs more than is measured; without rights it must do.
                 let _ = pin_to_cpu(0);
             }
-            let prepared = Prepared::new(SOURCES, FRAGMENT, events)?;
-            let fragments = prepared.fragments() as f64;
-            let timed = |work: &dyn Fn() -> Result<(), BenchError>| {
-                // The thread's own seconds: what other programs take from the core is not ours to count.
-                let begin = thread_cpu_seconds();
-                work().map(|()| [fragments / (thread_cpu_seconds() - begin).max(1e-9)])
-            };
-            let rows = wanted.into_iter().map(|(watched, case)| {
-                let ours = || timed(&|| Machines::new(&prepared, *watched).run());
-                let bare = || timed(&|| prepared.walk().map(drop));
-                let [series] = alternate(scale.choose(1, 9, 25), ours, bare)?;
-                Ok(Row::of(case, "fragments/s", &series, NOTE))
-            });
-            rows.collect::<Result<Vec<_>, BenchError>>()
+            let row = |(variant, case): &(Variant, _)| Ok(Row::of(case, "fragments/s", &variant.measure(scale)?, NOTE));
+            wanted.iter().map(row).collect::<Result<Vec<_>, BenchError>>()
         });
         measuring.join().unwrap_or_else(|_| Err(BenchError::wrong("a panic")))
     })?;
     measured.into_iter().try_for_each(|row| session.row(row))
 }
 
+/// What is measured.
+#[derive(Copy, Clone)]
+struct Variant {
+    fragment_bytes: usize,
+    /// With the watch over synchrony.
+    watched: bool,
+}
+
+/// The usual fragment with and without the watch, then what lies in two FEROL blocks and what lies in six.
+const VARIANTS: [Variant; 4] = [
+    Variant { fragment_bytes: 2048, watched: false },
+    Variant { fragment_bytes: 2048, watched: true },
+    Variant { fragment_bytes: 4096, watched: false },
+    Variant { fragment_bytes: 23_000, watched: false },
+];
+
+impl Variant {
+    fn case(self) -> Map<String, Value> {
+        let watch = if self.watched { "on" } else { "off" };
+        case([("sources", json!(SOURCES)), ("fragment_bytes", json!(self.fragment_bytes)), ("synchrony", json!(watch))])
+    }
+
+    fn measure(self, scale: Scale) -> Result<Series, BenchError> {
+        let all = PREPARED / self.fragment_bytes / usize::from(SOURCES);
+        let prepared = Prepared::new(SOURCES, self.fragment_bytes, scale.choose(600, all as u32, all as u32))?;
+        prepare_chains(2 * prepared.fragments() as usize);
+        let fragments = prepared.fragments() as f64;
+        let timed = |work: &dyn Fn() -> Result<(), BenchError>| {
+            // The thread's own seconds: what other programs take from the core is not ours to count.
+            let begin = thread_cpu_seconds();
+            work().map(|()| [fragments / (thread_cpu_seconds() - begin).max(1e-9)])
+        };
+        let ours = || timed(&|| Machines::new(&prepared, self).run());
+        let bare = || timed(&|| prepared.walk().map(drop));
+        let [series] = alternate(scale.choose(1, 9, 25), ours, bare)?;
+        Ok(series)
+    }
+}
+
 /// One readout unit, one builder unit and their manager, wired by hand.
 struct Machines<'a> {
     prepared: &'a Prepared,
+    fragment_bytes: usize,
     framers: Vec<Framer>,
     /// Slices of each source that were pushed.
     pushed: Vec<usize>,
@@ -77,7 +97,7 @@ struct Machines<'a> {
 }
 
 impl<'a> Machines<'a> {
-    fn new(prepared: &'a Prepared, watched: bool) -> Self {
+    fn new(prepared: &'a Prepared, variant: Variant) -> Self {
         let ids = || (0..SOURCES).map(|source| SourceId(source.into()));
         let sources = ids().map(|id| SourceConfig::new(id, Format::Ferol)).collect();
         let readout = ReadoutConfig { window: 4096, capacity: 1 << 15, ..ReadoutConfig::new(0, sources) };
@@ -95,11 +115,12 @@ impl<'a> Machines<'a> {
         };
         Self {
             prepared,
+            fragment_bytes: variant.fragment_bytes,
             framers: ids().map(|_| Framer::new(limits)).collect(),
             pushed: vec![0; usize::from(SOURCES)],
             readout: Readout::new(readout),
             manager: Manager::new(manager),
-            builder: Builder::new(builder_config(watched)),
+            builder: Builder::new(builder_config(variant.watched)),
             received: Vec::with_capacity(FRAME_BATCH),
             built: 0,
         }
@@ -152,7 +173,7 @@ impl<'a> Machines<'a> {
                 continue;
             }
             let framer = &mut self.framers[source];
-            if framer.buffered() < FRAGMENT + 64 {
+            if framer.buffered() < self.fragment_bytes + 128 {
                 let slice = self.prepared.streams[source].get(self.pushed[source]);
                 slice.into_iter().for_each(|slice: &Slice| framer.push(slice.clone()));
                 self.pushed[source] += 1;
@@ -210,7 +231,7 @@ impl<'a> Machines<'a> {
         let right = |(source, fragment): (u32, &Fragment)| {
             fragment.meta.raw_id == self.built
                 && fragment.meta.source == SourceId(source)
-                && fragment.payload.len() == FRAGMENT
+                && fragment.payload.len() == self.fragment_bytes
         };
         if event.complete && event.key == EventKey::new(0, self.built) && (0..).zip(event.fragments()).all(right) {
             return Ok(());

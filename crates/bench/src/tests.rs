@@ -53,7 +53,7 @@ fn builder_gives_figures() {
 
 #[test]
 fn machines_gives_figures() {
-    check("machines", 2);
+    check("machines", 4);
 }
 
 #[test]

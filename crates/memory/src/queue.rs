@@ -117,8 +117,7 @@ impl ByteQueue {
             let Some(front) = self.slices.front_mut() else { break };
             let available = front.bytes().len();
             if left < available {
-                payload.push(front.cut(left));
-                return;
+                return front.cut_into(left, payload);
             }
             left -= available;
             if let Some(whole) = self.slices.pop_front() {

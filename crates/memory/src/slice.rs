@@ -5,6 +5,7 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
+use crate::payload::Payload;
 use crate::registry::{self, PoolId};
 
 /// Bytes in a block of a pool, and one reference of that block. Dereferences to the bytes.
@@ -88,21 +89,22 @@ impl Slice {
     /// # Errors
     /// Gives `next` back if it does not follow this slice.
     pub fn join(&mut self, next: Self) -> Result<(), Self> {
-        if !self.is_followed_by(&next) {
-            return Err(next);
-        }
-        self.absorb(next);
-        Ok(())
+        if self.extend(&next) { Ok(()) } else { Err(next) }
     }
 
-    /// Puts a piece on that must follow.
+    /// Takes the bytes of another slice in, without its reference; false, and nothing changes, if they do not follow.
     #[inline]
-    pub(crate) fn absorb(&mut self, next: Self) {
-        assert!(self.is_followed_by(&next), "only neighbours are joined");
-        self.length += next.length;
-        let next = ManuallyDrop::new(next);
-        // SAFETY: this slice keeps its own reference of the same block, and the other's is given back.
-        unsafe { registry::refund(next.pool, next.block, 1) };
+    pub(crate) fn extend(&mut self, next: &Self) -> bool {
+        // What this slice's own reference keeps is the whole block.
+        let follows = self.is_followed_by(next);
+        self.length += if follows { next.length } else { 0 };
+        follows
+    }
+
+    /// Where the bytes begin; what is reached from it may be the whole block.
+    #[inline]
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
     }
 
     /// The pool that the bytes lie in.
@@ -199,6 +201,19 @@ impl CutSlice {
             }
             self.surplus -= 1;
             self.slice.cut(n)
+        }
+    }
+
+    /// Cuts off the first `n` bytes, which must be at least one and less than there are, to the end of a payload.
+    #[inline]
+    pub(crate) fn cut_into(&mut self, n: usize, payload: &mut Payload) {
+        let piece = self.cut(n);
+        if payload.join(&piece) {
+            // Its reference serves a later cut.
+            core::mem::forget(piece);
+            self.surplus += 1;
+        } else {
+            payload.push_apart(piece);
         }
     }
 

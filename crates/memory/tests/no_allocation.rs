@@ -45,7 +45,7 @@ fn round(pool: &mut Pool, queue: &mut ByteQueue, staging: &mut Staging, events: 
     while queue.len() >= 700 {
         let mut event = queue.take(700);
         event.append(event.clone());
-        assert_eq!(event.slices().map(|slice| slice.len()).sum::<usize>(), 1400);
+        assert_eq!(event.pieces().map(<[u8]>::len).sum::<usize>(), 1400);
         events.push(event);
     }
     queue.clear();

@@ -72,7 +72,7 @@ static ALLOCATOR: Counting = Counting;
 const SOURCES: u32 = 4;
 
 /// Sends the events `from..=to` of one source as fast as they are taken; larger than a FEROL block, so that
-/// fragments are chains.
+/// fragments have several pieces, and are chains where a block of memory ends.
 fn send(stream: &mut TcpStream, id: u32, from: u64, to: u64) {
     let payload = [id as u8; 8 * 700];
     let (mut fragment, mut bytes) = (Vec::new(), Vec::new());

@@ -124,7 +124,7 @@ pub(crate) fn what_is_posted_comes_back_when_the_connection_ends_in_whatever_way
         let has_buffers = scene.has_buffers && post(&mut scene, there, &mut buffers, 1);
         // More than any socket takes.
         let (mut whole, megabyte) = (ropewalk_memory::Payload::default(), scene.payload(&vec![0; 1 << 20]));
-        (0..30).for_each(|_| whole.append(clone_of(&megabyte)));
+        (0..30).for_each(|_| whole.append(megabyte.clone()));
         scene.post(1, WorkRequest::Send { endpoint: there, message: whole, cookie: Cookie(2) });
         (0..20).for_each(|_| scene.step());
         let (aborting, endpoint) = if is_aborted_here { (1, there) } else { (0, here) };
@@ -149,12 +149,6 @@ pub(crate) fn what_is_posted_comes_back_when_the_connection_ends_in_whatever_way
         let _ = scene.nodes[0].post(WorkRequest::Set { endpoint: here, setting: Setting::Reading(true) });
         scene.until_ended(0);
     }
-}
-
-fn clone_of(payload: &ropewalk_memory::Payload) -> ropewalk_memory::Payload {
-    let mut clone = ropewalk_memory::Payload::default();
-    payload.slices().for_each(|slice| clone.push(slice.clone()));
-    clone
 }
 
 pub(crate) fn a_closed_end_point_gives_requests_back(mut scene: Scene) {

@@ -84,12 +84,10 @@ unsafe impl Send for Chain {}
 unsafe impl Sync for Chain {}
 
 impl Chain {
-    /// A chain of one slice.
-    pub(super) fn new(slice: Slice) -> Self {
+    /// An empty chain, to be filled at once.
+    pub(super) fn new() -> Self {
         let node = Node::get();
-        let mut chain = Self { head: node, tail: node, length: 0 };
-        chain.push(slice);
-        chain
+        Self { head: node, tail: node, length: 0 }
     }
 
     /// Bytes of all slices.
@@ -98,16 +96,21 @@ impl Chain {
         self.length
     }
 
-    /// Adds a slice at the end, joined to the last one if it follows that.
+    /// Takes the bytes of a slice in, without its reference, if they follow the last ones in their block.
+    pub(super) fn join(&mut self, slice: &Slice) -> bool {
+        // SAFETY: the chain owns its nodes, and they are borrowed through `&mut self` alone.
+        let tail = unsafe { self.tail.as_mut() };
+        let last = tail.slices[..tail.end as usize].last_mut().and_then(Option::as_mut);
+        let joined = last.is_some_and(|last| last.extend(slice));
+        self.length += if joined { slice.len() } else { 0 };
+        joined
+    }
+
+    /// Adds a slice at the end, behind those that are there.
     pub(super) fn push(&mut self, slice: Slice) {
         self.length += slice.len();
-        // SAFETY: the chain owns its nodes, and they are borrowed through `&mut self` alone.
+        // SAFETY: as in `join`.
         let mut tail = unsafe { self.tail.as_mut() };
-        if let Some(Some(last)) = tail.slices[..tail.end as usize].last_mut()
-            && last.is_followed_by(&slice)
-        {
-            return last.absorb(slice);
-        }
         if tail.end as usize == NODE_SLICES {
             let node = Node::get();
             tail.next = Some(node);
@@ -121,7 +124,7 @@ impl Chain {
 
     /// Takes the first slice out.
     pub(super) fn pop(&mut self) -> Option<Slice> {
-        // SAFETY: as in `push`.
+        // SAFETY: as in `join`.
         let head = unsafe { self.head.as_mut() };
         let slice = head.slices.get_mut(head.first as usize)?.take()?;
         self.length -= slice.len();
@@ -139,7 +142,7 @@ impl Chain {
 
     /// Drops the first `n` bytes of the first slice, which has more than that.
     pub(super) fn skip_in_first(&mut self, n: usize) {
-        // SAFETY: as in `push`.
+        // SAFETY: as in `join`.
         let head = unsafe { self.head.as_mut() };
         if let Some(Some(first)) = head.slices.get_mut(head.first as usize) {
             first.skip(n);
@@ -165,6 +168,14 @@ impl Chain {
             node = this.next;
         }
         count
+    }
+}
+
+impl Clone for Chain {
+    fn clone(&self) -> Self {
+        let mut clone = Self::new();
+        self.iter().for_each(|slice| clone.push(slice.clone()));
+        clone
     }
 }
 

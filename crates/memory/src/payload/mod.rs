@@ -1,13 +1,18 @@
-//! Payloads: bytes that lie in one slice or in a chain of them.
+//! Payloads: bytes that lie in one slice or in several.
 //!
-//! Most fragments lie in one slice, which a payload holds in place. What crosses a block's end, or is
-//! larger than a block, becomes a chain of recycled nodes (`chain`).
+//! Most fragments lie in one slice, or in pieces of one block with headers of equal size between them (`stripe`);
+//! both are held in place. What crosses a block's end, or is larger than a block, becomes a chain of recycled nodes
+//! (`chain`).
 
 mod chain;
+mod stripe;
+#[cfg(test)]
+mod tests;
 
 pub use self::chain::{chain_allocations, prepare_chains};
 
 use self::chain::{Chain, ChainIter};
+use self::stripe::{Stripe, StripePieces};
 use crate::queue::copy_chain;
 use crate::slice::Slice;
 use crate::staging::Staging;
@@ -15,17 +20,24 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// Bytes in order, in one slice or several. Empty by default.
 ///
-/// A clone costs one reference per slice and copies no bytes.
+/// A clone costs one reference, where the bytes cross the end of a block one for each slice, and copies no bytes.
 #[derive(Default)]
 pub struct Payload(Repr);
 
-/// Never holds an empty slice, and a chain never none.
+/// Never holds an empty slice; a stripe never fewer than two pieces, and a chain never none.
 #[derive(Default)]
 enum Repr {
     #[default]
     Empty,
     One(Slice),
+    Stripe(Stripe),
     Chain(Chain),
+}
+
+impl From<Stripe> for Repr {
+    fn from(stripe: Stripe) -> Self {
+        stripe.into_one().map_or_else(Self::Stripe, Self::One)
+    }
 }
 
 impl Payload {
@@ -38,24 +50,47 @@ impl Payload {
     /// Appends a slice; one that follows the last one in its block is joined to it.
     #[inline]
     pub fn push(&mut self, slice: Slice) {
-        if slice.is_empty() {
-            return;
+        if !slice.is_empty() && !self.join(&slice) {
+            self.push_apart(slice);
         }
+    }
+
+    /// Takes the bytes of a slice in, without its reference, for what is here has one of the same block; false, and
+    /// nothing changes, if they cannot be described together.
+    #[inline]
+    pub(crate) fn join(&mut self, slice: &Slice) -> bool {
+        match &mut self.0 {
+            Repr::Empty => false,
+            Repr::One(one) => one.extend(slice) || self.join_as_stripe(slice),
+            Repr::Stripe(stripe) => stripe.join(slice),
+            Repr::Chain(chain) => chain.join(slice),
+        }
+    }
+
+    fn join_as_stripe(&mut self, slice: &Slice) -> bool {
+        let Repr::One(one) = core::mem::take(&mut self.0) else { return false };
+        let stripe = Stripe::new(one, slice);
+        let joined = stripe.is_ok();
+        self.0 = stripe.map_or_else(Repr::One, Repr::Stripe);
+        joined
+    }
+
+    /// Appends a slice that is not empty and was not joined.
+    #[inline]
+    pub(crate) fn push_apart(&mut self, slice: Slice) {
         match &mut self.0 {
             Repr::Empty => self.0 = Repr::One(slice),
-            Repr::One(one) if one.is_followed_by(&slice) => one.absorb(slice),
-            Repr::One(_) => self.push_second(slice),
             Repr::Chain(chain) => chain.push(slice),
+            Repr::One(_) | Repr::Stripe(_) => self.begin_chain(slice),
         }
     }
 
     #[cold]
-    fn push_second(&mut self, slice: Slice) {
-        if let Repr::One(one) = core::mem::take(&mut self.0) {
-            let mut chain = Chain::new(one);
-            chain.push(slice);
-            self.0 = Repr::Chain(chain);
-        }
+    fn begin_chain(&mut self, slice: Slice) {
+        let mut chain = Chain::new();
+        core::mem::take(self).into_slices().for_each(|slice| chain.push(slice));
+        chain.push(slice);
+        self.0 = Repr::Chain(chain);
     }
 
     /// Appends all slices of another payload.
@@ -73,6 +108,7 @@ impl Payload {
         match &self.0 {
             Repr::Empty => 0,
             Repr::One(one) => one.len(),
+            Repr::Stripe(stripe) => stripe.len(),
             Repr::Chain(chain) => chain.len(),
         }
     }
@@ -83,21 +119,23 @@ impl Payload {
         matches!(self.0, Repr::Empty)
     }
 
-    /// The slices in order, none of them empty.
+    /// The bytes in order, piece by piece, none of them empty.
     #[inline]
-    pub fn slices(&self) -> impl Iterator<Item = &Slice> {
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         match &self.0 {
-            Repr::Empty => Slices::One(None),
-            Repr::One(one) => Slices::One(Some(one)),
-            Repr::Chain(chain) => Slices::Chain(chain.iter()),
+            Repr::Empty => Pieces::One(None),
+            Repr::One(one) => Pieces::One(Some(one)),
+            Repr::Stripe(stripe) => Pieces::Stripe(stripe.pieces()),
+            Repr::Chain(chain) => Pieces::Chain(chain.iter()),
         }
     }
 
-    /// How many slices there are.
-    pub fn slice_count(&self) -> usize {
+    /// How many pieces there are, and slices in [`Payload::into_slices`].
+    pub fn piece_count(&self) -> usize {
         match &self.0 {
             Repr::Empty => 0,
             Repr::One(_) => 1,
+            Repr::Stripe(stripe) => stripe.count(),
             Repr::Chain(chain) => chain.count(),
         }
     }
@@ -108,6 +146,7 @@ impl Payload {
         match &self.0 {
             Repr::Empty => Some(&[]),
             Repr::One(one) => Some(one),
+            Repr::Stripe(_) => None,
             Repr::Chain(chain) => {
                 let first = chain.iter().next()?;
                 (first.len() == chain.len()).then_some(&**first)
@@ -119,7 +158,7 @@ impl Payload {
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> bool {
         let enough = offset.checked_add(out.len()).is_some_and(|end| end <= self.len());
         if enough {
-            copy_chain(self.slices().map(|slice| &**slice), offset, out);
+            copy_chain(self.pieces(), offset, out);
         }
         enough
     }
@@ -127,8 +166,13 @@ impl Payload {
     /// The `N` bytes from `offset` on, wherever they lie; `None` if there are not enough.
     #[inline]
     pub fn read_array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        if let Repr::One(one) = &self.0 {
-            return one.get(offset..offset.checked_add(N)?)?.try_into().ok();
+        let in_one_piece = match &self.0 {
+            Repr::One(one) => return one.get(offset..offset.checked_add(N)?)?.try_into().ok(),
+            Repr::Stripe(stripe) => stripe.get(offset, N),
+            Repr::Empty | Repr::Chain(_) => None,
+        };
+        if let Some(bytes) = in_one_piece {
+            return bytes.try_into().ok();
         }
         let mut out = [0; N];
         self.copy_to(offset, &mut out).then_some(out)
@@ -143,6 +187,7 @@ impl Payload {
         match &mut self.0 {
             Repr::Empty => {}
             Repr::One(one) => one.skip(n),
+            Repr::Stripe(_) => self.skip_in_stripe(n),
             Repr::Chain(chain) => {
                 let mut left = n;
                 while let Some(first) = chain.iter().next().map(|slice| slice.len()).filter(|&first| first <= left) {
@@ -154,11 +199,23 @@ impl Payload {
         }
     }
 
+    fn skip_in_stripe(&mut self, n: usize) {
+        if let Repr::Stripe(mut stripe) = core::mem::take(&mut self.0) {
+            stripe.skip(n);
+            self.0 = stripe.into();
+        }
+    }
+
     /// Takes the first slice out.
     pub fn pop_slice(&mut self) -> Option<Slice> {
         match core::mem::take(&mut self.0) {
             Repr::Empty => None,
             Repr::One(one) => Some(one),
+            Repr::Stripe(mut stripe) => {
+                let slice = stripe.pop();
+                self.0 = stripe.into();
+                Some(slice)
+            }
             Repr::Chain(mut chain) => {
                 let slice = chain.pop();
                 if chain.len() > 0 {
@@ -177,7 +234,7 @@ impl Payload {
     /// A copy of the bytes, for tests and tools.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.len());
-        self.slices().for_each(|slice| out.extend_from_slice(slice));
+        self.pieces().for_each(|piece| out.extend_from_slice(piece));
         out
     }
 
@@ -185,8 +242,8 @@ impl Payload {
     /// nothing changes, when the staging pool is dry. The bytes count as copied there.
     pub fn evacuate(&self, into: &mut Staging) -> Option<Self> {
         let mut copy = Self::default();
-        for slice in self.slices() {
-            let mut left = &**slice;
+        for piece in self.pieces() {
+            let mut left = piece;
             while !left.is_empty() {
                 let (now, later) = left.split_at(left.len().min(into.room(1)?));
                 let lost = is_planted(Flaw::EvacuatedTooEarly).then(|| vec![0; now.len()]);
@@ -198,20 +255,22 @@ impl Payload {
     }
 }
 
-/// Goes through the slices of a payload.
-enum Slices<'a> {
-    One(Option<&'a Slice>),
+/// Goes through the pieces of a payload.
+enum Pieces<'a> {
+    One(Option<&'a [u8]>),
+    Stripe(StripePieces<'a>),
     Chain(ChainIter<'a>),
 }
 
-impl<'a> Iterator for Slices<'a> {
-    type Item = &'a Slice;
+impl<'a> Iterator for Pieces<'a> {
+    type Item = &'a [u8];
 
     #[inline]
-    fn next(&mut self) -> Option<&'a Slice> {
+    fn next(&mut self) -> Option<&'a [u8]> {
         match self {
             Self::One(one) => one.take(),
-            Self::Chain(chain) => chain.next(),
+            Self::Stripe(stripe) => stripe.next(),
+            Self::Chain(chain) => chain.next().map(|slice| &**slice),
         }
     }
 }
@@ -236,7 +295,8 @@ impl Clone for Payload {
         match &self.0 {
             Repr::Empty => Self::default(),
             Repr::One(one) => Self(Repr::One(one.clone())),
-            Repr::Chain(_) => self.slices().cloned().collect(),
+            Repr::Stripe(stripe) => Self(Repr::Stripe(stripe.clone())),
+            Repr::Chain(chain) => Self(Repr::Chain(chain.clone())),
         }
     }
 }
@@ -244,7 +304,7 @@ impl Clone for Payload {
 impl PartialEq for Payload {
     /// Payloads are equal when their bytes are, wherever and in however many slices they lie.
     fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && self.slices().flat_map(|s| s.iter()).eq(other.slices().flat_map(|s| s.iter()))
+        self.len() == other.len() && self.pieces().flatten().eq(other.pieces().flatten())
     }
 }
 
@@ -252,6 +312,6 @@ impl Eq for Payload {}
 
 impl core::fmt::Debug for Payload {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(out, "Payload({} bytes in {} slices)", self.len(), self.slice_count())
+        write!(out, "Payload({} bytes in {} pieces)", self.len(), self.piece_count())
     }
 }

@@ -141,14 +141,14 @@ fn a_queue_cuts_fragments_wherever_their_bytes_lie() {
     assert_eq!(queue.peek_array::<2>(24), None);
     assert_eq!(queue.peek_array::<2>(usize::MAX), None);
     let first = queue.take(3);
-    assert_eq!((first.contiguous(), first.slice_count()), (Some(&b"012"[..]), 1));
+    assert_eq!((first.contiguous(), first.piece_count()), (Some(&b"012"[..]), 1));
     queue.skip(2);
     let chained = queue.take(12);
-    assert_eq!((chained.to_vec(), chained.slice_count()), (b"56789abcdefg".to_vec(), 3));
+    assert_eq!((chained.to_vec(), chained.piece_count()), (b"56789abcdefg".to_vec(), 3));
     assert_eq!(chained.contiguous(), None);
     let mut rest = queue.take(2);
     queue.take_into(3, &mut rest);
-    assert_eq!((rest.contiguous(), rest.slice_count()), (Some(&b"hijkl"[..]), 1));
+    assert_eq!((rest.contiguous(), rest.piece_count()), (Some(&b"hijkl"[..]), 1));
     queue.skip(3);
     assert!(queue.is_empty() && queue.front().is_empty());
     assert_eq!(held(&mut pool), 3);
@@ -169,7 +169,7 @@ fn a_queue_joins_what_was_read_piece_by_piece() {
     }
     drop(loan);
     assert_eq!(queue.front(), b"56789abcdef");
-    assert_eq!(queue.take(11).slice_count(), 1);
+    assert_eq!(queue.take(11).piece_count(), 1);
     assert_eq!(held(&mut pool), 0);
     queue.push(slice(&mut pool, b"xyz"));
     drop(queue.take(1));
@@ -182,8 +182,8 @@ fn a_payload_of_many_slices_reads_like_one() {
     let mut pool = pool(7, 64);
     let bytes: Vec<u8> = (0..=255).collect();
     let payload: Payload = bytes.chunks(7).map(|chunk| slice(&mut pool, chunk)).collect();
-    assert_eq!((payload.len(), payload.slice_count()), (256, 37));
-    assert_eq!(payload.slices().count(), 37);
+    assert_eq!((payload.len(), payload.piece_count()), (256, 37));
+    assert_eq!(payload.pieces().count(), 37);
     assert_eq!(payload.read_array(5), Some([5, 6, 7, 8]));
     assert_eq!(payload.read_array::<8>(249), None);
     let mut middle = [0; 100];
@@ -199,7 +199,7 @@ fn a_payload_of_many_slices_reads_like_one() {
     copy.skip(124);
     assert_eq!(copy.contiguous(), Some(&bytes[254..]));
     copy.skip(9);
-    assert!(copy.is_empty() && copy.slice_count() == 0 && copy.contiguous() == Some(&[]));
+    assert!(copy.is_empty() && copy.piece_count() == 0 && copy.contiguous() == Some(&[]));
     drop((payload, last));
     assert_eq!(held(&mut pool), 0);
 }

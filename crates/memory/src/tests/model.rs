@@ -128,10 +128,9 @@ impl World {
     /// The blocks that something in the model keeps, the staging's excluded.
     fn live(&self) -> BTreeSet<u32> {
         let pool = self.pool.id();
-        let slices = self.slices.iter().map(|(slice, _)| slice);
-        let chained = self.payloads.iter().flat_map(|(payload, _)| payload.slices());
-        let mut live: BTreeSet<u32> =
-            slices.chain(chained).filter(|slice| slice.pool() == pool).map(Slice::block).collect();
+        let of_payloads = self.payloads.iter().flat_map(|(payload, _)| payload.clone().into_slices());
+        let slices = self.slices.iter().map(|(slice, _)| slice.clone()).chain(of_payloads);
+        let mut live: BTreeSet<u32> = slices.filter(|slice| slice.pool() == pool).map(|slice| slice.block()).collect();
         live.extend(self.loans.iter().map(|(loan, _)| loan.block()));
         live.extend(self.queued.iter().map(|&(_, block)| block));
         live
@@ -386,9 +385,10 @@ fn check_payload(payload: &Payload, bytes: &[u8]) -> Result<(), TestCaseError> {
     prop_assert_eq!(&payload.to_vec(), bytes);
     prop_assert_eq!(payload.len(), bytes.len());
     prop_assert_eq!(payload.is_empty(), bytes.is_empty());
-    prop_assert_eq!(payload.slice_count(), payload.slices().count());
-    prop_assert!(payload.slices().all(|slice| !slice.is_empty()));
-    prop_assert_eq!(payload.contiguous().is_some(), payload.slice_count() < 2);
+    prop_assert_eq!(payload.piece_count(), payload.pieces().count());
+    prop_assert!(payload.pieces().all(|piece| !piece.is_empty()));
+    prop_assert!(payload.clone().into_slices().map(|slice| slice.to_vec()).eq(payload.pieces().map(<[u8]>::to_vec)));
+    prop_assert_eq!(payload.contiguous().is_some(), payload.piece_count() < 2);
     let three = payload.read_array::<3>(1);
     prop_assert_eq!(three.as_ref().map(|array| &array[..]), bytes.get(1..4));
     Ok(())

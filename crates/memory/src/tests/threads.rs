@@ -37,7 +37,7 @@ fn read(payloads: &Receiver<Payload>, seed: u32) -> usize {
     for payload in payloads {
         count += 1;
         let first: [u8; 1] = payload.read_array(0).unwrap();
-        assert!(payload.slices().all(|slice| slice.iter().all(|&byte| byte == first[0])));
+        assert!(payload.pieces().flatten().all(|&byte| byte == first[0]));
         if next(&mut random).is_multiple_of(4) {
             kept.push(payload.clone());
         }

@@ -47,7 +47,7 @@ impl Delivery {
         let added = &self.fragments[first..];
         debug_assert_eq!(usize::from(entry.fragments), added.len(), "the machine counts what it gives");
         debug_assert_eq!(entry.bytes, added.iter().map(|fragment| fragment.meta.length).sum::<u32>());
-        self.slices += added.iter().map(|fragment| fragment.payload.slice_count()).sum::<usize>();
+        self.slices += added.iter().map(|fragment| fragment.payload.piece_count()).sum::<usize>();
         self.payload_bytes += u64::from(entry.bytes);
         self.entries.push(entry);
     }

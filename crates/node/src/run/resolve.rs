@@ -187,8 +187,8 @@ impl Resolved {
     }
 
     /// Nodes for payloads of several slices, as many as can be in use when every pool is full: where fragments span
-    /// FEROL blocks each of them is such a payload, in the readout unit and once more in the builder unit; otherwise
-    /// only those are that lie across two blocks of memory.
+    /// FEROL blocks each of them can be such a payload (if the blocks have any length), in the readout unit and once more
+    /// in the builder unit; otherwise only those are that lie across two blocks of memory.
     pub(super) fn chain_nodes(&self) -> usize {
         let spans =
             self.configuration.source.iter().any(|source| source.max_fragment.0 > ferol::MAX_PAYLOAD_BYTES as u64);

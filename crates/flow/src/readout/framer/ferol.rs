@@ -82,7 +82,7 @@ impl FerolStream {
             Err(error) => flags = flags.with(flag(error)),
             Ok(ends) if check_crc => {
                 flags = flags.with(FragmentFlags::CRC_CHECKED);
-                if let Err(error) = ends.check_crc(payload.slices().map(|slice| &**slice)) {
+                if let Err(error) = ends.check_crc(payload.pieces()) {
                     flags = flags.with(flag(error));
                 }
             }

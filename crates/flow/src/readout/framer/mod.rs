@@ -1,7 +1,7 @@
 //! Finds the fragments in a connection's stream of bytes, without copying them.
 //!
 //! ```text
-//!   push(slice) --> ByteQueue --> FEROL blocks:      header | piece | header | piece ... --> one payload, a chain
+//!   push(slice) --> ByteQueue --> FEROL blocks:      header | piece | header | piece ... --> one payload of these
 //!                             \-> generic fragments: hello | header | payload | header ... --> one payload each
 //! ```
 //! Format and source are recognised from the first bytes. Where the contents of a fragment are wrong, it is flagged

@@ -210,9 +210,9 @@ impl<D: Disk> Storage<D> {
         self.pieces.clear();
         self.pieces.push(first);
         for fragment in fragments {
-            for slice in fragment.payload.slices() {
-                encoder.payload(slice);
-                self.pieces.push(slice.clone());
+            for slice in fragment.payload.clone().into_slices() {
+                encoder.payload(&slice);
+                self.pieces.push(slice);
             }
         }
         let (length, index) = (encoder.record_length() as u64, encoder.index_entry(0));
