@@ -16,6 +16,7 @@ mod answering;
 mod config;
 mod edges;
 mod error;
+pub mod felix;
 mod framer;
 mod machine;
 mod masking;

@@ -1,11 +1,210 @@
-//! FELIX blocks.
+//! The walk through FELIX blocks, trailer by trailer from each block's end, many blocks at once.
+//!
+//! ```text
+//!  bytes --> Walker::walk --> Walked: blocks      one record each: header, which sub-chunks, is it plain, is it good
+//!                                     sub-chunks  offset and trailer, in the order in which the card wrote them
+//! ```
+//! What a trailer says decides where the next one stands, so a single walk waits for memory at every step. The walk
+//! with AVX2 takes a step of eight blocks with each gather, and has several such groups in flight; the lines of blocks
+//! further on are prefetched a few at each step, so that memory is never idle and never overrun. Its scalar twin
+//! takes one block after the other. What the formats mean stands in `wire::felix`; here is only as much as a walk needs.
+
+mod scalar;
+#[cfg(test)]
+mod tests;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+/// Bytes of a block's header.
+const HEADER_BYTES: usize = 4;
 
 /// A sub-chunk of a block.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(C)]
 pub struct SubChunk {
-    /// Where its data begin.
+    /// Where its data begin, in bytes from the beginning of what was walked.
     pub offset: u32,
-    /// Its trailer, with the fields where trailers of 32 bits have them.
+    /// Its trailer, with the fields where trailers of 32 bits have them: 0-15 length, 25-28 flags, 29-31 type.
     pub trailer: u32,
+}
+
+/// What a walk must know of a kind of block.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Layout {
+    /// The upper half of a block's header.
+    pub symbol: u16,
+    /// Bytes of a block: a multiple of 64, at most 64 KiB.
+    pub block_bytes: usize,
+    /// Whether trailers have 32 bits and not 16.
+    pub is_wide: bool,
+}
+
+impl Layout {
+    /// The most sub-chunks of a block.
+    const fn most_sub_chunks(self) -> usize {
+        (self.block_bytes - HEADER_BYTES) / if self.is_wide { 4 } else { 2 }
+    }
+}
+
+/// What is wrong with a block: the numbers of `wire::felix::BlockError`.
+mod fault {
+    pub(super) const START_OF_BLOCK: u32 = 2;
+    pub(super) const PADDING: u32 = 3;
+    pub(super) const PAST_HEADER: u32 = 4;
+    pub(super) const UNDEFINED: u32 = 5;
+}
+
+/// What a walk found in one block.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(C)]
+pub struct BlockWalk {
+    /// The header as it stands there.
+    pub header: u32,
+    /// Its first sub-chunk.
+    pub first: u32,
+    /// How many sub-chunks it has; none if it is damaged.
+    pub count: u32,
+    /// What is wrong with it (the number of a `wire::felix::BlockError`), or 0.
+    pub fault: u16,
+    /// How many sub-chunks between its first and its last one are not whole chunks without flags, or have flags.
+    pub odd: u16,
+}
+
+impl BlockWalk {
+    /// Whether it is good and everything between its first and its last sub-chunk is a whole chunk without flags.
+    #[inline]
+    pub const fn is_plain(&self) -> bool {
+        self.fault == 0 && self.odd == 0
+    }
+}
+
+/// What a walk found, in arrays that are used again and again.
+#[derive(Clone, Debug)]
+pub struct Walked {
+    blocks: Vec<BlockWalk>,
+    sub_chunks: Vec<SubChunk>,
+    /// How many of the blocks were filled.
+    filled: usize,
+}
+
+impl Walked {
+    /// Room for so many blocks of this kind, with so many sub-chunks each as may be expected. If there are more, fewer
+    /// blocks are walked at once.
+    pub fn new(layout: Layout, blocks: usize, sub_chunks_each: usize) -> Self {
+        // A group of blocks needs room for the most that it can have, and as much again for what is not filled.
+        let least = (LANES + 1) * MOST_GROUPS * (layout.most_sub_chunks() + ROUNDED);
+        let sub_chunks = vec![SubChunk::default(); least.max(blocks * sub_chunks_each)];
+        Self { blocks: vec![BlockWalk::default(); blocks.max(1)], sub_chunks, filled: 0 }
+    }
+
+    /// The blocks of the last walk, in order.
+    pub fn blocks(&self) -> &[BlockWalk] {
+        &self.blocks[..self.filled]
+    }
+
+    /// The array that the blocks' sub-chunks lie in, with gaps between them.
+    pub fn sub_chunks(&self) -> &[SubChunk] {
+        &self.sub_chunks
+    }
+
+    /// Blocks and sub-chunks, for who takes them apart where they lie.
+    pub fn parts(&mut self) -> (&[BlockWalk], &mut [SubChunk]) {
+        (&self.blocks[..self.filled], &mut self.sub_chunks)
+    }
+}
+
+/// Blocks in a gather.
+const LANES: usize = 8;
+/// Most gathers in flight.
+const MOST_GROUPS: usize = 4;
+/// Steps are turned into sub-chunks four at a time.
+const ROUNDED: usize = 4;
+
+/// A way to walk.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Kernel {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+}
+
+impl Kernel {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => "avx2",
+        }
+    }
+}
+
+/// Walks blocks of one kind.
+#[derive(Clone, Debug)]
+pub struct Walker {
+    layout: Layout,
+    kernel: Kernel,
+    #[cfg(target_arch = "x86_64")]
+    lanes: x86::Lanes,
+}
+
+impl Walker {
+    /// With the fastest kernel that this processor has.
+    ///
+    /// # Panics
+    /// If there cannot be such blocks.
+    pub fn new(layout: Layout) -> Self {
+        Self::all(layout).swap_remove(0)
+    }
+
+    /// One for each kernel that this processor can run, the fastest first; the last one is the scalar twin. For tests
+    /// and measurements.
+    ///
+    /// # Panics
+    /// If there cannot be such blocks.
+    pub fn all(layout: Layout) -> Vec<Self> {
+        let bytes = layout.block_bytes;
+        assert!(bytes.is_multiple_of(64) && (64..=64 << 10).contains(&bytes), "no block has {bytes} bytes");
+        let with = |kernel| Self {
+            layout,
+            kernel,
+            #[cfg(target_arch = "x86_64")]
+            lanes: x86::Lanes::new(layout),
+        };
+        #[cfg(target_arch = "x86_64")]
+        if x86::is_there() {
+            return vec![with(Kernel::Avx2), with(Kernel::Scalar)];
+        }
+        vec![with(Kernel::Scalar)]
+    }
+
+    /// The processor features that it uses, or `scalar`.
+    pub const fn name(&self) -> &'static str {
+        self.kernel.name()
+    }
+
+    /// Walks the blocks that lie one behind the other in `bytes`, as many as `out` has room for (one at least), and
+    /// says how many. Bytes behind the last whole block are not looked at. What comes behind `bytes` is prefetched but
+    /// not read.
+    pub fn walk(&mut self, bytes: &[u8], out: &mut Walked) -> usize {
+        let most = bytes.len().min(u32::MAX as usize) / self.layout.block_bytes;
+        let mut room = Room { walked: out, done: 0, blocks: 0, cursor: 0 };
+        room.blocks = most.min(room.walked.blocks.len());
+        match self.kernel {
+            Kernel::Scalar => scalar::walk(self.layout, bytes, &mut room),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => x86::walk(self.layout, &mut self.lanes, bytes, &mut room),
+        }
+        room.walked.filled = room.done;
+        room.done
+    }
+}
+
+/// Where a walk writes what it finds, and how far it is.
+struct Room<'a> {
+    walked: &'a mut Walked,
+    /// Blocks to be walked, and how many are done.
+    blocks: usize,
+    done: usize,
+    /// Sub-chunks before this one are taken.
+    cursor: usize,
 }

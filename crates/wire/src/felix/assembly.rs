@@ -58,12 +58,14 @@ impl Assembly {
     }
 
     /// Whether a chunk has begun and not ended.
+    #[inline]
     pub const fn is_within(&self) -> bool {
         matches!(self.state, State::Within { .. })
     }
 
     /// A good block comes. Returns how many are missing before it, modulo 32: then [`Self::give_up`] was called.
     /// The first block of all is believed; if it is not number 0, the e-link is joined in the middle.
+    #[inline]
     pub fn begin_block(&mut self, header: BlockHeader) -> u8 {
         let missing = match self.next {
             None => {
@@ -92,12 +94,22 @@ impl Assembly {
         is_next
     }
 
+    /// Takes any number of whole chunks without flags: the same as [`Self::accept`] for each of them, of which only the
+    /// first one can give a chunk up.
+    #[inline]
+    pub fn accept_whole_ones(&mut self) -> Option<ChunkError> {
+        let gives_up = self.is_within().then_some(ChunkError::NoLast);
+        self.state = State::Between;
+        gives_up
+    }
+
     /// Something of the e-link was missed: an open chunk is lost, and pieces are skipped until the next one begins.
     pub fn give_up(&mut self) {
         self.state = State::Lost;
     }
 
     /// Takes the next sub-chunk.
+    #[inline]
     pub fn accept(&mut self, trailer: Trailer) -> Accepted {
         let kind = match trailer.kind() {
             // Data that a time-out cut off end a chunk, whether it lies in one piece or several.
@@ -115,10 +127,12 @@ impl Assembly {
         }
     }
 
+    #[inline]
     const fn no_data(place: Place) -> Accepted {
         Accepted { gives_up: None, place, status: Status::GOOD }
     }
 
+    #[inline]
     fn begin(&mut self, trailer: Trailer, is_whole: bool) -> Accepted {
         let gives_up = self.is_within().then_some(ChunkError::NoLast);
         let (bytes, status) = (u64::from(trailer.data_bytes()), trailer.status());
@@ -126,6 +140,7 @@ impl Assembly {
         Accepted { gives_up, place: if is_whole { Place::Whole } else { Place::Begins }, status }
     }
 
+    #[inline]
     fn go_on(&mut self, trailer: Trailer, is_last: bool) -> Accepted {
         let skipped = |gives_up| Accepted { gives_up, ..Self::no_data(Place::Skipped) };
         let (accepted, next) = match self.state {

@@ -1,5 +1,7 @@
 //! The kinds of blocks, told apart by their start-of-block symbol.
 
+use ropewalk_kernels::felix::Layout;
+
 /// Bytes of a block's header.
 pub const HEADER_BYTES: usize = 4;
 
@@ -65,6 +67,11 @@ impl BlockFormat {
     /// Bytes of a trailer, 2 or 4. Data are padded to a multiple of it.
     pub const fn trailer_bytes(self) -> usize {
         if self.symbol == NARROW { 2 } else { 4 }
+    }
+
+    /// What a [`Walker`](super::Walker) must know.
+    pub const fn layout(self) -> Layout {
+        Layout { symbol: self.symbol, block_bytes: self.block_bytes(), is_wide: self.trailer_bytes() == 4 }
     }
 
     /// The most sub-chunks of a block.

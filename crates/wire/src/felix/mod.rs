@@ -18,6 +18,7 @@
 //! ```text
 //!  Encoder: chunks, signals, time-outs --> blocks          one per e-link
 //!  Walk: one block, from its end       --> sub-chunks      checked: no step leaves the block
+//!  Walker: many blocks at once         --> the same        the fast one, from `kernels`
 //!  Assembly: sub-chunks of one e-link  --> begins, continues, ends; or what was given up and why
 //!  Decoder: blocks of all e-links      --> chunks with bytes of their own: plain, for tools and as the measure of
 //!                                          what is fast
@@ -44,6 +45,6 @@ pub use encoder::Encoder;
 pub use error::{BlockError, ChunkError};
 pub use format::{BlockFormat, HEADER_BYTES, LARGEST_BLOCK_BYTES};
 pub use header::{BlockHeader, ELINKS, ELink, SEQUENCES};
-pub use ropewalk_kernels::felix::SubChunk;
+pub use ropewalk_kernels::felix::{BlockWalk, SubChunk, Walked, Walker};
 pub use trailer::{Status, SubChunkType, Trailer};
 pub use walk::{Walk, walk};

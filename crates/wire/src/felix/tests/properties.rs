@@ -67,6 +67,37 @@ fn encode(said: &[Said], encoder: &mut Encoder, out: &mut Vec<u8>) {
     encoder.flush(out);
 }
 
+/// Holds a fast walk against the checked one, block by block.
+fn check_walker(walker: &mut Walker, format: BlockFormat, bytes: &[u8]) -> Result<(), TestCaseError> {
+    let mut walked = Walked::new(format.layout(), 64, 20);
+    let (mut done, mut expected) = (0, Vec::new());
+    while done < bytes.len() {
+        let blocks = walker.walk(&bytes[done..], &mut walked);
+        prop_assert!(blocks > 0);
+        for (index, found) in walked.blocks().iter().enumerate() {
+            let offset = index * format.block_bytes();
+            expected.clear();
+            let result = walk(&bytes[done + offset..][..format.block_bytes()], format, &mut expected);
+            let fault = result.map_or_else(|error| error as u16, |_| 0);
+            prop_assert_eq!((found.fault, found.count as usize), (fault, expected.len()), "{}", walker.name());
+            if let Ok(header) = result {
+                prop_assert_eq!(BlockHeader::of_word(found.header), header);
+            }
+            expected.iter_mut().for_each(|sub_chunk| sub_chunk.offset += offset as u32);
+            let sub_chunks = &walked.sub_chunks()[found.first as usize..][..expected.len()];
+            prop_assert!(sub_chunks == &expected[..], "{}: block {index}", walker.name());
+            let is_odd = |sub_chunk: &&SubChunk| {
+                let trailer = Trailer(sub_chunk.trailer);
+                trailer.kind() != SubChunkType::Both || !trailer.status().is_good()
+            };
+            let inner = expected.get(1..expected.len().max(2) - 1).unwrap_or_default();
+            prop_assert_eq!(usize::from(found.odd), inner.iter().filter(is_odd).count());
+        }
+        done += blocks * format.block_bytes();
+    }
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn what_was_said_comes_out_of_the_blocks(format in any_format(), said in prop::collection::vec(any_said(), 0..60)) {
@@ -140,6 +171,27 @@ proptest! {
             }
         }
         decode(format, &bytes);
+    }
+
+    #[test]
+    fn every_fast_walk_finds_what_the_checked_one_finds(
+        format in any_format(),
+        said in prop::collection::vec(any_said(), 1..100),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u8), 0..20),
+    ) {
+        let (mut bytes, mut encoder) = (Vec::new(), Encoder::new(format, ELINK));
+        (0..3).for_each(|_| encode(&said, &mut encoder, &mut bytes));
+        let length = bytes.len();
+        for (place, bit) in flips.iter().filter(|_| length > 0) {
+            let place = place.index(bytes.len());
+            // Trailers and headers are hit more often than data.
+            let end = (place / format.block_bytes() + 1) * format.block_bytes();
+            let place = [place, end - 1, end - 2, end - format.block_bytes() + place % 4][place % 4];
+            bytes[place] ^= 1_u8 << bit;
+        }
+        for mut walker in Walker::all(format.layout()) {
+            check_walker(&mut walker, format, &bytes)?;
+        }
     }
 
     #[test]

@@ -1,0 +1,26 @@
+//! How much room a decoder has.
+
+use ropewalk_wire::felix::BlockFormat;
+
+/// What a [`ChunkDecoder`](super::ChunkDecoder) is to be. All room is got at the start.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ChunkConfig {
+    /// The kind of its blocks.
+    pub format: BlockFormat,
+    /// The most blocks of a batch, at least 1. A batch of 64 blocks of 1 KiB stays in the caches with its output.
+    pub blocks_per_batch: usize,
+    /// The most bytes of a chunk. Larger ones are given up.
+    pub most_chunk_bytes: u64,
+    /// The most pieces of all chunks that are open at once, at least 1; 24 bytes each. Chunks beyond are given up.
+    pub open_pieces: usize,
+}
+
+impl ChunkConfig {
+    /// Batches of 64 KiB, chunks of up to 1 MiB, and room for 64 open chunks of that size.
+    pub const fn new(format: BlockFormat) -> Self {
+        let blocks_per_batch = if format.block_bytes() < 64 << 10 { (64 << 10) / format.block_bytes() } else { 1 };
+        let most_chunk_bytes = 1 << 20;
+        let open_pieces = 64 * (most_chunk_bytes as usize / format.most_data_bytes() + 2);
+        Self { format, blocks_per_batch, most_chunk_bytes, open_pieces }
+    }
+}

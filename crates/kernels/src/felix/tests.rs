@@ -1,0 +1,158 @@
+//! Every kernel finds the same as its scalar twin, whatever the bytes. (What the twin finds is held against the
+//! checked decoder in `wire`, in that crate's tests.)
+
+use super::*;
+use proptest::prelude::*;
+
+const NARROW: Layout = Layout { symbol: 0xABCD, block_bytes: 1 << 10, is_wide: false };
+const WIDE: Layout = Layout { symbol: 0xABCE, block_bytes: 1 << 10, is_wide: true };
+
+/// A small generator: proptest's values decide how, this decides what.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+}
+
+/// Blocks filled from the end with trailers that mostly fit, with a fault here and there: one of 2^`rare` trailers.
+fn blocks(layout: Layout, count: usize, seed: u64, mean: u64, rare: u32) -> Vec<u8> {
+    let mut dice = Dice(seed);
+    let mut bytes: Vec<u8> = (0..count * layout.block_bytes).map(|_| dice.below(256) as u8).collect();
+    let trailer_bytes = if layout.is_wide { 4 } else { 2 };
+    for block in bytes.chunks_mut(layout.block_bytes) {
+        let mut header = u32::from(layout.symbol) << 16 | dice.below(1 << 16) as u32;
+        header ^= u32::from(dice.below(1 << rare) == 0) << (16 + dice.below(16));
+        block[..4].copy_from_slice(&header.to_le_bytes());
+        let mut end = layout.block_bytes;
+        while end > HEADER_BYTES {
+            let room = (end - HEADER_BYTES - trailer_bytes) as u64;
+            let faulty = dice.below(1 << rare) == 0;
+            let length = dice.below(2 * mean + 1).min(if faulty { 1023 } else { room });
+            let kind = match dice.below(20) {
+                0..12 => 3,
+                kind if faulty => kind % 8,
+                kind => [1, 2, 3, 4, 5, 0, 7, 3][kind as usize % 8],
+            };
+            let flags = if dice.below(16) == 0 { dice.below(16) << 25 } else { 0 };
+            let word = (kind << 29 | flags | if layout.is_wide { length } else { 0 }) as u32;
+            let narrow = word >> 16 & 0xFC00 | length as u32;
+            let place = &mut block[end - trailer_bytes..end];
+            place.copy_from_slice(&if layout.is_wide { word } else { narrow }.to_le_bytes()[..trailer_bytes]);
+            let data = if kind == 0 || kind == 7 { 0 } else { length as usize };
+            end = end.saturating_sub(data.next_multiple_of(trailer_bytes) + trailer_bytes);
+        }
+    }
+    bytes
+}
+
+/// A block's record, without its place, and its sub-chunks.
+type Found = (BlockWalk, Vec<SubChunk>);
+
+/// What a walk finds, a few blocks at a time.
+fn found(walker: &mut Walker, bytes: &[u8], at_once: usize, each: usize) -> Vec<Found> {
+    let mut walked = Walked::new(walker.layout, at_once, each);
+    let mut found = Vec::new();
+    let mut rest = bytes;
+    while rest.len() >= walker.layout.block_bytes {
+        let blocks = walker.walk(rest, &mut walked);
+        assert!(blocks > 0 && blocks == walked.blocks().len());
+        for block in walked.blocks() {
+            let mut sub_chunks = walked.sub_chunks()[block.first as usize..][..block.count as usize].to_vec();
+            sub_chunks.iter_mut().for_each(|sub_chunk| sub_chunk.offset += (bytes.len() - rest.len()) as u32);
+            found.push((BlockWalk { first: 0, ..*block }, sub_chunks));
+        }
+        rest = &rest[blocks * walker.layout.block_bytes..];
+    }
+    found
+}
+
+/// The first block in which two kernels differ, and the first sub-chunk there: a whole difference fills pages.
+fn difference(left: &[Found], right: &[Found]) -> Option<String> {
+    if left.len() != right.len() {
+        return Some(format!("{} and {} blocks", left.len(), right.len()));
+    }
+    let block = left.iter().zip(right).position(|(left, right)| left != right)?;
+    let (left, right) = (&left[block], &right[block]);
+    let place = left.1.iter().zip(&right.1).position(|(left, right)| left != right);
+    let sub_chunk = place.map(|place| (place, left.1[place], right.1[place]));
+    Some(format!("block {block}: {:?} and {:?}, {sub_chunk:?}", left.0, right.0))
+}
+
+fn any_layout() -> impl Strategy<Value = Layout> {
+    let sized = |kibibytes: usize| Layout {
+        symbol: 0xC0CE + ((kibibytes as u16 - 1) << 8),
+        block_bytes: kibibytes << 10,
+        is_wide: true,
+    };
+    prop_oneof![4 => Just(NARROW), 4 => Just(WIDE), 1 => (1..=16_usize).prop_map(sized), 1 => Just(sized(64))]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_kernel_finds_what_the_scalar_one_finds(
+        layout in any_layout(),
+        count in 1..100_usize,
+        at_once in 1..70_usize,
+        seed: u64,
+        mean in prop_oneof![Just(0_u64), Just(8), Just(60), Just(300), Just(1000)],
+        rare in 2..14_u32,
+    ) {
+        let count = if layout.block_bytes > 4 << 10 { count.min(40) } else { count };
+        let bytes = blocks(layout, count, seed, mean, rare);
+        let mut walkers = Walker::all(layout);
+        let mut scalar = walkers.pop().expect("there is always the scalar one");
+        prop_assert_eq!(scalar.name(), "scalar");
+        let expected = found(&mut scalar, &bytes, at_once, 1);
+        for mut walker in walkers {
+            let found = found(&mut walker, &bytes, at_once, 20);
+            prop_assert_eq!(difference(&found, &expected), None, "{}", walker.name());
+        }
+    }
+
+    #[test]
+    fn every_kernel_takes_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..20_000), right_symbol: bool) {
+        for layout in [NARROW, WIDE] {
+            let mut bytes = bytes.clone();
+            if right_symbol {
+                for block in bytes.chunks_exact_mut(1024) {
+                    block[2..4].copy_from_slice(&layout.symbol.to_le_bytes());
+                }
+            }
+            let all: Vec<_> = Walker::all(layout).iter_mut().map(|walker| found(walker, &bytes, 64, 20)).collect();
+            for pair in all.windows(2) {
+                prop_assert_eq!(difference(&pair[0], &pair[1]), None);
+            }
+            prop_assert_eq!(all[0].len(), bytes.len() / 1024);
+        }
+    }
+}
+
+#[test]
+fn blocks_of_nulls_between_others_have_all_their_sub_chunks() {
+    for layout in [NARROW, WIDE] {
+        let mut bytes = blocks(layout, 64, 7, 1000, 20);
+        for block in bytes.chunks_exact_mut(1024).step_by(5) {
+            block[4..].fill(0);
+        }
+        let [mut fast, mut scalar] = [0, 1].map(|which| {
+            let mut all = Walker::all(layout);
+            all.swap_remove(which.min(all.len() - 1))
+        });
+        let expected = found(&mut scalar, &bytes, 64, 1);
+        assert_eq!(expected[5].1.len(), layout.most_sub_chunks());
+        assert_eq!(difference(&found(&mut fast, &bytes, 64, 1), &expected), None);
+    }
+}
+
+#[test]
+fn a_layout_that_cannot_be_is_refused() {
+    for block_bytes in [0, 32, 1000, 65 << 10] {
+        let layout = Layout { block_bytes, ..NARROW };
+        assert!(std::panic::catch_unwind(|| Walker::new(layout)).is_err(), "{block_bytes}");
+    }
+}

@@ -1,0 +1,357 @@
+//! Eight blocks at each step with AVX2, several such groups in flight.
+#![allow(unsafe_code)]
+
+use super::{BlockWalk, HEADER_BYTES, LANES, Layout, MOST_GROUPS, ROUNDED, Room, SubChunk, fault, scalar};
+use core::arch::x86_64::*;
+use std::arch::is_x86_feature_detected;
+
+/// Groups in flight where blocks have many trailers: their bytes stay in the first cache.
+const DENSE_GROUPS: usize = 2;
+/// Groups in flight where blocks have few: as many lines on their way as the processor can wait for.
+const SPARSE_GROUPS: usize = MOST_GROUPS;
+/// More trailers than that in 1 KiB: every line of a block is needed, or near enough.
+const DENSE_TRAILERS_PER_KIBIBYTE: usize = 6;
+/// From this size on only few blocks fit into the cache at once.
+const LARGE_BLOCK_BYTES: usize = 8 << 10;
+/// How far ahead lines are prefetched, if the groups in flight are not more.
+const AHEAD_BYTES: usize = 32 << 10;
+const LINE_BYTES: usize = 64;
+
+/// Whether the processor has what this needs.
+pub(super) fn is_there() -> bool {
+    is_x86_feature_detected!("avx2")
+}
+
+/// What is kept from one walk to the next.
+#[derive(Clone, Debug)]
+pub(super) struct Lanes {
+    /// Where each lane's walk was after each step, and what trailer it read there: step by step, in each step group by
+    /// group, in each group in the order 0 1 4 5 2 3 6 7.
+    rows: Vec<[SubChunk; LANES]>,
+    /// Steps that the last groups took: the next ones will take as many.
+    steps: usize,
+    /// Whether their blocks had many trailers.
+    is_dense: bool,
+}
+
+impl Lanes {
+    pub(super) fn new(layout: Layout) -> Self {
+        let rows = MOST_GROUPS * (layout.most_sub_chunks() + ROUNDED);
+        Self { rows: vec![[SubChunk::default(); LANES]; rows], steps: 1, is_dense: true }
+    }
+}
+
+/// Walks until all blocks are done or there is no room.
+pub(super) fn walk(layout: Layout, lanes: &mut Lanes, bytes: &[u8], room: &mut Room<'_>) {
+    let least_room = (LANES + 1) * MOST_GROUPS * (layout.most_sub_chunks() + ROUNDED);
+    loop {
+        let left = room.blocks - room.done;
+        let is_dense = lanes.is_dense && layout.block_bytes < LARGE_BLOCK_BYTES;
+        let groups = if is_dense { DENSE_GROUPS } else { SPARSE_GROUPS };
+        if left < LANES {
+            return scalar::walk(layout, bytes, room);
+        }
+        if room.walked.sub_chunks.len() - room.cursor < least_room {
+            return;
+        }
+        let groups = if left < groups * LANES { 1 } else { groups };
+        let mut walk = Walk { layout, bytes, lanes, room };
+        // SAFETY: the caller found AVX2.
+        unsafe {
+            match (layout.is_wide, groups, is_dense) {
+                (true, DENSE_GROUPS, _) => walk.groups::<true, DENSE_GROUPS, true>(),
+                (true, SPARSE_GROUPS, _) => walk.groups::<true, SPARSE_GROUPS, false>(),
+                (true, _, true) => walk.groups::<true, 1, true>(),
+                (true, _, false) => walk.groups::<true, 1, false>(),
+                (false, DENSE_GROUPS, _) => walk.groups::<false, DENSE_GROUPS, true>(),
+                (false, SPARSE_GROUPS, _) => walk.groups::<false, SPARSE_GROUPS, false>(),
+                (false, _, true) => walk.groups::<false, 1, true>(),
+                (false, _, false) => walk.groups::<false, 1, false>(),
+            }
+        }
+    }
+}
+
+/// The walk of eight blocks.
+#[derive(Copy, Clone)]
+struct Group {
+    /// Where in its block each lane is: behind this is done. At the header's end when the block is, before it if the
+    /// block is damaged.
+    at: __m256i,
+    /// Steps that were taken.
+    count: __m256i,
+    /// Sub-chunks that are not whole chunks without flags: how many, and whether the latest is one.
+    odd: __m256i,
+    latest_odd: __m256i,
+    /// All ones in lanes that read an undefined type.
+    undefined: __m256i,
+}
+
+struct Walk<'a, 'b> {
+    layout: Layout,
+    bytes: &'a [u8],
+    lanes: &'a mut Lanes,
+    room: &'a mut Room<'b>,
+}
+
+impl Walk<'_, '_> {
+    /// Walks the next `GROUPS` times eight blocks, which are there, and for whose sub-chunks there is room.
+    #[target_feature(enable = "avx2")]
+    fn groups<const WIDE: bool, const GROUPS: usize, const DENSE: bool>(&mut self) {
+        let block_bytes = self.layout.block_bytes;
+        let start = self.room.done * block_bytes;
+        let here = &self.bytes[start..start + GROUPS * LANES * block_bytes];
+        let mut ahead = Ahead::new::<DENSE>(here, block_bytes, self.lanes.steps);
+        let at = _mm256_set1_epi32(block_bytes as i32);
+        let zero = _mm256_setzero_si256();
+        let mut groups = [Group { at, count: zero, odd: zero, latest_odd: zero, undefined: zero }; GROUPS];
+        let mut last_odd = [zero; GROUPS];
+        let rows = &mut self.lanes.rows[..GROUPS * (self.layout.most_sub_chunks() + ROUNDED)];
+        let mut steps = 0;
+        for rows in rows.chunks_exact_mut(GROUPS) {
+            ahead.step::<DENSE>(here);
+            let mut active = zero;
+            for (index, (group, row)) in groups.iter_mut().zip(rows).enumerate() {
+                let blocks = &here[index * LANES * block_bytes..][..LANES * block_bytes];
+                active = _mm256_or_si256(active, group.step::<WIDE, DENSE>(blocks, block_bytes, row));
+                if steps == 0 {
+                    last_odd[index] = group.latest_odd;
+                }
+            }
+            steps += 1;
+            if _mm256_testz_si256(active, active) == 1 {
+                break;
+            }
+        }
+        ahead.rest::<DENSE>(here);
+        let mut trailers = 0;
+        for (index, (group, last_odd)) in groups.iter().zip(last_odd).enumerate() {
+            trailers += self.finish::<GROUPS>(index, *group, last_odd, steps);
+        }
+        self.lanes.steps = steps;
+        self.lanes.is_dense = trailers * 1024 > DENSE_TRAILERS_PER_KIBIBYTE * here.len();
+    }
+
+    /// Writes the records and sub-chunks of a group after so many steps; returns the number of sub-chunks.
+    #[target_feature(enable = "avx2")]
+    fn finish<const GROUPS: usize>(&mut self, index: usize, group: Group, last_odd: __m256i, steps: usize) -> usize {
+        let first_block = self.room.done;
+        let steps = steps.next_multiple_of(ROUNDED);
+        let block_bytes = self.layout.block_bytes;
+        let base = first_block * block_bytes;
+        let headers = gather(&self.bytes[base..base + LANES * block_bytes], block_bytes, _mm256_set1_epi32(4));
+        let faults = group.faults(headers, self.layout.symbol);
+        let odd = _mm256_add_epi32(group.odd, _mm256_add_epi32(last_odd, group.latest_odd));
+        // A block of one sub-chunk has none between its first and its last one, and of a damaged one nothing is said.
+        let is_good = _mm256_cmpeq_epi32(faults, _mm256_setzero_si256());
+        let has_several = _mm256_cmpgt_epi32(group.count, _mm256_set1_epi32(1));
+        let odd = _mm256_and_si256(odd, _mm256_and_si256(is_good, has_several));
+        let counts_shown = _mm256_and_si256(group.count, is_good);
+        let (counts, shown) = (array(group.count), array(counts_shown));
+        let (faults, odd, headers) = (array(faults), array(odd), array(headers));
+        // Lanes are written whole, also where they have fewer steps: what is too much comes before the lane's own
+        // sub-chunks, and is written over by those of the lanes before. Before the first lane it needs room.
+        let mut cursor = self.room.cursor + steps - counts[0] as usize;
+        let mut ends = [0; LANES];
+        let blocks = &mut self.room.walked.blocks[first_block..first_block + LANES];
+        for (lane, block) in blocks.iter_mut().enumerate() {
+            *block = BlockWalk {
+                header: headers[lane],
+                first: cursor as u32,
+                count: shown[lane],
+                fault: faults[lane] as u16,
+                odd: odd[lane] as u16,
+            };
+            cursor += counts[lane] as usize;
+            ends[lane] = cursor;
+        }
+        let rows = &self.lanes.rows[..GROUPS * steps];
+        let bases = core::array::from_fn(|lane| (base + lane * block_bytes) as i64);
+        for (index, rows) in rows.chunks_exact(GROUPS * ROUNDED).enumerate().rev().map(|(place, rows)| {
+            let rows: [&[SubChunk; LANES]; ROUNDED] = core::array::from_fn(|row| &rows[row * GROUPS + index]);
+            (place, rows)
+        }) {
+            let taken = (index + 1) * ROUNDED;
+            turn(rows, &bases, |lane, four| {
+                let out = &mut self.room.walked.sub_chunks[ends[lane] - taken..][..ROUNDED];
+                // SAFETY: `out` has the vector's size; the store needs no alignment.
+                unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), four) };
+            });
+        }
+        self.room.cursor = cursor;
+        self.room.done += LANES;
+        counts.iter().sum::<u32>() as usize
+    }
+}
+
+impl Group {
+    /// One step of each lane that is behind its header; the others stay. Returns all ones in lanes that go on.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn step<const WIDE: bool, const DENSE: bool>(
+        &mut self,
+        blocks: &[u8],
+        block_bytes: usize,
+        row: &mut [SubChunk; LANES],
+    ) -> __m256i {
+        let header = _mm256_set1_epi32(HEADER_BYTES as i32);
+        let active = _mm256_cmpgt_epi32(self.at, header);
+        let word = gather(blocks, block_bytes, _mm256_max_epi32(self.at, header));
+        let kind = _mm256_srli_epi32::<29>(word);
+        // Types 0 and 7 have no data whatever their length says: with 1 added they are 0 and 8.
+        let with_one = _mm256_add_epi32(word, _mm256_set1_epi32(1 << 29));
+        let has_no_data = _mm256_cmpeq_epi32(_mm256_srli_epi32::<30>(with_one), _mm256_setzero_si256());
+        let flags = _mm256_set1_epi32(if WIDE { 0xFE00_0000_u32 } else { 0xFC00_0000 } as i32);
+        let (trailer, length) = if WIDE {
+            (word, _mm256_and_si256(word, _mm256_set1_epi32(0xFFFF)))
+        } else {
+            let length = _mm256_and_si256(_mm256_srli_epi32::<16>(word), _mm256_set1_epi32(0x3FF));
+            (_mm256_or_si256(_mm256_and_si256(word, flags), length), length)
+        };
+        let length = _mm256_andnot_si256(has_no_data, length);
+        let (more, whole) = if WIDE { (7, !3) } else { (3, !1) };
+        let bytes = _mm256_and_si256(_mm256_add_epi32(length, _mm256_set1_epi32(more)), _mm256_set1_epi32(whole));
+        self.at = _mm256_sub_epi32(self.at, _mm256_and_si256(bytes, active));
+        let is_plain = _mm256_cmpeq_epi32(_mm256_and_si256(word, flags), _mm256_set1_epi32(3 << 29));
+        let odd = _mm256_andnot_si256(is_plain, active);
+        self.odd = _mm256_sub_epi32(self.odd, odd);
+        self.latest_odd = _mm256_blendv_epi8(self.latest_odd, odd, active);
+        self.count = _mm256_sub_epi32(self.count, active);
+        let undefined = _mm256_and_si256(_mm256_cmpeq_epi32(kind, _mm256_set1_epi32(6)), active);
+        self.undefined = _mm256_or_si256(self.undefined, undefined);
+        store(row, _mm256_unpacklo_epi32(self.at, trailer), _mm256_unpackhi_epi32(self.at, trailer));
+        if !DENSE {
+            prefetch_next(blocks, block_bytes, self.at);
+        }
+        _mm256_cmpgt_epi32(self.at, header)
+    }
+
+    /// What is wrong with each block, or 0.
+    #[target_feature(enable = "avx2")]
+    fn faults(&self, headers: __m256i, symbol: u16) -> __m256i {
+        let is = |mask: __m256i, fault: u32| _mm256_and_si256(mask, _mm256_set1_epi32(fault as i32));
+        let header = _mm256_set1_epi32(HEADER_BYTES as i32);
+        let past = _mm256_cmpgt_epi32(_mm256_setzero_si256(), self.at);
+        let before = _mm256_cmpgt_epi32(header, self.at);
+        let symbols = _mm256_srli_epi32::<16>(headers);
+        let begins = _mm256_cmpeq_epi32(symbols, _mm256_set1_epi32(i32::from(symbol)));
+        let fault = _mm256_blendv_epi8(is(before, fault::PADDING), is(past, fault::PAST_HEADER), past);
+        let fault = _mm256_blendv_epi8(fault, is(self.undefined, fault::UNDEFINED), self.undefined);
+        _mm256_blendv_epi8(_mm256_set1_epi32(fault::START_OF_BLOCK as i32), fault, begins)
+    }
+}
+
+/// The four bytes before `at` in each of eight blocks; `at` is 4 to `block_bytes` in every lane.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn gather(blocks: &[u8], block_bytes: usize, at: __m256i) -> __m256i {
+    assert!(blocks.len() == LANES * block_bytes);
+    let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let starts = _mm256_mullo_epi32(lanes, _mm256_set1_epi32(block_bytes as i32));
+    let places = _mm256_sub_epi32(_mm256_add_epi32(starts, at), _mm256_set1_epi32(4));
+    // SAFETY: each lane reads four bytes of its own block, which `blocks` has: `at` is a multiple of nothing, but at
+    // least 4 and at most the block's size, says the caller.
+    unsafe { _mm256_i32gather_epi32::<1>(blocks.as_ptr().cast(), places) }
+}
+
+/// Prefetches the line in which each lane's next trailer ends.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn prefetch_next(blocks: &[u8], block_bytes: usize, at: __m256i) {
+    for (lane, at) in array(at).into_iter().enumerate() {
+        let place = blocks.as_ptr().wrapping_add(lane * block_bytes).wrapping_offset(at as i32 as isize - 1);
+        _mm_prefetch::<_MM_HINT_T0>(place.cast());
+    }
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn array(vector: __m256i) -> [u32; LANES] {
+    let mut out = [0; LANES];
+    // SAFETY: the array has the vector's size; the store needs no alignment.
+    unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), vector) };
+    out
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn store(row: &mut [SubChunk; LANES], low: __m256i, high: __m256i) {
+    let row = row.as_mut_ptr();
+    // SAFETY: the row has the size of two vectors; the stores need no alignment.
+    unsafe {
+        _mm256_storeu_si256(row.cast(), low);
+        _mm256_storeu_si256(row.add(LANES / 2).cast(), high);
+    }
+}
+
+#[target_feature(enable = "avx2")]
+#[inline]
+fn load(four: &[SubChunk]) -> __m256i {
+    let four: &[SubChunk; LANES / 2] = four.first_chunk().expect("half a row");
+    // SAFETY: four sub-chunks have the vector's size; the load needs no alignment.
+    unsafe { _mm256_loadu_si256(four.as_ptr().cast()) }
+}
+
+/// Turns four rows of eight lanes into four sub-chunks of each lane, the last row first, with the lane's base added,
+/// and gives them away lane by lane, the last lane first.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn turn(rows: [&[SubChunk; LANES]; ROUNDED], bases: &[i64; LANES], mut put: impl FnMut(usize, __m256i)) {
+    let half = |from: usize| {
+        let [row3, row2, row1, row0] = rows.map(|row| load(&row[from..]));
+        let (even, odd) = (_mm256_unpacklo_epi64(row0, row1), _mm256_unpackhi_epi64(row0, row1));
+        let (more_even, more_odd) = (_mm256_unpacklo_epi64(row2, row3), _mm256_unpackhi_epi64(row2, row3));
+        [
+            _mm256_permute2x128_si256::<0x20>(even, more_even),
+            _mm256_permute2x128_si256::<0x20>(odd, more_odd),
+            _mm256_permute2x128_si256::<0x31>(even, more_even),
+            _mm256_permute2x128_si256::<0x31>(odd, more_odd),
+        ]
+    };
+    let [lane0, lane1, lane4, lane5] = half(0);
+    let [lane2, lane3, lane6, lane7] = half(LANES / 2);
+    let lanes = [lane0, lane1, lane2, lane3, lane4, lane5, lane6, lane7];
+    for (lane, four) in lanes.into_iter().enumerate().rev() {
+        put(lane, _mm256_add_epi64(four, _mm256_set1_epi64x(bases[lane])));
+    }
+}
+
+/// Prefetches what lies some way behind the blocks that are walked, a few lines at each step.
+struct Ahead {
+    distance: usize,
+    /// Lines of a block that are prefetched, and how many of all there are, are done, and are due at each step.
+    lines: usize,
+    done: usize,
+    each_step: usize,
+    block_bytes: usize,
+}
+
+impl Ahead {
+    fn new<const DENSE: bool>(here: &[u8], block_bytes: usize, steps: usize) -> Self {
+        let each = if DENSE { block_bytes / LINE_BYTES } else { 2 };
+        let lines = here.len() / block_bytes * each;
+        Self { distance: here.len().max(AHEAD_BYTES), lines, done: 0, each_step: lines / steps + 1, block_bytes }
+    }
+
+    #[inline]
+    fn step<const DENSE: bool>(&mut self, here: &[u8]) {
+        let until = (self.done + self.each_step).min(self.lines);
+        while self.done < until {
+            let offset = if DENSE {
+                self.done * LINE_BYTES
+            } else {
+                // The first and the last line of each block.
+                self.done / 2 * self.block_bytes + (self.done & 1) * (self.block_bytes - LINE_BYTES)
+            };
+            let place = here.as_ptr().wrapping_add(self.distance + offset);
+            // SAFETY: every processor of this kind has the instruction, which reads nothing, wherever it points.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+            self.done += 1;
+        }
+    }
+
+    fn rest<const DENSE: bool>(&mut self, here: &[u8]) {
+        self.each_step = self.lines;
+        self.step::<DENSE>(here);
+    }
+}
