@@ -141,12 +141,16 @@ impl RunPlan {
     }
 }
 
-/// Waits for something, but not for ever.
-fn wait(mut over: impl FnMut() -> bool) {
+/// Waits for something, but not for ever: whether it has come.
+pub(crate) fn wait(mut over: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
-    while !over() && began.elapsed() < PATIENCE {
+    while !over() {
+        if began.elapsed() >= PATIENCE {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(1));
     }
+    true
 }
 
 struct Count {

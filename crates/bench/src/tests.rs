@@ -93,6 +93,7 @@ fn tcpla_gives_quantiles_of_latency() {
 fn tcpla_gives_what_a_readout_unit_takes_in() {
     // Nodes that are processes need the program, and are tested with it.
     check_case("tcpla", Some("fragment_bytes=2048 nodes=in process"), 2);
+    check_case("tcpla", Some("figure=checked"), 1);
 }
 
 #[test]

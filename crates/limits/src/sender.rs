@@ -2,7 +2,8 @@
 //!
 //! Each stream has one buffer of many fragments that is written again and again; between two writes only the
 //! event numbers, and with them the checksums, are patched in place. What arrives is what real front ends
-//! would send: bench points this at a bare receiver and at ours, so that both get the same.
+//! would send: bench points this at a bare receiver and at ours, so that both get the same. Where payloads are to be
+//! *written*, each is another for each event, word by word, and its checksum is computed over all of it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,6 +27,8 @@ pub struct SlinkConfig {
     pub first_source: SourceId,
     /// Bytes of a whole FED fragment, header and trailer included: a multiple of 8, at least 16.
     pub fragment_bytes: usize,
+    /// Whether every payload is written for every event; otherwise a buffer's payloads are sent again and again.
+    pub written: bool,
     /// Fragments that are written with one system call.
     pub fragments_per_send: usize,
     /// Events after which all streams end; `None` for no end but the caller's.
@@ -35,7 +38,14 @@ pub struct SlinkConfig {
 impl Default for SlinkConfig {
     /// 16 streams of 2 KiB fragments, 64 KiB a send.
     fn default() -> Self {
-        Self { streams: 16, first_source: SourceId(0), fragment_bytes: 2048, fragments_per_send: 32, events: None }
+        Self {
+            streams: 16,
+            first_source: SourceId(0),
+            fragment_bytes: 2048,
+            written: false,
+            fragments_per_send: 32,
+            events: None,
+        }
     }
 }
 
@@ -45,8 +55,12 @@ pub struct SlinkStream {
     fragment_bytes: usize,
     /// Bytes of a fragment on the wire, the headers of its blocks included.
     wire_bytes: usize,
+    /// Fragments to a buffer.
+    fragments: usize,
     buffer: Vec<u8>,
     patch: Patch,
+    /// Where a fragment is put together, if payloads are written.
+    fragment: Option<Vec<u8>>,
     /// The event number of the buffer's first fragment at the next turn, counted from 1.
     next_event: u32,
 }
@@ -56,8 +70,9 @@ impl SlinkStream {
     pub fn new(source: SourceId, fragment_bytes: usize, fragments: usize) -> Self {
         let fragment_bytes = (fragment_bytes / 8 * 8).max(fed::MIN_BYTES);
         let (mut buffer, mut fragment, mut payload) = (Vec::new(), Vec::new(), Vec::new());
+        let fragments = fragments.max(1);
         let mut state = 0x9E37_79B9_7F4A_7C15 ^ u64::from(source.0);
-        for _ in 0..fragments.max(1) {
+        for _ in 0..fragments {
             payload.clear();
             while payload.len() < fragment_bytes - fed::MIN_BYTES {
                 // A linear congruence is random enough to make every payload another.
@@ -69,8 +84,14 @@ impl SlinkStream {
             encoded.expect("whole words, and fewer than a trailer can count");
             ferol::encode_fragment(&fragment, source, 0, &mut buffer);
         }
-        let wire_bytes = buffer.len() / fragments.max(1);
-        Self { source, fragment_bytes, wire_bytes, buffer, patch: Patch::for_length(fragment_bytes), next_event: 1 }
+        let wire_bytes = buffer.len() / fragments;
+        let patch = Patch::for_length(fragment_bytes);
+        Self { source, fragment_bytes, wire_bytes, fragments, buffer, patch, fragment: None, next_event: 1 }
+    }
+
+    /// The same with a payload of its own for each event.
+    pub fn written(self) -> Self {
+        Self { fragment: Some(Vec::with_capacity(self.fragment_bytes)), ..self }
     }
 
     /// Bytes of a fragment as the builder counts them.
@@ -90,14 +111,39 @@ impl SlinkStream {
 
     /// The next fragments, at most a buffer full and none behind event `last`; empty when that has been sent.
     pub fn next_fragments(&mut self, last: u32) -> &[u8] {
-        let full = self.buffer.len() / self.wire_bytes;
-        let count = full.min((last + 1).saturating_sub(self.next_event) as usize);
-        for wire in self.buffer.chunks_exact_mut(self.wire_bytes).take(count) {
-            number(wire, &self.patch, self.source, self.next_event);
-            self.next_event += 1;
+        let count = self.fragments.min((last + 1).saturating_sub(self.next_event) as usize);
+        if let Some(fragment) = &mut self.fragment {
+            self.buffer.clear();
+            for event in (self.next_event..).take(count) {
+                write(fragment, self.fragment_bytes, self.source, event);
+                ferol::encode_fragment(fragment, self.source, event & Header::MAX_LEVEL1_ID, &mut self.buffer);
+            }
+        } else {
+            for (wire, event) in self.buffer.chunks_exact_mut(self.wire_bytes).zip(self.next_event..).take(count) {
+                number(wire, &self.patch, self.source, event);
+            }
         }
+        self.next_event += count as u32;
         &self.buffer[..count * self.wire_bytes]
     }
+}
+
+/// Writes the fragment of an event: source and event number are in every word of its payload.
+fn write(fragment: &mut Vec<u8>, bytes: usize, source: SourceId, event: u32) {
+    let header = Header::new(source, event & Header::MAX_LEVEL1_ID, bunch_crossing(event));
+    let base = u64::from(source.0) << 48 ^ u64::from(event) << 16;
+    fragment.clear();
+    let encoded = fed::encode_with(header, bytes - fed::MIN_BYTES, Trailer::new(), fragment, |payload| {
+        for (word, place) in payload.chunks_exact_mut(fed::WORD_BYTES).zip(0..) {
+            word.copy_from_slice(&(base ^ place).to_le_bytes());
+        }
+    });
+    encoded.expect("whole words, and fewer than a trailer can count");
+}
+
+/// The bunch crossing of an event: they come one after the other.
+fn bunch_crossing(event: u32) -> u16 {
+    (event % 3564) as u16
 }
 
 /// Gives a fragment on the wire another event number.
@@ -112,8 +158,7 @@ fn number(wire: &mut [u8], patch: &Patch, source: SourceId, event: u32) {
     let header = front[ferol::HEADER_BYTES..].first_chunk_mut::<8>();
     // A fragment of two words has both in its only block, header first.
     let (Some(header), Some(trailer)) = (header, trailer.first_chunk_mut::<8>()) else { return };
-    let bunch_crossing = (event % 3564) as u16;
-    patch.apply(header, trailer, Header::new(source, level1_id, bunch_crossing));
+    patch.apply(header, trailer, Header::new(source, level1_id, bunch_crossing(event)));
 }
 
 /// What was sent.
@@ -148,6 +193,7 @@ impl SlinkSender {
         let connections = (0..config.streams).zip(addresses.iter().cycle()).map(|(number, address)| {
             let source = SourceId(config.first_source.0 + number as u32);
             let stream = SlinkStream::new(source, config.fragment_bytes, config.fragments_per_send);
+            let stream = if config.written { stream.written() } else { stream };
             Ok(Connection { socket: connect(*address)?, stream, place: 0, end: 0 })
         });
         Ok(Self { connections: connections.collect::<io::Result<_>>()?, config })
@@ -268,8 +314,10 @@ mod tests {
 
     #[test]
     fn every_fragment_has_the_right_number_and_checksum() {
-        for bytes in [16, 24, 2048, 4080, 4088, 20_000] {
-            let mut stream = SlinkStream::new(SourceId(7), bytes, 5);
+        for (bytes, written) in [16, 24, 2048, 4080, 4088, 20_000].into_iter().flat_map(|it| [(it, false), (it, true)])
+        {
+            let stream = SlinkStream::new(SourceId(7), bytes, 5);
+            let mut stream = if written { stream.written() } else { stream };
             let mut event = 0;
             for _ in 0..3 {
                 for fragment in fragments(stream.next_fragments(13)) {

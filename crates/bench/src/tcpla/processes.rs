@@ -2,7 +2,7 @@
 
 use super::ours::pin;
 use crate::BenchError;
-use crate::run::RunPlan;
+use crate::run::{RunPlan, wait};
 use ropewalk_limits::SlinkSender;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Lines};
@@ -11,6 +11,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
+
+/// Events that are sent before anything is measured: twice the window of a readout unit, behind which nothing is read
+/// before an older event is built.
+const FILLED_EVENTS: u64 = 2 * 1024;
 
 /// A process that is killed if it is still there when this goes.
 struct Node {
@@ -117,12 +121,14 @@ impl<'a> Cluster<'a> {
                 SlinkSender::connect(&[self.front_ends], plan.sender)?.run_counted(&stop, &taken)
             });
             // Counted on the sending side, which is right once every buffer in between is full: it goes on as it is read.
+            let flows = wait(|| taken.load(Ordering::Relaxed) > FILLED_EVENTS * plan.sender.streams as u64);
             std::thread::sleep(plan.warm_up);
             let (from, before) = (Instant::now(), taken.load(Ordering::Relaxed));
             std::thread::sleep(plan.interval);
             let (seconds, fragments) = (from.elapsed().as_secs_f64(), taken.load(Ordering::Relaxed) - before);
             stop.store(true, Ordering::Relaxed);
-            (fragments as f64 * plan.sender.fragment_bytes as f64 / seconds / 1e9, sending.join())
+            let rate = fragments as f64 * plan.sender.fragment_bytes as f64 / seconds / 1e9;
+            (flows.then_some(rate).ok_or_else(|| BenchError::wrong("nothing flows")), sending.join())
         });
         let sent = sent.map_err(|_| BenchError::wrong("a panic"))?.map_err(BenchError::system("front ends"))?;
         let account = self.manager.account()?;
@@ -135,6 +141,6 @@ impl<'a> Cluster<'a> {
         }
         // A directory that cannot be removed has been written to; the figure is good all the same.
         let _ = std::fs::remove_dir_all(&plan.output);
-        Ok(rate)
+        rate
     }
 }
