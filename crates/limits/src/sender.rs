@@ -112,15 +112,13 @@ impl SlinkStream {
     /// The next fragments, at most a buffer full and none behind event `last`; empty when that has been sent.
     pub fn next_fragments(&mut self, last: u32) -> &[u8] {
         let count = self.fragments.min((last + 1).saturating_sub(self.next_event) as usize);
-        if let Some(fragment) = &mut self.fragment {
-            self.buffer.clear();
-            for event in (self.next_event..).take(count) {
-                write(fragment, self.fragment_bytes, self.source, event);
-                ferol::encode_fragment(fragment, self.source, event & Header::MAX_LEVEL1_ID, &mut self.buffer);
-            }
-        } else {
-            for (wire, event) in self.buffer.chunks_exact_mut(self.wire_bytes).zip(self.next_event..).take(count) {
-                number(wire, &self.patch, self.source, event);
+        for (wire, event) in self.buffer.chunks_exact_mut(self.wire_bytes).zip(self.next_event..).take(count) {
+            match &mut self.fragment {
+                None => number(wire, &self.patch, self.source, event),
+                Some(fragment) => {
+                    write(fragment, self.fragment_bytes, self.source, event);
+                    put_into_blocks(fragment, self.source, event, wire);
+                }
             }
         }
         self.next_event += count as u32;
@@ -139,6 +137,16 @@ fn write(fragment: &mut Vec<u8>, bytes: usize, source: SourceId, event: u32) {
         }
     });
     encoded.expect("whole words, and fewer than a trailer can count");
+}
+
+/// Writes a fragment over one of the same length.
+fn put_into_blocks(fragment: &[u8], source: SourceId, event: u32, wire: &mut [u8]) {
+    let blocks = ferol::blocks_of(fragment.len(), source, event & Header::MAX_LEVEL1_ID);
+    for ((header, part), block) in blocks.zip(wire.chunks_mut(ferol::MAX_BLOCK_BYTES)) {
+        let (head, payload) = block.split_at_mut(ferol::HEADER_BYTES);
+        head.copy_from_slice(&header.to_bytes());
+        ropewalk_kernels::copy(payload, &fragment[part]);
+    }
 }
 
 /// The bunch crossing of an event: they come one after the other.

@@ -241,7 +241,7 @@ impl Source {
         let spare = loan.spare();
         spare[..ferol::HEADER_BYTES].copy_from_slice(&header.to_bytes());
         let to = ferol::HEADER_BYTES..ferol::HEADER_BYTES + part;
-        spare[to].copy_from_slice(&self.fragment[self.sent..self.sent + part]);
+        ropewalk_kernels::copy(&mut spare[to], &self.fragment[self.sent..self.sent + part]);
         loan.commit(ferol::HEADER_BYTES + part);
         self.sent += part;
         self.packet += 1;
