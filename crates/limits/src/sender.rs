@@ -132,8 +132,8 @@ fn write(fragment: &mut Vec<u8>, bytes: usize, source: SourceId, event: u32) {
     let base = u64::from(source.0) << 48 ^ u64::from(event) << 16;
     fragment.clear();
     let encoded = fed::encode_with(header, bytes - fed::MIN_BYTES, Trailer::new(), fragment, |payload| {
-        for (word, place) in payload.chunks_exact_mut(fed::WORD_BYTES).zip(0..) {
-            word.copy_from_slice(&(base ^ place).to_le_bytes());
+        for (word, place) in payload.as_chunks_mut::<{ fed::WORD_BYTES }>().0.iter_mut().zip(0..) {
+            *word = (base ^ place).to_le_bytes();
         }
     });
     encoded.expect("whole words, and fewer than a trailer can count");

@@ -307,8 +307,8 @@ fn encode_pattern(header: fed::Header, number: u64, bytes: usize, out: &mut Vec<
     // whose two buffers then lay 4 KiB apart, which this kind of processor mistakes for the same place.
     // Sizes of emulated fragments are multiples of 8 within what a FED fragment may have.
     let encoded = fed::encode_with(header, bytes - fed::MIN_BYTES, fed::Trailer::new(), out, |payload| {
-        for (word, place) in payload.chunks_exact_mut(fed::WORD_BYTES).enumerate() {
-            place.copy_from_slice(&(base ^ word as u64).to_le_bytes());
+        for (place, word) in payload.as_chunks_mut::<{ fed::WORD_BYTES }>().0.iter_mut().zip(0..) {
+            *place = (base ^ word).to_le_bytes();
         }
     });
     debug_assert!(encoded.is_ok(), "an emulated fragment of {bytes} bytes is refused");
