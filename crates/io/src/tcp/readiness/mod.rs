@@ -83,6 +83,9 @@ pub(super) trait Readiness: Sized {
     fn silence(&mut self) {}
 }
 
+/// Polls without asking the kernel, where those that are ready already have enough to do.
+const UNASKED: u32 = 3;
+
 /// Ready sockets that are taken from the kernel in one poll by those that tell changes.
 const BATCH: usize = 256;
 
@@ -92,6 +95,8 @@ pub(super) struct ReadyTcp<R> {
     readiness: R,
     connections: Slots<Connection>,
     listeners: Vec<Listener>,
+    /// Polls since the kernel was asked.
+    unasked: u32,
     /// What the kernel said last; empty between two polls.
     answers: Vec<(u64, Ready)>,
     /// The connections that may have something to do, each once ([`Connection::listed`]).
@@ -118,6 +123,7 @@ impl<R: Readiness> ReadyTcp<R> {
             readiness: R::new()?,
             connections: Slots::with_capacity(ROOM),
             listeners: Vec::new(),
+            unasked: 0,
             answers: Vec::with_capacity(ROOM),
             ready: Vec::with_capacity(ROOM),
             serving: Vec::with_capacity(ROOM),
@@ -414,7 +420,15 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
         self.now = now;
         let before = events.len();
         events.append(&mut self.pending);
-        self.take_ready();
+        // The question costs as much as a small message: while connections have more to do, it waits for a few polls.
+        let has_more =
+            self.ready.iter().any(|&endpoint| self.connections.get(endpoint).is_some_and(Connection::has_work));
+        if has_more && self.unasked < UNASKED {
+            self.unasked += 1;
+        } else {
+            self.unasked = 0;
+            self.take_ready();
+        }
         let work = self.take_connections(events) + self.serve_ready(events);
         self.expire(events);
         work.max(events.len() - before)
