@@ -4,7 +4,7 @@
 //! nobody, and counts from then on. What waits behind others in the sender is counted, therefore. All times are kept
 //! and sorted: they are some millions at most, and exact.
 
-use super::ours::{OurPair, Side, Told, close, message, our_pair, pin, post, sides};
+use super::ours::{Messages, OurPair, Side, Told, close, our_pair, pin, sides};
 use super::{SEND, Tuning, missing, throughput};
 use crate::pairs::{Series, alternate, median};
 use crate::session::{Row, Session, case};
@@ -158,7 +158,7 @@ fn receive(mut side: Side, due: &[Duration], begin: &OnceLock<Instant>) -> Vec<u
 }
 
 fn send_when_due(mut side: Side, due: &[Duration], begin: &OnceLock<Instant>) -> Result<(), BenchError> {
-    let (_pool, message) = message(MESSAGE)?;
+    let mut messages = Messages::new(MESSAGE, SEND / MESSAGE)?;
     let mut told = Told::of(MESSAGE);
     let endpoint = loop {
         side.turn(&mut told, true);
@@ -174,7 +174,7 @@ fn send_when_due(mut side: Side, due: &[Duration], begin: &OnceLock<Instant>) ->
         let now = begin.elapsed();
         let room = SEND / MESSAGE - (posted - told.completed as usize);
         for _ in due[posted..].iter().take(room).take_while(|due| **due <= now) {
-            post(&mut side, endpoint, &message)?;
+            messages.post(&mut side, endpoint)?;
             posted += 1;
         }
         // Never asleep while something is due, or about to be.

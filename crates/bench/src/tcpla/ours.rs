@@ -168,24 +168,36 @@ fn receive<'a>(mut side: Side, pair: OurPair, stop: &'a AtomicBool) -> Result<(T
     Ok((told, stopwatch))
 }
 
-/// A message of our own memory, to be sent again and again.
-pub(super) fn message(bytes: usize) -> Result<(Pool, Slice), BenchError> {
-    let config = PoolConfig::anonymous("bench message", (MID_PAGE + bytes).next_power_of_two(), 1);
-    let mut pool = Pool::new(config).map_err(BenchError::wrong)?;
-    let slice = pool.loan(Owner::SHARED).and_then(|mut block| {
-        // The bare pair's message begins there too.
-        block.commit(MID_PAGE);
-        drop(block.split_committed());
-        block.append(&vec![0x5a; bytes])
-    });
-    slice.map(|slice| (pool, slice)).ok_or_else(|| BenchError::wrong("no message"))
+/// Messages in memory of our own, side by side, to be sent one after the other again and again.
+pub(super) struct Messages {
+    each: Vec<Slice>,
+    next: usize,
+    // Last, so that every slice is back when it goes.
+    _pool: Pool,
 }
 
-/// Posts one more message.
-pub(super) fn post(side: &mut Side, endpoint: Endpoint, message: &Slice) -> Result<(), BenchError> {
-    let mut payload = Payload::default();
-    payload.push(message.clone());
-    side.post(WorkRequest::Send { endpoint, message: payload, cookie: Cookie(0) })
+impl Messages {
+    /// So many, each of so many bytes. They lie where the bare pair's bytes lie: from the middle of a page on.
+    pub(super) fn new(bytes: usize, count: usize) -> Result<Self, BenchError> {
+        let config = PoolConfig::anonymous("bench messages", (MID_PAGE + bytes * count).next_power_of_two(), 1);
+        let mut pool = Pool::new(config).map_err(BenchError::wrong)?;
+        let each = pool.loan(Owner::SHARED).and_then(|mut block| {
+            block.commit(MID_PAGE);
+            drop(block.split_committed());
+            let message = vec![0x5a; bytes];
+            (0..count).map(|_| block.append(&message)).collect::<Option<Vec<_>>>()
+        });
+        let each = each.filter(|each| !each.is_empty()).ok_or_else(|| BenchError::wrong("no messages"))?;
+        Ok(Self { each, next: 0, _pool: pool })
+    }
+
+    /// Posts the next one.
+    pub(super) fn post(&mut self, side: &mut Side, endpoint: Endpoint) -> Result<(), BenchError> {
+        let mut message = Payload::default();
+        message.push(self.each[self.next].clone());
+        self.next = (self.next + 1) % self.each.len();
+        side.post(WorkRequest::Send { endpoint, message, cookie: Cookie(0) })
+    }
 }
 
 /// Ends the connection in order, behind what is queued, and waits for that.
@@ -202,14 +214,14 @@ pub(super) fn close(side: &mut Side, told: &mut Told, endpoint: Endpoint) -> Res
 
 /// Sends until it is told to stop; how many bytes, and with how many seconds of processor.
 fn send(mut side: Side, pair: OurPair, stop: &AtomicBool) -> Result<(u64, f64), BenchError> {
-    let (_pool, message) = message(pair.message_bytes)?;
+    let mut messages = Messages::new(pair.message_bytes, pair.messages_per_send)?;
     let (mut told, mut posted) = (Told::of(pair.message_bytes), 0);
     // Only from here on: a pool touches its memory once, which may cost milliseconds.
     let cpu = thread_cpu_seconds();
     while !stop.load(Ordering::Relaxed) {
         if let Some(endpoint) = told.endpoint {
             while posted - told.completed < pair.messages_per_send as u64 {
-                post(&mut side, endpoint, &message)?;
+                messages.post(&mut side, endpoint)?;
                 posted += 1;
             }
         }
