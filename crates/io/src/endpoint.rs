@@ -174,6 +174,8 @@ pub enum BrokenCause {
     TimedOut,
     /// The network says that the peer cannot be reached.
     Unreachable,
+    /// An endpoint over io_uring has a page that is locked in memory, and the user may lock no more.
+    LockedMemory,
     /// Any other error of the operating system, by its number.
     System(i32),
 }
@@ -184,6 +186,10 @@ impl fmt::Display for BrokenCause {
             Self::Reset => out.write_str("connection reset by the peer"),
             Self::TimedOut => out.write_str("the peer did not answer in time"),
             Self::Unreachable => out.write_str("the peer cannot be reached"),
+            Self::LockedMemory => out.write_str(
+                "the user may lock no more memory, of which each connection over io_uring needs a page; raise the limit \
+                 (ulimit -l, LimitMEMLOCK=) or use epoll",
+            ),
             Self::System(number) => std::io::Error::from_raw_os_error(*number).fmt(out),
         }
     }

@@ -73,6 +73,8 @@ pub(super) struct Connection {
     dry: bool,
     end: Option<End>,
     sending: bool,
+    /// The kernel copies what is sent, however much it is: the user may lock no more memory.
+    copies: bool,
     /// Bytes sent without copying, of which the kernel has not said that it no longer needs them.
     lent: usize,
     /// Why sending failed, until receiving has come to its end.
@@ -98,6 +100,7 @@ impl Connection {
             dry: false,
             end: None,
             sending: false,
+            copies: false,
             lent: 0,
             failure: None,
             in_flight: 0,
@@ -238,7 +241,7 @@ impl Connection {
         if self.sending || self.queue.is_empty() || self.failure.is_some() {
             return;
         }
-        let copies = self.queue.unsettled() < tools.config.zero_copy_bytes;
+        let copies = self.copies || self.queue.unsettled() < tools.config.zero_copy_bytes;
         // SAFETY: slices leave the queue when the last completion has come, and the queue goes with the connection,
         // which stays until nothing is in flight.
         let bytes = unsafe { tools.ring.send(&self.socket, self.queue.iter(), copies, index) };
@@ -418,6 +421,7 @@ impl Connection {
             Ok(bytes) if completion.more => self.lent = bytes,
             Ok(bytes) => self.queue.advance(bytes),
             Err(Errno::CANCELED | Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::NOBUFS | Errno::NOMEM) if !self.copies => self.copies = true,
             Err(error) => self.failure = Some(broken_cause(error)),
         }
     }

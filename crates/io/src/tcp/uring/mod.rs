@@ -182,7 +182,10 @@ impl UringTcp {
         match made {
             Ok(buffers) => self.buffers[index] = Some(buffers),
             Err(error) => {
-                let cause = broken(&error);
+                let cause = match Errno::from_io_error(&error) {
+                    Some(Errno::NOMEM) => BrokenCause::LockedMemory,
+                    _ => broken(&error),
+                };
                 self.fail_later(endpoint, Event::Broken { endpoint, cause });
             }
         }
