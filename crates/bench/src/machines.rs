@@ -93,6 +93,8 @@ struct Machines<'a> {
     manager: Manager,
     builder: Builder,
     received: Vec<Received>,
+    /// The super-fragment on its way to the builder unit.
+    answer: Vec<Fragment>,
     built: u64,
 }
 
@@ -122,6 +124,7 @@ impl<'a> Machines<'a> {
             manager: Manager::new(manager),
             builder: Builder::new(builder_config(variant.watched)),
             received: Vec::with_capacity(FRAME_BATCH),
+            answer: Vec::with_capacity(usize::from(SOURCES)),
             built: 0,
         }
     }
@@ -190,8 +193,9 @@ impl<'a> Machines<'a> {
                 ReadoutAction::ToManager(message) => self.manager.message(now, NodeId::readout(0), &message),
                 ReadoutAction::Answer { entry, .. } => {
                     let held = self.readout.super_fragment(entry.key);
-                    let fragments = held.iter().flat_map(|held| held.fragments());
-                    self.builder.super_fragment(now, 0, &entry, fragments);
+                    held.inspect(|held| held.append_to(&mut self.answer));
+                    self.builder.super_fragment(now, 0, &entry, &mut self.answer);
+                    self.answer.clear();
                 }
             }
         }

@@ -29,14 +29,14 @@ impl Builder {
         peer.to_request.clear();
     }
 
-    /// A super-fragment has come, or the word that the readout unit does not hold one. What does not belong to an event
-    /// that waits for it is dropped and counted.
+    /// A super-fragment has come, or the word that the readout unit does not hold one. The payloads are taken out of
+    /// `fragments`; what does not belong to an event that waits for it is counted and left for the caller to drop.
     pub fn super_fragment(
         &mut self,
         now: Instant,
         readout: u16,
         entry: &SuperFragmentEntry,
-        fragments: impl Iterator<Item = Fragment>,
+        fragments: &mut [Fragment],
     ) {
         let expected = self.slots.get(entry.slot).filter(|slot| {
             let same = slot.key == entry.key && slot.requested_as == entry.attempt;
@@ -47,7 +47,6 @@ impl Builder {
             expected.filter(|_| known && self.slots.is_awaited(entry.slot, readout)).map(|slot| slot.since)
         else {
             self.counts.stale_answers += 1;
-            fragments.for_each(drop);
             return;
         };
         self.store(readout, entry, fragments);
@@ -58,7 +57,7 @@ impl Builder {
     }
 
     /// Puts an answer's fragments into their places, and the causes of what is missing.
-    fn store(&mut self, readout: u16, entry: &SuperFragmentEntry, fragments: impl Iterator<Item = Fragment>) {
+    fn store(&mut self, readout: u16, entry: &SuperFragmentEntry, fragments: &mut [Fragment]) {
         let peer = &self.peers[usize::from(readout)];
         let (slot, places, causes) = self.slots.row_mut(entry.slot);
         let mut hint = 0;
@@ -75,7 +74,10 @@ impl Builder {
             } else if places[place].is_some() {
                 self.counts.duplicate_fragments += 1;
             } else {
-                places[place] = Some(fragment);
+                // Piece by piece from where it lies to where it belongs: a fragment that is moved through the stack is read
+                // there in other pieces than it was written in, and waits for that.
+                let Fragment { key, meta, ref mut payload } = *fragment;
+                places[place] = Some(Fragment { key, meta, payload: core::mem::take(payload) });
                 filled += 1;
             }
         }

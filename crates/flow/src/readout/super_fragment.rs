@@ -37,29 +37,34 @@ impl<'a> SuperFragment<'a> {
         self.bytes
     }
 
-    /// How many [`SuperFragment::fragments`] there are.
+    /// How many entries [`SuperFragment::append_to`] appends.
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// The fragments and, without a payload and described by [`FragmentMeta::missing`], the required sources that have
-    /// none, in the sources' order. The payloads stay where they lie: each costs a reference.
-    pub fn fragments(&self) -> impl Iterator<Item = Fragment> + use<'a> {
+    /// Appends the fragments and, without a payload and described by [`FragmentMeta::missing`], the required sources that
+    /// have none, in the sources' order. The payloads stay where they lie: each costs a reference.
+    pub fn append_to(&self, out: &mut Vec<Fragment>) {
         let Self { table, sources, position, key, count, .. } = *self;
         let empty = match table.slot(position).map(|slot| slot.state) {
             Some(State::Empty(cause)) => Some(cause),
             _ => None,
         };
-        let missing = move |id, cause| {
-            Some(Fragment { key, meta: FragmentMeta::missing(id, cause), payload: Payload::default() })
-        };
-        let of = move |(source, input): (usize, &Source)| match (empty, table.at(source, position)) {
-            (Some(cause), _) => input.missing_cause(position).and_then(|_| missing(input.id, cause)),
-            (None, Place::Held(held)) => Some(Fragment { key, meta: held.meta, payload: held.payload.clone() }),
-            (None, Place::Missing(cause)) => missing(input.id, *cause),
-            (None, Place::Vacant) => None,
-        };
-        // Sources behind the last that has something are not looked at.
-        sources.iter().enumerate().filter_map(of).take(count)
+        let missing = |id, cause| Fragment { key, meta: FragmentMeta::missing(id, cause), payload: Payload::default() };
+        let end = out.len() + count;
+        for (source, input) in sources.iter().enumerate() {
+            // Sources behind the last that has something are not looked at.
+            if out.len() == end {
+                return;
+            }
+            match (empty, table.at(source, position)) {
+                (Some(cause), _) => out.extend(input.missing_cause(position).map(|_| missing(input.id, cause))),
+                // Right to where it belongs, not through an iterator: that is a move through the stack, which costs as
+                // much as the reference.
+                (None, Place::Held(held)) => out.push(Fragment { key, meta: held.meta, payload: held.payload.clone() }),
+                (None, Place::Missing(cause)) => out.push(missing(input.id, *cause)),
+                (None, Place::Vacant) => {}
+            }
+        }
     }
 }

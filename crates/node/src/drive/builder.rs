@@ -300,7 +300,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         reader: &mut MessageReader,
     ) {
         match line.filter(|_| header.run == self.run) {
-            Some(line) => self.builder.super_fragment(now, line as u16, entry, reader.fragments.drain(..)),
+            Some(line) => self.builder.super_fragment(now, line as u16, entry, &mut reader.fragments),
             None => self.old_messages += 1,
         }
         reader.fragments.clear();

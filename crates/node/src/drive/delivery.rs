@@ -11,8 +11,6 @@ use ropewalk_flow::readout::SuperFragment;
 use ropewalk_io::{Dispatcher, Endpoint, Parcel};
 use ropewalk_memory::Slice;
 use ropewalk_wire::message::{Header, Kind, SuperFragmentsEncoder};
-use std::iter::Take;
-use std::vec::Drain;
 
 /// Some super-fragments for one builder unit, and who sends them.
 #[derive(Debug)]
@@ -43,7 +41,7 @@ impl Default for Delivery {
 impl Delivery {
     fn add(&mut self, entry: SuperFragmentEntry, held: Option<SuperFragment<'_>>) {
         let first = self.fragments.len();
-        self.fragments.extend(held.iter().flat_map(SuperFragment::fragments));
+        held.inspect(|held| held.append_to(&mut self.fragments));
         let added = &self.fragments[first..];
         debug_assert_eq!(usize::from(entry.fragments), added.len(), "the machine counts what it gives");
         debug_assert_eq!(entry.bytes, added.iter().map(|fragment| fragment.meta.length).sum::<u32>());
@@ -52,16 +50,14 @@ impl Delivery {
         self.entries.push(entry);
     }
 
-    /// Gives every super-fragment with its fragments to `take`, and is empty then.
-    pub fn unpack(&mut self, mut take: impl FnMut(&SuperFragmentEntry, &mut Take<&mut Drain<'_, Fragment>>)) {
-        let mut fragments = self.fragments.drain(..);
-        for entry in self.entries.drain(..) {
-            let mut own = fragments.by_ref().take(usize::from(entry.fragments));
-            take(&entry, &mut own);
-            // Whatever was not taken must not be mistaken for the next one's.
-            own.for_each(drop);
+    /// Gives every super-fragment with its fragments to `take`, drops what it leaves of them, and is empty then.
+    pub fn unpack(&mut self, mut take: impl FnMut(&SuperFragmentEntry, &mut [Fragment])) {
+        let mut rest = &mut self.fragments[..];
+        for entry in &self.entries {
+            let (own, others) = rest.split_at_mut(usize::from(entry.fragments));
+            take(entry, own);
+            rest = others;
         }
-        drop(fragments);
         self.clear();
     }
 
@@ -219,15 +215,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_taken_of_one_super_fragment_is_not_the_next_ones() {
+    fn every_super_fragment_is_unpacked_with_its_own_fragments() {
         let mut answers = Answers::default();
         (1..=3).for_each(|number| answer(&mut answers, number, 4));
         let mut taken = Vec::new();
         answers.gathered.unpack(|entry, fragments| {
-            let some = fragments.take(entry.key.number() as usize).map(|fragment| fragment.meta.source.0);
-            taken.push(some.collect::<Vec<_>>());
+            taken.push((
+                entry.key.number(),
+                fragments.iter().map(|fragment| fragment.meta.source.0).collect::<Vec<_>>(),
+            ));
         });
-        assert_eq!(taken, [vec![1], vec![2, 2], vec![3, 3, 3]]);
+        assert_eq!(taken, [(1, vec![1; 4]), (2, vec![2; 4]), (3, vec![3; 4])]);
         assert!(answers.is_empty());
     }
 
@@ -261,7 +259,7 @@ mod tests {
         let Some(Event::HandedOver { parcel, .. }) = came.next() else { panic!("a delivery") };
         let mut delivery = parcel.open::<Delivery>().expect("what was sent");
         assert_eq!((delivery.len(), delivery.header.map(|header| header.run)), (1, Some(RunNumber(1))));
-        delivery.unpack(|entry, fragments| assert_eq!((entry.key.number(), fragments.count()), (0, 1)));
+        delivery.unpack(|entry, fragments| assert_eq!((entry.key.number(), fragments.len()), (0, 1)));
         assert!(builder.hand_over(at_builder, Parcel::new(delivery, 0)).is_ok());
         let mut back = turn(&mut builder, &mut readout).into_iter();
         let Some(Event::HandedOver { parcel, .. }) = back.next() else { panic!("an empty one") };

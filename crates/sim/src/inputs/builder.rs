@@ -88,7 +88,7 @@ impl Fed {
         }
         let (readout, RequestEntry { key, slot, attempt }) = self.asked.swap_remove(place);
         let own = (1..=SOURCES).filter(|id| *id as u16 % READOUTS == readout);
-        let fragments: Vec<Fragment> = own
+        let mut fragments: Vec<Fragment> = own
             .filter_map(|id| {
                 let meta = choices.meta(SOURCES);
                 let meta = if choices.below(8) == 0 { meta } else { with_source(meta, id) };
@@ -97,7 +97,7 @@ impl Fed {
             .collect();
         let not_held = (choices.below(16) == 0).then(|| choices.cause());
         let entry = SuperFragmentEntry { key, slot, attempt, fragments: fragments.len() as u16, bytes: 0, not_held };
-        self.builder.super_fragment(now, readout, &entry, fragments.into_iter());
+        self.builder.super_fragment(now, readout, &entry, &mut fragments);
     }
 
     /// An answer that nobody asked for, perhaps.
@@ -106,7 +106,7 @@ impl Fed {
         for RequestEntry { key, slot, attempt } in request.entries {
             let fragment = Fragment { key, meta: choices.meta(SOURCES), payload: Payload::default() };
             let entry = SuperFragmentEntry { key, slot, attempt, fragments: 1, bytes: 0, not_held: None };
-            self.builder.super_fragment(now, readout, &entry, std::iter::once(fragment));
+            self.builder.super_fragment(now, readout, &entry, &mut [fragment]);
         }
     }
 

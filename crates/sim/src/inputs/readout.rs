@@ -87,9 +87,10 @@ fn settle(readout: &mut Readout, now: Instant) {
             Some(ReadoutAction::Answer { builder, entry }) => {
                 assert!(builder < 2, "an answer for builder unit {builder}, which is not configured");
                 let held = readout.super_fragment(entry.key).filter(|_| entry.not_held.is_none());
-                let sums = held
+                let mut fragments = Vec::new();
+                held.inspect(|held| held.append_to(&mut fragments));
+                let sums = fragments
                     .iter()
-                    .flat_map(|held| held.fragments())
                     .fold((0, 0_u32), |(count, bytes), one| (count + 1, bytes.wrapping_add(one.meta.length)));
                 if entry.not_held.is_none() {
                     assert_eq!(sums, (entry.fragments, entry.bytes), "what is promised is there: {entry:?}");

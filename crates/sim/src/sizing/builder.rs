@@ -187,8 +187,9 @@ impl World<'_> {
             unit.bytes[entry.slot as usize] += u64::from(entry.bytes);
             unit.in_work_bytes += u64::from(entry.bytes);
             let held = self.readouts[usize::from(readout)].machine.super_fragment(entry.key);
-            let fragments = held.iter().flat_map(|held| held.fragments());
-            unit.machine.super_fragment(now, readout, &entry, fragments);
+            held.inspect(|held| held.append_to(&mut self.answer));
+            unit.machine.super_fragment(now, readout, &entry, &mut self.answer);
+            self.answer.clear();
         }
         unit.most_bytes = unit.most_bytes.max(unit.in_work_bytes);
     }

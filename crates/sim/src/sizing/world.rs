@@ -11,7 +11,7 @@ use super::outcome::Outcome;
 use super::queue::{Queue, Side, Step};
 use super::readout::ReadoutUnit;
 use super::system::{FullChoice, NetworkSection, Placement, System};
-use ropewalk_flow::messages::{Message, SuperFragmentEntry};
+use ropewalk_flow::messages::{Fragment, Message, SuperFragmentEntry};
 use ropewalk_terms::{EventKey, Incarnation, Instant, NodeId};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -68,6 +68,8 @@ pub(super) struct World<'a> {
     pub(super) outbox: Vec<(u32, u32)>,
     /// Super-fragments on their way, by flow: where each ends in the flow's stream.
     flights: Vec<VecDeque<(u64, SuperFragmentEntry)>>,
+    /// The super-fragment that a builder unit takes just now.
+    pub(super) answer: Vec<Fragment>,
     pub(super) built: Histogram,
     pub(super) released: Histogram,
     pub(super) pause: Stopwatch,
@@ -131,6 +133,7 @@ impl<'a> World<'a> {
         let units = 1 + readouts + builders;
         Self {
             manager: ManagerUnit::new(system),
+            answer: Vec::new(),
             readouts: (0..readouts)
                 .map(|index| ReadoutUnit::new(system, index, sources_of(index), &front_ends))
                 .collect(),

@@ -28,7 +28,8 @@ fn drive(readouts: u16, events: u64) -> u64 {
                         fragments.extend([fragment(key.number(), first), fragment(key.number(), first + 1)]);
                         let answer =
                             SuperFragmentEntry { key, slot, attempt, fragments: 2, bytes: 4096, not_held: None };
-                        builder.super_fragment(now, readout, &answer, fragments.drain(..));
+                        builder.super_fragment(now, readout, &answer, &mut fragments);
+                        fragments.clear();
                     }
                 }
                 BuilderAction::Emit { slot } => builder.reached(now, slot, AcknowledgementLevel::Written),

@@ -116,8 +116,8 @@ impl Hand {
         let RequestEntry { key, slot, attempt } = request;
         let count = fragments.len() as u16;
         let entry = SuperFragmentEntry { key, slot, attempt, fragments: count, bytes: 0, not_held };
-        self.builder.super_fragment(self.now, readout, &entry, fragments.drain(..));
-        assert!(fragments.is_empty());
+        self.builder.super_fragment(self.now, readout, &entry, fragments);
+        fragments.clear();
     }
 
     /// Answers everything that was asked with all fragments.

@@ -435,8 +435,7 @@ impl World {
                 let Some(answer) = wire.answers.pop_front() else { break };
                 let Some(live) = &mut self.builders[usize::from(index)] else { break };
                 let mut fragments: Vec<_> = (0..answer.fragments).map(|_| fragment(answer.key, readout)).collect();
-                live.builder.super_fragment(now, readout, &answer, fragments.drain(..));
-                assert!(fragments.is_empty());
+                live.builder.super_fragment(now, readout, &answer, &mut fragments);
             }
         }
         while let Some(action) = self.builders[usize::from(index)].as_mut().and_then(|live| live.builder.poll(now)) {

@@ -168,11 +168,18 @@ impl Rig {
         self.held.iter().map(|entry| entry.key.number()).collect()
     }
 
+    /// The super-fragment of an event that is held.
+    fn fragments(&self, key: EventKey) -> Vec<Fragment> {
+        let super_fragment = self.readout.super_fragment(key).expect("settled and held");
+        let mut fragments = Vec::new();
+        super_fragment.append_to(&mut fragments);
+        assert_eq!(fragments.len(), super_fragment.count());
+        fragments
+    }
+
     /// What is missing in an event that is held, by source id.
     fn missing(&self, key: EventKey) -> Vec<(u32, Cause)> {
-        let super_fragment = self.readout.super_fragment(key).expect("settled and held");
-        assert_eq!(super_fragment.fragments().count(), super_fragment.count());
         let missing = |meta: FragmentMeta| meta.missing_cause().map(|cause| (meta.source.0, cause));
-        super_fragment.fragments().map(|fragment| fragment.meta).filter_map(missing).collect()
+        self.fragments(key).into_iter().filter_map(|fragment| missing(fragment.meta)).collect()
     }
 }
