@@ -14,8 +14,8 @@
 //!
 //! Files, in the order of the way: `mapping` and `numa` get the memory, `table` counts and returns blocks
 //! (the lock-free core), `registry` finds a pool from a slice, `pool` lends, `loan` and `slice` are the two
-//! ends of a block, `payload` and `queue` chain slices, `staging` copies where a copy is due, `counters`
-//! is the page of numbers that others read.
+//! ends of a block, `payload` and `queue` chain slices, `staging` copies where a copy is due, `ring` is memory
+//! that a card or another process writes, `counters` is the page of numbers that others read.
 
 mod config;
 mod counters;
@@ -26,6 +26,7 @@ mod payload;
 mod pool;
 mod queue;
 mod registry;
+pub mod ring;
 mod slice;
 mod staging;
 mod sync;

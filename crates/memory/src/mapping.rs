@@ -7,7 +7,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MlockFlags, ProtFlags, madvise, mlock_with, mmap, mmap_anonymous, munmap};
 
@@ -33,6 +33,13 @@ pub(crate) struct Mapping {
     origin: Origin,
 }
 
+/// What other processes may do with an anonymous file's memory.
+#[derive(Copy, Clone, PartialEq, Eq)]
+pub(crate) enum Others {
+    Read,
+    Write,
+}
+
 enum Origin {
     Heap(Layout),
     Mapped { file: Option<OwnedFd> },
@@ -47,15 +54,15 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Gets the memory of a pool and says what it got. Touches every page, or only as many as it takes to see
     /// which they are.
-    pub(crate) fn new(config: &PoolConfig, touch: Touch) -> Result<(Self, PoolReport), PoolError> {
+    pub(crate) fn new(config: &PoolConfig, touch: Touch, others: Others) -> Result<(Self, PoolReport), PoolError> {
         let (mapping, pages) = match (config.memory, config.huge_pages) {
             (MemoryKind::Heap, _) => (Self::heap(config)?, PageKind::Heap),
-            (_, HugePages::Never) => (Self::mapped(config, PageKind::Plain, touch)?, PageKind::Plain),
+            (_, HugePages::Never) => (Self::mapped(config, PageKind::Plain, touch, others)?, PageKind::Plain),
             // Reserved huge pages may be missing altogether, or on the wanted node: then transparent ones.
             // They are all touched in any case, for one that is missing later would end the process.
-            (_, HugePages::Auto) => match Self::mapped(config, PageKind::Huge2MiB, Touch::Everything) {
+            (_, HugePages::Auto) => match Self::mapped(config, PageKind::Huge2MiB, Touch::Everything, others) {
                 Ok(mapping) => (mapping, PageKind::Huge2MiB),
-                Err(_) => (Self::mapped(config, PageKind::Transparent, touch)?, PageKind::Transparent),
+                Err(_) => (Self::mapped(config, PageKind::Transparent, touch, others)?, PageKind::Transparent),
             },
         };
         let huge_bytes = match pages {
@@ -89,7 +96,7 @@ impl Mapping {
     }
 
     /// A mapping with pages of one kind, bound to its node, touched, and asked where it lies.
-    fn mapped(config: &PoolConfig, pages: PageKind, touch: Touch) -> Result<Self, PoolError> {
+    fn mapped(config: &PoolConfig, pages: PageKind, touch: Touch, others: Others) -> Result<Self, PoolError> {
         let page = match pages {
             PageKind::Heap | PageKind::Plain => rustix::param::page_size(),
             PageKind::Transparent | PageKind::Huge2MiB => HUGE_PAGE,
@@ -98,7 +105,7 @@ impl Mapping {
         let refused = |(call, errno): (&'static str, Errno)| config.no_memory(bytes, call, errno.into());
         let mapping = match config.memory {
             MemoryKind::Heap | MemoryKind::Anonymous => Self::anonymous(bytes, pages),
-            MemoryKind::Memfd => Self::of_file(&config.name, bytes, pages),
+            MemoryKind::Memfd => Self::of_file(&config.name, bytes, pages, others),
         };
         let mapping = mapping.map_err(refused)?;
         mapping.advise(pages);
@@ -135,8 +142,8 @@ impl Mapping {
     }
 
     /// An anonymous file's memory. Its size is sealed, for a file that shrinks under its mapping kills its readers;
-    /// others to whom it is given can map it for reading only.
-    fn of_file(name: &str, bytes: usize, pages: PageKind) -> Result<Self, (&'static str, Errno)> {
+    /// others to whom it is given can map it for reading only, where they are not to write.
+    fn of_file(name: &str, bytes: usize, pages: PageKind, others: Others) -> Result<Self, (&'static str, Errno)> {
         let is_huge = pages == PageKind::Huge2MiB;
         let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         if is_huge {
@@ -157,9 +164,25 @@ impl Mapping {
         // uses. If that fails they stay unused: whether they are still ours is not known then (see `anonymous`).
         let base =
             unsafe { mmap(place.cast(), bytes, protection, flags, &file, 0) }.map_err(|errno| ("mmap", errno))?;
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+        let size = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        let seals = if others == Others::Write { size } else { size | SealFlags::FUTURE_WRITE };
         fcntl_add_seals(&file, seals).map_err(|errno| ("fcntl(F_ADD_SEALS)", errno))?;
         Self::at(base.cast(), bytes, Some(file))
+    }
+
+    /// The memory of a file that another process made with [`Others::Write`].
+    pub(crate) fn attach(file: OwnedFd) -> Result<Self, (&'static str, Errno)> {
+        // A file that shrinks under its mapping kills its readers: this one must not be able to.
+        let seals = fcntl_get_seals(&file).map_err(|errno| ("fcntl(F_GET_SEALS)", errno))?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(("fcntl(F_GET_SEALS)", Errno::PERM));
+        }
+        let size = fstat(&file).map_err(|errno| ("fstat", errno))?.st_size;
+        let bytes = usize::try_from(size).ok().filter(|&bytes| bytes > 0).ok_or(("fstat", Errno::INVAL))?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses, of a file that cannot shrink.
+        let base = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED, &file, 0) };
+        Self::at(base.map_err(|errno| ("mmap", errno))?.cast(), bytes, Some(file))
     }
 
     fn at(base: *mut u8, bytes: usize, file: Option<OwnedFd>) -> Result<Self, (&'static str, Errno)> {
@@ -244,6 +267,11 @@ impl Mapping {
     /// The first byte.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
+    }
+
+    /// Bytes of it, whole pages of its kind.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The file behind the memory, if there is one.

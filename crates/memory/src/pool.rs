@@ -3,12 +3,13 @@
 
 use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use ropewalk_terms::PoolAccount;
 
 use crate::config::{PoolConfig, PoolError, PoolReport};
 use crate::loan::{LOAN_REFERENCES, Loan};
-use crate::mapping::{Mapping, Touch};
+use crate::mapping::{Mapping, Others, Touch};
 use crate::registry::{self, MOST_POOLS, PoolId, Shared};
 use crate::table::{BlockTable, MOST_BLOCKS};
 
@@ -86,8 +87,8 @@ impl Pool {
         if !possible {
             return Err(PoolError::Size { name: config.name, blocks, block_size });
         }
-        let (mapping, report) = Mapping::new(&config, touch)?;
-        let shared = Shared { table: BlockTable::new(blocks), mapping };
+        let (mapping, report) = Mapping::new(&config, touch, Others::Read)?;
+        let shared = Shared { table: BlockTable::new(blocks), mapping: Arc::new(mapping) };
         let Some((id, shared)) = registry::enter(shared) else {
             return Err(PoolError::TooManyPools { name: config.name, most: MOST_POOLS });
         };

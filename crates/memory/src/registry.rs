@@ -3,6 +3,7 @@
 
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::Arc;
 
 use crate::mapping::Mapping;
 use crate::table::BlockTable;
@@ -26,7 +27,8 @@ impl PoolId {
 /// What lives as long as any loan or slice of the pool: the bytes and the table of blocks.
 pub(crate) struct Shared {
     pub(crate) table: BlockTable,
-    pub(crate) mapping: Mapping,
+    /// Of a ring the writer has it too.
+    pub(crate) mapping: Arc<Mapping>,
 }
 
 /// Enters a pool; `None` if there are [`MOST_POOLS`] already.
