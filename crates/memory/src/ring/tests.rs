@@ -237,7 +237,7 @@ fn a_writer_and_a_reader_on_two_threads_agree_on_every_byte() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 64 }, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 2 } else { 64 }, ..ProptestConfig::default() })]
 
     #[test]
     fn nothing_that_anybody_sees_is_ever_overwritten(
