@@ -47,7 +47,7 @@ const SETUPS: [Setup; 11] = [
     Setup { sources: 16, fragment_bytes: 2048, builders: 3 },
     Setup { sources: 16, fragment_bytes: 512, builders: 1 },
     Setup { sources: 16, fragment_bytes: 4000, builders: 1 },
-    // More than a block of a FEROL holds: two slices for each fragment.
+    // More than a block of a FEROL holds: two pieces for each fragment.
     Setup { sources: 16, fragment_bytes: 4096, builders: 1 },
     Setup { sources: 8, fragment_bytes: 1024, builders: 2 },
     Setup { sources: 32, fragment_bytes: 4000, builders: 3 },
