@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use ropewalk_kernels::Crc16;
 use ropewalk_terms::SourceId;
 use ropewalk_wire::fed::{self, Header, Patch, Trailer};
 use ropewalk_wire::ferol;
@@ -59,8 +60,8 @@ pub struct SlinkStream {
     fragments: usize,
     buffer: Vec<u8>,
     patch: Patch,
-    /// Where a fragment is put together, if payloads are written.
-    fragment: Option<Vec<u8>>,
+    /// Whether every payload is written for every event.
+    is_written: bool,
     /// The event number of the buffer's first fragment at the next turn, counted from 1.
     next_event: u32,
 }
@@ -86,12 +87,12 @@ impl SlinkStream {
         }
         let wire_bytes = buffer.len() / fragments;
         let patch = Patch::for_length(fragment_bytes);
-        Self { source, fragment_bytes, wire_bytes, fragments, buffer, patch, fragment: None, next_event: 1 }
+        Self { source, fragment_bytes, wire_bytes, fragments, buffer, patch, is_written: false, next_event: 1 }
     }
 
     /// The same with a payload of its own for each event.
     pub fn written(self) -> Self {
-        Self { fragment: Some(Vec::with_capacity(self.fragment_bytes)), ..self }
+        Self { is_written: true, ..self }
     }
 
     /// Bytes of a fragment as the builder counts them.
@@ -113,12 +114,10 @@ impl SlinkStream {
     pub fn next_fragments(&mut self, last: u32) -> &[u8] {
         let count = self.fragments.min((last + 1).saturating_sub(self.next_event) as usize);
         for (wire, event) in self.buffer.chunks_exact_mut(self.wire_bytes).zip(self.next_event..).take(count) {
-            match &mut self.fragment {
-                None => number(wire, &self.patch, self.source, event),
-                Some(fragment) => {
-                    write(fragment, self.fragment_bytes, self.source, event);
-                    put_into_blocks(fragment, self.source, event, wire);
-                }
+            if self.is_written {
+                write(wire, self.fragment_bytes, self.source, event);
+            } else {
+                number(wire, &self.patch, self.source, event);
             }
         }
         self.next_event += count as u32;
@@ -126,26 +125,30 @@ impl SlinkStream {
     }
 }
 
-/// Writes the fragment of an event: source and event number are in every word of its payload.
-fn write(fragment: &mut Vec<u8>, bytes: usize, source: SourceId, event: u32) {
-    let header = Header::new(source, event & Header::MAX_LEVEL1_ID, bunch_crossing(event));
+/// Writes the fragment of an event over one of the same length: source and event number are in every word of its payload.
+fn write(wire: &mut [u8], bytes: usize, source: SourceId, event: u32) {
+    let level1_id = event & Header::MAX_LEVEL1_ID;
+    let header = Header::new(source, level1_id, bunch_crossing(event));
+    let trailer = Trailer::new().with_length_in_words((bytes / fed::WORD_BYTES) as u32).with_crc(0);
     let base = u64::from(source.0) << 48 ^ u64::from(event) << 16;
-    fragment.clear();
-    let encoded = fed::encode_with(header, bytes - fed::MIN_BYTES, Trailer::new(), fragment, |payload| {
-        for (word, place) in payload.as_chunks_mut::<{ fed::WORD_BYTES }>().0.iter_mut().zip(0..) {
-            *word = (base ^ place).to_le_bytes();
+    let (mut words, mut crc) = (0.., Crc16::new());
+    for ((block, _), place) in ferol::blocks_of(bytes, source, level1_id).zip(wire.chunks_mut(ferol::MAX_BLOCK_BYTES)) {
+        let (head, payload) = place.split_at_mut(ferol::HEADER_BYTES);
+        head.copy_from_slice(&block.to_bytes());
+        for (word, number) in payload.as_chunks_mut::<{ fed::WORD_BYTES }>().0.iter_mut().zip(&mut words) {
+            *word = (base ^ number).to_le_bytes();
         }
-    });
-    encoded.expect("whole words, and fewer than a trailer can count");
-}
-
-/// Writes a fragment over one of the same length.
-fn put_into_blocks(fragment: &[u8], source: SourceId, event: u32, wire: &mut [u8]) {
-    let blocks = ferol::blocks_of(fragment.len(), source, event & Header::MAX_LEVEL1_ID);
-    for ((header, part), block) in blocks.zip(wire.chunks_mut(ferol::MAX_BLOCK_BYTES)) {
-        let (head, payload) = block.split_at_mut(ferol::HEADER_BYTES);
-        head.copy_from_slice(&header.to_bytes());
-        ropewalk_kernels::copy(payload, &fragment[part]);
+        if block.first {
+            payload[..fed::WORD_BYTES].copy_from_slice(&header.to_bytes());
+        }
+        let end = payload.len() - fed::WORD_BYTES;
+        if block.last {
+            payload[end..].copy_from_slice(&trailer.to_bytes());
+        }
+        crc.update(payload);
+        if block.last {
+            payload[end..].copy_from_slice(&trailer.with_crc(trailer.covered(crc)).to_bytes());
+        }
     }
 }
 

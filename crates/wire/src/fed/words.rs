@@ -208,7 +208,7 @@ impl Trailer {
 
     /// The CRC that a fragment should have that gave `crc` over all of its bytes: what the CRC does not cover is
     /// taken out afterwards, so that the whole fragment is read in one go.
-    pub(super) fn covered(self, crc: Crc16) -> u16 {
+    pub fn covered(self, crc: Crc16) -> u16 {
         crc.value() ^ crc16_of_change(self.0 & Self::OUTSIDE_CRC)
     }
 }
