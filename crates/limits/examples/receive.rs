@@ -86,7 +86,7 @@ fn receive(
 }
 
 fn walk(tcp: &mut Tcp, streams: usize, duration: Duration, stop: &AtomicBool) -> [f64; 2] {
-    let waiter = ropewalk_io::wait::Waiter::new().expect("descriptors");
+    let mut waiter = ropewalk_io::wait::Waiter::new().expect("descriptors");
     waiter.watch(tcp.wait_descriptor().expect("an epoll")).expect("watching");
     let (mut events, mut places, mut bytes, mut open) =
         (Vec::new(), vec![(0usize, Vec::new()); streams], 0usize, streams);

@@ -69,7 +69,7 @@ fn measure(duration: Duration, send: impl FnOnce(&str, &AtomicBool) -> [f64; 2] 
     std::thread::scope(|scope| {
         scope.spawn(move || {
             pin_to_cpu(1).expect("a processor");
-            let (waiter, mut events) = (Waiter::new().expect("descriptors"), Vec::new());
+            let (mut waiter, mut events) = (Waiter::new().expect("descriptors"), Vec::new());
             waiter.watch(sink.wait_descriptor().expect("an epoll")).expect("watching");
             while !stop.load(Ordering::Relaxed) {
                 if sink.poll(MonotonicClock.now(), &mut events) == 0 && sink.prepare_wait() {
@@ -140,7 +140,7 @@ fn send_ours(mechanism: Mechanism, address: &str, shape: Shape, stop: &AtomicBoo
     let nothing = Pool::new(PoolConfig::anonymous("receive", 4096, 64)).expect("memory");
     let mut tcp = Tcp::new(config, nothing).expect("the mechanism");
     let endpoints: Vec<Endpoint> = (0..shape.streams).map(|_| tcp.connect(address).expect("an address")).collect();
-    let (waiter, mut events, mut message) = (Waiter::new().expect("descriptors"), Vec::new(), Vec::<Slice>::new());
+    let (mut waiter, mut events, mut message) = (Waiter::new().expect("descriptors"), Vec::new(), Vec::<Slice>::new());
     waiter.watch(tcp.wait_descriptor().expect("a descriptor")).expect("watching");
     let (mut sent, meter) = (0, Meter::start());
     while !stop.load(Ordering::Relaxed) {

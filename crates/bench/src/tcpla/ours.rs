@@ -42,7 +42,7 @@ impl Side {
     fn new(adapter: &InterfaceAdapter) -> Result<Self, BenchError> {
         let pool = Pool::new(PoolConfig::anonymous("bench receive", BLOCKS.1, BLOCKS.0)).map_err(BenchError::wrong)?;
         let dispatcher = adapter.event_dispatcher(pool).map_err(BenchError::wrong)?;
-        let waiter = Waiter::new().map_err(BenchError::system("a place to sleep"))?;
+        let mut waiter = Waiter::new().map_err(BenchError::system("a place to sleep"))?;
         for descriptor in dispatcher.wait_descriptors() {
             waiter.watch(descriptor).map_err(BenchError::system("a place to sleep"))?;
         }

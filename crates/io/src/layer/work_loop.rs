@@ -51,7 +51,7 @@ impl WorkLoop {
     /// # Errors
     /// No thread or no descriptor is left.
     pub fn spawn(mut self, on_start: impl FnOnce() + Send + 'static) -> io::Result<RunningLoop> {
-        let waiter = Waiter::new()?;
+        let mut waiter = Waiter::new()?;
         for descriptor in self.members.iter().flat_map(|member| member.dispatcher.wait_descriptors()) {
             waiter.watch(descriptor)?;
         }

@@ -21,7 +21,7 @@ fn next_events(dispatcher: &mut impl Dispatcher, waiter: &Waiter, events: &mut V
 }
 
 fn waiter_of(dispatcher: &impl Dispatcher) -> Waiter {
-    let waiter = Waiter::new().expect("an epoll and an eventfd");
+    let mut waiter = Waiter::new().expect("an epoll and an eventfd");
     waiter.watch(dispatcher.wait_descriptor().expect("a descriptor to wait for")).expect("watching it");
     waiter
 }

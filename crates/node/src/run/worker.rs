@@ -67,7 +67,7 @@ impl Worker {
         let waker = waiter.waker();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             prepare();
-            turn_all(drives, &waiter, &ending);
+            turn_all(drives, waiter, &ending);
         })?;
         Ok(Self { thread, waker })
     }
@@ -88,7 +88,7 @@ impl Worker {
     }
 }
 
-fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, waiter: &Waiter, ending: &Ending) {
+fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, mut waiter: Waiter, ending: &Ending) {
     let clock = MonotonicClock;
     {
         let mut descriptors = Vec::new();
@@ -120,7 +120,7 @@ fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, waiter: &Waiter, ending: &En
         }
         idle = if work > 0 { 0 } else { idle + 1 };
         if idle >= IDLE_TURNS {
-            sleep(&mut drives, waiter, now);
+            sleep(&mut drives, &waiter, now);
             idle = 0;
         }
     }
