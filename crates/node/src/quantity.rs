@@ -9,6 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+pub use ropewalk_flow::source::felix::ChunkSize;
 pub use ropewalk_flow::source::{FragmentSize, Random, TriggerRate};
 
 /// A text that is not the quantity it should be.
@@ -292,6 +293,44 @@ impl FromStr for Size {
     }
 }
 
+/// How large chunks are: `64`, `uniform(16,4KiB)`, `exponential(64)`, `lognormal(256,1.2)`.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct ChunkBytes(pub ChunkSize);
+
+const CHUNK: &str = "a chunk size of at most 1MiB, such as 64, uniform(16,4KiB), exponential(64) or lognormal(256,1.2)";
+
+impl FromStr for ChunkBytes {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || QuantityError { text: text.to_owned(), wanted: CHUNK };
+        let bytes = |part: &str| {
+            let bytes = part.parse::<Bytes>().map_err(|_| wrong())?.0;
+            u32::try_from(bytes).ok().filter(|&bytes| bytes <= ChunkSize::LARGEST).ok_or_else(wrong)
+        };
+        let mean = |part: &str| bytes(part).and_then(|mean| if mean > 0 { Ok(mean) } else { Err(wrong()) });
+        let Some((kind, arguments)) = text.trim().split_once('(') else {
+            return Ok(Self(ChunkSize::Fixed(bytes(text)?)));
+        };
+        let arguments = arguments.strip_suffix(')').ok_or_else(wrong)?;
+        let two = || arguments.split_once(',').ok_or_else(wrong);
+        let size = match kind {
+            "exponential" => ChunkSize::Exponential { mean: mean(arguments)? },
+            "uniform" => ChunkSize::Uniform { least: bytes(two()?.0)?, most: bytes(two()?.1)? },
+            "lognormal" => {
+                let sigma: f64 = two()?.1.trim().parse().map_err(|_| wrong())?;
+                ChunkSize::Lognormal { mean: mean(two()?.0)?, sigma }
+            }
+            _ => return Err(wrong()),
+        };
+        match size {
+            ChunkSize::Uniform { least, most } if most < least => Err(wrong()),
+            ChunkSize::Lognormal { sigma, .. } if !(0.0..=5.0).contains(&sigma) => Err(wrong()),
+            size => Ok(Self(size)),
+        }
+    }
+}
+
 macro_rules! read_from_text {
     ($($name:ident: $wanted:expr),*) => {$(
         impl<'de> Deserialize<'de> for $name {
@@ -312,7 +351,9 @@ macro_rules! read_from_text {
         }
     )*};
 }
-read_from_text!(Bytes: BYTES, Time: TIME, Rate: RATE, Size: SIZE, Bandwidth: BANDWIDTH, Times: TIMES);
+read_from_text!(
+    Bytes: BYTES, Time: TIME, Rate: RATE, Size: SIZE, ChunkBytes: CHUNK, Bandwidth: BANDWIDTH, Times: TIMES
+);
 
 impl Serialize for Bytes {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -394,6 +435,22 @@ mod tests {
         }
         for text in ["20", "uniform(3s,1s)", "lognormal(20ms)", "gamma(1s,2)", "exponential(1s"] {
             assert!(text.parse::<Times>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn chunk_sizes_are_read() {
+        for (text, size) in [
+            ("64", ChunkSize::Fixed(64)),
+            ("0", ChunkSize::Fixed(0)),
+            ("uniform(16,4KiB)", ChunkSize::Uniform { least: 16, most: 4096 }),
+            ("exponential(64)", ChunkSize::Exponential { mean: 64 }),
+            ("lognormal(256,1.2)", ChunkSize::Lognormal { mean: 256, sigma: 1.2 }),
+        ] {
+            assert_eq!(text.parse(), Ok(ChunkBytes(size)));
+        }
+        for text in ["", "2MiB", "uniform(4KiB,16)", "exponential(0)", "lognormal(64)", "normal(1,2)", "uniform(1,2"] {
+            assert!(text.parse::<ChunkBytes>().is_err(), "{text}");
         }
     }
 

@@ -35,6 +35,11 @@ pub(crate) enum Command {
     Recover(RecoverOptions),
     /// Simulate: a system larger than this machine, or fault campaigns that check that nothing is lost without a cause.
     Simulate(SimulateOptions),
+    /// FELIX blocks: count what is in them, show them, make them.
+    Felix {
+        #[command(subcommand)]
+        command: crate::felix::FelixCommand,
+    },
     /// Measure what this machine does, each figure in turns with its limit.
     Bench(BenchOptions),
     /// Draw the machine, with its NUMA nodes, cores, network cards and interrupts, and what a configuration places where.

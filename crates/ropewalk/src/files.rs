@@ -16,6 +16,7 @@ impl From<offline::OfflineError> for Failure {
         match error {
             Error::NoSegments { .. } | Error::SeveralRuns { .. } | Error::NoSuchEvent { .. } => Self::Usage(text),
             Error::NoSuchSource { .. } | Error::NoTimes => Self::Usage(text),
+            Error::NoBlocks { .. } | Error::NoSuchBlock { .. } => Self::Usage(text),
             Error::System { error, .. } if error.kind() == ErrorKind::NotFound => Self::Usage(text),
             _ => Self::Environment(text),
         }

@@ -4,6 +4,7 @@ mod arguments;
 mod bench;
 mod demo;
 mod exit;
+mod felix;
 mod files;
 mod nodes;
 mod render;
@@ -46,6 +47,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Inspect(options) => files::inspect(&options),
         Command::Replay(options) => files::replay(&options),
         Command::Recover(options) => files::recover(&options),
+        Command::Felix { command } => felix::felix(&command),
         Command::Bench(options) => bench::bench(&options),
         Command::Simulate(options) => simulate::simulate(&options),
         Command::Topology(options) => topology::topology(&options),

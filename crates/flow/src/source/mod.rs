@@ -6,7 +6,9 @@
 //! TriggerGate: all sources of a run stop after the same trigger
 //! ```
 //! Every source runs the same sequence from the same seed, so that all agree on each trigger without talking.
+//! A link card writes blocks of many e-links: [`felix`].
 
+pub mod felix;
 mod gate;
 mod random;
 mod sequence;

@@ -73,6 +73,23 @@ pub enum OfflineError {
         /// What the system said.
         error: io::Error,
     },
+    /// A stream has no FELIX blocks.
+    #[error("{}: no FELIX blocks here: it begins with `{begin}`; a block begins with 2 bytes of e-link and sequence, then \
+             cd ab (1 KiB), ce ab (1 KiB, 32-bit trailers) or ce cN (N + 1 KiB), and another block follows it", path.display())]
+    NoBlocks {
+        /// The file.
+        path: PathBuf,
+        /// Its first bytes.
+        begin: String,
+    },
+    /// The blocks that were asked for are not there.
+    #[error("there is no block {first}; there are {blocks}, counted from 0")]
+    NoSuchBlock {
+        /// The first one that was asked for.
+        first: u64,
+        /// How many there are.
+        blocks: u64,
+    },
     /// The result could not be written.
     #[error("cannot write the result: {0}")]
     Output(#[from] io::Error),

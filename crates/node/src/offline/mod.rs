@@ -7,11 +7,13 @@
 //! run_index        where every copy of every event lies; one copy per key, in the order of the keys
 //! footer_reader    the index at a segment's end
 //! verify, inspect, recover, replay
+//! felix            blocks of a FELIX card in place of run files: decode, dump, generate
 //! ```
 //! Files are read, never mapped: somebody else may cut them at any time. Memory holds a window per file being
 //! read and 40 bytes per event record.
 
 mod error;
+pub mod felix;
 mod files;
 mod footer_reader;
 mod inspect;

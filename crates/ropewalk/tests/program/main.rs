@@ -5,6 +5,7 @@ mod accounts;
 mod bench;
 mod builder_killed;
 mod cluster;
+mod felix;
 mod interrupts;
 mod manager_killed;
 mod nodes;
