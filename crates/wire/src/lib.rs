@@ -7,3 +7,4 @@ pub mod ferol;
 pub mod generic;
 pub mod message;
 pub mod run_file;
+pub mod stream;
