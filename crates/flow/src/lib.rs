@@ -10,3 +10,4 @@ pub mod manager;
 pub mod messages;
 pub mod readout;
 pub mod source;
+pub mod stream;

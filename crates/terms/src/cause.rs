@@ -93,6 +93,8 @@ causes! {
     OldIncarnation = "old_incarnation",
     /// The segment was deleted to stay within the configured room (`--keep`).
     KeptNewest = "kept_newest",
+    /// Whoever should get it was too slow, and its queue had no room.
+    QueueFull = "queue_full",
 }
 
 impl Cause {

@@ -1,0 +1,41 @@
+//! How much room a router has.
+
+use crate::readout::felix::ChunkConfig;
+use std::time::Duration;
+
+/// What a [`Router`](super::Router) is to be. A subscriber's queue is made when it joins.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RouterConfig {
+    /// The most subscribers at once, at most [`MOST_SUBSCRIBERS`](super::MOST_SUBSCRIBERS).
+    pub subscribers: usize,
+    /// The most bytes that wait for one subscriber; a single larger chunk is taken when nothing waits.
+    pub queue_bytes: u64,
+    /// The most chunks that wait for one subscriber.
+    pub queue_chunks: usize,
+    /// So many bytes are sent without waiting for more.
+    pub coalesce_bytes: u64,
+    /// What waits for so long is sent, however little it is.
+    pub coalesce_time: Duration,
+}
+
+impl Default for RouterConfig {
+    fn default() -> Self {
+        Self {
+            subscribers: 16,
+            queue_bytes: 4 << 20,
+            queue_chunks: 16 << 10,
+            coalesce_bytes: 64 << 10,
+            coalesce_time: Duration::from_millis(1),
+        }
+    }
+}
+
+/// What a [`StreamInput`](super::StreamInput) is to be.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct InputConfig {
+    /// Its blocks and chunks.
+    pub chunks: ChunkConfig,
+    /// Bytes before the event's number in a chunk; the number has 4 bytes, little-endian. Chunks that are too short are
+    /// of event 0.
+    pub event_offset: u16,
+}

@@ -1,0 +1,28 @@
+//! Chunks to whoever subscribed to their e-links.
+//!
+//! ```text
+//!  ring of a card --> StreamInput: ChunkDecoder --> Router --> a queue per subscriber --> messages for the drive to send
+//!                                                     ^
+//!               subscriptions: e-links, policy, group, sample      DownLink: bytes for an e-link --> blocks for the card
+//! ```
+//! A chunk goes to every subscriber that asked for its e-link, and to one member of each group. Where a queue is full its
+//! own policy decides: the chunk is dropped there and counted, or the input waits, and with it the card. So a slow
+//! monitor costs nobody else anything.
+//!
+//! The account of every subscriber balances at any time, with what is queued counted from the queue:
+//! `offered = sent + dropped[cause] + moved + queued`. *Moved* is what a member of a group left to the others when it went.
+
+mod account;
+mod config;
+mod down_link;
+mod input;
+mod router;
+mod subscriber;
+#[cfg(test)]
+mod tests;
+
+pub use account::SubscriberAccount;
+pub use config::{InputConfig, RouterConfig};
+pub use down_link::DownLink;
+pub use input::{StreamCounts, StreamInput};
+pub use router::{MOST_SUBSCRIBERS, Router, StreamChunk, SubscribeError, SubscriberId};

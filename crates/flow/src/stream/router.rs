@@ -1,0 +1,349 @@
+//! Which subscribers get a chunk.
+
+use super::subscriber::Subscriber;
+use super::{RouterConfig, SubscriberAccount};
+use ropewalk_memory::Payload;
+use ropewalk_terms::Instant;
+use ropewalk_wire::felix::{ELINKS, ELink};
+use ropewalk_wire::stream::{Balance, ChunkHead, Share, Subscribe};
+
+/// The most subscribers of a router: a set of them is a word of 64 bits.
+pub const MOST_SUBSCRIBERS: usize = 64;
+
+/// A chunk on its way to its subscribers.
+#[derive(Clone, Debug)]
+pub struct StreamChunk {
+    /// What stands before it.
+    pub head: ChunkHead,
+    /// The event that it is of, for groups that share by event.
+    pub event: u64,
+    /// Its bytes, where the card left them.
+    pub payload: Payload,
+}
+
+/// A subscriber, from when it joins to when it leaves.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SubscriberId {
+    index: u8,
+    /// How often the place was given before.
+    life: u32,
+}
+
+/// Why a subscription is refused.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SubscribeError {
+    /// There are as many subscribers as there may be.
+    #[error("there are as many subscribers as this router takes")]
+    Full,
+    /// The members of a group must share in the same way.
+    #[error("another member of the group shares it in another way")]
+    Share,
+    /// It has left.
+    #[error("the subscriber has left")]
+    Left,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    subscriber: Option<Subscriber>,
+    life: u32,
+}
+
+/// Hands chunks to subscribers' queues. Allocates where somebody joins, and nowhere else but where a member of a group
+/// takes over what another one left.
+#[derive(Debug)]
+pub struct Router {
+    config: RouterConfig,
+    places: Vec<Place>,
+    /// By e-link: the set of those who asked for it.
+    wanted: Box<[u64]>,
+    /// The member that got a group's last chunk stands at the place of the group's first member.
+    last: [u8; MOST_SUBSCRIBERS],
+    /// Where [`Self::poll`] goes on, so that none starves.
+    next: usize,
+    finishing: bool,
+    /// Chunks that came, those that nobody wanted included.
+    received: u64,
+    unwanted: u64,
+    /// What became of those who left.
+    past: SubscriberAccount,
+}
+
+impl Router {
+    /// A router without subscribers.
+    pub fn new(config: RouterConfig) -> Self {
+        let config = RouterConfig { subscribers: config.subscribers.min(MOST_SUBSCRIBERS), ..config };
+        Self {
+            config,
+            places: std::iter::repeat_with(Place::default).take(config.subscribers).collect(),
+            wanted: vec![0; ELINKS].into(),
+            last: [0; MOST_SUBSCRIBERS],
+            next: 0,
+            finishing: false,
+            received: 0,
+            unwanted: 0,
+            past: SubscriberAccount::default(),
+        }
+    }
+
+    /// Somebody joins, who has asked for nothing yet.
+    ///
+    /// # Errors
+    /// [`SubscribeError::Full`].
+    pub fn join(&mut self) -> Result<SubscriberId, SubscribeError> {
+        let index = self.places.iter().position(|place| place.subscriber.is_none()).ok_or(SubscribeError::Full)?;
+        let place = &mut self.places[index];
+        place.subscriber = Some(Subscriber::new(&self.config));
+        Ok(SubscriberId { index: index as u8, life: place.life })
+    }
+
+    /// What a subscriber wants from now on, in the place of what it wanted before. Returns how many e-links.
+    ///
+    /// # Errors
+    /// [`SubscribeError::Share`], and nothing changes.
+    pub fn subscribe(&mut self, id: SubscriberId, wanted: &Subscribe) -> Result<u16, SubscribeError> {
+        if let Share::Group(group, _) = wanted.share {
+            let others = self.subscribers().filter(|&(index, _)| index != usize::from(id.index));
+            let mut shares = others.map(|(_, subscriber)| subscriber.share);
+            let is_other = |share| matches!(share, Share::Group(own, _) if own == group) && share != wanted.share;
+            if shares.any(is_other) {
+                return Err(SubscribeError::Share);
+            }
+        }
+        self.subscriber(id).ok_or(SubscribeError::Left)?.ask(wanted);
+        let bit = 1 << id.index;
+        self.wanted.iter_mut().for_each(|set| *set &= !bit);
+        for range in &wanted.ranges {
+            let elinks = range.first.index()..=range.last.index();
+            self.wanted[elinks].iter_mut().for_each(|set| *set |= bit);
+        }
+        Ok(self.wanted.iter().filter(|&&set| set & bit != 0).count() as u16)
+    }
+
+    /// A subscriber has gone. What waits for it goes to others of its group, where there are any. Returns its account.
+    pub fn leave(&mut self, id: SubscriberId, now: Instant) -> SubscriberAccount {
+        let bit = 1 << id.index;
+        if self.subscriber(id).is_none() {
+            return SubscriberAccount::default();
+        }
+        self.wanted.iter_mut().for_each(|set| *set &= !bit);
+        let place = &mut self.places[usize::from(id.index)];
+        place.life += 1;
+        let Some(mut gone) = place.subscriber.take() else { return SubscriberAccount::default() };
+        while let Some(chunk) = gone.pop() {
+            let set = self.wanted[chunk.head.elink.index()];
+            match self.pick(self.members(set, gone.share), gone.share, &chunk) {
+                None => gone.count_lost(&chunk),
+                Some(heir) => {
+                    gone.count_moved();
+                    let config = self.config;
+                    self.at(heir).take_over(chunk, now, &config);
+                }
+            }
+        }
+        let account = gone.account();
+        self.past.merge(&account);
+        account
+    }
+
+    /// A chunk came: it waits for all who should get it.
+    ///
+    /// # Errors
+    /// The chunk comes back, and nothing changes, where somebody who wants it must not miss it and has no room.
+    pub fn offer(&mut self, chunk: StreamChunk, now: Instant) -> Result<(), StreamChunk> {
+        let set = self.wanted[chunk.head.elink.index()];
+        let Some(takers) = self.choose(set, &chunk) else { return Err(chunk) };
+        self.received += 1;
+        self.unwanted += u64::from(takers == 0);
+        let config = self.config;
+        let mut left = takers;
+        while left != 0 {
+            let index = left.trailing_zeros() as usize;
+            left &= left - 1;
+            self.remember(set, index);
+            let subscriber = self.at(index);
+            if subscriber.takes_next() {
+                // The last one gets the chunk itself: most chunks have one taker, and need no further reference.
+                if left == 0 {
+                    subscriber.offer(chunk, now, &config);
+                    break;
+                }
+                subscriber.offer(chunk.clone(), now, &config);
+            } else {
+                subscriber.pass_over();
+            }
+        }
+        Ok(())
+    }
+
+    /// Who gets a chunk: everybody who is alone, and one of each group. Nobody where somebody must be waited for.
+    fn choose(&self, set: u64, chunk: &StreamChunk) -> Option<u64> {
+        let (mut left, mut takers) = (set, 0);
+        let bytes = u64::from(chunk.head.length);
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let subscriber = self.places[first].subscriber.as_ref().expect("who wants something is there");
+            let members = self.members(left, subscriber.share) | 1 << first;
+            left &= !members;
+            let taker = self.pick(members, subscriber.share, chunk)?;
+            let taker_is = self.places[taker].subscriber.as_ref().expect("it was picked from those who are there");
+            if taker_is.must_wait(bytes, &self.config) {
+                return None;
+            }
+            takers |= 1 << taker;
+        }
+        Some(takers)
+    }
+
+    /// The members of the group among these.
+    fn members(&self, set: u64, share: Share) -> u64 {
+        let Share::Group(..) = share else { return 0 };
+        let is_member =
+            |&(index, subscriber): &(usize, &Subscriber)| set >> index & 1 == 1 && subscriber.share == share;
+        self.subscribers().filter(is_member).fold(0, |members, (index, _)| members | 1 << index)
+    }
+
+    /// Which of the members gets the chunk; none where there is none.
+    fn pick(&self, members: u64, share: Share, chunk: &StreamChunk) -> Option<usize> {
+        if members == 0 {
+            return None;
+        }
+        match share {
+            Share::Alone => Some(members.trailing_zeros() as usize),
+            Share::Group(_, Balance::RoundRobin) => {
+                let last = u32::from(self.last[members.trailing_zeros() as usize]);
+                // Those behind the last one come first.
+                let order = members.rotate_right((last + 1) & 63);
+                let bytes = u64::from(chunk.head.length);
+                let places = (0..64).filter(|bit| order >> bit & 1 == 1).map(|bit| (bit + last as usize + 1) & 63);
+                let has_room = |&index: &usize| {
+                    self.places[index].subscriber.as_ref().is_some_and(|one| one.has_room(bytes, &self.config))
+                };
+                places.clone().find(has_room).or_else(|| places.clone().next())
+            }
+            Share::Group(_, Balance::ByEvent) => {
+                // The member with the highest draw: if one goes, only its own events find another one.
+                let members = (0..64).filter(|index| members >> index & 1 == 1);
+                members.max_by_key(|&index| mixed(chunk.event, index as u64))
+            }
+        }
+    }
+
+    /// Remembers whom a group that shares by turns gave its chunk.
+    fn remember(&mut self, set: u64, index: usize) {
+        let Some(Share::Group(group, Balance::RoundRobin)) =
+            self.places[index].subscriber.as_ref().map(|one| one.share)
+        else {
+            return;
+        };
+        let members = self.members(set, Share::Group(group, Balance::RoundRobin));
+        self.last[members.trailing_zeros() as usize & 63] = index as u8;
+    }
+
+    /// The next subscriber for which a message should be sent now.
+    pub fn poll(&mut self, now: Instant) -> Option<SubscriberId> {
+        let count = self.places.len();
+        for step in 0..count {
+            let index = (self.next + step) % count;
+            let place = &self.places[index];
+            let is_due = |one: &Subscriber| one.is_due(now, &self.config, self.finishing);
+            if place.subscriber.as_ref().is_some_and(is_due) {
+                self.next = (index + 1) % count;
+                return Some(SubscriberId { index: index as u8, life: place.life });
+            }
+        }
+        None
+    }
+
+    /// When [`Self::poll`] has somebody even if nothing happens.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.subscribers().filter_map(|(_, subscriber)| subscriber.deadline(&self.config)).min()
+    }
+
+    /// Takes the chunks of the next message of at most so many bytes, heads included, and counts them as sent. Takes
+    /// none where not even one fits: then nothing is due before [`Self::unblock`].
+    pub fn take(&mut self, id: SubscriberId, most_bytes: usize, out: &mut Vec<StreamChunk>) {
+        let most_payload = self.config.coalesce_bytes;
+        if let Some(subscriber) = self.subscriber(id) {
+            subscriber.take(most_bytes, most_payload, out);
+            subscriber.is_blocked = out.is_empty();
+        }
+    }
+
+    /// What was taken last was not sent.
+    pub fn give_back(&mut self, id: SubscriberId, chunks: &mut Vec<StreamChunk>, now: Instant) {
+        match self.subscriber(id) {
+            Some(subscriber) => {
+                subscriber.give_back(chunks, now);
+                subscriber.is_blocked = true;
+            }
+            None => chunks.clear(),
+        }
+    }
+
+    /// The transport has room again.
+    pub fn unblock(&mut self, id: SubscriberId) {
+        if let Some(subscriber) = self.subscriber(id) {
+            subscriber.is_blocked = false;
+        }
+    }
+
+    /// Nothing more comes: nothing waits for more.
+    pub const fn finish(&mut self) {
+        self.finishing = true;
+    }
+
+    /// Whether nothing waits for anybody.
+    pub fn is_empty(&self) -> bool {
+        self.subscribers().all(|(_, subscriber)| subscriber.account().queued == 0)
+    }
+
+    /// The account of a subscriber that is there.
+    pub fn account(&self, id: SubscriberId) -> Option<SubscriberAccount> {
+        let place = self.places.get(usize::from(id.index)).filter(|place| place.life == id.life)?;
+        place.subscriber.as_ref().map(Subscriber::account)
+    }
+
+    /// The sum of all accounts, those included who left.
+    pub fn total(&self) -> SubscriberAccount {
+        let mut total = self.past;
+        self.subscribers().for_each(|(_, subscriber)| total.merge(&subscriber.account()));
+        total
+    }
+
+    /// Chunks that came, and those among them that nobody wanted.
+    pub const fn received(&self) -> (u64, u64) {
+        (self.received, self.unwanted)
+    }
+
+    /// How many subscribers want something.
+    pub fn listeners(&self) -> u32 {
+        self.wanted.iter().fold(0, |all, set| all | set).count_ones()
+    }
+
+    /// Whether anybody wants this e-link.
+    pub fn is_wanted(&self, elink: ELink) -> bool {
+        self.wanted[elink.index()] != 0
+    }
+
+    fn subscribers(&self) -> impl Iterator<Item = (usize, &Subscriber)> {
+        self.places.iter().enumerate().filter_map(|(index, place)| Some((index, place.subscriber.as_ref()?)))
+    }
+
+    fn subscriber(&mut self, id: SubscriberId) -> Option<&mut Subscriber> {
+        let place = self.places.get_mut(usize::from(id.index)).filter(|place| place.life == id.life)?;
+        place.subscriber.as_mut()
+    }
+
+    fn at(&mut self, index: usize) -> &mut Subscriber {
+        self.places[index].subscriber.as_mut().expect("who was picked is there")
+    }
+}
+
+/// The draw of a member for an event.
+const fn mixed(event: u64, member: u64) -> u64 {
+    let mut word = event ^ (member + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}

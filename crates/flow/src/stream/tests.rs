@@ -1,0 +1,369 @@
+//! Who gets what, who waits, what is dropped, and that every chunk is in somebody's account.
+
+use super::*;
+use crate::readout::felix::ChunkConfig;
+use crate::source::felix::{BlockSource, BlockSourceConfig, CardFaults, ChunkSize, chunk_bytes, read_chunk_head};
+use proptest::prelude::*;
+use ropewalk_memory::ring::{RingReader, RingWriter, ring};
+use ropewalk_memory::{Payload, PoolConfig};
+use ropewalk_terms::{Cause, Instant};
+use ropewalk_wire::felix::{BlockFormat, Decoded, Decoder, ELink, Status};
+use ropewalk_wire::stream::{Balance, ChunkHead, Policy, Range, Share, Subscribe};
+use std::time::Duration;
+
+fn range(first: u16, last: u16) -> Range {
+    Range { first: ELink::new(first), last: ELink::new(last) }
+}
+
+fn wants(first: u16, last: u16) -> Subscribe {
+    Subscribe { ranges: vec![range(first, last)], policy: Policy::Drop, share: Share::Alone, one_in: 1 }
+}
+
+fn in_group(balance: Balance) -> Subscribe {
+    Subscribe { share: Share::Group(7, balance), ..wants(0, 2047) }
+}
+
+const SMALL: RouterConfig = RouterConfig {
+    subscribers: 4,
+    queue_bytes: 100,
+    queue_chunks: 8,
+    coalesce_bytes: 50,
+    coalesce_time: Duration::from_millis(1),
+};
+
+/// A router with these subscribers.
+fn router<const N: usize>(wanted: [Subscribe; N]) -> (Router, [SubscriberId; N]) {
+    let mut router = Router::new(SMALL);
+    let ids = wanted.map(|wanted| {
+        let id = router.join().expect("there is a place");
+        router.subscribe(id, &wanted).expect("it may");
+        id
+    });
+    (router, ids)
+}
+
+/// A chunk of so many bytes, which are not there: the machine never looks at them.
+fn chunk(elink: u16, event: u64, length: u32) -> StreamChunk {
+    let head = ChunkHead { elink: ELink::new(elink), status: Status::GOOD, sequence: 0, length };
+    StreamChunk { head, event, payload: Payload::default() }
+}
+
+fn events(router: &mut Router, id: SubscriberId) -> Vec<u64> {
+    let mut all = Vec::new();
+    loop {
+        let mut out = Vec::new();
+        router.take(id, usize::MAX, &mut out);
+        if out.is_empty() {
+            return all;
+        }
+        all.extend(out.iter().map(|chunk| chunk.event));
+    }
+}
+
+const NOW: Instant = Instant::ZERO;
+
+#[test]
+fn a_chunk_goes_to_everybody_who_asked_for_its_e_link_and_to_nobody_else() {
+    let (mut router, [one, two, _]) = router([wants(1, 5), wants(5, 9), wants(20, 30)]);
+    for elink in [1, 5, 9, 10] {
+        router.offer(chunk(elink, u64::from(elink), 1), NOW).expect("there is room");
+    }
+    assert_eq!((events(&mut router, one), events(&mut router, two)), (vec![1, 5], vec![5, 9]));
+    assert_eq!(router.received(), (4, 1), "nobody asked for 10");
+    assert!(router.is_empty());
+}
+
+#[test]
+fn what_is_asked_for_can_be_changed_at_any_time() {
+    let (mut router, [one]) = router([wants(1, 5)]);
+    assert_eq!(router.subscribe(one, &wants(8, 15)), Ok(8));
+    let two_ranges = Subscribe { ranges: vec![range(0, 3), range(2, 9)], ..wants(0, 0) };
+    assert_eq!(router.subscribe(one, &two_ranges), Ok(10));
+    assert!(router.is_wanted(ELink::new(9)) && !router.is_wanted(ELink::new(10)));
+}
+
+#[test]
+fn a_full_queue_drops_and_counts_or_makes_the_input_wait_as_its_subscriber_chose() {
+    let patient = Subscribe { policy: Policy::BackPressure, ..wants(2, 2) };
+    let (mut router, [monitor, recorder]) = router([wants(0, 9), patient]);
+    for event in 0..20 {
+        router.offer(chunk(1, event, 30), NOW).expect("a monitor holds nobody up");
+    }
+    let account = router.account(monitor).expect("it is there");
+    assert_eq!((account.queued, account.dropped.get(Cause::QueueFull), account.dropped_bytes), (3, 17, 510));
+    for event in 0..3 {
+        router.offer(chunk(2, event, 30), NOW).expect("there is room for three");
+    }
+    let refused = router.offer(chunk(2, 3, 30), NOW).expect_err("there is no room for the fourth");
+    let before = router.account(monitor);
+    assert_eq!(before.expect("it is there").offered, 23, "nobody has the refused one");
+    events(&mut router, recorder);
+    router.offer(refused, NOW).expect("there is room again");
+    let account = router.account(recorder).expect("it is there");
+    assert_eq!((account.offered, account.sent, account.queued, account.dropped.total()), (4, 3, 1, 0));
+}
+
+#[test]
+fn a_chunk_larger_than_the_queue_is_taken_when_nothing_waits() {
+    let (mut router, [one]) = router([wants(0, 9)]);
+    router.offer(chunk(1, 1, 5000), NOW).expect("nothing waits");
+    router.offer(chunk(1, 2, 1), NOW).expect("dropped");
+    assert_eq!(events(&mut router, one), [1]);
+}
+
+#[test]
+fn little_waits_for_more_or_for_its_time_and_much_leaves_at_once() {
+    let (mut router, [one]) = router([wants(0, 9)]);
+    let later = NOW.after(SMALL.coalesce_time);
+    router.offer(chunk(1, 1, 49), NOW).expect("there is room");
+    assert_eq!((router.poll(NOW), router.next_deadline()), (None, Some(later)));
+    assert_eq!(router.poll(later), Some(one));
+    router.offer(chunk(1, 2, 1), NOW).expect("there is room");
+    assert_eq!(router.poll(NOW), Some(one), "50 bytes are enough");
+    // The transport has room for one of them, then for none.
+    let mut out = Vec::new();
+    router.take(one, ropewalk_wire::stream::heads_bytes(1) + 49, &mut out);
+    assert_eq!(out.len(), 1);
+    out.clear();
+    router.take(one, 10, &mut out);
+    assert_eq!((out.len(), router.poll(later), router.next_deadline()), (0, None, None));
+    router.unblock(one);
+    assert_eq!(router.poll(later), Some(one));
+    // What could not be sent is in the queue again, at its place.
+    router.offer(chunk(1, 3, 1), NOW).expect("there is room");
+    router.take(one, usize::MAX, &mut out);
+    router.give_back(one, &mut out, later);
+    assert_eq!(router.account(one).expect("it is there").sent, 1);
+    assert_eq!(events(&mut router, one), [2, 3]);
+    router.offer(chunk(1, 4, 1), later).expect("there is room");
+    router.unblock(one);
+    router.finish();
+    assert_eq!(router.poll(later), Some(one), "nothing more comes");
+}
+
+#[test]
+fn a_monitor_gets_one_in_so_many_and_its_sample_never_makes_anybody_wait() {
+    let sample = Subscribe { one_in: 10, policy: Policy::BackPressure, ..wants(0, 9) };
+    let (mut router, [monitor]) = router([sample]);
+    for event in 1..=35 {
+        router.offer(chunk(1, event, 30), NOW).expect("the sample is small");
+        if event == 30 {
+            assert_eq!(events(&mut router, monitor), [10, 20, 30]);
+        }
+    }
+    let account = router.account(monitor).expect("it is there");
+    assert_eq!((account.passed_over, account.offered), (32, 3));
+}
+
+#[test]
+fn a_group_shares_by_turns_and_passes_over_who_has_no_room() {
+    let (mut router, [one, two, three]) = router([const { Balance::RoundRobin }; 3].map(in_group));
+    for event in 0..6 {
+        router.offer(chunk(1, event, 40), NOW).expect("there is room");
+    }
+    assert_eq!((events(&mut router, one), events(&mut router, two)), (vec![2, 5], vec![0, 3]));
+    for event in 6..10 {
+        router.offer(chunk(1, event, 40), NOW).expect("there is room at the others");
+    }
+    assert_eq!(events(&mut router, three), [1, 4]);
+    assert_eq!((events(&mut router, one), events(&mut router, two)), (vec![7, 9], vec![6, 8]));
+}
+
+#[test]
+fn a_group_that_shares_by_event_keeps_events_together_and_moves_only_those_of_who_went() {
+    let (mut router, ids) = router([const { Balance::ByEvent }; 3].map(in_group));
+    let homes = |router: &mut Router| -> Vec<usize> {
+        (0..60)
+            .map(|event| {
+                (0..3).for_each(|elink| router.offer(chunk(elink, event, 1), NOW).expect("there is room"));
+                let got = ids.map(|id| events(router, id));
+                assert_eq!(got.concat(), [event; 3], "one has all three");
+                got.iter().position(|got| !got.is_empty()).expect("somebody has it")
+            })
+            .collect()
+    };
+    let before = homes(&mut router);
+    assert!((0..3).all(|home| before.iter().filter(|&&one| one == home).count() > 8), "{before:?}");
+    router.leave(ids[1], NOW);
+    let after = homes(&mut router);
+    assert!(before.iter().zip(&after).all(|(before, after)| *before == 1 && *after != 1 || before == after));
+}
+
+#[test]
+fn what_waits_for_a_member_that_goes_is_taken_over_by_the_others() {
+    let patient = Subscribe { policy: Policy::BackPressure, ..in_group(Balance::RoundRobin) };
+    let (mut router, [one, two]) = router([patient.clone(), patient]);
+    for event in 0..4 {
+        router.offer(chunk(1, event, 40), NOW).expect("there is room");
+    }
+    let gone = router.leave(one, NOW);
+    assert_eq!((gone.offered, gone.moved, gone.dropped.total(), gone.is_balanced()), (2, 2, 0, true));
+    assert!(router.offer(chunk(1, 4, 1), NOW).is_err(), "the other one has more than its own now");
+    assert_eq!(events(&mut router, two), [0, 2, 1, 3]);
+    router.offer(chunk(1, 4, 40), NOW).expect("there is room");
+    let last = router.leave(two, NOW);
+    assert_eq!((last.dropped.get(Cause::Disconnected), last.is_balanced()), (1, true));
+    assert!(router.total().is_balanced() && router.total().queued == 0);
+    assert_eq!(router.leave(two, NOW), SubscriberAccount::default(), "it has left");
+}
+
+#[test]
+fn too_many_subscribers_and_two_ways_of_sharing_are_refused() {
+    let (mut router, _) = router([in_group(Balance::RoundRobin), wants(0, 1), wants(0, 1)]);
+    let other = router.join().expect("the fourth place");
+    assert_eq!(router.subscribe(other, &in_group(Balance::ByEvent)), Err(SubscribeError::Share));
+    assert_eq!(router.join(), Err(SubscribeError::Full));
+    router.leave(other, NOW);
+    let next = router.join().expect("a place is free again");
+    assert_ne!(next, other);
+    assert_eq!(router.subscribe(other, &wants(0, 1)), Err(SubscribeError::Left));
+    assert_eq!(router.account(other), None);
+}
+
+/// What happens to a router.
+#[derive(Clone, Debug)]
+enum Step {
+    Offer { elink: u16, event: u64, length: u32 },
+    Ask { who: usize, wanted: Subscribe },
+    Take { who: usize, room: usize, is_sent: bool },
+    Leave { who: usize },
+    Join,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let share = prop_oneof![
+        Just(Share::Alone),
+        Just(Share::Group(1, Balance::RoundRobin)),
+        Just(Share::Group(2, Balance::ByEvent))
+    ];
+    let policy = prop_oneof![Just(Policy::Drop), Just(Policy::BackPressure)];
+    let asked = (0_u16..4, 0_u16..4, policy, share, 1_u32..4).prop_map(|(a, b, policy, share, one_in)| Subscribe {
+        ranges: vec![range(a.min(b), a.max(b))],
+        policy,
+        share,
+        one_in,
+    });
+    prop_oneof![
+        8 => (0_u16..4, 0_u64..9, 0_u32..120).prop_map(|(elink, event, length)| Step::Offer { elink, event, length }),
+        2 => (0_usize..4, asked).prop_map(|(who, wanted)| Step::Ask { who, wanted }),
+        3 => (0_usize..4, 0_usize..300, any::<bool>()).prop_map(|(who, room, is_sent)| Step::Take { who, room, is_sent }),
+        1 => (0_usize..4).prop_map(|who| Step::Leave { who }),
+        1 => Just(Step::Join),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn every_account_balances_whatever_happens(steps in prop::collection::vec(step(), 0..200)) {
+        let mut router = Router::new(SMALL);
+        let mut ids: Vec<SubscriberId> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Offer { elink, event, length } => _ = router.offer(chunk(elink, event, length), NOW),
+                Step::Join => ids.extend(router.join()),
+                Step::Ask { who, wanted } => {
+                    if let Some(&id) = ids.get(who) {
+                        let _ = router.subscribe(id, &wanted);
+                    }
+                }
+                Step::Take { who, room, is_sent } => {
+                    if let Some(&id) = ids.get(who) {
+                        let mut out = Vec::new();
+                        router.take(id, room, &mut out);
+                        let bytes: usize = out.iter().map(|chunk| 8 + chunk.head.length as usize).sum();
+                        prop_assert!(out.is_empty() || 12 + bytes <= room);
+                        if !is_sent {
+                            router.give_back(id, &mut out, NOW);
+                        }
+                        router.unblock(id);
+                    }
+                }
+                Step::Leave { who } => {
+                    if who < ids.len() {
+                        let account = router.leave(ids.remove(who), NOW);
+                        prop_assert!(account.is_balanced() && account.queued == 0, "{:?}", account);
+                    }
+                }
+            }
+            let total = router.total();
+            prop_assert!(total.is_balanced(), "{:?}", total);
+            for &id in &ids {
+                prop_assert!(router.account(id).is_some_and(|account| account.is_balanced()));
+            }
+            // Everything that somebody wanted was offered to one at least, or passed over by a sample.
+            let (received, unwanted) = router.received();
+            prop_assert!(total.offered - total.moved + total.passed_over >= received - unwanted);
+        }
+    }
+}
+
+/// A card's ring with the blocks of so many turns of three e-links, and its reader.
+fn card(turns: usize) -> (RingWriter, RingReader, Vec<u8>) {
+    let (writer, reader) = ring(PoolConfig::heap("card", 4096, 8)).expect("memory");
+    let elinks = [1, 2, 3].map(ELink::new).to_vec();
+    let size = ChunkSize::Uniform { least: 10, most: 1500 };
+    let format = BlockFormat::NARROW;
+    let mut source =
+        BlockSource::new(BlockSourceConfig { format, elinks, size, seed: 3, faults: CardFaults::default() });
+    let mut blocks = Vec::new();
+    (0..turns).for_each(|_| source.turn(&mut blocks));
+    source.flush(&mut blocks);
+    (writer, reader, blocks)
+}
+
+#[test]
+fn chunks_leave_the_ring_as_they_lie_and_a_subscriber_that_waits_holds_the_card_up() {
+    let (mut writer, reader, blocks) = card(200);
+    let chunks = ChunkConfig { blocks_per_batch: 4, ..ChunkConfig::new(BlockFormat::NARROW) };
+    let mut input = StreamInput::new(InputConfig { chunks, event_offset: 0 }, reader);
+    let patient = Subscribe { policy: Policy::BackPressure, ..wants(1, 3) };
+    let config = RouterConfig { queue_bytes: 4000, queue_chunks: 100, ..SMALL };
+    let mut router = Router::new(config);
+    let id = router.join().expect("there is a place");
+    router.subscribe(id, &patient).expect("it may");
+    let (mut rest, mut next, mut expected) = (&blocks[..], [1_u64; 4], Vec::new());
+    while !input.is_ended() {
+        let space = writer.space();
+        let bytes = space.len().min(rest.len()) / 1024 * 1024;
+        space[..bytes].copy_from_slice(&rest[..bytes]);
+        let _ = writer.commit(bytes);
+        rest = &rest[bytes..];
+        if rest.is_empty() {
+            let _ = writer.close();
+        }
+        let work = input.turn(NOW, &mut router);
+        let mut out = Vec::new();
+        router.take(id, usize::MAX, &mut out);
+        assert!(work > 0 || !out.is_empty() || bytes > 0, "somebody goes on");
+        for chunk in out {
+            let bytes = chunk.payload.to_vec();
+            let (number, elink) = read_chunk_head(&bytes).expect("it is long enough");
+            chunk_bytes(elink, next[elink.index()], bytes.len(), &mut expected);
+            assert_eq!((bytes == expected, chunk.head.elink, chunk.event), (true, elink, number));
+            next[elink.index()] += 1;
+        }
+    }
+    assert!(input.counts().waits > 3, "{:?}", input.counts());
+    let mut out = Vec::new();
+    while !router.is_empty() {
+        router.take(id, usize::MAX, &mut out);
+        out.drain(..).for_each(|chunk| next[chunk.head.elink.index()] += 1);
+    }
+    assert_eq!(next, [1, 201, 201, 201]);
+    assert_eq!(input.counts().bytes, blocks.len() as u64);
+}
+
+#[test]
+fn bytes_for_an_e_link_become_blocks_at_once() {
+    let mut down = DownLink::new(BlockFormat::WIDE, 5000);
+    assert!(down.push(ELink::new(5), b"reset") && down.push(ELink::new(9), &[1; 2000]));
+    assert!(!down.push(ELink::new(5), &[0; 4000]), "there is no room for so much");
+    let blocks = down.blocks().to_vec();
+    let mut found = Vec::new();
+    Decoder::new(BlockFormat::WIDE, 1 << 20).blocks(&blocks, &mut |what| found.push(what));
+    let chunk =
+        |elink, bytes: &[u8]| Decoded::Chunk { elink: ELink::new(elink), bytes: bytes.to_vec(), status: Status::GOOD };
+    assert!(found.len() == 2 && found.contains(&chunk(5, b"reset")) && found.contains(&chunk(9, &[1; 2000])));
+    down.taken(blocks.len());
+    assert!(down.blocks().is_empty() && down.counts() == (2, 1));
+}
