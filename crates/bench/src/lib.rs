@@ -1,7 +1,7 @@
 //! The figures of Ropewalk, each measured in turns with its limit.
 //!
 //! ```text
-//!  run(name) -> builder | machines | crc | write | start | sizing | tcpla   one file per bench
+//!  run(name) -> builder | machines | crc | write | start | sizing | tcpla | felix   one file per bench
 //!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
 //!                                                              pairs' ratios
 //!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
@@ -13,6 +13,7 @@
 
 mod builder;
 mod crc;
+mod felix;
 mod fragments;
 mod machines;
 mod page;
@@ -121,7 +122,7 @@ impl BenchError {
 }
 
 /// The names of all benches.
-pub const NAMES: &[&str] = &["builder", "machines", "crc", "write", "start", "sizing", "tcpla"];
+pub const NAMES: &[&str] = &["builder", "machines", "crc", "write", "start", "sizing", "tcpla", "felix"];
 
 /// Runs a bench and prints its figures to `out`.
 ///
@@ -136,6 +137,7 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), 
         "start" => start::bench,
         "sizing" => sizing::bench,
         "tcpla" => tcpla::bench,
+        "felix" => felix::bench,
         _ => return Err(BenchError::Unknown { name: name.to_owned() }),
     };
     let mut session = Session::open(name, options, out)?;

@@ -97,6 +97,21 @@ fn tcpla_gives_what_a_readout_unit_takes_in() {
 }
 
 #[test]
+fn felix_gives_every_stage_beside_its_limits() {
+    check_case("felix", Some("figure=6"), 14);
+}
+
+#[test]
+fn felix_gives_threads_memory_and_the_roofline() {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let counts = (1..=cpus).filter(|count| count.is_power_of_two() || *count == cpus).count();
+    check_case("felix", Some("figure=7"), counts + usize::from(cpus > 1));
+    // Four widths in a cache and in memory on huge pages, and in memory on plain ones.
+    check_case("felix", Some("figure=8"), 12 * counts);
+    check_case("felix", Some("figure=9"), 3);
+}
+
+#[test]
 fn a_page_shows_what_was_measured() {
     let directory = std::env::temp_dir().join(format!("ropewalk-bench-html-{}", std::process::id()));
     let case = Some("figure=7 mechanism=epoll".to_owned());

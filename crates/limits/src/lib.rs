@@ -10,6 +10,7 @@ pub mod memory;
 pub mod mid_page;
 pub mod pair;
 pub mod sender;
+pub mod touch;
 pub mod walk;
 
 pub use chain::tcp_chain;

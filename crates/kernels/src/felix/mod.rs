@@ -91,9 +91,7 @@ impl Walked {
     /// Room for so many blocks of this kind, with so many sub-chunks each as may be expected. If there are more, fewer
     /// blocks are walked at once.
     pub fn new(layout: Layout, blocks: usize, sub_chunks_each: usize) -> Self {
-        // A group of blocks needs room for the most that it can have, and as much again for what is not filled.
-        let least = (LANES + 1) * MOST_GROUPS * (layout.most_sub_chunks() + ROUNDED);
-        let sub_chunks = vec![SubChunk::default(); least.max(blocks * sub_chunks_each)];
+        let sub_chunks = vec![SubChunk::default(); room_for(layout, MOST_GROUPS) + blocks * sub_chunks_each];
         Self { blocks: vec![BlockWalk::default(); blocks.max(1)], sub_chunks, filled: 0 }
     }
 
@@ -120,6 +118,12 @@ const MOST_GROUPS: usize = 4;
 /// Steps are turned into sub-chunks four at a time.
 const ROUNDED: usize = 4;
 
+/// Sub-chunks that so many groups of blocks need room for: each the most that it can have, and those of one block again
+/// for what is written in vain.
+const fn room_for(layout: Layout, groups: usize) -> usize {
+    (LANES + 1) * groups * (layout.most_sub_chunks() + ROUNDED)
+}
+
 /// A way to walk.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Kernel {
@@ -143,6 +147,8 @@ impl Kernel {
 pub struct Walker {
     layout: Layout,
     kernel: Kernel,
+    /// Whether somebody calls [`Self::prefetch_rest`].
+    leaves_rest: bool,
     #[cfg(target_arch = "x86_64")]
     lanes: x86::Lanes,
 }
@@ -167,6 +173,7 @@ impl Walker {
         let with = |kernel| Self {
             layout,
             kernel,
+            leaves_rest: false,
             #[cfg(target_arch = "x86_64")]
             lanes: x86::Lanes::new(layout),
         };
@@ -182,6 +189,22 @@ impl Walker {
         self.kernel.name()
     }
 
+    /// From now on a part of each block's lines is left to [`Self::prefetch_rest`], which must be called once for each
+    /// block before it is walked: by somebody who has to do with what was walked before. Then memory is busy meanwhile.
+    pub fn leave_rest(&mut self) {
+        self.leaves_rest = true;
+    }
+
+    /// Prefetches those lines of a block, counted from the beginning of `bytes`, that a walk leaves. The block may lie
+    /// behind the end of `bytes`; nothing is read.
+    #[inline]
+    pub fn prefetch_rest(&self, bytes: &[u8], block: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if self.leaves_rest && self.kernel != Kernel::Scalar {
+            self.lanes.prefetch_rest(self.layout, bytes, block);
+        }
+    }
+
     /// Walks the blocks that lie one behind the other in `bytes`, as many as `out` has room for (one at least), and
     /// says how many. Bytes behind the last whole block are not looked at. What comes behind `bytes` is prefetched but
     /// not read.
@@ -192,7 +215,7 @@ impl Walker {
         match self.kernel {
             Kernel::Scalar => scalar::walk(self.layout, bytes, &mut room),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 => x86::walk(self.layout, &mut self.lanes, bytes, &mut room),
+            Kernel::Avx2 => x86::walk(self.layout, &mut self.lanes, self.leaves_rest, bytes, &mut room),
         }
         room.walked.filled = room.done;
         room.done

@@ -1,7 +1,7 @@
 //! Eight blocks at each step with AVX2, several such groups in flight.
 #![allow(unsafe_code)]
 
-use super::{BlockWalk, HEADER_BYTES, LANES, Layout, MOST_GROUPS, ROUNDED, Room, SubChunk, fault, scalar};
+use super::{BlockWalk, HEADER_BYTES, LANES, Layout, MOST_GROUPS, ROUNDED, Room, SubChunk, fault, room_for, scalar};
 use core::arch::x86_64::*;
 use std::arch::is_x86_feature_detected;
 
@@ -39,11 +39,24 @@ impl Lanes {
         let rows = MOST_GROUPS * (layout.most_sub_chunks() + ROUNDED);
         Self { rows: vec![[SubChunk::default(); LANES]; rows], steps: 1, is_dense: true }
     }
+
+    /// What [`Ahead`] leaves.
+    #[inline]
+    pub(super) fn prefetch_rest(&self, layout: Layout, bytes: &[u8], block: usize) {
+        let block = bytes.as_ptr().wrapping_add(block * layout.block_bytes);
+        if self.is_dense && layout.block_bytes < LARGE_BLOCK_BYTES {
+            for line in walked_lines(layout.block_bytes)..layout.block_bytes / LINE_BYTES {
+                prefetch(block.wrapping_add(line * LINE_BYTES));
+            }
+        } else {
+            prefetch(block);
+            prefetch(block.wrapping_add(layout.block_bytes - LINE_BYTES));
+        }
+    }
 }
 
 /// Walks until all blocks are done or there is no room.
-pub(super) fn walk(layout: Layout, lanes: &mut Lanes, bytes: &[u8], room: &mut Room<'_>) {
-    let least_room = (LANES + 1) * MOST_GROUPS * (layout.most_sub_chunks() + ROUNDED);
+pub(super) fn walk(layout: Layout, lanes: &mut Lanes, leaves_rest: bool, bytes: &[u8], room: &mut Room<'_>) {
     loop {
         let left = room.blocks - room.done;
         let is_dense = lanes.is_dense && layout.block_bytes < LARGE_BLOCK_BYTES;
@@ -51,11 +64,11 @@ pub(super) fn walk(layout: Layout, lanes: &mut Lanes, bytes: &[u8], room: &mut R
         if left < LANES {
             return scalar::walk(layout, bytes, room);
         }
-        if room.walked.sub_chunks.len() - room.cursor < least_room {
+        let groups = if left < groups * LANES { 1 } else { groups };
+        if room.walked.sub_chunks.len() - room.cursor < room_for(layout, groups) {
             return;
         }
-        let groups = if left < groups * LANES { 1 } else { groups };
-        let mut walk = Walk { layout, bytes, lanes, room };
+        let mut walk = Walk { layout, bytes, lanes, leaves_rest, room };
         // SAFETY: the caller found AVX2.
         unsafe {
             match (layout.is_wide, groups, is_dense) {
@@ -91,6 +104,7 @@ struct Walk<'a, 'b> {
     layout: Layout,
     bytes: &'a [u8],
     lanes: &'a mut Lanes,
+    leaves_rest: bool,
     room: &'a mut Room<'b>,
 }
 
@@ -101,7 +115,7 @@ impl Walk<'_, '_> {
         let block_bytes = self.layout.block_bytes;
         let start = self.room.done * block_bytes;
         let here = &self.bytes[start..start + GROUPS * LANES * block_bytes];
-        let mut ahead = Ahead::new::<DENSE>(here, block_bytes, self.lanes.steps);
+        let mut ahead = Ahead::new::<DENSE>(here, block_bytes, self.lanes.steps, self.leaves_rest);
         let at = _mm256_set1_epi32(block_bytes as i32);
         let zero = _mm256_setzero_si256();
         let mut groups = [Group { at, count: zero, odd: zero, latest_odd: zero, undefined: zero }; GROUPS];
@@ -109,7 +123,7 @@ impl Walk<'_, '_> {
         let rows = &mut self.lanes.rows[..GROUPS * (self.layout.most_sub_chunks() + ROUNDED)];
         let mut steps = 0;
         for rows in rows.chunks_exact_mut(GROUPS) {
-            ahead.step::<DENSE>(here);
+            ahead.step();
             let mut active = zero;
             for (index, (group, row)) in groups.iter_mut().zip(rows).enumerate() {
                 let blocks = &here[index * LANES * block_bytes..][..LANES * block_bytes];
@@ -123,7 +137,7 @@ impl Walk<'_, '_> {
                 break;
             }
         }
-        ahead.rest::<DENSE>(here);
+        ahead.rest();
         let mut trailers = 0;
         for (index, (group, last_odd)) in groups.iter().zip(last_odd).enumerate() {
             trailers += self.finish::<GROUPS>(index, *group, last_odd, steps);
@@ -260,7 +274,7 @@ fn gather(blocks: &[u8], block_bytes: usize, at: __m256i) -> __m256i {
 fn prefetch_next(blocks: &[u8], block_bytes: usize, at: __m256i) {
     for (lane, at) in array(at).into_iter().enumerate() {
         let place = blocks.as_ptr().wrapping_add(lane * block_bytes).wrapping_offset(at as i32 as isize - 1);
-        _mm_prefetch::<_MM_HINT_T0>(place.cast());
+        prefetch(place);
     }
 }
 
@@ -316,42 +330,67 @@ fn turn(rows: [&[SubChunk; LANES]; ROUNDED], bases: &[i64; LANES], mut put: impl
     }
 }
 
+/// Lines of a block with many trailers that the walk prefetches itself if it leaves a rest: as much of its time is the
+/// walk's.
+const fn walked_lines(block_bytes: usize) -> usize {
+    block_bytes / LINE_BYTES * 5 / 8
+}
+
+#[inline]
+fn prefetch(place: *const u8) {
+    // SAFETY: every processor of this kind has the instruction, which reads nothing, wherever it points.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+}
+
 /// Prefetches what lies some way behind the blocks that are walked, a few lines at each step.
 struct Ahead {
-    distance: usize,
-    /// Lines of a block that are prefetched, and how many of all there are, are done, and are due at each step.
-    lines: usize,
-    done: usize,
-    each_step: usize,
+    /// The next line.
+    next: *const u8,
+    /// Behind the last line of its block that is prefetched.
+    end: *const u8,
+    /// From there to the next block's first one, and how far it is from line to line.
+    skip: usize,
+    stride: usize,
     block_bytes: usize,
+    /// Lines that are left, and that are due at each step.
+    left: usize,
+    each_step: usize,
 }
 
 impl Ahead {
-    fn new<const DENSE: bool>(here: &[u8], block_bytes: usize, steps: usize) -> Self {
-        let each = if DENSE { block_bytes / LINE_BYTES } else { 2 };
-        let lines = here.len() / block_bytes * each;
-        Self { distance: here.len().max(AHEAD_BYTES), lines, done: 0, each_step: lines / steps + 1, block_bytes }
+    #[inline]
+    fn new<const DENSE: bool>(here: &[u8], block_bytes: usize, steps: usize, leaves_rest: bool) -> Self {
+        let (each, stride) = match (DENSE, leaves_rest) {
+            (true, false) => (block_bytes / LINE_BYTES, LINE_BYTES),
+            (true, true) => (walked_lines(block_bytes), LINE_BYTES),
+            // The first line of each block and the last one; those in between are prefetched when they are known.
+            (false, false) => (2, block_bytes - LINE_BYTES),
+            (false, true) => (0, LINE_BYTES),
+        };
+        let left = here.len() / block_bytes * each;
+        let next = here.as_ptr().wrapping_add(here.len().max(AHEAD_BYTES));
+        let used = each * stride;
+        let skip = block_bytes.wrapping_sub(used);
+        let each_step = left / steps + 1;
+        Self { next, end: next.wrapping_add(used), skip, stride, block_bytes, left, each_step }
     }
 
     #[inline]
-    fn step<const DENSE: bool>(&mut self, here: &[u8]) {
-        let until = (self.done + self.each_step).min(self.lines);
-        while self.done < until {
-            let offset = if DENSE {
-                self.done * LINE_BYTES
-            } else {
-                // The first and the last line of each block.
-                self.done / 2 * self.block_bytes + (self.done & 1) * (self.block_bytes - LINE_BYTES)
-            };
-            let place = here.as_ptr().wrapping_add(self.distance + offset);
-            // SAFETY: every processor of this kind has the instruction, which reads nothing, wherever it points.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
-            self.done += 1;
+    fn step(&mut self) {
+        let lines = self.each_step.min(self.left);
+        self.left -= lines;
+        for _ in 0..lines {
+            prefetch(self.next);
+            self.next = self.next.wrapping_add(self.stride);
+            if self.next == self.end {
+                self.next = self.next.wrapping_add(self.skip);
+                self.end = self.end.wrapping_add(self.block_bytes);
+            }
         }
     }
 
-    fn rest<const DENSE: bool>(&mut self, here: &[u8]) {
-        self.each_step = self.lines;
-        self.step::<DENSE>(here);
+    fn rest(&mut self) {
+        self.each_step = self.left;
+        self.step();
     }
 }

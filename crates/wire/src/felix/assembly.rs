@@ -94,6 +94,22 @@ impl Assembly {
         is_next
     }
 
+    /// Takes a whole block whose number is due and that ends a chunk, brings any whole ones without flags, and begins a
+    /// chunk: the same as [`Self::begin_block`] and [`Self::accept`] for each. Gives the flags of the chunk that ends;
+    /// nothing, and nothing was done, if this is not such a block.
+    #[inline]
+    pub fn accept_ends(&mut self, header: BlockHeader, ends: Trailer, begins: Trailer) -> Option<Status> {
+        let State::Within { bytes, status } = self.state else { return None };
+        let fits = bytes + u64::from(ends.data_bytes()) <= self.most_bytes;
+        let is_it = ends.kind() == SubChunkType::Last && begins.kind() == SubChunkType::First;
+        if !fits || !is_it || self.next != Some(header.sequence) {
+            return None;
+        }
+        self.next = Some((header.sequence + 1) % SEQUENCES);
+        self.state = State::Within { bytes: u64::from(begins.data_bytes()), status: begins.status() };
+        Some(status.and(ends.status()))
+    }
+
     /// Takes any number of whole chunks without flags: the same as [`Self::accept`] for each of them, of which only the
     /// first one can give a chunk up.
     #[inline]

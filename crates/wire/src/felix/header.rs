@@ -14,6 +14,7 @@ pub struct ELink(u16);
 
 impl ELink {
     /// The e-link with this number, below [`ELINKS`]; what does not fit is cut off.
+    #[inline]
     pub const fn new(number: u16) -> Self {
         Self(number & (ELINKS as u16 - 1))
     }
@@ -24,11 +25,13 @@ impl ELink {
     }
 
     /// Its number, below [`ELINKS`].
+    #[inline]
     pub const fn number(self) -> u16 {
         self.0
     }
 
     /// The same, to find something in a table.
+    #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -78,6 +81,7 @@ impl BlockHeader {
     }
 
     /// The fields of a header that was checked before.
+    #[inline]
     pub const fn of_word(word: u32) -> Self {
         Self { elink: ELink::new(word as u16), sequence: (word >> 11) as u8 & (SEQUENCES - 1) }
     }

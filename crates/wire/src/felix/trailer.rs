@@ -51,16 +51,19 @@ impl Status {
     ];
 
     /// All flags of both.
+    #[inline]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// Whether it has all of these flags.
+    #[inline]
     pub const fn has(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
     /// Whether no flag is set.
+    #[inline]
     pub const fn is_good(self) -> bool {
         self.0 == 0
     }
@@ -94,6 +97,7 @@ pub struct Trailer(pub u32);
 
 impl Trailer {
     /// A trailer of `length` bytes of data; [`Status::TIMED_OUT`] has no place in it.
+    #[inline]
     pub const fn new(kind: SubChunkType, length: u16, status: Status) -> Self {
         Self((kind as u32) << TYPE_SHIFT | (status.0 as u32 & 0xF) << STATUS_SHIFT | length as u32)
     }
@@ -105,6 +109,7 @@ impl Trailer {
     }
 
     /// The trailer in the last bytes of `word`, a little-endian number: 32 bits, or 16 in its upper half.
+    #[inline]
     pub const fn of_word(word: u32, format: BlockFormat) -> Self {
         if format.trailer_bytes() == 2 { Self(word & NARROW_FLAGS | word >> 16 & NARROW_LENGTH) } else { Self(word) }
     }
@@ -115,6 +120,7 @@ impl Trailer {
     }
 
     /// What the sub-chunk is.
+    #[inline]
     pub const fn kind(self) -> SubChunkType {
         match self.0 >> TYPE_SHIFT {
             0 => SubChunkType::Null,
@@ -129,6 +135,7 @@ impl Trailer {
     }
 
     /// Bytes of data before the trailer, without padding: 0 for what has none whatever its length says.
+    #[inline]
     pub const fn data_bytes(self) -> u32 {
         match self.kind() {
             SubChunkType::Null | SubChunkType::OutOfBand => 0,
@@ -137,6 +144,7 @@ impl Trailer {
     }
 
     /// The card's flags, and [`Status::TIMED_OUT`] where the type says that.
+    #[inline]
     pub const fn status(self) -> Status {
         let flags = Status((self.0 >> STATUS_SHIFT) as u8 & 0xF);
         if matches!(self.kind(), SubChunkType::Timeout) { flags.and(Status::TIMED_OUT) } else { flags }
@@ -149,6 +157,7 @@ impl Trailer {
     }
 
     /// Whether these are data that belong to a chunk.
+    #[inline]
     pub const fn has_data(self) -> bool {
         match self.kind() {
             SubChunkType::First | SubChunkType::Last | SubChunkType::Both | SubChunkType::Middle => true,

@@ -11,7 +11,8 @@ pub struct ChunkConfig {
     pub blocks_per_batch: usize,
     /// The most bytes of a chunk. Larger ones are given up.
     pub most_chunk_bytes: u64,
-    /// The most pieces of all chunks that are open at once, at least 1; 24 bytes each. Chunks beyond are given up.
+    /// The most pieces, between the first and the last one, of all chunks that are open at once; at least 1, and 24
+    /// bytes each. Chunks beyond are given up.
     pub open_pieces: usize,
 }
 

@@ -22,7 +22,8 @@ impl ChunkDecoder {
     }
 
     /// The same with another walk than the fastest one, for tests and measurements.
-    pub fn with_walker(config: ChunkConfig, walker: Walker) -> Self {
+    pub fn with_walker(config: ChunkConfig, mut walker: Walker) -> Self {
+        walker.leave_rest();
         let ChunkConfig { format, blocks_per_batch, most_chunk_bytes, open_pieces } = config;
         let batch = ChunkBatch {
             format,
@@ -49,7 +50,7 @@ impl ChunkDecoder {
         batch.scattered.clear();
         batch.pieces.clear();
         let blocks = self.walker.walk(bytes, &mut batch.walked);
-        self.assembler.assemble(batch);
+        self.assembler.assemble(batch, |block| self.walker.prefetch_rest(bytes, blocks + block));
         blocks * batch.format.block_bytes()
     }
 
@@ -100,23 +101,31 @@ struct Output<'a> {
 }
 
 impl Assembler {
-    fn assemble(&mut self, batch: &mut ChunkBatch) {
+    /// Assembles what was walked, and tells which block it is at: the one that is as far in the next batch comes soon.
+    #[inline]
+    fn assemble(&mut self, batch: &mut ChunkBatch, prefetch: impl Fn(usize)) {
         let ChunkBatch { position, walked, runs, scattered, pieces, needs_from, .. } = batch;
         let mut out = Output { position: *position, runs, scattered, pieces, needs_from };
         let (blocks, sub_chunks) = walked.parts();
         self.report.blocks += blocks.len() as u64;
         for (index, block) in blocks.iter().enumerate() {
+            prefetch(index);
             if block.fault != 0 {
                 self.damaged(block);
                 continue;
             }
             let header = BlockHeader::of_word(block.header);
+            let items = &mut sub_chunks[block.first as usize..][..block.count as usize];
+            if block.is_plain() && self.passes(header, items, &mut out) {
+                let (first, count, sequence) = (block.first, block.count as u16 - 1, header.sequence);
+                out.runs.push(Run { first, count, elink: header.elink, block: index as u32, sequence });
+                continue;
+            }
             let missing = self.links.link(header.elink).assembly.begin_block(header);
             if missing > 0 {
                 self.report.blocks_missing += u64::from(missing);
                 self.drop_open(header.elink, ChunkError::SequenceGap);
             }
-            let items = &mut sub_chunks[block.first as usize..][..block.count as usize];
             let (before, count) = if block.is_plain() {
                 self.plain(header.elink, items, &mut out)
             } else {
@@ -127,6 +136,23 @@ impl Assembler {
                 out.runs.push(Run { first, count: count as u16, elink: header.elink, block: index as u32, sequence });
             }
         }
+    }
+
+    /// The most frequent block by far: it ends a chunk, brings whole ones, and begins a chunk. Does nothing and says so
+    /// if this is none.
+    #[inline]
+    fn passes(&mut self, header: BlockHeader, items: &mut [SubChunk], out: &mut Output<'_>) -> bool {
+        let [head, middle @ .., tail] = items else { return false };
+        let (ends, begins) = (Trailer(head.trailer), Trailer(tail.trailer));
+        let Some(status) = self.links.link(header.elink).assembly.accept_ends(header, ends, begins) else {
+            return false;
+        };
+        let piece = |item: &SubChunk, length| Piece { position: out.position + u64::from(item.offset), length };
+        let (last, first) = (piece(head, ends.data_bytes()), piece(tail, begins.data_bytes()));
+        self.end(header.elink, last, status, head, out);
+        self.report.chunks += middle.len() as u64;
+        self.links.open(header.elink, first);
+        true
     }
 
     /// A block of whole chunks between any first and any last sub-chunk: those in the middle are items as they are.
@@ -173,9 +199,7 @@ impl Assembler {
             Place::Signal => self.report.signals += 1,
             Place::Skipped => return false,
             Place::Begins => {
-                if !self.links.open(elink, piece) {
-                    self.no_room(elink);
-                }
+                self.links.open(elink, piece);
                 return false;
             }
             Place::Continues => {
@@ -190,15 +214,12 @@ impl Assembler {
     }
 
     /// The last piece of a chunk: its item becomes a scattered one.
-    #[inline]
+    #[inline(always)]
     fn end(&mut self, elink: ELink, piece: Piece, status: Status, item: &mut SubChunk, out: &mut Output<'_>) -> bool {
-        if !self.links.append(elink, piece) {
-            self.drop_open(elink, ChunkError::Oversize);
-            return false;
-        }
         let link = self.links.link(elink);
-        let (first, pieces, bytes) = (out.pieces.len() as u32, link.pieces, link.bytes);
+        let (first, pieces, bytes) = (out.pieces.len() as u32, link.pieces + 1, link.bytes + u64::from(piece.length));
         self.links.close(elink, |piece| out.pieces.push(piece));
+        out.pieces.push(piece);
         *out.needs_from = out.pieces[first as usize].position.min(*out.needs_from);
         let place = out.scattered.len() as u32;
         out.scattered.push(Scattered { bytes, first, pieces, status });

@@ -195,6 +195,39 @@ proptest! {
     }
 
     #[test]
+    fn a_block_that_ends_begins_and_brings_whole_chunks_is_taken_at_once_or_not_at_all(
+        before in prop::collection::vec((0..8_u32, 0..0x1_0000_u32, 0..16_u32), 0..4),
+        ends in (0..8_u32, 0..1000_u32, 0..16_u32),
+        begins in (0..8_u32, 0..1000_u32, 0..16_u32),
+        whole in 0..3,
+        sequence in 0..3_u8,
+    ) {
+        let trailer = |(kind, length, flags): (u32, u32, u32)| Trailer(kind << 29 | flags << 25 | length);
+        let mut assembly = Assembly::new(1 << 17);
+        assembly.begin_block(BlockHeader { elink: ELINK, sequence: 0 });
+        for fields in before {
+            assembly.accept(trailer(fields));
+        }
+        let header = BlockHeader { elink: ELINK, sequence };
+        let (ends, begins) = (trailer(ends), trailer(begins));
+        let mut one_by_one = assembly.clone();
+        let was_within = assembly.is_within();
+        let untouched = format!("{assembly:?}");
+        let Some(status) = assembly.accept_ends(header, ends, begins) else {
+            prop_assert_eq!(format!("{assembly:?}"), untouched);
+            return Ok(());
+        };
+        prop_assert!(was_within && one_by_one.begin_block(header) == 0);
+        let ended = Accepted { gives_up: None, place: Place::Ends, status };
+        prop_assert_eq!(one_by_one.accept(ends), ended);
+        for _ in 0..whole {
+            prop_assert_eq!(one_by_one.accept(Trailer::new(SubChunkType::Both, 1, Status::GOOD)).gives_up, None);
+        }
+        prop_assert_eq!(one_by_one.accept(begins).place, Place::Begins);
+        prop_assert_eq!(format!("{assembly:?}"), format!("{one_by_one:?}"));
+    }
+
+    #[test]
     fn a_flipped_bit_costs_its_block_and_the_chunks_that_it_interrupts(
         format in prop::sample::select(&[BlockFormat::NARROW, BlockFormat::WIDE][..]),
         lengths in prop::collection::vec(0..2500_usize, 20..40),

@@ -164,25 +164,45 @@ fn what_is_open_for_longest_is_given_up_first() {
 fn a_chunk_without_room_for_its_pieces_is_given_up_and_the_room_comes_back() {
     let format = BlockFormat::NARROW;
     let (mut stream, mut encoder) = (Vec::new(), Encoder::new(format, ELINK));
-    let lengths = [5000, 2500, 4000, 3000];
+    let lengths = [9000, 2500, 6000, 1500];
     lengths.iter().for_each(|&length| encoder.chunk(&payload(length), Status::GOOD, &mut stream));
     encoder.flush(&mut stream);
-    let mut decoder = ChunkDecoder::new(ChunkConfig { open_pieces: 4, ..config(format) });
+    let mut decoder = ChunkDecoder::new(ChunkConfig { open_pieces: 2, ..config(format) });
     let decoded = decode(&mut decoder, &stream);
     let chunk = |length| Decoded::Chunk { elink: ELINK, bytes: payload(length), status: Status::GOOD };
-    assert_eq!(decoded, [chunk(2500), chunk(3000)]);
+    assert_eq!(decoded, [chunk(2500), chunk(1500)]);
     assert_eq!(decoder.report().of_chunk_error(ChunkError::Oversize), 2);
-    // A beginning without room too: another e-link holds it.
+    // Another e-link holds all room there is: a chunk of two pieces needs none.
     let (mut stream, mut other) = (Vec::new(), Encoder::new(format, ELink::new(1)));
-    let piece = Trailer::new(SubChunkType::First, 1, Status::GOOD);
-    other.sub_chunk(piece, &[1], &mut stream);
+    for kind in [SubChunkType::First, SubChunkType::Middle] {
+        other.sub_chunk(Trailer::new(kind, 1, Status::GOOD), &[1], &mut stream);
+    }
     other.flush(&mut stream);
-    encoder.chunk(&payload(1500), Status::GOOD, &mut stream);
-    encoder.chunk(&payload(7), Status::GOOD, &mut stream);
+    let mut encoder = Encoder::new(format, ELINK);
+    lengths[1..].iter().for_each(|&length| encoder.chunk(&payload(length), Status::GOOD, &mut stream));
     encoder.flush(&mut stream);
     let mut decoder = ChunkDecoder::new(ChunkConfig { open_pieces: 1, ..config(format) });
     let decoded = decode(&mut decoder, &stream);
-    assert_eq!(decoded, [chunk(7)]);
+    assert_eq!(decoded, [chunk(1500)]);
+}
+
+#[test]
+fn who_is_open_for_ever_does_not_make_the_list_of_those_opened_grow() {
+    let mut links = super::super::links::Links::new(0, 1);
+    let room = links.opened().1;
+    let piece = |position| Piece { position, length: 1 };
+    links.open(ELink::new(7), piece(0));
+    for position in 1..20_000 {
+        links.open(ELINK, piece(position));
+        links.close(ELINK, |_| {});
+    }
+    assert_eq!((links.oldest(), links.opened().1), (Some((ELink::new(7), 0)), room));
+    links.close(ELink::new(7), |_| {});
+    assert_eq!(links.oldest(), None);
+    // Nobody is open any more: two go for each that comes.
+    let before = links.opened().0;
+    links.open(ELINK, piece(1 << 20));
+    assert_eq!(links.opened().0, before - 1);
 }
 
 #[test]

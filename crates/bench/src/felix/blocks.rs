@@ -1,0 +1,158 @@
+//! Blocks of chunks in memory, far more than any cache holds.
+
+use crate::BenchError;
+use ropewalk_flow::readout::felix::{ChunkConfig, ChunkDecoder};
+use ropewalk_memory::{HugePages, Owner, Pool, PoolConfig, Slice};
+use ropewalk_wire::felix::{BlockFormat, BlockHeader, ELink, Encoder, HEADER_BYTES, Status, Trailer, Walk};
+
+/// The blocks of the paper.
+pub(super) const FORMAT: BlockFormat = BlockFormat::NARROW;
+pub(super) const BLOCK: usize = FORMAT.block_bytes();
+/// The paper's links.
+const LINKS: u16 = 24;
+/// What is encoded; the rest of the memory repeats it.
+const PATTERN: usize = 16 << 20;
+const LINE: usize = 64;
+
+/// How large chunks are.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Sizes {
+    /// All alike.
+    Equal(usize),
+    /// Anything from 1 to twice this mean, each as often.
+    Random(usize),
+}
+
+impl Sizes {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Equal(_) => "equal",
+            Self::Random(_) => "random",
+        }
+    }
+
+    pub(super) const fn mean(self) -> usize {
+        match self {
+            Self::Equal(bytes) | Self::Random(bytes) => bytes,
+        }
+    }
+}
+
+/// Memory that is filled again and again: getting it is slow.
+pub(super) struct Memory {
+    pool: Pool,
+    owner: Owner,
+}
+
+impl Memory {
+    pub(super) fn new(bytes: usize, huge_pages: HugePages) -> Result<Self, BenchError> {
+        let config = PoolConfig { huge_pages, ..PoolConfig::anonymous("bench felix", bytes, 1) };
+        let mut pool = Pool::new(config).map_err(BenchError::wrong)?;
+        let owner = pool.reserve(1).map_err(BenchError::wrong)?;
+        Ok(Self { pool, owner })
+    }
+
+    /// The whole of it, as `fill` leaves it. What was got before must have been dropped.
+    pub(super) fn filled(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<Slice, BenchError> {
+        self.pool.collect();
+        let mut loan = self.pool.loan(self.owner).ok_or_else(|| BenchError::wrong("the memory is still in use"))?;
+        fill(loan.spare());
+        loan.commit(loan.spare_len());
+        loan.split_committed().ok_or_else(|| BenchError::wrong("no memory"))
+    }
+}
+
+/// Blocks of all links in turns, and what is in them.
+pub(super) struct Blocks {
+    pub(super) bytes: Slice,
+    /// Chunks in all blocks.
+    pub(super) chunks: u64,
+    /// Cache lines that hold a header or a trailer: how many lines further on each one is.
+    pub(super) needed: Vec<u8>,
+}
+
+impl Blocks {
+    pub(super) fn new(memory: &mut Memory, sizes: Sizes) -> Result<Self, BenchError> {
+        let pattern = pattern(sizes);
+        let bytes = memory.filled(|bytes| repeat(&pattern, bytes))?;
+        let needed = needed(&bytes)?;
+        let mut decoder = ChunkDecoder::new(ChunkConfig::new(FORMAT));
+        let mut position = 0;
+        while position < bytes.len() {
+            position += decoder.decode(&bytes[position..], position as u64);
+        }
+        let report = decoder.report();
+        if report.block_errors.iter().chain(&report.chunk_errors).any(|&errors| errors > 0) {
+            return Err(BenchError::wrong("blocks that we encoded are damaged"));
+        }
+        Ok(Self { chunks: report.chunks, bytes, needed })
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.bytes.len() / BLOCK
+    }
+}
+
+/// Some MiB of blocks in which every chunk ends.
+fn pattern(sizes: Sizes) -> Vec<u8> {
+    let mut out = Vec::with_capacity(PATTERN + usize::from(LINKS) * 64 * BLOCK);
+    let mut encoders: Vec<_> = (0..LINKS).map(|link| Encoder::new(FORMAT, ELink::of(link, 0, 0))).collect();
+    let payload: Vec<u8> = (0..2 * sizes.mean()).map(|index| index as u8).collect();
+    let mut state = 0x2545_F491_4F6C_DD1D_u64;
+    while out.len() < PATTERN {
+        for encoder in &mut encoders {
+            let length = match sizes {
+                Sizes::Equal(bytes) => bytes,
+                Sizes::Random(mean) => {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    1 + (state >> 33) as usize % (2 * mean - 1)
+                }
+            };
+            encoder.chunk(&payload[..length], Status::GOOD, &mut out);
+        }
+    }
+    encoders.iter_mut().for_each(|encoder| encoder.time_out(&mut out));
+    out
+}
+
+/// The pattern over and over, with the sequence numbers counted on. A pattern that does not fit is cut: chunks that
+/// are open then stay open.
+fn repeat(pattern: &[u8], bytes: &mut [u8]) {
+    for part in bytes.chunks_mut(pattern.len()) {
+        part.copy_from_slice(&pattern[..part.len()]);
+    }
+    let mut sequences = [0_u8; LINKS as usize];
+    for block in bytes.chunks_exact_mut(BLOCK) {
+        let (head, _) = block.split_first_chunk_mut::<HEADER_BYTES>().expect("a block is larger than its header");
+        let mut header = BlockHeader::of_word(u32::from_le_bytes(*head));
+        let sequence = &mut sequences[usize::from(header.elink.link())];
+        header.sequence = *sequence;
+        *sequence = sequence.wrapping_add(1);
+        *head = header.to_bytes(FORMAT);
+    }
+}
+
+/// The lines that anybody must read who decodes these blocks.
+fn needed(bytes: &[u8]) -> Result<Vec<u8>, BenchError> {
+    let (mut steps, mut before) = (Vec::new(), 0);
+    let mut lines = Vec::new();
+    for (index, block) in bytes.chunks_exact(BLOCK).enumerate() {
+        lines.clear();
+        let mut end = BLOCK;
+        for sub_chunk in Walk::new(block, FORMAT).map_err(BenchError::wrong)? {
+            let sub_chunk = sub_chunk.map_err(BenchError::wrong)?;
+            let trailer = Trailer(sub_chunk.trailer);
+            lines.push((index * BLOCK + end - 1) / LINE);
+            debug_assert!(trailer.data_bytes() as usize <= end);
+            end = sub_chunk.offset as usize;
+        }
+        lines.push(index * BLOCK / LINE);
+        lines.reverse();
+        lines.dedup();
+        for &line in &lines {
+            steps.push((line - before) as u8);
+            before = line;
+        }
+    }
+    Ok(steps)
+}

@@ -1,0 +1,48 @@
+//! `bench felix`: the figures of paper 4, of our decoder and of what it grew from.
+//!
+//! ```text
+//!  figure=6         time per block against chunk size, at every stage of the paper and at ours   figure_6.rs
+//!  figure=7         blocks a second against threads                                              figure_7.rs
+//!  figure=8         how fast words are read, from each cache and from memory                     figure_8.rs
+//!  figure=9         the roofline, and the layout with a table of trailers                        figure_9.rs
+//! ```
+//! Beside each figure stands the memory's limit of the same seconds: two bytes read in each cache line of the blocks, or
+//! in those lines alone that hold a header or a trailer, and as many records written and read again as chunks come
+//! out (limits.rs). What is decoded lies in memory far beyond the caches (blocks.rs); what comes out is a batch that
+//! stays in the cache and is read at once. Processor time is counted, so that a machine with others on it disturbs less.
+
+mod blocks;
+mod charts;
+mod figure_6;
+mod figure_7;
+mod figure_8;
+mod figure_9;
+mod limits;
+mod stages;
+
+use crate::BenchError;
+use crate::session::Session;
+use ropewalk_limits::thread_cpu_seconds;
+use std::hint::black_box;
+
+pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
+    figure_6::bench(session)?;
+    figure_7::bench(session)?;
+    figure_8::bench(session)?;
+    figure_9::bench(session)?;
+    session.page(&charts::charts(session.rows()))
+}
+
+/// Processor time of the calling thread that `work` takes, in ns for each of so many things; at least once, and again
+/// until a moment is over.
+fn nanoseconds_each(things: usize, at_least: f64, mut work: impl FnMut() -> u64) -> f64 {
+    let (begin, mut rounds) = (thread_cpu_seconds(), 0);
+    loop {
+        black_box(work());
+        rounds += 1;
+        let seconds = thread_cpu_seconds() - begin;
+        if seconds >= at_least {
+            return seconds.max(1e-9) * 1e9 / (rounds * things) as f64;
+        }
+    }
+}
