@@ -181,12 +181,10 @@ impl Walk<'_, '_> {
         }
         let rows = &self.lanes.rows[..GROUPS * steps];
         let bases = core::array::from_fn(|lane| (base + lane * block_bytes) as i64);
-        for (index, rows) in rows.chunks_exact(GROUPS * ROUNDED).enumerate().rev().map(|(place, rows)| {
-            let rows: [&[SubChunk; LANES]; ROUNDED] = core::array::from_fn(|row| &rows[row * GROUPS + index]);
-            (place, rows)
-        }) {
-            let taken = (index + 1) * ROUNDED;
-            turn(rows, &bases, |lane, four| {
+        for place in (0..steps / ROUNDED).rev() {
+            let row = |row: usize| &rows[(place * ROUNDED + row) * GROUPS + index];
+            let taken = (place + 1) * ROUNDED;
+            turn([row(0), row(1), row(2), row(3)], &bases, |lane, four| {
                 let out = &mut self.room.walked.sub_chunks[ends[lane] - taken..][..ROUNDED];
                 // SAFETY: `out` has the vector's size; the store needs no alignment.
                 unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), four) };
@@ -210,7 +208,7 @@ impl Group {
     ) -> __m256i {
         let header = _mm256_set1_epi32(HEADER_BYTES as i32);
         let active = _mm256_cmpgt_epi32(self.at, header);
-        let word = gather(blocks, block_bytes, _mm256_max_epi32(self.at, header));
+        let word = gather(blocks, block_bytes, self.at);
         let kind = _mm256_srli_epi32::<29>(word);
         // Types 0 and 7 have no data whatever their length says: with 1 added they are 0 and 8.
         let with_one = _mm256_add_epi32(word, _mm256_set1_epi32(1 << 29));
@@ -255,16 +253,18 @@ impl Group {
     }
 }
 
-/// The four bytes before `at` in each of eight blocks; `at` is 4 to `block_bytes` in every lane.
+/// The four bytes before `at` in each of eight blocks; of a place that is none, the header or the end.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn gather(blocks: &[u8], block_bytes: usize, at: __m256i) -> __m256i {
     assert!(blocks.len() == LANES * block_bytes);
+    let (first, last) = (_mm256_set1_epi32(HEADER_BYTES as i32), _mm256_set1_epi32(block_bytes as i32));
+    let at = _mm256_min_epi32(_mm256_max_epi32(at, first), last);
     let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     let starts = _mm256_mullo_epi32(lanes, _mm256_set1_epi32(block_bytes as i32));
     let places = _mm256_sub_epi32(_mm256_add_epi32(starts, at), _mm256_set1_epi32(4));
-    // SAFETY: each lane reads four bytes of its own block, which `blocks` has: `at` is a multiple of nothing, but at
-    // least 4 and at most the block's size, says the caller.
+    // SAFETY: each lane reads four bytes of its own block, all of which `blocks` has: `at` was held between 4 and the
+    // block's size just above.
     unsafe { _mm256_i32gather_epi32::<1>(blocks.as_ptr().cast(), places) }
 }
 
