@@ -274,9 +274,6 @@ impl World {
             return false;
         }
         self.note_safe(place, power);
-        if matches!(place, Place::Builder(_)) {
-            self.note_death_of_builder();
-        }
         if power {
             for host in self.member(place).hosts().to_vec() {
                 self.network.power_off(host);

@@ -2,7 +2,6 @@
 
 use super::broken::{Broken, Checker};
 use super::fault::Fault;
-use super::inject::Disturbance;
 use super::machines::How;
 use super::node::Node;
 use super::place::Place;
@@ -38,6 +37,7 @@ impl World {
         self.judge_account(&held)?;
         self.judge_files()?;
         let timeline = self.timeline();
+        self.judge_copies(&held, &timeline)?;
         self.judge_events(&held, &timeline)
     }
 
@@ -102,27 +102,7 @@ impl World {
         let (kept, in_files) = (events.built + events.incomplete_emitted, held.events.len() as u64);
         Broken::unless(in_files >= kept || self.may_forget(), Checker::Loss, || {
             format!("{kept} events were acknowledged, {in_files} are in files")
-        })?;
-        let copies = held.events.values().map(Vec::len).sum::<usize>() as u64 - in_files;
-        // What a successor could not hear of it gives to somebody again, without a count of its own.
-        let unheard = self.reign.unheard_builders(&self.scenario) * u64::from(self.scenario.rooms.slots);
-        let reassigned = self.reign.reassigned();
-        Broken::unless(copies <= reassigned + unheard || self.releases_may_be_lost(), Checker::Keys, || {
-            format!("{copies} events were written again and {reassigned} were assigned again")
         })
-    }
-
-    /// Whether a readout unit may hold what was released long ago: it did not hear its event manager, who died. Builder
-    /// units remember a part only, so that a successor has it built again.
-    fn releases_may_be_lost(&self) -> bool {
-        let deaf = |disturbance: &Disturbance| {
-            let places = disturbance.fault.places();
-            let is_manager = |place: &Place| matches!(place, Place::Manager(_));
-            let is_readout = |place: &Place| matches!(place, Place::Readout(_));
-            let between = places.iter().any(is_manager) && places.iter().any(is_readout);
-            between || matches!(disturbance.fault, Fault::ManagerCutOff(_))
-        };
-        self.reign.was_handed_over() && self.injection.happened.iter().any(deaf)
     }
 
     /// A builder unit that saw the end in its first life has closed its files.
@@ -148,23 +128,6 @@ impl World {
             AcknowledgementLevel::Written => !self.safe.cut.is_empty(),
             AcknowledgementLevel::Synced => false,
         }
-    }
-
-    /// Whether nobody is left who ever knew of an event that is in a file: its event manager was succeeded, and whoever
-    /// held or wrote it died afterwards. Nobody looks into the files of an earlier life, so that the run may end before
-    /// it where its sources had nothing more to show.
-    fn is_forgotten(&self, held: &Held, timeline: &Timeline, event: u64) -> bool {
-        let deaths = |place: Place| self.safe.deaths.iter().filter(move |death| death.place == place);
-        let wrote = |writer| {
-            deaths(Place::Builder(writer)).any(|death| death.whole.iter().any(|&(written, _)| written == event))
-        };
-        let held_it = |source: usize| {
-            let came = timeline.courses[source].delivered[event as usize];
-            came.is_none_or(|at| deaths(Place::Readout(self.scenario.readout_of(source))).any(|death| death.at >= at))
-        };
-        self.reign.was_handed_over()
-            && held.events[&event].iter().all(|copy| wrote(copy.writer))
-            && (0..self.scenario.sources.len()).all(held_it)
     }
 
     fn judge_events(&self, held: &Held, timeline: &Timeline) -> Result<(), Broken> {
@@ -306,10 +269,11 @@ impl World {
                 | Fault::HalfOpen { .. } => {
                     places.contains(&readout) && !places.iter().any(|place| matches!(place, Place::Source(_)))
                 }
-                // An event manager that nobody can hear, or whose end nobody is told: its lines to all are cut.
-                Fault::ManagerCutOff(_) | Fault::ManagerPowerCut(_) | Fault::ManagerReplaced { power: true, .. } => {
-                    true
+                // The event manager that leads the run and that nobody can hear, or whose end nobody is told.
+                Fault::ManagerCutOff(manager) | Fault::ManagerPowerCut(manager) => {
+                    self.reign.has_led(manager, disturbance.from, disturbance.until)
                 }
+                Fault::ManagerReplaced { power: true, .. } => true,
                 _ => false,
             }
         });

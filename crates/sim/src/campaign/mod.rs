@@ -17,6 +17,7 @@ mod broken;
 mod clock;
 mod content;
 mod coordination;
+mod copies;
 mod coverage;
 mod disk;
 mod draw;

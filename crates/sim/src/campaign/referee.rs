@@ -17,6 +17,8 @@ pub(super) struct Record {
     pub(super) writer: u16,
     pub(super) attempt: Attempt,
     pub(super) incarnation: Incarnation,
+    /// How many records its writer had written before, in all its lives.
+    pub(super) place: u64,
     /// Each source with a fragment (none) or the cause of its absence.
     pub(super) found: BTreeMap<SourceId, Option<Cause>>,
 }
@@ -35,6 +37,8 @@ pub(super) struct Death {
     pub(super) place: Place,
     /// Each event with the sources whose fragments are there.
     pub(super) whole: BTreeSet<(u64, SourceId)>,
+    /// Each event that it had written itself, where it was a builder unit, and in which attempt.
+    pub(super) copies: BTreeSet<(u64, Attempt)>,
 }
 
 /// What must not be lost any more, as far as it is known.
@@ -50,6 +54,13 @@ impl Held {
     /// The copy of an event that counts: the highest attempt, as `verify` has it.
     pub(super) fn counting(&self, event: u64) -> Option<&Record> {
         self.events.get(&event)?.last()
+    }
+
+    /// What a builder unit has written, and in which attempt.
+    fn written_by(&self, place: Place) -> BTreeSet<(u64, Attempt)> {
+        let copies = self.events.iter().flat_map(|(&event, copies)| copies.iter().map(move |copy| (event, copy)));
+        let own = copies.filter(|(_, copy)| place == Place::Builder(copy.writer));
+        own.map(|(event, copy)| (event, copy.attempt)).collect()
     }
 
     /// Every fragment that is in the copies that count.
@@ -70,6 +81,7 @@ impl World {
     pub(super) fn read_files(&self) -> Result<Held, Broken> {
         let mut held = Held::default();
         for (index, storage) in self.storages.iter().enumerate() {
+            let mut place = 0;
             let may_be_torn = self.safe.power_was_cut.contains(&(index as u16));
             for path in storage.paths() {
                 let name = path.to_string_lossy().into_owned();
@@ -81,7 +93,8 @@ impl World {
                             let event = EventView::parse(&record)
                                 .map_err(|error| Broken::new(Checker::Content, format!("bu{index} {name}: {error}")))?;
                             offsets.insert(offset, event.key());
-                            self.take(index as u16, &event, &mut held)?;
+                            self.take((index as u16, place), &event, &mut held)?;
+                            place += 1;
                         }
                         Item::Record { record, .. } if record.kind() == RecordKind::FOOTER => {
                             agrees(&record, &offsets).map_err(|words| {
@@ -104,7 +117,7 @@ impl World {
         Ok(held)
     }
 
-    fn take(&self, writer: u16, event: &EventView<'_>, held: &mut Held) -> Result<(), Broken> {
+    fn take(&self, (writer, place): (u16, u64), event: &EventView<'_>, held: &mut Held) -> Result<(), Broken> {
         let number = event.key().number();
         let in_run = event.key().resync() == 0 && (1..=self.scenario.events).contains(&number);
         Broken::unless(in_run, Checker::Keys, || format!("there is no event {}", event.key()))?;
@@ -132,7 +145,8 @@ impl World {
         Broken::unless(flagged == found.values().any(Option::is_some), Checker::Content, || {
             format!("event {number}: called incomplete {flagged}, and it holds {found:?}")
         })?;
-        let record = Record { writer, attempt: event.head().attempt, incarnation: event.head().incarnation, found };
+        let (attempt, incarnation) = (event.head().attempt, event.head().incarnation);
+        let record = Record { writer, attempt, incarnation, place, found };
         held.events.entry(number).or_default().push(record);
         Ok(())
     }
@@ -175,8 +189,8 @@ impl World {
     /// Somebody dies: takes note of what is in the files.
     pub(super) fn note_safe(&mut self, place: Place, power: bool) {
         let at = self.now();
-        let whole = self.read_files().map(|held| held.whole()).unwrap_or_default();
-        self.safe.deaths.push(Death { at, place, whole });
+        let held = self.read_files().unwrap_or_default();
+        self.safe.deaths.push(Death { at, place, whole: held.whole(), copies: held.written_by(place) });
         if let (true, Place::Builder(index)) = (power, place) {
             self.safe.power_was_cut.insert(index);
         }

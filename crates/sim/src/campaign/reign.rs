@@ -34,12 +34,29 @@ pub(super) struct Reign {
     commanded: Option<Term>,
     /// Who ended it, and when.
     pub(super) ended: Option<(u16, Instant)>,
-    /// How often each assigned an event again.
-    reassigned: BTreeMap<Term, u64>,
-    /// Those that took over: since when, and when they had heard enough.
-    recoveries: BTreeMap<Term, (Instant, Option<Instant>)>,
-    /// Builder units that died while nobody led the run.
-    unheard_deaths: u64,
+    /// How often events were assigned again in each epoch.
+    reassigned: BTreeMap<Epoch, u64>,
+    /// From when to when each led the run.
+    led: BTreeMap<Term, (Instant, Instant)>,
+    /// Those that took over.
+    recoveries: BTreeMap<Epoch, Recovery>,
+}
+
+/// An event manager takes the run over.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Recovery {
+    /// Since when it asked everybody.
+    from: Instant,
+    /// When it went on with what it had heard.
+    pub(super) until: Option<Instant>,
+}
+
+impl Recovery {
+    /// Whether it may have gone on without having heard everybody.
+    pub(super) fn is_blind(&self, scenario: &Scenario) -> bool {
+        let patience = scenario.time_outs.manager.mul_f64(FASTEST);
+        self.until.is_none_or(|until| until.since(self.from) >= patience)
+    }
 }
 
 impl Reign {
@@ -57,28 +74,25 @@ impl Reign {
             commanded: None,
             ended: None,
             reassigned: BTreeMap::new(),
+            led: BTreeMap::new(),
             recoveries: BTreeMap::new(),
-            unheard_deaths: 0,
         }
     }
 
-    /// How often an event was assigned again by anybody.
-    pub(super) fn reassigned(&self) -> u64 {
-        self.reassigned.values().sum()
+    /// How often an event was assigned again in epochs up to this one.
+    pub(super) fn reassigned_until(&self, epoch: Epoch) -> u64 {
+        self.reassigned.range(..=epoch).map(|(_, &count)| count).sum()
     }
 
-    /// Whether an event manager took the run over from another one.
-    pub(super) fn was_handed_over(&self) -> bool {
-        !self.recoveries.is_empty()
+    /// Whether an event manager led the run at any moment between two times.
+    pub(super) fn has_led(&self, manager: u16, from: Instant, until: Instant) -> bool {
+        let mut own = self.led.iter().filter(|((index, ..), _)| *index == manager);
+        own.any(|(_, &(begun, ended))| begun <= until && ended >= from)
     }
 
-    /// How many builder units' work nobody could tell a successor of: each that it waited for in vain, and each that
-    /// died while nobody led the run.
-    pub(super) fn unheard_builders(&self, scenario: &Scenario) -> u64 {
-        let patience = scenario.time_outs.manager.mul_f64(FASTEST);
-        let ends = self.recoveries.values();
-        let blind = ends.filter(|(from, until)| until.is_none_or(|until| until.since(*from) >= patience)).count();
-        blind as u64 * u64::from(scenario.builders) + self.unheard_deaths
+    /// How the event manager of an epoch took the run over, where it did.
+    pub(super) fn recovery_in(&self, epoch: Epoch) -> Option<&Recovery> {
+        self.recoveries.get(&epoch)
     }
 }
 
@@ -151,16 +165,6 @@ impl World {
         self.managers[usize::from(index)].machine().is_some_and(|manager| manager.drive().phase().is_final())
     }
 
-    /// A builder unit dies: does anybody know what it had in work?
-    pub(super) fn note_death_of_builder(&mut self) {
-        let is_led = self.speaker().is_some_and(|index| {
-            let node = &self.managers[usize::from(index)];
-            let state = node.machine().map(|manager| manager.drive().machine().state());
-            node.health == Health::Up && state != Some(ManagerState::Recovering)
-        });
-        self.reign.unheard_deaths += u64::from(!is_led);
-    }
-
     fn term(&self, index: u16) -> Option<Term> {
         let node = &self.managers[usize::from(index)];
         Some((index, node.life, node.machine()?.speaks()?))
@@ -211,11 +215,13 @@ impl World {
             let (state, reassigned) =
                 (machine.drive().machine().state(), machine.drive().machine().counts().reassigned);
             let reign = &mut self.reign;
-            reign.reassigned.insert(term, reassigned);
+            let (_, _, epoch) = term;
+            reign.led.entry(term).or_insert((now, now)).1 = now;
+            reign.reassigned.insert(epoch, reassigned);
             if state == ManagerState::Recovering {
-                reign.recoveries.entry(term).or_insert((now, None));
-            } else if let Some((_, until)) = reign.recoveries.get_mut(&term) {
-                until.get_or_insert(now);
+                reign.recoveries.entry(epoch).or_insert(Recovery { from: now, until: None });
+            } else if let Some(recovery) = reign.recoveries.get_mut(&epoch) {
+                recovery.until.get_or_insert(now);
             }
             if is_over && reign.ended.is_none() {
                 reign.ended = Some((index, now));
