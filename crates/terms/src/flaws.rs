@@ -43,6 +43,8 @@ flaws! {
     CutShortUncounted = "cut_short_uncounted",
     /// The clock of a source's absence runs while nobody reads the source.
     ClockRunsUnread = "clock_runs_unread",
+    /// The events of an announcement are named from the last to the first.
+    AnnouncedBackwards = "announced_backwards",
     /// One event more is settled than all sources have left behind.
     SettledTooFar = "settled_too_far",
     /// Fragments of incomplete events are released without being counted.

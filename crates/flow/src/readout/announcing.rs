@@ -5,6 +5,7 @@ use super::table::State;
 use super::timeline::{ORIGIN, Position};
 use crate::messages::{Announce, AnnounceEntry, Batch, Ended, Message};
 use ropewalk_terms::EventKey;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// How far the announcements have come.
 #[derive(Debug)]
@@ -55,6 +56,9 @@ impl Readout {
                 entries.push(AnnounceEntry { key, bytes, fragments, triggered });
             }
             next += 1;
+        }
+        if is_planted(Flaw::AnnouncedBackwards) {
+            entries.reverse();
         }
         self.announcing.next = if next < end { next } else { self.head };
         let settled = self.settled_key();

@@ -25,6 +25,8 @@ pub enum Checker {
     Liveness,
     /// Nobody speaks without the lease; an epoch is one event manager's; no node goes back to a lower one.
     Epochs,
+    /// A readout unit announces in the order of keys, and begins again only when it is asked to.
+    Order,
     /// Nobody panics.
     Panic,
 }
@@ -43,6 +45,7 @@ impl Checker {
             Self::TimeOut => "time_out",
             Self::Liveness => "liveness",
             Self::Epochs => "epochs",
+            Self::Order => "order",
             Self::Panic => "panic",
         }
     }

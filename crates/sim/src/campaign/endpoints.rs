@@ -2,13 +2,14 @@
 
 use super::broken::{Broken, Checker};
 use super::clock::NodeClock;
+use super::order;
 use super::place::Place;
 use super::recorder::{Direction, Happening, Line, Refused, Shared};
 use ropewalk_io::simulated::{Network, Simulated, SimulatedConfig};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint};
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
-use ropewalk_wire::message::{HEADER_BYTES, Header};
+use ropewalk_wire::message::{HEADER_BYTES, Header, Message};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -166,6 +167,15 @@ impl Endpoints {
         note(recorder.inlets.entry(self.host()).or_default().lines.entry(connection).or_default());
     }
 
+    fn note_order(&self, endpoint: Endpoint, message: &Message) {
+        let Some(&Known { connection, .. }) = self.known(endpoint) else { return };
+        let mut recorder = self.around.recorder.borrow_mut();
+        if let Some(words) = recorder.order.sent(self.host(), connection, message) {
+            let words = format!("{}: {words}", self.around.place);
+            recorder.broken.get_or_insert(Broken::new(Checker::Order, words));
+        }
+    }
+
     fn note_sent(&self, endpoint: Endpoint, bytes: u64, what: &str) {
         if let Some(&Known { connection, side, .. }) = self.known(endpoint) {
             let (from, direction): (_, Direction) = (self.around.place, (connection, side));
@@ -253,6 +263,7 @@ impl Dispatcher for Endpoints {
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
         let bytes = message.iter().map(|slice| slice.len() as u64).sum();
         let what = name_of(message.first());
+        let announced = message.first().and_then(|slice| order::decoded(slice));
         let before = self.inner.queued(endpoint);
         self.inner.send(endpoint, message)?;
         if before > 0 && self.inner.queued(endpoint) > self.bound {
@@ -265,6 +276,7 @@ impl Dispatcher for Endpoints {
             self.around.recorder.borrow_mut().broken.get_or_insert(Broken::new(Checker::Bounds, words));
         }
         self.note_sent(endpoint, bytes, &what);
+        announced.into_iter().for_each(|message| self.note_order(endpoint, &message));
         Ok(())
     }
 

@@ -28,6 +28,7 @@ mod judge;
 mod machines;
 mod node;
 mod obedience;
+mod order;
 mod outcome;
 mod perfetto;
 mod place;

@@ -4,6 +4,7 @@
 use super::broken::Broken;
 use super::content::mixed;
 use super::fault::Scheduled;
+use super::order::Order;
 use super::perfetto::Perfetto;
 use super::place::Place;
 use ropewalk_terms::Instant;
@@ -152,6 +153,8 @@ pub(super) struct Recorder {
     pub(super) inlets: BTreeMap<u32, Inlet>,
     /// Connections that were refused.
     pub(super) refusals: Vec<Refused>,
+    /// What readout units announced.
+    pub(super) order: Order,
     /// What somebody found who cannot say so at once.
     pub(super) broken: Option<Broken>,
 }
