@@ -9,7 +9,7 @@ use super::release::Releases;
 use super::run::Phase;
 use super::table::{Stage, Table};
 use super::{ManagerConfig, ManagerState};
-use crate::messages::{Message, ReadoutState, Start};
+use crate::messages::{Message, ReadoutState, Resync, Start};
 use ropewalk_terms::{ByCause, EventAccount, EventKey, Incarnation, Instant, NodeId, Role};
 use std::collections::VecDeque;
 
@@ -235,6 +235,7 @@ impl Manager {
             Phase::Recovering { .. } => {
                 link.begin(now, self.first);
                 self.ask_to_repeat(node);
+                self.tell_resyncs(node);
             }
             // It still holds what was released while it was away, and is told before it lets go of everything.
             Phase::Finishing { .. } if heard => self.ask_to_repeat(node),
@@ -251,6 +252,7 @@ impl Manager {
                 } else if matches!(self.phase, Phase::Stopping { .. }) {
                     self.send(node, Message::QueryHighest);
                 }
+                self.tell_resyncs(node);
                 if let Some(last) = self.last {
                     self.send(node, Message::StopAt(last));
                 }
@@ -259,6 +261,13 @@ impl Manager {
             }
         }
         self.raise_floor(now);
+    }
+
+    /// A readout unit may have been away when resynchronisations were declared, and its sources wait for that.
+    fn tell_resyncs(&mut self, node: NodeId) {
+        let known = self.readouts[usize::from(node.index)].settled.resync();
+        let resyncs = self.table.resyncs_after(known).map(|first| (node, Message::Resync(Resync { first })));
+        self.outbox.extend(resyncs);
     }
 
     /// Asks a readout unit to announce again what it holds. It answers the question for its highest key after that.

@@ -196,6 +196,11 @@ impl Table {
         self.segments.push(Segment { first, base: self.head });
     }
 
+    /// Where the resync counts begin that were declared after this one.
+    pub(super) fn resyncs_after(&self, count: u16) -> impl Iterator<Item = EventKey> {
+        self.segments.iter().map(|segment| segment.first).filter(move |first| first.resync() > count)
+    }
+
     /// Gives rows to all keys up to and including the one at `position`, which must be inside the window.
     pub(super) fn extend_to(&mut self, position: u64) {
         while self.head <= position {

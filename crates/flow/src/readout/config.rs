@@ -94,7 +94,7 @@ pub struct ReadoutConfig {
     /// How long the oldest incomplete event waits for a source that is being read.
     pub source_timeout: Duration,
     /// How long a source that started its numbering again waits for the trigger source's declaration, and how long
-    /// after that declaration the others may take to follow. Longer than `source_timeout`.
+    /// after that declaration the others may take to follow, while they are read. Longer than `source_timeout`.
     pub resync_timeout: Duration,
     /// The trigger source, if it is one of this readout unit's.
     pub trigger: Option<SourceId>,

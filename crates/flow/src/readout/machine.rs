@@ -62,7 +62,9 @@ pub struct Readout {
     timeout_check: Instant,
     /// Resynchronisations that were declared and whose keys have not begun here.
     pub(super) declared: VecDeque<EventKey>,
-    /// When sources that do not follow the first of them are left behind.
+    /// Since when the first of them is, as far as time is concerned.
+    pub(super) pending: Oldest,
+    /// No source that does not follow it is left behind before.
     pub(super) resync_deadline: Instant,
     /// No source has waited too long for a declaration before.
     pub(super) restart_check: Instant,
@@ -101,6 +103,7 @@ impl Readout {
             oldest: Oldest::default(),
             timeout_check: Instant::FAR_FUTURE,
             declared: VecDeque::with_capacity(MOST_DECLARED),
+            pending: Oldest::default(),
             resync_deadline: Instant::FAR_FUTURE,
             restart_check: Instant::FAR_FUTURE,
             announcing: Announcing::default(),
@@ -182,6 +185,7 @@ impl Readout {
         let input = &mut self.sources[source];
         input.set_read(now, reading);
         input.clock.set_running(now, reading || !input.connected, &self.oldest);
+        input.resync_clock.set_running(now, reading || !input.connected, &self.pending);
         if self.oldest.is_waiting() && input.frontier <= self.head {
             self.timeout_check = self.timeout_check.min(input.clock.deadline(self.source_timeout, &self.oldest));
         }

@@ -138,6 +138,10 @@ impl Readout {
         }
         match input.sequence.step(raw, fragment.restarts, self.head) {
             Step::Forward(position) => return self.judge_forward(source, position, fragment),
+            // Where this readout unit began later than the run, a source's first word may be the run's beginning.
+            Step::Restart if input.fresh && input.sequence.last() < ORIGIN && !fragment.restarts => {
+                input.account.stale += 1;
+            }
             Step::Restart => return self.restarted(now, source, fragment),
             Step::Implausible => input.account.corrupt += 1,
             Step::Backward(position) if position < ORIGIN => input.account.stale += 1,

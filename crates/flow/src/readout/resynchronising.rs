@@ -6,12 +6,15 @@
 //! ```
 //! The new count begins here when every source that events wait for has started again. Who starts again without a
 //! declaration, or does not after one, is out of sync after the time-out: what it sends is dropped until it takes
-//! part in a later resynchronisation, or comes back over a new connection with an id that goes on.
+//! part in a later resynchronisation, or comes back over a new connection with an id that goes on. Back-pressure is not
+//! absence: the time in which a source is not read does not count, nor that in which events are held that were there when
+//! a source started again, since the trigger source's readout unit holds them too and may have no room to read it.
 
 use super::machine::Readout;
 use super::source::{Presence, Source, Standing};
 use super::timeline::NEVER;
 use crate::messages::Received;
+use core::time::Duration;
 use ropewalk_terms::{Cause, EventKey, Instant};
 
 /// How many declarations may wait for the sources to follow.
@@ -25,9 +28,14 @@ impl Readout {
             return;
         }
         if self.declared.is_empty() {
-            self.resync_deadline = now.after(self.resync_timeout);
+            self.wait_for_followers(now);
         }
         self.declared.push_back(first);
+    }
+
+    fn wait_for_followers(&mut self, now: Instant) {
+        self.pending.begin(now);
+        self.resync_deadline = now.after(self.resync_timeout);
     }
 
     /// A source began its numbering again with this fragment, which is given back if it must wait: the trigger
@@ -39,7 +47,7 @@ impl Readout {
             input.account.dropped.add(Cause::OutOfSync, 1);
             return None;
         }
-        self.sources[source].standing = Standing::Restarted { since: now };
+        self.sources[source].standing = Standing::Restarted { since: now, held: self.table.end() };
         if self.is_stopping_in_this_count() {
             self.sources[source].account.after_stop += 1;
             return None;
@@ -64,8 +72,11 @@ impl Readout {
         let Some(first) = self.declared.pop_front() else { return false };
         let start = self.head.max(self.table.end()).max(self.opened());
         self.timeline.begin_segment(start, first);
-        self.resync_deadline =
-            if self.declared.is_empty() { Instant::FAR_FUTURE } else { now.after(self.resync_timeout) };
+        if self.declared.is_empty() {
+            self.resync_deadline = Instant::FAR_FUTURE;
+        } else {
+            self.wait_for_followers(now);
+        }
         if let Some(stop) = &mut self.stop {
             stop.end = self.timeline.end_of(stop.last).unwrap_or(NEVER);
         }
@@ -135,8 +146,12 @@ impl Readout {
             return;
         }
         for source in 0..self.sources.len() {
-            let Standing::Restarted { since } = self.sources[source].standing else { continue };
-            let deadline = since.after(self.resync_timeout);
+            let Standing::Restarted { since, held } = self.sources[source].standing else { continue };
+            let is_held_up = self.table.base() < held;
+            if is_held_up {
+                self.sources[source].standing = Standing::Restarted { since: now, held };
+            }
+            let deadline = if is_held_up { now } else { since }.after(self.resync_timeout);
             if now < deadline {
                 self.restart_check = self.restart_check.min(deadline);
             } else {
@@ -150,7 +165,14 @@ impl Readout {
     pub(super) fn leave_behind(&mut self, now: Instant) {
         self.resync_deadline = Instant::FAR_FUTURE;
         for source in 0..self.sources.len() {
-            if self.sources[source].frontier != NEVER {
+            if self.sources[source].frontier == NEVER {
+                continue;
+            }
+            let waited = self.sources[source].resync_clock.shows(now, &self.pending);
+            let left = self.resync_timeout.saturating_sub(waited);
+            if left > Duration::ZERO {
+                self.resync_deadline = self.resync_deadline.min(now.after(left));
+            } else {
                 self.sources[source].standing = Standing::OutOfSync;
                 self.drop_waiting(source, Cause::OutOfSync);
                 self.note_frontier(source);

@@ -21,6 +21,8 @@ pub(super) enum Standing {
     Restarted {
         /// Since when.
         since: Instant,
+        /// Events before this one were there then.
+        held: Position,
     },
     /// The run was resynchronised and the source has not followed yet.
     Behind {
@@ -77,6 +79,8 @@ pub(super) struct Source {
     /// Every event before this one was delivered or will not come; [`NEVER`] where no event waits for the source.
     pub(super) frontier: Position,
     pub(super) clock: AbsenceClock,
+    /// How long it has been awaited in the old count.
+    pub(super) resync_clock: AbsenceClock,
     /// Fragments that cannot be placed yet: beyond the window, or of the next resync count.
     pub(super) waiting: VecDeque<Received>,
     /// The event of the first one that waits; [`NEVER`] where none waits or its event is not known.
@@ -105,6 +109,7 @@ impl Source {
             masked_from: if masked { 0 } else { NEVER },
             frontier: NEVER,
             clock: AbsenceClock::default(),
+            resync_clock: AbsenceClock::default(),
             waiting: VecDeque::with_capacity(MOST_AT_ONCE),
             waiting_at: NEVER,
             account: FragmentAccount::default(),

@@ -261,6 +261,25 @@ fn the_trigger_source_declares_a_resynchronisation_and_the_others_are_told() {
     assert_eq!(released(&sent, 1), [(key(2), 1, NO_TRIGGER)]);
 }
 
+/// Its sources have started again as well, and wait.
+#[test]
+fn a_readout_unit_that_was_away_is_told_of_a_resynchronisation() {
+    for life in [1, 2] {
+        let mut hand = Hand::running(with_trigger(0));
+        let restarted = EventKey::new(1, 1);
+        hand.announce(1, 0, []);
+        hand.lose(NodeId::readout(1));
+        hand.announce_entries(0, restarted, &[announced(restarted, true)]);
+        hand.sent();
+        hand.connect(NodeId::readout(1), life);
+        let sent = to(&hand.sent(), NodeId::readout(1));
+        let is_told = sent.contains(&Message::Resync(Resync { first: restarted }));
+        // Whoever begins anew begins in the present count.
+        let begins = Message::Start(Start { first: restarted.next(), origin: key(1) });
+        assert_eq!((is_told, sent.contains(&begins)), (life == 1, life == 2), "{sent:?}");
+    }
+}
+
 #[test]
 fn only_the_trigger_source_declares_a_resynchronisation() {
     let mut hand = Hand::running(with_trigger(0));

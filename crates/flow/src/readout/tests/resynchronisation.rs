@@ -83,6 +83,7 @@ fn a_restart_that_nobody_declares_is_out_of_sync() {
     rig.feed(0, [1, 2]);
     assert_eq!(rig.settled, key(5), "nothing more comes in the old count");
     assert_eq!(rig.readout.next_deadline(), Some(rig.now.after(RESYNC_TIMEOUT)));
+    rig.release(key(1), 5, Outcome::Complete);
     rig.wait(RESYNC_TIMEOUT);
     assert_eq!(rig.account(0).dropped.get(Cause::OutOfSync), 2);
     assert!(rig.readout.room(0) > 0, "it is read again, and what it sends is dropped");
@@ -97,6 +98,7 @@ fn out_of_sync_ends_with_the_next_declared_resynchronisation() {
     let mut rig = with_trigger_elsewhere();
     rig.feed(0, [1, 2, 1]);
     rig.feed(1, [1, 2, 3]);
+    rig.release(key(1), 3, Outcome::Complete);
     rig.wait(RESYNC_TIMEOUT);
     rig.feed(0, [1]);
     rig.feed(1, [1]);
@@ -144,6 +146,66 @@ fn a_source_that_does_not_follow_is_left_behind() {
     assert_eq!(rig.missing(second(1)), [(1, Cause::OutOfSync)]);
     rig.feed(1, [5, 6]);
     assert_eq!(rig.account(1).dropped.get(Cause::OutOfSync), 2);
+}
+
+/// Its sources say everything from the run's beginning on, as where they were not read before.
+#[test]
+fn the_run_s_first_number_is_no_restart_in_a_readout_unit_that_begins_later_than_the_run() {
+    let mut rig = Rig::new(ReadoutConfig { trigger: Some(SourceId(0)), ..config(2) });
+    rig.connect(0);
+    rig.connect(1);
+    rig.tell(Message::Start(Start { first: key(4), origin: key(1) }));
+    for source in [0, 1] {
+        rig.feed(source, [1, 2, 3, 4, 1]);
+    }
+    let keys: Vec<_> = rig.held.iter().map(|entry| (entry.key, entry.fragments)).collect();
+    assert_eq!(keys, [(key(4), 2), (second(1), 2)]);
+    assert_eq!((rig.account(0).stale, rig.account(1).stale), (3, 3));
+}
+
+/// Back-pressure is not absence.
+#[test]
+fn a_source_that_is_not_read_is_not_left_behind() {
+    for follows in [true, false] {
+        let mut rig = with_trigger_elsewhere();
+        rig.feed(0, [1, 2, 1]);
+        rig.feed(1, [1]);
+        rig.readout.set_being_read(rig.now, 1, false);
+        declare(&mut rig, 1);
+        rig.wait(2 * RESYNC_TIMEOUT);
+        assert_eq!(rig.settled, key(1));
+        rig.readout.set_being_read(rig.now, 1, true);
+        rig.feed(1, [2]);
+        if follows {
+            rig.feed(1, [1]);
+            assert_eq!(rig.missing(second(1)), []);
+        } else {
+            rig.wait(RESYNC_TIMEOUT);
+            assert_eq!(rig.missing(second(1)), [(1, Cause::OutOfSync)]);
+        }
+    }
+}
+
+/// The trigger source may be unread elsewhere: there the same events are held.
+#[test]
+fn the_wait_for_a_declaration_counts_from_when_everything_is_released() {
+    for is_declared in [true, false] {
+        let mut rig = with_trigger_elsewhere();
+        rig.feed(0, [1, 2, 3, 1]);
+        rig.feed(1, [1, 2, 3, 1]);
+        rig.release(key(1), 2, Outcome::Complete);
+        rig.wait(RESYNC_TIMEOUT);
+        rig.wait(RESYNC_TIMEOUT / 2);
+        rig.release(key(3), 1, Outcome::Complete);
+        rig.wait(RESYNC_TIMEOUT / 4);
+        if is_declared {
+            declare(&mut rig, 1);
+            assert_eq!(rig.missing(second(1)), []);
+        } else {
+            rig.wait(RESYNC_TIMEOUT);
+            assert_eq!(rig.account(0).dropped.get(Cause::OutOfSync), 1);
+        }
+    }
 }
 
 #[test]
@@ -198,6 +260,8 @@ fn out_of_sync_in_the_new_count_ends_with_a_new_connection_as_well() {
     declare(&mut rig, 1);
     rig.feed(0, [2, 1]);
     rig.feed(1, [2]);
+    rig.release(key(1), 2, Outcome::Complete);
+    rig.release(second(1), 2, Outcome::Complete);
     rig.wait(RESYNC_TIMEOUT);
     rig.disconnect(0);
     rig.connect(0);
