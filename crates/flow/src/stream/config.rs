@@ -36,6 +36,6 @@ pub struct InputConfig {
     /// Its blocks and chunks.
     pub chunks: ChunkConfig,
     /// Bytes before the event's number in a chunk; the number has 4 bytes, little-endian. Chunks that are too short are
-    /// of event 0.
+    /// of event 0. Looked at only while a group shares by event.
     pub event_offset: u16,
 }

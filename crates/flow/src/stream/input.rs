@@ -85,6 +85,11 @@ impl StreamInput {
         self.cursor.is_some()
     }
 
+    /// Whether the card waits for room although everything that it wrote was handed on: whoever holds it keeps it.
+    pub fn is_starved(&self) -> bool {
+        self.cursor.is_none() && self.ring.is_full() && self.undecoded() < self.format.block_bytes()
+    }
+
     /// Takes what the card has written, as far as the router has room for it. Returns how much was done.
     pub fn turn(&mut self, now: Instant, router: &mut Router) -> usize {
         // A writer that says what cannot be is believed no more.
@@ -127,8 +132,9 @@ impl StreamInput {
         let mut work = 0;
         while let Some(run) = batch.runs().get(cursor.run) {
             let is_wanted = router.is_wanted(run.elink);
+            let event_at = router.shares_by_event().then_some(*event_offset);
             for &item in &batch.items(run)[cursor.item..] {
-                if let Some(chunk) = chunk(batch.chunk(item), run, ring, *event_offset, is_wanted)
+                if let Some(chunk) = chunk(batch.chunk(item), run, ring, event_at, is_wanted)
                     && router.offer(chunk, now).is_err()
                 {
                     *place = Some(cursor);
@@ -152,7 +158,7 @@ impl StreamInput {
 
     /// An e-link that began a chunk a whole ring ago and did not go on must not keep what lies behind it.
     fn free_what_stalls(&mut self) {
-        if self.cursor.is_some() || !self.ring.is_full() || self.undecoded() >= self.format.block_bytes() {
+        if !self.is_starved() {
             return;
         }
         let oldest = self.ring.released() + self.ring.page_bytes();
@@ -168,7 +174,7 @@ fn chunk(
     chunk: Chunk<'_>,
     run: &Run,
     ring: &mut RingReader,
-    event_offset: usize,
+    event_at: Option<usize>,
     is_wanted: bool,
 ) -> Option<StreamChunk> {
     let mut payload = Payload::default();
@@ -188,7 +194,8 @@ fn chunk(
         }
         Chunk::Signal(_) => return None,
     };
-    let event = payload.read_array(event_offset).map_or(0, |field| u64::from(u32::from_le_bytes(field)));
+    let event =
+        event_at.and_then(|place| payload.read_array(place)).map_or(0, |field| u64::from(u32::from_le_bytes(field)));
     let head = ChunkHead { elink: run.elink, status, sequence: run.sequence, length: length as u32 };
-    Some(StreamChunk { head, event, payload })
+    Some(StreamChunk { head, event, payload, is_copy: false })
 }

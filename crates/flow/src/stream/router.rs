@@ -5,7 +5,7 @@ use super::{RouterConfig, SubscriberAccount};
 use ropewalk_memory::Payload;
 use ropewalk_terms::Instant;
 use ropewalk_wire::felix::{ELINKS, ELink};
-use ropewalk_wire::stream::{Balance, ChunkHead, Share, Subscribe};
+use ropewalk_wire::stream::{Balance, ChunkHead, Policy, Share, Subscribe};
 
 /// The most subscribers of a router: a set of them is a word of 64 bits.
 pub const MOST_SUBSCRIBERS: usize = 64;
@@ -19,6 +19,8 @@ pub struct StreamChunk {
     pub event: u64,
     /// Its bytes, where the card left them.
     pub payload: Payload,
+    /// They lie elsewhere now: the card's memory is not held by them.
+    pub is_copy: bool,
 }
 
 /// A subscriber, from when it joins to when it leaves.
@@ -62,6 +64,8 @@ pub struct Router {
     /// Where [`Self::poll`] goes on, so that none starves.
     next: usize,
     finishing: bool,
+    /// Somebody shares by event: what event a chunk is of must be known.
+    shares_by_event: bool,
     /// Chunks that came, those that nobody wanted included.
     received: u64,
     unwanted: u64,
@@ -80,6 +84,7 @@ impl Router {
             last: [0; MOST_SUBSCRIBERS],
             next: 0,
             finishing: false,
+            shares_by_event: false,
             received: 0,
             unwanted: 0,
             past: SubscriberAccount::default(),
@@ -111,6 +116,9 @@ impl Router {
             }
         }
         self.subscriber(id).ok_or(SubscribeError::Left)?.ask(wanted);
+        let is_by_event = |(_, one): (_, &Subscriber)| matches!(one.share, Share::Group(_, Balance::ByEvent));
+        let shares_by_event = self.subscribers().any(is_by_event);
+        self.shares_by_event = shares_by_event;
         let bit = 1 << id.index;
         self.wanted.iter_mut().for_each(|set| *set &= !bit);
         for range in &wanted.ranges {
@@ -281,6 +289,27 @@ impl Router {
         }
     }
 
+    /// Whether it may lose chunks: then it must not hold the card's memory either, in its queue or in its transport.
+    pub fn may_lose(&self, id: SubscriberId) -> bool {
+        let place = self.places.get(usize::from(id.index)).filter(|place| place.life == id.life);
+        place.and_then(|place| place.subscriber.as_ref()).is_some_and(|one| one.policy == Policy::Drop)
+    }
+
+    /// The card has no room because of what waits: what waits for a subscriber that may lose chunks is copied, or
+    /// dropped where there is no room for a copy.
+    pub fn relieve(&mut self, id: SubscriberId, copy: impl FnMut(&Payload) -> Option<Payload>) {
+        if let Some(subscriber) = self.subscriber(id).filter(|one| one.policy == Policy::Drop) {
+            subscriber.relieve(copy);
+        }
+    }
+
+    /// The oldest chunk that waits can never be sent: it is dropped.
+    pub fn drop_oldest(&mut self, id: SubscriberId) {
+        if let Some(subscriber) = self.subscriber(id) {
+            subscriber.drop_oldest();
+        }
+    }
+
     /// The transport has room again.
     pub fn unblock(&mut self, id: SubscriberId) {
         if let Some(subscriber) = self.subscriber(id) {
@@ -324,6 +353,11 @@ impl Router {
     /// Whether anybody wants this e-link.
     pub fn is_wanted(&self, elink: ELink) -> bool {
         self.wanted[elink.index()] != 0
+    }
+
+    /// Whether anybody shares by event. To look for the number costs a cache line of each chunk.
+    pub const fn shares_by_event(&self) -> bool {
+        self.shares_by_event
     }
 
     fn subscribers(&self) -> impl Iterator<Item = (usize, &Subscriber)> {

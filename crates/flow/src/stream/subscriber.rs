@@ -1,6 +1,7 @@
 //! One subscriber: what it asked for, and what waits for it.
 
 use super::{RouterConfig, StreamChunk, SubscriberAccount};
+use ropewalk_memory::Payload;
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::stream::{MOST_CHUNKS, Policy, Share, Subscribe};
 use std::collections::VecDeque;
@@ -136,6 +137,34 @@ impl Subscriber {
             self.account.sent_bytes -= length;
             self.queued_bytes += length;
             self.queue.push_front(Waiting { chunk, since: now });
+        }
+    }
+
+    /// Copies what waits, so that it holds no memory of the card; what cannot be copied is dropped.
+    pub(super) fn relieve(&mut self, mut copy: impl FnMut(&Payload) -> Option<Payload>) {
+        let Self { queue, account, queued_bytes, .. } = self;
+        queue.retain_mut(|waiting| {
+            let chunk = &mut waiting.chunk;
+            if chunk.is_copy {
+                return true;
+            }
+            let copied = copy(&chunk.payload);
+            chunk.is_copy = copied.is_some();
+            match copied {
+                Some(copied) => chunk.payload = copied,
+                None => {
+                    account.dropped.add(Cause::QueueFull, 1);
+                    account.dropped_bytes += u64::from(chunk.head.length);
+                    *queued_bytes -= u64::from(chunk.head.length);
+                }
+            }
+            chunk.is_copy
+        });
+    }
+
+    pub(super) fn drop_oldest(&mut self) {
+        if let Some(chunk) = self.pop() {
+            self.drop_chunk(&chunk, Cause::QueueFull);
         }
     }
 

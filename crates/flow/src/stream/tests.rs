@@ -45,7 +45,7 @@ fn router<const N: usize>(wanted: [Subscribe; N]) -> (Router, [SubscriberId; N])
 /// A chunk of so many bytes, which are not there: the machine never looks at them.
 fn chunk(elink: u16, event: u64, length: u32) -> StreamChunk {
     let head = ChunkHead { elink: ELink::new(elink), status: Status::GOOD, sequence: 0, length };
-    StreamChunk { head, event, payload: Payload::default() }
+    StreamChunk { head, event, payload: Payload::default(), is_copy: false }
 }
 
 fn events(router: &mut Router, id: SubscriberId) -> Vec<u64> {
@@ -139,6 +139,34 @@ fn little_waits_for_more_or_for_its_time_and_much_leaves_at_once() {
     router.unblock(one);
     router.finish();
     assert_eq!(router.poll(later), Some(one), "nothing more comes");
+}
+
+#[test]
+fn what_waits_for_a_monitor_is_copied_or_dropped_when_the_card_needs_its_memory_and_what_must_not_be_lost_stays() {
+    let patient = Subscribe { policy: Policy::BackPressure, ..wants(0, 9) };
+    let (mut router, [monitor, recorder]) = router([wants(0, 9), patient]);
+    for event in 0..3 {
+        router.offer(chunk(1, event, 30), NOW).expect("there is room");
+    }
+    let mut copies = 0;
+    let mut copy = |_: &Payload| {
+        copies += 1;
+        (copies <= 2).then(Payload::default)
+    };
+    router.relieve(monitor, &mut copy);
+    router.relieve(recorder, &mut copy);
+    router.relieve(monitor, &mut copy);
+    assert_eq!(copies, 3, "the recorder keeps the card's memory, and nothing is copied twice");
+    let account = router.account(monitor).expect("it is there");
+    assert_eq!((account.queued, account.dropped.get(Cause::QueueFull), account.dropped_bytes), (2, 1, 30));
+    let mut out = Vec::new();
+    router.take(monitor, usize::MAX, &mut out);
+    assert!(out.iter().all(|chunk| chunk.is_copy));
+    router.give_back(monitor, &mut out, NOW);
+    router.drop_oldest(monitor);
+    assert_eq!(events(&mut router, monitor), [1]);
+    assert_eq!(events(&mut router, recorder), [0, 1, 2]);
+    assert!(router.total().is_balanced());
 }
 
 #[test]
@@ -316,7 +344,8 @@ fn chunks_leave_the_ring_as_they_lie_and_a_subscriber_that_waits_holds_the_card_
     let (mut writer, reader, blocks) = card(200);
     let chunks = ChunkConfig { blocks_per_batch: 4, ..ChunkConfig::new(BlockFormat::NARROW) };
     let mut input = StreamInput::new(InputConfig { chunks, event_offset: 0 }, reader);
-    let patient = Subscribe { policy: Policy::BackPressure, ..wants(1, 3) };
+    let share = Share::Group(1, Balance::ByEvent);
+    let patient = Subscribe { policy: Policy::BackPressure, share, ..wants(1, 3) };
     let config = RouterConfig { queue_bytes: 4000, queue_chunks: 100, ..SMALL };
     let mut router = Router::new(config);
     let id = router.join().expect("there is a place");
@@ -339,7 +368,7 @@ fn chunks_leave_the_ring_as_they_lie_and_a_subscriber_that_waits_holds_the_card_
             let bytes = chunk.payload.to_vec();
             let (number, elink) = read_chunk_head(&bytes).expect("it is long enough");
             chunk_bytes(elink, next[elink.index()], bytes.len(), &mut expected);
-            assert_eq!((bytes == expected, chunk.head.elink, chunk.event), (true, elink, number));
+            assert_eq!((bytes == expected, chunk.head.elink, chunk.event), (true, elink, number & 0xffff_ffff));
             next[elink.index()] += 1;
         }
     }
