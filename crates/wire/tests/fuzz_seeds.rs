@@ -14,7 +14,7 @@ use ropewalk_wire::message::{
     Report, ReportEntry, Request, RequestEntry, Resync, Start, SuperFragmentEntry, SuperFragmentsEncoder,
     SynchronyState, Unreleased, UnreleasedEntry,
 };
-use ropewalk_wire::{fed, felix, ferol, generic, run_file};
+use ropewalk_wire::{fed, felix, ferol, generic, run_file, stream};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -278,6 +278,37 @@ fn run_file_seeds() -> Seeds {
     all
 }
 
+/// A message of each kind of a stream of chunks.
+fn stream_seeds() -> Seeds {
+    use stream::Message;
+    let elink = felix::ELink::of(1, 2, 3);
+    let share = stream::Share::Group(3, stream::Balance::ByEvent);
+    let ranges = vec![stream::Range { first: felix::ELink::new(8), last: elink }];
+    let head = |length| stream::ChunkHead { elink, status: felix::Status::CRC, sequence: 9, length };
+    let mut chunks = Vec::new();
+    stream::encode_heads([head(3), head(0), head(2)].into_iter(), &mut chunks);
+    chunks.extend([1, 2, 3, 4, 5]);
+    let messages = [
+        Message::Hello(stream::Hello::new("monitor")),
+        Message::Welcome,
+        Message::Refuse(stream::RefuseReason::Version(1)),
+        Message::Subscribe(stream::Subscribe { ranges, policy: stream::Policy::Drop, share, one_in: 10 }),
+        Message::Subscribed(stream::Subscribed { elinks: 17 }),
+        Message::Loss(stream::Loss { chunks: 3, bytes: 300 }),
+        Message::End(stream::End { offered: 9, sent: 6, dropped: 3 }),
+        Message::Down(stream::Down { elink, bytes: b"reset".to_vec() }),
+    ];
+    let encoded = messages.iter().map(|message| {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        (format!("{:02}-{:?}", message.kind() as u8, message.kind()).to_lowercase(), bytes)
+    });
+    let mut all: Seeds = encoded.collect();
+    all.insert("06-chunks".to_owned(), chunks);
+    assert_eq!(all.len(), stream::Kind::ALL.len(), "a kind of message has no seed");
+    all
+}
+
 #[test]
 fn every_parsers_fuzzer_begins_with_what_our_encoders_write() {
     let targets = [
@@ -287,6 +318,7 @@ fn every_parsers_fuzzer_begins_with_what_our_encoders_write() {
         ("generic", generic_seeds()),
         ("message", message_seeds()),
         ("run_file", run_file_seeds()),
+        ("stream", stream_seeds()),
     ];
     for (target, seeds) in targets {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);

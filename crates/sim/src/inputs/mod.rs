@@ -14,6 +14,7 @@ mod control;
 mod framer;
 mod manager;
 mod readout;
+mod router;
 mod synchrony;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ pub use control::control;
 pub use framer::framer;
 pub use manager::manager;
 pub use readout::readout;
+pub use router::router;
 pub use synchrony::synchrony;
 pub use text::{configuration, quantity};
 
