@@ -24,6 +24,7 @@ mod refusal;
 mod source;
 mod standby;
 mod storage;
+pub mod stream;
 mod table;
 
 pub use account::{NodeReport, RunSnapshot, Standing};

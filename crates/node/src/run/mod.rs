@@ -6,6 +6,7 @@
 //! claim      who manages a run, for whoever takes it over
 //! placement  where threads and pools go        placer    puts them there
 //! summary    what the run says of itself: run.json and the last line of --json
+//! stream     chunks of FELIX blocks served and subscribed to, without a run
 //! ```
 
 mod assemble;
@@ -15,6 +16,7 @@ mod placement;
 mod placer;
 mod registry;
 mod resolve;
+mod stream;
 mod summary;
 mod worker;
 
@@ -24,4 +26,5 @@ pub use handle::RunHandle;
 pub use placement::{PlacementError, placement, placement_of_node, placement_on};
 pub use registry::{Registry, RunDirectory};
 pub use resolve::Addresses;
+pub use stream::{ServeOptions, Serving, StreamRunError, serve, subscribe};
 pub use summary::{EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SynchronySummary, disk_error};

@@ -1,10 +1,11 @@
 //! What can be asked for about FELIX blocks.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use ropewalk_flow::source::felix::{CARD_FAULTS, CardFault};
 use ropewalk_node::offline::felix::ELinks;
-use ropewalk_node::quantity::{Bytes, ChunkBytes};
-use ropewalk_wire::felix::BlockFormat;
+use ropewalk_node::quantity::{Bandwidth, Bytes, ChunkBytes, Time};
+use ropewalk_wire::felix::{BlockFormat, ELINKS, ELink};
+use ropewalk_wire::stream::{Down, LARGEST_DOWN_BYTES};
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
@@ -15,6 +16,10 @@ pub(crate) enum FelixCommand {
     Dump(DumpOptions),
     /// Write the blocks of an emulated card, with faults if they are wanted.
     Generate(GenerateOptions),
+    /// Send the chunks of blocks to whoever subscribes to their e-links.
+    Serve(ServeOptions),
+    /// Get the chunks of e-links from a server.
+    Subscribe(SubscribeOptions),
 }
 
 #[derive(Debug, Args)]
@@ -75,6 +80,121 @@ pub(crate) struct GenerateOptions {
     /// A fault and how likely it is, of each chunk or each block; may be given several times.
     #[arg(long = "fault", value_name = "NAME=LIKELIHOOD", value_parser = fault)]
     pub(crate) faults: Vec<(CardFault, f64)>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk felix serve card0.dat --wait 1
+  ropewalk felix generate - --size 10GiB | ropewalk felix serve - --listen 0.0.0.0:12350 --rate 800MB/s
+
+One line says where subscribers may connect: `ready felix ADDRESS`. It ends when the blocks do and everything is sent, or with
+Ctrl-C.")]
+pub(crate) struct ServeOptions {
+    /// A file of blocks, a FIFO, or - for standard input.
+    pub(crate) file: PathBuf,
+    /// Where subscribers connect; port 0 for any free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub(crate) listen: String,
+    /// Begin when so many subscribers are there.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) wait: u32,
+    /// At most so many subscribers at once.
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) subscribers: u8,
+    /// What may wait for one subscriber.
+    #[arg(long, value_name = "SIZE", default_value = "4MiB")]
+    pub(crate) queue: Bytes,
+    /// The emulated card's ring, in which chunks lie until they are sent.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub(crate) ring: Bytes,
+    /// So many bytes are sent without waiting for more.
+    #[arg(long, value_name = "SIZE", default_value = "64KiB")]
+    pub(crate) coalesce: Bytes,
+    /// What waits for so long is sent, however little it is.
+    #[arg(long, value_name = "TIME", default_value = "1ms")]
+    pub(crate) coalesce_time: Time,
+    /// The blocks again and again, with sequence numbers that go on counting.
+    #[arg(long = "loop")]
+    pub(crate) again: bool,
+    /// No faster than this.
+    #[arg(long, value_name = "BANDWIDTH")]
+    pub(crate) rate: Option<Bandwidth>,
+    /// What subscribers send to e-links comes back as if front ends had said it.
+    #[arg(long)]
+    pub(crate) loop_back: bool,
+    /// Print the account as JSON; the last line is one object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Copy, Clone, Debug, ValueEnum)]
+pub(crate) enum PolicyName {
+    /// The card waits: nothing is lost.
+    Wait,
+    /// They are dropped and counted.
+    Drop,
+}
+
+#[derive(Copy, Clone, Debug, ValueEnum)]
+pub(crate) enum BalanceName {
+    /// One after the other.
+    Turns,
+    /// All chunks of an event to the same member.
+    Event,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk felix subscribe 127.0.0.1:12350
+  ropewalk felix subscribe felix1:12350 --elinks 1,8-15 --output chunks.dat
+  ropewalk felix subscribe felix1:12350 --when-full drop --one-in 100 --json
+  ropewalk felix subscribe felix1:12350 --group 1 --balance event --reconnect 1s")]
+pub(crate) struct SubscribeOptions {
+    /// Where the server listens.
+    pub(crate) address: String,
+    /// The e-links.
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub(crate) elinks: ELinks,
+    /// What becomes of chunks for which there is no room at the server.
+    #[arg(long, value_enum, default_value = "wait")]
+    pub(crate) when_full: PolicyName,
+    /// Share the chunks with the other members of this group: each goes to one of them.
+    #[arg(long, value_name = "N")]
+    pub(crate) group: Option<u16>,
+    /// How the group shares.
+    #[arg(long, value_enum, default_value = "turns", requires = "group")]
+    pub(crate) balance: BalanceName,
+    /// Get one chunk in so many.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) one_in: u32,
+    /// Leave after so many chunks.
+    #[arg(long, value_name = "N")]
+    pub(crate) chunks: Option<u64>,
+    /// Leave after this time.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Time>,
+    /// Connect again after this time when the connection fails or breaks.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) reconnect: Option<Time>,
+    /// Send this text to an e-link; may be given several times.
+    #[arg(long = "send", value_name = "ELINK=TEXT", value_parser = down)]
+    pub(crate) send: Vec<Down>,
+    /// Write the chunks here, each behind its head of 8 bytes; - for standard output.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print the account as JSON; the last line is one object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn down(text: &str) -> Result<Down, String> {
+    let wrong = || "bytes for an e-link are ELINK=TEXT, such as 5=reset".to_owned();
+    let (number, bytes) = text.split_once('=').ok_or_else(wrong)?;
+    let number = number.parse::<u16>().ok().filter(|&number| usize::from(number) < ELINKS).ok_or_else(wrong)?;
+    if bytes.len() > LARGEST_DOWN_BYTES {
+        return Err(format!("at most {LARGEST_DOWN_BYTES} bytes can be sent to an e-link at once"));
+    }
+    Ok(Down { elink: ELink::new(number), bytes: bytes.as_bytes().to_vec() })
 }
 
 /// `5..8`, `5..`, `..8` or `5`.

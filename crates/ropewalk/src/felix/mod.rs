@@ -1,6 +1,7 @@
 //! Commands on FELIX blocks.
 
 mod arguments;
+mod stream;
 
 use crate::exit::{self, Failure};
 use crate::files::{counted, print_json};
@@ -21,6 +22,8 @@ pub(crate) fn felix(command: &FelixCommand) -> Result<u8, Failure> {
         FelixCommand::Decode(options) => decode(options),
         FelixCommand::Dump(options) => dump(options),
         FelixCommand::Generate(options) => generate(options),
+        FelixCommand::Serve(options) => stream::serve(options),
+        FelixCommand::Subscribe(options) => stream::subscribe(options),
     }
 }
 

@@ -74,3 +74,125 @@ fn what_is_no_block_or_not_there_is_status_2_and_says_what_would_be_right() {
         assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
     }
 }
+
+/// Starts a server of the file, and says where it listens.
+fn served(file: &str, options: &[&str]) -> (Program, String) {
+    let mut server = Program::start([&["felix", "serve", file, "--json"], options].concat());
+    let address = server.expect_line("ready felix ");
+    (server, address)
+}
+
+fn subscribed(address: &str, options: &[&str]) -> Program {
+    Program::start([&["felix", "subscribe", address], options].concat())
+}
+
+#[test]
+fn every_subscriber_gets_the_chunks_of_its_e_links_and_both_sides_say_how_many() {
+    let directory = TemporaryDirectory::new("felix-serve");
+    let options = ["--elinks", "0-7", "--chunks", "3000", "--chunk-size", "uniform(10,2000)", "--kind", "4KiB"];
+    let file = generated(&directory, &options);
+    let payload = decoded(&file).account()["payload_bytes"].as_u64().expect("a number");
+    let (server, address) = served(&file, &["--wait", "2"]);
+    let output = directory.path().join("chunks.dat");
+    let some = subscribed(&address, &["--elinks", "1,5-6", "--json"]);
+    let all = subscribed(&address, &["--output", text(&output)]);
+    let account = some.end().expect_status(0).account();
+    expect_form(&account, &schema("felix-subscribe.json"));
+    assert_eq!((&account["chunks"], &account["server"]["sent"]), (&9000.into(), &9000.into()), "{account:#}");
+    let elinks: Vec<_> = account["elinks"].as_array().expect("a list").iter().map(|link| &link["elink"]).collect();
+    assert_eq!(elinks, [1, 5, 6]);
+    all.end().expect_status(0);
+    let written = std::fs::metadata(&output).expect("it was written").len();
+    assert_eq!(written, payload + 8 * 24_000, "each chunk behind a head of 8 bytes");
+    let account = server.end().expect_status(0).account();
+    expect_form(&account, &schema("felix-serve.json"));
+    let (sent, is_balanced) = (&account["sent"], &account["ledger"]["balanced"]);
+    assert_eq!((sent, is_balanced, &account["chunks"]), (&33_000.into(), &true.into(), &24_000.into()), "{account:#}");
+}
+
+#[test]
+fn a_subscriber_that_is_killed_in_mid_stream_costs_another_one_nothing() {
+    let directory = TemporaryDirectory::new("felix-killed");
+    let file = generated(&directory, &["--elinks", "0-3", "--chunks", "20000", "--chunk-size", "500"]);
+    let (server, address) = served(&file, &["--wait", "2", "--rate", "40MB/s"]);
+    let killed_output = directory.path().join("killed.dat");
+    let mut killed = subscribed(&address, &["--output", text(&killed_output)]);
+    let good = subscribed(&address, &["--json"]);
+    crate::support::wait_for("some chunks", || {
+        std::fs::metadata(&killed_output).ok().filter(|file| file.len() > 1 << 20).map(|_| ())
+    });
+    killed.kill();
+    let account = good.end().expect_status(0).account();
+    assert_eq!((&account["chunks"], &account["dropped"]), (&80_000.into(), &0.into()), "{account:#}");
+    let ended = server.end();
+    let account = ended.account();
+    assert!(matches!(ended.status, Some(0 | 3)) && account["ledger"]["balanced"] == true, "{ended:#?}");
+    assert!(account["dropped"].get("queue_full").is_none(), "{account:#}");
+}
+
+#[test]
+fn a_subscriber_comes_back_when_its_server_does() {
+    let directory = TemporaryDirectory::new("felix-back");
+    let file = generated(&directory, &["--elinks", "0", "--chunks", "1000"]);
+    let (mut first, address) = served(&file, &["--loop", "--rate", "2MB/s"]);
+    let output = directory.path().join("chunks.dat");
+    let subscriber = subscribed(&address, &["--reconnect", "20ms", "--chunks", "200000", "--output", text(&output)]);
+    let grows_to = |bytes: u64| {
+        crate::support::wait_for("more chunks", || {
+            std::fs::metadata(&output).ok().filter(|file| file.len() > bytes).map(|_| ())
+        });
+    };
+    grows_to(1 << 20);
+    first.kill();
+    let (second, _) = served(&file, &["--loop", "--listen", &address]);
+    subscriber.end().expect_status(0);
+    second.interrupt();
+    let account = second.end().account();
+    assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
+}
+
+#[test]
+fn what_is_sent_to_an_e_link_comes_back_from_the_emulated_card() {
+    let directory = TemporaryDirectory::new("felix-down");
+    let file = generated(&directory, &["--elinks", "0", "--chunks", "1000"]);
+    let (server, address) = served(&file, &["--loop-back", "--loop", "--rate", "1MB/s"]);
+    let output = directory.path().join("answer.dat");
+    let options = ["--elinks", "99", "--send", "99=reset", "--chunks", "1", "--output", text(&output)];
+    subscribed(&address, &options).end().expect_status(0);
+    let answer = std::fs::read(&output).expect("it was written");
+    assert_eq!(answer[8..], *b"reset");
+    server.interrupt();
+    let account = server.end().expect_status(0).account();
+    assert_eq!(account["down"]["sent"], 1, "{account:#}");
+}
+
+#[test]
+fn a_server_that_is_not_there_or_refuses_is_named() {
+    let directory = TemporaryDirectory::new("felix-refused");
+    let file = generated(&directory, &["--elinks", "0", "--chunks", "1000"]);
+    let (server, address) = served(&file, &["--subscribers", "1", "--wait", "2"]);
+    let first = subscribed(&address, &[]);
+    // Both ask for the only place; one of them gets it.
+    let second = subscribed(&address, &["--json"]);
+    let mut both = [first, second];
+    crate::support::wait_for("a refusal", || both.iter_mut().any(Program::has_ended).then_some(()));
+    let [first, second] = both;
+    let (mut refused, mut taken) = (first, second);
+    if !refused.has_ended() {
+        std::mem::swap(&mut refused, &mut taken);
+    }
+    assert!(refused.end().expect_status(2).errors.contains("--subscribers"));
+    server.interrupt();
+    taken.end().expect_status(0);
+    server.end().expect_status(0);
+    let nobody = Program::run(["felix", "subscribe", &address]);
+    assert!(nobody.expect_status(4).errors.contains(&address) && nobody.errors.contains("--reconnect"), "{nobody:#?}");
+    for (arguments, hint) in [
+        (&["felix", "subscribe", &address, "--send", "reset"][..], "5=reset"),
+        (&["felix", "subscribe", &address, "--one-in", "0"], "one-in"),
+        (&["felix", "serve", "no-such-file"], "no-such-file"),
+    ] {
+        let ended = Program::run(arguments);
+        assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
+    }
+}

@@ -16,7 +16,7 @@ const LOOK_BYTES: usize = 4 * LARGEST_BLOCK_BYTES;
 /// # Errors
 /// Where the file cannot be opened or read, or no block is found in its beginning.
 pub fn open(path: &Path) -> Result<BlockInput, OfflineError> {
-    let read: Box<dyn Read> = if path == Path::new("-") {
+    let read: Box<dyn Read + Send> = if path == Path::new("-") {
         Box::new(std::io::stdin())
     } else {
         Box::new(File::open(path).map_err(OfflineError::system("open", path))?)
@@ -27,7 +27,7 @@ pub fn open(path: &Path) -> Result<BlockInput, OfflineError> {
 /// Blocks that lie one behind the other. Where bytes were lost the next place is found where blocks follow again.
 pub struct BlockInput {
     path: PathBuf,
-    read: Box<dyn Read>,
+    read: Box<dyn Read + Send>,
     format: BlockFormat,
     buffer: Vec<u8>,
     /// What of the buffer was not given out yet.
@@ -51,7 +51,7 @@ impl BlockInput {
     ///
     /// # Errors
     /// As [`open`].
-    pub fn new(path: &Path, read: Box<dyn Read>) -> Result<Self, OfflineError> {
+    pub fn new(path: &Path, read: Box<dyn Read + Send>) -> Result<Self, OfflineError> {
         let mut input = Self {
             path: path.to_owned(),
             read,

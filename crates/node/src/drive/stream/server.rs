@@ -1,0 +1,466 @@
+//! The router on endpoints: subscribers come and go, chunks leave.
+
+use super::StreamIncoming;
+use super::connection::Connection;
+use crate::drive::Drive;
+use ropewalk_flow::stream::{
+    DownLink, Router, RouterConfig, StreamChunk, StreamCounts, StreamInput, SubscribeError, SubscriberAccount,
+    SubscriberId,
+};
+use ropewalk_io::{Dispatcher, Endpoint, Event, SendLimits};
+use ropewalk_memory::{Payload, Pool, PoolConfig, Slice, Staging};
+use ropewalk_terms::Instant;
+use ropewalk_wire::felix::{Decoded, Decoder};
+use ropewalk_wire::stream::{
+    ChunkHead, Down, End, Loss, Message, RefuseReason, STREAM_VERSION, StreamError, Subscribed, encode_heads,
+};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// Messages sent in one turn at most.
+const MESSAGES_A_TURN: usize = 64;
+/// Connections beside those of subscribers: they have not said what they want yet, or are refused.
+const STRANGERS: usize = 16;
+/// Who does not say for so long what it wants is nobody.
+const HELLO_TIME: Duration = Duration::from_secs(5);
+/// Bytes of a block that heads and copies are staged in.
+const STAGING_BLOCK: usize = 128 << 10;
+/// Blocks beside those that the transport can be full of: none of them is ever quite full.
+const STAGING_SPARE: usize = 8;
+/// Bytes for e-links that wait for the card.
+const DOWN_BYTES: usize = 1 << 20;
+
+/// What a [`StreamServer`] is to be.
+#[derive(Copy, Clone, Debug)]
+pub struct ServerConfig {
+    /// Its queues.
+    pub router: RouterConfig,
+    /// Nothing is read from the card before so many subscribers want something.
+    pub wait_for: u32,
+    /// What is sent to e-links comes back as if front ends had said it.
+    pub loop_back: bool,
+    /// The most bytes in the transport of one subscriber.
+    pub transport_bytes: usize,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self { router: RouterConfig::default(), wait_for: 0, loop_back: false, transport_bytes: 1 << 20 }
+    }
+}
+
+/// What a server did.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ServerReport {
+    /// What came from the card.
+    pub input: StreamCounts,
+    /// Chunks that came, and those among them that nobody wanted.
+    pub received: u64,
+    /// See [`Self::received`].
+    pub unwanted: u64,
+    /// All subscribers together, those included who left.
+    pub subscribers: SubscriberAccount,
+    /// Subscribers that came.
+    pub joined: u64,
+    /// Bytes copied for subscribers that may lose chunks.
+    pub copied_bytes: u64,
+    /// Connections that were refused, or said what makes no sense.
+    pub refused: u64,
+    /// Chunks that were sent to e-links, and those for which there was no room.
+    pub down: (u64, u64),
+}
+
+/// Serves the chunks of one card.
+pub struct StreamServer<D> {
+    endpoints: D,
+    events: Vec<Event>,
+    input: StreamInput,
+    router: Router,
+    down: DownLink,
+    loop_back: Option<Decoder>,
+    staging: Staging,
+    /// By the endpoint's index.
+    connections: Vec<Option<Connection>>,
+    most_connections: usize,
+    wait_for: u32,
+    is_started: bool,
+    is_stopped: bool,
+    transport_bytes: usize,
+    joined: u64,
+    refused: u64,
+    copied_bytes: u64,
+    chunks: Vec<StreamChunk>,
+    uncopied: Vec<StreamChunk>,
+    message: Vec<Slice>,
+    heads: Vec<u8>,
+}
+
+impl<D: Dispatcher> StreamServer<D> {
+    /// Serves on `endpoints`, which listen already. What is looped back is staged in `staging`, whose blocks have 64 KiB
+    /// at least.
+    pub fn new(config: ServerConfig, input: StreamInput, endpoints: D, staging: Staging) -> Self {
+        let format = input.format();
+        Self {
+            endpoints,
+            events: Vec::with_capacity(256),
+            input,
+            router: Router::new(config.router),
+            down: DownLink::new(format, DOWN_BYTES),
+            loop_back: config.loop_back.then(|| Decoder::new(format, DOWN_BYTES as u64)),
+            staging,
+            connections: Vec::new(),
+            most_connections: config.router.subscribers + STRANGERS,
+            wait_for: config.wait_for,
+            is_started: false,
+            is_stopped: false,
+            transport_bytes: config.transport_bytes,
+            joined: 0,
+            refused: 0,
+            copied_bytes: 0,
+            chunks: Vec::new(),
+            uncopied: Vec::new(),
+            message: Vec::new(),
+            heads: Vec::new(),
+        }
+    }
+
+    /// Reads no more from the card; what waits is sent, and everybody is told the end.
+    pub const fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
+    /// What it did so far.
+    pub fn report(&self) -> ServerReport {
+        let (received, unwanted) = self.router.received();
+        ServerReport {
+            input: self.input.counts(),
+            received,
+            unwanted,
+            subscribers: self.router.total(),
+            joined: self.joined,
+            copied_bytes: self.copied_bytes,
+            refused: self.refused,
+            down: self.down.counts(),
+        }
+    }
+
+    fn connection(&mut self, endpoint: Endpoint) -> Option<&mut Connection> {
+        let connection = self.connections.get_mut(endpoint.index())?.as_mut()?;
+        (connection.endpoint == endpoint).then_some(connection)
+    }
+
+    fn take_events(&mut self, now: Instant) -> usize {
+        let mut events = std::mem::take(&mut self.events);
+        let work = self.endpoints.poll(now, &mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::ConnectionRequest { endpoint, .. } => self.requested(endpoint),
+                Event::Established { endpoint } => self.established(endpoint, now),
+                Event::Received { endpoint, slice } => self.came(endpoint, slice, now),
+                Event::Disconnected { endpoint } | Event::Broken { endpoint, .. } => self.ended(endpoint, now),
+                Event::ConnectFailed { .. }
+                | Event::HandedOver { .. }
+                | Event::SendQueueHigh { .. }
+                | Event::SendQueueLow { .. }
+                | Event::Finished { .. } => {}
+            }
+        }
+        self.events = events;
+        work
+    }
+
+    fn requested(&mut self, endpoint: Endpoint) {
+        if self.connections.iter().flatten().count() < self.most_connections {
+            self.endpoints.accept(endpoint);
+        } else {
+            self.refused += 1;
+            self.endpoints.reject(endpoint);
+        }
+    }
+
+    fn established(&mut self, endpoint: Endpoint, now: Instant) {
+        let index = endpoint.index();
+        // A staging pool for each: a subscriber that does not read must not keep the blocks of others.
+        let blocks = self.transport_bytes.div_ceil(STAGING_BLOCK) + STAGING_SPARE;
+        let Ok(pool) = Pool::new_untouched(PoolConfig::anonymous("subscriber", STAGING_BLOCK, blocks)) else {
+            self.refused += 1;
+            return self.endpoints.abort(endpoint);
+        };
+        self.endpoints.set_send_limits(endpoint, SendLimits::up_to(self.transport_bytes));
+        if index >= self.connections.len() {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index] = Some(Connection::new(endpoint, now, Staging::new(pool)));
+    }
+
+    fn ended(&mut self, endpoint: Endpoint, now: Instant) {
+        if let Some(id) = self.connection(endpoint).and_then(|connection| connection.id) {
+            self.router.leave(id, now);
+        }
+        if self.connection(endpoint).is_some() {
+            self.connections[endpoint.index()] = None;
+        }
+    }
+
+    /// Ends a connection that is of no use: nothing more is said to it.
+    fn abort(&mut self, endpoint: Endpoint, now: Instant) {
+        self.refused += 1;
+        self.endpoints.abort(endpoint);
+        self.ended(endpoint, now);
+    }
+
+    fn came(&mut self, endpoint: Endpoint, slice: Slice, now: Instant) {
+        if let Some(connection) = self.connection(endpoint) {
+            connection.reader.push(slice);
+        }
+        loop {
+            let Some(connection) = self.connection(endpoint).filter(|connection| !connection.is_ending) else { return };
+            let heard = match connection.reader.next_incoming() {
+                Ok(None) => return,
+                Ok(Some(StreamIncoming::Control(message))) => self.hear(endpoint, message, now),
+                Ok(Some(StreamIncoming::Chunk(..))) => Err(StreamError::Meaning),
+                Err(error) => Err(error),
+            };
+            if heard.is_err() {
+                return self.abort(endpoint, now);
+            }
+        }
+    }
+
+    /// What a subscriber says; an error where it makes no sense from it, or now.
+    fn hear(&mut self, endpoint: Endpoint, message: Message, now: Instant) -> Result<(), StreamError> {
+        let connection = self.connection(endpoint).ok_or(StreamError::Meaning)?;
+        let answer = match message {
+            Message::Hello(hello) if !connection.is_welcome => {
+                if hello.version == STREAM_VERSION {
+                    connection.is_welcome = true;
+                    Message::Welcome
+                } else {
+                    Message::Refuse(RefuseReason::Version(STREAM_VERSION))
+                }
+            }
+            Message::Subscribe(wanted) if connection.is_welcome => {
+                let known = connection.id;
+                let joined = known.map_or_else(|| self.router.join(), Ok);
+                let done = joined.and_then(|id| Ok((id, self.router.subscribe(id, &wanted)?)));
+                self.joined += u64::from(known.is_none() && done.is_ok());
+                match (done, joined) {
+                    (Ok((id, elinks)), _) => {
+                        self.connection(endpoint).ok_or(StreamError::Meaning)?.id = Some(id);
+                        Message::Subscribed(Subscribed { elinks })
+                    }
+                    (Err(error), joined) => {
+                        if let (Ok(id), None) = (joined, known) {
+                            self.router.leave(id, now);
+                        }
+                        let is_full = error == SubscribeError::Full;
+                        Message::Refuse(if is_full { RefuseReason::Full } else { RefuseReason::Share })
+                    }
+                }
+            }
+            Message::Down(Down { elink, bytes }) if connection.is_welcome => {
+                self.down.push(elink, &bytes);
+                return Ok(());
+            }
+            _ => return Err(StreamError::Meaning),
+        };
+        let is_refusal = matches!(answer, Message::Refuse(_));
+        self.refused += u64::from(is_refusal);
+        let connection = self.connection(endpoint).ok_or(StreamError::Meaning)?;
+        connection.is_ending = is_refusal;
+        if connection.say(&answer) { Ok(()) } else { Err(StreamError::Long) }
+    }
+
+    /// What was sent to e-links goes to the card; the emulated one says it back.
+    fn loop_back(&mut self, now: Instant) {
+        let Some(decoder) = &mut self.loop_back else { return self.down.taken(usize::MAX) };
+        let (router, staging) = (&mut self.router, &mut self.staging);
+        let blocks = self.down.blocks();
+        let bytes = blocks.len();
+        decoder.blocks(blocks, &mut |what| {
+            let Decoded::Chunk { elink, bytes, status } = what else { return };
+            let length = bytes.len() as u32;
+            let payload =
+                if bytes.is_empty() { Some(Payload::default()) } else { staging.write(&bytes).map(Payload::from) };
+            if let Some(payload) = payload {
+                let head = ChunkHead { elink, status, sequence: 0, length };
+                // Where somebody has no room the emulated front end loses its answer.
+                let _ = router.offer(StreamChunk { head, event: 0, payload, is_copy: true }, now);
+            }
+        });
+        self.down.taken(bytes);
+    }
+
+    /// Sends messages of chunks to those who are due.
+    fn send(&mut self, now: Instant) -> usize {
+        let mut sent = 0;
+        while sent < MESSAGES_A_TURN
+            && let Some(id) = self.router.poll(now)
+        {
+            let Some(index) = self.index_of(id) else { break };
+            sent += usize::from(self.send_to(index, id, now));
+        }
+        sent
+    }
+
+    fn index_of(&self, id: SubscriberId) -> Option<usize> {
+        self.connections.iter().position(|connection| connection.as_ref().is_some_and(|one| one.id == Some(id)))
+    }
+
+    fn send_to(&mut self, index: usize, id: SubscriberId, now: Instant) -> bool {
+        let Some(connection) = &mut self.connections[index] else { return false };
+        let account = self.router.account(id).unwrap_or_default();
+        if account.dropped.total() > connection.told {
+            connection.told = account.dropped.total();
+            connection.say(&Message::Loss(Loss { chunks: connection.told, bytes: account.dropped_bytes }));
+        }
+        let endpoint = connection.endpoint;
+        let is_free = connection.flush(&mut self.endpoints);
+        // An empty queue takes any size.
+        let is_empty = self.endpoints.queued(endpoint) == 0;
+        let room = if is_empty { usize::MAX } else { self.endpoints.send_room(endpoint) };
+        self.router.take(id, if is_free { room } else { 0 }, &mut self.chunks);
+        let mut is_blocked = self.chunks.is_empty();
+        if self.router.may_lose(id) {
+            self.copied_bytes += copy(&mut self.chunks, &mut connection.staging, &mut self.uncopied);
+            if !self.uncopied.is_empty() {
+                is_blocked = true;
+                self.router.give_back(id, &mut self.uncopied, now);
+                if self.chunks.is_empty() && is_empty {
+                    // All blocks are free, and they are not enough.
+                    self.router.drop_oldest(id);
+                }
+            }
+        }
+        connection.is_blocked = is_blocked;
+        if self.chunks.is_empty() {
+            return false;
+        }
+        self.heads.clear();
+        encode_heads(self.chunks.iter().map(|chunk| chunk.head), &mut self.heads);
+        let Some(heads) = connection.staging.write(&self.heads) else {
+            connection.is_blocked = true;
+            self.router.give_back(id, &mut self.chunks, now);
+            return false;
+        };
+        self.message.push(heads);
+        self.message.extend(self.chunks.drain(..).flat_map(|chunk| chunk.payload.into_slices()));
+        // It has room, as was seen; where it has ended meanwhile that is told next, and what it was sent is lost with it.
+        let is_sent = self.endpoints.send(endpoint, &mut self.message).is_ok();
+        self.message.clear();
+        is_sent
+    }
+
+    /// The card has no room: nobody who may lose chunks holds any of it.
+    fn relieve(&mut self) {
+        for connection in self.connections.iter_mut().flatten() {
+            let (Some(id), staging) = (connection.id, &mut connection.staging) else { continue };
+            let mut copied = 0;
+            self.router.relieve(id, |payload| {
+                let copy = payload.evacuate(staging)?;
+                copied += payload.len() as u64;
+                Some(copy)
+            });
+            self.copied_bytes += copied;
+        }
+    }
+
+    /// Looks after connections: who may go on, who said nothing, who is told the end.
+    fn tend(&mut self, now: Instant) {
+        let is_over = self.is_over();
+        for index in 0..self.connections.len() {
+            let Some(connection) = &mut self.connections[index] else { continue };
+            let (endpoint, id) = (connection.endpoint, connection.id);
+            if id.is_none() && !connection.is_ending && now >= connection.since.after(HELLO_TIME) {
+                self.abort(endpoint, now);
+                continue;
+            }
+            if is_over && !connection.is_ending {
+                let account = id.and_then(|id| self.router.account(id)).unwrap_or_default();
+                let (offered, sent, dropped) = (account.offered, account.sent, account.dropped.total());
+                connection.say(&Message::End(End { offered, sent, dropped }));
+                connection.is_ending = true;
+            }
+            connection.staging.pool_mut().collect();
+            let is_flushed = connection.flush(&mut self.endpoints);
+            if connection.is_ending && is_flushed {
+                if let Some(id) = id {
+                    self.router.leave(id, now);
+                    connection.id = None;
+                }
+                self.endpoints.close(endpoint);
+            } else if let (true, Some(id)) = (connection.is_blocked, id) {
+                // Half of the queue is free again, or all of it.
+                let (queued, room) = (self.endpoints.queued(endpoint), self.endpoints.send_room(endpoint));
+                if queued <= room {
+                    connection.is_blocked = false;
+                    self.router.unblock(id);
+                }
+            }
+        }
+    }
+
+    /// Whether nothing more will come and nothing waits.
+    fn is_over(&self) -> bool {
+        (self.is_stopped || self.input.is_ended()) && self.router.is_empty()
+    }
+}
+
+/// Copies chunks out of the card's memory; those for which there is no room any more go to `uncopied`. Returns how many
+/// bytes.
+fn copy(chunks: &mut Vec<StreamChunk>, staging: &mut Staging, uncopied: &mut Vec<StreamChunk>) -> u64 {
+    let mut bytes = 0;
+    for index in 0..chunks.len() {
+        let chunk = &mut chunks[index];
+        if chunk.is_copy {
+            continue;
+        }
+        let Some(copied) = chunk.payload.evacuate(staging) else {
+            uncopied.extend(chunks.drain(index..));
+            break;
+        };
+        bytes += copied.len() as u64;
+        (chunk.payload, chunk.is_copy) = (copied, true);
+    }
+    bytes
+}
+
+impl<D: Dispatcher> Drive for StreamServer<D> {
+    fn turn(&mut self, now: Instant) -> usize {
+        self.staging.pool_mut().collect();
+        let mut work = self.take_events(now);
+        self.loop_back(now);
+        self.is_started |= self.router.listeners() >= self.wait_for;
+        if self.is_started && !self.is_stopped {
+            work += self.input.turn(now, &mut self.router);
+            if self.input.is_starved() {
+                self.relieve();
+            }
+        }
+        if self.is_stopped || self.input.is_ended() {
+            self.router.finish();
+        }
+        work += self.send(now);
+        self.tend(now);
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let strangers = self.connections.iter().flatten().filter(|one| one.id.is_none() && !one.is_ending);
+        let hello = strangers.map(|one| one.since.after(HELLO_TIME)).min();
+        [self.endpoints.next_deadline(), self.router.next_deadline(), hello].into_iter().flatten().min()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        let is_reading = self.is_started && !self.is_stopped && !self.input.is_waiting();
+        (!is_reading || self.input.ring_mut().prepare_wait()) && self.endpoints.prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.endpoints.wait_descriptor());
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_over() && self.connections.iter().all(Option::is_none)
+    }
+}
