@@ -24,6 +24,36 @@ impl Waker {
 /// Descriptors that are listed at every sleep, the bell and the crowd among them.
 const LISTED: usize = 16;
 
+/// What one thread rings and another one, whose [`Waiter`] watches it, wakes up by: a card's interrupt.
+#[derive(Clone, Debug)]
+pub struct Bell(Arc<OwnedFd>);
+
+impl Bell {
+    /// A bell that was not rung.
+    ///
+    /// # Errors
+    /// Where the system gives no descriptor.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Arc::new(new_bell()?)))
+    }
+
+    /// Rings it, however often before it is heard.
+    pub fn ring(&self) {
+        ring(self.0.as_fd());
+    }
+
+    /// It was heard, and can be slept on again.
+    pub fn silence(&self) {
+        silence(self.0.as_fd());
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 /// Where one thread sleeps. Sleeping allocates nothing.
 ///
 /// The first few descriptors are listed at each sleep. An epoll that watches them would save that, but each byte that

@@ -125,6 +125,22 @@ counters! {
     BackPressureTime = "back_pressure_time", Nanoseconds;
     /// Messages refused because of an old epoch or incarnation.
     MessagesRefused = "messages_refused", Count;
+    /// Blocks that link cards wrote, good and bad.
+    CardBlocks = "card_blocks", Count;
+    /// Blocks of which nothing could be believed.
+    CardBlocksDamaged = "card_blocks_damaged", Count;
+    /// Blocks that their e-links' sequence numbers show to be missing.
+    CardBlocksMissing = "card_blocks_missing", Count;
+    /// Chunks that came whole.
+    CardChunks = "card_chunks", Count;
+    /// Chunks of which a piece came, and that were given up.
+    CardChunksGivenUp = "card_chunks_given_up", Count;
+    /// Flags that cards gave to chunks: an error, a wrong checksum, cut short, timed out, busy.
+    CardChunksFlagged = "card_chunks_flagged", Count;
+    /// Chunks of e-links that are no source.
+    CardChunksNobodys = "card_chunks_nobodys", Count;
+    /// Signals beside the data.
+    CardSignals = "card_signals", Count;
 }
 
 impl Counter {

@@ -39,8 +39,8 @@ pub enum OnClose {
 pub struct SourceConfig {
     /// Its id, as its fragments carry it.
     pub id: SourceId,
-    /// How its bytes are framed.
-    pub format: Format,
+    /// How the bytes of its connection are framed; none where it has no connection, but is an e-link of a card.
+    pub format: Option<Format>,
     /// What its absence means.
     pub requirement: Requirement,
     /// Width of its event counter in bits, 8 to 64: 24 for a FED.
@@ -65,7 +65,7 @@ impl SourceConfig {
         };
         Self {
             id,
-            format,
+            format: Some(format),
             requirement: Requirement::Required,
             counter_bits,
             first: 1,
@@ -73,6 +73,11 @@ impl SourceConfig {
             on_close: OnClose::Wait,
             check_crc: true,
         }
+    }
+
+    /// The same for an e-link of a card, whose events have numbers of `counter_bits` bits.
+    pub const fn of_card(id: SourceId, counter_bits: u8) -> Self {
+        Self { format: None, counter_bits, ..Self::new(id, Format::Generic) }
     }
 }
 

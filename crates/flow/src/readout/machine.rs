@@ -327,6 +327,11 @@ impl Readout {
         self.requests.refused()
     }
 
+    /// Whether an event is held that is settled: room comes when it is released, whatever the sources do.
+    pub const fn holds_settled(&self) -> bool {
+        self.table.base() < self.head
+    }
+
     /// How many events are held.
     pub fn held(&self) -> usize {
         self.table.held()

@@ -6,8 +6,10 @@
 //! TriggerGate: all sources of a run stop after the same trigger
 //! ```
 //! Every source runs the same sequence from the same seed, so that all agree on each trigger without talking.
-//! A link card writes blocks of many e-links: [`felix`].
+//! A link card writes blocks of many e-links: [`card`] from the same triggers, in time, for runs; [`felix`] turn by turn,
+//! for tools.
 
+pub mod card;
 pub mod felix;
 mod gate;
 mod random;

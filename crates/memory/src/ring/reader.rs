@@ -196,6 +196,11 @@ impl RingReader {
         is_idle
     }
 
+    /// The reader's thread is awake: the bell need not be rung.
+    pub fn wake(&mut self) {
+        self.area.pointers().wake();
+    }
+
     /// Whether the writer had ended when it was polled last: nothing comes behind [`Self::written`].
     pub const fn is_closed(&self) -> bool {
         self.closed

@@ -5,7 +5,7 @@ use super::parse::Fault;
 use crate::quantity::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
-fn fault(key: impl Into<String>, message: impl Into<String>) -> Fault {
+pub(super) fn fault(key: impl Into<String>, message: impl Into<String>) -> Fault {
     Fault::new(key, message)
 }
 
@@ -35,6 +35,7 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
         self::source(source, key)?;
     }
     triggers(configuration)?;
+    super::felix_check::check(configuration)?;
     pools(configuration)?;
     references(configuration)?;
     // Whether the CPUs and nodes are there is for the machine to say on which the run is taken (`run::placement`).
@@ -50,8 +51,9 @@ fn nodes(configuration: &Configuration) -> Result<(), Fault> {
     }
     let readouts = configuration.readout.iter().enumerate().map(|(at, it)| (format!("readout[{at}].name"), &it.name));
     let builders = configuration.builder.iter().enumerate().map(|(at, it)| (format!("builder[{at}].name"), &it.name));
+    let cards = configuration.felix.iter().enumerate().map(|(at, it)| (format!("felix[{at}].name"), &it.name));
     let mut names = BTreeSet::new();
-    for (key, name) in readouts.chain(builders) {
+    for (key, name) in readouts.chain(builders).chain(cards) {
         if name.is_empty()
             || name.len() > 32
             || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
@@ -112,7 +114,11 @@ fn timeouts(configuration: &Configuration) -> Result<(), Fault> {
 
 fn source(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
     use super::model::FormatName;
-    if source.format == FormatName::Ferol && source.id > 0xfff {
+    let is_elink = source.felix.is_some();
+    if is_elink && (source.emulate.is_some() || source.play.is_some()) {
+        return Err(fault(key("felix"), "an e-link is emulated with its whole card: [felix.emulate]"));
+    }
+    if source.format == FormatName::Ferol && source.id > 0xfff && !is_elink {
         return Err(fault(key("id"), "a FED id has 12 bits: 0 to 4095"));
     }
     if source.emulate.is_some() && source.play.is_some() {
@@ -153,6 +159,7 @@ fn triggers(configuration: &Configuration) -> Result<(), Fault> {
 fn pools(configuration: &Configuration) -> Result<(), Fault> {
     for (index, readout) in configuration.readout.iter().enumerate() {
         let sources = configuration.source.iter().filter(|source| source.readout == readout.name);
+        let sources = sources.filter(|source| source.felix.is_none());
         let block = readout.block.0;
         if !block.is_power_of_two() || !(4096..=1 << 24).contains(&block) {
             return Err(fault(format!("readout[{index}].block"), "a power of two between 4KiB and 16MiB"));

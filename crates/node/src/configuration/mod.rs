@@ -8,6 +8,8 @@
 
 mod check;
 mod error;
+mod felix;
+mod felix_check;
 mod model;
 mod parse;
 mod placement;
@@ -15,6 +17,9 @@ mod placement;
 mod tests;
 
 pub use error::ConfigurationError;
+pub use felix::{
+    Blocks, ELinkSection, EmulateCard, Endian, EventField, FaultShares, FelixSection, OutageSection, WakeChoice,
+};
 pub use model::{
     Acknowledge, BuilderSection, BunchCrossing, Configuration, Emulate, FormatName, IncompleteChoice, ManagerSection,
     OnCloseChoice, PlacementChoice, PolicyChoice, PoolRule, ReadoutSection, RequirementChoice, RunSection,

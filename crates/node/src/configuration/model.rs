@@ -1,5 +1,6 @@
 //! What stands in a configuration file. `docs/configuration.md` and `ropewalk config schema` describe the same.
 
+use super::felix::{ELinkSection, FelixSection};
 use crate::quantity::{Bytes, Rate, Size, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -24,6 +25,9 @@ pub struct Configuration {
     pub manager: ManagerSection,
     /// The front ends.
     pub source: Vec<SourceSection>,
+    /// Link cards whose e-links are sources.
+    #[serde(default)]
+    pub felix: Vec<FelixSection>,
     /// How long to wait before something counts as missing.
     #[serde(default)]
     pub timeouts: TimeoutSection,
@@ -288,6 +292,8 @@ pub struct SourceSection {
     pub emulate: Option<Emulate>,
     /// This file takes its place: bare S-LINK64 fragments, played over TCP.
     pub play: Option<PathBuf>,
+    /// It has no connection, but is an e-link of a card.
+    pub felix: Option<ELinkSection>,
 }
 
 /// What a source sends.

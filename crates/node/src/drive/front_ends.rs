@@ -108,7 +108,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         evacuation: Staging,
     ) -> Result<Self, EndpointError> {
         let service = endpoints.listen(address)?;
-        let owners = quotas(&mut endpoints, sources.len());
+        let owners = quotas(&mut endpoints, &sources);
         Ok(Self {
             endpoints,
             service,
@@ -290,7 +290,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         let source = match (connection.framer.source(), connection.framer.format()) {
             (Some(id), Some(format)) if lost.is_none() => {
                 let source = readout.source_index(id);
-                source.filter(|&source| self.sources[source].format == format)
+                source.filter(|&source| self.sources[source].format == Some(format))
             }
             _ if lost.is_some() || connection.ended => None,
             _ => return false,
@@ -447,8 +447,8 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
     }
 
-    /// Goes on with sources that have room again.
-    pub(super) fn go_on(&mut self, now: Instant, readout: &mut Readout) {
+    /// Goes on with sources that have room again. Fragments move for their sake, or because a card wants it.
+    pub(super) fn go_on(&mut self, now: Instant, readout: &mut Readout, for_cards: bool) {
         let (mut any_dry, mut unknown_dry) = (false, false);
         self.recognition_due = None;
         for index in 0..self.connections.places() {
@@ -482,12 +482,12 @@ impl<S: Dispatcher> FrontEnds<S> {
         if now < self.evacuation_due {
             return;
         }
-        if any_dry || unknown_dry {
+        if any_dry || unknown_dry || for_cards {
             self.evacuation_due = now.after(EVACUATION_PAUSE);
         }
         // One held fragment pins its whole block: where what is held would fit into half of the pool, it moves.
         let pinned = self.endpoints.pool().map_or(0, |pool| (pool.held() * pool.block_size()) as u64);
-        if any_dry && readout.held_bytes() * 2 <= pinned {
+        if for_cards || any_dry && readout.held_bytes() * 2 <= pinned {
             self.evacuate(readout);
         }
         if unknown_dry {
@@ -516,9 +516,13 @@ fn spare_framers(sources: usize) -> Vec<Framer> {
     (0..2 * sources).map(|_| Framer::new(FramerLimits { max_fragment: 0, check_crc: false })).collect()
 }
 
-/// Divides the receive pool: some blocks for connections that are not known yet, the rest equally to the sources.
-fn quotas(sources: &mut impl Dispatcher, count: usize) -> Vec<Owner> {
-    let Some(pool) = sources.pool_mut() else { return Vec::new() };
+/// Divides the receive pool: some blocks for connections that are not known yet, the rest equally to the sources that
+/// have one.
+fn quotas(endpoints: &mut impl Dispatcher, sources: &[SourceConfig]) -> Vec<Owner> {
+    let Some(pool) = endpoints.pool_mut() else { return Vec::new() };
+    let count = sources.iter().filter(|source| source.format.is_some()).count();
     let each = pool.blocks().saturating_sub(STRANGERS_BLOCKS + UNKNOWN_BLOCKS * count) / count.max(1);
-    (0..count).map(|_| pool.reserve(each).unwrap_or(Owner::SHARED)).collect()
+    let mut quota =
+        |source: &SourceConfig| source.format.and_then(|_| pool.reserve(each).ok()).unwrap_or(Owner::SHARED);
+    sources.iter().map(&mut quota).collect()
 }

@@ -1,6 +1,8 @@
 //! Drives: what connects flow's machines to io's endpoints. No threads, no sleeping, no files but through `io`.
 //!
 //! ```text
+//!  cards --ring-------+
+//!                     v
 //!  front ends --TCP--> ReadoutDrive --super-fragments--> BuilderDrive --> io::disk
 //!                          |   ^                            |   ^
 //!                 announce |   | release      credit, acks  |   | assign
@@ -12,6 +14,8 @@
 
 mod account;
 mod builder;
+mod card_writer;
+mod cards;
 mod delivery;
 mod farewell;
 mod front_ends;
@@ -29,6 +33,7 @@ mod table;
 
 pub use account::{NodeReport, RunSnapshot, Standing};
 pub use builder::{BuilderDrive, BuilderDriveConfig};
+pub use card_writer::EmulatedCardDrive;
 pub use delivery::{Answers, Delivery};
 pub use link::{Identity, Outbox, Unsent};
 pub use manager::{ManagerDrive, ManagerDriveConfig};

@@ -6,6 +6,7 @@
 //! ```
 
 use super::Drive;
+use super::cards::Cards;
 use super::delivery::Answers;
 use super::farewell::Farewell;
 use super::front_ends::FrontEnds;
@@ -15,9 +16,12 @@ use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
 use super::table::EndpointTable;
 use ropewalk_flow::messages::{Batch, Finished, Message, Report, ReportEntry};
+use ropewalk_flow::readout::felix::CardConfig;
 use ropewalk_flow::readout::{Readout, ReadoutAction, ReadoutConfig};
+use ropewalk_io::wait::Bell;
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel, ServicePoint};
 use ropewalk_memory::Staging;
+use ropewalk_memory::ring::RingReader;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role};
 use ropewalk_wire::message::{Header, Hello, RefuseReason};
@@ -65,6 +69,7 @@ struct Counts {
 /// A readout unit: see the module's picture.
 pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     front_ends: FrontEnds<S>,
+    cards: Cards,
     peers: P,
     service: ServicePoint,
     config: ReadoutDriveConfig,
@@ -115,10 +120,17 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             farewell: Farewell::default(),
             refusal: None,
             front_ends,
+            cards: Cards::default(),
             peers,
             service,
             config,
         })
+    }
+
+    /// Some of its sources are e-links of a card, which writes into this ring and rings `bell` when nobody looks. Without
+    /// a bell the ring is looked at again and again.
+    pub fn add_card(&mut self, config: &CardConfig, ring: RingReader, bell: Option<Bell>) {
+        self.cards.add(config, ring, bell, &self.readout);
     }
 
     /// Where front ends connect to, port filled in.
@@ -145,7 +157,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// for what is staged, one for each connection.
     pub fn pools(&mut self) -> Vec<PoolAccount> {
         let own = [self.outbox.pool()].into_iter().chain(self.front_ends.pools());
-        own.chain(received(&mut self.peers)).collect()
+        own.chain(self.cards.pools()).chain(received(&mut self.peers)).collect()
     }
 
     fn poll_peers(&mut self, now: Instant) -> usize {
@@ -419,7 +431,9 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
 
     /// Sends all counters: those of the machine and those of the drive.
     fn report(&mut self) {
+        let cards = &self.cards;
         let own = self.front_ends.counters(self.counts.refused).into_iter();
+        let own = own.map(|(counter, value)| (counter, value + cards.shared_counter(counter))).chain(cards.counters());
         let own = own.chain([(Counter::MessagesRefused, self.counts.old_messages)]);
         let own = own.map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
         let mut batch = Batch::new();
@@ -443,7 +457,9 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
             self.front_ends.close();
         }
         let mut work = self.front_ends.poll(now, &mut self.readout) + self.poll_peers(now);
-        self.front_ends.go_on(now, &mut self.readout);
+        work += self.cards.turn(now, &mut self.readout);
+        let for_cards = self.cards.want_evacuation(&self.readout);
+        self.front_ends.go_on(now, &mut self.readout, for_cards);
         if now >= self.report_due && self.managers.obeyed().is_some() && self.unsent.is_empty() {
             self.report_due = now.after(self.config.report_interval);
             self.report();
@@ -456,20 +472,22 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     fn next_deadline(&self) -> Option<Instant> {
         let report = self.managers.obeyed().filter(|_| self.unsent.is_empty()).map(|_| self.report_due);
         let managers = [self.managers.next_deadline(), self.farewell.next_deadline()];
-        let endpoints = [self.front_ends.next_deadline(), self.peers.next_deadline()];
+        let inputs = [self.front_ends.next_deadline(), self.cards.next_deadline()];
         // What the machine wants done at a time is not done before there is room.
         let machine = self.readout.next_deadline().filter(|_| !self.stuck);
-        [report, machine].into_iter().chain(managers).chain(endpoints).flatten().min()
+        let own = [report, machine, self.peers.next_deadline()];
+        own.into_iter().chain(managers).chain(inputs).flatten().min()
     }
 
     fn prepare_wait(&mut self) -> bool {
-        // Both are asked, so that both are armed.
+        // All are asked, so that all are armed.
         let (front_ends, peers) = (self.front_ends.prepare_wait(), self.peers.prepare_wait());
-        front_ends && peers
+        self.cards.prepare_wait() && front_ends && peers
     }
 
     fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         into.extend(self.front_ends.wait_descriptor());
+        into.extend(self.cards.wait_descriptors());
         into.extend(self.peers.wait_descriptor());
     }
 

@@ -87,6 +87,11 @@ fn open_lines<W: Write>(
     played.map(|source| Ok((source.id, Line::open(source, connect)?))).collect()
 }
 
+/// Whether fragments are played as generic ones: chunks too, for no connection carries them otherwise.
+fn is_generic(format: SourceFormat) -> bool {
+    matches!(format, SourceFormat::GENERIC | SourceFormat::CHUNK)
+}
+
 /// One source's connection.
 struct Line<W> {
     source: SourceId,
@@ -101,7 +106,7 @@ impl<W: Write> Line<W> {
         let stream = connect(source.id).map_err(|error| OfflineError::Line { source_id: source.id, error })?;
         let mut line =
             Self { source: source.id, format: source.format, stream, bytes: Vec::new(), fragment: Vec::new() };
-        if source.format == SourceFormat::GENERIC {
+        if is_generic(source.format) {
             // A name that is too long for a hello is for people, and not needed.
             let hello = generic::Hello::new(source.id, generic::HelloFlags::default(), &source.name);
             let unnamed = generic::Hello { source: source.id, flags: Default::default(), name: Default::default() };
@@ -115,7 +120,7 @@ impl<W: Write> Line<W> {
     fn send(&mut self, fragment: &FragmentView<'_>, ahead: u64) -> Result<(), OfflineError> {
         let number = fragment.entry.raw_id + ahead;
         self.bytes.clear();
-        if self.format == SourceFormat::GENERIC {
+        if is_generic(self.format) {
             let header = generic::Header {
                 source: self.source,
                 flags: generic::Flags::default(),

@@ -1,5 +1,6 @@
 //! From a configuration to running threads: pools, drives, wiring.
 
+use super::cards::CardToStart;
 use super::claim::Claim;
 use super::handle::{Board, CommandedManager, Managing, RunHandle};
 use super::placement::{
@@ -58,7 +59,7 @@ pub enum RunError {
     Unfit(String),
 }
 
-fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> RunError {
+pub(super) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> RunError {
     let what = what.into();
     move |source| RunError::System { what, source }
 }
@@ -69,9 +70,9 @@ fn endpoint(name: &str) -> impl FnOnce(EndpointError) -> RunError {
 }
 
 /// What every node of this process shares.
-struct Workshop<'a> {
-    resolved: &'a Resolved,
-    placer: &'a Placer,
+pub(super) struct Workshop<'a> {
+    pub(super) resolved: &'a Resolved,
+    pub(super) placer: &'a Placer,
     incarnation: Incarnation,
 }
 
@@ -202,8 +203,10 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
     let mut addresses = Vec::new();
     let mut names = Vec::new();
     let mut groups = Groups::new(&placer);
+    let mut cards = Vec::new();
     for index in 0..resolved.manager.readouts {
-        let readout = workshop.readout(index, peers()?)?;
+        let mut readout = workshop.readout(index, peers()?)?;
+        cards.extend(workshop.cards(index, &mut readout)?);
         addresses.push(readout.source_address());
         let name = configuration.readout[usize::from(index)].name.clone();
         names.push((name.clone(), readout.source_address()));
@@ -221,9 +224,7 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
     for (name, drives) in groups.into_threads() {
         start.worker(&name, drives)?;
     }
-    if let Some(sources) = sources {
-        start.sources(sources, gate)?;
-    }
+    start.sources(sources, cards, &gate)?;
     start.finish()
 }
 
@@ -256,7 +257,8 @@ pub fn launch_node(
         }
         Role::Readout => {
             let name = &configuration.readout[usize::from(index)].name;
-            let readout = workshop.readout(index, control(name)?)?;
+            let mut readout = workshop.readout(index, control(name)?)?;
+            let cards = workshop.cards(index, &mut readout)?;
             let mut start = Start::new(nowhere(), &resolved, &placer);
             start.names = vec![
                 (name.clone(), readout.builder_address()),
@@ -266,9 +268,8 @@ pub fn launch_node(
             own[usize::from(index)] = readout.source_address();
             start.worker(name, vec![Box::new(readout)])?;
             let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
-            if let Some(sources) = workshop.sources(&own, &gate)? {
-                start.sources(sources, gate)?;
-            }
+            let sources = workshop.sources(&own, &gate)?;
+            start.sources(sources, cards, &gate)?;
             start.finish()
         }
         Role::Builder => {
@@ -434,12 +435,36 @@ impl<'a> Start<'a> {
         Ok(())
     }
 
-    fn sources(&mut self, drive: SourceDrive<Tcp>, gate: Arc<TriggerGate>) -> Result<(), RunError> {
-        self.handle.sent = drive.sent();
-        self.handle.gate = Some(gate);
-        let on_start = self.placer.on_start(SOURCES);
-        let worker = Worker::start(SOURCES, vec![Box::new(drive)], Arc::clone(&self.handle.ending), on_start)
-            .map_err(system(format!("thread {SOURCES}")))?;
+    /// What takes the place of front ends: each runs until the gate is closed.
+    fn sources(
+        &mut self,
+        sources: Option<SourceDrive<Tcp>>,
+        cards: Vec<CardToStart>,
+        gate: &Arc<TriggerGate>,
+    ) -> Result<(), RunError> {
+        if let Some(drive) = sources {
+            self.handle.sent.extend(drive.sent());
+            self.source_worker(SOURCES, Box::new(drive), gate)?;
+        }
+        for card in cards {
+            let name = card.name.clone();
+            let drive = card.drive(gate);
+            self.handle.sent.extend(drive.sent());
+            self.source_worker(&name, Box::new(drive), gate)?;
+        }
+        Ok(())
+    }
+
+    fn source_worker(
+        &mut self,
+        name: &str,
+        drive: Box<dyn Drive + Send>,
+        gate: &Arc<TriggerGate>,
+    ) -> Result<(), RunError> {
+        self.handle.gate = Some(Arc::clone(gate));
+        let on_start = self.placer.on_start(name);
+        let worker = Worker::start(name, vec![drive], Arc::clone(&self.handle.ending), on_start)
+            .map_err(system(format!("thread {name}")))?;
         self.handle.source_workers.push(worker);
         Ok(())
     }

@@ -10,6 +10,7 @@
 //! ```
 
 mod assemble;
+mod cards;
 mod claim;
 mod handle;
 mod placement;

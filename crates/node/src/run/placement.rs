@@ -6,11 +6,13 @@
 //! | `NAME-disk` | writes the run files of the builder unit `NAME` |
 //! | `manager` | turns the event manager |
 //! | `sources` | plays emulated and recorded sources |
+//! | `CARD` | writes the blocks of the emulated link card `CARD` |
 //! | `units` | turns all units and the manager, where there are few cores and no rules |
 //!
 //! | Pool | What lies in it |
 //! |---|---|
 //! | `NAME-fragments`, `NAME-evacuation` | what the readout unit `NAME` received; what it moved out of the way |
+//! | `CARD-ring` | what the link card `CARD` wrote |
 //! | `NAME-records` | heads and tails of records that the builder unit `NAME` writes |
 //! | `NAME-received` | what the builder unit `NAME` received, where it is a process of its own |
 //! | `NAME-staging`, `NAME-control` | messages on their way; messages received, where nodes are processes of their own |
@@ -46,6 +48,7 @@ pub(super) fn pool_of(unit: &str, purpose: Purpose) -> String {
         Purpose::Received => "received",
         Purpose::Staging => "staging",
         Purpose::Control => "control",
+        Purpose::Ring => "ring",
     };
     format!("{unit}-{purpose}")
 }
@@ -59,6 +62,7 @@ pub(super) enum Purpose {
     Received,
     Staging,
     Control,
+    Ring,
 }
 
 /// Why threads and pools cannot be placed as the configuration says.
@@ -220,6 +224,8 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
     }
     let has_sources = configuration.source.iter().any(|source| source.emulate.is_some() || source.play.is_some());
     items.extend(has_sources.then(|| thread(SOURCES.to_owned(), None)));
+    let emulated = configuration.felix.iter().filter(|card| card.emulate.is_some());
+    items.extend(emulated.map(|card| thread(card.name.clone(), None)));
 
     let mut pools = |unit: &str, feed: Option<&Feed>, purposes: &[Purpose]| {
         items.extend(purposes.iter().map(|purpose| pool(pool_of(unit, *purpose), feed.cloned())));
@@ -227,6 +233,7 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
     for (readout, feed) in configuration.readout.iter().zip(&feeds) {
         pools(&readout.name, feed.as_ref(), &[Purpose::Fragments, Purpose::Evacuation, Purpose::Staging]);
     }
+    configuration.felix.iter().for_each(|card| pools(&card.name, None, &[Purpose::Ring]));
     pools(MANAGER, None, &[Purpose::Staging]);
     for builder in &configuration.builder {
         let purposes = [Purpose::Records, Purpose::Staging];

@@ -7,7 +7,8 @@ use super::placement::{Part, PlacementError, Wanted};
 use crate::configuration::Configuration;
 use ropewalk_host::{Capability, CpuList, Decision, Kind, Placement, Scheduling};
 use ropewalk_io::thread;
-use ropewalk_memory::{Lock, Pool, PoolConfig, PoolError};
+use ropewalk_memory::ring::{RingReader, RingWriter, ring};
+use ropewalk_memory::{Lock, Pool, PoolConfig, PoolError, PoolReport};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -65,11 +66,25 @@ impl Placer {
         self.make(config, Pool::new_untouched)
     }
 
+    /// A ring that somebody else writes.
+    pub(super) fn ring(&self, config: PoolConfig) -> Result<(RingWriter, RingReader), PoolError> {
+        self.place(config, ring, |(_, reader)| reader.report())
+    }
+
     fn make(
         &self,
         config: PoolConfig,
         make: impl Fn(PoolConfig) -> Result<Pool, PoolError>,
     ) -> Result<Pool, PoolError> {
+        self.place(config, make, Pool::report)
+    }
+
+    fn place<M>(
+        &self,
+        config: PoolConfig,
+        make: impl Fn(PoolConfig) -> Result<M, PoolError>,
+        report: impl Fn(&M) -> &PoolReport,
+    ) -> Result<M, PoolError> {
         let Some(placement) = self.wanted.plan.of(Kind::Pool, &config.name).filter(|placement| placement.is_placed())
         else {
             return make(config);
@@ -83,7 +98,7 @@ impl Placer {
             }
             made => made?,
         };
-        if pool.report().lock == Lock::Refused {
+        if report(&pool).lock == Lock::Refused {
             let capability = Capability::IpcLock.name();
             self.warn(format!(
                 "pool {}: locking it into memory was refused: this process lacks {capability}, and its limit of locked \

@@ -3,8 +3,8 @@
 use super::assemble::RunError;
 use super::placement::{Purpose, pool_of};
 use crate::configuration::{
-    Acknowledge, Configuration, FormatName, IncompleteChoice, OnCloseChoice, PolicyChoice, RequirementChoice,
-    SourceSection, SyncChoice, SynchronyAction, TcpChoice,
+    Acknowledge, Configuration, FelixSection, FormatName, IncompleteChoice, OnCloseChoice, PolicyChoice,
+    RequirementChoice, SourceSection, SyncChoice, SynchronyAction, TcpChoice,
 };
 use crate::drive::{
     BuilderDriveConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, SourceDriveConfig, SourceFeed, StorageConfig,
@@ -16,6 +16,7 @@ use ropewalk_flow::source::{ORBIT, TriggerRate};
 use ropewalk_io::tcp::{Mechanism, TcpConfig};
 use ropewalk_memory::PoolConfig;
 use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, SourceId, Utc};
+use ropewalk_wire::felix::ELink;
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use ropewalk_wire::{fed, ferol};
 use std::collections::BTreeMap;
@@ -70,7 +71,7 @@ const EVACUATION_BLOCK: usize = 32 << 10;
 /// Nodes for payloads of several slices that are laid out at most (26 MB).
 const MAX_CHAIN_NODES: usize = 1 << 16;
 /// The seed of emulated triggers, equal for all sources of a run.
-const SEED: u64 = 0x0072_6f70_6577_616c;
+pub(super) const SEED: u64 = 0x0072_6f70_6577_616c;
 
 impl Resolved {
     pub(super) fn new(configuration: &Configuration, addresses: Addresses) -> Self {
@@ -165,7 +166,11 @@ impl Resolved {
             FormatName::Ferol => Format::Ferol,
             FormatName::Generic => Format::Generic,
         };
-        let usual = SourceConfig::new(SourceId(source.id), format);
+        let card = source.felix.as_ref().and_then(|link| self.card(&link.card));
+        let usual = match card.and_then(|card| card.event.rule().bits()) {
+            Some(bits) => SourceConfig::of_card(SourceId(source.id), bits),
+            None => SourceConfig::new(SourceId(source.id), format),
+        };
         SourceConfig {
             requirement: requirement(source.requirement),
             counter_bits: source.counter_bits.unwrap_or(usual.counter_bits),
@@ -178,6 +183,28 @@ impl Resolved {
             check_crc: self.configuration.run.check_crc,
             ..usual
         }
+    }
+
+    pub(super) fn card(&self, name: &str) -> Option<&FelixSection> {
+        self.configuration.felix.iter().find(|card| card.name == name)
+    }
+
+    /// Every card, and the readout unit that its e-links are in.
+    pub(super) fn cards_and_readouts(&self) -> impl Iterator<Item = (&FelixSection, u16)> {
+        self.configuration.felix.iter().filter_map(|card| {
+            let is_link = |source: &SourceSection| source.felix.as_ref().is_some_and(|link| link.card == card.name);
+            let first = self.configuration.source.iter().position(is_link)?;
+            Some((card, self.readout_of[first]))
+        })
+    }
+
+    /// The e-links of a card that are sources.
+    pub(super) fn links(&self, card: &FelixSection) -> Vec<(ELink, &SourceSection)> {
+        let link = |source: &'_ SourceSection| {
+            let link = source.felix.as_ref().filter(|link| link.card == card.name)?;
+            Some(ELink::new(link.elink))
+        };
+        self.configuration.source.iter().filter_map(|source| Some((link(source)?, source))).collect()
     }
 
     pub(super) fn readout_pool(&self, index: u16) -> PoolConfig {
@@ -196,7 +223,10 @@ impl Resolved {
             let smallest = if spans { ferol::MAX_PAYLOAD_BYTES as u64 } else { readout.block.0 };
             2 * (readout.pool.0 / smallest) as usize
         };
-        self.configuration.readout.iter().map(payloads).sum::<usize>().min(MAX_CHAIN_NODES)
+        // Every chunk in several blocks can be such a payload.
+        let chunks = |card: &FelixSection| 2 * (card.memory.0 as usize / card.blocks.0.block_bytes());
+        let cards = self.configuration.felix.iter().map(chunks);
+        self.configuration.readout.iter().map(payloads).chain(cards).sum::<usize>().min(MAX_CHAIN_NODES)
     }
 
     /// Where fragments go that must leave the receive pool: an eighth of it, in small blocks.
@@ -292,6 +322,7 @@ impl Resolved {
         let entry = |source: &SourceSection| SourceEntry {
             id: SourceId(source.id),
             format: match source.format {
+                _ if source.felix.is_some() => SourceFormat::CHUNK,
                 FormatName::Ferol => SourceFormat::FED,
                 FormatName::Generic => SourceFormat::GENERIC,
             },
@@ -395,6 +426,10 @@ fn fingerprint(configuration: &Configuration) -> u64 {
         hasher.write(source.readout.as_bytes());
         hasher.write(&[source.format as u8, source.requirement as u8, source.trigger.into()]);
         hasher.write_u64(source.first);
+        if let Some(link) = &source.felix {
+            hasher.write(link.card.as_bytes());
+            hasher.write_u16(link.elink);
+        }
     }
     hasher.finish()
 }

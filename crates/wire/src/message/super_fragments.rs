@@ -41,6 +41,9 @@ impl FragmentFlags {
     /// The field `time` holds one.
     pub const HAS_TIME: Self = Self(1 << 17);
 
+    /// The front end said that it was busy.
+    pub const BUSY: Self = Self(1 << 18);
+
     /// No fragment: the source is missing, and the field `bunch_crossing` holds the cause's number.
     pub const MISSING: Self = Self(1 << 31);
 

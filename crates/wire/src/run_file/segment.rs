@@ -29,6 +29,8 @@ impl SourceFormat {
     pub const GENERIC: Self = Self(1);
     /// A CMS FED fragment (S-LINK64), header and trailer included; FORMATS section 2.
     pub const FED: Self = Self(2);
+    /// A chunk of a FELIX e-link, as the card delivered it.
+    pub const CHUNK: Self = Self(3);
 
     /// The name for people.
     pub const fn name(self) -> &'static str {
@@ -36,6 +38,7 @@ impl SourceFormat {
             Self::OPAQUE => "opaque",
             Self::GENERIC => "generic",
             Self::FED => "fed",
+            Self::CHUNK => "chunk",
             _ => "unknown",
         }
     }

@@ -36,7 +36,9 @@ impl ChunkDecoder {
             needs_from: 0,
         };
         let links = Links::new(most_chunk_bytes, open_pieces);
-        let assembler = Assembler { links, report: ChunkReport::default() };
+        // The worst that a batch can be: every sub-chunk gives a chunk up.
+        let faults = Vec::with_capacity(blocks_per_batch * (format.most_sub_chunks() + 1));
+        let assembler = Assembler { links, report: ChunkReport::default(), faults };
         Self { walker, batch, assembler }
     }
 
@@ -49,6 +51,7 @@ impl ChunkDecoder {
         batch.runs.clear();
         batch.scattered.clear();
         batch.pieces.clear();
+        self.assembler.faults.clear();
         let blocks = self.walker.walk(bytes, &mut batch.walked);
         self.assembler.assemble(batch, |block| self.walker.prefetch_rest(bytes, blocks + block));
         blocks * batch.format.block_bytes()
@@ -59,9 +62,20 @@ impl ChunkDecoder {
         &self.batch
     }
 
+    /// Bytes of a block.
+    pub const fn block_bytes(&self) -> usize {
+        self.batch.format.block_bytes()
+    }
+
     /// What has been seen so far.
     pub const fn report(&self) -> &ChunkReport {
         &self.assembler.report
+    }
+
+    /// Whose chunks were given up by the last [`Self::decode`], or the last [`Self::give_up_before`] since, and why. A
+    /// sequence gap is among them where a chunk was open: how many others it cost nobody knows.
+    pub fn faults(&self) -> &[(ELink, ChunkError)] {
+        &self.assembler.faults
     }
 
     /// The position of the oldest piece that an open chunk needs.
@@ -73,6 +87,7 @@ impl ChunkDecoder {
     /// keep the card's buffer for ever. Returns how many.
     pub fn give_up_before(&mut self, position: u64) -> u64 {
         let mut count = 0;
+        self.assembler.faults.clear();
         while let Some((elink, begins)) = self.assembler.links.oldest()
             && begins < position
         {
@@ -89,6 +104,7 @@ impl ChunkDecoder {
 struct Assembler {
     links: Links,
     report: ChunkReport,
+    faults: Vec<(ELink, ChunkError)>,
 }
 
 /// What of a batch is filled.
@@ -248,6 +264,9 @@ impl Assembler {
     #[cold]
     fn drop_open(&mut self, elink: ELink, error: ChunkError) {
         self.report.count_error(error);
+        if error != ChunkError::SequenceGap || self.links.link(elink).pieces > 0 {
+            self.faults.push((elink, error));
+        }
         self.links.close(elink, |_| {});
     }
 

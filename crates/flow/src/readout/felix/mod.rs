@@ -9,6 +9,9 @@
 //!  Retention: which blocks the card may write again: none that a batch refers to that is not done, and none that
 //!  an open chunk lies in
 //! ```
+//! `CardInput` is all of that over one ring of memory, up to the fragments that a readout unit takes: an `EventRule`
+//! finds the event's number in a chunk, whose bytes stay where the card wrote them.
+//!
 //! As in paper 4 (section 2.4) a *short* chunk is one piece, described by 8 bytes where the walk put them; a
 //! *scattered* one is a range in a flat array of pieces. All arrays are made at the start and used again.
 //!
@@ -16,8 +19,10 @@
 //! addresses (position modulo its size), the machine never does.
 
 mod batch;
+mod card;
 mod config;
 mod decoder;
+mod event_rule;
 mod links;
 mod report;
 mod retention;
@@ -25,7 +30,9 @@ mod retention;
 mod tests;
 
 pub use batch::{Chunk, ChunkBatch, Piece, Run, Scattered};
+pub use card::{CardConfig, CardCounts, CardInput};
 pub use config::ChunkConfig;
 pub use decoder::ChunkDecoder;
+pub use event_rule::EventRule;
 pub use report::ChunkReport;
 pub use retention::{Retention, SpanId};

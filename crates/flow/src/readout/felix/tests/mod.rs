@@ -1,5 +1,6 @@
 //! The machine against the plain decoder of `wire`, and what only the machine has: batches, positions, room.
 
+mod card;
 mod machine;
 mod retention;
 

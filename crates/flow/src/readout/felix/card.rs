@@ -1,0 +1,326 @@
+//! One card's ring up to a readout unit's sources.
+
+use super::{Chunk, ChunkConfig, ChunkDecoder, ChunkReport, EventRule};
+use crate::messages::{FragmentFlags, FragmentMeta, Received};
+use crate::readout::Readout;
+use ropewalk_memory::Payload;
+use ropewalk_memory::ring::RingReader;
+use ropewalk_terms::{Cause, Instant, SourceId};
+use ropewalk_wire::felix::{ELINKS, ELink, Status, SubChunk};
+
+/// Fragments handed to the readout unit at once.
+const AT_ONCE: usize = 128;
+/// Batches decoded in one turn, so that others have theirs: about a megabyte.
+const BATCHES_A_TURN: usize = 16;
+/// No e-link of this number is a source.
+const NOBODY: u16 = u16::MAX;
+
+/// What a [`CardInput`] is to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CardConfig {
+    /// Its blocks and chunks.
+    pub chunks: ChunkConfig,
+    /// Where its chunks say to which event they belong.
+    pub rule: EventRule,
+    /// Which of its e-links is which source; sources that the readout unit does not have are left out.
+    pub links: Vec<(ELink, SourceId)>,
+}
+
+/// What is counted of a card beside the sources' own accounts.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct CardCounts {
+    /// What its decoder has seen.
+    pub chunks: ChunkReport,
+    /// Chunks of which a piece came, and that were given up.
+    pub given_up: u64,
+    /// Chunks, whole or given up, of e-links that are no source.
+    pub nobodys: u64,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Link {
+    /// Its index in the readout unit.
+    source: usize,
+    id: SourceId,
+}
+
+/// Where in a batch the next item stands.
+#[derive(Copy, Clone, Default, Debug)]
+struct Cursor {
+    run: usize,
+    item: usize,
+}
+
+/// Takes what a card wrote, block by block, and hands its chunks to a readout unit as fragments that lie where they
+/// were written.
+///
+/// The card is one stream: where one e-link has no room, those behind it in the ring wait too. That holds nobody up
+/// for long, for a source without room is a window ahead of the one that the oldest event waits for.
+#[derive(Debug)]
+pub struct CardInput {
+    ring: RingReader,
+    decoder: ChunkDecoder,
+    rule: EventRule,
+    links: Vec<Link>,
+    /// By e-link: its place in `links`.
+    places: Box<[u16]>,
+    /// Up to where blocks were decoded.
+    position: u64,
+    /// How far the last batch was handed on; none when all of it was.
+    cursor: Option<Cursor>,
+    received: Vec<Received>,
+    given_up: u64,
+    nobodys: u64,
+    connection: Connection,
+    being_read: bool,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Connection {
+    Before,
+    There,
+    Ended,
+}
+
+impl CardInput {
+    /// The sources of `readout` that `config` names, over the card's `ring`, whose pages hold whole blocks. All memory
+    /// is got here.
+    pub fn new(config: &CardConfig, ring: RingReader, readout: &Readout) -> Self {
+        let mut links = Vec::with_capacity(config.links.len());
+        let mut places = vec![NOBODY; ELINKS].into_boxed_slice();
+        for &(elink, id) in &config.links {
+            if let Some(source) = readout.source_index(id) {
+                places[elink.index()] = links.len() as u16;
+                links.push(Link { source, id });
+            }
+        }
+        Self {
+            position: ring.released(),
+            decoder: ChunkDecoder::new(config.chunks),
+            rule: config.rule,
+            ring,
+            links,
+            places,
+            cursor: None,
+            received: Vec::with_capacity(AT_ONCE),
+            given_up: 0,
+            nobodys: 0,
+            connection: Connection::Before,
+            being_read: false,
+        }
+    }
+
+    /// The ring, for its account, its bell and its file.
+    pub const fn ring(&self) -> &RingReader {
+        &self.ring
+    }
+
+    /// The same, to look for what came home.
+    pub const fn ring_mut(&mut self) -> &mut RingReader {
+        &mut self.ring
+    }
+
+    /// What was counted.
+    pub const fn counts(&self) -> CardCounts {
+        CardCounts { chunks: *self.decoder.report(), given_up: self.given_up, nobodys: self.nobodys }
+    }
+
+    /// Whether the card will say nothing more, and everything that it said was handed on.
+    pub fn is_ended(&self) -> bool {
+        self.connection == Connection::Ended
+    }
+
+    /// Whether the card waits for room although everything that it wrote was looked at: what is held keeps its pages.
+    pub fn is_starved(&self) -> bool {
+        self.ring.is_full() && self.cursor.is_none() && self.undecoded() == 0
+    }
+
+    /// Takes what the card has written, as far as the readout unit has room for it. Returns how much was done.
+    pub fn turn(&mut self, now: Instant, readout: &mut Readout) -> usize {
+        match self.connection {
+            Connection::Ended => return 0,
+            Connection::Before => self.connect(now, readout),
+            Connection::There => {}
+        }
+        // A writer that says what cannot be is believed no more: its sources are gone.
+        if self.ring.poll().is_err() {
+            self.end(now, readout);
+            return 1;
+        }
+        let mut work = 0;
+        for _ in 0..BATCHES_A_TURN {
+            if self.cursor.is_none() && !self.decode(now, readout) {
+                break;
+            }
+            work += self.hand_on(now, readout);
+            if self.cursor.is_some() {
+                break;
+            }
+        }
+        self.watch(now, readout);
+        if self.ring.is_closed() && self.cursor.is_none() && self.undecoded() == 0 {
+            self.end(now, readout);
+        }
+        work
+    }
+
+    /// Whole blocks that wait.
+    fn undecoded(&self) -> usize {
+        self.ring.bytes(self.position).len() / self.decoder.block_bytes()
+    }
+
+    fn connect(&mut self, now: Instant, readout: &mut Readout) {
+        self.connection = Connection::There;
+        self.links.iter().for_each(|link| readout.source_connected(now, link.source));
+    }
+
+    /// Nothing more comes. Chunks that had begun are cut short.
+    fn end(&mut self, now: Instant, readout: &mut Readout) {
+        self.connection = Connection::Ended;
+        self.given_up += self.decoder.give_up_before(u64::MAX);
+        for (place, link) in self.links.iter().enumerate() {
+            let is_open = |&(elink, _): &(ELink, _)| usize::from(self.places[elink.index()]) == place;
+            readout.source_disconnected(now, link.source, self.decoder.faults().iter().any(is_open));
+        }
+        self.ring.done_to(self.position);
+    }
+
+    /// Decodes the next batch; false where there is no whole block.
+    fn decode(&mut self, now: Instant, readout: &mut Readout) -> bool {
+        let taken = self.decoder.decode(self.ring.bytes(self.position), self.position);
+        if taken == 0 {
+            return false;
+        }
+        self.position += taken as u64;
+        self.cursor = Some(Cursor::default());
+        self.tell_faults(now, readout);
+        true
+    }
+
+    /// Chunks that were given up stand in their source's account.
+    fn tell_faults(&mut self, now: Instant, readout: &mut Readout) {
+        self.given_up += self.decoder.faults().len() as u64;
+        for &(elink, error) in self.decoder.faults() {
+            match self.links.get(usize::from(self.places[elink.index()])) {
+                Some(link) => {
+                    self.received.push(given_up(link.id, error.cause()));
+                    readout.receive(now, link.source, &mut self.received);
+                    self.received.clear();
+                }
+                None => self.nobodys += 1,
+            }
+        }
+    }
+
+    /// Hands the chunks of the batch on, run by run, until a source has no room.
+    fn hand_on(&mut self, now: Instant, readout: &mut Readout) -> usize {
+        let Self { decoder, ring, links, places, rule, received, cursor: place, nobodys, .. } = self;
+        let Some(mut cursor) = *place else { return 0 };
+        let batch = decoder.batch();
+        let mut work = 0;
+        while let Some(run) = batch.runs().get(cursor.run) {
+            let items = &batch.items(run)[cursor.item..];
+            let chunks = |items: &[SubChunk]| {
+                items.iter().filter(|&&item| !matches!(batch.chunk(item), Chunk::Signal(_))).count()
+            };
+            let Some(link) = links.get(usize::from(places[run.elink.index()])) else {
+                *nobodys += chunks(items) as u64;
+                cursor = Cursor { run: cursor.run + 1, item: 0 };
+                continue;
+            };
+            let room = readout.room(link.source).min(AT_ONCE);
+            if room == 0 {
+                *place = Some(cursor);
+                return work;
+            }
+            let now_taken = &items[..items.len().min(room)];
+            let fragments = now_taken.iter().filter_map(|&item| fragment(batch.chunk(item), ring, *rule, link.id));
+            received.extend(fragments);
+            work += now_taken.len();
+            if !received.is_empty() {
+                readout.receive(now, link.source, received);
+                received.clear();
+            }
+            cursor.item += now_taken.len();
+            if cursor.item == usize::from(run.count) {
+                cursor = Cursor { run: cursor.run + 1, item: 0 };
+            }
+        }
+        *place = None;
+        let open = decoder.oldest_open().unwrap_or(u64::MAX);
+        self.ring.done_to(self.position.min(open));
+        work + 1
+    }
+
+    /// Sees that nobody is waited for who cannot speak, and that nobody who does not speak keeps all others waiting.
+    fn watch(&mut self, now: Instant, readout: &mut Readout) {
+        if self.is_starved() {
+            // An e-link that began a chunk a whole ring ago and did not go on must not keep what lies behind it.
+            let oldest = self.ring.released() + self.ring.page_bytes();
+            if self.decoder.oldest_open().is_some_and(|open| open < oldest) {
+                self.decoder.give_up_before(oldest);
+                self.tell_faults(now, readout);
+                let open = self.decoder.oldest_open().unwrap_or(u64::MAX);
+                self.ring.done_to(self.position.min(open));
+            }
+        }
+        // Back-pressure is no absence: while events are held that only need to be released, those who miss in later
+        // ones may stand in line. Otherwise nothing will ever move but by their time-out.
+        let is_held_up = self.cursor.is_some() || self.ring.is_full();
+        let being_read = !is_held_up || !readout.holds_settled();
+        if being_read != self.being_read {
+            self.being_read = being_read;
+            self.links.iter().for_each(|link| readout.set_being_read(now, link.source, being_read));
+        }
+    }
+}
+
+/// A chunk as a fragment; none for a signal.
+#[inline]
+fn fragment(chunk: Chunk<'_>, ring: &mut RingReader, rule: EventRule, source: SourceId) -> Option<Received> {
+    let mut payload = Payload::default();
+    let status = match chunk {
+        Chunk::Short { piece, status } => {
+            ring.append(piece.position, piece.length, &mut payload);
+            status
+        }
+        Chunk::Scattered { pieces, status, .. } => {
+            pieces.iter().for_each(|piece| ring.append(piece.position, piece.length, &mut payload));
+            status
+        }
+        Chunk::Signal(_) => return None,
+    };
+    let Some(raw_id) = rule.number(&payload) else {
+        return Some(given_up(source, Cause::Malformed));
+    };
+    let meta = FragmentMeta {
+        source,
+        length: payload.len() as u32,
+        flags: if status.is_good() { FragmentFlags::default() } else { flags(status) },
+        bunch_crossing: 0,
+        trigger_type: 0,
+        raw_id,
+        time: 0,
+    };
+    Some(Received { meta, restarts: false, payload })
+}
+
+/// What the card says of a chunk, in the words of fragments.
+#[cold]
+fn flags(status: Status) -> FragmentFlags {
+    [
+        (Status::BUSY, FragmentFlags::BUSY),
+        (Status::CRC, FragmentFlags::CRC_CHECKED.with(FragmentFlags::CRC_ERROR)),
+        (Status::ERROR, FragmentFlags::MALFORMED),
+        (Status::TRUNCATED, FragmentFlags::LENGTH_MISMATCH),
+        (Status::TIMED_OUT, FragmentFlags::LENGTH_MISMATCH),
+    ]
+    .into_iter()
+    .filter(|&(flag, _)| status.has(flag))
+    .fold(FragmentFlags::default(), |all, (_, flag)| all.with(flag))
+}
+
+/// In place of a chunk that was given up for this cause.
+fn given_up(source: SourceId, cause: Cause) -> Received {
+    Received { meta: FragmentMeta::missing(source, cause), restarts: false, payload: Payload::default() }
+}

@@ -1,0 +1,348 @@
+//! A card's ring up to the accounts of its sources.
+
+use super::*;
+use crate::messages::{Fragment, FragmentFlags, Message, Release, ReleaseEntry, Start};
+use crate::readout::{Readout, ReadoutConfig, SourceConfig};
+use crate::source::card::{
+    ChunkOrigin, EmulatedCard, EmulatedCardConfig, EmulatedLinkConfig, Faults, LEAST_CHUNK, fill_chunk, origin_of_chunk,
+};
+use crate::source::{FragmentSize, TriggerGate, TriggerRate};
+use core::time::Duration;
+use ropewalk_memory::PoolConfig;
+use ropewalk_memory::ring::{RingWriter, ring};
+use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, NodeId, Outcome, SourceId};
+
+const FORMAT: BlockFormat = BlockFormat::WIDE;
+const LINKS: u32 = 3;
+const TIMEOUT: Duration = Duration::from_millis(100);
+
+/// A card of three e-links, its ring, and a readout unit.
+struct Rig {
+    writer: RingWriter,
+    input: CardInput,
+    readout: Readout,
+    now: Instant,
+    encoders: Vec<Encoder>,
+}
+
+fn elink(link: u32) -> ELink {
+    ELink::new(8 + link as u16)
+}
+
+fn source(link: u32) -> SourceId {
+    SourceId(100 + link)
+}
+
+impl Rig {
+    /// A ring of so many KiB, and a window of so many events.
+    fn new(kibibytes: usize, window: u32) -> Self {
+        let sources = (0..LINKS).map(|link| SourceConfig::of_card(source(link), 32)).collect();
+        let config = ReadoutConfig { source_timeout: TIMEOUT, window, ..ReadoutConfig::new(0, sources) };
+        let mut readout = Readout::new(config);
+        let now = Instant::from_nanoseconds(1_000);
+        readout.message(now, NodeId::MANAGER, &Message::Start(Start::of_run(EventKey::new(0, 1))));
+        let (writer, reader) = ring(PoolConfig::heap("card", 1 << 10, kibibytes)).expect("a small ring");
+        let chunks = ChunkConfig { blocks_per_batch: 8, ..ChunkConfig::new(FORMAT) };
+        let links = (0..LINKS).map(|link| (elink(link), source(link))).collect();
+        let input = CardInput::new(&CardConfig { chunks, rule: EventRule::USUAL, links }, reader, &readout);
+        let encoders = (0..=LINKS).map(|link| Encoder::new(FORMAT, elink(link))).collect();
+        Self { writer, input, readout, now, encoders }
+    }
+
+    /// The chunk of an event in blocks of its own.
+    fn say(&mut self, link: u32, number: u32, bytes: usize) {
+        let mut chunk = vec![0; bytes];
+        fill_chunk(ChunkOrigin { source: source(link), number }, &mut chunk);
+        self.encode(link, |encoder, out| encoder.chunk(&chunk, Status::GOOD, out));
+    }
+
+    fn encode(&mut self, link: u32, what: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
+        let (encoder, mut blocks) = (&mut self.encoders[link as usize], Vec::new());
+        what(encoder, &mut blocks);
+        encoder.flush(&mut blocks);
+        self.write(&blocks);
+    }
+
+    /// The card writes, as much as there is room for.
+    fn write(&mut self, mut blocks: &[u8]) {
+        while !blocks.is_empty() {
+            let space = self.writer.space();
+            let length = space.len().min(blocks.len());
+            assert!(length > 0, "the ring is full");
+            space[..length].copy_from_slice(&blocks[..length]);
+            let _ = self.writer.commit(length);
+            blocks = &blocks[length..];
+        }
+    }
+
+    fn turn(&mut self) {
+        self.input.turn(self.now, &mut self.readout);
+        while self.readout.poll(self.now).is_some() {}
+    }
+
+    /// Nothing happens for a while but turns.
+    fn wait(&mut self, duration: Duration) {
+        for _ in 0..10 {
+            self.now = self.now.after(duration / 10);
+            self.turn();
+        }
+    }
+
+    fn release(&mut self, from: u64, count: u32) {
+        let entry = ReleaseEntry { first: EventKey::new(0, from), count, outcome: Outcome::Complete };
+        let entries = [entry].into_iter().collect();
+        self.readout.message(self.now, NodeId::MANAGER, &Message::Release(Release { entries }));
+        self.turn();
+    }
+
+    fn account(&self, link: u32) -> FragmentAccount {
+        let account = self.readout.account(link as usize);
+        assert_eq!(account.received, account.accounted(), "link {link}: {account:?}");
+        account
+    }
+
+    /// What is held of an event, if it is settled.
+    fn fragments(&self, number: u64) -> Option<Vec<Fragment>> {
+        let mut fragments = Vec::new();
+        self.readout.super_fragment(EventKey::new(0, number))?.append_to(&mut fragments);
+        Some(fragments)
+    }
+
+    fn is_settled(&self, number: u64) -> bool {
+        self.readout.super_fragment(EventKey::new(0, number)).is_some()
+    }
+}
+
+#[test]
+fn chunks_of_all_links_are_events_whose_bytes_lie_in_the_ring() {
+    let mut rig = Rig::new(64, 100);
+    for number in 1..=5 {
+        (0..LINKS).for_each(|link| rig.say(link, number, 500 + 1000 * link as usize));
+    }
+    rig.turn();
+    for number in 1..=5 {
+        let fragments = rig.fragments(u64::from(number)).expect("it is settled");
+        assert_eq!(fragments.len(), LINKS as usize);
+        for (link, fragment) in (0..).zip(fragments) {
+            let origin = ChunkOrigin { source: source(link), number };
+            assert_eq!(
+                (origin_of_chunk(&fragment.payload.to_vec()), fragment.meta.source),
+                (Some(origin), source(link))
+            );
+            assert_eq!((fragment.meta.length, fragment.meta.flags), (500 + 1000 * link, FragmentFlags::default()));
+            assert!(fragment.payload.into_slices().all(|slice| slice.pool() == rig.input.ring().id()));
+        }
+    }
+    let held = rig.input.ring().account().held;
+    assert!(held >= 20, "{held}");
+    rig.release(1, 5);
+    rig.turn();
+    assert_eq!((rig.input.ring().account().held, rig.input.ring().released()), (0, rig.writer.written()));
+}
+
+#[test]
+fn what_nobody_can_use_is_counted_under_its_name() {
+    let mut rig = Rig::new(64, 100);
+    rig.say(LINKS, 1, 100);
+    rig.encode(0, |encoder, out| encoder.chunk(&[1, 0, 0], Status::GOOD, out));
+    rig.encode(0, |encoder, out| encoder.out_of_band(7, out));
+    rig.encode(1, |encoder, out| encoder.sub_chunk(Trailer::new(SubChunkType::Last, 9, Status::GOOD), &[1; 9], out));
+    rig.encode(1, |encoder, out| encoder.sub_chunk(Trailer::new(SubChunkType::First, 9, Status::GOOD), &[1; 9], out));
+    rig.say(1, 1, 100);
+    rig.encode(LINKS, |encoder, out| {
+        encoder.sub_chunk(Trailer::new(SubChunkType::Last, 9, Status::GOOD), &[1; 9], out);
+    });
+    rig.turn();
+    let dropped = |rig: &Rig, link, cause| rig.account(link).dropped.get(cause);
+    assert_eq!((rig.account(0).received, dropped(&rig, 0, Cause::Malformed)), (1, 1), "too short for a number");
+    let of_one = [Cause::Malformed, Cause::CutShort].map(|cause| dropped(&rig, 1, cause));
+    assert_eq!((rig.account(1).received, of_one), (3, [1, 1]), "no beginning, no end, and a good one");
+    let counts = rig.input.counts();
+    assert_eq!((counts.nobodys, counts.given_up, counts.chunks.signals), (2, 3, 1));
+}
+
+#[test]
+fn flags_of_the_card_are_flags_of_the_fragment() {
+    let mut rig = Rig::new(64, 100);
+    let flags = [
+        (Status::BUSY, FragmentFlags::BUSY),
+        (Status::CRC, FragmentFlags::CRC_CHECKED.with(FragmentFlags::CRC_ERROR)),
+        (Status::ERROR, FragmentFlags::MALFORMED),
+        (Status::TRUNCATED, FragmentFlags::LENGTH_MISMATCH),
+        (Status::TIMED_OUT, FragmentFlags::LENGTH_MISMATCH),
+    ];
+    for (number, (status, _)) in (1..).zip(flags) {
+        let mut chunk = [0; LEAST_CHUNK];
+        fill_chunk(ChunkOrigin { source: source(0), number }, &mut chunk);
+        rig.encode(0, |encoder, out| encoder.chunk(&chunk, status, out));
+        (1..LINKS).for_each(|link| rig.say(link, number, 20));
+    }
+    rig.turn();
+    for (number, (status, expected)) in (1..).zip(flags) {
+        let fragments = rig.fragments(number).expect("it is settled");
+        assert_eq!(fragments[0].meta.flags, expected, "{status:?}");
+    }
+}
+
+#[test]
+fn a_link_that_says_nothing_is_given_up_and_taken_again_when_it_returns() {
+    let mut rig = Rig::new(64, 100);
+    for number in 1..=3 {
+        (0..LINKS - 1).for_each(|link| rig.say(link, number, 50));
+    }
+    rig.turn();
+    rig.wait(TIMEOUT / 2);
+    assert!(!rig.is_settled(1));
+    rig.wait(TIMEOUT);
+    assert!(rig.is_settled(3), "without the dead link");
+    let fragments = rig.fragments(3).expect("it is settled");
+    assert_eq!(fragments[2].meta.missing_cause(), Some(Cause::TimedOut));
+    (0..LINKS).for_each(|link| rig.say(link, 4, 50));
+    (0..LINKS - 1).for_each(|link| rig.say(link, 5, 50));
+    rig.turn();
+    assert!(rig.is_settled(4) && !rig.is_settled(5), "the link is waited for again");
+}
+
+/// A card is one stream: what a source without room leaves stands before what the others wait for.
+#[test]
+fn a_dead_link_holds_the_others_up_for_its_time_out_only_however_little_room_there_is() {
+    for (kibibytes, window, events) in [(64, 4, 20), (8, 100, 20)] {
+        let mut rig = Rig::new(kibibytes, window);
+        let mut next = 1;
+        for _ in 0..400 {
+            while next <= events && rig.writer.space().len() >= 2 * FORMAT.block_bytes() {
+                (0..LINKS - 1).for_each(|link| rig.say(link, next, 50));
+                next += 1;
+            }
+            rig.wait(TIMEOUT / 5);
+            let settled = (1..=u64::from(events)).filter(|&number| rig.is_settled(number)).count();
+            if settled > 0 && next <= events {
+                rig.release(1, next);
+            }
+        }
+        assert_eq!(next, events + 1, "{kibibytes} KiB, window {window}: the card goes on");
+        assert_eq!(rig.account(0).received, u64::from(events));
+    }
+}
+
+#[test]
+fn back_pressure_is_no_absence() {
+    let mut rig = Rig::new(6, 100);
+    for number in 1..=2 {
+        (0..LINKS).for_each(|link| rig.say(link, number, 50));
+    }
+    rig.turn();
+    assert!(rig.is_settled(2) && rig.input.is_starved());
+    // The links have no room in the ring: nobody asks for the others' chunks of event 3 before there is some.
+    rig.wait(TIMEOUT * 20);
+    rig.release(1, 1);
+    rig.turn();
+    rig.say(0, 3, 50);
+    rig.say(1, 3, 50);
+    rig.say(0, 4, 50);
+    rig.turn();
+    assert!(rig.input.ring().is_full());
+    rig.wait(TIMEOUT * 20);
+    assert!(!rig.is_settled(3), "event 2 waits to be released, and so does the room for the third link");
+    rig.release(2, 1);
+    rig.say(2, 3, 50);
+    rig.turn();
+    assert!(rig.is_settled(3));
+    let fragments = rig.fragments(3).expect("it is settled");
+    assert!(fragments.iter().all(|fragment| fragment.meta.missing_cause().is_none()));
+}
+
+#[test]
+fn a_chunk_that_never_ends_does_not_keep_the_ring() {
+    let mut rig = Rig::new(8, 100);
+    let begins = Trailer::new(SubChunkType::First, 8, Status::GOOD);
+    rig.encode(2, |encoder, out| encoder.sub_chunk(begins, &[1; 8], out));
+    for number in 1..=7 {
+        rig.say(0, number, 50);
+    }
+    rig.turn();
+    assert_eq!(rig.account(2).dropped.get(Cause::TimedOut), 1);
+    rig.turn();
+    assert_eq!(rig.input.ring().released(), 1024);
+}
+
+#[test]
+fn a_card_that_ends_is_read_to_its_end_and_what_was_open_is_cut_short() {
+    let mut rig = Rig::new(64, 100);
+    (0..LINKS).for_each(|link| rig.say(link, 1, 2000));
+    let begins = Trailer::new(SubChunkType::First, 8, Status::GOOD);
+    rig.encode(1, |encoder, out| encoder.sub_chunk(begins, &[1; 8], out));
+    let _ = rig.writer.close();
+    rig.turn();
+    assert!(rig.is_settled(1) && rig.input.is_ended());
+    let account = rig.account(1);
+    assert_eq!((account.received, account.dropped.get(Cause::CutShort)), (2, 1));
+    assert_eq!(rig.account(0).received, 1);
+    rig.release(1, 1);
+    rig.input.ring_mut().collect();
+    assert!(rig.input.ring().account().held <= 1);
+}
+
+/// Whatever goes wrong on the card, every chunk of which anything came stands in its source's account.
+#[test]
+fn every_fault_ends_in_an_account_that_balances() {
+    let faults = Faults {
+        error: 0.02,
+        crc: 0.02,
+        truncated: 0.02,
+        busy: 0.02,
+        timed_out: 0.02,
+        missing: 0.02,
+        sequence_gap: 0.01,
+        damaged_block: 0.01,
+        out_of_band: 0.02,
+    };
+    for seed in 0..20 {
+        let link = |link| EmulatedLinkConfig {
+            elink: elink(link),
+            source: source(link),
+            size: FragmentSize::Uniform { least: 16, most: 2400 },
+            outages: Vec::new(),
+        };
+        let mut card = EmulatedCard::new(EmulatedCardConfig {
+            format: FORMAT,
+            links: (0..LINKS).map(link).collect(),
+            rate: TriggerRate::Unlimited,
+            seed,
+            link_bytes_per_second: None,
+            faults,
+        });
+        let (mut rig, gate) = (Rig::new(64, 20), TriggerGate::new(400));
+        let mut released = 1;
+        for _ in 0..20_000 {
+            if rig.input.is_ended() {
+                break;
+            }
+            let filled = card.fill(Duration::ZERO, &gate, rig.writer.space());
+            let _ = rig.writer.commit(filled);
+            if card.is_exhausted() {
+                let _ = rig.writer.close();
+            }
+            rig.wait(TIMEOUT / 10);
+            while let Some(fragments) = rig.fragments(released) {
+                for fragment in fragments.iter().filter(|fragment| fragment.meta.missing_cause().is_none()) {
+                    let origin = origin_of_chunk(&fragment.payload.to_vec()).expect("its bytes are right");
+                    assert_eq!((origin.source, u64::from(origin.number)), (fragment.meta.source, released));
+                }
+                drop(fragments);
+                rig.release(released, 1);
+                released += 1;
+            }
+        }
+        assert!(rig.input.is_ended(), "seed {seed}: stands still");
+        let (mut received, mut dropped) = (0, 0);
+        for link in 0..LINKS {
+            let account = rig.account(link);
+            (received, dropped) = (received + account.received, dropped + account.dropped.total());
+        }
+        let counts = rig.input.counts();
+        assert_eq!((received, dropped), (counts.chunks.chunks + counts.given_up, counts.given_up), "seed {seed}");
+        let written: u64 = card.injected().map(|(_, injected)| injected.chunks).sum();
+        assert!(received <= written && received > written * 7 / 10, "seed {seed}: {received} of {written}");
+    }
+}

@@ -1,0 +1,241 @@
+//! Link cards (FELIX) whose e-links are sources.
+
+use crate::quantity::{Bandwidth, Bytes, FragmentSize, Rate, Size, Time};
+use ropewalk_flow::readout::felix::EventRule;
+use ropewalk_wire::felix::BlockFormat;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+use std::str::FromStr;
+
+/// A link card.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FelixSection {
+    /// Its name.
+    pub name: String,
+    /// The blocks that it writes.
+    #[serde(default)]
+    pub blocks: Blocks,
+    /// The ring of memory that it writes them to.
+    #[serde(default = "memory")]
+    pub memory: Bytes,
+    /// How its readout unit learns of them.
+    #[serde(default)]
+    pub wake: WakeChoice,
+    /// Where its chunks say to which event they belong.
+    #[serde(default)]
+    pub event: EventField,
+    /// An emulator takes its place.
+    pub emulate: Option<EmulateCard>,
+}
+
+/// How a card's readout unit learns of what was written.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WakeChoice {
+    /// The card wakes it when it sleeps.
+    #[default]
+    Interrupt,
+    /// It looks again and again.
+    Poll,
+}
+
+/// Which e-link of which card a source is.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ELinkSection {
+    /// The card's name.
+    pub card: String,
+    /// The e-link, 0 to 2047.
+    pub elink: u16,
+}
+
+/// The event's number in a chunk.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct EventField {
+    /// Bytes before it.
+    pub offset: u16,
+    /// Bytes that it stands in, 1 to 8.
+    pub bytes: u8,
+    /// The order of these bytes.
+    pub endian: Endian,
+    /// Which of their bits it is; all where none are given.
+    pub mask: Option<u64>,
+}
+
+impl Default for EventField {
+    fn default() -> Self {
+        Self { offset: 0, bytes: 4, endian: Endian::Little, mask: None }
+    }
+}
+
+impl EventField {
+    /// The rule in the words of the machines.
+    pub fn rule(self) -> EventRule {
+        let all = u64::MAX.checked_shr(64 - 8 * u32::from(self.bytes.clamp(1, 8))).unwrap_or(0);
+        EventRule {
+            offset: self.offset,
+            bytes: self.bytes,
+            is_big_endian: self.endian == Endian::Big,
+            mask: self.mask.unwrap_or(all),
+        }
+    }
+}
+
+/// The order of a number's bytes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Endian {
+    /// The least significant one first.
+    #[default]
+    Little,
+    /// The most significant one first.
+    Big,
+}
+
+/// An emulated card.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct EmulateCard {
+    /// The chunks of every e-link but the trigger source's.
+    pub chunk_size: Size,
+    /// The chunks of the trigger source.
+    pub trigger_chunk_size: Size,
+    /// How often triggers come; as fast as it goes where it is not given.
+    pub rate: Option<Rate>,
+    /// How fast each e-link is; as fast as it goes where it is not given.
+    pub link_speed: Option<Bandwidth>,
+    /// How often what goes wrong.
+    pub faults: FaultShares,
+    /// Links that fail and come back.
+    pub outages: Vec<OutageSection>,
+}
+
+impl Default for EmulateCard {
+    fn default() -> Self {
+        Self {
+            chunk_size: Size(FragmentSize::Fixed(1024)),
+            trigger_chunk_size: Size(FragmentSize::Fixed(24)),
+            rate: None,
+            link_speed: None,
+            faults: FaultShares::default(),
+            outages: Vec::new(),
+        }
+    }
+}
+
+/// Shares of all chunks with which something goes wrong, 0 to 1.
+#[derive(Copy, Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FaultShares {
+    /// The error flag.
+    pub error: f64,
+    /// The flag of a wrong checksum.
+    pub crc: f64,
+    /// Cut short, with the flag for that.
+    pub truncated: f64,
+    /// The busy flag.
+    pub busy: f64,
+    /// Cut short by a time-out.
+    pub timed_out: f64,
+    /// Never comes.
+    pub missing: f64,
+    /// A block's number is left out behind it.
+    pub sequence_gap: f64,
+    /// The block that it ends in is damaged.
+    pub damaged_block: f64,
+    /// A signal follows.
+    pub out_of_band: f64,
+}
+
+/// An e-link that fails and comes back.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutageSection {
+    /// Which one.
+    pub elink: u16,
+    /// When, after the start.
+    pub from: Time,
+    /// For how long.
+    pub lasts: Time,
+}
+
+/// The kind of a card's blocks: `0xABCD`, `0xABCE`, or a size of 1KiB to 64KiB.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Blocks(pub BlockFormat);
+
+const BLOCKS: &str = "a kind of FELIX blocks: 0xABCD (1 KiB, trailers of 16 bits), 0xABCE (1 KiB, 32 bits), or a size of \
+                      1KiB to 64KiB such as 4KiB (32 bits)";
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Self(BlockFormat::sized(4).expect("4 KiB is a size of blocks"))
+    }
+}
+
+impl FromStr for Blocks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let sized = |text: &str| {
+            let bytes = text.parse::<Bytes>().ok()?.0;
+            BlockFormat::sized(u16::try_from(bytes >> 10).ok()?).filter(|_| bytes.is_multiple_of(1024))
+        };
+        let format = match text.to_ascii_lowercase().as_str() {
+            "0xabcd" => Some(BlockFormat::NARROW),
+            "0xabce" => Some(BlockFormat::WIDE),
+            _ => sized(text),
+        };
+        format.map(Self).ok_or_else(|| format!("`{text}` is not {BLOCKS}"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Blocks {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Cow::<'_, str>::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Blocks {
+    fn schema_name() -> Cow<'static, str> {
+        "Blocks".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "description": BLOCKS })
+    }
+}
+
+const fn memory() -> Bytes {
+    Bytes(64 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_blocks_are_read() {
+        for (text, symbol) in
+            [("0xABCD", 0xabcd), ("0xabce", 0xabce), ("1KiB", 0xc0ce), ("4KiB", 0xc3ce), ("64KiB", 0xffce)]
+        {
+            assert_eq!(text.parse::<Blocks>().map(|blocks| blocks.0.symbol()), Ok(symbol));
+        }
+        for text in ["", "0xABCF", "512", "65KiB", "1500", "4"] {
+            assert!(text.parse::<Blocks>().is_err_and(|error| error.contains("such as 4KiB")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_field_of_any_width_has_all_its_bits_unless_some_are_named() {
+        let bits = |bytes, mask| EventField { bytes, mask, ..EventField::default() }.rule().bits();
+        assert_eq!(EventField::default().rule(), EventRule::USUAL);
+        assert_eq!(
+            (bits(1, None), bits(3, None), bits(8, None), bits(4, Some(0xff_ff00))),
+            (Some(8), Some(24), Some(64), Some(16))
+        );
+        assert_eq!((bits(0, None), bits(9, None)), (None, None));
+    }
+}

@@ -1,0 +1,112 @@
+//! What cards and their e-links must fulfil.
+
+use super::check::fault;
+use super::felix::FelixSection;
+use super::model::Configuration;
+use super::parse::Fault;
+use crate::quantity::Bytes;
+use ropewalk_wire::felix::ELINKS;
+use std::collections::BTreeMap;
+
+/// Checks every card and every source that is an e-link; the first fault is returned.
+pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
+    links(configuration)?;
+    for (index, card) in configuration.felix.iter().enumerate() {
+        let key = |field: &str| format!("felix[{index}].{field}");
+        self::card(configuration, card, key)?;
+    }
+    Ok(())
+}
+
+/// Every e-link is one of a card, is one source, and lies with the others of its card in one readout unit.
+fn links(configuration: &Configuration) -> Result<(), Fault> {
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut taken = BTreeMap::new();
+    for (index, source) in configuration.source.iter().enumerate() {
+        let Some(link) = &source.felix else { continue };
+        let key = |field: &str| format!("source[{index}].{field}");
+        if configuration.felix.iter().all(|card| card.name != link.card) {
+            let known = configuration.felix.iter().map(|card| card.name.as_str()).collect::<Vec<_>>().join(", ");
+            let message = format!("no [[felix]] card is named `{}`; there are: {known}", link.card);
+            return Err(fault(key("felix.card"), message));
+        }
+        if usize::from(link.elink) >= ELINKS {
+            return Err(fault(key("felix.elink"), format!("a card has the e-links 0 to {}", ELINKS - 1)));
+        }
+        if let Some(other) = taken.insert((&link.card, link.elink), index) {
+            let message = format!("source[{other}] is that e-link already");
+            return Err(fault(key("felix.elink"), message));
+        }
+        let other = *first.entry(&link.card).or_insert(index);
+        if configuration.source[other].readout != source.readout {
+            let readout = &configuration.source[other].readout;
+            let message = format!("source[{other}] of the same card is in `{readout}`: one readout unit reads a card");
+            return Err(fault(key("readout"), message));
+        }
+        let bits =
+            configuration.felix.iter().find(|card| card.name == link.card).and_then(|card| card.event.rule().bits());
+        if source.counter_bits.is_some() && source.counter_bits != bits {
+            return Err(fault(
+                key("counter_bits"),
+                "the card's `event` says how many bits the number has: leave it out",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn card(configuration: &Configuration, card: &FelixSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+    let mut links = configuration.source.iter().filter_map(|source| Some((source, source.felix.as_ref()?)));
+    let links: Vec<_> = links.by_ref().filter(|(_, link)| link.card == card.name).collect();
+    if links.is_empty() {
+        let message =
+            format!("no source is an e-link of it: give one `felix = {{ card = \"{}\", elink = 0 }}`", card.name);
+        return Err(fault(key("name"), message));
+    }
+    if !card.event.rule().bits().is_some_and(|bits| bits >= 8) {
+        let message = "a field of 1 to 8 bytes, and a mask of at least 8 neighbouring bits in it";
+        return Err(fault(key("event"), message));
+    }
+    let largest = links.iter().map(|(source, _)| source.max_fragment.0).max().unwrap_or(0);
+    let needed = (4 * largest).max(1 << 20);
+    if card.memory.0 < needed {
+        let message = format!(
+            "{} hold too little: four of the largest chunks and 1 MiB at least, {} in all; enlarge it, or lower the \
+             sources' max_fragment",
+            card.memory,
+            Bytes(needed)
+        );
+        return Err(fault(key("memory"), message));
+    }
+    let Some(emulate) = &card.emulate else { return Ok(()) };
+    let sizes =
+        [("emulate.chunk_size", emulate.chunk_size), ("emulate.trigger_chunk_size", emulate.trigger_chunk_size)];
+    for (name, size) in sizes {
+        if u64::from(size.0.largest()) > largest {
+            return Err(fault(key(name), "the emulated chunks are larger than the sources' max_fragment allows"));
+        }
+    }
+    for (index, outage) in emulate.outages.iter().enumerate() {
+        if links.iter().all(|(_, link)| link.elink != outage.elink) {
+            return Err(fault(key(&format!("emulate.outages[{index}].elink")), "no source is this e-link"));
+        }
+    }
+    let shares = &emulate.faults;
+    let named = [
+        ("error", shares.error),
+        ("crc", shares.crc),
+        ("truncated", shares.truncated),
+        ("busy", shares.busy),
+        ("timed_out", shares.timed_out),
+        ("missing", shares.missing),
+        ("sequence_gap", shares.sequence_gap),
+        ("damaged_block", shares.damaged_block),
+        ("out_of_band", shares.out_of_band),
+    ];
+    match named.iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
+        Some((name, _)) => {
+            Err(fault(key(&format!("emulate.faults.{name}")), "a share of all chunks lies between 0 and 1"))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,116 @@
+//! Link cards of a run: their rings, and who writes them.
+
+use super::assemble::{RunError, Workshop, system};
+use super::placement::{Purpose, pool_of};
+use super::resolve::{Resolved, SEED};
+use crate::configuration::{EmulateCard, FelixSection, SourceSection, WakeChoice};
+use crate::drive::{EmulatedCardDrive, ReadoutDrive};
+use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig};
+use ropewalk_flow::source::card::{EmulatedCardConfig, EmulatedLinkConfig, Faults, Outage};
+use ropewalk_flow::source::{TriggerGate, TriggerRate};
+use ropewalk_io::Dispatcher;
+use ropewalk_io::wait::Bell;
+use ropewalk_memory::PoolConfig;
+use ropewalk_memory::ring::RingWriter;
+use ropewalk_terms::SourceId;
+use ropewalk_wire::felix::ELink;
+use std::sync::Arc;
+
+/// A page of a ring: what one slice at least keeps from being written again.
+const PAGE: usize = 64 << 10;
+
+/// A card that is emulated: it is started last.
+pub(super) struct CardToStart {
+    /// Its name, and its thread's.
+    pub(super) name: String,
+    config: EmulatedCardConfig,
+    ring: RingWriter,
+    bell: Option<Bell>,
+}
+
+impl CardToStart {
+    /// The card, once it is known what stops it.
+    pub(super) fn drive(self, gate: &Arc<TriggerGate>) -> EmulatedCardDrive {
+        EmulatedCardDrive::new(self.config, self.ring, self.bell, Arc::clone(gate))
+    }
+}
+
+impl Workshop<'_> {
+    /// Gives a readout unit the rings of its cards. Returns those that are emulated.
+    pub(super) fn cards<S: Dispatcher, P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<S, P>,
+    ) -> Result<Vec<CardToStart>, RunError> {
+        let mut to_start = Vec::new();
+        for card in self.resolved.cards(index) {
+            let links = self.resolved.links(card);
+            let config = CardConfig {
+                chunks: chunks(card, &links),
+                rule: card.event.rule(),
+                links: links.iter().map(|&(elink, source)| (elink, SourceId(source.id))).collect(),
+            };
+            let bell = match card.wake {
+                WakeChoice::Interrupt => Some(Bell::new().map_err(system(format!("{}: bell", card.name)))?),
+                WakeChoice::Poll => None,
+            };
+            let name = pool_of(&card.name, Purpose::Ring);
+            let memory = PoolConfig::anonymous(&name, PAGE, (card.memory.0 / PAGE as u64) as usize);
+            let (writer, reader) = self.placer.ring(memory)?;
+            readout.add_card(&config, reader, bell.clone());
+            if let Some(emulate) = &card.emulate {
+                let config = emulated(card, emulate, &links);
+                to_start.push(CardToStart { name: card.name.clone(), config, ring: writer, bell });
+            }
+        }
+        Ok(to_start)
+    }
+}
+
+impl Resolved {
+    /// The cards that a readout unit reads.
+    fn cards(&self, index: u16) -> impl Iterator<Item = &FelixSection> {
+        self.cards_and_readouts().filter(move |&(_, readout)| readout == index).map(|(card, _)| card)
+    }
+}
+
+/// Room for every e-link's largest chunk at once, as far as the ring can hold that.
+fn chunks(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> ChunkConfig {
+    let format = card.blocks.0;
+    let largest = links.iter().map(|(_, source)| source.max_fragment.0).max().unwrap_or(0);
+    let pieces = links.len() * (largest as usize / format.most_data_bytes() + 2);
+    let open_pieces = pieces.min(card.memory.0 as usize / format.block_bytes());
+    ChunkConfig { most_chunk_bytes: largest, open_pieces, ..ChunkConfig::new(format) }
+}
+
+fn emulated(card: &FelixSection, emulate: &EmulateCard, links: &[(ELink, &SourceSection)]) -> EmulatedCardConfig {
+    let outages = |elink: ELink| {
+        let mine = emulate.outages.iter().filter(move |outage| outage.elink == elink.number());
+        mine.map(|outage| Outage { from: outage.from.0, lasts: outage.lasts.0 }).collect()
+    };
+    let link = |&(elink, source): &(ELink, &SourceSection)| EmulatedLinkConfig {
+        elink,
+        source: SourceId(source.id),
+        size: if source.trigger { emulate.trigger_chunk_size.0 } else { emulate.chunk_size.0 },
+        outages: outages(elink),
+    };
+    let shares = emulate.faults;
+    EmulatedCardConfig {
+        format: card.blocks.0,
+        links: links.iter().map(link).collect(),
+        rate: emulate.rate.map_or(TriggerRate::Unlimited, |rate| rate.0),
+        seed: SEED,
+        link_bytes_per_second: emulate.link_speed.map(|speed| speed.bytes_per_second),
+        faults: Faults {
+            error: shares.error,
+            crc: shares.crc,
+            truncated: shares.truncated,
+            busy: shares.busy,
+            timed_out: shares.timed_out,
+            missing: shares.missing,
+            sequence_gap: shares.sequence_gap,
+            damaged_block: shares.damaged_block,
+            out_of_band: shares.out_of_band,
+        },
+    }
+}
