@@ -56,14 +56,14 @@ fn links(configuration: &Configuration) -> Result<(), Fault> {
 }
 
 fn card(configuration: &Configuration, card: &FelixSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
-    let mut links = configuration.source.iter().filter_map(|source| Some((source, source.felix.as_ref()?)));
-    let links: Vec<_> = links.by_ref().filter(|(_, link)| link.card == card.name).collect();
+    let links = configuration.source.iter().filter_map(|source| Some((source, source.felix.as_ref()?)));
+    let links: Vec<_> = links.filter(|(_, link)| link.card == card.name).collect();
     if links.is_empty() {
         let message =
             format!("no source is an e-link of it: give one `felix = {{ card = \"{}\", elink = 0 }}`", card.name);
         return Err(fault(key("name"), message));
     }
-    if !card.event.rule().bits().is_some_and(|bits| bits >= 8) {
+    if card.event.rule().bits().is_none_or(|bits| bits < 8) {
         let message = "a field of 1 to 8 bytes, and a mask of at least 8 neighbouring bits in it";
         return Err(fault(key("event"), message));
     }

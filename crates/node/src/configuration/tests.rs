@@ -148,3 +148,46 @@ fn event_managers_that_stand_by_need_addresses_of_their_own() {
     assert_eq!(error(&standby("\"other:4000\", \"host:4000\"")).key, "manager.standby[1]");
     assert_eq!(error(&standby("\"other:0\"")).key, "manager.standby[0]");
 }
+
+#[test]
+fn cards_and_their_links_say_what_would_be_right() {
+    let base =
+        GOOD.replace("play = \"${DATA}/one.raw\"", "felix = { card = \"flx\", elink = 3 }\nmax_fragment = \"64KiB\"");
+    let card = "[[felix]]\nname = \"flx\"\n";
+    let with = |card: &str, more: &str| format!("{base}{more}{card}");
+    let good = parse("test.toml", &with(card, ""), &variable).expect("a good configuration");
+    assert_eq!((good.felix[0].blocks, good.felix[0].wake), (Blocks::default(), WakeChoice::Interrupt));
+    let another = |readout: &str, elink: u32| {
+        format!("[[source]]\nid = 2\nreadout = \"{readout}\"\nfelix = {{ card = \"flx\", elink = {elink} }}\n")
+    };
+    let second = format!("{}[[readout]]\nname = \"ru1\"\n", another("ru1", 4));
+    let emulate = |what: &str| format!("{card}[felix.emulate]\n{what}\n");
+    for (text, key, words) in [
+        (with("", ""), "source[0].felix.card", "no [[felix]] card is named `flx`"),
+        (with(card, &another("ru0", 3)), "source[1].felix.elink", "source[0] is that e-link"),
+        (with(card, &another("ru0", 2048)), "source[1].felix.elink", "0 to 2047"),
+        (with(card, &second), "source[1].readout", "one readout unit reads a card"),
+        (with(&format!("{card}{}", card.replace("flx", "other")), ""), "felix[1].name", "no source is an e-link"),
+        (with(&format!("{card}memory = \"100KiB\""), ""), "felix[0].memory", "1.0 MiB in all"),
+        (with(&format!("{card}event = {{ bytes = 9 }}"), ""), "felix[0].event", "1 to 8 bytes"),
+        (with(&format!("{card}event = {{ mask = 0x0f }}"), ""), "felix[0].event", "at least 8"),
+        (with(&emulate("chunk_size = \"128KiB\""), ""), "felix[0].emulate.chunk_size", "max_fragment"),
+        (with(&emulate("faults = { crc = 2.0 }"), ""), "felix[0].emulate.faults.crc", "between 0 and 1"),
+        (
+            with(&emulate("outages = [{ elink = 9, from = \"1s\", lasts = \"1s\" }]"), ""),
+            "felix[0].emulate.outages[0].elink",
+            "no source is this e-link",
+        ),
+        (with(card, "").replace("elink = 3 }", "elink = 3 }\nemulate = {}"), "source[0].felix", "with its whole card"),
+        (
+            with(card, "").replace("elink = 3 }", "elink = 3 }\ncounter_bits = 24"),
+            "source[0].counter_bits",
+            "leave it out",
+        ),
+    ] {
+        let error = error(&text);
+        assert_eq!(error.key, key, "{text}");
+        assert!(error.message.contains(words) && error.line > 0, "{error}");
+    }
+    assert!(error(&with(&format!("{card}blocks = \"3B\""), "")).message.contains("such as 4KiB"));
+}

@@ -60,7 +60,8 @@ impl Cards {
     /// Before the thread sleeps: false if there is something to do right now; arms the bells.
     pub(super) fn prepare_wait(&mut self) -> bool {
         // All are asked, so that all are armed.
-        self.cards.iter_mut().fold(true, |all, card| card.prepare_wait() && all)
+        let busy = self.cards.iter_mut().map(Card::prepare_wait).filter(|may_sleep| !may_sleep).count();
+        busy == 0
     }
 
     /// What becomes readable when something comes.

@@ -68,7 +68,7 @@ fn every_link_brings_every_trigger_in_order_into_whatever_room_there_is() {
         for space in [format.block_bytes(), 3 * format.block_bytes() + 7, 1 << 20] {
             let mut card = EmulatedCard::new(config(format));
             let stream = write(&mut card, 200, Duration::ZERO, space);
-            assert!(card.is_exhausted() && stream.len() % format.block_bytes() == 0);
+            assert!(card.is_exhausted() && stream.len().is_multiple_of(format.block_bytes()));
             let seen = read(format, &stream);
             assert_eq!((seen.chunks.len(), seen.errors.len(), seen.damaged.len()), (LINKS as usize, 0, 0));
             for chunks in seen.chunks.values() {
