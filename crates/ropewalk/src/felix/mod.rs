@@ -11,6 +11,7 @@ use arguments::{DecodeOptions, DumpOptions, GenerateOptions};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use ropewalk_flow::source::felix::BlockSourceConfig;
+use ropewalk_node::offline::OfflineError;
 use ropewalk_node::offline::felix::{self, DecodeReport};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,16 +33,21 @@ fn decode(options: &DecodeOptions) -> Result<u8, Failure> {
     if options.json {
         print_json(&report)?;
     } else {
-        print_report(&report);
+        write_out(report_text(&report).as_bytes())?;
     }
     Ok(if report.is_damaged() { exit::UNBALANCED } else { exit::GOOD })
 }
 
-fn print_report(report: &DecodeReport) {
+fn report_text(report: &DecodeReport) -> String {
+    let mut text = String::new();
+    let mut line = |words: String| {
+        text.push_str(&words);
+        text.push('\n');
+    };
     let (symbol, bytes, bits) = (&report.symbol, report.block_bytes, report.trailer_bits);
-    println!("blocks     {} of {bytes} bytes, symbol {symbol}, trailers of {bits} bits", grouped(report.blocks));
-    println!("chunks     {}", grouped(report.chunks));
-    println!("payload    {} bytes", grouped(report.payload_bytes));
+    line(format!("blocks     {} of {bytes} bytes, symbol {symbol}, trailers of {bits} bits", grouped(report.blocks)));
+    line(format!("chunks     {}", grouped(report.chunks)));
+    line(format!("payload    {} bytes", grouped(report.payload_bytes)));
     for (name, count) in [
         ("signals", report.signals),
         ("skipped", report.skipped_bytes),
@@ -49,7 +55,7 @@ fn print_report(report: &DecodeReport) {
         ("open", report.open_chunks),
     ] {
         if count > 0 {
-            println!("{name:<10} {}", grouped(count));
+            line(format!("{name:<10} {}", grouped(count)));
         }
     }
     let rows = [
@@ -58,13 +64,14 @@ fn print_report(report: &DecodeReport) {
         ("chunks with a flag", &report.flagged),
     ];
     for (name, counts) in rows.into_iter().filter(|(_, counts)| !counts.is_empty()) {
-        println!("{name}: {}", by_name(counts));
+        line(format!("{name}: {}", by_name(counts)));
     }
     for fault in &report.first_faults {
         let whose = fault.elink.map_or_else(|| "of no known e-link".to_owned(), |elink| format!("e-link {elink}"));
-        println!("  block {} at {:#x}, {whose}: {}", fault.block, fault.offset, fault.error);
+        line(format!("  block {} at {:#x}, {whose}: {}", fault.block, fault.offset, fault.error));
     }
-    println!("{}", elink_table(report));
+    line(elink_table(report).to_string());
+    text
 }
 
 fn by_name(counts: &BTreeMap<&str, u64>) -> String {
@@ -92,9 +99,20 @@ fn dump(options: &DumpOptions) -> Result<u8, Failure> {
     let (first, end) = options.blocks;
     let wanted = felix::DumpOptions { first, end, colours };
     let mut out = BufWriter::new(stdout.lock());
-    felix::dump(&mut felix::open(&options.file)?, &wanted, &mut out)?;
-    out.flush().map_err(ropewalk_node::offline::OfflineError::from)?;
-    Ok(exit::GOOD)
+    let shown = felix::dump(&mut felix::open(&options.file)?, &wanted, &mut out);
+    match shown.and_then(|()| Ok(out.flush()?)) {
+        Err(OfflineError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(exit::GOOD),
+        shown => shown.map(|()| exit::GOOD).map_err(Failure::from),
+    }
+}
+
+/// Writes to standard output. Who stops reading, as `head` does, has enough.
+fn write_out(text: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(OfflineError::from(error).into()),
+        _ => Ok(()),
+    }
 }
 
 fn generate(options: &GenerateOptions) -> Result<u8, Failure> {

@@ -4,6 +4,7 @@ use crate::accounts::{expect_form, schema};
 use crate::process::{Ended, Program};
 use crate::support::TemporaryDirectory;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
@@ -72,6 +73,20 @@ fn what_is_no_block_or_not_there_is_status_2_and_says_what_would_be_right() {
     ] {
         let ended = Program::run(arguments);
         assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
+    }
+}
+
+#[test]
+fn who_stops_reading_has_enough() {
+    let directory = TemporaryDirectory::new("felix-head");
+    let file = generated(&directory, &["--chunks", "5000", "--chunk-size", "500"]);
+    for arguments in [&["felix", "decode", &file][..], &["felix", "dump", &file, "--blocks", "0.."]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ropewalk"));
+        let mut child =
+            command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it was built");
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().expect("it is our child");
+        assert_eq!((ended.status.code(), ended.stderr), (Some(0), Vec::new()), "{arguments:?}");
     }
 }
 
