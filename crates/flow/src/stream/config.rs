@@ -1,6 +1,6 @@
 //! How much room a router has.
 
-use crate::readout::felix::ChunkConfig;
+use crate::readout::felix::{ChunkConfig, EventRule};
 use std::time::Duration;
 
 /// What a [`Router`](super::Router) is to be. A subscriber's queue is made when it joins.
@@ -35,7 +35,7 @@ impl Default for RouterConfig {
 pub struct InputConfig {
     /// Its blocks and chunks.
     pub chunks: ChunkConfig,
-    /// Bytes before the event's number in a chunk; the number has 4 bytes, little-endian. Chunks that are too short are
-    /// of event 0. Looked at only while a group shares by event.
-    pub event_offset: u16,
+    /// Where a chunk says of which event it is; chunks that are too short are of event 0. Looked at only while a group
+    /// shares by event.
+    pub rule: EventRule,
 }

@@ -1,7 +1,7 @@
 //! One card's ring up to the router.
 
 use super::{InputConfig, Router, StreamChunk};
-use crate::readout::felix::{Chunk, ChunkDecoder, ChunkReport, Piece, Run};
+use crate::readout::felix::{Chunk, ChunkDecoder, ChunkReport, EventRule, Piece, Run};
 use ropewalk_memory::Payload;
 use ropewalk_memory::ring::RingReader;
 use ropewalk_terms::Instant;
@@ -35,7 +35,7 @@ pub struct StreamInput {
     ring: RingReader,
     decoder: ChunkDecoder,
     format: BlockFormat,
-    event_offset: usize,
+    rule: EventRule,
     /// Up to where blocks were decoded.
     position: u64,
     /// How far the last batch was handed on; none when all of it was.
@@ -51,7 +51,7 @@ impl StreamInput {
             position: ring.released(),
             decoder: ChunkDecoder::new(config.chunks),
             format: config.chunks.format,
-            event_offset: usize::from(config.event_offset),
+            rule: config.rule,
             ring,
             cursor: None,
             waits: 0,
@@ -126,15 +126,15 @@ impl StreamInput {
 
     /// Hands the chunks of the batch on, until one must wait.
     fn hand_on(&mut self, now: Instant, router: &mut Router) -> usize {
-        let Self { decoder, ring, event_offset, cursor: place, .. } = self;
+        let Self { decoder, ring, rule, cursor: place, .. } = self;
         let Some(mut cursor) = *place else { return 0 };
         let batch = decoder.batch();
         let mut work = 0;
         while let Some(run) = batch.runs().get(cursor.run) {
             let is_wanted = router.is_wanted(run.elink);
-            let event_at = router.shares_by_event().then_some(*event_offset);
+            let rule = router.shares_by_event().then_some(*rule);
             for &item in &batch.items(run)[cursor.item..] {
-                if let Some(chunk) = chunk(batch.chunk(item), run, ring, event_at, is_wanted)
+                if let Some(chunk) = chunk(batch.chunk(item), run, ring, rule, is_wanted)
                     && router.offer(chunk, now).is_err()
                 {
                     *place = Some(cursor);
@@ -174,7 +174,7 @@ fn chunk(
     chunk: Chunk<'_>,
     run: &Run,
     ring: &mut RingReader,
-    event_at: Option<usize>,
+    rule: Option<EventRule>,
     is_wanted: bool,
 ) -> Option<StreamChunk> {
     let mut payload = Payload::default();
@@ -194,8 +194,7 @@ fn chunk(
         }
         Chunk::Signal(_) => return None,
     };
-    let event =
-        event_at.and_then(|place| payload.read_array(place)).map_or(0, |field| u64::from(u32::from_le_bytes(field)));
+    let event = rule.and_then(|rule| rule.number(&payload)).unwrap_or(0);
     let head = ChunkHead { elink: run.elink, status, sequence: run.sequence, length: length as u32 };
     Some(StreamChunk { head, event, payload, is_copy: false })
 }

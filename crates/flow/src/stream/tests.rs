@@ -1,7 +1,7 @@
 //! Who gets what, who waits, what is dropped, and that every chunk is in somebody's account.
 
 use super::*;
-use crate::readout::felix::ChunkConfig;
+use crate::readout::felix::{ChunkConfig, EventRule};
 use crate::source::felix::{BlockSource, BlockSourceConfig, CardFaults, ChunkSize, chunk_bytes, read_chunk_head};
 use proptest::prelude::*;
 use ropewalk_memory::ring::{RingReader, RingWriter, ring};
@@ -343,7 +343,7 @@ fn card(turns: usize) -> (RingWriter, RingReader, Vec<u8>) {
 fn chunks_leave_the_ring_as_they_lie_and_a_subscriber_that_waits_holds_the_card_up() {
     let (mut writer, reader, blocks) = card(200);
     let chunks = ChunkConfig { blocks_per_batch: 4, ..ChunkConfig::new(BlockFormat::NARROW) };
-    let mut input = StreamInput::new(InputConfig { chunks, event_offset: 0 }, reader);
+    let mut input = StreamInput::new(InputConfig { chunks, rule: EventRule::USUAL }, reader);
     let share = Share::Group(1, Balance::ByEvent);
     let patient = Subscribe { policy: Policy::BackPressure, share, ..wants(1, 3) };
     let config = RouterConfig { queue_bytes: 4000, queue_chunks: 100, ..SMALL };

@@ -7,7 +7,7 @@ use crate::drive::stream::{
 };
 use crate::offline::OfflineError;
 use crate::offline::felix::{BlockInput, open};
-use ropewalk_flow::readout::felix::ChunkConfig;
+use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
 use ropewalk_flow::stream::{InputConfig, StreamInput};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::tcp::{Tcp, TcpConfig};
@@ -112,7 +112,7 @@ pub fn serve(
     let mut endpoints = Tcp::new(TcpConfig::default(), pool("subscribers", (16 << 10, 64))?)?;
     let point = endpoints.listen(&options.listen)?;
     let address = endpoints.address_of(point).unwrap_or_default();
-    let stream = StreamInput::new(InputConfig { chunks: ChunkConfig::new(format), event_offset: 0 }, reader);
+    let stream = StreamInput::new(InputConfig { chunks: ChunkConfig::new(format), rule: EventRule::USUAL }, reader);
     let staging = Staging::new(pool("heads", STAGING_BLOCKS)?);
     let mut server = StreamServer::new(options.server, stream, endpoints, staging);
     if !watch(Serving::Listens(&address)) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::drive::Drive;
-use ropewalk_flow::readout::felix::ChunkConfig;
+use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
 use ropewalk_flow::source::felix::{BlockSource, BlockSourceConfig, CardFaults, ChunkSize, chunk_bytes};
 use ropewalk_flow::stream::{InputConfig, RouterConfig, StreamInput};
 use ropewalk_io::Dispatcher;
@@ -72,7 +72,7 @@ impl Host {
             seed: 1,
             faults: CardFaults::default(),
         });
-        let input = StreamInput::new(InputConfig { chunks: ChunkConfig::new(FORMAT), event_offset: 0 }, reader);
+        let input = StreamInput::new(InputConfig { chunks: ChunkConfig::new(FORMAT), rule: EventRule::USUAL }, reader);
         let mut endpoints = tcp();
         let point = endpoints.listen(address).expect("a free port");
         let address = endpoints.address_of(point).expect("it listens");
