@@ -71,6 +71,17 @@ fn seeds_that_failed_once_are_well() {
     }
 }
 
+/// The trigger source declares a resynchronisation while somebody cannot be read or cannot be told, or while it says
+/// nothing for longer than the time-out.
+#[test]
+fn seeds_with_a_resynchronisation_that_failed_once_are_well() {
+    for seed in [2407, 2733, 3047, 3563, 3854, 26450] {
+        let scenario = Scenario::draw(seed);
+        assert!(scenario.resync().is_some(), "seed {seed} is another one by now");
+        expect_all_is_well(scenario);
+    }
+}
+
 #[test]
 fn a_stop_before_the_run_has_begun_is_told_to_everybody_who_is_there() {
     let pause = Fault::Pause(Place::Builder(0));

@@ -191,11 +191,18 @@ impl Readout {
         }
     }
 
-    /// The next thing to be done; none when there is nothing more until the next input or deadline.
-    pub fn poll(&mut self, now: Instant) -> Option<ReadoutAction> {
+    /// Does what is due by now. A source may have [`Readout::room`] afterwards that had none, without anything to poll.
+    pub fn pass_time(&mut self, now: Instant) {
         if self.started {
             self.look_at_the_clock(now);
             self.admit_waiting(now);
+        }
+    }
+
+    /// The next thing to be done; none when there is nothing more until the next input or deadline.
+    pub fn poll(&mut self, now: Instant) -> Option<ReadoutAction> {
+        self.pass_time(now);
+        if self.started {
             if let Some(left) = self.next_left() {
                 return Some(ReadoutAction::ToManager(left));
             }

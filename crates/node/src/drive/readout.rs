@@ -460,6 +460,12 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
         work += self.cards.turn(now, &mut self.readout);
         let for_cards = self.cards.want_evacuation(&self.readout);
         self.front_ends.go_on(now, &mut self.readout, for_cards);
+        // By the clock alone a source may get room that waits for it, and nothing to do that would bring another turn. Not
+        // before a source that came back over another connection was heard: it is not absent.
+        if self.readout.next_deadline().is_some_and(|due| now >= due) {
+            self.readout.pass_time(now);
+            self.front_ends.go_on(now, &mut self.readout, for_cards);
+        }
         if now >= self.report_due && self.managers.obeyed().is_some() && self.unsent.is_empty() {
             self.report_due = now.after(self.config.report_interval);
             self.report();

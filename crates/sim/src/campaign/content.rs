@@ -54,12 +54,8 @@ impl Contents {
         (0..self.words(source, event)).flat_map(|word| (base | word & 0xffff).to_le_bytes()).collect()
     }
 
-    /// The fragment of a source for an event, as it stands in run files.
-    pub fn fragment(&self, format: Format, source: SourceId, event: u64) -> Vec<u8> {
-        self.fragment_numbered(format, source, event, event)
-    }
-
-    /// The same with another number in its header: that of a source whose counter is wrong.
+    /// The fragment of a source for an event, as it stands in run files, with this number in its header: the event's own,
+    /// or that of a source whose counter is wrong.
     pub(super) fn fragment_numbered(&self, format: Format, source: SourceId, event: u64, number: u64) -> Vec<u8> {
         let payload = self.pattern(source, event);
         if format == Format::Generic {

@@ -125,6 +125,13 @@ pub enum Fault {
     HugeLength(u16),
     /// The source needs a thousand times longer from fragment to fragment.
     Slow(u16),
+    /// The trigger source begins its numbering again with this event, which declares a resynchronisation; all others follow.
+    Resync {
+        /// The trigger source.
+        source: u16,
+        /// The first event of the new count.
+        event: u64,
+    },
     /// Somebody connects to the readout unit's door for front ends and says nonsense.
     Garbage(u16),
     /// One of two event managers is gone; after that time it is started again, and knows nothing.
@@ -198,11 +205,12 @@ pub enum FaultKind {
     CoordinationLate,
     ManagerReplaced,
     ManagerOvertaken,
+    Resync,
 }
 
 impl FaultKind {
     /// Every kind, in the order of the table.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::Delay,
         Self::SlowLink,
         Self::Partition,
@@ -237,6 +245,7 @@ impl FaultKind {
         Self::CoordinationLate,
         Self::ManagerReplaced,
         Self::ManagerOvertaken,
+        Self::Resync,
     ];
 
     /// Those that strike units, sources and links, in any system.
@@ -279,6 +288,7 @@ impl FaultKind {
             Self::CoordinationLate => "coordination_late",
             Self::ManagerReplaced => "manager_replaced",
             Self::ManagerOvertaken => "manager_overtaken",
+            Self::Resync => "source_resynchronises",
         }
     }
 }
@@ -321,6 +331,7 @@ impl Fault {
             Self::CoordinationLate { .. } => FaultKind::CoordinationLate,
             Self::ManagerReplaced { .. } => FaultKind::ManagerReplaced,
             Self::ManagerOvertaken { .. } => FaultKind::ManagerOvertaken,
+            Self::Resync { .. } => FaultKind::Resync,
         }
     }
 
@@ -348,6 +359,7 @@ impl Fault {
             | Self::SendTwice { source, .. }
             | Self::Skip { source, .. }
             | Self::ResetCounter { source, .. }
+            | Self::Resync { source, .. }
             | Self::Jump(source)
             | Self::WrongCrc(source)
             | Self::HugeLength(source)
@@ -377,6 +389,7 @@ impl fmt::Display for Fault {
             Self::ManagerReplaced { power: true, .. } => out.write_str(" after a power cut"),
             Self::ManagerOvertaken { reset: true } => out.write_str(" and its connections are reset"),
             Self::SlowLink { rate, .. } => write!(out, " {rate} B/s"),
+            Self::Resync { event, .. } => write!(out, " with event {event}"),
             Self::ClockStep { milliseconds, .. } => write!(out, " by {milliseconds} ms"),
             Self::ClockDrift { ppm, .. } => write!(out, " by {ppm} ppm"),
             Self::SendTwice { count, .. } | Self::Skip { count, .. } | Self::ResetCounter { count, .. } => {

@@ -140,6 +140,8 @@ impl World {
             Fault::Jump(source) => self.order(now, source, Misbehaviour::Jump),
             Fault::WrongCrc(source) => self.order(now, source, Misbehaviour::Damage),
             Fault::HugeLength(source) => self.order(now, source, Misbehaviour::Huge),
+            // All sources know it from the beginning.
+            Fault::Resync { .. } => {}
             Fault::Slow(source) => self.order(now, source, Misbehaviour::Slow(until)),
         }
         true

@@ -132,7 +132,7 @@ impl World {
 
     fn judge_events(&self, held: &Held, timeline: &Timeline) -> Result<(), Broken> {
         let last = match self.spoken_for().and_then(|manager| manager.drive().machine().last()) {
-            Some(last) => last.number(),
+            Some(last) => self.scenario.event_of(last).unwrap_or(self.scenario.events),
             None if self.scenario.end == End::Last => self.scenario.events,
             None => return Ok(()),
         };
@@ -151,7 +151,7 @@ impl World {
                         match copy.found.get(&self.scenario.source_id(source)) {
                             Some(None) => {}
                             Some(Some(Cause::ForcedStop)) if is_forced => {}
-                            Some(Some(cause)) => self.excuse(held, timeline, event, source, Some(*cause))?,
+                            Some(Some(cause)) => self.excuse(timeline, event, source, Some(*cause))?,
                             None => {
                                 let id = self.scenario.source_id(source);
                                 let words = format!("event {event} says nothing of source {id}");
@@ -162,25 +162,30 @@ impl World {
                 }
                 // What was not done was dropped.
                 None if is_forced => {}
-                None => self.excuse_event(held, timeline, event)?,
+                None => self.excuse_event(timeline, event)?,
             }
         }
         // The run should have gone on to its last event, but for a policy that stopped it.
         let is_cut = self.scenario.end != End::Last || self.scenario.incomplete == IncompletePolicy::Stop;
         let behind = if is_cut { 0..0 } else { last + 1..self.scenario.events + 1 };
-        behind.into_iter().try_for_each(|event| self.excuse_event(held, timeline, event))
+        behind.into_iter().try_for_each(|event| self.excuse_event(timeline, event))
     }
 
     /// An event is not there at all.
-    fn excuse_event(&self, held: &Held, timeline: &Timeline, event: u64) -> Result<(), Broken> {
+    fn excuse_event(&self, timeline: &Timeline, event: u64) -> Result<(), Broken> {
         if self.scenario.level < AcknowledgementLevel::Written && self.may_forget() {
+            return Ok(());
+        }
+        // What the trigger source did not open is no event.
+        let trigger = self.scenario.trigger.map(usize::from);
+        if trigger.is_some_and(|source| self.excuse(timeline, event, source, None).is_ok()) {
             return Ok(());
         }
         let cut = self.safe.cut.iter().any(|&(lost, _)| lost == event);
         if cut && self.scenario.level < AcknowledgementLevel::Synced {
             return Ok(());
         }
-        let excuses = (0..self.scenario.sources.len()).map(|source| self.excuse(held, timeline, event, source, None));
+        let excuses = (0..self.scenario.sources.len()).map(|source| self.excuse(timeline, event, source, None));
         let (mut any, mut first) = (false, None);
         for excuse in excuses {
             match excuse {
@@ -198,15 +203,21 @@ impl World {
         }
     }
 
-    /// Finds the reason why a fragment is not where it belongs.
-    fn excuse(
-        &self,
-        _held: &Held,
-        timeline: &Timeline,
-        event: u64,
-        source: usize,
-        cause: Option<Cause>,
-    ) -> Result<(), Broken> {
+    /// Finds the reason why a fragment is not where it belongs: one of its own, or that the source or the trigger source
+    /// was not there when the count began that the event belongs to.
+    fn excuse(&self, timeline: &Timeline, event: u64, source: usize, cause: Option<Cause>) -> Result<(), Broken> {
+        self.excuse_alone(timeline, event, source, cause).or_else(|broken| {
+            let trigger = self.scenario.trigger.map_or(source, usize::from);
+            let missed = |resync: u64| {
+                [source, trigger].into_iter().any(|one| self.excuse_alone(timeline, resync, one, None).is_ok())
+            };
+            let begun = self.scenario.resync().filter(|&resync| event >= resync);
+            if begun.is_some_and(missed) { Ok(()) } else { Err(broken) }
+        })
+    }
+
+    /// Finds the reason of its own why a fragment is not where it belongs.
+    fn excuse_alone(&self, timeline: &Timeline, event: u64, source: usize, cause: Option<Cause>) -> Result<(), Broken> {
         let id = self.scenario.source_id(source);
         let Some(front_end) = self.front_ends[source].machine() else { return Ok(()) };
         let made = front_end.made(event);

@@ -118,9 +118,9 @@ impl World {
     }
 
     fn take(&self, (writer, place): (u16, u64), event: &EventView<'_>, held: &mut Held) -> Result<(), Broken> {
-        let number = event.key().number();
-        let in_run = event.key().resync() == 0 && (1..=self.scenario.events).contains(&number);
-        Broken::unless(in_run, Checker::Keys, || format!("there is no event {}", event.key()))?;
+        let number = self.scenario.event_of(event.key()).filter(|&number| self.scenario.key_of(number) == event.key());
+        let in_run = number.filter(|number| (1..=self.scenario.events).contains(number));
+        let number = in_run.ok_or_else(|| Broken::new(Checker::Keys, format!("there is no event {}", event.key())))?;
         let mut found = BTreeMap::new();
         for fragment in event.fragments() {
             let source = fragment.entry.source;
@@ -160,7 +160,8 @@ impl World {
         let front_end = self.front_ends[index].machine();
         let made = front_end.and_then(|front_end| front_end.made(event));
         let damaged = made.is_some_and(|made| made.how == How::Damaged);
-        let mut expected = self.scenario.contents().fragment(format, source, event);
+        let number = self.scenario.key_of(event).number();
+        let mut expected = self.scenario.contents().fragment_numbered(format, source, event, number);
         if damaged {
             damage(&mut expected);
         }

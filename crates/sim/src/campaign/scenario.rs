@@ -2,14 +2,14 @@
 
 use super::content::{Contents, Format, Sizes};
 use super::draw::Draw;
-use super::fault::Scheduled;
+use super::fault::{Fault, Scheduled};
 use super::place::Place;
 use super::schedule;
 use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::manager::{AssignPolicy, LeaseConfig};
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
-use ropewalk_terms::{AcknowledgementLevel, SourceId};
+use ropewalk_terms::{AcknowledgementLevel, EventKey, SourceId};
 use std::fmt;
 use std::time::Duration;
 
@@ -85,6 +85,8 @@ pub struct Rooms {
 /// Which stream of the seed decides on event managers, and which one on what the coordination service does.
 const MANAGERS_STREAM: u64 = 202;
 pub(super) const COORDINATION_STREAM: u64 = 1000;
+/// Which stream decides on a trigger source and its resynchronisation.
+const TRIGGER_STREAM: u64 = 303;
 /// When units that were refused at first call again.
 const SECOND_CALL: Duration = Duration::from_micros(200_500);
 /// How far any clock may be wrong, in millionths: see the faults.
@@ -109,6 +111,8 @@ pub struct Scenario {
     pub sizes: Sizes,
     /// How the run comes by its event manager.
     pub managers: Managers,
+    /// The trigger source, where there is one: it opens events, and may declare resynchronisations.
+    pub trigger: Option<u16>,
     /// How the run ends.
     pub end: End,
     /// When an event is acknowledged.
@@ -151,6 +155,7 @@ impl Scenario {
             pace: Duration::from_micros(20),
             sizes: Sizes { usual: 31, largest: 767 },
             managers: Managers::Alone,
+            trigger: None,
             end: End::Last,
             level: AcknowledgementLevel::Written,
             incomplete: IncompletePolicy::Emit,
@@ -235,7 +240,47 @@ impl Scenario {
             scenario.network.window = 2 << 10;
         }
         scenario.draw_managers(span);
+        scenario.draw_trigger();
         scenario
+    }
+
+    /// Whether there is a trigger source, and when it declares a resynchronisation. A stream of its own, as below. Not with
+    /// several event managers: one that takes over may start a readout unit behind the declaration.
+    fn draw_trigger(&mut self) {
+        let mut draw = Draw::new(self.seed, TRIGGER_STREAM);
+        if self.managers != Managers::Alone || !draw.one_in(8) {
+            return;
+        }
+        let source = draw.below(self.sources.len() as u64) as u16;
+        let event = match draw.below(4) {
+            0 => draw.between(3, 5),
+            1 => self.events - draw.between(0, 3),
+            _ => draw.between(3, self.events),
+        };
+        self.trigger = Some(source);
+        self.faults.retain(|scheduled| !Self::hides_the_count(&scheduled.fault));
+        let fault = Fault::Resync { source, event };
+        self.faults.push(Scheduled { at: self.pace * event as u32, lasts: Duration::ZERO, fault });
+        self.faults.sort_by_key(|scheduled| scheduled.at);
+    }
+
+    /// Whether a fault may leave nobody who knows which count a source's numbers belong to: where the source leaves out the
+    /// fragment with which it begins, or loses it with its connection, or its readout unit begins behind that. No counter
+    /// could tell.
+    fn hides_the_count(fault: &Fault) -> bool {
+        let places = fault.places();
+        let is_of_source = places.iter().any(|place| matches!(place, Place::Source(_)));
+        match fault {
+            Fault::Crash(place) | Fault::PowerCut(place) | Fault::Reconnect(place) => {
+                matches!(place, Place::Readout(_))
+            }
+            Fault::ResetCounter { .. }
+            | Fault::Skip { .. }
+            | Fault::HugeLength(_)
+            | Fault::Jump(_)
+            | Fault::Disconnect(_) => true,
+            _ => is_of_source && places.len() == 2,
+        }
     }
 
     /// Where the run has more than one event manager: their drifts, and what happens to them beside everything else. A
@@ -330,6 +375,32 @@ impl Scenario {
     /// The id of a source.
     pub fn source_id(&self, index: usize) -> SourceId {
         SourceId(100 + index as u32)
+    }
+
+    /// The first event of the second count, where the run is resynchronised.
+    pub fn resync(&self) -> Option<u64> {
+        self.faults.iter().find_map(|scheduled| match scheduled.fault {
+            Fault::Resync { event, .. } => Some(event),
+            _ => None,
+        })
+    }
+
+    /// The key of an event.
+    pub fn key_of(&self, event: u64) -> EventKey {
+        match self.resync().filter(|&resync| event >= resync) {
+            Some(resync) => EventKey::new(1, event + 1 - resync),
+            None => EventKey::new(0, event),
+        }
+    }
+
+    /// The event with a key, or the last one before it; nothing where there is no such count.
+    pub fn event_of(&self, key: EventKey) -> Option<u64> {
+        match (key.resync(), self.resync()) {
+            (0, None) => Some(key.number()),
+            (0, Some(resync)) => Some(key.number().min(resync - 1)),
+            (1, Some(resync)) => Some(key.number().saturating_add(resync - 1)),
+            _ => None,
+        }
     }
 
     /// How many sources each readout unit has.

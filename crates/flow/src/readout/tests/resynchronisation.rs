@@ -93,6 +93,20 @@ fn a_restart_that_nobody_declares_is_out_of_sync() {
     assert_eq!(rig.missing(key(6)), [(0, Cause::OutOfSync)]);
 }
 
+/// Whoever reads the source asks for room, and nothing is to be done that would make him ask.
+#[test]
+fn who_waited_too_long_for_a_declaration_has_room_by_the_clock_alone() {
+    let mut rig = with_trigger_elsewhere();
+    rig.feed(0, [1, 2, 1]);
+    rig.feed(1, [1, 2]);
+    rig.release(key(1), 2, Outcome::Complete);
+    assert_eq!(rig.readout.room(0), 0);
+    rig.now = rig.now.after(RESYNC_TIMEOUT);
+    rig.readout.pass_time(rig.now);
+    assert!(rig.readout.room(0) > 0);
+    assert_eq!(rig.readout.poll(rig.now), None);
+}
+
 #[test]
 fn out_of_sync_ends_with_the_next_declared_resynchronisation() {
     let mut rig = with_trigger_elsewhere();

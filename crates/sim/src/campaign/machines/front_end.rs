@@ -109,6 +109,8 @@ pub(in super::super) struct FrontEnd {
     /// The next event, its last one, and how far events lie apart.
     pub(in super::super) next: u64,
     last: u64,
+    /// With which event numbering begins again, in all sources.
+    resync: Option<u64>,
     pace: Duration,
     slow_until: Instant,
     sent_last: Instant,
@@ -153,6 +155,7 @@ impl FrontEnd {
             retry: Instant::ZERO,
             next: 1,
             last: scenario.events,
+            resync: scenario.resync(),
             pace: scenario.pace,
             slow_until: Instant::ZERO,
             sent_last: Instant::ZERO,
@@ -382,11 +385,12 @@ impl FrontEnd {
             self.lies.push((event - *base, event));
             return (event - *base, How::Misnumbered);
         }
+        let right = self.resync.filter(|&resync| event >= resync).map_or(event, |resync| event + 1 - resync);
         let (number, how) = match self.orders.front() {
-            Some(Misbehaviour::Jump) => (event + FAR, How::Misnumbered),
-            Some(Misbehaviour::Damage) => (event, How::Damaged),
-            Some(Misbehaviour::Huge) => (event, How::Ruinous),
-            _ => return (event, How::Right),
+            Some(Misbehaviour::Jump) => (right + FAR, How::Misnumbered),
+            Some(Misbehaviour::Damage) => (right, How::Damaged),
+            Some(Misbehaviour::Huge) => (right, How::Ruinous),
+            _ => return (right, How::Right),
         };
         self.orders.pop_front();
         (number, how)

@@ -43,7 +43,7 @@ pub(in super::super) fn manager(
             batch,
             event_timeout: time_outs.manager,
             drain_timeout: time_outs.drain,
-            trigger_readout: None,
+            trigger_readout: scenario.trigger.map(|source| scenario.readout_of(source.into())),
             epoch,
         },
         // Two that are started at one moment are two all the same.
@@ -65,7 +65,7 @@ pub(in super::super) fn manager(
 
 /// The run of a scenario.
 pub(in super::super) fn run_of(scenario: &Scenario) -> CoordinatedRun {
-    let last = (scenario.end == End::Last).then_some(EventKey::new(0, scenario.events));
+    let last = (scenario.end == End::Last).then_some(scenario.key_of(scenario.events));
     CoordinatedRun { run: RunNumber(1), first: EventKey::new(0, 1), last }
 }
 

@@ -28,6 +28,8 @@ pub(in super::super) fn readout(site: &Site<'_>, around: &Surroundings, index: u
     let peers = site.endpoints("readout receives", 4 << 10, rooms.peer_blocks, around);
     let hosts = vec![front_ends.host(), peers.host()];
     let node = NodeId::readout(index);
+    let trigger = scenario.trigger.map(usize::from);
+    let is_mine = trigger.is_some_and(|source| scenario.readout_of(source) == index);
     let config = ReadoutDriveConfig {
         readout: ReadoutConfig {
             builders,
@@ -35,6 +37,8 @@ pub(in super::super) fn readout(site: &Site<'_>, around: &Surroundings, index: u
             capacity: rooms.capacity,
             source_timeout: time_outs.source,
             resync_timeout: time_outs.source * 2,
+            trigger: trigger.filter(|_| is_mine).map(|source| scenario.source_id(source)),
+            trigger_elsewhere: trigger.is_some() && !is_mine,
             ..ReadoutConfig::new(index, sources)
         },
         identity: identity(node, around),
