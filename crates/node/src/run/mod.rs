@@ -27,5 +27,5 @@ pub use handle::RunHandle;
 pub use placement::{PlacementError, placement, placement_of_node, placement_on};
 pub use registry::{Registry, RunDirectory};
 pub use resolve::Addresses;
-pub use stream::{ServeOptions, Serving, StreamRunError, serve, subscribe};
+pub use stream::{ServeOptions, Served, Serving, StreamRunError, serve, subscribe};
 pub use summary::{EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SynchronySummary, disk_error};

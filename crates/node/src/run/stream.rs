@@ -3,12 +3,12 @@
 
 use crate::drive::Drive;
 use crate::drive::stream::{
-    ClientConfig, ClientReport, ClientState, ServerConfig, ServerReport, StreamClient, StreamServer,
+    CardServer, ClientConfig, ClientReport, ClientState, ServerConfig, ServerReport, StreamClient,
 };
 use crate::offline::OfflineError;
 use crate::offline::felix::{BlockInput, open};
 use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
-use ropewalk_flow::stream::{InputConfig, StreamInput};
+use ropewalk_flow::stream::{InputConfig, StreamCounts, StreamInput};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::tcp::{Tcp, TcpConfig};
 use ropewalk_io::wait::{Waiter, Waker};
@@ -87,23 +87,29 @@ pub struct ServeOptions {
     pub bytes_per_second: Option<f64>,
 }
 
+/// What came from a card, and what became of it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Served {
+    /// What its decoder has seen.
+    pub input: StreamCounts,
+    /// What its subscribers got.
+    pub server: ServerReport,
+}
+
 /// What is told while blocks are served.
 #[derive(Debug)]
 pub enum Serving<'a> {
     /// Subscribers may connect here.
     Listens(&'a str),
     /// It goes on; asked some times a second.
-    GoesOn(&'a ServerReport),
+    GoesOn(&'a Served),
 }
 
 /// Serves until the file has ended and everything is sent, or `watch` says false.
 ///
 /// # Errors
 /// Where the file has no blocks or cannot be read, or the address cannot be listened on.
-pub fn serve(
-    options: &ServeOptions,
-    mut watch: impl FnMut(Serving<'_>) -> bool,
-) -> Result<ServerReport, StreamRunError> {
+pub fn serve(options: &ServeOptions, mut watch: impl FnMut(Serving<'_>) -> bool) -> Result<Served, StreamRunError> {
     let input = open(&options.file)?;
     let format = input.format();
     let page = format.block_bytes() * PAGE_BYTES.div_ceil(format.block_bytes());
@@ -114,7 +120,7 @@ pub fn serve(
     let address = endpoints.address_of(point).unwrap_or_default();
     let stream = StreamInput::new(InputConfig { chunks: ChunkConfig::new(format), rule: EventRule::USUAL }, reader);
     let staging = Staging::new(pool("heads", STAGING_BLOCKS)?);
-    let mut server = StreamServer::new(options.server, stream, endpoints, staging);
+    let mut server = CardServer::new(options.server, stream, endpoints, staging);
     if !watch(Serving::Listens(&address)) {
         server.stop();
     }
@@ -122,11 +128,11 @@ pub fn serve(
     let feeder = Feeder::new(options, input, writer, waiter.waker());
     let thread = std::thread::Builder::new().name("card".to_owned()).spawn(move || feeder.feed())?;
     turn(&mut server, waiter, |server| {
-        if !watch(Serving::GoesOn(&server.report())) {
+        if !watch(Serving::GoesOn(&served(server))) {
             server.stop();
         }
     })?;
-    let report = server.report();
+    let report = served(&server);
     // With the server goes the ring's reader: then the feeder ends too, wherever it is.
     drop(server);
     let begin = Instant::now();
@@ -167,6 +173,11 @@ pub fn subscribe(
         ClientState::Lost(why) => Err(StreamRunError::Lost { why: why.clone() }),
         _ => Ok(client.report().clone()),
     }
+}
+
+fn served<D: Dispatcher>(server: &CardServer<D>) -> Served {
+    let (input, server) = server.report();
+    Served { input, server }
 }
 
 fn refusal(reason: RefuseReason) -> String {

@@ -6,8 +6,8 @@ use crate::files::print_json;
 use crate::render::grouped;
 use crate::signals::Interrupts;
 use ropewalk_flow::stream::RouterConfig;
-use ropewalk_node::drive::stream::{ClientConfig, ClientReport, ServerConfig, ServerReport};
-use ropewalk_node::run::{self, Serving, StreamRunError};
+use ropewalk_node::drive::stream::{ClientConfig, ClientReport, ServerConfig};
+use ropewalk_node::run::{self, Served, Serving, StreamRunError};
 use ropewalk_wire::stream::{Balance, MOST_RANGES, Policy, Range, Share, Subscribe};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -67,27 +67,27 @@ pub(super) fn serve(options: &ServeOptions) -> Result<u8, Failure> {
     } else {
         print_served(&report);
     }
-    let is_balanced = report.subscribers.is_balanced();
+    let is_balanced = report.server.subscribers.is_balanced();
     Ok(if !is_balanced {
         exit::UNBALANCED
-    } else if report.subscribers.dropped.total() > 0 {
+    } else if report.server.subscribers.dropped.total() > 0 {
         exit::LOST
     } else {
         exit::GOOD
     })
 }
 
-fn serve_account(report: &ServerReport, seconds: f64) -> Value {
-    let (all, chunks) = (&report.subscribers, &report.input.chunks);
+fn serve_account(served: &Served, seconds: f64) -> Value {
+    let (report, all, chunks) = (&served.server, &served.server.subscribers, &served.input.chunks);
     let dropped: BTreeMap<&str, u64> = all.dropped.iter().map(|(cause, count)| (cause.name(), count)).collect();
     json!({
         "schema": "ropewalk-felix-serve-1",
         "duration_s": seconds,
         "blocks": chunks.blocks,
-        "bytes": report.input.bytes,
+        "bytes": served.input.bytes,
         "chunks": report.received,
         "unwanted": report.unwanted,
-        "waits": report.input.waits,
+        "waits": served.input.waits,
         "subscribers": report.joined,
         "refused": report.refused,
         "offered": all.offered,
@@ -103,9 +103,9 @@ fn serve_account(report: &ServerReport, seconds: f64) -> Value {
     })
 }
 
-fn print_served(report: &ServerReport) {
-    let all = &report.subscribers;
-    println!("blocks      {}", grouped(report.input.chunks.blocks));
+fn print_served(served: &Served) {
+    let (report, all) = (&served.server, &served.server.subscribers);
+    println!("blocks      {}", grouped(served.input.chunks.blocks));
     println!("chunks      {}", grouped(report.received));
     println!("subscribers {}", grouped(report.joined));
     println!("sent        {} chunks, {} bytes", grouped(all.sent), grouped(all.sent_bytes));

@@ -6,8 +6,12 @@
 //!                                  | loop-back    |  +----Subscribe, Down---+
 //!                                  +-- DownLink <-+
 //! ```
+//! [`CardServer`] is `StreamInput` and `StreamServer` together. Where a readout unit reads the card it decodes once for
+//! its events and for the subscribers, and has a `StreamServer` alone.
+//!
 //! The heads of a message are staged in one piece; the chunks' bytes follow as slices of the ring, by reference.
 
+mod card_server;
 mod client;
 mod connection;
 mod reader;
@@ -15,6 +19,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
+pub use card_server::CardServer;
 pub use client::{ClientConfig, ClientReport, ClientState, StreamClient};
 pub use reader::{StreamIncoming, StreamReader};
 pub use server::{ServerConfig, ServerReport, StreamServer};

@@ -1,16 +1,14 @@
-//! The router on endpoints: subscribers come and go, chunks leave.
+//! The router on endpoints: subscribers come and go, chunks leave. Whoever reads the card gives them to the router.
 
 use super::StreamIncoming;
 use super::connection::Connection;
-use crate::drive::Drive;
 use ropewalk_flow::stream::{
-    DownLink, Router, RouterConfig, StreamChunk, StreamCounts, StreamInput, SubscribeError, SubscriberAccount,
-    SubscriberId,
+    DownLink, Router, RouterConfig, StreamChunk, SubscribeError, SubscriberAccount, SubscriberId,
 };
 use ropewalk_io::{Dispatcher, Endpoint, Event, SendLimits};
 use ropewalk_memory::{Payload, Pool, PoolConfig, Slice, Staging};
 use ropewalk_terms::Instant;
-use ropewalk_wire::felix::{Decoded, Decoder};
+use ropewalk_wire::felix::{BlockFormat, Decoded, Decoder};
 use ropewalk_wire::stream::{
     ChunkHead, Down, End, Loss, Message, RefuseReason, STREAM_VERSION, StreamError, Subscribed, encode_heads,
 };
@@ -52,8 +50,6 @@ impl Default for ServerConfig {
 /// What a server did.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ServerReport {
-    /// What came from the card.
-    pub input: StreamCounts,
     /// Chunks that came, and those among them that nobody wanted.
     pub received: u64,
     /// See [`Self::received`].
@@ -70,11 +66,10 @@ pub struct ServerReport {
     pub down: (u64, u64),
 }
 
-/// Serves the chunks of one card.
+/// Serves the chunks that its router is given. Its turn has two halves, between which the card is read.
 pub struct StreamServer<D> {
     endpoints: D,
     events: Vec<Event>,
-    input: StreamInput,
     router: Router,
     down: DownLink,
     loop_back: Option<Decoder>,
@@ -83,8 +78,8 @@ pub struct StreamServer<D> {
     connections: Vec<Option<Connection>>,
     most_connections: usize,
     wait_for: u32,
-    is_started: bool,
-    is_stopped: bool,
+    has_begun: bool,
+    is_ending: bool,
     transport_bytes: usize,
     joined: u64,
     refused: u64,
@@ -96,14 +91,12 @@ pub struct StreamServer<D> {
 }
 
 impl<D: Dispatcher> StreamServer<D> {
-    /// Serves on `endpoints`, which listen already. What is looped back is staged in `staging`, whose blocks have 64 KiB
-    /// at least.
-    pub fn new(config: ServerConfig, input: StreamInput, endpoints: D, staging: Staging) -> Self {
-        let format = input.format();
+    /// Serves a card of such blocks on `endpoints`, which listen already. What is looped back is staged in `staging`,
+    /// whose blocks have 64 KiB at least.
+    pub fn new(config: ServerConfig, format: BlockFormat, endpoints: D, staging: Staging) -> Self {
         Self {
             endpoints,
             events: Vec::with_capacity(256),
-            input,
             router: Router::new(config.router),
             down: DownLink::new(format, DOWN_BYTES),
             loop_back: config.loop_back.then(|| Decoder::new(format, DOWN_BYTES as u64)),
@@ -111,8 +104,8 @@ impl<D: Dispatcher> StreamServer<D> {
             connections: Vec::new(),
             most_connections: config.router.subscribers + STRANGERS,
             wait_for: config.wait_for,
-            is_started: false,
-            is_stopped: false,
+            has_begun: false,
+            is_ending: false,
             transport_bytes: config.transport_bytes,
             joined: 0,
             refused: 0,
@@ -124,16 +117,64 @@ impl<D: Dispatcher> StreamServer<D> {
         }
     }
 
-    /// Reads no more from the card; what waits is sent, and everybody is told the end.
-    pub const fn stop(&mut self) {
-        self.is_stopped = true;
+    /// Where the chunks go that the card brings.
+    pub const fn router_mut(&mut self) -> &mut Router {
+        &mut self.router
+    }
+
+    /// The first half of a turn: hears who comes, goes and says something.
+    pub fn hear_all(&mut self, now: Instant) -> usize {
+        self.staging.pool_mut().collect();
+        let work = self.take_events(now);
+        self.loop_back(now);
+        self.has_begun |= self.router.listeners() >= self.wait_for;
+        work
+    }
+
+    /// Whether there were as many subscribers as it waits for: before that nothing is to be read from the card.
+    pub const fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// The second half: sends what is due.
+    pub fn send_all(&mut self, now: Instant) -> usize {
+        let work = self.send(now);
+        self.tend(now);
+        work
+    }
+
+    /// Nothing more comes from the card: what waits is sent, and everybody is told the end.
+    pub const fn end(&mut self) {
+        self.is_ending = true;
+        self.router.finish();
+    }
+
+    /// Whether everybody was told the end, and has gone.
+    pub fn is_done(&self) -> bool {
+        self.is_over() && self.connections.iter().all(Option::is_none)
+    }
+
+    /// When the next turn is due even if nothing happens.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let strangers = self.connections.iter().flatten().filter(|one| one.id.is_none() && !one.is_ending);
+        let hello = strangers.map(|one| one.since.after(HELLO_TIME)).min();
+        [self.endpoints.next_deadline(), self.router.next_deadline(), hello].into_iter().flatten().min()
+    }
+
+    /// Before the thread sleeps: false if there is something to do right now.
+    pub fn prepare_wait(&mut self) -> bool {
+        self.endpoints.prepare_wait()
+    }
+
+    /// What becomes readable when somebody comes or says something, or has room again.
+    pub fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.endpoints.wait_descriptor()
     }
 
     /// What it did so far.
     pub fn report(&self) -> ServerReport {
         let (received, unwanted) = self.router.received();
         ServerReport {
-            input: self.input.counts(),
             received,
             unwanted,
             subscribers: self.router.total(),
@@ -352,7 +393,7 @@ impl<D: Dispatcher> StreamServer<D> {
     }
 
     /// The card has no room: nobody who may lose chunks holds any of it.
-    fn relieve(&mut self) {
+    pub fn relieve(&mut self) {
         for connection in self.connections.iter_mut().flatten() {
             let (Some(id), staging) = (connection.id, &mut connection.staging) else { continue };
             let mut copied = 0;
@@ -402,7 +443,7 @@ impl<D: Dispatcher> StreamServer<D> {
 
     /// Whether nothing more will come and nothing waits.
     fn is_over(&self) -> bool {
-        (self.is_stopped || self.input.is_ended()) && self.router.is_empty()
+        self.is_ending && self.router.is_empty()
     }
 }
 
@@ -423,44 +464,4 @@ fn copy(chunks: &mut Vec<StreamChunk>, staging: &mut Staging, uncopied: &mut Vec
         (chunk.payload, chunk.is_copy) = (copied, true);
     }
     bytes
-}
-
-impl<D: Dispatcher> Drive for StreamServer<D> {
-    fn turn(&mut self, now: Instant) -> usize {
-        self.staging.pool_mut().collect();
-        let mut work = self.take_events(now);
-        self.loop_back(now);
-        self.is_started |= self.router.listeners() >= self.wait_for;
-        if self.is_started && !self.is_stopped {
-            work += self.input.turn(now, &mut self.router);
-            if self.input.is_starved() {
-                self.relieve();
-            }
-        }
-        if self.is_stopped || self.input.is_ended() {
-            self.router.finish();
-        }
-        work += self.send(now);
-        self.tend(now);
-        work
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        let strangers = self.connections.iter().flatten().filter(|one| one.id.is_none() && !one.is_ending);
-        let hello = strangers.map(|one| one.since.after(HELLO_TIME)).min();
-        [self.endpoints.next_deadline(), self.router.next_deadline(), hello].into_iter().flatten().min()
-    }
-
-    fn prepare_wait(&mut self) -> bool {
-        let is_reading = self.is_started && !self.is_stopped && !self.input.is_waiting();
-        (!is_reading || self.input.ring_mut().prepare_wait()) && self.endpoints.prepare_wait()
-    }
-
-    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        into.extend(self.endpoints.wait_descriptor());
-    }
-
-    fn is_done(&self) -> bool {
-        self.is_over() && self.connections.iter().all(Option::is_none)
-    }
 }

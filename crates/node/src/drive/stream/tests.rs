@@ -48,7 +48,7 @@ fn wants(first: u16, last: u16) -> Subscribe {
 
 /// A card with e-links 1, 2 and 3, and a server of its chunks.
 struct Host {
-    server: StreamServer<Tcp>,
+    server: CardServer<Tcp>,
     address: String,
     writer: RingWriter,
     card: BlockSource,
@@ -78,7 +78,7 @@ impl Host {
         let address = endpoints.address_of(point).expect("it listens");
         let router = RouterConfig { subscribers: 3, queue_bytes: 64 << 10, ..RouterConfig::default() };
         let config = ServerConfig { router, wait_for, loop_back: true, transport_bytes: 128 << 10 };
-        let server = StreamServer::new(config, input, endpoints, Staging::new(pool(8)));
+        let server = CardServer::new(config, input, endpoints, Staging::new(pool(8)));
         Self { server, address, writer, card, blocks: Vec::new(), turns }
     }
 
@@ -168,7 +168,7 @@ fn every_subscriber_gets_each_chunk_of_its_e_links_once_and_in_order() {
     assert_eq!(*other_came.borrow(), BTreeMap::from([(2, all(400)), (3, all(400))]));
     let end = one.report().end.expect("it was told");
     assert_eq!((end.offered, end.sent, end.dropped, one.state()), (800, 800, 0, &ClientState::Done));
-    let report = host.server.report();
+    let report = host.server.report().1;
     assert!(report.subscribers.is_balanced() && report.received == 1200 && report.unwanted == 0, "{report:?}");
     host.until("nobody is left", || true);
 }
@@ -191,7 +191,7 @@ fn a_subscriber_that_is_killed_in_mid_stream_costs_the_others_nothing() {
     });
     assert_eq!(*came.borrow(), BTreeMap::from([(1, all(2000)), (2, all(2000)), (3, all(2000))]));
     assert!(killed.is_none());
-    let total = host.server.report().subscribers;
+    let total = host.server.report().1.subscribers;
     assert!(total.is_balanced() && total.dropped.get(Cause::QueueFull) == 0, "{total:?}");
 }
 
@@ -217,7 +217,7 @@ fn a_slow_monitor_loses_chunks_of_its_own_and_is_told_how_many() {
     let (report, end) = (slow.report().clone(), slow.report().end.expect("it was told"));
     assert!(end.dropped > 1000 && report.lost.chunks == end.dropped, "{report:?}");
     assert_eq!((end.offered, report.chunks), (9000, end.sent));
-    let total = host.server.report().subscribers;
+    let total = host.server.report().1.subscribers;
     assert_eq!((total.dropped.get(Cause::QueueFull), total.is_balanced()), (end.dropped, true));
 }
 
@@ -233,12 +233,12 @@ fn a_slow_subscriber_with_back_pressure_holds_the_card_up_and_loses_nothing() {
     // It sleeps; the server goes on until it stands still.
     let mut still = 0;
     while still < 1000 {
-        let before = host.server.report().received;
+        let before = host.server.report().1.received;
         host.turn();
-        still = if host.server.report().received == before { still + 1 } else { 0 };
+        still = if host.server.report().1.received == before { still + 1 } else { 0 };
     }
-    let report = host.server.report();
-    assert!(report.received < 9000 && report.input.waits > 0, "{report:?}");
+    let (input, report) = host.server.report();
+    assert!(report.received < 9000 && input.waits > 0, "{report:?} {input:?}");
     host.until("the end", || {
         slow.turn(MonotonicClock.now());
         slow.is_done()
@@ -262,7 +262,7 @@ fn a_member_of_a_group_that_is_killed_is_followed_by_the_others() {
         one.is_done()
     });
     let (came, killed_came) = (came.borrow(), killed_came.borrow());
-    let total = host.server.report().subscribers;
+    let total = host.server.report().1.subscribers;
     assert!(total.is_balanced() && total.dropped.total() == 0, "{total:?}");
     // Each event's three chunks went to the same one, as long as both were there.
     for number in &killed_came[&3] {
@@ -311,7 +311,7 @@ fn bytes_for_an_e_link_come_back_from_the_emulated_card() {
         one.is_done()
     });
     assert_eq!(*came.borrow(), [(ELink::new(100), b"reset".to_vec())]);
-    assert_eq!(host.server.report().down, (1, 0));
+    assert_eq!(host.server.report().1.down, (1, 0));
 }
 
 #[test]
@@ -358,12 +358,12 @@ fn who_says_what_makes_no_sense_is_cut_off_and_nobody_else_is() {
         let mut stream = TcpStream::connect(&host.address).expect("it listens");
         stream.write_all(bytes).expect("the kernel takes it");
         stream.set_nonblocking(true).expect("a socket");
-        let refused = host.server.report().refused;
+        let refused = host.server.report().1.refused;
         host.until("the end of the connection", || {
             let end = stream.read(&mut [0; 100]);
             matches!(end, Ok(0)) || end.is_err_and(|error| error.kind() != std::io::ErrorKind::WouldBlock)
         });
-        assert_eq!(host.server.report().refused, refused + 1);
+        assert_eq!(host.server.report().1.refused, refused + 1);
     }
     let came = Came::default();
     let mut one = client(config(&host, wants(1, 1)), note(&came));
@@ -391,5 +391,5 @@ fn who_does_not_say_what_it_wants_is_cut_off_after_some_time() {
     let later = host.server.next_deadline().expect("it was just there");
     host.server.turn(later);
     host.until("the end of the connection", is_cut_off);
-    assert_eq!(host.server.report().refused, 1);
+    assert_eq!(host.server.report().1.refused, 1);
 }
