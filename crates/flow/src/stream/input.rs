@@ -1,12 +1,10 @@
 //! One card's ring up to the router.
 
-use super::{InputConfig, Router, StreamChunk};
-use crate::readout::felix::{Chunk, ChunkDecoder, ChunkReport, EventRule, Piece, Run};
-use ropewalk_memory::Payload;
+use super::{BatchCursor, InputConfig, Router};
+use crate::readout::felix::{ChunkDecoder, ChunkReport, EventRule};
 use ropewalk_memory::ring::RingReader;
 use ropewalk_terms::Instant;
-use ropewalk_wire::felix::{BlockFormat, Status};
-use ropewalk_wire::stream::ChunkHead;
+use ropewalk_wire::felix::BlockFormat;
 
 /// Batches decoded in one turn, so that others have theirs: about a megabyte.
 const BATCHES_A_TURN: usize = 16;
@@ -22,13 +20,6 @@ pub struct StreamCounts {
     pub waits: u64,
 }
 
-/// Where in a batch the next item stands.
-#[derive(Copy, Clone, Default, Debug)]
-struct Cursor {
-    run: usize,
-    item: usize,
-}
-
 /// Takes what a card wrote, block by block, and hands its chunks to a router as they lie in the ring.
 #[derive(Debug)]
 pub struct StreamInput {
@@ -39,7 +30,7 @@ pub struct StreamInput {
     /// Up to where blocks were decoded.
     position: u64,
     /// How far the last batch was handed on; none when all of it was.
-    cursor: Option<Cursor>,
+    cursor: Option<BatchCursor>,
     waits: u64,
     is_broken: bool,
 }
@@ -120,34 +111,22 @@ impl StreamInput {
     fn decode(&mut self) -> bool {
         let taken = self.decoder.decode(self.ring.bytes(self.position), self.position);
         self.position += taken as u64;
-        self.cursor = (taken > 0).then(Cursor::default);
+        self.cursor = (taken > 0).then(BatchCursor::default);
         taken > 0
     }
 
     /// Hands the chunks of the batch on, until one must wait.
     fn hand_on(&mut self, now: Instant, router: &mut Router) -> usize {
-        let Self { decoder, ring, rule, cursor: place, .. } = self;
-        let Some(mut cursor) = *place else { return 0 };
-        let batch = decoder.batch();
-        let mut work = 0;
-        while let Some(run) = batch.runs().get(cursor.run) {
-            let is_wanted = router.is_wanted(run.elink);
-            let rule = router.shares_by_event().then_some(*rule);
-            for &item in &batch.items(run)[cursor.item..] {
-                if let Some(chunk) = chunk(batch.chunk(item), run, ring, rule, is_wanted)
-                    && router.offer(chunk, now).is_err()
-                {
-                    *place = Some(cursor);
-                    return work;
-                }
-                cursor.item += 1;
-                work += 1;
-            }
-            cursor = Cursor { run: cursor.run + 1, item: 0 };
+        let Some(mut cursor) = self.cursor else { return 0 };
+        let batch = self.decoder.batch();
+        let passed = router.route(batch, &mut self.ring, self.rule, &mut cursor, now);
+        if !cursor.is_at_end(batch) {
+            self.cursor = Some(cursor);
+            return passed;
         }
-        *place = None;
+        self.cursor = None;
         self.done();
-        work + 1
+        passed + 1
     }
 
     /// What is behind the oldest open chunk may be written again, as soon as nobody refers to it.
@@ -166,35 +145,4 @@ impl StreamInput {
             self.done();
         }
     }
-}
-
-/// A chunk for the router; none for a signal. What nobody wants is only counted there and needs no bytes.
-#[inline]
-fn chunk(
-    chunk: Chunk<'_>,
-    run: &Run,
-    ring: &mut RingReader,
-    rule: Option<EventRule>,
-    is_wanted: bool,
-) -> Option<StreamChunk> {
-    let mut payload = Payload::default();
-    let mut append = |piece: &Piece| {
-        if is_wanted && piece.length > 0 {
-            ring.append(piece.position, piece.length, &mut payload);
-        }
-    };
-    let (length, status): (u64, Status) = match chunk {
-        Chunk::Short { piece, status } => {
-            append(&piece);
-            (u64::from(piece.length), status)
-        }
-        Chunk::Scattered { pieces, bytes, status } => {
-            pieces.iter().for_each(append);
-            (bytes, status)
-        }
-        Chunk::Signal(_) => return None,
-    };
-    let event = rule.and_then(|rule| rule.number(&payload)).unwrap_or(0);
-    let head = ChunkHead { elink: run.elink, status, sequence: run.sequence, length: length as u32 };
-    Some(StreamChunk { head, event, payload, is_copy: false })
 }

@@ -17,6 +17,7 @@ mod account;
 mod config;
 mod down_link;
 mod input;
+mod route;
 mod router;
 mod subscriber;
 #[cfg(test)]
@@ -26,4 +27,5 @@ pub use account::SubscriberAccount;
 pub use config::{InputConfig, RouterConfig};
 pub use down_link::DownLink;
 pub use input::{StreamCounts, StreamInput};
+pub use route::BatchCursor;
 pub use router::{MOST_SUBSCRIBERS, Router, StreamChunk, SubscribeError, SubscriberId};
