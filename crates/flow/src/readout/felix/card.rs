@@ -1,6 +1,6 @@
 //! One card's ring up to a readout unit's sources.
 
-use super::{Chunk, ChunkConfig, ChunkDecoder, ChunkReport, EventRule};
+use super::{Chunk, ChunkBatch, ChunkConfig, ChunkDecoder, ChunkReport, EventRule};
 use crate::messages::{FragmentFlags, FragmentMeta, Received};
 use crate::readout::Readout;
 use ropewalk_memory::Payload;
@@ -51,8 +51,30 @@ struct Cursor {
     item: usize,
 }
 
+/// Somebody else who is given the chunks of a card, beside the readout unit: each batch is decoded once for both.
+pub trait Listener {
+    /// A batch, whose pieces lie in `ring`. True when it needs nothing more of it; otherwise the card waits, and it is
+    /// given the same batch again.
+    fn take(&mut self, batch: &ChunkBatch, ring: &mut RingReader) -> bool;
+
+    /// Whether it holds pieces of the ring that it must not lose: then the sources are not to blame where the card has no
+    /// room.
+    fn holds(&self) -> bool;
+}
+
+/// Nobody listens.
+impl Listener for () {
+    fn take(&mut self, _: &ChunkBatch, _: &mut RingReader) -> bool {
+        true
+    }
+
+    fn holds(&self) -> bool {
+        false
+    }
+}
+
 /// Takes what a card wrote, block by block, and hands its chunks to a readout unit as fragments that lie where they
-/// were written.
+/// were written, and to a [`Listener`].
 ///
 /// The card is one stream: where one e-link has no room, those behind it in the ring wait too. That holds nobody up
 /// for long, for a source without room is a window ahead of the one that the oldest event waits for.
@@ -68,6 +90,8 @@ pub struct CardInput {
     position: u64,
     /// How far the last batch was handed on; none when all of it was.
     cursor: Option<Cursor>,
+    /// The listener wants more of the last batch.
+    is_listening: bool,
     received: Vec<Received>,
     given_up: u64,
     nobodys: u64,
@@ -102,6 +126,7 @@ impl CardInput {
             links,
             places,
             cursor: None,
+            is_listening: false,
             received: Vec::with_capacity(AT_ONCE),
             given_up: 0,
             nobodys: 0,
@@ -132,11 +157,17 @@ impl CardInput {
 
     /// Whether the card waits for room although everything that it wrote was looked at: what is held keeps its pages.
     pub fn is_starved(&self) -> bool {
-        self.ring.is_full() && self.cursor.is_none() && self.undecoded() == 0
+        self.ring.is_full() && !self.has_batch() && self.undecoded() == 0
     }
 
-    /// Takes what the card has written, as far as the readout unit has room for it. Returns how much was done.
-    pub fn turn(&mut self, now: Instant, readout: &mut Readout) -> usize {
+    /// Whether less than a quarter of the ring is left for the card: what waits elsewhere should not stay in it.
+    pub const fn is_tight(&self) -> bool {
+        self.ring.written() - self.ring.released() > self.ring.capacity() / 4 * 3
+    }
+
+    /// Takes what the card has written, as far as the readout unit and the listener have room for it. Returns how much
+    /// was done.
+    pub fn turn(&mut self, now: Instant, readout: &mut Readout, listener: &mut impl Listener) -> usize {
         match self.connection {
             Connection::Ended => return 0,
             Connection::Before => self.connect(now, readout),
@@ -149,16 +180,19 @@ impl CardInput {
         }
         let mut work = 0;
         for _ in 0..BATCHES_A_TURN {
-            if self.cursor.is_none() && !self.decode(now, readout) {
+            if !self.has_batch() && !self.decode(now, readout) {
                 break;
             }
             work += self.hand_on(now, readout);
-            if self.cursor.is_some() {
+            self.is_listening = self.is_listening && !listener.take(self.decoder.batch(), &mut self.ring);
+            if self.has_batch() {
                 break;
             }
+            work += 1;
+            self.done();
         }
-        self.watch(now, readout);
-        if self.ring.is_closed() && self.cursor.is_none() && self.undecoded() == 0 {
+        self.watch(now, readout, listener);
+        if self.ring.is_closed() && !self.has_batch() && self.undecoded() == 0 {
             self.end(now, readout);
         }
         work
@@ -167,6 +201,17 @@ impl CardInput {
     /// Whole blocks that wait.
     fn undecoded(&self) -> usize {
         self.ring.bytes(self.position).len() / self.decoder.block_bytes()
+    }
+
+    /// Whether the last batch is not done with.
+    const fn has_batch(&self) -> bool {
+        self.cursor.is_some() || self.is_listening
+    }
+
+    /// What is behind the oldest open chunk may be written again, as soon as nobody refers to it.
+    fn done(&mut self) {
+        let open = self.decoder.oldest_open().unwrap_or(u64::MAX);
+        self.ring.done_to(self.position.min(open));
     }
 
     fn connect(&mut self, now: Instant, readout: &mut Readout) {
@@ -193,6 +238,7 @@ impl CardInput {
         }
         self.position += taken as u64;
         self.cursor = Some(Cursor::default());
+        self.is_listening = true;
         self.tell_faults(now, readout);
         true
     }
@@ -247,27 +293,26 @@ impl CardInput {
             }
         }
         *place = None;
-        let open = decoder.oldest_open().unwrap_or(u64::MAX);
-        self.ring.done_to(self.position.min(open));
-        work + 1
+        work
     }
 
     /// Sees that nobody is waited for who cannot speak, and that nobody who does not speak keeps all others waiting.
-    fn watch(&mut self, now: Instant, readout: &mut Readout) {
+    fn watch(&mut self, now: Instant, readout: &mut Readout, listener: &impl Listener) {
         if self.is_starved() {
             // An e-link that began a chunk a whole ring ago and did not go on must not keep what lies behind it.
             let oldest = self.ring.released() + self.ring.page_bytes();
             if self.decoder.oldest_open().is_some_and(|open| open < oldest) {
                 self.decoder.give_up_before(oldest);
                 self.tell_faults(now, readout);
-                let open = self.decoder.oldest_open().unwrap_or(u64::MAX);
-                self.ring.done_to(self.position.min(open));
+                self.done();
             }
         }
         // Back-pressure is no absence: while events are held that only need to be released, those who miss in later
-        // ones may stand in line. Otherwise nothing will ever move but by their time-out.
+        // ones may stand in line. Otherwise nothing will ever move but by their time-out. Neither are sources absent that a
+        // listener keeps from being read, who must lose nothing.
         let is_held_up = self.cursor.is_some() || self.ring.is_full();
-        let being_read = !is_held_up || !readout.holds_settled();
+        let is_heard_out = self.is_listening || self.ring.is_full() && listener.holds();
+        let being_read = !is_heard_out && (!is_held_up || !readout.holds_settled());
         if being_read != self.being_read {
             self.being_read = being_read;
             self.links.iter().for_each(|link| readout.set_being_read(now, link.source, being_read));

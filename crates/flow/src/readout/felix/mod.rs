@@ -10,7 +10,7 @@
 //!  an open chunk lies in
 //! ```
 //! `CardInput` is all of that over one ring of memory, up to the fragments that a readout unit takes: an `EventRule`
-//! finds the event's number in a chunk, whose bytes stay where the card wrote them.
+//! finds the event's number in a chunk, whose bytes stay where the card wrote them. A `Listener` gets the same batches.
 //!
 //! As in paper 4 (section 2.4) a *short* chunk is one piece, described by 8 bytes where the walk put them; a
 //! *scattered* one is a range in a flat array of pieces. All arrays are made at the start and used again.
@@ -30,7 +30,7 @@ mod retention;
 mod tests;
 
 pub use batch::{Chunk, ChunkBatch, Piece, Run, Scattered};
-pub use card::{CardConfig, CardCounts, CardInput};
+pub use card::{CardConfig, CardCounts, CardInput, Listener};
 pub use config::ChunkConfig;
 pub use decoder::ChunkDecoder;
 pub use event_rule::EventRule;

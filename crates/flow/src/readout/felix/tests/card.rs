@@ -13,19 +13,19 @@ use ropewalk_memory::ring::{RingWriter, ring};
 use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, NodeId, Outcome, SourceId};
 
 const FORMAT: BlockFormat = BlockFormat::WIDE;
-const LINKS: u32 = 3;
-const TIMEOUT: Duration = Duration::from_millis(100);
+pub(super) const LINKS: u32 = 3;
+pub(super) const TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A card of three e-links, its ring, and a readout unit.
-struct Rig {
-    writer: RingWriter,
-    input: CardInput,
+pub(super) struct Rig {
+    pub(super) writer: RingWriter,
+    pub(super) input: CardInput,
     readout: Readout,
-    now: Instant,
+    pub(super) now: Instant,
     encoders: Vec<Encoder>,
 }
 
-fn elink(link: u32) -> ELink {
+pub(super) fn elink(link: u32) -> ELink {
     ELink::new(8 + link as u16)
 }
 
@@ -35,7 +35,7 @@ fn source(link: u32) -> SourceId {
 
 impl Rig {
     /// A ring of so many KiB, and a window of so many events.
-    fn new(kibibytes: usize, window: u32) -> Self {
+    pub(super) fn new(kibibytes: usize, window: u32) -> Self {
         let sources = (0..LINKS).map(|link| SourceConfig::of_card(source(link), 32)).collect();
         let config = ReadoutConfig { source_timeout: TIMEOUT, window, ..ReadoutConfig::new(0, sources) };
         let mut readout = Readout::new(config);
@@ -50,7 +50,7 @@ impl Rig {
     }
 
     /// The chunk of an event in blocks of its own.
-    fn say(&mut self, link: u32, number: u32, bytes: usize) {
+    pub(super) fn say(&mut self, link: u32, number: u32, bytes: usize) {
         let mut chunk = vec![0; bytes];
         fill_chunk(ChunkOrigin { source: source(link), number }, &mut chunk);
         self.encode(link, |encoder, out| encoder.chunk(&chunk, Status::GOOD, out));
@@ -76,7 +76,11 @@ impl Rig {
     }
 
     fn turn(&mut self) {
-        self.input.turn(self.now, &mut self.readout);
+        self.turn_with(&mut ());
+    }
+
+    pub(super) fn turn_with(&mut self, listener: &mut impl Listener) {
+        self.input.turn(self.now, &mut self.readout, listener);
         while self.readout.poll(self.now).is_some() {}
     }
 
@@ -88,7 +92,7 @@ impl Rig {
         }
     }
 
-    fn release(&mut self, from: u64, count: u32) {
+    pub(super) fn release(&mut self, from: u64, count: u32) {
         let entry = ReleaseEntry { first: EventKey::new(0, from), count, outcome: Outcome::Complete };
         let entries = [entry].into_iter().collect();
         self.readout.message(self.now, NodeId::MANAGER, &Message::Release(Release { entries }));
@@ -102,13 +106,13 @@ impl Rig {
     }
 
     /// What is held of an event, if it is settled.
-    fn fragments(&self, number: u64) -> Option<Vec<Fragment>> {
+    pub(super) fn fragments(&self, number: u64) -> Option<Vec<Fragment>> {
         let mut fragments = Vec::new();
         self.readout.super_fragment(EventKey::new(0, number))?.append_to(&mut fragments);
         Some(fragments)
     }
 
-    fn is_settled(&self, number: u64) -> bool {
+    pub(super) fn is_settled(&self, number: u64) -> bool {
         self.readout.super_fragment(EventKey::new(0, number)).is_some()
     }
 }
