@@ -141,6 +141,22 @@ counters! {
     CardChunksNobodys = "card_chunks_nobodys", Count;
     /// Signals beside the data.
     CardSignals = "card_signals", Count;
+    /// How often a card was found without room.
+    CardStalls = "card_stalls", Count;
+    /// Subscribers of e-links that came.
+    SubscribersJoined = "subscribers_joined", Count;
+    /// Chunks that were meant for a subscriber, once for each.
+    ChunksOffered = "chunks_offered", Count;
+    /// Chunks that were sent to a subscriber.
+    ChunksSent = "chunks_sent", Count;
+    /// Chunks for which a subscriber had no room, or that nobody took over when it went.
+    ChunksDropped = "chunks_dropped", Count;
+    /// Chunks that others of its group took over when a subscriber went.
+    ChunksMoved = "chunks_moved", Count;
+    /// Chunks that wait for a subscriber now.
+    ChunksQueued = "chunks_queued", Count;
+    /// Bytes that were copied for subscribers that may lose chunks.
+    ChunkBytesCopied = "chunk_bytes_copied", Bytes;
 }
 
 impl Counter {

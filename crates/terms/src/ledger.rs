@@ -166,6 +166,21 @@ pub struct PoolAccount {
     pub held: u64,
 }
 
+/// The account of chunks that were meant for subscribers of link cards, once for each.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct ChunkAccount {
+    /// Meant for a subscriber.
+    pub offered: u64,
+    /// Sent to it.
+    pub sent: u64,
+    /// Dropped: it had no room, or it went and nobody took over.
+    pub dropped: u64,
+    /// Taken over by others of its group when it went, to which they are offered anew.
+    pub moved: u64,
+    /// Waiting now, counted from the queues.
+    pub queued: u64,
+}
+
 /// An equation of the ledger that does not hold.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Imbalance {
@@ -186,12 +201,14 @@ pub struct Ledger {
     pub events: EventAccount,
     /// Blocks of all pools.
     pub pools: PoolAccount,
+    /// Chunks for subscribers.
+    pub chunks: ChunkAccount,
 }
 
 impl Ledger {
     /// The equations that do not hold; empty when the ledger balances.
     pub fn imbalances(&self) -> Vec<Imbalance> {
-        let (fragments, events, pools) = (&self.fragments, &self.events, &self.pools);
+        let Self { fragments, events, pools, chunks } = self;
         [
             Imbalance { equation: "fragments", left: fragments.received, right: fragments.accounted() },
             Imbalance { equation: "events", left: events.assigned, right: events.accounted() },
@@ -201,6 +218,11 @@ impl Ledger {
                 right: events.accepted + events.rejected + events.quarantined,
             },
             Imbalance { equation: "pools", left: pools.loans, right: pools.returned + pools.held },
+            Imbalance {
+                equation: "chunks",
+                left: chunks.offered,
+                right: chunks.sent + chunks.dropped + chunks.moved + chunks.queued,
+            },
         ]
         .into_iter()
         .filter(|equation| equation.left != equation.right)
@@ -242,6 +264,15 @@ mod tests {
         ledger.events.in_flight = 1;
         assert_eq!(ledger.imbalances(), [Imbalance { equation: "events", left: 10, right: 9 }]);
         ledger.events.in_flight = 2;
+        assert!(ledger.is_balanced());
+    }
+
+    #[test]
+    fn a_chunk_for_a_subscriber_that_nobody_counted_is_found() {
+        let chunks = ChunkAccount { offered: 10, sent: 5, dropped: 2, moved: 1, queued: 1 };
+        let mut ledger = Ledger { chunks, ..Ledger::default() };
+        assert_eq!(ledger.imbalances(), [Imbalance { equation: "chunks", left: 10, right: 9 }]);
+        ledger.chunks.queued = 2;
         assert!(ledger.is_balanced());
     }
 

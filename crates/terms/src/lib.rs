@@ -17,6 +17,6 @@ pub use cause::{CAUSES, Cause};
 pub use counter::{COUNTERS, Counter, Unit};
 pub use ids::{Attempt, Epoch, Incarnation, NodeId, Role, RunNumber, SourceId};
 pub use key::EventKey;
-pub use ledger::{ByCause, EventAccount, FragmentAccount, Imbalance, Ledger, PoolAccount};
+pub use ledger::{ByCause, ChunkAccount, EventAccount, FragmentAccount, Imbalance, Ledger, PoolAccount};
 pub use level::{AcknowledgementLevel, Outcome};
 pub use time::{Instant, Utc};

@@ -1,5 +1,6 @@
 //! Link cards (FELIX) whose e-links are sources.
 
+use super::felix_serve::ServeSection;
 use crate::quantity::{Bandwidth, Bytes, FragmentSize, Rate, Size, Time};
 use ropewalk_flow::readout::felix::EventRule;
 use ropewalk_wire::felix::BlockFormat;
@@ -26,6 +27,8 @@ pub struct FelixSection {
     /// Where its chunks say to which event they belong.
     #[serde(default)]
     pub event: EventField,
+    /// Subscribers may ask for its chunks as well.
+    pub serve: Option<ServeSection>,
     /// An emulator takes its place.
     pub emulate: Option<EmulateCard>,
 }

@@ -2,6 +2,7 @@
 
 use super::check::fault;
 use super::felix::FelixSection;
+use super::felix_serve::ServeSection;
 use super::model::Configuration;
 use super::parse::Fault;
 use crate::quantity::Bytes;
@@ -77,6 +78,9 @@ fn card(configuration: &Configuration, card: &FelixSection, key: impl Fn(&str) -
             Bytes(needed)
         );
         return Err(fault(key("memory"), message));
+    }
+    if let Some((name, message)) = card.serve.as_ref().and_then(ServeSection::fault) {
+        return Err(fault(key(&format!("serve.{name}")), message));
     }
     let Some(emulate) = &card.emulate else { return Ok(()) };
     let sizes =

@@ -10,6 +10,7 @@ mod check;
 mod error;
 mod felix;
 mod felix_check;
+mod felix_serve;
 mod model;
 mod parse;
 mod placement;
@@ -20,6 +21,7 @@ pub use error::ConfigurationError;
 pub use felix::{
     Blocks, ELinkSection, EmulateCard, Endian, EventField, FaultShares, FelixSection, OutageSection, WakeChoice,
 };
+pub use felix_serve::ServeSection;
 pub use model::{
     Acknowledge, BuilderSection, BunchCrossing, Configuration, Emulate, FormatName, IncompleteChoice, ManagerSection,
     OnCloseChoice, PlacementChoice, PolicyChoice, PoolRule, ReadoutSection, RequirementChoice, RunSection,

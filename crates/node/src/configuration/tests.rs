@@ -171,6 +171,8 @@ fn cards_and_their_links_say_what_would_be_right() {
         (with(&format!("{card}memory = \"100KiB\""), ""), "felix[0].memory", "1.0 MiB in all"),
         (with(&format!("{card}event = {{ bytes = 9 }}"), ""), "felix[0].event", "1 to 8 bytes"),
         (with(&format!("{card}event = {{ mask = 0x0f }}"), ""), "felix[0].event", "at least 8"),
+        (with(&format!("{card}serve = {{ subscribers = 65 }}"), ""), "felix[0].serve.subscribers", "1 to 64"),
+        (with(&format!("{card}serve = {{ wait = 17 }}"), ""), "felix[0].serve.wait", "no more than 16"),
         (with(&emulate("chunk_size = \"128KiB\""), ""), "felix[0].emulate.chunk_size", "max_fragment"),
         (with(&emulate("faults = { crc = 2.0 }"), ""), "felix[0].emulate.faults.crc", "between 0 and 1"),
         (

@@ -6,7 +6,7 @@
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::{Report, ReportEntry, SynchronyState};
 use ropewalk_terms::{
-    Cause, Counter, EventAccount, FragmentAccount, Incarnation, Ledger, NodeId, Role, RunNumber, SourceId,
+    Cause, ChunkAccount, Counter, EventAccount, FragmentAccount, Incarnation, Ledger, NodeId, Role, RunNumber, SourceId,
 };
 use std::collections::BTreeMap;
 
@@ -194,6 +194,13 @@ impl RunSnapshot {
         snapshot.ledger.pools.loans = snapshot.counter(Counter::PoolLoans);
         snapshot.ledger.pools.returned = snapshot.counter(Counter::PoolReturns);
         snapshot.ledger.pools.held = snapshot.counter(Counter::PoolHeld);
+        snapshot.ledger.chunks = ChunkAccount {
+            offered: snapshot.counter(Counter::ChunksOffered),
+            sent: snapshot.counter(Counter::ChunksSent),
+            dropped: snapshot.counter(Counter::ChunksDropped),
+            moved: snapshot.counter(Counter::ChunksMoved),
+            queued: snapshot.counter(Counter::ChunksQueued),
+        };
         let written = if standing.is_written_when_acknowledged {
             standing.events.built + standing.events.incomplete_emitted
         } else {

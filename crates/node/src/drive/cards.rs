@@ -3,11 +3,15 @@
 //! ```text
 //!  RingWriter (another thread or process) --> ring --> flow's CardInput --> fragments -> flow::Readout
 //!        |                                                  ^
-//!        +--------------- Bell: only if the reader sleeps --+     or the reader looks again and again
+//!        +--------------- Bell: only if the reader sleeps --+--> Audience: the subscribers of its e-links
 //! ```
+//! Without a bell the reader looks again and again.
 
+use super::audience::Audience;
+use super::stream::StreamServer;
 use ropewalk_flow::readout::Readout;
 use ropewalk_flow::readout::felix::{CardConfig, CardInput};
+use ropewalk_io::Dispatcher;
 use ropewalk_io::wait::Bell;
 use ropewalk_memory::ring::RingReader;
 use ropewalk_terms::{Counter, Instant, PoolAccount};
@@ -18,8 +22,10 @@ use std::time::Duration;
 const POLL: Duration = Duration::from_micros(200);
 
 /// A card as its readout unit reads it.
-struct Card {
+struct Card<D> {
     input: CardInput,
+    /// Who else wants its chunks.
+    audience: Option<Audience<D>>,
     /// What its writer rings; none where it is polled.
     bell: Option<Bell>,
     /// The writer was told to ring.
@@ -27,16 +33,30 @@ struct Card {
 }
 
 /// All cards of a readout unit.
-#[derive(Default)]
-pub(super) struct Cards {
-    cards: Vec<Card>,
+pub(super) struct Cards<D> {
+    cards: Vec<Card<D>>,
     /// When cards that are polled are looked at again.
     poll_due: Option<Instant>,
 }
 
-impl Cards {
-    pub(super) fn add(&mut self, config: &CardConfig, ring: RingReader, bell: Option<Bell>, readout: &Readout) {
-        self.cards.push(Card { input: CardInput::new(config, ring, readout), bell, is_armed: false });
+impl<D> Default for Cards<D> {
+    fn default() -> Self {
+        Self { cards: Vec::new(), poll_due: None }
+    }
+}
+
+impl<D: Dispatcher> Cards<D> {
+    pub(super) fn add(
+        &mut self,
+        config: &CardConfig,
+        ring: RingReader,
+        bell: Option<Bell>,
+        server: Option<StreamServer<D>>,
+        readout: &Readout,
+    ) {
+        let input = CardInput::new(config, ring, readout);
+        let audience = server.map(|server| Audience::new(server, config.rule));
+        self.cards.push(Card { input, audience, bell, is_armed: false });
     }
 
     /// Takes what has come. Returns how much happened.
@@ -46,6 +66,21 @@ impl Cards {
         self.cards.iter_mut().map(|card| card.turn(now, readout)).sum()
     }
 
+    /// The readout unit has ended: subscribers hear the rest and the end. Returns how much happened.
+    pub(super) fn leave(&mut self, now: Instant) -> usize {
+        self.poll_due = None;
+        self.audiences().map(|audience| audience.leave(now)).sum()
+    }
+
+    /// Whether all subscribers have heard the end.
+    pub(super) fn have_left(&self) -> bool {
+        self.cards.iter().filter_map(|card| card.audience.as_ref()).all(Audience::has_left)
+    }
+
+    fn audiences(&mut self) -> impl Iterator<Item = &mut Audience<D>> {
+        self.cards.iter_mut().filter_map(|card| card.audience.as_mut())
+    }
+
     /// Whether a card waits for room, and all that is held would fit into half of its ring: one fragment pins its page.
     pub(super) fn want_evacuation(&self, readout: &Readout) -> bool {
         let mut starved = self.cards.iter().filter(|card| card.input.is_starved());
@@ -53,8 +88,9 @@ impl Cards {
     }
 
     /// When the next turn is due even if nothing rings.
-    pub(super) const fn next_deadline(&self) -> Option<Instant> {
-        self.poll_due
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let audiences = self.cards.iter().filter_map(|card| card.audience.as_ref()?.next_deadline());
+        audiences.chain(self.poll_due).min()
     }
 
     /// Before the thread sleeps: false if there is something to do right now; arms the bells.
@@ -66,7 +102,8 @@ impl Cards {
 
     /// What becomes readable when something comes.
     pub(super) fn wait_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.cards.iter().filter_map(|card| card.bell.as_ref()).map(Bell::as_fd)
+        let bells = self.cards.iter().filter_map(|card| card.bell.as_ref()).map(Bell::as_fd);
+        bells.chain(self.cards.iter().filter_map(|card| card.audience.as_ref()?.wait_descriptor()))
     }
 
     /// The accounts of the rings' pages.
@@ -78,9 +115,9 @@ impl Cards {
     }
 
     /// What is counted here, cumulative.
-    pub(super) fn counters(&self) -> [(Counter, u64); 8] {
+    pub(super) fn counters(&self) -> impl Iterator<Item = (Counter, u64)> {
         let sum = |of: fn(&CardInput) -> u64| self.cards.iter().map(|card| of(&card.input)).sum();
-        [
+        let of_cards = [
             (Counter::CardBlocks, sum(|card| card.counts().chunks.blocks)),
             (Counter::CardBlocksDamaged, sum(|card| card.counts().chunks.block_errors.iter().sum())),
             (Counter::CardBlocksMissing, sum(|card| card.counts().chunks.blocks_missing)),
@@ -89,12 +126,27 @@ impl Cards {
             (Counter::CardChunksFlagged, sum(|card| card.counts().chunks.flagged.iter().sum())),
             (Counter::CardChunksNobodys, sum(|card| card.counts().nobodys)),
             (Counter::CardSignals, sum(|card| card.counts().chunks.signals)),
-        ]
+            (Counter::CardStalls, sum(|card| card.counts().stalls)),
+        ];
+        let of_subscribers = [
+            Counter::SubscribersJoined,
+            Counter::ChunksOffered,
+            Counter::ChunksSent,
+            Counter::ChunksDropped,
+            Counter::ChunksMoved,
+            Counter::ChunksQueued,
+            Counter::ChunkBytesCopied,
+        ];
+        of_cards.into_iter().chain(of_subscribers.map(|counter| (counter, self.of_subscribers(counter))))
     }
 
-    /// Numbers that stand beside those of connections: bytes that the cards wrote, and their pages.
+    fn of_subscribers(&self, counter: Counter) -> u64 {
+        self.cards.iter().filter_map(|card| card.audience.as_ref()).map(|audience| audience.counted(counter)).sum()
+    }
+
+    /// Numbers that stand beside those of connections: bytes that the cards wrote, their pages, and copies for subscribers.
     pub(super) fn shared_counter(&self, counter: Counter) -> u64 {
-        let of = |card: &Card| {
+        let of = |card: &Card<D>| {
             let (ring, account) = (card.input.ring(), card.input.ring().account());
             match counter {
                 Counter::WireBytesReceived => ring.written(),
@@ -105,11 +157,11 @@ impl Cards {
                 _ => 0,
             }
         };
-        self.cards.iter().map(of).sum()
+        self.cards.iter().map(of).sum::<u64>() + self.of_subscribers(counter)
     }
 }
 
-impl Card {
+impl<D: Dispatcher> Card<D> {
     fn turn(&mut self, now: Instant, readout: &mut Readout) -> usize {
         if std::mem::take(&mut self.is_armed)
             && let Some(bell) = &self.bell
@@ -117,14 +169,24 @@ impl Card {
             self.input.ring_mut().wake();
             bell.silence();
         }
-        self.input.turn(now, readout)
+        let Some(audience) = &mut self.audience else { return self.input.turn(now, readout, &mut ()) };
+        let mut work = audience.hear(now);
+        if audience.has_begun() {
+            work += self.input.turn(now, readout, audience);
+        }
+        if self.input.is_ended() {
+            audience.end();
+        }
+        work + audience.send(self.input.is_tight())
     }
 
     fn prepare_wait(&mut self) -> bool {
+        let may_sleep = self.audience.as_mut().is_none_or(Audience::prepare_wait);
         if self.bell.is_none() || self.input.is_ended() {
-            return true;
+            return may_sleep;
         }
-        self.is_armed = true;
-        self.input.ring_mut().prepare_wait()
+        let is_read = self.audience.as_ref().is_none_or(Audience::has_begun);
+        self.is_armed = is_read;
+        (!is_read || self.input.ring_mut().prepare_wait()) && may_sleep
     }
 }

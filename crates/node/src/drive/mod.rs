@@ -1,8 +1,8 @@
 //! Drives: what connects flow's machines to io's endpoints. No threads, no sleeping, no files but through `io`.
 //!
 //! ```text
-//!  cards --ring-------+
-//!                     v
+//!  cards --ring-------+           +--chunks--> subscribers (stream)
+//!                     v           |
 //!  front ends --TCP--> ReadoutDrive --super-fragments--> BuilderDrive --> io::disk
 //!                          |   ^                            |   ^
 //!                 announce |   | release      credit, acks  |   | assign
@@ -13,6 +13,7 @@
 //! Nothing here decides anything about events: that is flow's.
 
 mod account;
+mod audience;
 mod builder;
 mod card_writer;
 mod cards;

@@ -14,6 +14,7 @@ use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
+use super::stream::StreamServer;
 use super::table::EndpointTable;
 use ropewalk_flow::messages::{Batch, Finished, Message, Report, ReportEntry};
 use ropewalk_flow::readout::felix::CardConfig;
@@ -69,7 +70,7 @@ struct Counts {
 /// A readout unit: see the module's picture.
 pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     front_ends: FrontEnds<S>,
-    cards: Cards,
+    cards: Cards<S>,
     peers: P,
     service: ServicePoint,
     config: ReadoutDriveConfig,
@@ -130,7 +131,18 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// Some of its sources are e-links of a card, which writes into this ring and rings `bell` when nobody looks. Without
     /// a bell the ring is looked at again and again.
     pub fn add_card(&mut self, config: &CardConfig, ring: RingReader, bell: Option<Bell>) {
-        self.cards.add(config, ring, bell, &self.readout);
+        self.cards.add(config, ring, bell, None, &self.readout);
+    }
+
+    /// The same of a card whose chunks also go to the subscribers of `server`.
+    pub fn add_served_card(
+        &mut self,
+        config: &CardConfig,
+        ring: RingReader,
+        bell: Option<Bell>,
+        server: StreamServer<S>,
+    ) {
+        self.cards.add(config, ring, bell, Some(server), &self.readout);
     }
 
     /// Where front ends connect to, port filled in.
@@ -451,7 +463,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
 impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     fn turn(&mut self, now: Instant) -> usize {
         if self.farewell.is_done() {
-            return 0;
+            return self.cards.leave(now);
         }
         if self.farewell.is_told() {
             self.front_ends.close();
@@ -476,6 +488,9 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
+        if self.farewell.is_done() {
+            return self.cards.next_deadline();
+        }
         let report = self.managers.obeyed().filter(|_| self.unsent.is_empty()).map(|_| self.report_due);
         let managers = [self.managers.next_deadline(), self.farewell.next_deadline()];
         let inputs = [self.front_ends.next_deadline(), self.cards.next_deadline()];
@@ -498,7 +513,7 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     }
 
     fn is_done(&self) -> bool {
-        self.farewell.is_done()
+        self.farewell.is_done() && self.cards.have_left()
     }
 
     fn refusal(&self) -> Option<&Refusal> {

@@ -64,7 +64,7 @@ pub(super) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> 
     move |source| RunError::System { what, source }
 }
 
-fn endpoint(name: &str) -> impl FnOnce(EndpointError) -> RunError {
+pub(super) fn endpoint(name: &str) -> impl FnOnce(EndpointError) -> RunError {
     let name = name.to_owned();
     move |source| RunError::Endpoint { name, source }
 }
@@ -206,10 +206,12 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
     let mut cards = Vec::new();
     for index in 0..resolved.manager.readouts {
         let mut readout = workshop.readout(index, peers()?)?;
-        cards.extend(workshop.cards(index, &mut readout)?);
+        let own = workshop.cards(index, &mut readout)?;
+        cards.extend(own.to_start);
         addresses.push(readout.source_address());
         let name = configuration.readout[usize::from(index)].name.clone();
         names.push((name.clone(), readout.source_address()));
+        names.extend(own.addresses);
         groups.readouts.push((name, Box::new(readout)));
     }
     for index in 0..resolved.manager.builders {
@@ -264,12 +266,13 @@ pub fn launch_node(
                 (name.clone(), readout.builder_address()),
                 (format!("{name} front ends"), readout.source_address()),
             ];
+            start.names.extend(cards.addresses);
             let mut own = vec![String::new(); usize::from(resolved.manager.readouts)];
             own[usize::from(index)] = readout.source_address();
             start.worker(name, vec![Box::new(readout)])?;
             let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
             let sources = workshop.sources(&own, &gate)?;
-            start.sources(sources, cards, &gate)?;
+            start.sources(sources, cards.to_start, &gate)?;
             start.finish()
         }
         Role::Builder => {

@@ -1,23 +1,38 @@
 //! Link cards of a run: their rings, and who writes them.
 
-use super::assemble::{RunError, Workshop, system};
+use super::assemble::{RunError, Workshop, endpoint, system};
 use super::placement::{Purpose, pool_of};
 use super::resolve::{Resolved, SEED};
-use crate::configuration::{EmulateCard, FelixSection, SourceSection, WakeChoice};
+use crate::configuration::{EmulateCard, FelixSection, ServeSection, SourceSection, WakeChoice};
+use crate::drive::stream::StreamServer;
 use crate::drive::{EmulatedCardDrive, ReadoutDrive};
 use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig};
 use ropewalk_flow::source::card::{EmulatedCardConfig, EmulatedLinkConfig, Faults, Outage};
 use ropewalk_flow::source::{TriggerGate, TriggerRate};
 use ropewalk_io::Dispatcher;
+use ropewalk_io::tcp::Tcp;
 use ropewalk_io::wait::Bell;
-use ropewalk_memory::PoolConfig;
 use ropewalk_memory::ring::RingWriter;
+use ropewalk_memory::{PoolConfig, Staging};
 use ropewalk_terms::SourceId;
 use ropewalk_wire::felix::ELink;
 use std::sync::Arc;
 
 /// A page of a ring: what one slice at least keeps from being written again.
 const PAGE: usize = 64 << 10;
+
+/// Blocks for what subscribers say, which is little, and a few of them at once.
+const SUBSCRIBERS: (usize, usize) = (16 << 10, 128);
+/// Blocks that what is sent back to subscribers is staged in.
+const LOOP_BACK: (usize, usize) = (128 << 10, 64);
+
+/// The cards of a readout unit.
+pub(super) struct Cards {
+    /// Those that are emulated.
+    pub(super) to_start: Vec<CardToStart>,
+    /// Where subscribers of a card connect, by its name.
+    pub(super) addresses: Vec<(String, String)>,
+}
 
 /// A card that is emulated: it is started last.
 pub(super) struct CardToStart {
@@ -36,13 +51,13 @@ impl CardToStart {
 }
 
 impl Workshop<'_> {
-    /// Gives a readout unit the rings of its cards. Returns those that are emulated.
-    pub(super) fn cards<S: Dispatcher, P: Dispatcher>(
+    /// Gives a readout unit the rings of its cards, and their subscribers.
+    pub(super) fn cards<P: Dispatcher>(
         &self,
         index: u16,
-        readout: &mut ReadoutDrive<S, P>,
-    ) -> Result<Vec<CardToStart>, RunError> {
-        let mut to_start = Vec::new();
+        readout: &mut ReadoutDrive<Tcp, P>,
+    ) -> Result<Cards, RunError> {
+        let (mut to_start, mut addresses) = (Vec::new(), Vec::new());
         for card in self.resolved.cards(index) {
             let links = self.resolved.links(card);
             let config = CardConfig {
@@ -57,13 +72,33 @@ impl Workshop<'_> {
             let name = pool_of(&card.name, Purpose::Ring);
             let memory = PoolConfig::anonymous(&name, PAGE, (card.memory.0 / PAGE as u64) as usize);
             let (writer, reader) = self.placer.ring(memory)?;
-            readout.add_card(&config, reader, bell.clone());
+            match &card.serve {
+                None => readout.add_card(&config, reader, bell.clone()),
+                Some(serve) => {
+                    let (server, address) = self.server(card, serve)?;
+                    readout.add_served_card(&config, reader, bell.clone(), server);
+                    addresses.push((card.name.clone(), address));
+                }
+            }
             if let Some(emulate) = &card.emulate {
                 let config = emulated(card, emulate, &links);
                 to_start.push(CardToStart { name: card.name.clone(), config, ring: writer, bell });
             }
         }
-        Ok(to_start)
+        Ok(Cards { to_start, addresses })
+    }
+
+    /// The server of a card, and where it listens.
+    fn server(&self, card: &FelixSection, serve: &ServeSection) -> Result<(StreamServer<Tcp>, String), RunError> {
+        let pool = |purpose, (block, blocks)| {
+            self.placer.untouched_pool(PoolConfig::anonymous(&pool_of(&card.name, purpose), block, blocks))
+        };
+        let tcp = Tcp::new(self.resolved.tcp(), pool(Purpose::Subscribers, SUBSCRIBERS)?);
+        let mut endpoints = tcp.map_err(endpoint(&card.name))?;
+        let point = endpoints.listen(&serve.listen).map_err(endpoint(&card.name))?;
+        let address = endpoints.address_of(point).unwrap_or_default();
+        let staging = Staging::new(pool(Purpose::Staging, LOOP_BACK)?);
+        Ok((StreamServer::new(serve.server(), card.blocks.0, endpoints, staging), address))
     }
 }
 

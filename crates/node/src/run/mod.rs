@@ -28,4 +28,7 @@ pub use placement::{PlacementError, placement, placement_of_node, placement_on};
 pub use registry::{Registry, RunDirectory};
 pub use resolve::Addresses;
 pub use stream::{ServeOptions, Served, Serving, StreamRunError, serve, subscribe};
-pub use summary::{EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SynchronySummary, disk_error};
+pub use summary::{
+    CardSummary, EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SubscriberSummary, SynchronySummary,
+    disk_error,
+};

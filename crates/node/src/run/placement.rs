@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `NAME-fragments`, `NAME-evacuation` | what the readout unit `NAME` received; what it moved out of the way |
 //! | `CARD-ring` | what the link card `CARD` wrote |
+//! | `CARD-subscribers`, `CARD-staging` | what subscribers of `CARD` say; what is sent back to them (`loop_back`) |
 //! | `NAME-records` | heads and tails of records that the builder unit `NAME` writes |
 //! | `NAME-received` | what the builder unit `NAME` received, where it is a process of its own |
 //! | `NAME-staging`, `NAME-control` | messages on their way; messages received, where nodes are processes of their own |
@@ -49,6 +50,7 @@ pub(super) fn pool_of(unit: &str, purpose: Purpose) -> String {
         Purpose::Staging => "staging",
         Purpose::Control => "control",
         Purpose::Ring => "ring",
+        Purpose::Subscribers => "subscribers",
     };
     format!("{unit}-{purpose}")
 }
@@ -63,6 +65,7 @@ pub(super) enum Purpose {
     Staging,
     Control,
     Ring,
+    Subscribers,
 }
 
 /// Why threads and pools cannot be placed as the configuration says.
@@ -233,7 +236,10 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
     for (readout, feed) in configuration.readout.iter().zip(&feeds) {
         pools(&readout.name, feed.as_ref(), &[Purpose::Fragments, Purpose::Evacuation, Purpose::Staging]);
     }
-    configuration.felix.iter().for_each(|card| pools(&card.name, None, &[Purpose::Ring]));
+    for card in &configuration.felix {
+        let purposes = [Purpose::Ring, Purpose::Subscribers, Purpose::Staging];
+        pools(&card.name, None, if card.serve.is_some() { &purposes } else { &purposes[..1] });
+    }
     pools(MANAGER, None, &[Purpose::Staging]);
     for builder in &configuration.builder {
         let purposes = [Purpose::Records, Purpose::Staging];

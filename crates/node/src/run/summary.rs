@@ -35,6 +35,8 @@ pub struct RunSummary {
     pub rate: Value,
     /// Bytes copied in user space.
     pub copies: Value,
+    /// What link cards brought, and what their subscribers got: all cards together.
+    pub cards: CardSummary,
     /// Sources that were found displaced or lost.
     pub synchrony: Vec<SynchronySummary>,
     /// Run files deleted to stay within `keep`, and how many events were in them.
@@ -83,6 +85,46 @@ pub struct EventSummary {
     pub written: u64,
     pub rebuilt_duplicate: u64,
     pub in_flight: u64,
+}
+
+/// What link cards brought.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CardSummary {
+    /// Blocks, good and bad.
+    pub blocks: u64,
+    /// Blocks of which nothing could be believed.
+    pub blocks_damaged: u64,
+    /// Blocks that their e-links' numbers show to be missing.
+    pub blocks_missing: u64,
+    /// Chunks that came whole, flagged ones and those of e-links that are no source included.
+    pub chunks: u64,
+    /// Chunks of which a piece came, and that were given up.
+    pub given_up: u64,
+    /// Flags that cards gave to chunks.
+    pub flagged: u64,
+    /// Chunks, whole or given up, of e-links that are no source.
+    pub nobodys: u64,
+    /// Signals beside the data.
+    pub signals: u64,
+    /// How often a card was found without room.
+    pub stalls: u64,
+    /// Chunks for subscribers, once for each.
+    pub subscribers: SubscriberSummary,
+}
+
+/// What subscribers of link cards got.
+#[derive(Clone, Debug, Default, Serialize)]
+#[expect(missing_docs, reason = "the fields are those of terms::ChunkAccount and documented there")]
+pub struct SubscriberSummary {
+    /// Subscribers that came.
+    pub joined: u64,
+    pub offered: u64,
+    pub sent: u64,
+    pub dropped: u64,
+    pub moved: u64,
+    pub queued: u64,
+    /// Bytes that were copied for those who may lose chunks.
+    pub copied_bytes: u64,
 }
 
 /// The verdict about one source.
@@ -200,6 +242,7 @@ impl RunSummary {
                 "bytes_per_s": per_second(times.bytes_when_stopped),
             }),
             copies: json!({ "bytes": counter(Counter::BytesCopied) }),
+            cards: CardSummary::new(snapshot),
             synchrony: snapshot.synchrony.iter().map(SynchronySummary::new).collect(),
             deleted: json!({
                 "cause": ropewalk_terms::Cause::KeptNewest.name(),
@@ -230,6 +273,33 @@ impl RunSummary {
             && self.events.incomplete_dropped == 0
             // At levels below `written` an event may be released that no file will ever hold.
             && self.events.written >= self.events.built
+    }
+}
+
+impl CardSummary {
+    fn new(snapshot: &RunSnapshot) -> Self {
+        let counter = |counter| snapshot.counter(counter);
+        let chunks = &snapshot.ledger.chunks;
+        Self {
+            blocks: counter(Counter::CardBlocks),
+            blocks_damaged: counter(Counter::CardBlocksDamaged),
+            blocks_missing: counter(Counter::CardBlocksMissing),
+            chunks: counter(Counter::CardChunks),
+            given_up: counter(Counter::CardChunksGivenUp),
+            flagged: counter(Counter::CardChunksFlagged),
+            nobodys: counter(Counter::CardChunksNobodys),
+            signals: counter(Counter::CardSignals),
+            stalls: counter(Counter::CardStalls),
+            subscribers: SubscriberSummary {
+                joined: counter(Counter::SubscribersJoined),
+                offered: chunks.offered,
+                sent: chunks.sent,
+                dropped: chunks.dropped,
+                moved: chunks.moved,
+                queued: chunks.queued,
+                copied_bytes: counter(Counter::ChunkBytesCopied),
+            },
+        }
     }
 }
 

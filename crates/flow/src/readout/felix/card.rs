@@ -35,6 +35,8 @@ pub struct CardCounts {
     pub given_up: u64,
     /// Chunks, whole or given up, of e-links that are no source.
     pub nobodys: u64,
+    /// How often the card was found without room.
+    pub stalls: u64,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -95,6 +97,8 @@ pub struct CardInput {
     received: Vec<Received>,
     given_up: u64,
     nobodys: u64,
+    stalls: u64,
+    is_full: bool,
     connection: Connection,
     being_read: bool,
 }
@@ -130,6 +134,8 @@ impl CardInput {
             received: Vec::with_capacity(AT_ONCE),
             given_up: 0,
             nobodys: 0,
+            stalls: 0,
+            is_full: false,
             connection: Connection::Before,
             being_read: false,
         }
@@ -147,7 +153,8 @@ impl CardInput {
 
     /// What was counted.
     pub const fn counts(&self) -> CardCounts {
-        CardCounts { chunks: *self.decoder.report(), given_up: self.given_up, nobodys: self.nobodys }
+        let (given_up, nobodys, stalls) = (self.given_up, self.nobodys, self.stalls);
+        CardCounts { chunks: *self.decoder.report(), given_up, nobodys, stalls }
     }
 
     /// Whether the card will say nothing more, and everything that it said was handed on.
@@ -178,6 +185,8 @@ impl CardInput {
             self.end(now, readout);
             return 1;
         }
+        let was_full = std::mem::replace(&mut self.is_full, self.ring.is_full());
+        self.stalls += u64::from(self.is_full && !was_full);
         let mut work = 0;
         for _ in 0..BATCHES_A_TURN {
             if !self.has_batch() && !self.decode(now, readout) {

@@ -143,6 +143,14 @@ impl<D: Dispatcher> StreamServer<D> {
         work
     }
 
+    /// Whether a subscriber that must lose nothing has not taken everything that it was given.
+    pub fn holds_card(&self) -> bool {
+        self.connections.iter().flatten().any(|one| {
+            let waits = |id| self.router.account(id).is_some_and(|account| account.queued > 0);
+            one.id.is_some_and(|id| !self.router.may_lose(id) && (waits(id) || self.endpoints.queued(one.endpoint) > 0))
+        })
+    }
+
     /// Nothing more comes from the card: what waits is sent, and everybody is told the end.
     pub const fn end(&mut self) {
         self.is_ending = true;

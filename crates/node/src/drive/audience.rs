@@ -1,0 +1,124 @@
+//! The subscribers of a card that a readout unit reads: each batch is decoded once, for the events and for them.
+
+use super::stream::StreamServer;
+use ropewalk_flow::readout::felix::{ChunkBatch, EventRule, Listener};
+use ropewalk_flow::stream::BatchCursor;
+use ropewalk_io::Dispatcher;
+use ropewalk_memory::ring::RingReader;
+use ropewalk_terms::{Counter, Instant};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// How often what waits for subscribers is looked at where the card has little room.
+const RELIEF: Duration = Duration::from_millis(1);
+/// How long subscribers may take to hear the end.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// The server of one card, as the listener that its input knows.
+pub(super) struct Audience<D> {
+    server: StreamServer<D>,
+    rule: EventRule,
+    /// How far the present batch was routed.
+    cursor: BatchCursor,
+    /// The time of this turn.
+    now: Instant,
+    relief_due: Instant,
+    /// Until when the end is told.
+    leaves_by: Option<Instant>,
+    has_left: bool,
+}
+
+impl<D: Dispatcher> Audience<D> {
+    pub(super) const fn new(server: StreamServer<D>, rule: EventRule) -> Self {
+        Self {
+            server,
+            rule,
+            cursor: BatchCursor { run: 0, item: 0 },
+            now: Instant::ZERO,
+            relief_due: Instant::ZERO,
+            leaves_by: None,
+            has_left: false,
+        }
+    }
+
+    /// Before the card is read: hears who comes and goes. Returns how much happened.
+    pub(super) fn hear(&mut self, now: Instant) -> usize {
+        self.now = now;
+        self.server.hear_all(now)
+    }
+
+    /// Whether the card is to be read: as many subscribers came as are waited for.
+    pub(super) const fn has_begun(&self) -> bool {
+        self.server.has_begun()
+    }
+
+    /// After the card was read: sends what is due. What waits leaves the card's memory where that is tight.
+    pub(super) fn send(&mut self, is_tight: bool) -> usize {
+        if is_tight && self.now >= self.relief_due {
+            self.relief_due = self.now.after(RELIEF);
+            self.server.relieve();
+        }
+        self.server.send_all(self.now)
+    }
+
+    /// Nothing more comes.
+    pub(super) const fn end(&mut self) {
+        self.server.end();
+    }
+
+    /// Sends the rest and tells everybody the end, for a while: whoever does not read does not keep the process.
+    pub(super) fn leave(&mut self, now: Instant) -> usize {
+        self.server.end();
+        let by = *self.leaves_by.get_or_insert(now.after(LEAVING));
+        let work = self.hear(now) + self.send(false);
+        self.has_left = self.server.is_done() || now >= by;
+        work
+    }
+
+    pub(super) const fn has_left(&self) -> bool {
+        self.has_left
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.server.next_deadline().into_iter().chain(self.leaves_by).min()
+    }
+
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        self.server.prepare_wait()
+    }
+
+    pub(super) fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.server.wait_descriptor()
+    }
+
+    /// What this server adds to a counter of the readout unit.
+    pub(super) fn counted(&self, counter: Counter) -> u64 {
+        let report = self.server.report();
+        let all = &report.subscribers;
+        match counter {
+            Counter::SubscribersJoined => report.joined,
+            Counter::ChunksOffered => all.offered,
+            Counter::ChunksSent => all.sent,
+            Counter::ChunksDropped => all.dropped.total(),
+            Counter::ChunksMoved => all.moved,
+            Counter::ChunksQueued => all.queued,
+            Counter::ChunkBytesCopied | Counter::BytesCopied => report.copied_bytes,
+            _ => 0,
+        }
+    }
+}
+
+impl<D: Dispatcher> Listener for Audience<D> {
+    fn take(&mut self, batch: &ChunkBatch, ring: &mut RingReader) -> bool {
+        self.server.router_mut().route(batch, ring, self.rule, &mut self.cursor, self.now);
+        let is_done = self.cursor.is_at_end(batch);
+        if is_done {
+            self.cursor = BatchCursor::default();
+        }
+        is_done
+    }
+
+    fn holds(&self) -> bool {
+        self.server.holds_card()
+    }
+}
