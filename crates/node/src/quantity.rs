@@ -9,8 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-pub use ropewalk_flow::source::felix::ChunkSize;
-pub use ropewalk_flow::source::{FragmentSize, Random, TriggerRate};
+pub use ropewalk_flow::source::{Random, SizeDistribution, TriggerRate};
 
 /// A text that is not the quantity it should be.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -255,47 +254,25 @@ impl FromStr for Rate {
     }
 }
 
-/// How large fragments are: `2KiB`, `lognormal(2KiB,1.2)`, `uniform(1KiB,4KiB)`: the whole FED fragment.
+/// How large fragments are: `2KiB`, `lognormal(2KiB,1.2)`, `uniform(1KiB,4KiB)`, `exponential(2KiB)`: the whole FED
+/// fragment.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub struct Size(pub FragmentSize);
+pub struct Size(pub SizeDistribution);
 
-const SIZE: &str = "a fragment size of at least 16 bytes and a multiple of 8, such as 2KiB, lognormal(2KiB,1.2) or \
-                    uniform(1KiB,4KiB)";
+const SIZE: &str = "a fragment size of at least 16 bytes and a multiple of 8, such as 2KiB, lognormal(2KiB,1.2), \
+                    uniform(1KiB,4KiB) or exponential(2KiB)";
 
 impl FromStr for Size {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || QuantityError { text: text.to_owned(), wanted: SIZE };
-        let bytes = |part: &str| -> Result<u32, QuantityError> {
-            let bytes = part.parse::<Bytes>().map_err(|_| wrong())?.0;
-            let fits = bytes >= 16 && bytes % 8 == 0 && bytes <= u64::from(FragmentSize::LARGEST);
-            if fits { Ok(bytes as u32) } else { Err(wrong()) }
-        };
-        let Some((kind, arguments)) = text.trim().split_once('(') else {
-            return Ok(Self(FragmentSize::Fixed(bytes(text)?)));
-        };
-        let (first, second) = arguments.strip_suffix(')').and_then(|two| two.split_once(',')).ok_or_else(wrong)?;
-        match kind {
-            "uniform" => {
-                let (least, most) = (bytes(first)?, bytes(second)?);
-                if least <= most { Ok(Self(FragmentSize::Uniform { least, most })) } else { Err(wrong()) }
-            }
-            "lognormal" => {
-                let sigma: f64 = second.trim().parse().map_err(|_| wrong())?;
-                if !(0.0..=5.0).contains(&sigma) {
-                    return Err(wrong());
-                }
-                Ok(Self(FragmentSize::Lognormal { mean: bytes(first)?, sigma }))
-            }
-            _ => Err(wrong()),
-        }
+        size(text, SIZE, |bytes| bytes >= SizeDistribution::SMALLEST_FRAGMENT && bytes % 8 == 0).map(Self)
     }
 }
 
 /// How large chunks are: `64`, `uniform(16,4KiB)`, `exponential(64)`, `lognormal(256,1.2)`.
 #[derive(Copy, Clone, PartialEq, Debug)]
-pub struct ChunkBytes(pub ChunkSize);
+pub struct ChunkBytes(pub SizeDistribution);
 
 const CHUNK: &str = "a chunk size of at most 1MiB, such as 64, uniform(16,4KiB), exponential(64) or lognormal(256,1.2)";
 
@@ -303,31 +280,35 @@ impl FromStr for ChunkBytes {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let wrong = || QuantityError { text: text.to_owned(), wanted: CHUNK };
-        let bytes = |part: &str| {
-            let bytes = part.parse::<Bytes>().map_err(|_| wrong())?.0;
-            u32::try_from(bytes).ok().filter(|&bytes| bytes <= ChunkSize::LARGEST).ok_or_else(wrong)
-        };
-        let mean = |part: &str| bytes(part).and_then(|mean| if mean > 0 { Ok(mean) } else { Err(wrong()) });
-        let Some((kind, arguments)) = text.trim().split_once('(') else {
-            return Ok(Self(ChunkSize::Fixed(bytes(text)?)));
-        };
-        let arguments = arguments.strip_suffix(')').ok_or_else(wrong)?;
-        let two = || arguments.split_once(',').ok_or_else(wrong);
-        let size = match kind {
-            "exponential" => ChunkSize::Exponential { mean: mean(arguments)? },
-            "uniform" => ChunkSize::Uniform { least: bytes(two()?.0)?, most: bytes(two()?.1)? },
-            "lognormal" => {
-                let sigma: f64 = two()?.1.trim().parse().map_err(|_| wrong())?;
-                ChunkSize::Lognormal { mean: mean(two()?.0)?, sigma }
-            }
-            _ => return Err(wrong()),
-        };
-        match size {
-            ChunkSize::Uniform { least, most } if most < least => Err(wrong()),
-            ChunkSize::Lognormal { sigma, .. } if !(0.0..=5.0).contains(&sigma) => Err(wrong()),
-            size => Ok(Self(size)),
+        size(text, CHUNK, |_| true).map(Self)
+    }
+}
+
+/// A distribution of sizes, each of which `may_be`.
+fn size(text: &str, wanted: &'static str, may_be: fn(u32) -> bool) -> Result<SizeDistribution, QuantityError> {
+    let wrong = || QuantityError { text: text.to_owned(), wanted };
+    let bytes = |part: &str| {
+        let bytes = u32::try_from(part.parse::<Bytes>().map_err(|_| wrong())?.0).map_err(|_| wrong())?;
+        if may_be(bytes) && bytes <= SizeDistribution::LARGEST { Ok(bytes) } else { Err(wrong()) }
+    };
+    let mean = |part: &str| bytes(part).and_then(|mean| if mean > 0 { Ok(mean) } else { Err(wrong()) });
+    let Some((kind, arguments)) = text.trim().split_once('(') else {
+        return Ok(SizeDistribution::Fixed(bytes(text)?));
+    };
+    let arguments = arguments.strip_suffix(')').ok_or_else(wrong)?;
+    let two = || arguments.split_once(',').ok_or_else(wrong);
+    match kind {
+        "exponential" => Ok(SizeDistribution::Exponential { mean: mean(arguments)? }),
+        "uniform" => {
+            let (least, most) = (bytes(two()?.0)?, bytes(two()?.1)?);
+            if least <= most { Ok(SizeDistribution::Uniform { least, most }) } else { Err(wrong()) }
         }
+        "lognormal" => {
+            let sigma: f64 = two()?.1.trim().parse().map_err(|_| wrong())?;
+            let mean = mean(two()?.0)?;
+            if (0.0..=5.0).contains(&sigma) { Ok(SizeDistribution::Lognormal { mean, sigma }) } else { Err(wrong()) }
+        }
+        _ => Err(wrong()),
     }
 }
 
@@ -441,11 +422,11 @@ mod tests {
     #[test]
     fn chunk_sizes_are_read() {
         for (text, size) in [
-            ("64", ChunkSize::Fixed(64)),
-            ("0", ChunkSize::Fixed(0)),
-            ("uniform(16,4KiB)", ChunkSize::Uniform { least: 16, most: 4096 }),
-            ("exponential(64)", ChunkSize::Exponential { mean: 64 }),
-            ("lognormal(256,1.2)", ChunkSize::Lognormal { mean: 256, sigma: 1.2 }),
+            ("64", SizeDistribution::Fixed(64)),
+            ("0", SizeDistribution::Fixed(0)),
+            ("uniform(16,4KiB)", SizeDistribution::Uniform { least: 16, most: 4096 }),
+            ("exponential(64)", SizeDistribution::Exponential { mean: 64 }),
+            ("lognormal(256,1.2)", SizeDistribution::Lognormal { mean: 256, sigma: 1.2 }),
         ] {
             assert_eq!(text.parse(), Ok(ChunkBytes(size)));
         }
@@ -456,10 +437,11 @@ mod tests {
 
     #[test]
     fn fragment_sizes_are_read() {
-        assert_eq!("2KiB".parse(), Ok(Size(FragmentSize::Fixed(2048))));
-        assert_eq!("uniform(1KiB,4KiB)".parse(), Ok(Size(FragmentSize::Uniform { least: 1024, most: 4096 })));
-        assert_eq!("lognormal(2KiB,1.2)".parse(), Ok(Size(FragmentSize::Lognormal { mean: 2048, sigma: 1.2 })));
-        for text in ["8", "17", "uniform(4KiB,1KiB)", "lognormal(2KiB)", "normal(1KiB,2)"] {
+        assert_eq!("2KiB".parse(), Ok(Size(SizeDistribution::Fixed(2048))));
+        assert_eq!("uniform(1KiB,4KiB)".parse(), Ok(Size(SizeDistribution::Uniform { least: 1024, most: 4096 })));
+        assert_eq!("lognormal(2KiB,1.2)".parse(), Ok(Size(SizeDistribution::Lognormal { mean: 2048, sigma: 1.2 })));
+        assert_eq!("exponential(2KiB)".parse(), Ok(Size(SizeDistribution::Exponential { mean: 2048 })));
+        for text in ["8", "17", "2MiB", "uniform(4KiB,1KiB)", "exponential(8)", "lognormal(2KiB)", "normal(1KiB,2)"] {
             let error = text.parse::<Size>().expect_err(text).to_string();
             assert!(error.contains("multiple of 8"), "{error}");
         }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use ropewalk_flow::source::card::origin_of_chunk;
+use ropewalk_flow::source::felix::{ChunkOrigin, FAULTS, Fault};
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
 use ropewalk_node::run::{RunSummary, launch};
@@ -46,7 +46,7 @@ fn run(name: &str, card: &str) -> (RunSummary, usize) {
     while let Some(event) = reader.next_event().expect("it can be read") {
         let number = event.event.head().key.number();
         for fragment in event.event.fragments() {
-            let origin = origin_of_chunk(fragment.payload).expect("every byte is as the card wrote it");
+            let origin = ChunkOrigin::of(fragment.payload).expect("every byte is as the card wrote it");
             assert_eq!((origin.source, u64::from(origin.number)), (fragment.entry.source, number));
             fragments += 1;
         }
@@ -69,13 +69,22 @@ fn every_chunk_of_a_card_is_in_the_files_without_a_copy() {
 
 #[test]
 fn whatever_goes_wrong_on_a_card_stands_in_the_ledger_under_its_name() {
-    let card = "[felix.emulate]\nchunk_size = \"uniform(16,5000)\"\nrate = \"5kHz\"\n\
-                outages = [{ elink = 3, from = \"100ms\", lasts = \"50ms\" }]\n\
-                [felix.emulate.faults]\nerror = 0.01\ncrc = 0.01\ntruncated = 0.01\nbusy = 0.01\ntimed_out = 0.01\n\
-                missing = 0.01\nsequence_gap = 0.004\ndamaged_block = 0.004\nout_of_band = 0.01";
-    let (summary, fragments) = run("felix-faults", card);
+    let mut card = "[felix.emulate]\nchunk_size = \"uniform(16,5000)\"\nrate = \"5kHz\"\n\
+                    outages = [{ elink = 3, from = \"100ms\", lasts = \"50ms\" }]\n[felix.emulate.faults]\n"
+        .to_owned();
+    for fault in FAULTS.iter().filter(|fault| !fault.is_of_streams()) {
+        let share = match fault {
+            Fault::Oversize | Fault::Stalled => 0.0002,
+            fault if fault.strikes_blocks() => 0.001,
+            _ => 0.01,
+        };
+        let _ = writeln!(card, "{} = {share}", fault.name());
+    }
+    let (summary, fragments) = run("felix-faults", &card);
     assert!(summary.fragments.crc_errors > 50, "{:?}", summary.fragments);
-    assert!(summary.fragments.dropped.contains_key("cut_short"), "{:?}", summary.fragments);
+    for cause in ["cut_short", "malformed", "oversize", "timed_out"] {
+        assert!(summary.fragments.dropped.contains_key(cause), "{cause}: {:?}", summary.fragments);
+    }
     assert!(summary.events.incomplete_emitted > 100, "{:?} {:?}", summary.events, summary.by_source);
     assert!(summary.events.written > EVENTS * 9 / 10, "{:?} {:?}", summary.events, summary.by_source);
     assert!(fragments as u64 > EVENTS * u64::from(LINKS) * 8 / 10);

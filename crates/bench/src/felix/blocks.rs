@@ -2,8 +2,10 @@
 
 use crate::BenchError;
 use ropewalk_flow::readout::felix::{ChunkConfig, ChunkDecoder};
+use ropewalk_flow::source::SizeDistribution;
+use ropewalk_flow::source::felix::{EmulatedCard, EmulatedCardConfig};
 use ropewalk_memory::{HugePages, Owner, Pool, PoolConfig, Slice};
-use ropewalk_wire::felix::{BlockFormat, BlockHeader, ELink, Encoder, HEADER_BYTES, Status, Trailer, Walk};
+use ropewalk_wire::felix::{BlockFormat, BlockHeader, ELink, HEADER_BYTES, Trailer, Walk};
 
 /// The blocks of the paper.
 pub(super) const FORMAT: BlockFormat = BlockFormat::NARROW;
@@ -95,23 +97,17 @@ impl Blocks {
 
 /// Some MiB of blocks in which every chunk ends.
 fn pattern(sizes: Sizes) -> Vec<u8> {
+    let size = match sizes {
+        Sizes::Equal(bytes) => SizeDistribution::Fixed(bytes as u32),
+        Sizes::Random(mean) => SizeDistribution::Uniform { least: 1, most: 2 * mean as u32 - 1 },
+    };
+    let elinks = (0..LINKS).map(|link| ELink::of(link, 0, 0));
+    let mut card = EmulatedCard::new(EmulatedCardConfig::new(FORMAT, elinks, size, 1));
     let mut out = Vec::with_capacity(PATTERN + usize::from(LINKS) * 64 * BLOCK);
-    let mut encoders: Vec<_> = (0..LINKS).map(|link| Encoder::new(FORMAT, ELink::of(link, 0, 0))).collect();
-    let payload: Vec<u8> = (0..2 * sizes.mean()).map(|index| index as u8).collect();
-    let mut state = 0x2545_F491_4F6C_DD1D_u64;
     while out.len() < PATTERN {
-        for encoder in &mut encoders {
-            let length = match sizes {
-                Sizes::Equal(bytes) => bytes,
-                Sizes::Random(mean) => {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    1 + (state >> 33) as usize % (2 * mean - 1)
-                }
-            };
-            encoder.chunk(&payload[..length], Status::GOOD, &mut out);
-        }
+        card.turn(&mut out);
     }
-    encoders.iter_mut().for_each(|encoder| encoder.time_out(&mut out));
+    card.finish(&mut out);
     out
 }
 

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::readout::felix::{ChunkConfig, EventRule};
-use crate::source::felix::{BlockSource, BlockSourceConfig, CardFaults, ChunkSize, chunk_bytes, read_chunk_head};
+use crate::source::SizeDistribution;
+use crate::source::felix::{ChunkOrigin, EmulatedCard, EmulatedCardConfig};
 use proptest::prelude::*;
 use ropewalk_memory::ring::{RingReader, RingWriter, ring};
 use ropewalk_memory::{Payload, PoolConfig};
-use ropewalk_terms::{Cause, Instant};
+use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::felix::{BlockFormat, Decoded, Decoder, ELink, Status};
 use ropewalk_wire::stream::{Balance, ChunkHead, Policy, Range, Share, Subscribe};
 use std::time::Duration;
@@ -328,14 +329,11 @@ proptest! {
 /// A card's ring with the blocks of so many turns of three e-links, and its reader.
 fn card(turns: usize) -> (RingWriter, RingReader, Vec<u8>) {
     let (writer, reader) = ring(PoolConfig::heap("card", 4096, 8)).expect("memory");
-    let elinks = [1, 2, 3].map(ELink::new).to_vec();
-    let size = ChunkSize::Uniform { least: 10, most: 1500 };
-    let format = BlockFormat::NARROW;
-    let mut source =
-        BlockSource::new(BlockSourceConfig { format, elinks, size, seed: 3, faults: CardFaults::default() });
+    let size = SizeDistribution::Uniform { least: 10, most: 1500 };
+    let mut card = EmulatedCard::new(EmulatedCardConfig::new(BlockFormat::NARROW, [1, 2, 3].map(ELink::new), size, 3));
     let mut blocks = Vec::new();
-    (0..turns).for_each(|_| source.turn(&mut blocks));
-    source.flush(&mut blocks);
+    (0..turns).for_each(|_| card.turn(&mut blocks));
+    card.finish(&mut blocks);
     (writer, reader, blocks)
 }
 
@@ -350,7 +348,7 @@ fn chunks_leave_the_ring_as_they_lie_and_a_subscriber_that_waits_holds_the_card_
     let mut router = Router::new(config);
     let id = router.join().expect("there is a place");
     router.subscribe(id, &patient).expect("it may");
-    let (mut rest, mut next, mut expected) = (&blocks[..], [1_u64; 4], Vec::new());
+    let (mut rest, mut next) = (&blocks[..], [1; 4]);
     while !input.is_ended() {
         let space = writer.space();
         let bytes = space.len().min(rest.len()) / 1024 * 1024;
@@ -365,10 +363,9 @@ fn chunks_leave_the_ring_as_they_lie_and_a_subscriber_that_waits_holds_the_card_
         router.take(id, usize::MAX, &mut out);
         assert!(work > 0 || !out.is_empty() || bytes > 0, "somebody goes on");
         for chunk in out {
-            let bytes = chunk.payload.to_vec();
-            let (number, elink) = read_chunk_head(&bytes).expect("it is long enough");
-            chunk_bytes(elink, next[elink.index()], bytes.len(), &mut expected);
-            assert_eq!((bytes == expected, chunk.head.elink, chunk.event), (true, elink, number & 0xffff_ffff));
+            let (origin, elink) = (ChunkOrigin::of(&chunk.payload.to_vec()), chunk.head.elink);
+            let expected = ChunkOrigin { source: SourceId(elink.number().into()), number: next[elink.index()] };
+            assert_eq!((origin, chunk.event), (Some(expected), u64::from(expected.number)));
             next[elink.index()] += 1;
         }
     }

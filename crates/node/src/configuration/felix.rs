@@ -1,12 +1,15 @@
 //! Link cards (FELIX) whose e-links are sources.
 
 use super::felix_serve::ServeSection;
-use crate::quantity::{Bandwidth, Bytes, FragmentSize, Rate, Size, Time};
+use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time};
 use ropewalk_flow::readout::felix::EventRule;
+use ropewalk_flow::source::felix::{FAULTS, FaultShare, Faults};
 use ropewalk_wire::felix::BlockFormat;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 /// A link card.
@@ -103,9 +106,9 @@ pub enum Endian {
 #[serde(deny_unknown_fields, default)]
 pub struct EmulateCard {
     /// The chunks of every e-link but the trigger source's.
-    pub chunk_size: Size,
+    pub chunk_size: ChunkBytes,
     /// The chunks of the trigger source.
-    pub trigger_chunk_size: Size,
+    pub trigger_chunk_size: ChunkBytes,
     /// How often triggers come; as fast as it goes where it is not given.
     pub rate: Option<Rate>,
     /// How fast each e-link is; as fast as it goes where it is not given.
@@ -119,8 +122,8 @@ pub struct EmulateCard {
 impl Default for EmulateCard {
     fn default() -> Self {
         Self {
-            chunk_size: Size(FragmentSize::Fixed(1024)),
-            trigger_chunk_size: Size(FragmentSize::Fixed(24)),
+            chunk_size: ChunkBytes(SizeDistribution::Fixed(1024)),
+            trigger_chunk_size: ChunkBytes(SizeDistribution::Fixed(24)),
             rate: None,
             link_speed: None,
             faults: FaultShares::default(),
@@ -129,28 +132,35 @@ impl Default for EmulateCard {
     }
 }
 
-/// Shares of all chunks with which something goes wrong, 0 to 1.
-#[derive(Copy, Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct FaultShares {
-    /// The error flag.
-    pub error: f64,
-    /// The flag of a wrong checksum.
-    pub crc: f64,
-    /// Cut short, with the flag for that.
-    pub truncated: f64,
-    /// The busy flag.
-    pub busy: f64,
-    /// Cut short by a time-out.
-    pub timed_out: f64,
-    /// Never comes.
-    pub missing: f64,
-    /// A block's number is left out behind it.
-    pub sequence_gap: f64,
-    /// The block that it ends in is damaged.
-    pub damaged_block: f64,
-    /// A signal follows.
-    pub out_of_band: f64,
+/// How often an emulated card's faults strike: a table of their names and shares.
+#[derive(Copy, Clone, PartialEq, Debug, Default)]
+pub struct FaultShares(pub Faults);
+
+impl<'de> Deserialize<'de> for FaultShares {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let wrong = serde::de::Error::custom;
+        let shares = BTreeMap::<Cow<'_, str>, f64>::deserialize(from)?;
+        let shares = shares.into_iter().map(|(name, share)| FaultShare::new(name.parse()?, share));
+        let shares = shares.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+        Faults::new(shares).map(Self).map_err(wrong)
+    }
+}
+
+impl JsonSchema for FaultShares {
+    fn schema_name() -> Cow<'static, str> {
+        "FaultShares".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let share = |help| json!({ "type": "number", "minimum": 0, "maximum": 1, "description": help });
+        let shares = FAULTS.iter().map(|fault| (fault.name().to_owned(), share(fault.help())));
+        json_schema!({
+            "type": "object",
+            "description": "Shares of all chunks, or of all blocks, that are struck; 1 at most together.",
+            "properties": shares.collect::<Map<String, Value>>(),
+            "additionalProperties": false,
+        })
+    }
 }
 
 /// An e-link that fails and comes back.
@@ -165,12 +175,12 @@ pub struct OutageSection {
     pub lasts: Time,
 }
 
-/// The kind of a card's blocks: `0xABCD`, `0xABCE`, or a size of 1KiB to 64KiB.
+/// The kind of a card's blocks: `narrow` or `0xABCD`, `wide` or `0xABCE`, or a size of 1KiB to 64KiB.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Blocks(pub BlockFormat);
 
-const BLOCKS: &str = "a kind of FELIX blocks: 0xABCD (1 KiB, trailers of 16 bits), 0xABCE (1 KiB, 32 bits), or a size of \
-                      1KiB to 64KiB such as 4KiB (32 bits)";
+const BLOCKS: &str = "a kind of FELIX blocks: narrow or 0xABCD (1 KiB, trailers of 16 bits), wide or 0xABCE (1 KiB, 32 \
+                      bits), or a size of 1KiB to 64KiB such as 4KiB (32 bits)";
 
 impl Default for Blocks {
     fn default() -> Self {
@@ -187,8 +197,8 @@ impl FromStr for Blocks {
             BlockFormat::sized(u16::try_from(bytes >> 10).ok()?).filter(|_| bytes.is_multiple_of(1024))
         };
         let format = match text.to_ascii_lowercase().as_str() {
-            "0xabcd" => Some(BlockFormat::NARROW),
-            "0xabce" => Some(BlockFormat::WIDE),
+            "narrow" | "0xabcd" => Some(BlockFormat::NARROW),
+            "wide" | "0xabce" => Some(BlockFormat::WIDE),
             _ => sized(text),
         };
         format.map(Self).ok_or_else(|| format!("`{text}` is not {BLOCKS}"))
@@ -223,6 +233,8 @@ mod tests {
     fn kinds_of_blocks_are_read() {
         for (text, symbol) in
             [("0xABCD", 0xabcd), ("0xabce", 0xabce), ("1KiB", 0xc0ce), ("4KiB", 0xc3ce), ("64KiB", 0xffce)]
+                .into_iter()
+                .chain([("narrow", 0xabcd), ("wide", 0xabce)])
         {
             assert_eq!(text.parse::<Blocks>().map(|blocks| blocks.0.symbol()), Ok(symbol));
         }

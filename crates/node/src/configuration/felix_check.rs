@@ -6,6 +6,7 @@ use super::felix_serve::ServeSection;
 use super::model::Configuration;
 use super::parse::Fault;
 use crate::quantity::Bytes;
+use ropewalk_flow::source::felix::FAULTS;
 use ropewalk_wire::felix::ELINKS;
 use std::collections::BTreeMap;
 
@@ -95,22 +96,11 @@ fn card(configuration: &Configuration, card: &FelixSection, key: impl Fn(&str) -
             return Err(fault(key(&format!("emulate.outages[{index}].elink")), "no source is this e-link"));
         }
     }
-    let shares = &emulate.faults;
-    let named = [
-        ("error", shares.error),
-        ("crc", shares.crc),
-        ("truncated", shares.truncated),
-        ("busy", shares.busy),
-        ("timed_out", shares.timed_out),
-        ("missing", shares.missing),
-        ("sequence_gap", shares.sequence_gap),
-        ("damaged_block", shares.damaged_block),
-        ("out_of_band", shares.out_of_band),
-    ];
-    match named.iter().find(|(_, share)| !(0.0..=1.0).contains(share)) {
-        Some((name, _)) => {
-            Err(fault(key(&format!("emulate.faults.{name}")), "a share of all chunks lies between 0 and 1"))
-        }
+    match FAULTS.iter().find(|fault| fault.is_of_streams() && emulate.faults.0.of(**fault) > 0.0) {
+        Some(fault) => Err(self::fault(
+            key(&format!("emulate.faults.{}", fault.name())),
+            "in a card's memory every block has its place; only a stream can lose bytes, see `felix generate`",
+        )),
         None => Ok(()),
     }
 }

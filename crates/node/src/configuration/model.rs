@@ -359,7 +359,7 @@ pub struct Emulate {
 
 impl Default for Emulate {
     fn default() -> Self {
-        Self { fragment_size: Size(crate::quantity::FragmentSize::Fixed(2048)), rate: None }
+        Self { fragment_size: Size(crate::quantity::SizeDistribution::Fixed(2048)), rate: None }
     }
 }
 

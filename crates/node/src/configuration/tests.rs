@@ -174,7 +174,7 @@ fn cards_and_their_links_say_what_would_be_right() {
         (with(&format!("{card}serve = {{ subscribers = 65 }}"), ""), "felix[0].serve.subscribers", "1 to 64"),
         (with(&format!("{card}serve = {{ wait = 17 }}"), ""), "felix[0].serve.wait", "no more than 16"),
         (with(&emulate("chunk_size = \"128KiB\""), ""), "felix[0].emulate.chunk_size", "max_fragment"),
-        (with(&emulate("faults = { crc = 2.0 }"), ""), "felix[0].emulate.faults.crc", "between 0 and 1"),
+        (with(&emulate("faults = { lost_bytes = 0.1 }"), ""), "felix[0].emulate.faults.lost_bytes", "has its place"),
         (
             with(&emulate("outages = [{ elink = 9, from = \"1s\", lasts = \"1s\" }]"), ""),
             "felix[0].emulate.outages[0].elink",
@@ -191,5 +191,13 @@ fn cards_and_their_links_say_what_would_be_right() {
         assert_eq!(error.key, key, "{text}");
         assert!(error.message.contains(words) && error.line > 0, "{error}");
     }
-    assert!(error(&with(&format!("{card}blocks = \"3B\""), "")).message.contains("such as 4KiB"));
+    for (text, words) in [
+        (with(&format!("{card}blocks = \"3B\""), ""), "such as 4KiB"),
+        (with(&emulate("faults = { crc = 2.0 }"), ""), "`crc` strikes a share of all chunks: a number from 0 to 1"),
+        (with(&emulate("faults = { bitrot = 0.1 }"), ""), "no fault `bitrot`; there are busy, crc,"),
+        (with(&emulate("faults = { crc = 0.6, busy = 0.6 }"), ""), "1 at most together"),
+    ] {
+        let error = error(&text);
+        assert!(error.message.contains(words) && error.line > 0, "{error}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{Drive, Sent};
 use ropewalk_flow::source::TriggerGate;
-use ropewalk_flow::source::card::{EmulatedCard, EmulatedCardConfig};
+use ropewalk_flow::source::felix::{EmulatedCard, EmulatedCardConfig};
 use ropewalk_io::wait::Bell;
 use ropewalk_memory::ring::RingWriter;
 use ropewalk_terms::{Instant, SourceId};

@@ -1,7 +1,7 @@
 //! Front ends that are not there: emulated ones and recorded ones, sent over real endpoints as FEROL blocks.
 
 use super::Drive;
-use ropewalk_flow::source::{FragmentSize, Random, Trigger, TriggerGate, TriggerRate, TriggerSequence};
+use ropewalk_flow::source::{Random, SizeDistribution, Trigger, TriggerGate, TriggerRate, TriggerSequence};
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::{Instant, SourceId};
@@ -20,7 +20,7 @@ pub enum SourceFeed {
     /// Made up: this size, at this rate, from this seed.
     Emulated {
         /// How large.
-        size: FragmentSize,
+        size: SizeDistribution,
         /// How often; equal for all sources of a run.
         rate: TriggerRate,
         /// Equal for all sources of a run.
@@ -267,7 +267,7 @@ impl Source {
         }
         match &self.config.feed {
             SourceFeed::Emulated { size, .. } => {
-                let bytes = size.next(&mut self.random) as usize;
+                let bytes = size.next_fragment(&mut self.random) as usize;
                 let header =
                     fed::Header::new(self.config.id, trigger.number as u32 & 0xff_ffff, trigger.bunch_crossing);
                 encode_pattern(header, trigger.number, bytes, &mut self.fragment);

@@ -7,7 +7,7 @@ use crate::configuration::{EmulateCard, FelixSection, ServeSection, SourceSectio
 use crate::drive::stream::StreamServer;
 use crate::drive::{EmulatedCardDrive, ReadoutDrive};
 use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig};
-use ropewalk_flow::source::card::{EmulatedCardConfig, EmulatedLinkConfig, Faults, Outage};
+use ropewalk_flow::source::felix::{CHUNK_HEAD_BYTES, EmulatedCardConfig, EmulatedLinkConfig, Outage};
 use ropewalk_flow::source::{TriggerGate, TriggerRate};
 use ropewalk_io::Dispatcher;
 use ropewalk_io::tcp::Tcp;
@@ -109,10 +109,15 @@ impl Resolved {
     }
 }
 
+/// The longest chunk that any of its sources takes, in bytes.
+fn largest_chunk(links: &[(ELink, &SourceSection)]) -> u64 {
+    links.iter().map(|(_, source)| source.max_fragment.0).max().unwrap_or(0)
+}
+
 /// Room for every e-link's largest chunk at once, as far as the ring can hold that.
 fn chunks(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> ChunkConfig {
     let format = card.blocks.0;
-    let largest = links.iter().map(|(_, source)| source.max_fragment.0).max().unwrap_or(0);
+    let largest = largest_chunk(links);
     let pieces = links.len() * (largest as usize / format.most_data_bytes() + 2);
     let open_pieces = pieces.min(card.memory.0 as usize / format.block_bytes());
     ChunkConfig { most_chunk_bytes: largest, open_pieces, ..ChunkConfig::new(format) }
@@ -129,23 +134,15 @@ fn emulated(card: &FelixSection, emulate: &EmulateCard, links: &[(ELink, &Source
         size: if source.trigger { emulate.trigger_chunk_size.0 } else { emulate.chunk_size.0 },
         outages: outages(elink),
     };
-    let shares = emulate.faults;
     EmulatedCardConfig {
         format: card.blocks.0,
         links: links.iter().map(link).collect(),
         rate: emulate.rate.map_or(TriggerRate::Unlimited, |rate| rate.0),
         seed: SEED,
         link_bytes_per_second: emulate.link_speed.map(|speed| speed.bytes_per_second),
-        faults: Faults {
-            error: shares.error,
-            crc: shares.crc,
-            truncated: shares.truncated,
-            busy: shares.busy,
-            timed_out: shares.timed_out,
-            missing: shares.missing,
-            sequence_gap: shares.sequence_gap,
-            damaged_block: shares.damaged_block,
-            out_of_band: shares.out_of_band,
-        },
+        least_chunk_bytes: CHUNK_HEAD_BYTES as u32,
+        most_chunk_bytes: u32::try_from(largest_chunk(links)).unwrap_or(u32::MAX),
+        ring_bytes: card.memory.0,
+        faults: emulate.faults.0,
     }
 }

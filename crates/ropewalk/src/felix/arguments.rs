@@ -1,10 +1,11 @@
 //! What can be asked for about FELIX blocks.
 
 use clap::{Args, Subcommand, ValueEnum};
-use ropewalk_flow::source::felix::{CARD_FAULTS, CardFault};
+use ropewalk_flow::source::felix::FaultShare;
+use ropewalk_node::configuration::Blocks;
 use ropewalk_node::offline::felix::ELinks;
 use ropewalk_node::quantity::{Bandwidth, Bytes, ChunkBytes, Time};
-use ropewalk_wire::felix::{BlockFormat, ELINKS, ELink};
+use ropewalk_wire::felix::{ELINKS, ELink};
 use ropewalk_wire::stream::{Down, LARGEST_DOWN_BYTES};
 use std::path::PathBuf;
 
@@ -54,14 +55,14 @@ pub(crate) struct DumpOptions {
   ropewalk felix generate - --kind 4KiB --chunk-size 'exponential(256)' | ropewalk felix decode -
   ropewalk felix generate bad.dat --chunks 10000 --fault crc=0.001 --fault lost_block=0.0001
 
-Faults of chunks: busy, crc, error, truncated, timed_out, silence, no_first, no_last; of blocks: lost_block,
-start_of_block, padding, past_header, undefined_type, lost_bytes.")]
+Faults of chunks: busy, crc, error, truncated, timed_out, missing, no_first, no_last, oversize, stalled, silence,
+out_of_band; of blocks: lost_block, sequence_gap, start_of_block, padding, past_header, undefined_type, lost_bytes.")]
 pub(crate) struct GenerateOptions {
     /// The file to write, or - for standard output.
     pub(crate) output: PathBuf,
     /// The kind of blocks: narrow (0xABCD, 1 KiB), wide (0xABCE, 1 KiB) or a size from 1KiB to 64KiB (0xC0CE).
-    #[arg(long, value_name = "KIND", default_value = "narrow", value_parser = kind)]
-    pub(crate) kind: BlockFormat,
+    #[arg(long, value_name = "KIND", default_value = "narrow")]
+    pub(crate) kind: Blocks,
     /// The e-links.
     #[arg(long, value_name = "LIST", default_value = "0-23")]
     pub(crate) elinks: ELinks,
@@ -77,9 +78,9 @@ pub(crate) struct GenerateOptions {
     /// Everything random follows from it.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// A fault and how likely it is, of each chunk or each block; may be given several times.
-    #[arg(long = "fault", value_name = "NAME=LIKELIHOOD", value_parser = fault)]
-    pub(crate) faults: Vec<(CardFault, f64)>,
+    /// A fault and the share of all chunks or blocks that it strikes, 0 to 1; may be given several times.
+    #[arg(long = "fault", value_name = "NAME=SHARE")]
+    pub(crate) faults: Vec<FaultShare>,
 }
 
 #[derive(Debug, Args)]
@@ -208,27 +209,4 @@ fn block_range(text: &str) -> Result<(u64, u64), String> {
         }
     };
     if first < end { Ok((first, end)) } else { Err(wrong()) }
-}
-
-fn kind(text: &str) -> Result<BlockFormat, String> {
-    let wrong = || "there are narrow, wide, and sizes from 1KiB to 64KiB in whole KiB".to_owned();
-    match text {
-        "narrow" => Ok(BlockFormat::NARROW),
-        "wide" => Ok(BlockFormat::WIDE),
-        size => {
-            let bytes = size.parse::<Bytes>().map_err(|_| wrong())?.0;
-            let kibibytes = if bytes % 1024 == 0 { u16::try_from(bytes / 1024).ok() } else { None };
-            kibibytes.and_then(BlockFormat::sized).ok_or_else(wrong)
-        }
-    }
-}
-
-fn fault(text: &str) -> Result<(CardFault, f64), String> {
-    let (name, likelihood) = text.split_once('=').ok_or("a fault is NAME=LIKELIHOOD, such as crc=0.001")?;
-    let known = CARD_FAULTS.iter().find(|fault| fault.name() == name).ok_or_else(|| {
-        let names: Vec<&str> = CARD_FAULTS.iter().map(|fault| fault.name()).collect();
-        format!("there is no fault `{name}`; there are {}", names.join(", "))
-    })?;
-    let likelihood = likelihood.parse().ok().filter(|likelihood| (0.0..=1.0).contains(likelihood));
-    Ok((*known, likelihood.ok_or("a likelihood is a number from 0 to 1, such as 0.001")?))
 }

@@ -10,7 +10,7 @@ pub(crate) use arguments::FelixCommand;
 use arguments::{DecodeOptions, DumpOptions, GenerateOptions};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use ropewalk_flow::source::felix::BlockSourceConfig;
+use ropewalk_flow::source::felix::{EmulatedCardConfig, Faults};
 use ropewalk_node::offline::OfflineError;
 use ropewalk_node::offline::felix::{self, DecodeReport};
 use std::collections::BTreeMap;
@@ -116,17 +116,10 @@ fn write_out(text: &[u8]) -> Result<(), Failure> {
 }
 
 fn generate(options: &GenerateOptions) -> Result<u8, Failure> {
-    let mut faults = ropewalk_flow::source::felix::CardFaults::default();
-    for &(fault, likelihood) in &options.faults {
-        faults.set(fault, likelihood);
-    }
-    let card = BlockSourceConfig {
-        format: options.kind,
-        elinks: options.elinks.iter().collect(),
-        size: options.chunk_size.0,
-        seed: options.seed,
-        faults,
-    };
+    let faults = options.faults.iter().copied();
+    let faults = Faults::new(faults).map_err(|error| Failure::Usage(format!("--fault: {error}")))?;
+    let card = EmulatedCardConfig::new(options.kind.0, options.elinks.iter(), options.chunk_size.0, options.seed);
+    let card = EmulatedCardConfig { faults, ..card };
     let chunks = options.chunks.or(options.size.is_none().then_some(1000));
     let wanted = felix::GenerateOptions { card, chunks, bytes: options.size.map(|size| size.0) };
     let (output, stdout) = (&options.output, std::io::stdout());
@@ -140,7 +133,7 @@ fn generate(options: &GenerateOptions) -> Result<u8, Failure> {
         felix::generate(&wanted, &mut file)?
     };
     let (bytes, chunks) = (grouped(made.bytes), grouped(made.chunks_per_elink));
-    let elinks = counted(wanted.card.elinks.len(), "e-link");
+    let elinks = counted(wanted.card.links.len(), "e-link");
     eprintln!("{bytes} bytes of blocks: {chunks} chunks of each of {elinks}");
     if !made.faults.is_empty() {
         eprintln!("faults: {}", by_name(&made.faults));

@@ -67,6 +67,7 @@ fn what_is_no_block_or_not_there_is_status_2_and_says_what_would_be_right() {
         (&["felix", "dump", &good, "--blocks", "8..5"], "5..8"),
         (&["felix", "generate", "-", "--fault", "bitrot=1"], "lost_block"),
         (&["felix", "generate", "-", "--fault", "crc=2"], "from 0 to 1"),
+        (&["felix", "generate", "-", "--fault", "crc=0.6", "--fault", "error=0.6"], "1 at most together"),
         (&["felix", "generate", "-", "--kind", "3000"], "narrow"),
         (&["felix", "generate", "-", "--elinks", "5-1"], "1,8-15"),
         (&["felix", "generate", "no-such-directory/blocks.dat"], "no-such-directory"),

@@ -2,7 +2,7 @@
 
 use super::system::{GroupSection, HostSection, NetworkSection, System};
 use ropewalk_node::configuration::{Acknowledge, ConfigurationError, Fault, parse_as, read_text};
-use ropewalk_node::quantity::{FragmentSize, TriggerRate};
+use ropewalk_node::quantity::{SizeDistribution, TriggerRate};
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,11 +33,11 @@ impl System {
     /// The mean size of a fragment in bytes.
     pub fn mean_fragment(&self) -> f64 {
         let all = self.fragment_sizes();
-        all.iter().map(|size| mean(*size)).sum::<f64>() / all.len().max(1) as f64
+        all.iter().map(|size| size.mean()).sum::<f64>() / all.len().max(1) as f64
     }
 
     /// The sizes of fragments on each link: groups are spread so that every stretch of links has its share of each.
-    pub fn fragment_sizes(&self) -> Vec<FragmentSize> {
+    pub fn fragment_sizes(&self) -> Vec<SizeDistribution> {
         let others = GroupSection {
             links: self.front_ends.saturating_sub(self.front_end.group.iter().map(|group| group.links).sum()),
             fragment_size: self.front_end.fragment_size,
@@ -70,14 +70,6 @@ impl System {
             TriggerRate::Periodic { hertz } | TriggerRate::Poisson { hertz } => Some(hertz),
             TriggerRate::Unlimited => None,
         }
-    }
-}
-
-/// The mean of a distribution of sizes, in bytes.
-pub(super) fn mean(size: FragmentSize) -> f64 {
-    match size {
-        FragmentSize::Fixed(bytes) | FragmentSize::Lognormal { mean: bytes, .. } => f64::from(bytes),
-        FragmentSize::Uniform { least, most } => (f64::from(least) + f64::from(most)) / 2.0,
     }
 }
 

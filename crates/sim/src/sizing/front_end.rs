@@ -2,7 +2,7 @@
 
 use super::network::Network;
 use super::system::{FormatChoice, System};
-use ropewalk_flow::source::{FragmentSize, Random, Trigger, TriggerSequence};
+use ropewalk_flow::source::{Random, SizeDistribution, Trigger, TriggerSequence};
 
 /// The triggers of the run, and what became of them.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Triggers {
 #[derive(Debug)]
 struct Source {
     random: Random,
-    size: FragmentSize,
+    size: SizeDistribution,
     /// Where each fragment ends in the source's stream, by the lowest bits of its event's number.
     ends: Box<[u64]>,
     /// The last event for which there is a fragment.
@@ -181,7 +181,7 @@ impl FrontEnds {
         let mut end = first;
         while source.made < last {
             source.made += 1;
-            end += self.format.in_stream(u64::from(source.size.next(&mut source.random)));
+            end += self.format.in_stream(u64::from(source.size.next_fragment(&mut source.random)));
             source.ends[(source.made & self.mask) as usize] = end;
         }
         end - first

@@ -1,7 +1,7 @@
 //! What stands in a sizing file: a whole system as numbers. `docs/sizing.md` describes the same.
 
 use ropewalk_node::configuration::{Acknowledge, PolicyChoice};
-use ropewalk_node::quantity::{Bandwidth, Bytes, FragmentSize, Rate, Size, Time, Times};
+use ropewalk_node::quantity::{Bandwidth, Bytes, Rate, Size, SizeDistribution, Time, Times};
 use ropewalk_wire::{ferol, generic};
 use serde::Deserialize;
 use std::time::Duration;
@@ -115,7 +115,7 @@ impl Default for FrontEndSection {
     fn default() -> Self {
         Self {
             streams: 1,
-            fragment_size: Size(FragmentSize::Fixed(2048)),
+            fragment_size: Size(SizeDistribution::Fixed(2048)),
             group: Vec::new(),
             format: FormatChoice::default(),
             link: Bandwidth { bytes_per_second: 1.25e9 },

@@ -1,7 +1,6 @@
 //! The simulated system: the real machines, what lies between them, and the loop that lets time pass.
 
 use super::builder::BuilderUnit;
-use super::check::mean;
 use super::front_end::FrontEnds;
 use super::histogram::Histogram;
 use super::host::{Costs, Host, Stopwatch, Work};
@@ -117,7 +116,7 @@ impl<'a> World<'a> {
             let first = |readout: u32| (readout * system.front_ends).div_ceil(readouts) * system.front_end.streams;
             first(readout)..first(readout + 1)
         };
-        let links = system.fragment_sizes().into_iter().map(|size| link_speed(system, mean(size)));
+        let links = system.fragment_sizes().into_iter().map(|size| link_speed(system, size.mean()));
         let inputs = (0..readouts).map(|_| system.readout.input.bytes_per_second);
         let mut front = Network::new(nature(Side::Front, &system.front_network), links, inputs);
         for readout in 0..readouts {

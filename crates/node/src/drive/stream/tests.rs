@@ -3,7 +3,8 @@
 use super::*;
 use crate::drive::Drive;
 use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
-use ropewalk_flow::source::felix::{BlockSource, BlockSourceConfig, CardFaults, ChunkSize, chunk_bytes};
+use ropewalk_flow::source::SizeDistribution;
+use ropewalk_flow::source::felix::{ChunkOrigin, EmulatedCard, EmulatedCardConfig};
 use ropewalk_flow::stream::{InputConfig, RouterConfig, StreamInput};
 use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
@@ -51,7 +52,7 @@ struct Host {
     server: CardServer<Tcp>,
     address: String,
     writer: RingWriter,
-    card: BlockSource,
+    card: EmulatedCard,
     blocks: Vec<u8>,
     turns: u64,
 }
@@ -63,15 +64,8 @@ impl Host {
 
     fn at(address: &str, turns: u64, wait_for: u32) -> Self {
         let (writer, reader) = ring(PoolConfig::heap("card", 16 << 10, 16)).expect("memory");
-        let elinks = [1, 2, 3].map(ELink::new).to_vec();
-        let size = ChunkSize::Uniform { least: 10, most: 1500 };
-        let card = BlockSource::new(BlockSourceConfig {
-            format: FORMAT,
-            elinks,
-            size,
-            seed: 1,
-            faults: CardFaults::default(),
-        });
+        let size = SizeDistribution::Uniform { least: 10, most: 1500 };
+        let card = EmulatedCard::new(EmulatedCardConfig::new(FORMAT, [1, 2, 3].map(ELink::new), size, 1));
         let input = StreamInput::new(InputConfig { chunks: ChunkConfig::new(FORMAT), rule: EventRule::USUAL }, reader);
         let mut endpoints = tcp();
         let point = endpoints.listen(address).expect("a free port");
@@ -88,7 +82,7 @@ impl Host {
             if self.blocks.is_empty() && self.card.turns() < self.turns {
                 self.card.turn(&mut self.blocks);
                 if self.card.turns() == self.turns {
-                    self.card.flush(&mut self.blocks);
+                    self.card.finish(&mut self.blocks);
                 }
                 continue;
             }
@@ -125,11 +119,9 @@ fn note(came: &Came) -> impl FnMut(ChunkHead, Payload) + use<> {
     let came = Rc::clone(came);
     move |head, payload| {
         let bytes = payload.to_vec();
-        let number = bytes.first_chunk().map_or(0, |number| u64::from_le_bytes(*number));
-        let mut expected = Vec::new();
-        chunk_bytes(head.elink, number, bytes.len(), &mut expected);
-        assert!(bytes == expected && head.length as usize == bytes.len(), "{head:?}");
-        came.borrow_mut().entry(head.elink.number()).or_default().push(number);
+        let origin = ChunkOrigin::of(&bytes).expect("every byte is as the card sent it");
+        assert_eq!((origin.source.0, head.length as usize), (head.elink.number().into(), bytes.len()), "{head:?}");
+        came.borrow_mut().entry(head.elink.number()).or_default().push(origin.number.into());
     }
 }
 

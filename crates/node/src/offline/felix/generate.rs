@@ -1,7 +1,7 @@
 //! The blocks of an emulated card, into a file or a pipe.
 
 use crate::offline::OfflineError;
-use ropewalk_flow::source::felix::{BlockSource, BlockSourceConfig, CARD_FAULTS};
+use ropewalk_flow::source::felix::{EmulatedCard, EmulatedCardConfig, FAULTS};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,7 +13,7 @@ const PIECE_BYTES: usize = 256 << 10;
 #[derive(Clone, Debug)]
 pub struct GenerateOptions {
     /// The card.
-    pub card: BlockSourceConfig,
+    pub card: EmulatedCardConfig,
     /// Ends when every e-link has said so many chunks.
     pub chunks: Option<u64>,
     /// Ends when so many bytes are written.
@@ -38,7 +38,7 @@ pub struct Generated {
 /// # Errors
 /// Where `out` takes nothing more.
 pub fn generate(options: &GenerateOptions, out: &mut dyn Write) -> Result<Generated, OfflineError> {
-    let mut card = BlockSource::new(options.card.clone());
+    let mut card = EmulatedCard::new(options.card.clone());
     let (mut piece, mut bytes) = (Vec::with_capacity(2 * PIECE_BYTES), 0);
     let mut write = |piece: &mut Vec<u8>| -> Result<u64, OfflineError> {
         out.write_all(piece)?;
@@ -46,7 +46,7 @@ pub fn generate(options: &GenerateOptions, out: &mut dyn Write) -> Result<Genera
         piece.clear();
         Ok(written)
     };
-    let is_enough = |card: &BlockSource, bytes: u64| {
+    let is_enough = |card: &EmulatedCard, bytes: u64| {
         options.chunks.is_some_and(|chunks| card.turns() >= chunks) || options.bytes.is_some_and(|most| bytes >= most)
     };
     while !is_enough(&card, bytes + piece.len() as u64) {
@@ -55,13 +55,14 @@ pub fn generate(options: &GenerateOptions, out: &mut dyn Write) -> Result<Genera
             bytes += write(&mut piece)?;
         }
     }
-    card.flush(&mut piece);
+    card.finish(&mut piece);
     bytes += write(&mut piece)?;
-    let struck = CARD_FAULTS.iter().map(|&fault| (fault.name(), card.struck(fault)));
+    let injected = card.injected_by_all();
+    let struck = FAULTS.iter().map(|&fault| (fault.name(), injected.struck(fault)));
     Ok(Generated {
         bytes,
         chunks_per_elink: card.turns(),
-        payload_bytes: card.payload_bytes(),
+        payload_bytes: injected.bytes,
         faults: struck.filter(|&(_, count)| count > 0).collect(),
     })
 }

@@ -2,18 +2,18 @@
 
 use super::*;
 use crate::offline::OfflineError;
-use ropewalk_flow::source::felix::{BlockSourceConfig, CardFault, CardFaults, ChunkSize};
+use ropewalk_flow::source::SizeDistribution;
+use ropewalk_flow::source::felix::{EmulatedCardConfig, Fault as CardFault, FaultShare, Faults};
 use ropewalk_wire::felix::{BlockFormat, ELink, Encoder, Status};
 use std::io::{Cursor, Read};
 use std::path::Path;
 
-fn card(format: BlockFormat) -> BlockSourceConfig {
-    let elinks = [1, 9, 83].map(ELink::new).to_vec();
-    let size = ChunkSize::Uniform { least: 0, most: 2000 };
-    BlockSourceConfig { format, elinks, size, seed: 5, faults: CardFaults::default() }
+fn card(format: BlockFormat) -> EmulatedCardConfig {
+    let size = SizeDistribution::Uniform { least: 0, most: 2000 };
+    EmulatedCardConfig::new(format, [1, 9, 83].map(ELink::new), size, 5)
 }
 
-fn made(card: BlockSourceConfig, chunks: u64) -> (Vec<u8>, Generated) {
+fn made(card: EmulatedCardConfig, chunks: u64) -> (Vec<u8>, Generated) {
     let mut out = Vec::new();
     let options = GenerateOptions { card, chunks: Some(chunks), bytes: None };
     let generated = generate(&options, &mut out).expect("a vector takes everything");
@@ -103,9 +103,8 @@ fn a_damaged_block_is_named_with_its_place_and_its_e_link() {
 #[test]
 fn flags_of_the_card_are_counted_and_are_no_damage() {
     let mut card = card(BlockFormat::WIDE);
-    for fault in [CardFault::Crc, CardFault::Busy, CardFault::TimedOut] {
-        card.faults.set(fault, 0.1);
-    }
+    let tenths = [CardFault::Crc, CardFault::Busy, CardFault::TimedOut].map(|fault| FaultShare::new(fault, 0.1));
+    card.faults = Faults::new(tenths.into_iter().flatten()).expect("three tenths");
     let (blocks, generated) = made(card, 300);
     let found = report(&blocks);
     assert!(!found.is_damaged(), "{found:#?}");

@@ -3,14 +3,15 @@
 use super::*;
 use crate::messages::{Fragment, FragmentFlags, Message, Release, ReleaseEntry, Start};
 use crate::readout::{Readout, ReadoutConfig, SourceConfig};
-use crate::source::card::{
-    ChunkOrigin, EmulatedCard, EmulatedCardConfig, EmulatedLinkConfig, Faults, LEAST_CHUNK, fill_chunk, origin_of_chunk,
+use crate::source::felix::{
+    CHUNK_HEAD_BYTES, ChunkOrigin, EmulatedCard, EmulatedCardConfig, FAULTS, Fault, FaultShare, Faults,
 };
-use crate::source::{FragmentSize, TriggerGate, TriggerRate};
+use crate::source::{SizeDistribution, TriggerGate};
 use core::time::Duration;
 use ropewalk_memory::PoolConfig;
 use ropewalk_memory::ring::{RingWriter, ring};
 use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, NodeId, Outcome, SourceId};
+use ropewalk_wire::felix::BlockError;
 
 const FORMAT: BlockFormat = BlockFormat::WIDE;
 pub(super) const LINKS: u32 = 3;
@@ -42,7 +43,7 @@ impl Rig {
         let now = Instant::from_nanoseconds(1_000);
         readout.message(now, NodeId::MANAGER, &Message::Start(Start::of_run(EventKey::new(0, 1))));
         let (writer, reader) = ring(PoolConfig::heap("card", 1 << 10, kibibytes)).expect("a small ring");
-        let chunks = ChunkConfig { blocks_per_batch: 8, ..ChunkConfig::new(FORMAT) };
+        let chunks = ChunkConfig { blocks_per_batch: 8, most_chunk_bytes: 64 << 10, ..ChunkConfig::new(FORMAT) };
         let links = (0..LINKS).map(|link| (elink(link), source(link))).collect();
         let input = CardInput::new(&CardConfig { chunks, rule: EventRule::USUAL, links }, reader, &readout);
         let encoders = (0..=LINKS).map(|link| Encoder::new(FORMAT, elink(link))).collect();
@@ -52,7 +53,7 @@ impl Rig {
     /// The chunk of an event in blocks of its own.
     pub(super) fn say(&mut self, link: u32, number: u32, bytes: usize) {
         let mut chunk = vec![0; bytes];
-        fill_chunk(ChunkOrigin { source: source(link), number }, &mut chunk);
+        ChunkOrigin { source: source(link), number }.fill(&mut chunk);
         self.encode(link, |encoder, out| encoder.chunk(&chunk, Status::GOOD, out));
     }
 
@@ -130,7 +131,7 @@ fn chunks_of_all_links_are_events_whose_bytes_lie_in_the_ring() {
         for (link, fragment) in (0..).zip(fragments) {
             let origin = ChunkOrigin { source: source(link), number };
             assert_eq!(
-                (origin_of_chunk(&fragment.payload.to_vec()), fragment.meta.source),
+                (ChunkOrigin::of(&fragment.payload.to_vec()), fragment.meta.source),
                 (Some(origin), source(link))
             );
             assert_eq!((fragment.meta.length, fragment.meta.flags), (500 + 1000 * link, FragmentFlags::default()));
@@ -176,8 +177,8 @@ fn flags_of_the_card_are_flags_of_the_fragment() {
         (Status::TIMED_OUT, FragmentFlags::LENGTH_MISMATCH),
     ];
     for (number, (status, _)) in (1..).zip(flags) {
-        let mut chunk = [0; LEAST_CHUNK];
-        fill_chunk(ChunkOrigin { source: source(0), number }, &mut chunk);
+        let mut chunk = [0; CHUNK_HEAD_BYTES];
+        ChunkOrigin { source: source(0), number }.fill(&mut chunk);
         rig.encode(0, |encoder, out| encoder.chunk(&chunk, status, out));
         (1..LINKS).for_each(|link| rig.say(link, number, 20));
     }
@@ -290,33 +291,29 @@ fn a_card_that_ends_is_read_to_its_end_and_what_was_open_is_cut_short() {
 /// Whatever goes wrong on the card, every chunk of which anything came stands in its source's account.
 #[test]
 fn every_fault_ends_in_an_account_that_balances() {
-    let faults = Faults {
-        error: 0.02,
-        crc: 0.02,
-        truncated: 0.02,
-        busy: 0.02,
-        timed_out: 0.02,
-        missing: 0.02,
-        sequence_gap: 0.01,
-        damaged_block: 0.01,
-        out_of_band: 0.02,
-    };
-    for seed in 0..20 {
-        let link = |link| EmulatedLinkConfig {
-            elink: elink(link),
-            source: source(link),
-            size: FragmentSize::Uniform { least: 16, most: 2400 },
-            outages: Vec::new(),
+    let shares = FAULTS.iter().filter(|fault| !fault.is_of_streams()).map(|&fault| {
+        // A chunk that is too long lies in many blocks: some must come through.
+        let share = match fault {
+            Fault::Oversize | Fault::Stalled => 0.002,
+            fault if fault.strikes_blocks() => 0.004,
+            _ => 0.02,
         };
+        FaultShare::new(fault, share).expect("a share")
+    });
+    let faults = Faults::new(shares).expect("no more than everything");
+    let (mut seen, mut damaged) = ([0; ChunkError::ALL.len()], [0; BlockError::ALL.len()]);
+    for seed in 0..20 {
+        let size = SizeDistribution::Uniform { least: 16, most: 2400 };
+        let mut config = EmulatedCardConfig::new(FORMAT, (0..LINKS).map(elink), size, seed);
+        config.links.iter_mut().zip(0..).for_each(|(of_link, link)| of_link.source = source(link));
         let mut card = EmulatedCard::new(EmulatedCardConfig {
-            format: FORMAT,
-            links: (0..LINKS).map(link).collect(),
-            rate: TriggerRate::Unlimited,
-            seed,
-            link_bytes_per_second: None,
+            least_chunk_bytes: CHUNK_HEAD_BYTES as u32,
+            most_chunk_bytes: 64 << 10,
+            ring_bytes: 256 << 10,
             faults,
+            ..config
         });
-        let (mut rig, gate) = (Rig::new(64, 20), TriggerGate::new(400));
+        let (mut rig, gate) = (Rig::new(256, 20), TriggerGate::new(400));
         let mut released = 1;
         for _ in 0..20_000 {
             if rig.input.is_ended() {
@@ -330,7 +327,7 @@ fn every_fault_ends_in_an_account_that_balances() {
             rig.wait(TIMEOUT / 10);
             while let Some(fragments) = rig.fragments(released) {
                 for fragment in fragments.iter().filter(|fragment| fragment.meta.missing_cause().is_none()) {
-                    let origin = origin_of_chunk(&fragment.payload.to_vec()).expect("its bytes are right");
+                    let origin = ChunkOrigin::of(&fragment.payload.to_vec()).expect("its bytes are right");
                     assert_eq!((origin.source, u64::from(origin.number)), (fragment.meta.source, released));
                 }
                 drop(fragments);
@@ -346,7 +343,12 @@ fn every_fault_ends_in_an_account_that_balances() {
         }
         let counts = rig.input.counts();
         assert_eq!((received, dropped), (counts.chunks.chunks + counts.given_up, counts.given_up), "seed {seed}");
-        let written: u64 = card.injected().map(|(_, injected)| injected.chunks).sum();
+        let written = card.injected_by_all().chunks;
         assert!(received <= written && received > written * 7 / 10, "seed {seed}: {received} of {written}");
+        seen.iter_mut().zip(counts.chunks.chunk_errors).for_each(|(all, one)| *all += one);
+        damaged.iter_mut().zip(counts.chunks.block_errors).for_each(|(all, one)| *all += one);
     }
+    // In a ring every block has its size.
+    assert_eq!(damaged[BlockError::Size as usize - 1], 0);
+    assert!(seen.iter().chain(&damaged[1..]).all(|&count| count > 0), "{seen:?} {damaged:?}: each is seen");
 }
