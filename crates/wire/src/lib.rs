@@ -4,6 +4,7 @@
 pub mod fed;
 pub mod felix;
 pub mod ferol;
+pub mod frame;
 pub mod generic;
 pub mod message;
 pub mod run_file;

@@ -5,9 +5,8 @@
 
 use ropewalk_flow::messages::{Fragment, FragmentMeta, Message, SuperFragmentEntry};
 use ropewalk_memory::{ByteQueue, Payload, Slice};
-use ropewalk_wire::message::{
-    HEADER_BYTES, Header, Kind, MAX_CONTROL_BODY, MessageError, SuperFragmentsEncoder, SuperFragmentsView,
-};
+use ropewalk_wire::frame::FrameError;
+use ropewalk_wire::message::{HEADER_BYTES, Header, Kind, MAX_CONTROL_BODY, SuperFragmentsEncoder, SuperFragmentsView};
 
 /// One thing that came.
 #[derive(Debug)]
@@ -69,7 +68,7 @@ impl MessageReader {
     ///
     /// # Errors
     /// Where the bytes are no messages: the connection is of no more use.
-    pub fn next_incoming(&mut self) -> Result<Option<Incoming>, MessageError> {
+    pub fn next_incoming(&mut self) -> Result<Option<Incoming>, FrameError> {
         loop {
             match self.state {
                 State::Header => {
@@ -78,7 +77,7 @@ impl MessageReader {
                     self.bytes.skip(HEADER_BYTES);
                     self.state = match header.kind {
                         Kind::SuperFragments => State::Prefix(header),
-                        _ if header.body as usize > MAX_CONTROL_BODY => return Err(MessageError::Long),
+                        _ if header.body as usize > MAX_CONTROL_BODY => return Err(FrameError::Long),
                         _ => State::Control(header),
                     };
                 }
@@ -115,7 +114,7 @@ impl MessageReader {
         }
     }
 
-    fn decode_control(&mut self, kind: Kind, length: usize) -> Result<Message, MessageError> {
+    fn decode_control(&mut self, kind: Kind, length: usize) -> Result<Message, FrameError> {
         let message = match self.bytes.front().get(..length) {
             Some(body) => Message::decode(kind, body),
             None => {
@@ -134,7 +133,7 @@ impl MessageReader {
         self.bytes.copy_to(0, &mut self.scratch);
     }
 
-    fn read_tables(&mut self, header: Header, head: usize) -> Result<(), MessageError> {
+    fn read_tables(&mut self, header: Header, head: usize) -> Result<(), FrameError> {
         // Nearly always they lie in one staging block, and are read where they lie.
         if self.bytes.front().len() < head {
             self.copy_out(head);
@@ -155,7 +154,7 @@ impl MessageReader {
         (self.next_entry, self.next_meta) = (0, 0);
         self.fragments.clear();
         // A body that is not what its tables say would put every later message out of step.
-        if u64::from(header.body) == head as u64 + payload { Ok(()) } else { Err(MessageError::Long) }
+        if u64::from(header.body) == head as u64 + payload { Ok(()) } else { Err(FrameError::Long) }
     }
 
     /// Cuts the payloads of one super-fragment, as far as they are there; true when all are.

@@ -1,13 +1,10 @@
 //! The bodies of the control messages, as owned values.
 
-use super::bytes::{Reader, Writer};
-use super::{Batch, Kind, MessageError, PROTOCOL_VERSION};
+use super::{Batch, Kind, PROTOCOL_VERSION};
+use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, name};
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, ByCause, CAUSES, Cause, Counter, EventKey, Incarnation, Outcome, SourceId,
 };
-
-/// The longest name of a node, in bytes.
-const NAME_BYTES: usize = 32;
 
 /// First message of whoever opens a connection. Who it is stands in the header.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -23,11 +20,7 @@ pub struct Hello {
 impl Hello {
     /// A hello in this version; a name longer than 32 bytes is cut.
     pub fn new(name: &str, configuration: u64) -> Self {
-        let mut padded = [0; NAME_BYTES];
-        for (to, from) in padded.iter_mut().zip(name.bytes()) {
-            *to = from;
-        }
-        Self { version: PROTOCOL_VERSION, configuration, name: padded }
+        Self { version: PROTOCOL_VERSION, configuration, name: name::padded(name) }
     }
 }
 
@@ -67,7 +60,7 @@ impl RefuseReason {
         }
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         Ok(match from.u8()? {
             1 => Self::Version,
             2 => Self::Configuration,
@@ -76,7 +69,7 @@ impl RefuseReason {
             5 => Self::OldEpoch,
             6 => Self::StandBy,
             7 => Self::LateIncarnation(Incarnation(from.u64()?)),
-            _ => return Err(MessageError::Meaning),
+            _ => return Err(FrameError::Meaning),
         })
     }
 }
@@ -430,7 +423,7 @@ impl Message {
     /// # Errors
     /// Where the body is too short, too long, or holds numbers without meaning; super-fragments are read by
     /// [`SuperFragmentsView`](super::SuperFragmentsView) and are an error here.
-    pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, MessageError> {
+    pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, FrameError> {
         let mut from = Reader(body);
         let message = match kind {
             Kind::Hello => {
@@ -449,7 +442,7 @@ impl Message {
             Kind::Assign => Self::Assign(Assign { entries: read(&mut from, AssignEntry::decode)? }),
             Kind::Request => Self::Request(Request { entries: read(&mut from, RequestEntry::decode)? }),
             Kind::Acknowledge => {
-                let level = AcknowledgementLevel::from_u8(from.u8()?).ok_or(MessageError::Meaning)?;
+                let level = AcknowledgementLevel::from_u8(from.u8()?).ok_or(FrameError::Meaning)?;
                 Self::Acknowledge(Acknowledge { level, entries: read(&mut from, AcknowledgeEntry::decode)? })
             }
             Kind::Release => Self::Release(Release { entries: read(&mut from, ReleaseEntry::decode)? }),
@@ -466,25 +459,25 @@ impl Message {
                 let last = flag(&mut from)?;
                 Self::Report(Report { entries: read(&mut from, ReportEntry::decode)?, last })
             }
-            Kind::StopRequest => Self::StopRequest(Cause::from_u8(from.u8()?).ok_or(MessageError::Meaning)?),
+            Kind::StopRequest => Self::StopRequest(Cause::from_u8(from.u8()?).ok_or(FrameError::Meaning)?),
             Kind::Ended => Self::Ended(Ended::decode(&mut from)?),
-            Kind::SuperFragments => return Err(MessageError::Meaning),
+            Kind::SuperFragments => return Err(FrameError::Meaning),
         };
         from.end()?;
         Ok(message)
     }
 }
 
-fn flag(from: &mut Reader<'_>) -> Result<bool, MessageError> {
+fn flag(from: &mut Reader<'_>) -> Result<bool, FrameError> {
     match from.u8()? {
         0 => Ok(false),
         1 => Ok(true),
-        _ => Err(MessageError::Meaning),
+        _ => Err(FrameError::Meaning),
     }
 }
 
-fn outcome(from: &mut Reader<'_>) -> Result<Outcome, MessageError> {
-    Outcome::from_u8(from.u8()?).ok_or(MessageError::Meaning)
+fn outcome(from: &mut Reader<'_>) -> Result<Outcome, FrameError> {
+    Outcome::from_u8(from.u8()?).ok_or(FrameError::Meaning)
 }
 
 fn list<T: Copy>(to: &mut Writer<'_>, entries: &Batch<T>, encode: impl Fn(T, &mut Writer<'_>)) {
@@ -496,11 +489,11 @@ fn list<T: Copy>(to: &mut Writer<'_>, entries: &Batch<T>, encode: impl Fn(T, &mu
 
 fn read<T>(
     from: &mut Reader<'_>,
-    decode: impl Fn(&mut Reader<'_>) -> Result<T, MessageError>,
-) -> Result<Batch<T>, MessageError> {
+    decode: impl Fn(&mut Reader<'_>) -> Result<T, FrameError>,
+) -> Result<Batch<T>, FrameError> {
     let mut entries = Batch::new();
     for _ in 0..from.u16()? {
-        entries.try_push(decode(from)?).map_err(|_| MessageError::Long)?;
+        entries.try_push(decode(from)?).map_err(|_| FrameError::Long)?;
     }
     Ok(entries)
 }
@@ -516,7 +509,7 @@ impl Announce {
         });
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         let settled = from.key()?;
         let entries = read(from, |from| {
             let (key, bytes, fragments) = (from.key()?, from.u32()?, from.u16()?);
@@ -533,7 +526,7 @@ impl AssignEntry {
         to.u16(self.attempt.0);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         Ok(Self { key: from.key()?, bytes: from.u32()?, attempt: Attempt(from.u16()?) })
     }
 }
@@ -545,7 +538,7 @@ impl RequestEntry {
         to.u16(self.attempt.0);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         Ok(Self { key: from.key()?, slot: from.u32()?, attempt: Attempt(from.u16()?) })
     }
 }
@@ -557,7 +550,7 @@ impl AcknowledgeEntry {
         to.u8(self.outcome.to_u8());
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         Ok(Self { key: from.key()?, attempt: Attempt(from.u16()?), outcome: outcome(from)? })
     }
 }
@@ -569,7 +562,7 @@ impl ReleaseEntry {
         to.u8(self.outcome.to_u8());
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         Ok(Self { first: from.key()?, count: from.u32()?, outcome: outcome(from)? })
     }
 }
@@ -587,11 +580,11 @@ impl Ended {
         }
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         let (below, built, incomplete_emitted) = (from.key()?, from.u64()?, from.u64()?);
         let mut dropped = ByCause::default();
         for _ in 0..from.u8()? {
-            let cause = Cause::from_u8(from.u8()?).ok_or(MessageError::Meaning)?;
+            let cause = Cause::from_u8(from.u8()?).ok_or(FrameError::Meaning)?;
             dropped.set(cause, from.u64()?);
         }
         Ok(Self { below, built, incomplete_emitted, dropped })
@@ -606,7 +599,7 @@ impl UnreleasedEntry {
         to.u8(self.outcome.map_or(0, Outcome::to_u8));
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         let (key, attempt, done) = (from.key()?, Attempt(from.u16()?), flag(from)?);
         let ended = outcome(from)?;
         Ok(Self { key, attempt, outcome: done.then_some(ended) })
@@ -621,10 +614,10 @@ impl SynchronyState {
         to.key(self.since);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         let (source, verdict) = (SourceId(from.u32()?), from.u8()?);
         if verdict > 3 {
-            return Err(MessageError::Meaning);
+            return Err(FrameError::Meaning);
         }
         Ok(Self { source, verdict, offset: from.u16()? as i16, since: from.key()? })
     }
@@ -638,7 +631,7 @@ impl ReportEntry {
         to.u64(self.value);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         let (of_source, source) = (flag(from)?, SourceId(from.u32()?));
         let (what, value) = (from.u16()?, from.u64()?);
         Ok(Self { source: of_source.then_some(source), what, value })

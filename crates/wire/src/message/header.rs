@@ -1,7 +1,6 @@
 //! The 32 bytes in front of every message.
 
-use super::MessageError;
-use super::bytes::Reader;
+use crate::frame::{FrameError, Reader, kinds};
 use ropewalk_terms::{Epoch, Incarnation, NodeId, Role, RunNumber};
 
 /// The length of a header in bytes.
@@ -9,25 +8,6 @@ pub const HEADER_BYTES: usize = 32;
 
 /// The first four bytes of every message: `RWNM`.
 pub const MAGIC: [u8; 4] = *b"RWNM";
-
-macro_rules! kinds {
-    ($($(#[doc = $help:literal])* $name:ident = $number:literal),* $(,)?) => {
-        /// What a message is.
-        #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-        #[repr(u8)]
-        pub enum Kind { $($(#[doc = $help])* $name = $number),* }
-
-        impl Kind {
-            /// Every kind.
-            pub const ALL: &[Self] = &[$(Self::$name),*];
-
-            /// The kind with this number on the wire, if there is one.
-            pub const fn from_u8(number: u8) -> Option<Self> {
-                match number { $($number => Some(Self::$name),)* _ => None }
-            }
-        }
-    };
-}
 
 kinds! {
     /// Who opens the connection, and in which version it speaks.
@@ -115,15 +95,15 @@ impl Header {
     /// Reads a header.
     ///
     /// # Errors
-    /// [`MessageError::Magic`] where the bytes are something else, [`MessageError::Meaning`] for an unknown
+    /// [`FrameError::Magic`] where the bytes are something else, [`FrameError::Meaning`] for an unknown
     /// kind or role.
-    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, MessageError> {
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, FrameError> {
         let mut reader = Reader(bytes);
         if reader.bytes::<4>()? != MAGIC {
-            return Err(MessageError::Magic);
+            return Err(FrameError::Magic);
         }
-        let kind = Kind::from_u8(reader.u8()?).ok_or(MessageError::Meaning)?;
-        let role = Role::from_u8(reader.u8()?).ok_or(MessageError::Meaning)?;
+        let kind = Kind::from_u8(reader.u8()?).ok_or(FrameError::Meaning)?;
+        let role = Role::from_u8(reader.u8()?).ok_or(FrameError::Meaning)?;
         let index = reader.u16()?;
         let body = reader.u32()?;
         let run = RunNumber(reader.u32()?);

@@ -15,7 +15,6 @@
 //! Control connections carry only small messages; payloads travel on data connections alone.
 
 mod body;
-mod bytes;
 mod header;
 mod super_fragments;
 #[cfg(test)]
@@ -26,7 +25,6 @@ pub use body::{
     Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync,
     Start, SynchronyState, Unreleased, UnreleasedEntry,
 };
-pub use bytes::MessageError;
 pub use header::{HEADER_BYTES, Header, Kind, MAGIC};
 pub use super_fragments::{
     FRAGMENT_ENTRY_BYTES, FragmentFlags, FragmentMeta, SUPER_FRAGMENT_ENTRY_BYTES, SuperFragmentEntry,

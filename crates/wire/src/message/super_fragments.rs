@@ -8,8 +8,8 @@
 //! The payloads are not copied: the sender gathers them from its pool behind the head, and the receiver cuts
 //! them from what it received.
 
-use super::bytes::{Reader, Writer};
-use super::{MAX_CONTROL_BODY, MessageError};
+use super::MAX_CONTROL_BODY;
+use crate::frame::{FrameError, Reader, Writer};
 use ropewalk_terms::{Attempt, Cause, EventKey, SourceId};
 
 /// Bytes of a super-fragment's entry.
@@ -116,7 +116,7 @@ impl FragmentMeta {
         to.u64(0);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         let (source, length, flags) = (SourceId(from.u32()?), from.u32()?, FragmentFlags(from.u32()?));
         let (bunch_crossing, trigger_type) = (from.u16()?, from.u16()?);
         let (raw_id, time) = (from.u64()?, from.u64()?);
@@ -155,13 +155,13 @@ impl SuperFragmentEntry {
         to.bytes(&[0; 11]);
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self, MessageError> {
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         let (key, slot, attempt) = (from.key()?, from.u32()?, Attempt(from.u16()?));
         let (fragments, bytes, cause) = (from.u16()?, from.u32()?, from.u8()?);
         from.bytes::<11>()?;
         let not_held = match cause {
             Self::HELD => None,
-            number => Some(Cause::from_u8(number).ok_or(MessageError::Meaning)?),
+            number => Some(Cause::from_u8(number).ok_or(FrameError::Meaning)?),
         };
         Ok(Self { key, slot, attempt, fragments, bytes, not_held })
     }
@@ -247,24 +247,24 @@ impl<'a> SuperFragmentsView<'a> {
     /// Bytes of the tables, from the 8 bytes that the body begins with.
     ///
     /// # Errors
-    /// [`MessageError::Long`] above [`SuperFragmentsView::MAX_TABLES`].
-    pub fn table_bytes(prefix: [u8; SuperFragmentsEncoder::PREFIX]) -> Result<usize, MessageError> {
+    /// [`FrameError::Long`] above [`SuperFragmentsView::MAX_TABLES`].
+    pub fn table_bytes(prefix: [u8; SuperFragmentsEncoder::PREFIX]) -> Result<usize, FrameError> {
         let [_, _, _, _, length @ ..] = prefix;
         let length = u32::from_le_bytes(length) as usize;
-        if length > Self::MAX_TABLES { Err(MessageError::Long) } else { Ok(length) }
+        if length > Self::MAX_TABLES { Err(FrameError::Long) } else { Ok(length) }
     }
 
     /// A view over prefix and tables.
     ///
     /// # Errors
-    /// [`MessageError::Short`] where the tables are cut, [`MessageError::Long`] where bytes are left.
-    pub fn new(head: &'a [u8]) -> Result<Self, MessageError> {
+    /// [`FrameError::Short`] where the tables are cut, [`FrameError::Long`] where bytes are left.
+    pub fn new(head: &'a [u8]) -> Result<Self, FrameError> {
         let mut from = Reader(head);
         let super_fragments = from.u32()?;
         let length = from.u32()? as usize;
         match from.0.len() {
-            found if found < length => Err(MessageError::Short),
-            found if found > length => Err(MessageError::Long),
+            found if found < length => Err(FrameError::Short),
+            found if found > length => Err(FrameError::Long),
             _ => Ok(Self { rest: from.0, super_fragments, fragments: 0 }),
         }
     }
@@ -278,12 +278,12 @@ impl<'a> SuperFragmentsView<'a> {
     ///
     /// # Errors
     /// Where the tables end too early or hold numbers without meaning.
-    pub fn next_super_fragment(&mut self) -> Result<Option<SuperFragmentEntry>, MessageError> {
+    pub fn next_super_fragment(&mut self) -> Result<Option<SuperFragmentEntry>, FrameError> {
         if self.fragments > 0 {
-            return Err(MessageError::Meaning);
+            return Err(FrameError::Meaning);
         }
         if self.super_fragments == 0 {
-            return if self.rest.is_empty() { Ok(None) } else { Err(MessageError::Long) };
+            return if self.rest.is_empty() { Ok(None) } else { Err(FrameError::Long) };
         }
         let mut from = Reader(self.rest);
         let entry = SuperFragmentEntry::decode(&mut from)?;
@@ -297,7 +297,7 @@ impl<'a> SuperFragmentsView<'a> {
     ///
     /// # Errors
     /// Where the tables end too early.
-    pub fn next_fragment(&mut self) -> Result<Option<FragmentMeta>, MessageError> {
+    pub fn next_fragment(&mut self) -> Result<Option<FragmentMeta>, FrameError> {
         if self.fragments == 0 {
             return Ok(None);
         }

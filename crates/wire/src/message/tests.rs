@@ -1,6 +1,7 @@
 //! Every message goes there and back, and no bytes make a reader panic.
 
 use super::*;
+use crate::frame::FrameError;
 use proptest::prelude::*;
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, ByCause, Cause, Epoch, EventKey, Incarnation, NodeId, Outcome, RunNumber, SourceId,
@@ -129,7 +130,7 @@ fn headers_go_there_and_back() {
         assert_eq!(Header::decode(&bytes), Ok(header));
         let mut wrong = bytes;
         wrong[0] = b'X';
-        assert_eq!(Header::decode(&wrong), Err(MessageError::Magic));
+        assert_eq!(Header::decode(&wrong), Err(FrameError::Magic));
     }
 }
 

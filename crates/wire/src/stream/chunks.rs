@@ -1,7 +1,8 @@
 //! Chunks in a message: all heads, then all bytes.
 
-use super::{FRAME_BYTES, Frame, Kind, StreamError};
+use super::{FRAME_BYTES, Frame, Kind};
 use crate::felix::{ELink, SEQUENCES, Status};
+use crate::frame::FrameError;
 
 /// Bytes of a chunk's head.
 pub const CHUNK_HEAD_BYTES: usize = 8;
@@ -33,13 +34,13 @@ impl ChunkHead {
     /// Reads a head.
     ///
     /// # Errors
-    /// [`StreamError::Meaning`] for an e-link, a flag or a sequence number that there cannot be.
-    pub fn parse(bytes: &[u8; CHUNK_HEAD_BYTES]) -> Result<Self, StreamError> {
+    /// [`FrameError::Meaning`] for an e-link, a flag or a sequence number that there cannot be.
+    pub fn parse(bytes: &[u8; CHUNK_HEAD_BYTES]) -> Result<Self, FrameError> {
         let [a, b, status, sequence, c, d, e, f] = *bytes;
         let number = u16::from_le_bytes([a, b]);
         let elink = ELink::new(number);
         if elink.number() != number || status >= 2 * Status::TIMED_OUT.0 || sequence >= SEQUENCES {
-            return Err(StreamError::Meaning);
+            return Err(FrameError::Meaning);
         }
         Ok(Self { elink, status: Status(status), sequence, length: u32::from_le_bytes([c, d, e, f]) })
     }
@@ -75,28 +76,28 @@ impl<'a> ChunksView<'a> {
     /// How many bytes the prefix and the heads have, from the prefix.
     ///
     /// # Errors
-    /// [`StreamError::Long`] where there are more chunks than allowed, or than the body has room for.
-    pub fn table_bytes(prefix: [u8; PREFIX_BYTES], body: u32) -> Result<usize, StreamError> {
+    /// [`FrameError::Long`] where there are more chunks than allowed, or than the body has room for.
+    pub fn table_bytes(prefix: [u8; PREFIX_BYTES], body: u32) -> Result<usize, FrameError> {
         let count = u32::from_le_bytes(prefix) as usize;
         let bytes = PREFIX_BYTES + count.min(MOST_CHUNKS) * CHUNK_HEAD_BYTES;
-        if count > MOST_CHUNKS || bytes > body as usize { Err(StreamError::Long) } else { Ok(bytes) }
+        if count > MOST_CHUNKS || bytes > body as usize { Err(FrameError::Long) } else { Ok(bytes) }
     }
 
     /// Checks prefix and heads, which `table` must have whole; the body has `body` bytes.
     ///
     /// # Errors
     /// Where a head has no meaning, or the chunks are not as long as the body says.
-    pub fn parse(table: &'a [u8], body: u32) -> Result<Self, StreamError> {
-        let prefix = table.first_chunk().ok_or(StreamError::Short)?;
+    pub fn parse(table: &'a [u8], body: u32) -> Result<Self, FrameError> {
+        let prefix = table.first_chunk().ok_or(FrameError::Short)?;
         let bytes = Self::table_bytes(*prefix, body)?;
-        let heads = table.get(PREFIX_BYTES..bytes).ok_or(StreamError::Short)?;
+        let heads = table.get(PREFIX_BYTES..bytes).ok_or(FrameError::Short)?;
         let mut total = bytes as u64;
         for head in heads.as_chunks().0 {
             total += u64::from(ChunkHead::parse(head)?.length);
         }
         match total.cmp(&u64::from(body)) {
-            core::cmp::Ordering::Less => Err(StreamError::Long),
-            core::cmp::Ordering::Greater => Err(StreamError::Short),
+            core::cmp::Ordering::Less => Err(FrameError::Long),
+            core::cmp::Ordering::Greater => Err(FrameError::Short),
             core::cmp::Ordering::Equal => Ok(Self { heads }),
         }
     }

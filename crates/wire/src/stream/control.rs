@@ -1,7 +1,8 @@
 //! The messages that are not chunks, as owned values.
 
-use super::{Frame, Kind, STREAM_VERSION, StreamError};
+use super::{Frame, Kind, STREAM_VERSION};
 use crate::felix::{ELINKS, ELink};
+use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, name};
 
 /// The most ranges of a subscription.
 pub const MOST_RANGES: usize = 64;
@@ -9,7 +10,6 @@ pub const MOST_RANGES: usize = 64;
 pub const LARGEST_DOWN_BYTES: usize = 64 * 1024;
 
 const MAGIC: [u8; 8] = *b"RWCHUNKS";
-const NAME_BYTES: usize = 32;
 
 /// First message of a subscriber.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -23,15 +23,12 @@ pub struct Hello {
 impl Hello {
     /// A hello in this version; a longer name is cut.
     pub fn new(name: &str) -> Self {
-        let mut padded = [0; NAME_BYTES];
-        padded.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from);
-        Self { version: STREAM_VERSION, name: padded }
+        Self { version: STREAM_VERSION, name: name::padded(name) }
     }
 
     /// The name up to its first zero; what is no text is replaced.
     pub fn name(&self) -> String {
-        let end = self.name.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
-        String::from_utf8_lossy(&self.name[..end]).into_owned()
+        name::unpadded(&self.name)
     }
 }
 
@@ -167,11 +164,17 @@ impl Message {
         let frame = out.len();
         out.extend_from_slice(&Frame { kind: self.kind(), body: 0 }.to_bytes());
         let start = out.len();
+        self.encode_body(&mut Writer(out));
+        let body = (out.len() - start) as u32;
+        out[frame..start].copy_from_slice(&Frame { kind: self.kind(), body }.to_bytes());
+    }
+
+    fn encode_body(&self, to: &mut Writer<'_>) {
         match self {
             Self::Hello(hello) => {
-                out.extend_from_slice(&MAGIC);
-                out.extend_from_slice(&hello.version.to_le_bytes());
-                out.extend_from_slice(&hello.name);
+                to.bytes(&MAGIC);
+                to.u16(hello.version);
+                to.bytes(&hello.name);
             }
             Self::Welcome => {}
             Self::Refuse(reason) => {
@@ -180,47 +183,43 @@ impl Message {
                     RefuseReason::Full => (2, 0),
                     RefuseReason::Share => (3, 0),
                 };
-                out.push(number);
-                out.extend_from_slice(&version.to_le_bytes());
+                to.u8(number);
+                to.u16(version);
             }
-            Self::Subscribe(subscribe) => subscribe.encode(out),
-            Self::Subscribed(subscribed) => out.extend_from_slice(&subscribed.elinks.to_le_bytes()),
-            Self::Loss(Loss { chunks, bytes }) => {
-                [chunks, bytes].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
-            }
+            Self::Subscribe(subscribe) => subscribe.encode(to),
+            Self::Subscribed(subscribed) => to.u16(subscribed.elinks),
+            Self::Loss(Loss { chunks, bytes }) => [*chunks, *bytes].into_iter().for_each(|number| to.u64(number)),
             Self::End(End { offered, sent, dropped }) => {
-                [offered, sent, dropped].iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+                [*offered, *sent, *dropped].into_iter().for_each(|number| to.u64(number));
             }
             Self::Down(down) => {
-                out.extend_from_slice(&down.elink.number().to_le_bytes());
-                out.extend_from_slice(&down.bytes[..down.bytes.len().min(LARGEST_DOWN_BYTES)]);
+                to.u16(down.elink.number());
+                to.bytes(&down.bytes[..down.bytes.len().min(LARGEST_DOWN_BYTES)]);
             }
         }
-        let body = (out.len() - start) as u32;
-        out[frame..start].copy_from_slice(&Frame { kind: self.kind(), body }.to_bytes());
     }
 
     /// Reads the body of a message of this kind.
     ///
     /// # Errors
     /// Where the body is not one of this kind; chunks are none.
-    pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, StreamError> {
+    pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, FrameError> {
         let mut from = Reader(body);
         let message = match kind {
             Kind::Hello => {
-                if from.array()? != MAGIC {
-                    return Err(StreamError::Magic);
+                if from.bytes()? != MAGIC {
+                    return Err(FrameError::Magic);
                 }
-                Self::Hello(Hello { version: from.u16()?, name: from.array()? })
+                Self::Hello(Hello { version: from.u16()?, name: from.bytes()? })
             }
             Kind::Welcome => Self::Welcome,
             Kind::Refuse => {
-                let ([number], version) = (from.array()?, from.u16()?);
+                let (number, version) = (from.u8()?, from.u16()?);
                 Self::Refuse(match number {
                     1 => RefuseReason::Version(version),
                     2 if version == 0 => RefuseReason::Full,
                     3 if version == 0 => RefuseReason::Share,
-                    _ => return Err(StreamError::Meaning),
+                    _ => return Err(FrameError::Meaning),
                 })
             }
             Kind::Subscribe => Self::Subscribe(Subscribe::decode(&mut from)?),
@@ -231,80 +230,64 @@ impl Message {
                 let (elink, bytes) = (from.elink()?, from.0.to_vec());
                 from.0 = &[];
                 if bytes.len() > LARGEST_DOWN_BYTES {
-                    return Err(StreamError::Long);
+                    return Err(FrameError::Long);
                 }
                 Self::Down(Down { elink, bytes })
             }
-            Kind::Chunks => return Err(StreamError::Meaning),
+            Kind::Chunks => return Err(FrameError::Meaning),
         };
-        if from.0.is_empty() { Ok(message) } else { Err(StreamError::Long) }
+        from.end()?;
+        Ok(message)
     }
 }
 
 impl Subscribe {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, to: &mut Writer<'_>) {
         let (share, group) = match self.share {
             Share::Alone => (0, 0),
             Share::Group(group, balance) => (1 + balance as u8, group),
         };
         let ranges = &self.ranges[..self.ranges.len().min(MOST_RANGES)];
-        out.extend_from_slice(&[self.policy as u8, share]);
-        out.extend_from_slice(&group.to_le_bytes());
-        out.extend_from_slice(&self.one_in.to_le_bytes());
+        to.bytes(&[self.policy as u8, share]);
+        to.u16(group);
+        to.u32(self.one_in);
         for number in ranges.iter().flat_map(|range| [range.first, range.last]).map(ELink::number) {
-            out.extend_from_slice(&number.to_le_bytes());
+            to.u16(number);
         }
     }
 
-    fn decode(from: &mut Reader<'_>) -> Result<Self, StreamError> {
-        let [policy, share] = from.array()?;
-        let (group, one_in) = (from.u16()?, u32::from_le_bytes(from.array()?));
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let [policy, share] = from.bytes()?;
+        let (group, one_in) = (from.u16()?, from.u32()?);
         let policy = match policy {
             0 => Policy::BackPressure,
             1 => Policy::Drop,
-            _ => return Err(StreamError::Meaning),
+            _ => return Err(FrameError::Meaning),
         };
         let share = match share {
             0 if group == 0 => Share::Alone,
             1 => Share::Group(group, Balance::RoundRobin),
             2 => Share::Group(group, Balance::ByEvent),
-            _ => return Err(StreamError::Meaning),
+            _ => return Err(FrameError::Meaning),
         };
         let mut ranges = Vec::new();
         while !from.0.is_empty() {
             let range = Range { first: from.elink()?, last: from.elink()? };
             if range.last < range.first {
-                return Err(StreamError::Meaning);
+                return Err(FrameError::Meaning);
             }
             if ranges.len() == MOST_RANGES {
-                return Err(StreamError::Long);
+                return Err(FrameError::Long);
             }
             ranges.push(range);
         }
-        if one_in == 0 { Err(StreamError::Meaning) } else { Ok(Self { ranges, policy, share, one_in }) }
+        if one_in == 0 { Err(FrameError::Meaning) } else { Ok(Self { ranges, policy, share, one_in }) }
     }
 }
 
-/// Takes fields from the front of a body.
-struct Reader<'a>(&'a [u8]);
-
 impl Reader<'_> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], StreamError> {
-        let (head, tail) = self.0.split_first_chunk::<N>().ok_or(StreamError::Short)?;
-        self.0 = tail;
-        Ok(*head)
-    }
-
-    fn u16(&mut self) -> Result<u16, StreamError> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Result<u64, StreamError> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    fn elink(&mut self) -> Result<ELink, StreamError> {
+    fn elink(&mut self) -> Result<ELink, FrameError> {
         let number = self.u16()?;
-        if (number as usize) < ELINKS { Ok(ELink::new(number)) } else { Err(StreamError::Meaning) }
+        if (number as usize) < ELINKS { Ok(ELink::new(number)) } else { Err(FrameError::Meaning) }
     }
 }

@@ -1,5 +1,7 @@
 //! The eight bytes in front of every message.
 
+use crate::frame::{FrameError, kinds};
+
 /// Bytes of a frame's head.
 pub const FRAME_BYTES: usize = 8;
 
@@ -7,42 +9,6 @@ pub const FRAME_BYTES: usize = 8;
 pub const LARGEST_CONTROL_BYTES: usize = 64 * 1024 + 64;
 
 const MAGIC: [u8; 3] = *b"RWF";
-
-/// What is wrong with bytes that should be messages of a stream.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum StreamError {
-    /// The bytes are something else.
-    #[error("not a message of a chunk stream (wrong magic number)")]
-    Magic,
-    /// A field holds a number without meaning.
-    #[error("a field holds a number without meaning")]
-    Meaning,
-    /// The body ends before its fields do.
-    #[error("the message ends before its fields do")]
-    Short,
-    /// The body is longer than its fields, or than allowed.
-    #[error("the message is longer than allowed")]
-    Long,
-}
-
-macro_rules! kinds {
-    ($($(#[doc = $help:literal])* $name:ident = $number:literal,)*) => {
-        /// What a message is.
-        #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-        #[repr(u8)]
-        pub enum Kind { $($(#[doc = $help])* $name = $number),* }
-
-        impl Kind {
-            /// Every kind.
-            pub const ALL: &[Self] = &[$(Self::$name),*];
-
-            /// The kind with this number, if there is one.
-            pub const fn from_u8(number: u8) -> Option<Self> {
-                match number { $($number => Some(Self::$name),)* _ => None }
-            }
-        }
-    };
-}
 
 kinds! {
     /// Who subscribes, and in which version.
@@ -84,17 +50,17 @@ impl Frame {
     /// Reads a head.
     ///
     /// # Errors
-    /// [`StreamError::Magic`] where the bytes are something else, [`StreamError::Meaning`] for an unknown kind,
-    /// [`StreamError::Long`] where a message that is not chunks is too long.
-    pub fn parse(bytes: &[u8; FRAME_BYTES]) -> Result<Self, StreamError> {
+    /// [`FrameError::Magic`] where the bytes are something else, [`FrameError::Meaning`] for an unknown kind,
+    /// [`FrameError::Long`] where a message that is not chunks is too long.
+    pub fn parse(bytes: &[u8; FRAME_BYTES]) -> Result<Self, FrameError> {
         let [m0, m1, m2, kind, a, b, c, d] = *bytes;
         if [m0, m1, m2] != MAGIC {
-            return Err(StreamError::Magic);
+            return Err(FrameError::Magic);
         }
-        let kind = Kind::from_u8(kind).ok_or(StreamError::Meaning)?;
+        let kind = Kind::from_u8(kind).ok_or(FrameError::Meaning)?;
         let body = u32::from_le_bytes([a, b, c, d]);
         if kind != Kind::Chunks && body as usize > LARGEST_CONTROL_BYTES {
-            return Err(StreamError::Long);
+            return Err(FrameError::Long);
         }
         Ok(Self { kind, body })
     }

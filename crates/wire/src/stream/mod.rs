@@ -22,7 +22,7 @@ pub use control::{
     Balance, Down, End, Hello, LARGEST_DOWN_BYTES, Loss, MOST_RANGES, Message, Policy, Range, RefuseReason, Share,
     Subscribe, Subscribed,
 };
-pub use frame::{FRAME_BYTES, Frame, Kind, LARGEST_CONTROL_BYTES, StreamError};
+pub use frame::{FRAME_BYTES, Frame, Kind, LARGEST_CONTROL_BYTES};
 
 /// The version of these messages. A hello with another one is refused.
 pub const STREAM_VERSION: u16 = 1;

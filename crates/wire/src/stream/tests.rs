@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::felix::{ELink, SEQUENCES, Status};
+use crate::frame::FrameError;
 use proptest::prelude::*;
 
 fn elink() -> impl Strategy<Value = ELink> {
@@ -78,9 +79,9 @@ proptest! {
         prop_assert_eq!((frame.kind, frame.body), (Kind::Chunks, table.len() as u32 + data));
         let view = ChunksView::parse(table, frame.body).expect("it was encoded");
         prop_assert_eq!(view.heads().collect::<Vec<_>>(), heads.clone());
-        prop_assert_eq!(ChunksView::parse(table, frame.body + 1).err(), Some(StreamError::Long));
+        prop_assert_eq!(ChunksView::parse(table, frame.body + 1).err(), Some(FrameError::Long));
         if data > 0 {
-            prop_assert_eq!(ChunksView::parse(table, frame.body - 1).err(), Some(StreamError::Short));
+            prop_assert_eq!(ChunksView::parse(table, frame.body - 1).err(), Some(FrameError::Short));
         }
         for cut in 0..table.len() {
             prop_assert!(ChunksView::parse(&table[..cut], frame.body).is_err());
@@ -111,23 +112,23 @@ fn what_a_field_cannot_mean_is_refused() {
     Message::Subscribe(Subscribe { ranges: vec![range], policy, share, one_in: 1 }).encode(&mut bytes);
     let body = &bytes[FRAME_BYTES..];
     for (place, value, error) in [
-        (0, 2, StreamError::Meaning),
-        (1, 3, StreamError::Meaning),
-        (4, 0, StreamError::Meaning),
-        (8, 10, StreamError::Meaning),
-        (9, 8, StreamError::Meaning),
+        (0, 2, FrameError::Meaning),
+        (1, 3, FrameError::Meaning),
+        (4, 0, FrameError::Meaning),
+        (8, 10, FrameError::Meaning),
+        (9, 8, FrameError::Meaning),
     ] {
         let mut wrong = body.to_vec();
         wrong[place] = value;
         assert_eq!(Message::decode(Kind::Subscribe, &wrong), Err(error), "{place}");
     }
     let many = [body, &[0; 4 * MOST_RANGES]].concat();
-    assert_eq!(Message::decode(Kind::Subscribe, &many), Err(StreamError::Long));
-    assert_eq!(Message::decode(Kind::Hello, b"RWSOMETHING"), Err(StreamError::Magic));
-    assert_eq!(Frame::parse(b"GET / HT"), Err(StreamError::Magic));
-    assert_eq!(Frame::parse(b"RWF\x0A\0\0\0\0"), Err(StreamError::Meaning));
-    assert_eq!(Frame::parse(b"RWF\x01\0\0\xFF\0"), Err(StreamError::Long));
+    assert_eq!(Message::decode(Kind::Subscribe, &many), Err(FrameError::Long));
+    assert_eq!(Message::decode(Kind::Hello, b"RWSOMETHING"), Err(FrameError::Magic));
+    assert_eq!(Frame::parse(b"GET / HT"), Err(FrameError::Magic));
+    assert_eq!(Frame::parse(b"RWF\x0A\0\0\0\0"), Err(FrameError::Meaning));
+    assert_eq!(Frame::parse(b"RWF\x01\0\0\xFF\0"), Err(FrameError::Long));
     let many = (MOST_CHUNKS as u32 + 1).to_le_bytes();
-    assert_eq!(ChunksView::table_bytes(many, u32::MAX), Err(StreamError::Long));
-    assert_eq!(ChunksView::table_bytes(2_u32.to_le_bytes(), 19), Err(StreamError::Long));
+    assert_eq!(ChunksView::table_bytes(many, u32::MAX), Err(FrameError::Long));
+    assert_eq!(ChunksView::table_bytes(2_u32.to_le_bytes(), 19), Err(FrameError::Long));
 }

@@ -5,7 +5,8 @@ use crate::drive::Drive;
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event};
 use ropewalk_memory::{Payload, Slice, Staging};
 use ropewalk_terms::Instant;
-use ropewalk_wire::stream::{ChunkHead, Down, End, Hello, Loss, Message, RefuseReason, StreamError, Subscribe};
+use ropewalk_wire::frame::FrameError;
+use ropewalk_wire::stream::{ChunkHead, Down, End, Hello, Loss, Message, RefuseReason, Subscribe};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -163,9 +164,9 @@ impl<D: Dispatcher, F: FnMut(ChunkHead, Payload)> StreamClient<D, F> {
         }
     }
 
-    fn take_chunk(&mut self, head: ChunkHead, payload: Payload) -> Result<(), StreamError> {
+    fn take_chunk(&mut self, head: ChunkHead, payload: Payload) -> Result<(), FrameError> {
         if self.state != ClientState::Subscribed {
-            return Err(StreamError::Meaning);
+            return Err(FrameError::Meaning);
         }
         self.report.chunks += 1;
         self.report.bytes += u64::from(head.length);
@@ -176,7 +177,7 @@ impl<D: Dispatcher, F: FnMut(ChunkHead, Payload)> StreamClient<D, F> {
         Ok(())
     }
 
-    fn hear(&mut self, message: Message) -> Result<(), StreamError> {
+    fn hear(&mut self, message: Message) -> Result<(), FrameError> {
         match message {
             Message::Welcome if self.state == ClientState::Asking => {
                 let mut messages = vec![Message::Subscribe(self.config.wanted.clone())];
@@ -202,7 +203,7 @@ impl<D: Dispatcher, F: FnMut(ChunkHead, Payload)> StreamClient<D, F> {
                 self.state = ClientState::Done;
                 self.endpoint.take().into_iter().for_each(|endpoint| self.endpoints.close(endpoint));
             }
-            _ => return Err(StreamError::Meaning),
+            _ => return Err(FrameError::Meaning),
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Receiving messages of a chunk stream from a stream of slices.
 
 use ropewalk_memory::{ByteQueue, Payload, Slice};
-use ropewalk_wire::stream::{ChunkHead, ChunksView, FRAME_BYTES, Frame, Kind, Message, StreamError};
+use ropewalk_wire::frame::FrameError;
+use ropewalk_wire::stream::{ChunkHead, ChunksView, FRAME_BYTES, Frame, Kind, Message};
 
 /// One thing that came.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl StreamReader {
     ///
     /// # Errors
     /// Where the bytes are no messages: the connection is of no more use.
-    pub fn next_incoming(&mut self) -> Result<Option<StreamIncoming>, StreamError> {
+    pub fn next_incoming(&mut self) -> Result<Option<StreamIncoming>, FrameError> {
         loop {
             match self.state {
                 State::Frame => {
@@ -64,9 +65,9 @@ impl StreamReader {
                 }
                 State::Prefix(frame) => {
                     if self.bytes.len() < ropewalk_wire::stream::PREFIX_BYTES {
-                        return if frame.body == 0 { Err(StreamError::Short) } else { Ok(None) };
+                        return if frame.body == 0 { Err(FrameError::Short) } else { Ok(None) };
                     }
-                    let prefix = self.bytes.peek_array(0).ok_or(StreamError::Short)?;
+                    let prefix = self.bytes.peek_array(0).ok_or(FrameError::Short)?;
                     self.state = State::Table(frame, ChunksView::table_bytes(prefix, frame.body)?);
                 }
                 State::Table(frame, length) => {
@@ -75,7 +76,7 @@ impl StreamReader {
                     let (heads, mut longest) = (view.heads(), 0);
                     let heads: Vec<ChunkHead> = heads.inspect(|head| longest = longest.max(head.length)).collect();
                     if longest > self.most_chunk_bytes {
-                        return Err(StreamError::Long);
+                        return Err(FrameError::Long);
                     }
                     self.heads = heads;
                     self.next = 0;

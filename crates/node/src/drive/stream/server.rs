@@ -9,8 +9,9 @@ use ropewalk_io::{Dispatcher, Endpoint, Event, SendLimits};
 use ropewalk_memory::{Payload, Pool, PoolConfig, Slice, Staging};
 use ropewalk_terms::Instant;
 use ropewalk_wire::felix::{BlockFormat, Decoded, Decoder};
+use ropewalk_wire::frame::FrameError;
 use ropewalk_wire::stream::{
-    ChunkHead, Down, End, Loss, Message, RefuseReason, STREAM_VERSION, StreamError, Subscribed, encode_heads,
+    ChunkHead, Down, End, Loss, Message, RefuseReason, STREAM_VERSION, Subscribed, encode_heads,
 };
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -267,7 +268,7 @@ impl<D: Dispatcher> StreamServer<D> {
             let heard = match connection.reader.next_incoming() {
                 Ok(None) => return,
                 Ok(Some(StreamIncoming::Control(message))) => self.hear(endpoint, message, now),
-                Ok(Some(StreamIncoming::Chunk(..))) => Err(StreamError::Meaning),
+                Ok(Some(StreamIncoming::Chunk(..))) => Err(FrameError::Meaning),
                 Err(error) => Err(error),
             };
             if heard.is_err() {
@@ -277,8 +278,8 @@ impl<D: Dispatcher> StreamServer<D> {
     }
 
     /// What a subscriber says; an error where it makes no sense from it, or now.
-    fn hear(&mut self, endpoint: Endpoint, message: Message, now: Instant) -> Result<(), StreamError> {
-        let connection = self.connection(endpoint).ok_or(StreamError::Meaning)?;
+    fn hear(&mut self, endpoint: Endpoint, message: Message, now: Instant) -> Result<(), FrameError> {
+        let connection = self.connection(endpoint).ok_or(FrameError::Meaning)?;
         let answer = match message {
             Message::Hello(hello) if !connection.is_welcome => {
                 if hello.version == STREAM_VERSION {
@@ -295,7 +296,7 @@ impl<D: Dispatcher> StreamServer<D> {
                 self.joined += u64::from(known.is_none() && done.is_ok());
                 match (done, joined) {
                     (Ok((id, elinks)), _) => {
-                        self.connection(endpoint).ok_or(StreamError::Meaning)?.id = Some(id);
+                        self.connection(endpoint).ok_or(FrameError::Meaning)?.id = Some(id);
                         Message::Subscribed(Subscribed { elinks })
                     }
                     (Err(error), joined) => {
@@ -311,13 +312,13 @@ impl<D: Dispatcher> StreamServer<D> {
                 self.down.push(elink, &bytes);
                 return Ok(());
             }
-            _ => return Err(StreamError::Meaning),
+            _ => return Err(FrameError::Meaning),
         };
         let is_refusal = matches!(answer, Message::Refuse(_));
         self.refused += u64::from(is_refusal);
-        let connection = self.connection(endpoint).ok_or(StreamError::Meaning)?;
+        let connection = self.connection(endpoint).ok_or(FrameError::Meaning)?;
         connection.is_ending = is_refusal;
-        if connection.say(&answer) { Ok(()) } else { Err(StreamError::Long) }
+        if connection.say(&answer) { Ok(()) } else { Err(FrameError::Long) }
     }
 
     /// What was sent to e-links goes to the card; the emulated one says it back.
