@@ -23,6 +23,7 @@ use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 
 use crate::parcel::Parcel;
+use crate::wait::OwnWait;
 
 /// A persistent listener of one dispatcher (the paper's public service point).
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -383,6 +384,11 @@ pub trait Dispatcher {
     /// Becomes readable when `poll` has something to do. `None` for simulated dispatchers, where time is all
     /// there is to wait for.
     fn wait_descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// The mechanism's own way to sleep, for a thread that serves this dispatcher alone, if it has one.
+    fn own_wait(&mut self) -> Option<&mut dyn OwnWait> {
+        None
+    }
 
     /// When `poll` has something to do even if the descriptor stays silent.
     fn next_deadline(&self) -> Option<Instant>;

@@ -6,7 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use ropewalk_terms::Instant;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd};
+
+use crate::endpoint::Dispatcher;
+
+/// A dispatcher's own way to sleep: the system call that tells what has become ready also waits for it. A thread that
+/// serves nothing else is woken without a detour, and need not ask again when it wakes.
+pub trait OwnWait {
+    /// Lets a bell end the sleep from now on, as long as both it and the dispatcher are there.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn watch(&mut self, bell: BorrowedFd<'_>) -> io::Result<()>;
+
+    /// Sleeps as [`Waiter::wait`] does, until the dispatcher has something to do or a bell was rung. A bell that was rung
+    /// since the last sleep ends this one, whatever was called in between.
+    fn wait(&mut self, timeout: Option<Duration>) -> bool;
+}
 
 /// Wakes a [`Waiter`] from any thread.
 #[derive(Clone, Debug)]
@@ -65,17 +82,36 @@ pub struct Waiter {
     /// An epoll of those for which there is no room in the list.
     crowd: Option<OwnedFd>,
     bell: Arc<OwnedFd>,
+    /// What is watched is a single dispatcher with an [`OwnWait`], which hears the bell too.
+    is_own: bool,
 }
 
 impl Waiter {
     /// A waiter that watches nothing but its own [`Waker`].
     pub fn new() -> io::Result<Self> {
-        Ok(Self { watched: Vec::with_capacity(LISTED), crowd: None, bell: Arc::new(new_bell()?) })
+        Ok(Self { watched: Vec::with_capacity(LISTED), crowd: None, bell: Arc::new(new_bell()?), is_own: false })
+    }
+
+    /// A waiter for a thread that serves this dispatcher alone, which may be woken by these bells too. The thread sleeps
+    /// by [`wait_in`](Self::wait_in).
+    pub fn of(dispatcher: &mut dyn Dispatcher, bells: &[BorrowedFd<'_>]) -> io::Result<Self> {
+        let mut waiter = Self::new()?;
+        for descriptor in dispatcher.wait_descriptor().iter().chain(bells) {
+            waiter.watch(*descriptor)?;
+        }
+        if let Some(own) = dispatcher.own_wait() {
+            own.watch(waiter.bell.as_fd())?;
+            bells.iter().try_for_each(|bell| own.watch(*bell))?;
+            waiter.is_own = true;
+        }
+        Ok(waiter)
     }
 
     /// Watches a [`wait_descriptor`](crate::Dispatcher::wait_descriptor) from now on: a duplicate of it, so that it may be
     /// closed. Watching one twice is no error.
     pub fn watch(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        // No longer a single dispatcher.
+        self.is_own = false;
         let descriptor = descriptor.try_clone_to_owned()?;
         if self.watched.len() + 2 >= LISTED {
             let crowd = match &self.crowd {
@@ -99,10 +135,7 @@ impl Waiter {
     /// Call [`prepare_wait`](crate::Dispatcher::prepare_wait) of every dispatcher before, and sleep only if
     /// all of them agree.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
+        let timeout = timeout.map(timespec);
         let others = self.crowd.iter().chain(&self.watched);
         let all = core::iter::once(&*self.bell).chain(others);
         let mut listed: ArrayVec<PollFd<'_>, LISTED> =
@@ -114,6 +147,42 @@ impl Waiter {
         }
         woken
     }
+
+    /// As [`wait`](Self::wait), at a waiter that was made [`of`](Self::of) this dispatcher: in the dispatcher's own call if
+    /// it has one and nothing else was watched since.
+    pub fn wait_in(&self, dispatcher: &mut dyn Dispatcher, timeout: Option<Duration>) -> bool {
+        match dispatcher.own_wait() {
+            Some(own) if self.is_own => own.wait(timeout),
+            _ => self.wait(timeout),
+        }
+    }
+}
+
+/// How long a thread has had nothing to do: it looks again for a while before it sleeps. To wake it costs as much, and
+/// most of that is paid by the other side: who sends to a thread on another processor has to interrupt it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Idle {
+    since: Option<Instant>,
+}
+
+impl Idle {
+    /// For so long it looks again.
+    pub const LOOKS: Duration = Duration::from_micros(20);
+
+    /// Takes note of a turn at `now` with so much work; whether the thread may sleep. After a sleep that brought nothing
+    /// it may sleep again at once.
+    pub fn is_long_enough(&mut self, now: Instant, work: usize) -> bool {
+        if work > 0 {
+            self.since = None;
+            return false;
+        }
+        now.since(*self.since.get_or_insert(now)) >= Self::LOOKS
+    }
+}
+
+/// As the kernel wants it; for ever if it is longer than that.
+pub(crate) fn timespec(timeout: Duration) -> Timespec {
+    Timespec { tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX), tv_nsec: timeout.subsec_nanos().into() }
 }
 
 /// An event counter that does not block.
@@ -136,6 +205,20 @@ pub(crate) fn silence(bell: BorrowedFd<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_just_had_work_looks_again_before_it_sleeps() {
+        let (mut idle, at) = (Idle::default(), |nanoseconds| Instant::ZERO.after(Duration::from_nanos(nanoseconds)));
+        let looks = Idle::LOOKS.as_nanos() as u64;
+        let mut turn = |nanoseconds, work| idle.is_long_enough(at(nanoseconds), work);
+        assert!(!turn(0, 1));
+        assert!(!turn(500_000, 0), "however long the work took");
+        assert!(!turn(500_000 + looks - 1, 0));
+        assert!(turn(500_000 + looks, 0));
+        assert!(turn(900_000, 0), "nothing has come: it sleeps on");
+        assert!(!turn(900_001, 3));
+        assert!(!turn(900_002, 0));
+    }
 
     #[test]
     fn sleeps_until_the_time_is_over() {

@@ -7,7 +7,7 @@ use ropewalk_io::layer::{
     Cookie, Ended, EventDispatcher, EventHandler, InterfaceAdapter, Received, Requests, Setting, WorkRequest,
 };
 use ropewalk_io::tcp::{Mechanism, TcpConfig};
-use ropewalk_io::wait::Waiter;
+use ropewalk_io::wait::{Idle, Waiter};
 use ropewalk_io::{Clock, Endpoint, MonotonicClock, Peer, ServicePoint};
 use ropewalk_limits::{MID_PAGE, PairFigures, PairSockets, Stopwatch, pin_to_cpu, thread_cpu_seconds};
 use ropewalk_memory::{Owner, Payload, Pool, PoolConfig, Slice};
@@ -36,26 +36,25 @@ const BLOCKS: (usize, usize) = (16, 256 << 10);
 pub(super) struct Side {
     dispatcher: EventDispatcher,
     waiter: Waiter,
+    idle: Idle,
 }
 
 impl Side {
     fn new(adapter: &InterfaceAdapter) -> Result<Self, BenchError> {
         let pool = Pool::new(PoolConfig::anonymous("bench receive", BLOCKS.1, BLOCKS.0)).map_err(BenchError::wrong)?;
-        let dispatcher = adapter.event_dispatcher(pool).map_err(BenchError::wrong)?;
-        let mut waiter = Waiter::new().map_err(BenchError::system("a place to sleep"))?;
-        for descriptor in dispatcher.wait_descriptors() {
-            waiter.watch(descriptor).map_err(BenchError::system("a place to sleep"))?;
-        }
-        Ok(Self { dispatcher, waiter })
+        let mut dispatcher = adapter.event_dispatcher(pool).map_err(BenchError::wrong)?;
+        let waiter = dispatcher.waiter().map_err(BenchError::system("a place to sleep"))?;
+        Ok(Self { dispatcher, waiter, idle: Idle::default() })
     }
 
-    /// One turn; sleeps where there is nothing to do and `may_sleep`.
+    /// One turn; sleeps where there has been nothing to do for a while and it `may_sleep`.
     pub(super) fn turn(&mut self, handler: &mut dyn EventHandler, may_sleep: bool) {
         let now = MonotonicClock.now();
-        if self.dispatcher.dispatch(now, handler) == 0 && may_sleep && self.dispatcher.prepare_wait() {
+        let work = self.dispatcher.dispatch(now, handler);
+        if self.idle.is_long_enough(now, work) && may_sleep && self.dispatcher.prepare_wait() {
             let deadline = self.dispatcher.next_deadline();
             let until = deadline.map_or(PATIENCE, |at| at.since(now).clamp(Duration::from_nanos(1), PATIENCE));
-            self.waiter.wait(Some(until));
+            self.dispatcher.wait(&self.waiter, Some(until));
         }
     }
 

@@ -14,6 +14,7 @@ use super::request::{Cookie, PostError, Refused, Requests, Setting, WorkRequest}
 use super::work::EndpointWork;
 use crate::Dispatcher;
 use crate::endpoint::{BrokenCause, ConnectCause, Endpoint, EndpointError, SendError, ServicePoint};
+use crate::wait::Waiter;
 
 /// An event dispatcher: see the module's picture.
 pub struct EventDispatcher {
@@ -132,6 +133,20 @@ impl EventDispatcher {
     /// second one is there from the first [`requester`](Self::requester) or [`hand_out`](Self::hand_out) on.
     pub fn wait_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.inner.wait_descriptor().into_iter().chain(self.exchange.descriptor())
+    }
+
+    /// A place to sleep for a thread that serves this dispatcher alone; to be made behind the last
+    /// [`requester`](Self::requester) and [`hand_out`](Self::hand_out).
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn waiter(&mut self) -> std::io::Result<Waiter> {
+        Waiter::of(&mut *self.inner, self.exchange.descriptor().as_slice())
+    }
+
+    /// Sleeps at the [`waiter`](Self::waiter), once [`prepare_wait`](Self::prepare_wait) has agreed: see [`Waiter::wait`].
+    pub fn wait(&mut self, waiter: &Waiter, timeout: Option<Duration>) -> bool {
+        waiter.wait_in(&mut *self.inner, timeout)
     }
 
     /// When there is something to do even if the descriptors stay silent.

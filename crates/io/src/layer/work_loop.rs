@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::dispatcher::EventDispatcher;
 use super::handler::EventHandler;
 use crate::clock::{Clock, MonotonicClock};
-use crate::wait::{Waiter, Waker};
+use crate::wait::{Idle, Waiter, Waker};
 
 /// What a work loop does when there is nothing to do.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -51,38 +51,53 @@ impl WorkLoop {
     /// # Errors
     /// No thread or no descriptor is left.
     pub fn spawn(mut self, on_start: impl FnOnce() + Send + 'static) -> io::Result<RunningLoop> {
-        let mut waiter = Waiter::new()?;
-        for descriptor in self.members.iter().flat_map(|member| member.dispatcher.wait_descriptors()) {
-            waiter.watch(descriptor)?;
-        }
+        let waiter = self.waiter()?;
         let (stop, waker) = (Arc::new(AtomicBool::new(false)), waiter.waker());
         let stopped = Arc::clone(&stop);
         let name = self.name.clone();
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             on_start();
+            let mut idle = Idle::default();
             while !stopped.load(Ordering::Acquire) {
-                self.turn(&waiter);
+                self.turn(&waiter, &mut idle);
             }
         })?;
         Ok(RunningLoop { stop, waker, thread: Some(thread) })
     }
 
-    /// Every dispatcher once; sleeps where none had something to do.
-    fn turn(&mut self, waiter: &Waiter) {
+    /// Where the thread is to sleep.
+    fn waiter(&mut self) -> io::Result<Waiter> {
+        if let [only] = &mut self.members[..] {
+            return only.dispatcher.waiter();
+        }
+        let mut waiter = Waiter::new()?;
+        for descriptor in self.members.iter().flat_map(|member| member.dispatcher.wait_descriptors()) {
+            waiter.watch(descriptor)?;
+        }
+        Ok(waiter)
+    }
+
+    /// Every dispatcher once; sleeps where none has had something to do for a while.
+    fn turn(&mut self, waiter: &Waiter, idle: &mut Idle) {
         // One clock read for all.
         let now = MonotonicClock.now();
         let work: usize = (self.members.iter_mut())
             .map(|Member { dispatcher, handler }| dispatcher.dispatch(now, &mut **handler))
             .sum();
-        if work > 0 || self.dispatch == Dispatch::Poll {
+        if !idle.is_long_enough(now, work) || self.dispatch == Dispatch::Poll {
             return;
         }
         // All of them, so that each has armed its wake-up.
-        let idle = self.members.iter_mut().map(|member| usize::from(member.dispatcher.prepare_wait()));
-        if idle.sum::<usize>() == self.members.len() {
-            let deadline = self.members.iter().filter_map(|member| member.dispatcher.next_deadline()).min();
-            waiter.wait(deadline.map(|deadline| deadline.since(now).max(Duration::from_nanos(1))));
+        let ready = self.members.iter_mut().map(|member| usize::from(!member.dispatcher.prepare_wait()));
+        if ready.sum::<usize>() > 0 {
+            return;
         }
+        let deadline = self.members.iter().filter_map(|member| member.dispatcher.next_deadline()).min();
+        let timeout = deadline.map(|deadline| deadline.since(now).max(Duration::from_nanos(1)));
+        match &mut self.members[..] {
+            [only] => only.dispatcher.wait(waiter, timeout),
+            _ => waiter.wait(timeout),
+        };
     }
 }
 

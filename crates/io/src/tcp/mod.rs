@@ -24,6 +24,7 @@ use self::readiness::{Epoll, Poll, ReadyTcp, Select};
 use self::uring::{Ring, UringTcp};
 use crate::endpoint::{Dispatcher, Endpoint, EndpointError, Event, SendError, SendLimits, ServicePoint};
 use crate::parcel::Parcel;
+use crate::wait::OwnWait;
 
 /// A dispatcher of TCP endpoints with its receive pool.
 pub struct Tcp {
@@ -166,6 +167,10 @@ impl Dispatcher for Tcp {
 
     fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inner.wait_descriptor()
+    }
+
+    fn own_wait(&mut self) -> Option<&mut dyn OwnWait> {
+        self.inner.own_wait()
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -3,6 +3,7 @@
 mod buffers;
 mod half_close;
 mod network_faults;
+mod own_wait;
 mod pools;
 mod sleeping;
 mod suite;

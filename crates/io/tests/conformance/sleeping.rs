@@ -15,20 +15,34 @@ fn next_events(dispatcher: &mut impl Dispatcher, waiter: &Waiter, events: &mut V
     while events.is_empty() {
         dispatcher.poll(MonotonicClock.now(), events);
         if events.is_empty() && dispatcher.prepare_wait() {
-            assert!(waiter.wait(Some(Duration::from_secs(20))), "nobody woke a sleeper");
+            assert!(waiter.wait_in(dispatcher, Some(Duration::from_secs(20))), "nobody woke a sleeper");
         }
     }
 }
 
-fn waiter_of(dispatcher: &impl Dispatcher) -> Waiter {
-    let mut waiter = Waiter::new().expect("an epoll and an eventfd");
-    waiter.watch(dispatcher.wait_descriptor().expect("a descriptor to wait for")).expect("watching it");
-    waiter
+/// How the threads sleep: as if they served several dispatchers, or in their only one.
+#[derive(Copy, Clone)]
+enum Sleep {
+    General,
+    Own,
+}
+
+impl Sleep {
+    fn waiter_of(self, dispatcher: &mut impl Dispatcher) -> Waiter {
+        match self {
+            Self::Own => Waiter::of(dispatcher, &[]).expect("descriptors"),
+            Self::General => {
+                let mut waiter = Waiter::new().expect("an eventfd");
+                waiter.watch(dispatcher.wait_descriptor().expect("a descriptor to wait for")).expect("watching it");
+                waiter
+            }
+        }
+    }
 }
 
 /// Answers every received slice with the slice itself until the peer closes.
-fn echo(mut dispatcher: impl Dispatcher) {
-    let waiter = waiter_of(&dispatcher);
+fn echo(mut dispatcher: impl Dispatcher, sleep: Sleep) {
+    let waiter = sleep.waiter_of(&mut dispatcher);
     let (mut events, mut message) = (Vec::new(), Vec::new());
     loop {
         next_events(&mut dispatcher, &waiter, &mut events);
@@ -46,9 +60,9 @@ fn echo(mut dispatcher: impl Dispatcher) {
     }
 }
 
-fn ping(mut dispatcher: impl Dispatcher, address: &str, rounds: usize) {
+fn ping(mut dispatcher: impl Dispatcher, sleep: Sleep, address: &str, rounds: usize) {
     let pattern = Pattern::new();
-    let waiter = waiter_of(&dispatcher);
+    let waiter = sleep.waiter_of(&mut dispatcher);
     let endpoint: Endpoint = dispatcher.connect(address).expect("an address");
     let (mut events, mut message): (_, Vec<Slice>) = (Vec::new(), Vec::new());
     let (mut sent, mut received) = (0, 0);
@@ -79,20 +93,22 @@ fn in_process_threads_wake_each_other() {
     let network = InProcessNetwork::new();
     let [mut there, here] = [0; 2].map(|_| network.dispatcher(InProcessConfig::default()).expect("an eventfd"));
     there.listen("echo").expect("a free name");
-    let thread = std::thread::spawn(move || echo(there));
-    ping(here, "echo", 2_000);
+    let thread = std::thread::spawn(move || echo(there, Sleep::General));
+    ping(here, Sleep::General, "echo", 2_000);
     thread.join().expect("the echo ended well");
 }
 
 fn tcp_threads_wake_each_other(mechanism: Mechanism) {
     let config = TcpConfig { mechanism, ..TcpConfig::default() };
     let tcp = || Tcp::new(config.clone(), pool("receive", 4096, 64)).expect("an epoll descriptor");
-    let (mut there, here) = (tcp(), tcp());
-    let service_point = there.listen("127.0.0.1:0").expect("a free port");
-    let address = there.address_of(service_point).expect("a bound address");
-    let thread = std::thread::spawn(move || echo(there));
-    ping(here, &address, 1_000);
-    thread.join().expect("the echo ended well");
+    for sleep in [Sleep::General, Sleep::Own] {
+        let (mut there, here) = (tcp(), tcp());
+        let service_point = there.listen("127.0.0.1:0").expect("a free port");
+        let address = there.address_of(service_point).expect("a bound address");
+        let thread = std::thread::spawn(move || echo(there, sleep));
+        ping(here, sleep, &address, 1_000);
+        thread.join().expect("the echo ended well");
+    }
 }
 
 #[test]
@@ -124,7 +140,7 @@ fn a_sleeping_sender_is_woken_by_room() {
     let [mut there, mut here] = [0; 2].map(|_| network.dispatcher(config).expect("an eventfd"));
     there.listen("sink").expect("a free name");
     let thread = std::thread::spawn(move || {
-        let (waiter, mut events, mut received) = (waiter_of(&there), Vec::new(), 0);
+        let (waiter, mut events, mut received) = (Sleep::Own.waiter_of(&mut there), Vec::new(), 0);
         loop {
             next_events(&mut there, &waiter, &mut events);
             for event in events.drain(..) {
@@ -137,7 +153,8 @@ fn a_sleeping_sender_is_woken_by_room() {
             }
         }
     });
-    let (pattern, waiter, mut events, mut message) = (Pattern::new(), waiter_of(&here), Vec::new(), Vec::new());
+    let (pattern, waiter, mut events, mut message) =
+        (Pattern::new(), Sleep::General.waiter_of(&mut here), Vec::new(), Vec::new());
     let endpoint = here.connect("sink").expect("a name");
     let mut sent = 0;
     while sent < TOTAL {

@@ -8,17 +8,24 @@ use ropewalk_io::layer::{
     Cookie, Dispatch, Ended, EventDispatcher, EventHandler, InterfaceAdapter, Received, Requests, Setting, Task, Why,
     WorkLoop, WorkRequest,
 };
-use ropewalk_io::tcp::TcpConfig;
+use ropewalk_io::tcp::{Mechanism, TcpConfig};
 use ropewalk_io::{Endpoint, Peer, ServicePoint};
+use ropewalk_memory::{Owner, Payload, Slice};
 
 use crate::world::pool;
 
 const MESSAGE: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn dispatcher() -> EventDispatcher {
-    let adapter = InterfaceAdapter::tcp("127.0.0.1", TcpConfig::default());
+fn dispatcher(mechanism: Mechanism) -> EventDispatcher {
+    let adapter = InterfaceAdapter::tcp("127.0.0.1", TcpConfig { mechanism, ..TcpConfig::default() });
     adapter.event_dispatcher(pool("receive", 4096, 64)).expect("a dispatcher")
+}
+
+fn message() -> Slice {
+    let mut source = pool("source", MESSAGE, 1);
+    let mut loan = source.loan(Owner::SHARED).expect("the only block");
+    loan.append(&[7; MESSAGE]).expect("room")
 }
 
 fn accept(requests: &mut dyn Requests, endpoint: Endpoint) {
@@ -52,13 +59,13 @@ impl EventHandler for Echo {
 /// Sends a message, waits for its echo, and so on.
 struct Ping {
     left: usize,
-    message: ropewalk_memory::Slice,
+    message: Slice,
     done: Sender<Ended>,
 }
 
 impl Ping {
     fn send(&self, requests: &mut dyn Requests, endpoint: Endpoint) {
-        let mut message = ropewalk_memory::Payload::default();
+        let mut message = Payload::default();
         message.push(self.message.clone());
         let request = WorkRequest::Send { endpoint, message, cookie: Cookie(1) };
         requests.post(request).expect("room for one message");
@@ -87,14 +94,12 @@ impl EventHandler for Ping {
     }
 }
 
-fn ping_pong(dispatch: Dispatch) {
-    let (mut there, mut here) = (dispatcher(), dispatcher());
+fn ping_pong(mechanism: Mechanism, dispatch: Dispatch) {
+    let (mut there, mut here) = (dispatcher(mechanism), dispatcher(mechanism));
     let service_point = there.listen("0").expect("a free port");
     let address = there.address_of(service_point).expect("a bound address");
     here.post(WorkRequest::Connect { address, cookie: Cookie(0) }).expect("an address");
-    let mut source = pool("source", MESSAGE, 1);
-    let mut loan = source.loan(ropewalk_memory::Owner::SHARED).expect("the only block");
-    let message = loan.append(&[7; MESSAGE]).expect("room");
+    let message = message();
     let (done, wait) = channel();
     let echo = WorkLoop::new("echo", dispatch).with(there, Echo).spawn(|| {}).expect("a thread");
     let ping = Ping { left: 500, message, done };
@@ -106,12 +111,36 @@ fn ping_pong(dispatch: Dispatch) {
 
 #[test]
 fn loops_that_wait_wake_each_other() {
-    ping_pong(Dispatch::Wait);
+    for mechanism in Mechanism::ALL {
+        ping_pong(mechanism, Dispatch::Wait);
+    }
+}
+
+/// A loop that serves two sleeps in neither: the one that has nothing to do is not in the other's way.
+#[test]
+fn a_loop_of_two_dispatchers_is_woken_by_either() {
+    for mechanism in Mechanism::ALL {
+        for is_first in [true, false] {
+            let (mut there, mut here, quiet) = (dispatcher(mechanism), dispatcher(mechanism), dispatcher(mechanism));
+            let service_point = there.listen("0").expect("a free port");
+            let address = there.address_of(service_point).expect("a bound address");
+            here.post(WorkRequest::Connect { address, cookie: Cookie(0) }).expect("an address");
+            let members = if is_first { [there, quiet] } else { [quiet, there] };
+            let (message, (done, wait)) = (message(), channel());
+            let both = members.into_iter().fold(WorkLoop::new("both", Dispatch::Wait), |both, it| both.with(it, Echo));
+            let both = both.spawn(|| {}).expect("a thread");
+            let ping = Ping { left: 50, message, done };
+            let pings = WorkLoop::new("ping", Dispatch::Wait).with(here, ping).spawn(|| {}).expect("a thread");
+            assert_eq!(wait.recv_timeout(PATIENCE), Ok(Ended::Disconnected), "{mechanism}");
+            pings.stop();
+            both.stop();
+        }
+    }
 }
 
 #[test]
 fn loops_that_poll_need_no_waking() {
-    ping_pong(Dispatch::Poll);
+    ping_pong(Mechanism::Auto, Dispatch::Poll);
 }
 
 /// Tells what it was given to whoever listens.
@@ -149,9 +178,15 @@ impl EventHandler for Teller {
 /// As in the paper: one thread for connections, one for what is received, one for what was sent; and one for sockets.
 #[test]
 fn each_task_has_its_own_thread() {
+    for mechanism in [Mechanism::Epoll, Mechanism::IoUring] {
+        each_task_has_its_own(mechanism);
+    }
+}
+
+fn each_task_has_its_own(mechanism: Mechanism) {
     const TASKS: [Task; 3] = [Task::Connections, Task::Receives, Task::Sends];
     let (told, listen): (_, Receiver<(Task, u64)>) = channel();
-    let mut there = dispatcher();
+    let mut there = dispatcher(mechanism);
     let service_point = there.listen("0").expect("a free port");
     let address = there.address_of(service_point).expect("a bound address");
     let threads = TASKS.map(|task| {
@@ -168,11 +203,9 @@ fn each_task_has_its_own_thread() {
     });
     drop(told);
     let sockets = WorkLoop::new("sockets", Dispatch::Wait).with(there, Echo).spawn(|| {}).expect("a thread");
-    let mut here = dispatcher();
+    let mut here = dispatcher(mechanism);
     here.post(WorkRequest::Connect { address, cookie: Cookie(0) }).expect("an address");
-    let mut source = pool("source", MESSAGE, 1);
-    let mut loan = source.loan(ropewalk_memory::Owner::SHARED).expect("the only block");
-    let message = loan.append(&[7; MESSAGE]).expect("room");
+    let message = message();
     let (done, wait) = channel();
     let ping = Ping { left: 200, message, done };
     let pings = WorkLoop::new("ping", Dispatch::Wait).with(here, ping).spawn(|| {}).expect("a thread");

@@ -33,6 +33,7 @@ use crate::endpoint::{
     BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
 };
 use crate::slots::Slots;
+use crate::wait::OwnWait;
 
 pub(super) use self::epoll::Epoll;
 pub(super) use self::poll::Poll;
@@ -42,6 +43,8 @@ pub(super) use self::select::Select;
 const DRY_RETRY: Duration = Duration::from_micros(500);
 /// Stands in the place of the generation in the token of listeners; no endpoint has it.
 const LISTENER: u32 = crate::slots::NO_GENERATION;
+/// The token of bells, which no listener has.
+const BELL: u64 = token(u32::MAX, LISTENER);
 
 /// What the kernel says of a socket.
 #[derive(Copy, Clone, Default, Debug)]
@@ -81,6 +84,11 @@ pub(super) trait Readiness: Sized {
     /// Makes the descriptor silent until something changes; only to be asked of those that tell levels, before the
     /// last look at the sockets.
     fn silence(&mut self) {}
+
+    /// The dispatcher's own way to sleep, for those that can ask and sleep at once.
+    fn own_wait(_tcp: &mut ReadyTcp<Self>) -> Option<&mut dyn OwnWait> {
+        None
+    }
 }
 
 /// Polls without asking the kernel, where those that are ready already have enough to do.
@@ -97,6 +105,10 @@ pub(super) struct ReadyTcp<R> {
     listeners: Vec<Listener>,
     /// Polls since the kernel was asked.
     unasked: u32,
+    /// The kernel was asked by a sleep since the last poll.
+    has_slept: bool,
+    /// A bell was rung since the last sleep.
+    is_rung: bool,
     /// What the kernel said last; empty between two polls.
     answers: Vec<(u64, Ready)>,
     /// The connections that may have something to do, each once ([`Connection::listed`]).
@@ -124,6 +136,8 @@ impl<R: Readiness> ReadyTcp<R> {
             connections: Slots::with_capacity(ROOM),
             listeners: Vec::new(),
             unasked: 0,
+            has_slept: false,
+            is_rung: false,
             answers: Vec::with_capacity(ROOM),
             ready: Vec::with_capacity(ROOM),
             serving: Vec::with_capacity(ROOM),
@@ -180,9 +194,18 @@ impl<R: Readiness> ReadyTcp<R> {
             Asked { socket: connection.socket.as_fd(), token, read, write }
         });
         readiness.take(listening.chain(connected).filter(|asked| asked.read || asked.write), answers);
+        self.take_answers();
+    }
+
+    /// Takes note of what the kernel said.
+    fn take_answers(&mut self) {
         let mut answers = core::mem::take(&mut self.answers);
         for (token, ready) in answers.drain(..) {
             let (low, high) = (token as u32, (token >> 32) as u32);
+            if token == BELL {
+                self.is_rung = true;
+                continue;
+            }
             if high == LISTENER {
                 self.listeners[low as usize].ready = true;
                 continue;
@@ -423,7 +446,9 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
         // The question costs as much as a small message: while connections have more to do, it waits for a few polls.
         let has_more =
             self.ready.iter().any(|&endpoint| self.connections.get(endpoint).is_some_and(Connection::has_work));
-        if has_more && self.unasked < UNASKED {
+        if core::mem::take(&mut self.has_slept) {
+            self.unasked = 0;
+        } else if has_more && self.unasked < UNASKED {
             self.unasked += 1;
         } else {
             self.unasked = 0;
@@ -454,6 +479,10 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
 
     fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.readiness.descriptor())
+    }
+
+    fn own_wait(&mut self) -> Option<&mut dyn OwnWait> {
+        R::own_wait(self)
     }
 
     fn next_deadline(&self) -> Option<Instant> {
