@@ -15,7 +15,7 @@ const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// Resolves `host:port`. Names are resolved by the system, which may take a while: give numbers where the
 /// caller must not be held up.
-pub(super) fn resolve(address: &str) -> Result<SocketAddr, EndpointError> {
+fn resolve(address: &str) -> Result<SocketAddr, EndpointError> {
     let bad = || EndpointError::BadAddress {
         address: address.to_owned(),
         expected: "host:port, for example 127.0.0.1:9000 or [::1]:0",
@@ -64,14 +64,14 @@ const TRY_AGAIN: Duration = Duration::from_millis(10);
 
 /// A listening socket and its address with the port filled in. The kernel takes the sockets of a killed process's
 /// io_uring down a moment after the process: a port that is taken is tried for up to a second.
-pub(super) fn listen(address: SocketAddr, config: &TcpConfig) -> io::Result<(OwnedFd, SocketAddr)> {
-    let begin = Instant::now();
+pub(super) fn listen(address: &str, config: &TcpConfig) -> Result<(OwnedFd, SocketAddr), EndpointError> {
+    let (resolved, begin) = (resolve(address)?, Instant::now());
     loop {
-        match listen_now(address, config) {
+        match listen_now(resolved, config) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < GONE_AFTER => {
                 std::thread::sleep(TRY_AGAIN);
             }
-            done => return done,
+            done => return done.map_err(|error| listen_error(address, error)),
         }
     }
 }
@@ -87,9 +87,10 @@ fn listen_now(address: SocketAddr, config: &TcpConfig) -> io::Result<(OwnedFd, S
 }
 
 /// A socket that is on its way to connect, and the cause if that failed at once.
-pub(super) fn connect(address: SocketAddr, config: &TcpConfig) -> io::Result<(OwnedFd, Option<ConnectCause>)> {
-    let socket = configured_socket(address, config)?;
-    let failure = match net::connect(&socket, &address) {
+pub(super) fn connect(address: &str, config: &TcpConfig) -> Result<(OwnedFd, Option<ConnectCause>), EndpointError> {
+    let resolved = resolve(address)?;
+    let socket = configured_socket(resolved, config).map_err(|error| connect_error(address, error))?;
+    let failure = match net::connect(&socket, &resolved) {
         Ok(()) | Err(Errno::INPROGRESS) => None,
         Err(error) => Some(connect_cause(error)),
     };
@@ -155,4 +156,8 @@ pub(super) fn listen_error(address: &str, source: io::Error) -> EndpointError {
         io::ErrorKind::AddrInUse => EndpointError::AddressInUse { address },
         _ => EndpointError::System { what: "cannot listen on", address, source },
     }
+}
+
+pub(super) fn connect_error(address: &str, source: io::Error) -> EndpointError {
+    EndpointError::System { what: "cannot connect to", address: address.to_owned(), source }
 }

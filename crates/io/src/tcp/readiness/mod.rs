@@ -17,7 +17,6 @@ mod poll;
 mod select;
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -291,9 +290,7 @@ const fn token(low: u32, high: u32) -> u64 {
 
 impl<R: Readiness> Dispatcher for ReadyTcp<R> {
     fn listen(&mut self, address: &str) -> Result<ServicePoint, EndpointError> {
-        let resolved: SocketAddr = socket::resolve(address)?;
-        let (socket, bound) =
-            socket::listen(resolved, &self.config).map_err(|error| socket::listen_error(address, error))?;
+        let (socket, bound) = socket::listen(address, &self.config)?;
         let index = self.listeners.len() as u32;
         self.readiness
             .add(socket.as_fd(), token(index, LISTENER))
@@ -307,9 +304,7 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
     }
 
     fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
-        let system = |source| EndpointError::System { what: "cannot connect to", address: address.to_owned(), source };
-        let resolved = socket::resolve(address)?;
-        let (socket, failure) = socket::connect(resolved, &self.config).map_err(system)?;
+        let (socket, failure) = socket::connect(address, &self.config)?;
         let endpoint = self.add(socket, State::Connecting);
         if let Some(cause) = failure {
             self.fail_later(endpoint, Event::ConnectFailed { endpoint, cause });
@@ -318,7 +313,7 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
         self.timers.start(endpoint, self.config.connect_timeout);
         if let Err(error) = self.register(endpoint) {
             self.drop_with_reset(endpoint);
-            return Err(system(error));
+            return Err(socket::connect_error(address, error));
         }
         Ok(endpoint)
     }

@@ -18,7 +18,6 @@ mod listener;
 mod ring;
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -305,9 +304,7 @@ fn broken(error: &io::Error) -> BrokenCause {
 
 impl Dispatcher for UringTcp {
     fn listen(&mut self, address: &str) -> Result<ServicePoint, EndpointError> {
-        let resolved: SocketAddr = socket::resolve(address)?;
-        let (socket, bound) =
-            socket::listen(resolved, &self.config).map_err(|error| socket::listen_error(address, error))?;
+        let (socket, bound) = socket::listen(address, &self.config)?;
         self.listeners.push(Listener::new(socket, bound));
         Ok(ServicePoint(self.listeners.len() as u32 - 1))
     }
@@ -317,10 +314,8 @@ impl Dispatcher for UringTcp {
     }
 
     fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
-        let system = |source| EndpointError::System { what: "cannot connect to", address: address.to_owned(), source };
-        let resolved = socket::resolve(address)?;
         // Begun at once, as with the other mechanisms: the first poll may be far off.
-        let (socket, failure) = socket::connect(resolved, &self.config).map_err(system)?;
+        let (socket, failure) = socket::connect(address, &self.config)?;
         let connection = Connection::new(socket, State::Connecting, self.config.send_queue_bytes);
         let endpoint = self.connections.insert(connection);
         if let Some(cause) = failure {
