@@ -32,8 +32,27 @@ impl Staging {
         Some(slice)
     }
 
-    /// Makes sure of a loan with at least `bytes` bytes to spare; returns how many it has.
-    pub(crate) fn room(&mut self, bytes: usize) -> Option<usize> {
+    /// Lets `fill` write into a block where there is room for at least `least` bytes, and say how many it wrote. `None`
+    /// where there were none, or the pool is dry: then nobody is asked.
+    ///
+    /// # Panics
+    /// If it says more than there was room for.
+    #[inline]
+    pub fn write_with(&mut self, least: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> Option<Slice> {
+        if least > self.largest() {
+            return None;
+        }
+        self.room(least)?;
+        let loan = self.loan.as_mut()?;
+        let written = fill(loan.spare());
+        loan.commit(written);
+        self.copied += written as u64;
+        loan.split_committed()
+    }
+
+    /// Makes sure of a block with at least `bytes` bytes to spare, so that the next writes of so many do not fail; returns
+    /// how many it has. `None` when the pool is dry; no block ever has more than [`Staging::largest`].
+    pub fn room(&mut self, bytes: usize) -> Option<usize> {
         if let Some(loan) = self.loan.as_ref().filter(|loan| loan.spare_len() >= bytes) {
             return Some(loan.spare_len());
         }

@@ -211,6 +211,11 @@ impl RingReader {
         self.written
     }
 
+    /// The beginning of the first page that the reader is not done with.
+    pub const fn done(&self) -> u64 {
+        self.done
+    }
+
     /// Up to where the ring may be written again.
     pub const fn released(&self) -> u64 {
         self.released

@@ -205,6 +205,24 @@ fn a_payload_of_many_slices_reads_like_one() {
 }
 
 #[test]
+fn staging_lets_somebody_write_where_there_is_room() {
+    let mut staging = Staging::new(pool(8, 2));
+    let fill = |bytes: &'static [u8]| {
+        move |space: &mut [u8]| {
+            space[..bytes.len()].copy_from_slice(bytes);
+            bytes.len()
+        }
+    };
+    let first = staging.write_with(4, fill(b"abcde")).unwrap();
+    assert_eq!((&*first, staging.write_with(3, fill(b"fg")).as_deref()), (&b"abcde"[..], Some(&b"fg"[..])));
+    assert!(staging.write_with(1, fill(b"")).is_none(), "nothing was written");
+    let next = staging.write_with(2, fill(b"hijklmno")).unwrap();
+    assert_eq!((&*next, staging.copied()), (&b"hijklmno"[..], 15));
+    assert!(staging.write_with(1, |_| unreachable!("the pool is dry")).is_none());
+    assert!(staging.write_with(9, |_| unreachable!("no block is so large")).is_none());
+}
+
+#[test]
 fn staging_copies_counts_and_runs_dry() {
     let mut staging = Staging::new(pool(8, 2));
     let first = staging.write(b"abcde").unwrap();

@@ -96,6 +96,11 @@ impl ChunkBatch {
         self.position
     }
 
+    /// Where its last block ends.
+    pub fn end(&self) -> u64 {
+        self.position + (self.walked.blocks().len() * self.format.block_bytes()) as u64
+    }
+
     /// The least position that anything in the batch refers to: the blocks from there on are needed until the batch
     /// is done with.
     pub const fn needs_from(&self) -> u64 {
