@@ -1,5 +1,6 @@
 //! How much room a router has.
 
+use super::queue::Amount;
 use crate::readout::felix::{ChunkConfig, EventRule};
 use std::time::Duration;
 
@@ -16,6 +17,13 @@ pub struct RouterConfig {
     pub coalesce_bytes: u64,
     /// What waits for so long is sent, however little it is.
     pub coalesce_time: Duration,
+}
+
+impl RouterConfig {
+    /// Whether a chunk of these many bytes may wait where so much waits.
+    pub(super) const fn has_room(&self, queued: Amount, bytes: u64) -> bool {
+        queued.chunks == 0 || (queued.chunks < self.queue_chunks as u64 && queued.bytes + bytes <= self.queue_bytes)
+    }
 }
 
 impl Default for RouterConfig {

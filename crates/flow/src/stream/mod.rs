@@ -14,9 +14,13 @@
 //! `offered = sent + dropped[cause] + moved + queued`. *Moved* is what a member of a group left to the others when it went.
 
 mod account;
+mod chunk;
 mod config;
 mod down_link;
 mod input;
+mod lot;
+mod pages;
+mod queue;
 mod route;
 mod router;
 mod subscriber;
@@ -24,8 +28,10 @@ mod subscriber;
 mod tests;
 
 pub use account::SubscriberAccount;
+pub use chunk::{QueuedChunk, StreamChunk};
 pub use config::{InputConfig, RouterConfig};
 pub use down_link::DownLink;
 pub use input::{StreamCounts, StreamInput};
+pub use queue::Amount;
 pub use route::BatchCursor;
-pub use router::{MOST_SUBSCRIBERS, Router, StreamChunk, SubscribeError, SubscriberId};
+pub use router::{MOST_SUBSCRIBERS, Router, SubscribeError, SubscriberId};

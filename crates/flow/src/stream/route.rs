@@ -1,12 +1,14 @@
 //! A decoded batch to the queues of its subscribers.
 
+use super::lot::Lot;
+use super::queue::Origin;
 use super::{Router, StreamChunk};
 use crate::readout::felix::{Chunk, ChunkBatch, EventRule, Piece, Run};
 use ropewalk_memory::Payload;
 use ropewalk_memory::ring::RingReader;
 use ropewalk_terms::Instant;
-use ropewalk_wire::felix::Status;
-use ropewalk_wire::stream::ChunkHead;
+use ropewalk_wire::felix::{Status, SubChunk};
+use ropewalk_wire::stream::{ChunkHead, Policy};
 
 /// How far somebody came with a batch: the next item that it has not seen. Everybody who consumes a batch has its own.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
@@ -49,28 +51,81 @@ impl Router {
         cursor: &mut BatchCursor,
         now: Instant,
     ) -> usize {
-        let mut passed = 0;
+        let is_own = self.pages.are_of(ring);
+        let (mut passed, mut held_from) = (0, None);
         while let Some(run) = batch.runs().get(cursor.run) {
-            let is_wanted = self.is_wanted(run.elink);
-            let rule = self.shares_by_event().then_some(rule);
-            for &item in &batch.items(run)[cursor.item..] {
-                if let Some(chunk) = chunk(batch.chunk(item), run, ring, rule, is_wanted)
-                    && self.offer(chunk, now).is_err()
-                {
-                    return passed;
-                }
-                cursor.item += 1;
-                passed += 1;
+            let items = &batch.items(run)[cursor.item..];
+            let set = self.wanted[run.elink.index()];
+            let taken = if set & self.sharing == 0 && is_own {
+                let held_from = if set == 0 { 0 } else { *held_from.get_or_insert_with(|| self.hold(batch, ring)) };
+                let origin = Origin { batch, run, needs_from: held_from, now };
+                self.route_run(set, Lot::new(origin, items), ring)
+            } else {
+                self.route_chunks(batch, run, items, ring, rule, now)
+            };
+            passed += taken;
+            if taken < items.len() {
+                cursor.item += taken;
+                break;
             }
             *cursor = BatchCursor { run: cursor.run + 1, item: 0 };
         }
+        // What was held and is in no queue, for it was dropped, or passed over.
+        self.release_pages();
         passed
+    }
+
+    /// Holds what the batch needs of the ring. Returns from where on nothing is missing.
+    fn hold(&mut self, batch: &ChunkBatch, ring: &mut RingReader) -> u64 {
+        self.pages.hold(ring, batch.needs_from(), batch.position(), batch.end())
+    }
+
+    /// Items of a run for subscribers none of whom shares with others: what one of them does is nothing to another, but
+    /// that all wait for who must miss nothing. Returns how many items were taken.
+    fn route_run(&mut self, set: u64, lot: Lot<'_>, ring: &mut RingReader) -> usize {
+        let (config, mut taken, mut left) = (self.config, lot.items.len(), set);
+        while left != 0 {
+            let subscriber = self.at(left.trailing_zeros() as usize);
+            left &= left - 1;
+            if subscriber.policy == Policy::BackPressure {
+                taken = taken.min(subscriber.takes_without_waiting(&lot, &config));
+            }
+        }
+        let lot = if taken == lot.items.len() { lot } else { lot.first(taken) };
+        left = set;
+        while left != 0 {
+            let subscriber = self.at(left.trailing_zeros() as usize);
+            left &= left - 1;
+            subscriber.offer_lot(&lot, ring, &config);
+        }
+        self.received += lot.amount.chunks;
+        self.unwanted += if set == 0 { lot.amount.chunks } else { 0 };
+        taken
+    }
+
+    /// The same, chunk by chunk, each where the rules of those who share want it.
+    fn route_chunks(
+        &mut self,
+        batch: &ChunkBatch,
+        run: &Run,
+        items: &[SubChunk],
+        ring: &mut RingReader,
+        rule: EventRule,
+        now: Instant,
+    ) -> usize {
+        let is_wanted = self.is_wanted(run.elink);
+        let rule = self.shares_by_event().then_some(rule);
+        let is_taken = |&&item: &&SubChunk| {
+            let chunk = chunk(batch.chunk(item), run, ring, rule, is_wanted);
+            chunk.is_none_or(|chunk| self.offer(chunk, now).is_ok())
+        };
+        items.iter().take_while(is_taken).count()
     }
 }
 
 /// A chunk for the router; none for a signal. What nobody wants is only counted there and needs no bytes.
 #[inline]
-fn chunk(
+pub(super) fn chunk(
     chunk: Chunk<'_>,
     run: &Run,
     ring: &mut RingReader,

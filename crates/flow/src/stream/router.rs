@@ -1,27 +1,18 @@
 //! Which subscribers get a chunk.
 
+use super::chunk::QueuedChunk;
+use super::pages::Pages;
+use super::queue::{Amount, MessageLimits};
 use super::subscriber::Subscriber;
-use super::{RouterConfig, SubscriberAccount};
+use super::{RouterConfig, StreamChunk, SubscriberAccount};
 use ropewalk_memory::Payload;
 use ropewalk_terms::Instant;
 use ropewalk_wire::felix::{ELINKS, ELink};
-use ropewalk_wire::stream::{Balance, ChunkHead, Policy, Share, Subscribe};
+use ropewalk_wire::stream::{Balance, Policy, Share, Subscribe};
+use std::ops::ControlFlow;
 
 /// The most subscribers of a router: a set of them is a word of 64 bits.
 pub const MOST_SUBSCRIBERS: usize = 64;
-
-/// A chunk on its way to its subscribers.
-#[derive(Clone, Debug)]
-pub struct StreamChunk {
-    /// What stands before it.
-    pub head: ChunkHead,
-    /// The event that it is of, for groups that share by event.
-    pub event: u64,
-    /// Its bytes, where the card left them.
-    pub payload: Payload,
-    /// They lie elsewhere now: the card's memory is not held by them.
-    pub is_copy: bool,
-}
 
 /// A subscriber, from when it joins to when it leaves.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -55,10 +46,14 @@ struct Place {
 /// takes over what another one left.
 #[derive(Debug)]
 pub struct Router {
-    config: RouterConfig,
+    pub(super) config: RouterConfig,
     places: Vec<Place>,
     /// By e-link: the set of those who asked for it.
-    wanted: Box<[u64]>,
+    pub(super) wanted: Box<[u64]>,
+    /// The set of those who share with others.
+    pub(super) sharing: u64,
+    /// What queues need of the ring.
+    pub(super) pages: Pages,
     /// The member that got a group's last chunk stands at the place of the group's first member.
     last: [u8; MOST_SUBSCRIBERS],
     /// Where [`Self::poll`] goes on, so that none starves.
@@ -67,8 +62,8 @@ pub struct Router {
     /// Somebody shares by event: what event a chunk is of must be known.
     shares_by_event: bool,
     /// Chunks that came, those that nobody wanted included.
-    received: u64,
-    unwanted: u64,
+    pub(super) received: u64,
+    pub(super) unwanted: u64,
     /// What became of those who left.
     past: SubscriberAccount,
 }
@@ -81,6 +76,8 @@ impl Router {
             config,
             places: std::iter::repeat_with(Place::default).take(config.subscribers).collect(),
             wanted: vec![0; ELINKS].into(),
+            sharing: 0,
+            pages: Pages::new(),
             last: [0; MOST_SUBSCRIBERS],
             next: 0,
             finishing: false,
@@ -120,6 +117,7 @@ impl Router {
         let shares_by_event = self.subscribers().any(is_by_event);
         self.shares_by_event = shares_by_event;
         let bit = 1 << id.index;
+        self.sharing = if wanted.share == Share::Alone { self.sharing & !bit } else { self.sharing | bit };
         self.wanted.iter_mut().for_each(|set| *set &= !bit);
         for range in &wanted.ranges {
             let elinks = range.first.index()..=range.last.index();
@@ -135,10 +133,11 @@ impl Router {
             return SubscriberAccount::default();
         }
         self.wanted.iter_mut().for_each(|set| *set &= !bit);
+        self.sharing &= !bit;
         let place = &mut self.places[usize::from(id.index)];
         place.life += 1;
         let Some(mut gone) = place.subscriber.take() else { return SubscriberAccount::default() };
-        while let Some(chunk) = gone.pop() {
+        while let Some(chunk) = gone.pop(&self.pages) {
             let set = self.wanted[chunk.head.elink.index()];
             match self.pick(self.members(set, gone.share), gone.share, &chunk) {
                 None => gone.count_lost(&chunk),
@@ -149,6 +148,7 @@ impl Router {
                 }
             }
         }
+        self.release_pages();
         let account = gone.account();
         self.past.merge(&account);
         account
@@ -268,25 +268,35 @@ impl Router {
         self.subscribers().filter_map(|(_, subscriber)| subscriber.deadline(&self.config)).min()
     }
 
-    /// Takes the chunks of the next message of at most so many bytes, heads included, and counts them as sent. Takes
-    /// none where not even one fits: then nothing is due before [`Self::unblock`].
-    pub fn take(&mut self, id: SubscriberId, most_bytes: usize, out: &mut Vec<StreamChunk>) {
-        let most_payload = self.config.coalesce_bytes;
-        if let Some(subscriber) = self.subscriber(id) {
-            subscriber.take(most_bytes, most_payload, out);
-            subscriber.is_blocked = out.is_empty();
-        }
+    /// Shows the chunks of the next message of at most so many bytes, heads included, and counts those as sent that are
+    /// accepted: all before the first break. Returns how many. Where none is, nothing is due before [`Self::unblock`].
+    #[inline]
+    pub fn take_each(
+        &mut self,
+        id: SubscriberId,
+        most_bytes: usize,
+        visit: impl FnMut(QueuedChunk<'_>) -> ControlFlow<()>,
+    ) -> usize {
+        let limits = MessageLimits { most_bytes, most_payload: self.config.coalesce_bytes };
+        let Some((subscriber, pages)) = self.subscriber_and_pages(id) else { return 0 };
+        let taken = subscriber.take(limits, pages, visit);
+        subscriber.is_blocked = taken == 0;
+        self.release_pages();
+        taken as usize
     }
 
-    /// What was taken last was not sent.
-    pub fn give_back(&mut self, id: SubscriberId, chunks: &mut Vec<StreamChunk>, now: Instant) {
-        match self.subscriber(id) {
-            Some(subscriber) => {
-                subscriber.give_back(chunks, now);
-                subscriber.is_blocked = true;
-            }
-            None => chunks.clear(),
-        }
+    /// The same, with references of their own.
+    pub fn take(&mut self, id: SubscriberId, most_bytes: usize, out: &mut Vec<StreamChunk>) {
+        self.take_each(id, most_bytes, |chunk| {
+            out.push(chunk.to_stream_chunk());
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// What waits for a subscriber.
+    pub fn queued(&self, id: SubscriberId) -> Amount {
+        let place = self.places.get(usize::from(id.index)).filter(|place| place.life == id.life);
+        place.and_then(|place| place.subscriber.as_ref()).map_or_else(Amount::default, |one| one.queue.amount())
     }
 
     /// Whether it may lose chunks: then it must not hold the card's memory either, in its queue or in its transport.
@@ -298,15 +308,17 @@ impl Router {
     /// The card has no room because of what waits: what waits for a subscriber that may lose chunks is copied, or
     /// dropped where there is no room for a copy.
     pub fn relieve(&mut self, id: SubscriberId, copy: impl FnMut(&Payload) -> Option<Payload>) {
-        if let Some(subscriber) = self.subscriber(id).filter(|one| one.policy == Policy::Drop) {
-            subscriber.relieve(copy);
+        if let Some((subscriber, pages)) = self.subscriber_and_pages(id).filter(|(one, _)| one.policy == Policy::Drop) {
+            subscriber.relieve(pages, copy);
+            self.release_pages();
         }
     }
 
     /// The oldest chunk that waits can never be sent: it is dropped.
     pub fn drop_oldest(&mut self, id: SubscriberId) {
-        if let Some(subscriber) = self.subscriber(id) {
-            subscriber.drop_oldest();
+        if let Some((subscriber, pages)) = self.subscriber_and_pages(id) {
+            subscriber.drop_oldest(pages);
+            self.release_pages();
         }
     }
 
@@ -369,7 +381,18 @@ impl Router {
         place.subscriber.as_mut()
     }
 
-    fn at(&mut self, index: usize) -> &mut Subscriber {
+    fn subscriber_and_pages(&mut self, id: SubscriberId) -> Option<(&mut Subscriber, &Pages)> {
+        let place = self.places.get_mut(usize::from(id.index)).filter(|place| place.life == id.life)?;
+        Some((place.subscriber.as_mut()?, &self.pages))
+    }
+
+    /// Lets the ring have what no queue needs any more.
+    pub(super) fn release_pages(&mut self) {
+        let needs_from = self.subscribers().map(|(_, subscriber)| subscriber.needs_from()).min();
+        self.pages.release_before(needs_from.unwrap_or(u64::MAX));
+    }
+
+    pub(super) fn at(&mut self, index: usize) -> &mut Subscriber {
         self.places[index].subscriber.as_mut().expect("who was picked is there")
     }
 }

@@ -7,6 +7,7 @@ use ropewalk_memory::Payload;
 use ropewalk_terms::Instant;
 use ropewalk_wire::felix::{ELink, Status};
 use ropewalk_wire::stream::{Balance, ChunkHead, Policy, Range, Share, Subscribe, heads_bytes};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 const ELINKS: u64 = 6;
@@ -119,13 +120,16 @@ fn send(choices: &mut Choices<'_>, router: &mut Router, all: &mut [Known], now: 
         let Some(id) = router.poll(now) else { break };
         let known = all.iter_mut().find(|known| known.id == id).expect("who is due is there");
         let room = choices.below(600) as usize;
-        let mut chunks = Vec::new();
-        router.take(id, room, &mut chunks);
+        let (mut chunks, accepted) = (Vec::new(), if choices.below(4) == 0 { choices.below(9) } else { u64::MAX });
+        router.take_each(id, room, |chunk| {
+            if chunks.len() as u64 == accepted {
+                return ControlFlow::Break(());
+            }
+            chunks.push(chunk.to_stream_chunk());
+            ControlFlow::Continue(())
+        });
         let bytes: usize = chunks.iter().map(|chunk| chunk.head.length as usize).sum();
         assert!(chunks.is_empty() || heads_bytes(chunks.len()) + bytes <= room, "it does not fit");
-        if choices.below(4) == 0 {
-            router.give_back(id, &mut chunks, now);
-        }
         for chunk in chunks {
             let elink = chunk.head.elink;
             let is_in = |range: &Range| range.first <= elink && elink <= range.last;

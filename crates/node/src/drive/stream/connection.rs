@@ -3,9 +3,12 @@
 use super::StreamReader;
 use ropewalk_flow::stream::SubscriberId;
 use ropewalk_io::{Dispatcher, Endpoint};
-use ropewalk_memory::Staging;
+use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::Instant;
 use ropewalk_wire::stream::{LARGEST_CONTROL_BYTES, Message};
+
+/// Bytes of what is said while chunks flow.
+const USUAL_BYTES: usize = 256;
 
 /// What a server knows about a connection.
 pub(super) struct Connection {
@@ -26,6 +29,8 @@ pub(super) struct Connection {
     pub(super) is_ending: bool,
     /// Encoded messages that wait for room.
     outgoing: Vec<u8>,
+    /// Their slice on its way; empty, and made once.
+    slices: Vec<Slice>,
 }
 
 impl Connection {
@@ -40,7 +45,8 @@ impl Connection {
             told: 0,
             is_blocked: false,
             is_ending: false,
-            outgoing: Vec::new(),
+            outgoing: Vec::with_capacity(USUAL_BYTES),
+            slices: Vec::with_capacity(1),
         }
     }
 
@@ -56,7 +62,9 @@ impl Connection {
             return true;
         }
         let Some(slice) = self.staging.write(&self.outgoing) else { return false };
-        let is_sent = to.send(self.endpoint, &mut vec![slice]).is_ok();
+        self.slices.push(slice);
+        let is_sent = to.send(self.endpoint, &mut self.slices).is_ok();
+        self.slices.clear();
         if is_sent {
             self.outgoing.clear();
         }

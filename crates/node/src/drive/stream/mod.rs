@@ -9,11 +9,13 @@
 //! [`CardServer`] is `StreamInput` and `StreamServer` together. Where a readout unit reads the card it decodes once for
 //! its events and for the subscribers, and has a `StreamServer` alone.
 //!
-//! The heads of a message are staged in one piece; the chunks' bytes follow as slices of the ring, by reference.
+//! The heads of a message are staged in one piece; the chunks' bytes follow as slices of the ring, by reference, or copied
+//! in one piece if they are small.
 
 mod card_server;
 mod client;
 mod connection;
+mod message;
 mod reader;
 mod server;
 #[cfg(test)]

@@ -2,17 +2,16 @@
 
 use super::StreamIncoming;
 use super::connection::Connection;
+use super::message::{Gathered, Gatherer};
 use ropewalk_flow::stream::{
     DownLink, Router, RouterConfig, StreamChunk, SubscribeError, SubscriberAccount, SubscriberId,
 };
 use ropewalk_io::{Dispatcher, Endpoint, Event, SendLimits};
-use ropewalk_memory::{Payload, Pool, PoolConfig, Slice, Staging};
+use ropewalk_memory::{Payload, Pool, PoolConfig, Slice, Staging, prepare_chains};
 use ropewalk_terms::Instant;
 use ropewalk_wire::felix::{BlockFormat, Decoded, Decoder};
 use ropewalk_wire::frame::FrameError;
-use ropewalk_wire::stream::{
-    ChunkHead, Down, End, Loss, Message, RefuseReason, STREAM_VERSION, Subscribed, encode_heads,
-};
+use ropewalk_wire::stream::{ChunkHead, Down, End, Loss, Message, RefuseReason, STREAM_VERSION, Subscribed};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -26,6 +25,8 @@ const HELLO_TIME: Duration = Duration::from_secs(5);
 const STAGING_BLOCK: usize = 128 << 10;
 /// Blocks beside those that the transport can be full of: none of them is ever quite full.
 const STAGING_SPARE: usize = 8;
+/// Chunks of several pieces that wait with references of their own, for groups and while the card has no room.
+const CHAINS: usize = 4 << 10;
 /// Bytes for e-links that wait for the card.
 const DOWN_BYTES: usize = 1 << 20;
 
@@ -59,7 +60,7 @@ pub struct ServerReport {
     pub subscribers: SubscriberAccount,
     /// Subscribers that came.
     pub joined: u64,
-    /// Bytes copied for subscribers that may lose chunks.
+    /// Bytes copied: of small chunks, and for subscribers that may lose chunks.
     pub copied_bytes: u64,
     /// Connections that were refused, or said what makes no sense.
     pub refused: u64,
@@ -84,17 +85,16 @@ pub struct StreamServer<D> {
     transport_bytes: usize,
     joined: u64,
     refused: u64,
-    copied_bytes: u64,
-    chunks: Vec<StreamChunk>,
-    uncopied: Vec<StreamChunk>,
-    message: Vec<Slice>,
-    heads: Vec<u8>,
+    /// For queues, when the card needed its memory.
+    evacuated_bytes: u64,
+    gatherer: Gatherer,
 }
 
 impl<D: Dispatcher> StreamServer<D> {
     /// Serves a card of such blocks on `endpoints`, which listen already. What is looped back is staged in `staging`,
     /// whose blocks have 64 KiB at least.
     pub fn new(config: ServerConfig, format: BlockFormat, endpoints: D, staging: Staging) -> Self {
+        prepare_chains(CHAINS);
         Self {
             endpoints,
             events: Vec::with_capacity(256),
@@ -110,11 +110,8 @@ impl<D: Dispatcher> StreamServer<D> {
             transport_bytes: config.transport_bytes,
             joined: 0,
             refused: 0,
-            copied_bytes: 0,
-            chunks: Vec::new(),
-            uncopied: Vec::new(),
-            message: Vec::new(),
-            heads: Vec::new(),
+            evacuated_bytes: 0,
+            gatherer: Gatherer::new(),
         }
     }
 
@@ -188,7 +185,7 @@ impl<D: Dispatcher> StreamServer<D> {
             unwanted,
             subscribers: self.router.total(),
             joined: self.joined,
-            copied_bytes: self.copied_bytes,
+            copied_bytes: self.evacuated_bytes + self.gatherer.copied_bytes,
             refused: self.refused,
             down: self.down.counts(),
         }
@@ -348,7 +345,7 @@ impl<D: Dispatcher> StreamServer<D> {
             && let Some(id) = self.router.poll(now)
         {
             let Some(index) = self.index_of(id) else { break };
-            sent += usize::from(self.send_to(index, id, now));
+            sent += usize::from(self.send_to(index, id));
         }
         sent
     }
@@ -357,7 +354,7 @@ impl<D: Dispatcher> StreamServer<D> {
         self.connections.iter().position(|connection| connection.as_ref().is_some_and(|one| one.id == Some(id)))
     }
 
-    fn send_to(&mut self, index: usize, id: SubscriberId, now: Instant) -> bool {
+    fn send_to(&mut self, index: usize, id: SubscriberId) -> bool {
         let Some(connection) = &mut self.connections[index] else { return false };
         let account = self.router.account(id).unwrap_or_default();
         if account.dropped.total() > connection.told {
@@ -369,36 +366,21 @@ impl<D: Dispatcher> StreamServer<D> {
         // An empty queue takes any size.
         let is_empty = self.endpoints.queued(endpoint) == 0;
         let room = if is_empty { usize::MAX } else { self.endpoints.send_room(endpoint) };
-        self.router.take(id, if is_free { room } else { 0 }, &mut self.chunks);
-        let mut is_blocked = self.chunks.is_empty();
-        if self.router.may_lose(id) {
-            self.copied_bytes += copy(&mut self.chunks, &mut connection.staging, &mut self.uncopied);
-            if !self.uncopied.is_empty() {
-                is_blocked = true;
-                self.router.give_back(id, &mut self.uncopied, now);
-                if self.chunks.is_empty() && is_empty {
+        let room = if is_free { room } else { 0 };
+        let gathered = self.gatherer.gather(&mut self.router, id, room, &mut connection.staging);
+        connection.is_blocked = gathered != Gathered::Message;
+        match gathered {
+            // It has room, as was seen; where it has ended meanwhile that is told next, and what it was sent is lost with it.
+            Gathered::Message => self.endpoints.send(endpoint, &mut self.gatherer.slices).is_ok(),
+            Gathered::NoRoom => false,
+            Gathered::Uncopied => {
+                if is_empty {
                     // All blocks are free, and they are not enough.
                     self.router.drop_oldest(id);
                 }
+                false
             }
         }
-        connection.is_blocked = is_blocked;
-        if self.chunks.is_empty() {
-            return false;
-        }
-        self.heads.clear();
-        encode_heads(self.chunks.iter().map(|chunk| chunk.head), &mut self.heads);
-        let Some(heads) = connection.staging.write(&self.heads) else {
-            connection.is_blocked = true;
-            self.router.give_back(id, &mut self.chunks, now);
-            return false;
-        };
-        self.message.push(heads);
-        self.message.extend(self.chunks.drain(..).flat_map(|chunk| chunk.payload.into_slices()));
-        // It has room, as was seen; where it has ended meanwhile that is told next, and what it was sent is lost with it.
-        let is_sent = self.endpoints.send(endpoint, &mut self.message).is_ok();
-        self.message.clear();
-        is_sent
     }
 
     /// The card has no room: nobody who may lose chunks holds any of it.
@@ -411,7 +393,7 @@ impl<D: Dispatcher> StreamServer<D> {
                 copied += payload.len() as u64;
                 Some(copy)
             });
-            self.copied_bytes += copied;
+            self.evacuated_bytes += copied;
         }
     }
 
@@ -454,23 +436,4 @@ impl<D: Dispatcher> StreamServer<D> {
     fn is_over(&self) -> bool {
         self.is_ending && self.router.is_empty()
     }
-}
-
-/// Copies chunks out of the card's memory; those for which there is no room any more go to `uncopied`. Returns how many
-/// bytes.
-fn copy(chunks: &mut Vec<StreamChunk>, staging: &mut Staging, uncopied: &mut Vec<StreamChunk>) -> u64 {
-    let mut bytes = 0;
-    for index in 0..chunks.len() {
-        let chunk = &mut chunks[index];
-        if chunk.is_copy {
-            continue;
-        }
-        let Some(copied) = chunk.payload.evacuate(staging) else {
-            uncopied.extend(chunks.drain(index..));
-            break;
-        };
-        bytes += copied.len() as u64;
-        (chunk.payload, chunk.is_copy) = (copied, true);
-    }
-    bytes
 }

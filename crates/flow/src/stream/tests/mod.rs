@@ -1,5 +1,7 @@
 //! Who gets what, who waits, what is dropped, and that every chunk is in somebody's account.
 
+mod by_runs;
+
 use super::*;
 use crate::readout::felix::{ChunkConfig, EventRule};
 use crate::source::SizeDistribution;
@@ -10,6 +12,7 @@ use ropewalk_memory::{Payload, PoolConfig};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::felix::{BlockFormat, Decoded, Decoder, ELink, Status};
 use ropewalk_wire::stream::{Balance, ChunkHead, Policy, Range, Share, Subscribe};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 fn range(first: u16, last: u16) -> Range {
@@ -130,11 +133,10 @@ fn little_waits_for_more_or_for_its_time_and_much_leaves_at_once() {
     assert_eq!((out.len(), router.poll(later), router.next_deadline()), (0, None, None));
     router.unblock(one);
     assert_eq!(router.poll(later), Some(one));
-    // What could not be sent is in the queue again, at its place.
+    // What cannot be sent stays in the queue, at its place.
     router.offer(chunk(1, 3, 1), NOW).expect("there is room");
-    router.take(one, usize::MAX, &mut out);
-    router.give_back(one, &mut out, later);
-    assert_eq!(router.account(one).expect("it is there").sent, 1);
+    assert_eq!(router.take_each(one, usize::MAX, |_| ControlFlow::Break(())), 0);
+    assert_eq!((router.account(one).expect("it is there").sent, router.poll(later)), (1, None));
     assert_eq!(events(&mut router, one), [2, 3]);
     router.offer(chunk(1, 4, 1), later).expect("there is room");
     router.unblock(one);
@@ -160,12 +162,10 @@ fn what_waits_for_a_monitor_is_copied_or_dropped_when_the_card_needs_its_memory_
     assert_eq!(copies, 3, "the recorder keeps the card's memory, and nothing is copied twice");
     let account = router.account(monitor).expect("it is there");
     assert_eq!((account.queued, account.dropped.get(Cause::QueueFull), account.dropped_bytes), (2, 1, 30));
+    router.drop_oldest(monitor);
     let mut out = Vec::new();
     router.take(monitor, usize::MAX, &mut out);
-    assert!(out.iter().all(|chunk| chunk.is_copy));
-    router.give_back(monitor, &mut out, NOW);
-    router.drop_oldest(monitor);
-    assert_eq!(events(&mut router, monitor), [1]);
+    assert_eq!(out.iter().map(|chunk| (chunk.event, chunk.is_copy)).collect::<Vec<_>>(), [(1, true)]);
     assert_eq!(events(&mut router, recorder), [0, 1, 2]);
     assert!(router.total().is_balanced());
 }
@@ -254,7 +254,7 @@ fn too_many_subscribers_and_two_ways_of_sharing_are_refused() {
 enum Step {
     Offer { elink: u16, event: u64, length: u32 },
     Ask { who: usize, wanted: Subscribe },
-    Take { who: usize, room: usize, is_sent: bool },
+    Take { who: usize, room: usize, accepted: usize },
     Leave { who: usize },
     Join,
 }
@@ -275,7 +275,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (0_u16..4, 0_u64..9, 0_u32..120).prop_map(|(elink, event, length)| Step::Offer { elink, event, length }),
         2 => (0_usize..4, asked).prop_map(|(who, wanted)| Step::Ask { who, wanted }),
-        3 => (0_usize..4, 0_usize..300, any::<bool>()).prop_map(|(who, room, is_sent)| Step::Take { who, room, is_sent }),
+        3 => (0_usize..4, 0_usize..300, 0_usize..9).prop_map(|(who, room, accepted)| Step::Take { who, room, accepted }),
         1 => (0_usize..4).prop_map(|who| Step::Leave { who }),
         1 => Just(Step::Join),
     ]
@@ -295,15 +295,15 @@ proptest! {
                         let _ = router.subscribe(id, &wanted);
                     }
                 }
-                Step::Take { who, room, is_sent } => {
+                Step::Take { who, room, accepted } => {
                     if let Some(&id) = ids.get(who) {
-                        let mut out = Vec::new();
-                        router.take(id, room, &mut out);
-                        let bytes: usize = out.iter().map(|chunk| 8 + chunk.head.length as usize).sum();
-                        prop_assert!(out.is_empty() || 12 + bytes <= room);
-                        if !is_sent {
-                            router.give_back(id, &mut out, NOW);
-                        }
+                        let mut heads = Vec::new();
+                        router.take_each(id, room, |chunk| {
+                            heads.push(chunk.head());
+                            if heads.len() > accepted { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                        });
+                        let bytes: usize = heads.iter().map(|head| 8 + head.length as usize).sum();
+                        prop_assert!(heads.is_empty() || 12 + bytes <= room);
                         router.unblock(id);
                     }
                 }

@@ -1,0 +1,375 @@
+//! What waits for one subscriber: runs of chunks as the decoder describes them, and chunks that stand apart.
+//!
+//! ```text
+//!  runs     | block's items: 3 | apart: 1 | block's items: 2 | ...      a word for each block, not for each chunk
+//!  items    | short  scattered  short     | short  short     | ...      8 bytes each, as they came from the batch
+//!  scattered, pieces    of the items that are scattered, in their order
+//!  apart    | a chunk with bytes of its own | ...                       copies, and what a rule chose chunk by chunk
+//! ```
+//! Where the bytes of a run lie is a position in the ring; [`Pages`] keeps the pages while anybody needs them.
+
+use super::chunk::{Kind, QueuedChunk};
+use super::pages::Pages;
+use super::{RouterConfig, StreamChunk};
+use crate::readout::felix::{ChunkBatch, Piece, Run, Scattered};
+use ropewalk_memory::Payload;
+use ropewalk_terms::Instant;
+use ropewalk_wire::felix::{ELink, SubChunk, SubChunkType, Trailer};
+use ropewalk_wire::stream::{CHUNK_HEAD_BYTES, ChunkHead, MOST_CHUNKS, heads_bytes};
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+/// Bytes for which there is room for one more piece, beside two for each chunk.
+const BYTES_OF_PIECE: u64 = 512;
+
+/// Some neighbours in the queue: items of one block, or chunks that stand apart.
+#[derive(Copy, Clone, Debug)]
+struct QueuedRun {
+    /// Where its batch begins.
+    position: u64,
+    /// It, or one behind it, needs the ring from here on; `u64::MAX` where none does.
+    needs_from: u64,
+    since: Instant,
+    /// Of all its chunks.
+    bytes: u64,
+    count: u32,
+    elink: ELink,
+    sequence: u8,
+    is_apart: bool,
+}
+
+/// From where items come.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Origin<'a> {
+    pub(super) batch: &'a ChunkBatch,
+    pub(super) run: &'a Run,
+    /// What they need of the ring.
+    pub(super) needs_from: u64,
+    pub(super) now: Instant,
+}
+
+/// How much of a queue a message takes.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct MessageLimits {
+    /// Its bytes, heads included.
+    pub(super) most_bytes: usize,
+    /// Bytes of its chunks, if there are several.
+    pub(super) most_payload: u64,
+}
+
+/// Chunks and their bytes.
+#[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
+pub struct Amount {
+    /// How many.
+    pub chunks: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+impl Amount {
+    /// One chunk more.
+    #[inline]
+    pub(super) const fn add(&mut self, bytes: u64) {
+        self.chunks += 1;
+        self.bytes += bytes;
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    runs: VecDeque<QueuedRun>,
+    items: VecDeque<SubChunk>,
+    scattered: VecDeque<Scattered>,
+    pieces: VecDeque<Piece>,
+    apart: VecDeque<StreamChunk>,
+    amount: Amount,
+}
+
+/// How far somebody came in the arrays of a queue.
+#[derive(Copy, Clone, Default, Debug)]
+struct Places {
+    items: usize,
+    scattered: usize,
+    pieces: usize,
+    apart: usize,
+}
+
+impl Queue {
+    pub(super) fn new(config: &RouterConfig) -> Self {
+        let chunks = config.queue_chunks.max(1);
+        Self {
+            runs: VecDeque::with_capacity(chunks),
+            items: VecDeque::with_capacity(chunks),
+            scattered: VecDeque::with_capacity(chunks),
+            pieces: VecDeque::with_capacity(2 * chunks + (config.queue_bytes / BYTES_OF_PIECE) as usize),
+            apart: VecDeque::with_capacity(chunks),
+            amount: Amount::default(),
+        }
+    }
+
+    /// What waits.
+    pub(super) const fn amount(&self) -> Amount {
+        self.amount
+    }
+
+    /// Since when the oldest chunk waits.
+    pub(super) fn since(&self) -> Option<Instant> {
+        Some(self.runs.front()?.since)
+    }
+
+    /// From where on the ring is needed; `u64::MAX` if not at all.
+    pub(super) fn needs_from(&self) -> u64 {
+        self.runs.front().map_or(u64::MAX, |run| run.needs_from)
+    }
+
+    /// A chunk with bytes of its own.
+    pub(super) fn push(&mut self, chunk: StreamChunk, since: Instant) {
+        let bytes = u64::from(chunk.head.length);
+        match self.runs.back_mut().filter(|run| run.is_apart && run.since == since) {
+            Some(run) => (run.count, run.bytes) = (run.count + 1, run.bytes + bytes),
+            None => self.runs.push_back(apart(1, bytes, since)),
+        }
+        self.apart.push_back(chunk);
+        self.amount.add(bytes);
+    }
+
+    /// Whether a scattered chunk of so many pieces can wait as it is.
+    pub(super) fn has_room_for_pieces(&self, pieces: u32) -> bool {
+        self.pieces.len() + pieces as usize <= self.pieces.capacity()
+            && self.scattered.len() < self.scattered.capacity()
+    }
+
+    /// Items of a run that are all chunks; the first one may be scattered, and no other.
+    #[inline]
+    pub(super) fn push_items(&mut self, from: Origin<'_>, items: &[SubChunk], bytes: u64) {
+        if let Some(&first) = items.first().filter(|first| is_scattered(**first)) {
+            self.push_pieces(from.batch, first);
+        }
+        self.items.extend(items);
+        self.begin_run(from, items.len() as u32, bytes);
+    }
+
+    /// One chunk more; neighbours of what came last, if they are of the same run.
+    pub(super) fn push_item(&mut self, from: Origin<'_>, item: SubChunk, bytes: u64, is_neighbour: bool) {
+        if is_scattered(item) {
+            self.push_pieces(from.batch, item);
+        }
+        self.items.push_back(item);
+        match self.runs.back_mut().filter(|run| is_neighbour && !run.is_apart) {
+            Some(run) => {
+                (run.count, run.bytes) = (run.count + 1, run.bytes + bytes);
+                self.amount.add(bytes);
+            }
+            None => self.begin_run(from, 1, bytes),
+        }
+    }
+
+    fn push_pieces(&mut self, batch: &ChunkBatch, item: SubChunk) {
+        let scattered = &batch.scattered()[item.offset as usize];
+        self.scattered.push_back(*scattered);
+        self.pieces.extend(batch.pieces(scattered));
+    }
+
+    #[inline]
+    fn begin_run(&mut self, from: Origin<'_>, count: u32, bytes: u64) {
+        let Origin { batch, run: &Run { elink, sequence, .. }, needs_from, now } = from;
+        // What the first run needs is to be the least of all.
+        if self.runs.back().is_some_and(|last| last.needs_from > needs_from) {
+            self.lower(needs_from);
+        }
+        let position = batch.position();
+        self.runs.push_back(QueuedRun {
+            position,
+            needs_from,
+            since: now,
+            bytes,
+            count,
+            elink,
+            sequence,
+            is_apart: false,
+        });
+        self.amount.chunks += u64::from(count);
+        self.amount.bytes += bytes;
+    }
+
+    #[cold]
+    fn lower(&mut self, needs_from: u64) {
+        let later = self.runs.iter_mut().rev().take_while(|run| run.needs_from > needs_from);
+        later.for_each(|run| run.needs_from = needs_from);
+    }
+
+    /// Shows the oldest chunks one by one, as many as a message has, and takes those away that are accepted: all before
+    /// the first break.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        limits: MessageLimits,
+        pages: &Pages,
+        mut visit: impl FnMut(QueuedChunk<'_>) -> ControlFlow<()>,
+    ) -> Amount {
+        let (mut taken, mut at, mut runs) = (Amount::default(), Places::default(), 0);
+        while let Some(run) = self.runs.get(runs).copied() {
+            let fitting = self.fitting(&run, at, taken, limits);
+            let seen = self.show(&run, &mut at, fitting, pages, &mut visit);
+            taken.chunks += seen.chunks;
+            taken.bytes += seen.bytes;
+            if seen.chunks < u64::from(run.count) {
+                let run = &mut self.runs[runs];
+                run.count -= seen.chunks as u32;
+                run.bytes -= seen.bytes;
+                break;
+            }
+            runs += 1;
+        }
+        self.forget(runs, at);
+        self.amount.chunks -= taken.chunks;
+        self.amount.bytes -= taken.bytes;
+        taken
+    }
+
+    /// How many chunks of a run fit into a message behind those that were taken.
+    #[inline]
+    fn fitting(&self, run: &QueuedRun, at: Places, mut taken: Amount, limits: MessageLimits) -> usize {
+        let fits = |all: Amount| {
+            let message = heads_bytes(0) as u64 + all.chunks * CHUNK_HEAD_BYTES as u64 + all.bytes;
+            let is_enough = all.chunks > MOST_CHUNKS as u64 || (all.chunks > 1 && all.bytes > limits.most_payload);
+            !is_enough && message <= limits.most_bytes as u64
+        };
+        let all = Amount { chunks: taken.chunks + u64::from(run.count), bytes: taken.bytes + run.bytes };
+        if fits(all) {
+            return run.count as usize;
+        }
+        let mut scattered = at.scattered;
+        for count in 0..run.count as usize {
+            taken.add(if run.is_apart {
+                u64::from(self.apart[at.apart + count].head.length)
+            } else if is_scattered(self.items[at.items + count]) {
+                scattered += 1;
+                self.scattered[scattered - 1].bytes
+            } else {
+                u64::from(Trailer(self.items[at.items + count].trailer).data_bytes())
+            });
+            if !fits(taken) {
+                return count;
+            }
+        }
+        run.count as usize
+    }
+
+    /// Shows so many chunks of a run, and says how many were accepted.
+    #[inline]
+    fn show(
+        &self,
+        run: &QueuedRun,
+        at: &mut Places,
+        count: usize,
+        pages: &Pages,
+        visit: &mut impl FnMut(QueuedChunk<'_>) -> ControlFlow<()>,
+    ) -> Amount {
+        let mut seen = Amount::default();
+        if run.is_apart {
+            for chunk in self.apart.range(at.apart..at.apart + count) {
+                if visit(QueuedChunk(Kind::Apart(chunk))).is_break() {
+                    break;
+                }
+                at.apart += 1;
+                seen.add(u64::from(chunk.head.length));
+            }
+            return seen;
+        }
+        let &QueuedRun { elink, sequence, position, .. } = run;
+        for &item in self.items.range(at.items..at.items + count) {
+            let trailer = Trailer(item.trailer);
+            let mut next = *at;
+            next.items += 1;
+            let (chunk, length) = if is_scattered(item) {
+                let scattered = &self.scattered[at.scattered];
+                (next.scattered, next.pieces) = (at.scattered + 1, at.pieces + scattered.pieces as usize);
+                let head = ChunkHead { elink, status: scattered.status, sequence, length: scattered.bytes as u32 };
+                let pieces = self.pieces.range(at.pieces..next.pieces);
+                (Kind::Scattered { head, pieces, pages }, scattered.bytes)
+            } else {
+                let length = trailer.data_bytes();
+                let head = ChunkHead { elink, status: trailer.status(), sequence, length };
+                let piece = Piece { position: position + u64::from(item.offset), length };
+                (Kind::Short { head, piece, pages }, u64::from(length))
+            };
+            if visit(QueuedChunk(chunk)).is_break() {
+                break;
+            }
+            *at = next;
+            seen.add(length);
+        }
+        seen
+    }
+
+    /// Takes away what was accepted.
+    #[inline]
+    fn forget(&mut self, runs: usize, at: Places) {
+        if runs == self.runs.len() {
+            // From the beginning again: the memory that is in the cache.
+            self.runs.clear();
+            self.items.clear();
+            self.scattered.clear();
+            self.pieces.clear();
+            self.apart.clear();
+            return;
+        }
+        self.runs.drain(..runs);
+        self.items.drain(..at.items);
+        self.scattered.drain(..at.scattered);
+        self.pieces.drain(..at.pieces);
+        self.apart.drain(..at.apart);
+    }
+
+    /// Takes the oldest chunk.
+    pub(super) fn pop(&mut self, pages: &Pages) -> Option<StreamChunk> {
+        let mut popped = None;
+        let limits = MessageLimits { most_bytes: usize::MAX, most_payload: u64::MAX };
+        self.take(limits, pages, |chunk| {
+            if popped.is_some() {
+                return ControlFlow::Break(());
+            }
+            popped = Some(chunk.to_stream_chunk());
+            ControlFlow::Continue(())
+        });
+        popped
+    }
+
+    /// Copies what waits, so that it needs nothing of the ring; what cannot be copied is given to `lose`.
+    pub(super) fn relieve(
+        &mut self,
+        pages: &Pages,
+        mut copy: impl FnMut(&Payload) -> Option<Payload>,
+        mut lose: impl FnMut(&StreamChunk),
+    ) {
+        if self.needs_from() == u64::MAX && self.apart.iter().all(|chunk| chunk.is_copy) {
+            return;
+        }
+        // Each goes from the front to the back, once: the order stays, and there is room.
+        for _ in 0..self.amount.chunks {
+            let Some((since, mut chunk)) = self.since().and_then(|since| Some((since, self.pop(pages)?))) else {
+                return;
+            };
+            if !chunk.is_copy {
+                let Some(copied) = copy(&chunk.payload) else {
+                    lose(&chunk);
+                    continue;
+                };
+                (chunk.payload, chunk.is_copy) = (copied, true);
+            }
+            self.push(chunk, since);
+        }
+    }
+}
+
+/// Chunks that stand apart.
+const fn apart(count: u32, bytes: u64, since: Instant) -> QueuedRun {
+    let (elink, sequence) = (ELink::new(0), 0);
+    QueuedRun { position: 0, needs_from: u64::MAX, since, bytes, count, elink, sequence, is_apart: true }
+}
+
+#[inline]
+fn is_scattered(item: SubChunk) -> bool {
+    Trailer(item.trailer).kind() == SubChunkType::Last
+}
