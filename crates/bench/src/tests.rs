@@ -109,6 +109,7 @@ fn felix_gives_threads_memory_and_the_roofline() {
     // Four widths in a cache and in memory on huge pages, and in memory on plain ones.
     check_case("felix", Some("figure=8"), 12 * counts);
     check_case("felix", Some("figure=9"), 3);
+    check_case("felix", Some("figure=pipeline"), 4);
 }
 
 #[test]

@@ -75,8 +75,7 @@ pub(super) struct Blocks {
 
 impl Blocks {
     pub(super) fn new(memory: &mut Memory, sizes: Sizes) -> Result<Self, BenchError> {
-        let pattern = pattern(sizes);
-        let bytes = memory.filled(|bytes| repeat(&pattern, bytes))?;
+        let bytes = memory.filled(|bytes| fill(sizes, bytes))?;
         let needed = needed(&bytes)?;
         let mut decoder = ChunkDecoder::new(ChunkConfig::new(FORMAT));
         let mut position = 0;
@@ -93,6 +92,11 @@ impl Blocks {
     pub(super) fn count(&self) -> usize {
         self.bytes.len() / BLOCK
     }
+}
+
+/// Fills memory with blocks.
+pub(super) fn fill(sizes: Sizes, bytes: &mut [u8]) {
+    repeat(&pattern(sizes), bytes);
 }
 
 /// Some MiB of blocks in which every chunk ends.
