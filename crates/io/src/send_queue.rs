@@ -7,6 +7,11 @@ use ropewalk_memory::Slice;
 
 use crate::endpoint::{Endpoint, Event, SendError, SendLimits};
 
+/// So many bytes a queued item has at least, in most queues.
+const USUAL_ITEM_BYTES: usize = 256;
+/// Items that are made room for at once.
+const MOST_RESERVED: usize = 4096;
+
 /// Slices, or other items, to send, bounded in bytes. Bytes count until they are *settled*: taken by the kernel, the
 /// network or the peer, which may be later than when their item left the queue.
 pub(crate) struct SendQueue<T = Slice> {
@@ -32,9 +37,10 @@ impl<T> SendQueue<T> {
         Self { items: VecDeque::with_capacity(items), ..Self::new(bound) }
     }
 
-    /// Other limits from now on.
+    /// Other limits from now on; whoever sets them sends much, and the queue grows here rather than while it does.
     pub(crate) fn set_limits(&mut self, limits: SendLimits) {
         self.limits = limits;
+        self.items.reserve((limits.bound / USUAL_ITEM_BYTES).min(MOST_RESERVED).saturating_sub(self.items.len()));
         self.look_up();
     }
 

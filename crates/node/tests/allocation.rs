@@ -3,71 +3,20 @@
 //!
 //! A binary of its own, because it replaces the allocator by one that counts.
 
-#![allow(unsafe_code)]
+#[path = "support/counting.rs"]
+mod counting;
 
+use counting::{ALLOCATIONS, COUNTING, FIRST_SIZES, OUTSIDE};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::run::{RunHandle, launch};
 use ropewalk_terms::{Counter, EventKey, SourceId};
 use ropewalk_wire::{fed, ferol};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-/// Counts what is asked for while `COUNTING`, on threads that did not opt out.
-struct Counting;
-
-static COUNTING: AtomicBool = AtomicBool::new(false);
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-static FIRST_SIZES: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
-
-thread_local! {
-    /// The thread is the test's own and not a data thread.
-    static OUTSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-fn note(size: usize) {
-    if COUNTING.load(Ordering::Relaxed) && !OUTSIDE.try_with(Cell::get).unwrap_or(true) {
-        let before = ALLOCATIONS.fetch_add(1, Ordering::Relaxed) as usize;
-        if let Some(place) = FIRST_SIZES.get(before) {
-            place.store(size, Ordering::Relaxed);
-        }
-    }
-}
-
-// SAFETY: every call is handed on to the system's allocator unchanged; counting touches atomics and a thread-local
-// without a destructor, which allocate nothing.
-unsafe impl GlobalAlloc for Counting {
-    /// # Safety
-    /// As the trait asks for.
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size());
-        // SAFETY: the caller's promises are those that the system's allocator asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    /// # Safety
-    /// As the trait asks for.
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the pointer came from `alloc` or `realloc` above, hence from the system's allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    /// # Safety
-    /// As the trait asks for.
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note(size);
-        // SAFETY: the pointer came from the system's allocator, and the caller promises the rest.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const SOURCES: u32 = 4;
 
