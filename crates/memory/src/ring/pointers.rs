@@ -196,6 +196,13 @@ mod loom_models {
         });
     }
 
+    /// Every order, however often the thread changes, whatever bound others are run with.
+    fn model(scene: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = None;
+        builder.check(scene);
+    }
+
     /// Sleeps until `is_there` says that what is waited for has come. Loom also lets a sleep end without the bell.
     fn sleep_until(model: &Model, is_there: impl Fn(&Pointers) -> bool) {
         while !is_there(&model.pointers) {
@@ -209,7 +216,7 @@ mod loom_models {
 
     #[test]
     fn loom_a_reader_that_sleeps_is_woken_by_what_comes() {
-        loom::model(|| {
+        model(|| {
             let model = Model::new();
             let writer = Arc::clone(&model);
             let thread = thread::spawn(move || writer.write(0, 2));
@@ -220,7 +227,7 @@ mod loom_models {
 
     #[test]
     fn loom_a_reader_that_sleeps_is_woken_by_the_end() {
-        loom::model(|| {
+        model(|| {
             let model = Model::new();
             let writer = Arc::clone(&model);
             let thread = thread::spawn(move || {
