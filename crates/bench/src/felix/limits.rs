@@ -5,7 +5,7 @@ use ropewalk_limits::touch::{touch_every_line, touch_lines};
 use std::hint::black_box;
 
 /// Bytes of blocks between two looks at the output, as in a batch of ours.
-const BATCH: usize = 64 << 10;
+const BATCH: usize = 32 << 10;
 /// Bytes of a record: what describes a short chunk.
 const RECORD: usize = 8;
 

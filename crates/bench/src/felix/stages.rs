@@ -78,9 +78,9 @@ fn ours(mut decoder: ChunkDecoder, bytes: &[u8]) -> Sum {
         let batch = decoder.batch();
         let base = position as u64;
         for run in batch.runs() {
-            let items = batch.items(run);
-            sum.chunks += items.len() as u64;
-            for item in items {
+            let (any, whole) = batch.parts(run);
+            sum.chunks += u64::from(run.count);
+            for item in any {
                 let trailer = Trailer(item.trailer);
                 if trailer.kind() == SubChunkType::Last {
                     let scattered = batch.scattered()[item.offset as usize];
@@ -88,6 +88,9 @@ fn ours(mut decoder: ChunkDecoder, bytes: &[u8]) -> Sum {
                 } else {
                     sum.add(Piece { position: base + u64::from(item.offset), length: trailer.data_bytes() });
                 }
+            }
+            for item in whole {
+                sum.add(Piece { position: base + u64::from(item.offset), length: Trailer(item.trailer).length() });
             }
         }
         position += taken;

@@ -6,10 +6,12 @@
 //! ```
 //! What a trailer says decides where the next one stands, so a single walk waits for memory at every step. The walk
 //! with AVX2 takes a step of eight blocks with each gather, and has several such groups in flight; the lines of blocks
-//! further on are prefetched a few at each step, so that memory is never idle and never overrun. Its scalar twin
-//! takes one block after the other. What the formats mean stands in `wire::felix`; here is only as much as a walk needs.
+//! further on are prefetched a few at each step, so that memory is never idle and never overrun. Where chunks are short
+//! and equally long it leaves the walk to `steady`, which guesses what trailers say. Their scalar twin takes one block
+//! after the other. What the formats mean stands in `wire::felix`; here is only as much as a walk needs.
 
 mod scalar;
+mod steady;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -17,6 +19,7 @@ mod x86;
 
 /// Bytes of a block's header.
 const HEADER_BYTES: usize = 4;
+const LINE_BYTES: usize = 64;
 
 /// A sub-chunk of a block.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -66,7 +69,8 @@ pub struct BlockWalk {
     pub count: u32,
     /// What is wrong with it (the number of a `wire::felix::BlockError`), or 0.
     pub fault: u16,
-    /// How many sub-chunks between its first and its last one are not whole chunks without flags, or have flags.
+    /// How many sub-chunks between its first and its last one are not whole chunks without flags; [`u16::MAX`] if it is
+    /// damaged.
     pub odd: u16,
 }
 
@@ -74,7 +78,7 @@ impl BlockWalk {
     /// Whether it is good and everything between its first and its last sub-chunk is a whole chunk without flags.
     #[inline]
     pub const fn is_plain(&self) -> bool {
-        self.fault == 0 && self.odd == 0
+        self.odd == 0
     }
 }
 
@@ -128,6 +132,7 @@ const fn room_for(layout: Layout, groups: usize) -> usize {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Kernel {
     Scalar,
+    Steady,
     #[cfg(target_arch = "x86_64")]
     Avx2,
 }
@@ -136,6 +141,7 @@ impl Kernel {
     const fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
+            Self::Steady => "steady",
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => "avx2",
         }
@@ -147,8 +153,9 @@ impl Kernel {
 pub struct Walker {
     layout: Layout,
     kernel: Kernel,
-    /// Whether somebody calls [`Self::prefetch_rest`].
+    /// Whether somebody calls [`Self::rest`].
     leaves_rest: bool,
+    steady: steady::Steady,
     #[cfg(target_arch = "x86_64")]
     lanes: x86::Lanes,
 }
@@ -174,35 +181,37 @@ impl Walker {
             layout,
             kernel,
             leaves_rest: false,
+            steady: steady::Steady::new(),
             #[cfg(target_arch = "x86_64")]
             lanes: x86::Lanes::new(layout),
         };
         #[cfg(target_arch = "x86_64")]
         if x86::is_there() {
-            return vec![with(Kernel::Avx2), with(Kernel::Scalar)];
+            return vec![with(Kernel::Avx2), with(Kernel::Steady), with(Kernel::Scalar)];
         }
-        vec![with(Kernel::Scalar)]
+        vec![with(Kernel::Steady), with(Kernel::Scalar)]
     }
 
-    /// The processor features that it uses, or `scalar`.
+    /// The processor features that it uses; `steady` or `scalar` if it uses none.
     pub const fn name(&self) -> &'static str {
         self.kernel.name()
     }
 
-    /// From now on a part of each block's lines is left to [`Self::prefetch_rest`], which must be called once for each
+    /// From now on a part of each block's lines is left to [`Self::rest`], which must be called once for each
     /// block before it is walked: by somebody who has to do with what was walked before. Then memory is busy meanwhile.
     pub fn leave_rest(&mut self) {
         self.leaves_rest = true;
     }
 
-    /// Prefetches those lines of a block, counted from the beginning of `bytes`, that a walk leaves. The block may lie
+    /// Those lines that a walk leaves, of the blocks from that one on, counted from the beginning of `bytes`. They may lie
     /// behind the end of `bytes`; nothing is read.
     #[inline]
-    pub fn prefetch_rest(&self, bytes: &[u8], block: usize) {
+    pub fn rest(&self, bytes: &[u8], block: usize) -> Rest {
         #[cfg(target_arch = "x86_64")]
-        if self.leaves_rest && self.kernel != Kernel::Scalar {
-            self.lanes.prefetch_rest(self.layout, bytes, block);
+        if self.leaves_rest && self.kernel == Kernel::Avx2 {
+            return self.lanes.rest(self.layout, bytes, block);
         }
+        Rest::none(bytes)
     }
 
     /// Walks the blocks that lie one behind the other in `bytes`, as many as `out` has room for (one at least), and
@@ -214,11 +223,55 @@ impl Walker {
         room.blocks = most.min(room.walked.blocks.len());
         match self.kernel {
             Kernel::Scalar => scalar::walk(self.layout, bytes, &mut room),
+            Kernel::Steady => {
+                let lines = self.layout.block_bytes / LINE_BYTES;
+                self.steady.walk(self.layout, lines, bytes, &mut room);
+            }
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 => x86::walk(self.layout, &mut self.lanes, self.leaves_rest, bytes, &mut room),
+            Kernel::Avx2 => {
+                x86::walk(self.layout, &mut self.lanes, &mut self.steady, self.leaves_rest, bytes, &mut room)
+            }
         }
         room.walked.filled = room.done;
         room.done
+    }
+}
+
+/// Has the line that this place lies in fetched, where the processor can be told so. Nothing is read.
+#[inline]
+#[allow(unsafe_code)]
+fn prefetch(place: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor of this kind has the instruction, which reads nothing, wherever it points.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T1 }>(place.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
+/// Two lines of each block that somebody else than the walk prefetches, block by block.
+#[derive(Clone, Debug)]
+pub struct Rest {
+    /// The first one of the next block, and how far it is to the one in the block behind.
+    next: *const u8,
+    block_bytes: usize,
+    /// From there to the other one.
+    other: usize,
+}
+
+impl Rest {
+    /// The same line again and again: no walk leaves any.
+    const fn none(bytes: &[u8]) -> Self {
+        Self { next: bytes.as_ptr(), block_bytes: 0, other: 0 }
+    }
+
+    /// Prefetches the lines of one block and goes on to the next.
+    #[inline]
+    pub fn prefetch_block(&mut self) {
+        prefetch(self.next);
+        prefetch(self.next.wrapping_add(self.other));
+        self.next = self.next.wrapping_add(self.block_bytes);
     }
 }
 

@@ -16,15 +16,20 @@ pub(super) fn walk(layout: Layout, bytes: &[u8], room: &mut Room<'_>) {
         }
         let sub_chunks = &mut room.walked.sub_chunks[room.cursor..];
         let base = (index * layout.block_bytes) as u32;
-        let mut found = if layout.is_wide {
-            walk_block::<true>(layout, block, base, sub_chunks)
-        } else {
-            walk_block::<false>(layout, block, base, sub_chunks)
-        };
+        let mut found = walk_block_of(layout, block, base, sub_chunks);
         found.first = room.cursor as u32;
         room.cursor += found.count as usize;
         room.walked.blocks[index] = found;
         room.done = index + 1;
+    }
+}
+
+/// [`walk_block`] for either kind of trailers.
+pub(super) fn walk_block_of(layout: Layout, block: &[u8], base: u32, out: &mut [SubChunk]) -> BlockWalk {
+    if layout.is_wide {
+        walk_block::<true>(layout, block, base, out)
+    } else {
+        walk_block::<false>(layout, block, base, out)
     }
 }
 
@@ -33,8 +38,7 @@ fn walk_block<const WIDE: bool>(layout: Layout, block: &[u8], base: u32, out: &m
     let header = word_before(block, HEADER_BYTES);
     let mut found = BlockWalk { header, ..BlockWalk::default() };
     if (header >> 16) as u16 != layout.symbol {
-        found.fault = fault::START_OF_BLOCK as u16;
-        return found;
+        return damaged(found, fault::START_OF_BLOCK);
     }
     let (mut end, mut count) = (block.len(), 0);
     let (mut odd, mut is_last_odd, mut is_first_odd) = (0, false, false);
@@ -45,12 +49,10 @@ fn walk_block<const WIDE: bool>(layout: Layout, block: &[u8], base: u32, out: &m
         let length = if kind == 0 || kind == 7 { 0 } else { (trailer & 0xFFFF) as usize };
         let bytes = if WIDE { (length + 7) & !3 } else { (length + 3) & !1 };
         if kind == 6 {
-            found.fault = fault::UNDEFINED as u16;
-            return found;
+            return damaged(found, fault::UNDEFINED);
         }
         if bytes > end - HEADER_BYTES {
-            found.fault = if bytes > end { fault::PAST_HEADER as u16 } else { fault::PADDING as u16 };
-            return found;
+            return damaged(found, if bytes > end { fault::PAST_HEADER } else { fault::PADDING });
         }
         end -= bytes;
         is_first_odd = word & flags != PLAIN;
@@ -66,6 +68,10 @@ fn walk_block<const WIDE: bool>(layout: Layout, block: &[u8], base: u32, out: &m
     // The first and the last one do not count; they may be one and the same.
     found.odd = if count < 2 { 0 } else { odd - u16::from(is_first_odd) - u16::from(is_last_odd) };
     found
+}
+
+const fn damaged(found: BlockWalk, fault: u32) -> BlockWalk {
+    BlockWalk { fault: fault as u16, odd: u16::MAX, ..found }
 }
 
 /// A trailer of 16 bits in the upper half of a word, with its fields where 32 bits have them.

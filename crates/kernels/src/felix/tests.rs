@@ -19,7 +19,30 @@ impl Dice {
 
 /// Blocks filled from the end with trailers that mostly fit, with a fault here and there: one of 2^`rare` trailers.
 fn blocks(layout: Layout, count: usize, seed: u64, mean: u64, rare: u32) -> Vec<u8> {
-    let mut dice = Dice(seed);
+    filled(layout, count, &mut Dice(seed), rare, |dice| Said {
+        length: dice.below(2 * mean + 1),
+        kind: match dice.below(20) {
+            0..12 => 3,
+            kind => [1, 2, 3, 4, 5, 0, 7, 3][kind as usize % 8],
+        },
+        flags: if dice.below(16) == 0 { dice.below(16) } else { 0 },
+    })
+}
+
+/// The same with whole chunks of one length and nothing else, but for the faults.
+fn alike(layout: Layout, count: usize, dice: &mut Dice, length: u64, rare: u32) -> Vec<u8> {
+    filled(layout, count, dice, rare, |_| Said { length, kind: 3, flags: 0 })
+}
+
+/// What a trailer is to say.
+struct Said {
+    length: u64,
+    kind: u64,
+    flags: u64,
+}
+
+/// Blocks of these trailers, shortened where they do not fit.
+fn filled(layout: Layout, count: usize, dice: &mut Dice, rare: u32, mut say: impl FnMut(&mut Dice) -> Said) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..count * layout.block_bytes).map(|_| dice.below(256) as u8).collect();
     let trailer_bytes = if layout.is_wide { 4 } else { 2 };
     for block in bytes.chunks_mut(layout.block_bytes) {
@@ -30,14 +53,12 @@ fn blocks(layout: Layout, count: usize, seed: u64, mean: u64, rare: u32) -> Vec<
         while end > HEADER_BYTES {
             let room = (end - HEADER_BYTES - trailer_bytes) as u64;
             let faulty = dice.below(1 << rare) == 0;
-            let length = dice.below(2 * mean + 1).min(if faulty { 1023 } else { room });
-            let kind = match dice.below(20) {
-                0..12 => 3,
-                kind if faulty => kind % 8,
-                kind => [1, 2, 3, 4, 5, 0, 7, 3][kind as usize % 8],
-            };
-            let flags = if dice.below(16) == 0 { dice.below(16) << 25 } else { 0 };
-            let word = (kind << 29 | flags | if layout.is_wide { length } else { 0 }) as u32;
+            let Said { length, mut kind, flags } = say(dice);
+            let length = length.min(if faulty { 1023 } else { room });
+            if faulty && dice.below(2) == 0 {
+                kind = dice.below(8);
+            }
+            let word = (kind << 29 | flags << 25 | if layout.is_wide { length } else { 0 }) as u32;
             let narrow = word >> 16 & 0xFC00 | length as u32;
             let place = &mut block[end - trailer_bytes..end];
             place.copy_from_slice(&if layout.is_wide { word } else { narrow }.to_le_bytes()[..trailer_bytes]);
@@ -129,6 +150,49 @@ proptest! {
             }
             prop_assert_eq!(all[0].len(), bytes.len() / 1024);
         }
+    }
+}
+
+proptest! {
+    #[test]
+    fn chunks_of_equal_length_are_guessed_right_and_what_is_no_such_chunk_too(
+        layout in any_layout(),
+        lengths in prop::collection::vec(0..100_u64, 1..5),
+        seed: u64,
+        rare in 4..16_u32,
+    ) {
+        let mut dice = Dice(seed);
+        let count = if layout.block_bytes > 4 << 10 { 9 } else { 50 };
+        // Long enough for guessing to begin, then other lengths, then anything, then the first ones again.
+        let mut bytes = Vec::new();
+        for &length in &lengths {
+            bytes.extend(alike(layout, count, &mut dice, length, rare));
+        }
+        bytes.extend(blocks(layout, count, seed, 60, rare));
+        bytes.extend(alike(layout, count, &mut dice, lengths[0], rare));
+        let mut walkers = Walker::all(layout);
+        let mut scalar = walkers.pop().expect("there is always the scalar one");
+        let expected = found(&mut scalar, &bytes, 32, 1);
+        for mut walker in walkers {
+            let found = found(&mut walker, &bytes, 32, 24);
+            prop_assert_eq!(difference(&found, &expected), None, "{}", walker.name());
+        }
+    }
+}
+
+#[test]
+fn most_of_what_is_equally_long_is_guessed_and_hardly_anything_else() {
+    let mut dice = Dice(3);
+    for layout in [NARROW, WIDE] {
+        let walk = |bytes: &[u8]| {
+            let mut walked = Walked::new(layout, 32, 24);
+            let mut room = Room { walked: &mut walked, done: 0, blocks: 32, cursor: 0 };
+            let is_worth_it = steady::Steady::new().walk(layout, 0, bytes, &mut room);
+            assert_eq!(room.done, 32);
+            is_worth_it
+        };
+        assert!(walk(&alike(layout, 32, &mut dice, 64, 60)));
+        assert!(!walk(&blocks(layout, 32, 9, 64, 60)));
     }
 }
 

@@ -1,7 +1,11 @@
 //! Eight blocks at each step with AVX2, several such groups in flight.
 #![allow(unsafe_code)]
 
-use super::{BlockWalk, HEADER_BYTES, LANES, Layout, MOST_GROUPS, ROUNDED, Room, SubChunk, fault, room_for, scalar};
+use super::steady::Steady;
+use super::{
+    BlockWalk, HEADER_BYTES, LANES, LINE_BYTES, Layout, MOST_GROUPS, ROUNDED, Rest, Room, SubChunk, fault, prefetch,
+    room_for, scalar,
+};
 use core::arch::x86_64::*;
 use std::arch::is_x86_feature_detected;
 
@@ -11,11 +15,12 @@ const DENSE_GROUPS: usize = 2;
 const SPARSE_GROUPS: usize = MOST_GROUPS;
 /// More trailers than that in 1 KiB: every line of a block is needed, or near enough.
 const DENSE_TRAILERS_PER_KIBIBYTE: usize = 6;
+/// More trailers than that: guessing them is faster, if they are guessed right. With fewer ones lines are left out.
+const STEADY_TRAILERS_PER_KIBIBYTE: usize = 10;
 /// From this size on only few blocks fit into the cache at once.
 const LARGE_BLOCK_BYTES: usize = 8 << 10;
 /// How far ahead lines are prefetched, if the groups in flight are not more.
 const AHEAD_BYTES: usize = 32 << 10;
-const LINE_BYTES: usize = 64;
 
 /// Whether the processor has what this needs.
 pub(super) fn is_there() -> bool {
@@ -32,34 +37,55 @@ pub(super) struct Lanes {
     steps: usize,
     /// Whether their blocks had many trailers.
     is_dense: bool,
+    /// Whether most of these said the same as the one behind them: then guessing is faster.
+    is_steady: bool,
 }
 
 impl Lanes {
     pub(super) fn new(layout: Layout) -> Self {
         let rows = MOST_GROUPS * (layout.most_sub_chunks() + ROUNDED);
-        Self { rows: vec![[SubChunk::default(); LANES]; rows], steps: 1, is_dense: true }
+        Self { rows: vec![[SubChunk::default(); LANES]; rows], steps: 1, is_dense: true, is_steady: false }
+    }
+
+    /// Whether in most lanes the third trailer from the end says the same as the second one.
+    fn are_steady<const GROUPS: usize>(&self) -> bool {
+        let (second, third) = self.rows[GROUPS..3 * GROUPS].split_at(GROUPS);
+        let lanes = second.as_flattened().iter().zip(third.as_flattened());
+        lanes.filter(|(second, third)| second.trailer == third.trailer).count() > GROUPS * LANES * 3 / 4
     }
 
     /// What [`Ahead`] leaves.
     #[inline]
-    pub(super) fn prefetch_rest(&self, layout: Layout, bytes: &[u8], block: usize) {
-        let block = bytes.as_ptr().wrapping_add(block * layout.block_bytes);
-        if self.is_dense && layout.block_bytes < LARGE_BLOCK_BYTES {
-            for line in walked_lines(layout.block_bytes)..layout.block_bytes / LINE_BYTES {
-                prefetch(block.wrapping_add(line * LINE_BYTES));
-            }
-        } else {
-            prefetch(block);
-            prefetch(block.wrapping_add(layout.block_bytes - LINE_BYTES));
+    pub(super) fn rest(&self, layout: Layout, bytes: &[u8], block: usize) -> Rest {
+        let behind = SPARSE_GROUPS * LANES;
+        let block_bytes = layout.block_bytes;
+        let block = bytes.as_ptr().wrapping_add(block * block_bytes);
+        if self.is_dense && block_bytes < LARGE_BLOCK_BYTES {
+            let next = block.wrapping_add(walked_lines(block_bytes) * LINE_BYTES);
+            return Rest { next, block_bytes, other: LINE_BYTES };
         }
+        // Of the blocks behind those that are walked next: of these themselves they must be there when a walk peeks.
+        Rest { next: block.wrapping_add(behind * block_bytes), block_bytes, other: block_bytes - LINE_BYTES }
     }
 }
 
 /// Walks until all blocks are done or there is no room.
-pub(super) fn walk(layout: Layout, lanes: &mut Lanes, leaves_rest: bool, bytes: &[u8], room: &mut Room<'_>) {
+pub(super) fn walk(
+    layout: Layout,
+    lanes: &mut Lanes,
+    steady: &mut Steady,
+    leaves_rest: bool,
+    bytes: &[u8],
+    room: &mut Room<'_>,
+) {
     loop {
         let left = room.blocks - room.done;
         let is_dense = lanes.is_dense && layout.block_bytes < LARGE_BLOCK_BYTES;
+        if is_dense && lanes.is_steady {
+            let lines = if leaves_rest { walked_lines(layout.block_bytes) } else { layout.block_bytes / LINE_BYTES };
+            lanes.is_steady = steady.walk(layout, lines, bytes, room);
+            return;
+        }
         let groups = if is_dense { DENSE_GROUPS } else { SPARSE_GROUPS };
         if left < LANES {
             return scalar::walk(layout, bytes, room);
@@ -116,6 +142,8 @@ impl Walk<'_, '_> {
         let start = self.room.done * block_bytes;
         let here = &self.bytes[start..start + GROUPS * LANES * block_bytes];
         let mut ahead = Ahead::new::<DENSE>(here, block_bytes, self.lanes.steps, self.leaves_rest);
+        let mut peek =
+            Peek::new::<DENSE>(self.bytes, start + here.len(), GROUPS * LANES, block_bytes, self.lanes.steps);
         let at = _mm256_set1_epi32(block_bytes as i32);
         let zero = _mm256_setzero_si256();
         let mut groups = [Group { at, count: zero, odd: zero, latest_odd: zero, undefined: zero }; GROUPS];
@@ -124,6 +152,7 @@ impl Walk<'_, '_> {
         let mut steps = 0;
         for rows in rows.chunks_exact_mut(GROUPS) {
             ahead.step();
+            peek.step::<WIDE>();
             let mut active = zero;
             for (index, (group, row)) in groups.iter_mut().zip(rows).enumerate() {
                 let blocks = &here[index * LANES * block_bytes..][..LANES * block_bytes];
@@ -138,12 +167,15 @@ impl Walk<'_, '_> {
             }
         }
         ahead.rest();
+        peek.rest::<WIDE>();
         let mut trailers = 0;
         for (index, (group, last_odd)) in groups.iter().zip(last_odd).enumerate() {
             trailers += self.finish::<GROUPS>(index, *group, last_odd, steps);
         }
         self.lanes.steps = steps;
         self.lanes.is_dense = trailers * 1024 > DENSE_TRAILERS_PER_KIBIBYTE * here.len();
+        let may_be_steady = trailers * 1024 > STEADY_TRAILERS_PER_KIBIBYTE * here.len();
+        self.lanes.is_steady = DENSE && may_be_steady && self.lanes.are_steady::<GROUPS>();
     }
 
     /// Writes the records and sub-chunks of a group after so many steps; returns the number of sub-chunks.
@@ -159,7 +191,8 @@ impl Walk<'_, '_> {
         // A block of one sub-chunk has none between its first and its last one, and of a damaged one nothing is said.
         let is_good = _mm256_cmpeq_epi32(faults, _mm256_setzero_si256());
         let has_several = _mm256_cmpgt_epi32(group.count, _mm256_set1_epi32(1));
-        let odd = _mm256_and_si256(odd, _mm256_and_si256(is_good, has_several));
+        let odd = _mm256_and_si256(odd, has_several);
+        let odd = _mm256_blendv_epi8(_mm256_set1_epi32(i32::from(u16::MAX)), odd, is_good);
         let counts_shown = _mm256_and_si256(group.count, is_good);
         let (counts, shown) = (array(group.count), array(counts_shown));
         let (faults, odd, headers) = (array(faults), array(odd), array(headers));
@@ -330,16 +363,9 @@ fn turn(rows: [&[SubChunk; LANES]; ROUNDED], bases: &[i64; LANES], mut put: impl
     }
 }
 
-/// Lines of a block with many trailers that the walk prefetches itself if it leaves a rest: as much of its time is the
-/// walk's.
+/// Lines of a block with many trailers that the walk prefetches itself if it leaves a rest: all but two.
 const fn walked_lines(block_bytes: usize) -> usize {
-    block_bytes / LINE_BYTES * 5 / 8
-}
-
-#[inline]
-fn prefetch(place: *const u8) {
-    // SAFETY: every processor of this kind has the instruction, which reads nothing, wherever it points.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+    (block_bytes / LINE_BYTES).saturating_sub(2)
 }
 
 /// Prefetches what lies some way behind the blocks that are walked, a few lines at each step.
@@ -368,7 +394,7 @@ impl Ahead {
             (false, true) => (0, LINE_BYTES),
         };
         let left = here.len() / block_bytes * each;
-        let next = here.as_ptr().wrapping_add(here.len().max(AHEAD_BYTES));
+        let next = here.as_ptr().wrapping_add(if DENSE { here.len().max(AHEAD_BYTES) } else { 2 * here.len() });
         let used = each * stride;
         let skip = block_bytes.wrapping_sub(used);
         let each_step = left / steps + 1;
@@ -392,5 +418,43 @@ impl Ahead {
     fn rest(&mut self) {
         self.each_step = self.left;
         self.step();
+    }
+}
+
+/// Prefetches the second trailers of the blocks behind those that are walked: their last ones are there already.
+struct Peek<'a> {
+    bytes: &'a [u8],
+    /// Behind the next block.
+    end: usize,
+    block_bytes: usize,
+    /// Blocks that are left, and that are due at each step.
+    left: usize,
+    each_step: usize,
+}
+
+impl<'a> Peek<'a> {
+    #[inline]
+    fn new<const DENSE: bool>(bytes: &'a [u8], start: usize, blocks: usize, block_bytes: usize, steps: usize) -> Self {
+        let left = if DENSE { 0 } else { blocks.min((bytes.len() - start) / block_bytes) };
+        Self { bytes, end: start + block_bytes, block_bytes, left, each_step: left / steps + 1 }
+    }
+
+    #[inline]
+    fn step<const WIDE: bool>(&mut self) {
+        let blocks = self.each_step.min(self.left);
+        self.left -= blocks;
+        for _ in 0..blocks {
+            let Some(word) = self.bytes[..self.end].last_chunk() else { return };
+            let word = u32::from_le_bytes(*word);
+            let bytes = if WIDE { (word & 0xFFFF) + 7 & !3 } else { (word >> 16 & 0x3FF) + 3 & !1 };
+            prefetch(self.bytes.as_ptr().wrapping_add(self.end).wrapping_sub(bytes as usize + 1));
+            self.end += self.block_bytes;
+        }
+    }
+
+    #[inline]
+    fn rest<const WIDE: bool>(&mut self) {
+        self.each_step = self.left;
+        self.step::<WIDE>();
     }
 }

@@ -45,6 +45,6 @@ pub use encoder::Encoder;
 pub use error::{BlockError, ChunkError};
 pub use format::{BlockFormat, HEADER_BYTES, LARGEST_BLOCK_BYTES};
 pub use header::{BlockHeader, ELINKS, ELink, SEQUENCES};
-pub use ropewalk_kernels::felix::{BlockWalk, SubChunk, Walked, Walker};
+pub use ropewalk_kernels::felix::{BlockWalk, Rest, SubChunk, Walked, Walker};
 pub use trailer::{Status, SubChunkType, Trailer};
 pub use walk::{Walk, walk};

@@ -143,6 +143,12 @@ impl Trailer {
         }
     }
 
+    /// The field for the length: the bytes of data, where it is known that there are any.
+    #[inline]
+    pub const fn length(self) -> u32 {
+        self.0 & LENGTH
+    }
+
     /// The card's flags, and [`Status::TIMED_OUT`] where the type says that.
     #[inline]
     pub const fn status(self) -> Status {

@@ -31,6 +31,8 @@ pub struct Run {
     pub first: u32,
     /// How many items.
     pub count: u16,
+    /// From this one on they are whole chunks of one piece and without flags; before it there is anything.
+    pub whole_from: u16,
     /// Whose they are.
     pub elink: ELink,
     /// The block that ended them, counted from the batch's beginning.
@@ -83,11 +85,61 @@ pub struct ChunkBatch {
     pub(super) format: BlockFormat,
     pub(super) position: u64,
     pub(super) walked: Walked,
-    pub(super) runs: Vec<Run>,
-    pub(super) scattered: Vec<Scattered>,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) runs: Filled<Run>,
+    pub(super) scattered: Filled<Scattered>,
+    pub(super) pieces: Filled<Piece>,
     /// The least position of any piece.
     pub(super) needs_from: u64,
+}
+
+/// An array that is filled from its beginning, again and again, and never grows.
+#[derive(Clone, Debug)]
+pub(super) struct Filled<T> {
+    items: Box<[T]>,
+    count: usize,
+}
+
+impl<T: Copy + Default> Filled<T> {
+    pub(super) fn with_room_for(most: usize) -> Self {
+        Self { items: vec![T::default(); most].into(), count: 0 }
+    }
+
+    pub(super) const fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// # Panics
+    /// If it is full: whoever makes it knows the most that can come.
+    #[inline]
+    pub(super) fn push(&mut self, item: T) {
+        self.items[self.count] = item;
+        self.count += 1;
+    }
+}
+
+impl<T> Filled<T> {
+    /// The part that is not filled.
+    pub(super) fn spare(&mut self) -> &mut [T] {
+        &mut self.items[self.count..]
+    }
+
+    /// So many of the spare ones were filled.
+    pub(super) const fn fill(&mut self, count: usize) {
+        self.count += count;
+    }
+}
+
+impl<T> core::ops::Deref for Filled<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        &self.items[..self.count]
+    }
 }
 
 impl ChunkBatch {
@@ -116,6 +168,13 @@ impl ChunkBatch {
     #[inline]
     pub fn items(&self, run: &Run) -> &[SubChunk] {
         &self.walked.sub_chunks()[run.first as usize..][..usize::from(run.count)]
+    }
+
+    /// The items of a run in two parts: any ones, and behind them only whole chunks of one piece and without flags, for
+    /// which nothing needs to be asked.
+    #[inline]
+    pub fn parts(&self, run: &Run) -> (&[SubChunk], &[SubChunk]) {
+        self.items(run).split_at(usize::from(run.whole_from))
     }
 
     /// The scattered chunks of all runs, in order.

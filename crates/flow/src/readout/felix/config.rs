@@ -7,7 +7,8 @@ use ropewalk_wire::felix::BlockFormat;
 pub struct ChunkConfig {
     /// The kind of its blocks.
     pub format: BlockFormat,
-    /// The most blocks of a batch, at least 1. A batch of 64 blocks of 1 KiB stays in the caches with its output.
+    /// The most blocks of a batch, at least 1. What a batch of 32 blocks of 1 KiB needs and gives stays in
+    /// the first cache, while its lines go by.
     pub blocks_per_batch: usize,
     /// The most bytes of a chunk. Larger ones are given up.
     pub most_chunk_bytes: u64,
@@ -17,9 +18,10 @@ pub struct ChunkConfig {
 }
 
 impl ChunkConfig {
-    /// Batches of 64 KiB, chunks of up to 1 MiB, and room for 64 open chunks of that size.
+    /// Batches of 32 blocks, or of 64 KiB if that is less, chunks of up to 1 MiB, and room for 64 open chunks of that size.
     pub const fn new(format: BlockFormat) -> Self {
-        let blocks_per_batch = if format.block_bytes() < 64 << 10 { (64 << 10) / format.block_bytes() } else { 1 };
+        let in_64_kib = (64 << 10) / format.block_bytes();
+        let blocks_per_batch = if in_64_kib < 32 { in_64_kib } else { 32 };
         let most_chunk_bytes = 1 << 20;
         let open_pieces = 64 * (most_chunk_bytes as usize / format.most_data_bytes() + 2);
         Self { format, blocks_per_batch, most_chunk_bytes, open_pieces }

@@ -1,10 +1,11 @@
 //! Blocks to chunks, batch by batch.
 
+use super::batch::Filled;
 use super::links::Links;
 use super::{ChunkBatch, ChunkConfig, ChunkReport, Piece, Run, Scattered};
 use ropewalk_wire::felix::{
-    BlockError, BlockHeader, BlockWalk, ChunkError, ELink, Place, Status, SubChunk, SubChunkType, Trailer, Walked,
-    Walker,
+    BlockError, BlockHeader, BlockWalk, ChunkError, ELink, Place, Rest, Status, SubChunk, SubChunkType, Trailer,
+    Walked, Walker,
 };
 
 /// Decodes the blocks of one card. Allocates only when it is made.
@@ -29,10 +30,11 @@ impl ChunkDecoder {
             format,
             position: 0,
             walked: Walked::new(format.layout(), blocks_per_batch, 24),
-            runs: Vec::with_capacity(blocks_per_batch),
+            runs: Filled::with_room_for(blocks_per_batch),
             // A block of pairs of pieces, each pair a chunk, is possible though no card writes it.
-            scattered: Vec::with_capacity(blocks_per_batch * (format.most_sub_chunks() / 2 + 1)),
-            pieces: Vec::with_capacity(open_pieces + blocks_per_batch * format.most_sub_chunks()),
+            scattered: Filled::with_room_for(blocks_per_batch * (format.most_sub_chunks() / 2 + 1)),
+            // Each block can end a chunk that was open before, and that had a first piece besides those in the store.
+            pieces: Filled::with_room_for(open_pieces.max(1) + blocks_per_batch * (format.most_sub_chunks() + 1)),
             needs_from: 0,
         };
         let links = Links::new(most_chunk_bytes, open_pieces);
@@ -53,7 +55,7 @@ impl ChunkDecoder {
         batch.pieces.clear();
         self.assembler.faults.clear();
         let blocks = self.walker.walk(bytes, &mut batch.walked);
-        self.assembler.assemble(batch, |block| self.walker.prefetch_rest(bytes, blocks + block));
+        self.assembler.assemble(batch, self.walker.rest(bytes, blocks));
         blocks * batch.format.block_bytes()
     }
 
@@ -110,65 +112,128 @@ struct Assembler {
 /// What of a batch is filled.
 struct Output<'a> {
     position: u64,
-    runs: &'a mut Vec<Run>,
-    scattered: &'a mut Vec<Scattered>,
-    pieces: &'a mut Vec<Piece>,
+    runs: &'a mut Filled<Run>,
+    scattered: &'a mut Filled<Scattered>,
+    pieces: &'a mut Filled<Piece>,
     needs_from: &'a mut u64,
 }
 
-impl Assembler {
-    /// Assembles what was walked, and tells which block it is at: the one that is as far in the next batch comes soon.
+impl Output<'_> {
+    /// What a sub-chunk describes.
     #[inline]
-    fn assemble(&mut self, batch: &mut ChunkBatch, prefetch: impl Fn(usize)) {
+    fn piece(&self, item: &SubChunk) -> Piece {
+        Piece { position: self.position + u64::from(item.offset), length: Trailer(item.trailer).data_bytes() }
+    }
+}
+
+impl Assembler {
+    /// Assembles what was walked, and prefetches what lies as far in the next batch: that comes soon.
+    fn assemble(&mut self, batch: &mut ChunkBatch, mut rest: Rest) {
         let ChunkBatch { position, walked, runs, scattered, pieces, needs_from, .. } = batch;
         let mut out = Output { position: *position, runs, scattered, pieces, needs_from };
         let (blocks, sub_chunks) = walked.parts();
         self.report.blocks += blocks.len() as u64;
-        for (index, block) in blocks.iter().enumerate() {
-            prefetch(index);
-            if block.fault != 0 {
-                self.damaged(block);
-                continue;
-            }
-            let header = BlockHeader::of_word(block.header);
-            let items = &mut sub_chunks[block.first as usize..][..block.count as usize];
-            if block.is_plain() && self.passes(header, items, &mut out) {
-                let (first, count, sequence) = (block.first, block.count as u16 - 1, header.sequence);
-                out.runs.push(Run { first, count, elink: header.elink, block: index as u32, sequence });
-                continue;
-            }
-            let missing = self.links.link(header.elink).assembly.begin_block(header);
-            if missing > 0 {
-                self.report.blocks_missing += u64::from(missing);
-                self.drop_open(header.elink, ChunkError::SequenceGap);
-            }
-            let (before, count) = if block.is_plain() {
-                self.plain(header.elink, items, &mut out)
-            } else {
-                self.odd(header.elink, items, &mut out)
-            };
-            if count > 0 {
-                let (first, sequence) = (block.first + before as u32, header.sequence);
-                out.runs.push(Run { first, count: count as u16, elink: header.elink, block: index as u32, sequence });
-            }
+        let mut index = 0;
+        loop {
+            index = self.frequent(blocks, index, sub_chunks, &mut out, &mut rest);
+            let Some(block) = blocks.get(index) else { return };
+            self.any(index, block, &mut sub_chunks[block.first as usize..][..block.count as usize], &mut out);
+            index += 1;
         }
     }
 
-    /// The most frequent block by far: it ends a chunk, brings whole ones, and begins a chunk. Does nothing and says so
-    /// if this is none.
-    #[inline]
-    fn passes(&mut self, header: BlockHeader, items: &mut [SubChunk], out: &mut Output<'_>) -> bool {
-        let [head, middle @ .., tail] = items else { return false };
-        let (ends, begins) = (Trailer(head.trailer), Trailer(tail.trailer));
-        let Some(status) = self.links.link(header.elink).assembly.accept_ends(header, ends, begins) else {
-            return false;
-        };
-        let piece = |item: &SubChunk, length| Piece { position: out.position + u64::from(item.offset), length };
-        let (last, first) = (piece(head, ends.data_bytes()), piece(tail, begins.data_bytes()));
-        self.end(header.elink, last, status, head, out);
-        self.report.chunks += middle.len() as u64;
-        self.links.open(header.elink, first);
-        true
+    /// Takes blocks, as long as they are of the most frequent kinds: one piece of a large chunk, or the end of a chunk,
+    /// whole ones, and the beginning of a chunk. Returns where the first other one stands.
+    ///
+    /// Everything here is done for each block, with memory hardly slower than that: what is counted stays in registers,
+    /// and nothing is looked at twice.
+    fn frequent(
+        &mut self,
+        blocks: &[BlockWalk],
+        from: usize,
+        sub_chunks: &mut [SubChunk],
+        out: &mut Output<'_>,
+        rest: &mut Rest,
+    ) -> usize {
+        let position = out.position;
+        let piece =
+            |item: SubChunk| Piece { position: position + u64::from(item.offset), length: item.trailer & 0xFFFF };
+        let (mut place, mut filled) = (out.scattered.len() as u32, out.pieces.len());
+        let mut pieces = out.pieces.spare();
+        let mut outputs = out.runs.spare().iter_mut().zip(out.scattered.spare());
+        let (mut ended, mut chunks, mut needs_from) = (0, 0, *out.needs_from);
+        let mut index = from;
+        for block in &blocks[from..] {
+            rest.prefetch_block();
+            let (first, count) = (block.first as usize, block.count as usize);
+            let header = BlockHeader::of_word(block.header);
+            let link = self.links.link(header.elink);
+            if !block.is_plain() {
+                break;
+            }
+            match sub_chunks.get_mut(first..first + count) {
+                Some([item]) => {
+                    if !link.assembly.accept_middle(header, Trailer(item.trailer)) {
+                        break;
+                    }
+                    if !self.links.append(header.elink, piece(*item)) {
+                        self.no_room(header.elink);
+                    }
+                }
+                Some([head, .., tail]) => {
+                    let (ends, begins) = (*head, *tail);
+                    let accepted = link.assembly.accept_ends(header, Trailer(ends.trailer), Trailer(begins.trailer));
+                    let Some((status, bytes)) = accepted else { break };
+                    let before = self.links.close_and_open(header.elink, piece(begins), pieces);
+                    needs_from = needs_from.min(pieces[0].position);
+                    pieces[before] = piece(ends);
+                    pieces = &mut pieces[before + 1..];
+                    let (run, scattered) = outputs.next().expect("there are as many as blocks");
+                    *scattered = Scattered { bytes, first: filled as u32, pieces: before as u32 + 1, status };
+                    *head = SubChunk { offset: place, trailer: Trailer::new(SubChunkType::Last, 0, status).0 };
+                    if !status.is_good() {
+                        self.report.count_status(status);
+                    }
+                    let (elink, sequence) = (header.elink, header.sequence);
+                    let (count, first) = (count as u16 - 1, block.first);
+                    *run = Run { first, count, whole_from: 1, elink, block: index as u32, sequence };
+                    filled += before + 1;
+                    place += 1;
+                    ended += 1;
+                    chunks += u64::from(count);
+                }
+                _ => break,
+            }
+            index += 1;
+        }
+        out.runs.fill(ended);
+        out.scattered.fill(ended);
+        out.pieces.fill(filled - out.pieces.len());
+        *out.needs_from = needs_from;
+        self.report.scattered += ended as u64;
+        self.report.chunks += chunks;
+        index
+    }
+
+    /// A block of any kind.
+    #[inline(never)]
+    fn any(&mut self, index: usize, block: &BlockWalk, items: &mut [SubChunk], out: &mut Output<'_>) {
+        if block.fault != 0 {
+            return self.damaged(block);
+        }
+        let header = BlockHeader::of_word(block.header);
+        let missing = self.links.link(header.elink).assembly.begin_block(header);
+        if missing > 0 {
+            self.report.blocks_missing += u64::from(missing);
+            self.drop_open(header.elink, ChunkError::SequenceGap);
+        }
+        let (before, count) =
+            if block.is_plain() { self.plain(header.elink, items, out) } else { self.odd(header.elink, items, out) };
+        if count > 0 {
+            let (first, count, sequence) = (block.first + before as u32, count as u16, header.sequence);
+            let (whole_from, block) = (count, index as u32);
+            out.runs.push(Run { first, count, whole_from, elink: header.elink, block, sequence });
+        }
     }
 
     /// A block of whole chunks between any first and any last sub-chunk: those in the middle are items as they are.
@@ -209,7 +274,7 @@ impl Assembler {
         if let Some(error) = accepted.gives_up {
             self.drop_open(elink, error);
         }
-        let piece = Piece { position: out.position + u64::from(item.offset), length: trailer.data_bytes() };
+        let piece = out.piece(item);
         match accepted.place {
             Place::Whole => self.count_chunk(accepted.status),
             Place::Signal => self.report.signals += 1,
@@ -224,25 +289,34 @@ impl Assembler {
                 }
                 return false;
             }
-            Place::Ends => return self.end(elink, piece, accepted.status, item, out),
+            Place::Ends => {
+                let bytes = self.links.link(elink).assembly.bytes();
+                self.end(elink, piece, (accepted.status, bytes), item, out);
+            }
         }
         true
     }
 
-    /// The last piece of a chunk: its item becomes a scattered one.
-    #[inline(always)]
-    fn end(&mut self, elink: ELink, piece: Piece, status: Status, item: &mut SubChunk, out: &mut Output<'_>) -> bool {
-        let link = self.links.link(elink);
-        let (first, pieces, bytes) = (out.pieces.len() as u32, link.pieces + 1, link.bytes + u64::from(piece.length));
-        self.links.close(elink, |piece| out.pieces.push(piece));
+    /// The last piece of a chunk of so many bytes: its item becomes a scattered one.
+    fn end(
+        &mut self,
+        elink: ELink,
+        piece: Piece,
+        (status, bytes): (Status, u64),
+        item: &mut SubChunk,
+        out: &mut Output<'_>,
+    ) {
+        let first = out.pieces.len() as u32;
+        let before = self.links.close(elink, out.pieces.spare());
+        out.pieces.fill(before);
         out.pieces.push(piece);
+        let pieces = before as u32 + 1;
         *out.needs_from = out.pieces[first as usize].position.min(*out.needs_from);
         let place = out.scattered.len() as u32;
         out.scattered.push(Scattered { bytes, first, pieces, status });
         *item = SubChunk { offset: place, trailer: Trailer::new(SubChunkType::Last, 0, status).0 };
         self.report.scattered += 1;
         self.count_chunk(status);
-        true
     }
 
     #[inline]
@@ -267,7 +341,7 @@ impl Assembler {
         if error != ChunkError::SequenceGap || self.links.link(elink).pieces > 0 {
             self.faults.push((elink, error));
         }
-        self.links.close(elink, |_| {});
+        self.links.forget(elink);
     }
 
     /// A block of which nothing is believed, but whose it is if it comes when that e-link's next one is due.

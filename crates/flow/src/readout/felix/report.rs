@@ -40,7 +40,7 @@ impl ChunkReport {
         self.flagged[flag.0.trailing_zeros() as usize]
     }
 
-    #[inline]
+    #[cold]
     pub(super) fn count_status(&mut self, status: Status) {
         for (bit, count) in self.flagged.iter_mut().enumerate() {
             *count += u64::from(status.0 >> bit & 1);

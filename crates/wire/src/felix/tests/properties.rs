@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn a_block_that_ends_begins_and_brings_whole_chunks_is_taken_at_once_or_not_at_all(
+    fn a_block_that_ends_and_begins_a_chunk_or_goes_on_with_it_is_taken_at_once_or_not_at_all(
         before in prop::collection::vec((0..8_u32, 0..0x1_0000_u32, 0..16_u32), 0..4),
         ends in (0..8_u32, 0..1000_u32, 0..16_u32),
         begins in (0..8_u32, 0..1000_u32, 0..16_u32),
@@ -213,13 +213,19 @@ proptest! {
         let mut one_by_one = assembly.clone();
         let was_within = assembly.is_within();
         let untouched = format!("{assembly:?}");
-        let Some(status) = assembly.accept_ends(header, ends, begins) else {
+        let mut middle = (assembly.clone(), assembly.clone());
+        if middle.0.accept_middle(header, ends) {
+            prop_assert!(was_within && middle.1.begin_block(header) == 0);
+            prop_assert_eq!(middle.1.accept(ends).place, Place::Continues);
+        }
+        prop_assert_eq!(format!("{:?}", middle.0), format!("{:?}", middle.1));
+        let Some((status, bytes)) = assembly.accept_ends(header, ends, begins) else {
             prop_assert_eq!(format!("{assembly:?}"), untouched);
             return Ok(());
         };
         prop_assert!(was_within && one_by_one.begin_block(header) == 0);
         let ended = Accepted { gives_up: None, place: Place::Ends, status };
-        prop_assert_eq!(one_by_one.accept(ends), ended);
+        prop_assert_eq!((one_by_one.accept(ends), one_by_one.bytes()), (ended, bytes));
         for _ in 0..whole {
             prop_assert_eq!(one_by_one.accept(Trailer::new(SubChunkType::Both, 1, Status::GOOD)).gives_up, None);
         }

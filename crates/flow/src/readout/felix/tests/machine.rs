@@ -187,22 +187,71 @@ fn a_chunk_without_room_for_its_pieces_is_given_up_and_the_room_comes_back() {
 }
 
 #[test]
-fn who_is_open_for_ever_does_not_make_the_list_of_those_opened_grow() {
+fn the_oldest_open_chunk_is_known_whoever_closes_before_or_behind_it() {
     let mut links = super::super::links::Links::new(0, 1);
-    let room = links.opened().1;
     let piece = |position| Piece { position, length: 1 };
-    links.open(ELink::new(7), piece(0));
-    for position in 1..20_000 {
-        links.open(ELINK, piece(position));
-        links.close(ELINK, |_| {});
+    // Two that share a path on other optical links, the first e-link and the last one.
+    let elinks = [0, 64, 128, 2047].map(ELink::new);
+    let mut pieces = [Piece::default(); 2];
+    for (position, elink) in (1..).zip(elinks) {
+        links.open(elink, piece(position));
     }
-    assert_eq!((links.oldest(), links.opened().1), (Some((ELink::new(7), 0)), room));
-    links.close(ELink::new(7), |_| {});
+    assert_eq!(links.oldest(), Some((elinks[0], 1)));
+    assert_eq!((links.close(elinks[1], &mut pieces), pieces[0]), (1, piece(2)));
+    assert_eq!(links.close_and_open(elinks[0], piece(5), &mut pieces), 1);
+    assert_eq!((pieces[0], links.oldest()), (piece(1), Some((elinks[2], 3))));
+    links.forget(elinks[2]);
+    links.forget(elinks[2]);
+    assert_eq!(links.oldest(), Some((elinks[3], 4)));
+    assert_eq!(links.close(elinks[3], &mut pieces), 1);
+    assert_eq!(links.oldest(), Some((elinks[0], 5)));
+    assert_eq!((links.close(elinks[0], &mut pieces), links.oldest()), (1, None));
+    assert_eq!(links.close(elinks[0], &mut pieces), 0);
+}
+
+#[test]
+fn no_e_link_stands_where_another_one_does() {
+    let mut links = super::super::links::Links::new(0, 1);
+    (0..2048).for_each(|number| links.open(ELink::new(number), piece_at(number)));
+    for number in 0..2048 {
+        let elink = ELink::new(number);
+        assert_eq!(links.oldest(), Some((elink, piece_at(number).position)));
+        links.forget(elink);
+    }
     assert_eq!(links.oldest(), None);
-    // Nobody is open any more: two go for each that comes.
-    let before = links.opened().0;
-    links.open(ELINK, piece(1 << 20));
-    assert_eq!(links.opened().0, before - 1);
+}
+
+fn piece_at(number: u16) -> Piece {
+    Piece { position: u64::from(number) + 7, length: 1 }
+}
+
+#[test]
+fn a_batch_has_room_for_the_most_that_blocks_can_bring() {
+    let format = BlockFormat::NARROW;
+    let (mut stream, mut last) = (Vec::new(), Vec::new());
+    // Chunks that were open before, as many pieces as there is room for, and then every pair of sub-chunks is a chunk.
+    for elink in 0..2 {
+        let mut encoder = Encoder::new(format, ELink::new(elink));
+        for kind in [SubChunkType::First, SubChunkType::Middle, SubChunkType::Middle] {
+            encoder.sub_chunk(Trailer::new(kind, 0, Status::GOOD), &[], &mut stream);
+        }
+        encoder.flush(&mut stream);
+        for _ in 0..255 {
+            for kind in [SubChunkType::Last, SubChunkType::First] {
+                encoder.sub_chunk(Trailer::new(kind, 0, Status::GOOD), &[], &mut last);
+            }
+        }
+        encoder.flush(&mut last);
+    }
+    assert_eq!((stream.len(), last.len()), (2 * 1024, 2 * 1024));
+    let config = ChunkConfig { blocks_per_batch: 2, open_pieces: 4, ..config(format) };
+    for walker in Walker::all(format.layout()) {
+        let mut decoder = ChunkDecoder::with_walker(config, walker);
+        assert_eq!(decoder.decode(&stream, 0), 2 * 1024);
+        assert_eq!(decoder.decode(&last, 2 * 1024), 2 * 1024);
+        assert_eq!((decoder.report().chunks, decoder.report().scattered), (2 * 255, 2 * 255));
+        assert_eq!(decoder.batch().chunks().count(), 2 * 255);
+    }
 }
 
 #[test]
