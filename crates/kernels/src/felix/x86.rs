@@ -446,7 +446,7 @@ impl<'a> Peek<'a> {
         for _ in 0..blocks {
             let Some(word) = self.bytes[..self.end].last_chunk() else { return };
             let word = u32::from_le_bytes(*word);
-            let bytes = if WIDE { (word & 0xFFFF) + 7 & !3 } else { (word >> 16 & 0x3FF) + 3 & !1 };
+            let bytes = if WIDE { ((word & 0xFFFF) + 7) & !3 } else { ((word >> 16 & 0x3FF) + 3) & !1 };
             prefetch(self.bytes.as_ptr().wrapping_add(self.end).wrapping_sub(bytes as usize + 1));
             self.end += self.block_bytes;
         }

@@ -1,6 +1,6 @@
 //! What a batch of blocks decodes to: flat arrays that point into the card's buffer.
 
-use ropewalk_wire::felix::{BlockFormat, ELink, Status, SubChunk, SubChunkType, Trailer, Walked};
+use ropewalk_wire::felix::{BlockFormat, BlockWalk, ELink, Status, SubChunk, SubChunkType, Trailer, Walked};
 
 /// A piece of a chunk.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -157,6 +157,11 @@ impl ChunkBatch {
     /// is done with.
     pub const fn needs_from(&self) -> u64 {
         self.needs_from
+    }
+
+    /// All blocks, good and damaged, in order.
+    pub fn blocks(&self) -> &[BlockWalk] {
+        self.walked.blocks()
     }
 
     /// Blocks that brought something, in order.

@@ -1,6 +1,6 @@
 //! One card's ring up to a readout unit's sources.
 
-use super::{Chunk, ChunkBatch, ChunkConfig, ChunkDecoder, ChunkReport, EventRule};
+use super::{Chunk, ChunkBatch, ChunkConfig, ChunkDecoder, ChunkFault, ChunkReport, EventRule};
 use crate::messages::{FragmentFlags, FragmentMeta, Received};
 use crate::readout::Readout;
 use ropewalk_memory::Payload;
@@ -233,7 +233,7 @@ impl CardInput {
         self.connection = Connection::Ended;
         self.given_up += self.decoder.give_up_before(u64::MAX);
         for (place, link) in self.links.iter().enumerate() {
-            let is_open = |&(elink, _): &(ELink, _)| usize::from(self.places[elink.index()]) == place;
+            let is_open = |fault: &ChunkFault| usize::from(self.places[fault.elink.index()]) == place;
             readout.source_disconnected(now, link.source, self.decoder.faults().iter().any(is_open));
         }
         self.ring.done_to(self.position);
@@ -254,11 +254,11 @@ impl CardInput {
 
     /// Chunks that were given up stand in their source's account.
     fn tell_faults(&mut self, now: Instant, readout: &mut Readout) {
-        self.given_up += self.decoder.faults().len() as u64;
-        for &(elink, error) in self.decoder.faults() {
-            match self.links.get(usize::from(self.places[elink.index()])) {
+        for fault in self.decoder.faults().iter().filter(|fault| fault.was_open) {
+            self.given_up += 1;
+            match self.links.get(usize::from(self.places[fault.elink.index()])) {
                 Some(link) => {
-                    self.received.push(given_up(link.id, error.cause()));
+                    self.received.push(given_up(link.id, fault.error.cause()));
                     readout.receive(now, link.source, &mut self.received);
                     self.received.clear();
                 }

@@ -2,7 +2,9 @@
 
 use super::batch::Filled;
 use super::links::Links;
-use super::{ChunkBatch, ChunkConfig, ChunkReport, Piece, Run, Scattered};
+use super::{ChunkBatch, ChunkConfig, ChunkFault, ChunkReport, Piece, Run, Scattered};
+use core::iter::Zip;
+use core::slice::IterMut;
 use ropewalk_wire::felix::{
     BlockError, BlockHeader, BlockWalk, ChunkError, ELink, Place, Rest, Status, SubChunk, SubChunkType, Trailer,
     Walked, Walker,
@@ -40,7 +42,7 @@ impl ChunkDecoder {
         let links = Links::new(most_chunk_bytes, open_pieces);
         // The worst that a batch can be: every sub-chunk gives a chunk up.
         let faults = Vec::with_capacity(blocks_per_batch * (format.most_sub_chunks() + 1));
-        let assembler = Assembler { links, report: ChunkReport::default(), faults };
+        let assembler = Assembler { links, report: ChunkReport::default(), faults, block: 0 };
         Self { walker, batch, assembler }
     }
 
@@ -74,10 +76,15 @@ impl ChunkDecoder {
         &self.assembler.report
     }
 
-    /// Whose chunks were given up by the last [`Self::decode`], or the last [`Self::give_up_before`] since, and why. A
-    /// sequence gap is among them where a chunk was open: how many others it cost nobody knows.
-    pub fn faults(&self) -> &[(ELink, ChunkError)] {
+    /// What went wrong in the blocks of the last [`Self::decode`], in their order, or in the last
+    /// [`Self::give_up_before`] since.
+    pub fn faults(&self) -> &[ChunkFault] {
         &self.assembler.faults
+    }
+
+    /// How many chunks have begun and not ended.
+    pub fn open_chunks(&self) -> usize {
+        self.assembler.links.open_chunks()
     }
 
     /// The position of the oldest piece that an open chunk needs.
@@ -90,6 +97,7 @@ impl ChunkDecoder {
     pub fn give_up_before(&mut self, position: u64) -> u64 {
         let mut count = 0;
         self.assembler.faults.clear();
+        self.assembler.block = ChunkFault::NO_BLOCK;
         while let Some((elink, begins)) = self.assembler.links.oldest()
             && begins < position
         {
@@ -106,7 +114,9 @@ impl ChunkDecoder {
 struct Assembler {
     links: Links,
     report: ChunkReport,
-    faults: Vec<(ELink, ChunkError)>,
+    faults: Vec<ChunkFault>,
+    /// The block that is taken, counted from the batch's beginning.
+    block: u32,
 }
 
 /// What of a batch is filled.
@@ -116,6 +126,35 @@ struct Output<'a> {
     scattered: &'a mut Filled<Scattered>,
     pieces: &'a mut Filled<Piece>,
     needs_from: &'a mut u64,
+}
+
+/// What of a batch is not filled, and how much of it was used.
+struct Spare<'a> {
+    position: u64,
+    outputs: Zip<IterMut<'a, Run>, IterMut<'a, Scattered>>,
+    pieces: &'a mut [Piece],
+    /// The place of the next scattered chunk, and of the next piece, in their arrays.
+    place: u32,
+    filled: usize,
+    /// Runs, each with one scattered chunk, and chunks in them.
+    ended: usize,
+    chunks: u64,
+    needs_from: u64,
+}
+
+impl<'a> Spare<'a> {
+    fn of(out: &'a mut Output<'_>) -> Self {
+        let (place, filled) = (out.scattered.len() as u32, out.pieces.len());
+        let outputs = out.runs.spare().iter_mut().zip(out.scattered.spare());
+        let (position, pieces, needs_from) = (out.position, out.pieces.spare(), *out.needs_from);
+        Self { position, outputs, pieces, place, filled, ended: 0, chunks: 0, needs_from }
+    }
+
+    /// What a sub-chunk with data describes.
+    #[inline(always)]
+    fn piece(&self, item: SubChunk) -> Piece {
+        Piece { position: self.position + u64::from(item.offset), length: Trailer(item.trailer).length() }
+    }
 }
 
 impl Output<'_> {
@@ -145,8 +184,8 @@ impl Assembler {
     /// Takes blocks, as long as they are of the most frequent kinds: one piece of a large chunk, or the end of a chunk,
     /// whole ones, and the beginning of a chunk. Returns where the first other one stands.
     ///
-    /// Everything here is done for each block, with memory hardly slower than that: what is counted stays in registers,
-    /// and nothing is looked at twice.
+    /// This is done for each block, and memory is hardly slower: what is counted stays in registers, and nothing is
+    /// looked at twice.
     fn frequent(
         &mut self,
         blocks: &[BlockWalk],
@@ -155,57 +194,26 @@ impl Assembler {
         out: &mut Output<'_>,
         rest: &mut Rest,
     ) -> usize {
-        let position = out.position;
-        let piece =
-            |item: SubChunk| Piece { position: position + u64::from(item.offset), length: item.trailer & 0xFFFF };
-        let (mut place, mut filled) = (out.scattered.len() as u32, out.pieces.len());
-        let mut pieces = out.pieces.spare();
-        let mut outputs = out.runs.spare().iter_mut().zip(out.scattered.spare());
-        let (mut ended, mut chunks, mut needs_from) = (0, 0, *out.needs_from);
+        let mut spare = Spare::of(out);
         let mut index = from;
         for block in &blocks[from..] {
             rest.prefetch_block();
-            let (first, count) = (block.first as usize, block.count as usize);
-            let header = BlockHeader::of_word(block.header);
-            let link = self.links.link(header.elink);
             if !block.is_plain() {
                 break;
             }
-            match sub_chunks.get_mut(first..first + count) {
-                Some([item]) => {
-                    if !link.assembly.accept_middle(header, Trailer(item.trailer)) {
-                        break;
-                    }
-                    if !self.links.append(header.elink, piece(*item)) {
-                        self.no_room(header.elink);
-                    }
-                }
-                Some([head, .., tail]) => {
-                    let (ends, begins) = (*head, *tail);
-                    let accepted = link.assembly.accept_ends(header, Trailer(ends.trailer), Trailer(begins.trailer));
-                    let Some((status, bytes)) = accepted else { break };
-                    let before = self.links.close_and_open(header.elink, piece(begins), pieces);
-                    needs_from = needs_from.min(pieces[0].position);
-                    pieces[before] = piece(ends);
-                    pieces = &mut pieces[before + 1..];
-                    let (run, scattered) = outputs.next().expect("there are as many as blocks");
-                    *scattered = Scattered { bytes, first: filled as u32, pieces: before as u32 + 1, status };
-                    *head = SubChunk { offset: place, trailer: Trailer::new(SubChunkType::Last, 0, status).0 };
-                    if !status.is_good() {
-                        self.report.count_status(status);
-                    }
-                    let (elink, sequence) = (header.elink, header.sequence);
-                    let (count, first) = (count as u16 - 1, block.first);
-                    *run = Run { first, count, whole_from: 1, elink, block: index as u32, sequence };
-                    filled += before + 1;
-                    place += 1;
-                    ended += 1;
-                    chunks += u64::from(count);
-                }
-                _ => break,
+            let header = BlockHeader::of_word(block.header);
+            let (first, count) = (block.first as usize, block.count as usize);
+            let is_done = match sub_chunks.get_mut(first..first + count) {
+                Some([item]) => self.goes_on(header, *item, index, &mut spare),
+                Some([head, .., tail]) => self.ends(header, (head, *tail), (index, block), &mut spare),
+                _ => false,
+            };
+            if !is_done {
+                break;
             }
             index += 1;
         }
+        let Spare { ended, filled, chunks, needs_from, .. } = spare;
         out.runs.fill(ended);
         out.scattered.fill(ended);
         out.pieces.fill(filled - out.pieces.len());
@@ -215,9 +223,54 @@ impl Assembler {
         index
     }
 
+    /// A block that is one piece of a large chunk; false, and nothing was done, if it is none.
+    #[inline(always)]
+    fn goes_on(&mut self, header: BlockHeader, item: SubChunk, index: usize, spare: &mut Spare<'_>) -> bool {
+        let is_it = self.links.link(header.elink).assembly.accept_middle(header, Trailer(item.trailer));
+        if is_it && !self.links.append(header.elink, spare.piece(item)) {
+            self.block = index as u32;
+            self.no_room(header.elink);
+        }
+        is_it
+    }
+
+    /// A block that ends a chunk, brings whole ones, and begins a chunk; false, and nothing was done, if it is none.
+    #[inline(always)]
+    fn ends(
+        &mut self,
+        header: BlockHeader,
+        (head, tail): (&mut SubChunk, SubChunk),
+        (index, block): (usize, &BlockWalk),
+        spare: &mut Spare<'_>,
+    ) -> bool {
+        let (ends, begins) = (Trailer(head.trailer), Trailer(tail.trailer));
+        let Some((status, bytes)) = self.links.link(header.elink).assembly.accept_ends(header, ends, begins) else {
+            return false;
+        };
+        let (last, first) = (spare.piece(*head), spare.piece(tail));
+        let pieces = core::mem::take(&mut spare.pieces);
+        let before = self.links.close_and_open(header.elink, first, pieces);
+        pieces[before] = last;
+        spare.needs_from = spare.needs_from.min(pieces[0].position);
+        spare.pieces = &mut pieces[before + 1..];
+        let (run, scattered) = spare.outputs.next().expect("there are as many as blocks");
+        *scattered = Scattered { bytes, first: spare.filled as u32, pieces: before as u32 + 1, status };
+        *head = SubChunk { offset: spare.place, trailer: Trailer::new(SubChunkType::Last, 0, status).0 };
+        if !status.is_good() {
+            self.report.count_status(status);
+        }
+        let BlockHeader { elink, sequence } = header;
+        let (first, count) = (block.first, block.count as u16 - 1);
+        *run = Run { first, count, whole_from: 1, elink, block: index as u32, sequence };
+        (spare.filled, spare.place) = (spare.filled + before + 1, spare.place + 1);
+        (spare.ended, spare.chunks) = (spare.ended + 1, spare.chunks + u64::from(count));
+        true
+    }
+
     /// A block of any kind.
     #[inline(never)]
     fn any(&mut self, index: usize, block: &BlockWalk, items: &mut [SubChunk], out: &mut Output<'_>) {
+        self.block = index as u32;
         if block.fault != 0 {
             return self.damaged(block);
         }
@@ -338,9 +391,8 @@ impl Assembler {
     #[cold]
     fn drop_open(&mut self, elink: ELink, error: ChunkError) {
         self.report.count_error(error);
-        if error != ChunkError::SequenceGap || self.links.link(elink).pieces > 0 {
-            self.faults.push((elink, error));
-        }
+        let was_open = error != ChunkError::SequenceGap || self.links.link(elink).pieces > 0;
+        self.faults.push(ChunkFault { elink, error, block: self.block, was_open });
         self.links.forget(elink);
     }
 

@@ -145,6 +145,11 @@ impl Links {
         pieces
     }
 
+    /// How many chunks are open.
+    pub(super) fn open_chunks(&self) -> usize {
+        self.links.iter().filter(|link| link.pieces > 0).count()
+    }
+
     /// The e-link whose chunk has been open for longest, and where that begins.
     pub(super) fn oldest(&self) -> Option<(ELink, u64)> {
         let elink = self.order.first()?;

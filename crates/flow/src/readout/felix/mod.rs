@@ -34,5 +34,5 @@ pub use card::{CardConfig, CardCounts, CardInput, Listener};
 pub use config::ChunkConfig;
 pub use decoder::ChunkDecoder;
 pub use event_rule::EventRule;
-pub use report::ChunkReport;
+pub use report::{ChunkFault, ChunkReport};
 pub use retention::{Retention, SpanId};

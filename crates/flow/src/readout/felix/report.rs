@@ -1,6 +1,25 @@
 //! What a decoder has seen.
 
-use ropewalk_wire::felix::{BlockError, ChunkError, Status};
+use ropewalk_wire::felix::{BlockError, ChunkError, ELink, Status};
+
+/// A chunk that was given up, or pieces of one that were missed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ChunkFault {
+    /// Whose chunk it was.
+    pub elink: ELink,
+    /// Why.
+    pub error: ChunkError,
+    /// The block in which that showed, counted from its batch's beginning, or [`Self::NO_BLOCK`].
+    pub block: u32,
+    /// Whether a chunk was lost of which something had come. Of a sequence gap where none was open nobody knows what it
+    /// cost.
+    pub was_open: bool,
+}
+
+impl ChunkFault {
+    /// In place of a block: the chunk did not go on.
+    pub const NO_BLOCK: u32 = u32::MAX;
+}
 
 /// Counts since the start. Every good block's chunks are in here, and every fault under its name.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]

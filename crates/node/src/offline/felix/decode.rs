@@ -2,7 +2,8 @@
 
 use super::BlockInput;
 use crate::offline::OfflineError;
-use ropewalk_wire::felix::{BlockFormat, BlockHeader, Decoded, Decoder, ELink, Status};
+use ropewalk_flow::readout::felix::{Chunk, ChunkConfig, ChunkDecoder};
+use ropewalk_wire::felix::{BlockError, BlockFormat, BlockHeader, ELINKS, ELink, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -13,6 +14,8 @@ pub const DECODE_SCHEMA: &str = "ropewalk-felix-decode-1";
 const FIRST_FAULTS: usize = 10;
 /// Chunks that are longer are given up.
 const MOST_CHUNK_BYTES: u64 = 64 << 20;
+/// Pieces of all chunks that are open at once: a gigabyte of them in blocks of 1 KiB. Chunks beyond are given up.
+const OPEN_PIECES: usize = 1 << 20;
 
 /// What was found in a stream of blocks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -95,11 +98,19 @@ impl ELinkReport {
         Self { elink, blocks, chunks, payload_bytes, least_bytes, most_bytes, signals, chunk_errors, flagged }
     }
 
+    #[inline]
     fn chunk(&mut self, bytes: u64, status: Status) {
         self.chunks += 1;
         self.payload_bytes += bytes;
         self.least_bytes = self.least_bytes.min(bytes);
         self.most_bytes = self.most_bytes.max(bytes);
+        if !status.is_good() {
+            self.flags(status);
+        }
+    }
+
+    #[cold]
+    fn flags(&mut self, status: Status) {
         status.names().for_each(|name| *self.flagged.entry(name).or_default() += 1);
     }
 }
@@ -139,8 +150,8 @@ impl DecodeReport {
     }
 
     /// The sums over all e-links.
-    fn conclude(&mut self, links: BTreeMap<ELink, ELinkReport>) {
-        self.elinks = links.into_values().filter(|link| link.blocks > 0).collect();
+    fn conclude(&mut self, links: Vec<ELinkReport>) {
+        self.elinks = links.into_iter().filter(|link| link.blocks > 0).collect();
         for link in &mut self.elinks {
             link.least_bytes = link.least_bytes.min(link.most_bytes);
             self.chunks += link.chunks;
@@ -163,54 +174,146 @@ impl DecodeReport {
 pub fn decode(input: &mut BlockInput) -> Result<DecodeReport, OfflineError> {
     let format = input.format();
     let mut report = DecodeReport::new(format);
-    let mut decoder = Decoder::new(format, MOST_CHUNK_BYTES);
-    let mut links = Links::default();
-    while let Some((at, blocks)) = input.next_blocks()? {
-        for (index, block) in blocks.chunks(format.block_bytes()).enumerate() {
-            let offset = at + (index * format.block_bytes()) as u64;
-            take(&mut decoder, offset, (block, format), &mut report, &mut links);
-            report.blocks += 1;
+    let config =
+        ChunkConfig { most_chunk_bytes: MOST_CHUNK_BYTES, open_pieces: OPEN_PIECES, ..ChunkConfig::new(format) };
+    let mut decoder = ChunkDecoder::new(config);
+    let mut links: Vec<_> = (0..ELINKS as u16).map(|number| ELinkReport::new(ELink::new(number))).collect();
+    while let Some((mut at, mut blocks)) = input.next_blocks()? {
+        while !blocks.is_empty() {
+            let taken = decoder.decode(blocks, at);
+            take(&decoder, &mut report, &mut links);
+            (at, blocks) = (at + taken as u64, &blocks[taken..]);
         }
     }
     (report.skipped_bytes, report.left_over_bytes) = (input.skipped_bytes(), input.left_over_bytes());
     report.open_chunks = decoder.open_chunks() as u64;
-    report.conclude(links.0);
+    report.conclude(links);
     Ok(report)
 }
 
-#[derive(Default)]
-struct Links(BTreeMap<ELink, ELinkReport>);
-
-impl Links {
-    fn of(&mut self, elink: ELink) -> &mut ELinkReport {
-        self.0.entry(elink).or_insert_with(|| ELinkReport::new(elink))
+/// Counts what a batch of blocks brought.
+fn take(decoder: &ChunkDecoder, report: &mut DecodeReport, links: &mut [ELinkReport]) {
+    let batch = decoder.batch();
+    for (elink, chunk) in batch.chunks() {
+        let link = &mut links[elink.index()];
+        match chunk {
+            Chunk::Short { piece, status } => link.chunk(u64::from(piece.length), status),
+            Chunk::Scattered { bytes, status, .. } => link.chunk(bytes, status),
+            Chunk::Signal(_) => link.signals += 1,
+        }
+    }
+    let mut faults = decoder.faults().iter().peekable();
+    for (index, block) in batch.blocks().iter().enumerate() {
+        let offset = batch.position() + (index * decoder.block_bytes()) as u64;
+        let elink = BlockHeader::of_word(block.header).elink;
+        match BlockError::from_u8(block.fault as u8) {
+            None => links[elink.index()].blocks += 1,
+            Some(error) => {
+                // What does not begin as a block says nothing of an e-link.
+                report.fault(offset, (error != BlockError::StartOfBlock).then_some(elink), error.name());
+                *report.block_errors.entry(error.name()).or_default() += 1;
+            }
+        }
+        while let Some(fault) = faults.next_if(|fault| fault.block as usize == index) {
+            report.fault(offset, Some(fault.elink), fault.error.name());
+            *links[fault.elink.index()].chunk_errors.entry(fault.error.name()).or_default() += 1;
+        }
+        report.blocks += 1;
     }
 }
 
-/// Counts what one block brings.
-fn take(
-    decoder: &mut Decoder,
-    offset: u64,
-    (block, format): (&[u8], BlockFormat),
-    report: &mut DecodeReport,
-    links: &mut Links,
-) {
-    let header = block.first_chunk().and_then(|head| BlockHeader::parse(head, format).ok());
-    let mut is_good = true;
-    decoder.block(block, &mut |what| match what {
-        Decoded::Chunk { elink, bytes, status } => links.of(elink).chunk(bytes.len() as u64, status),
-        Decoded::Signal { elink, .. } => links.of(elink).signals += 1,
-        Decoded::ChunkError { elink, error } => {
-            report.fault(offset, Some(elink), error.name());
-            *links.of(elink).chunk_errors.entry(error.name()).or_default() += 1;
+#[cfg(test)]
+mod tests {
+    //! The report against that of the plain decoder.
+
+    use super::super::{GenerateOptions, generate};
+    use super::{
+        BTreeMap, BlockFormat, BlockHeader, BlockInput, DecodeReport, ELINKS, ELink, ELinkReport, MOST_CHUNK_BYTES,
+        decode,
+    };
+    use ropewalk_flow::source::SizeDistribution;
+    use ropewalk_flow::source::felix::{EmulatedCardConfig, FAULTS, Fault, FaultShare, Faults};
+    use ropewalk_wire::felix::{Decoded, Decoder};
+    use std::io::Cursor;
+    use std::path::Path;
+
+    fn input(bytes: &[u8]) -> BlockInput {
+        BlockInput::new(Path::new("-"), Box::new(Cursor::new(bytes.to_vec()))).expect("there are blocks")
+    }
+
+    /// The same report, block by block from the decoder that copies.
+    fn plainly(input: &mut BlockInput) -> DecodeReport {
+        let format = input.format();
+        let mut report = DecodeReport::new(format);
+        let mut decoder = Decoder::new(format, MOST_CHUNK_BYTES);
+        let mut links: Vec<_> = (0..ELINKS as u16).map(|number| ELinkReport::new(ELink::new(number))).collect();
+        while let Some((at, blocks)) = input.next_blocks().expect("a vector can be read") {
+            for (index, block) in blocks.chunks(format.block_bytes()).enumerate() {
+                let offset = at + (index * format.block_bytes()) as u64;
+                plain_block(&mut decoder, offset, (block, format), &mut report, &mut links);
+                report.blocks += 1;
+            }
         }
-        Decoded::BlockError(error) => {
-            report.fault(offset, header.map(|header| header.elink), error.name());
-            *report.block_errors.entry(error.name()).or_default() += 1;
-            is_good = false;
+        (report.skipped_bytes, report.left_over_bytes) = (input.skipped_bytes(), input.left_over_bytes());
+        report.open_chunks = decoder.open_chunks() as u64;
+        report.conclude(links);
+        report
+    }
+
+    fn plain_block(
+        decoder: &mut Decoder,
+        offset: u64,
+        (block, format): (&[u8], BlockFormat),
+        report: &mut DecodeReport,
+        links: &mut [ELinkReport],
+    ) {
+        let header = block.first_chunk().and_then(|head| BlockHeader::parse(head, format).ok());
+        let mut is_good = true;
+        decoder.block(block, &mut |what| match what {
+            Decoded::Chunk { elink, bytes, status } => links[elink.index()].chunk(bytes.len() as u64, status),
+            Decoded::Signal { elink, .. } => links[elink.index()].signals += 1,
+            Decoded::ChunkError { elink, error } => {
+                report.fault(offset, Some(elink), error.name());
+                *links[elink.index()].chunk_errors.entry(error.name()).or_default() += 1;
+            }
+            Decoded::BlockError(error) => {
+                report.fault(offset, header.map(|header| header.elink), error.name());
+                *report.block_errors.entry(error.name()).or_default() += 1;
+                is_good = false;
+            }
+        });
+        if let Some(header) = header.filter(|_| is_good) {
+            links[header.elink.index()].blocks += 1;
         }
-    });
-    if let Some(header) = header.filter(|_| is_good) {
-        links.of(header.elink).blocks += 1;
+    }
+
+    #[test]
+    fn the_report_is_that_of_the_plain_decoder_whatever_the_card_and_the_wire_did() {
+        let sized = |kibibytes| BlockFormat::sized(kibibytes).expect("a size");
+        let mut names = BTreeMap::new();
+        for (seed, format) in (1..).zip([BlockFormat::NARROW, BlockFormat::WIDE, sized(4), sized(64)]) {
+            for most in [60, 3000] {
+                let size = SizeDistribution::Uniform { least: 0, most };
+                let mut card = EmulatedCardConfig::new(format, [1, 64, 83, 2047].map(ELink::new), size, seed);
+                // These two are long.
+                let is_short = |fault: &&Fault| !matches!(fault, Fault::Oversize | Fault::Stalled);
+                let share = |&fault| FaultShare::new(fault, 0.02).expect("a fiftieth is a share");
+                card.faults = Faults::new(FAULTS.iter().filter(is_short).map(share)).expect("less than all");
+                let mut blocks = Vec::new();
+                let options = GenerateOptions { card, chunks: Some(300), bytes: None };
+                generate(&options, &mut blocks).expect("a vector takes everything");
+                // Bytes that were lost or changed on the way.
+                let place = blocks.len() / 3;
+                blocks[place] ^= 0x55;
+                blocks.drain(2 * place..2 * place + 100);
+                let (found, expected) = (decode(&mut input(&blocks)).expect("a vector"), plainly(&mut input(&blocks)));
+                assert_eq!(found, expected, "{format}, chunks of up to {most} bytes");
+                names.extend(found.block_errors);
+                names.extend(found.chunk_errors);
+                names.extend(found.flagged);
+            }
+        }
+        let all = ["start_of_block", "sequence_gap", "damaged", "no_first", "no_last", "crc", "timed_out"];
+        assert!(all.iter().all(|name| names.contains_key(name)), "{names:?}");
     }
 }
