@@ -63,7 +63,8 @@ impl Steady {
             }
             let base = (room.done * size) as u32;
             let into = &mut room.walked.sub_chunks[room.cursor..];
-            let header = before(block, HEADER_BYTES);
+            // SAFETY: no block is shorter than its header.
+            let header = unsafe { before(block, HEADER_BYTES) };
             let is_block = (header >> 16) as u16 == layout.symbol;
             let found = match walk_block::<WIDE>(block, base, &mut into[..self.slot]).filter(|_| is_block) {
                 Some(found) => {
@@ -105,10 +106,12 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// Goes on by one trailer; false where it takes the scalar walk.
+    /// Goes on by one trailer, which there is: `end` is behind the header. False where it takes the scalar walk.
     #[inline(always)]
     fn one<const WIDE: bool>(&mut self, base: u32, slot: &mut [SubChunk]) -> bool {
-        let word = before(self.block, self.end);
+        assert!(self.end > HEADER_BYTES && self.end <= self.block.len());
+        // SAFETY: just seen.
+        let word = unsafe { before(self.block, self.end) };
         let (trailer, bytes) = if WIDE {
             (word, ((word & 0xFFFF) as usize + 7) & !3)
         } else {
@@ -131,12 +134,14 @@ impl Step<'_> {
     #[inline(always)]
     fn guess<const WIDE: bool>(&mut self, slot: &mut [SubChunk]) -> bool {
         let (end, bytes) = (self.end, self.bytes);
+        assert!(end >= HEADER_BYTES && end <= self.block.len());
         if self.free < GUESSED || end - HEADER_BYTES < GUESSED * bytes {
             return false;
         }
         let mut difference = 0;
         for guess in 0..GUESSED {
-            difference |= before(self.block, end - guess * bytes) ^ self.word;
+            // SAFETY: that place is not behind `end`, and behind the header, since one guess more is as well.
+            difference |= unsafe { before(self.block, end - guess * bytes) } ^ self.word;
         }
         if difference & (if WIDE { !0 } else { !0xFFFF }) != 0 {
             return false;
@@ -158,10 +163,13 @@ impl Step<'_> {
 }
 
 /// The four bytes before a place.
+///
+/// # Safety
+/// `end` is at least 4 and not behind the block's end.
 #[inline(always)]
-fn before(block: &[u8], end: usize) -> u32 {
+unsafe fn before(block: &[u8], end: usize) -> u32 {
     debug_assert!(end >= HEADER_BYTES && end <= block.len());
-    // SAFETY: whoever calls this has seen that four bytes are before `end`, which is never behind the block's end.
+    // SAFETY: the caller keeps to it; the read needs no alignment.
     u32::from_le(unsafe { block.as_ptr().add(end - HEADER_BYTES).cast::<u32>().read_unaligned() })
 }
 
