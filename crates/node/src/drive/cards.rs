@@ -59,6 +59,11 @@ impl<D: Dispatcher> Cards<D> {
         self.cards.push(Card { input, audience, bell, is_armed: false });
     }
 
+    /// What reads each card, for checkers.
+    pub(super) fn inputs(&self) -> impl Iterator<Item = &CardInput> {
+        self.cards.iter().map(|card| &card.input)
+    }
+
     /// Takes what has come. Returns how much happened.
     pub(super) fn turn(&mut self, now: Instant, readout: &mut Readout) -> usize {
         let is_polled = self.cards.iter().any(|card| card.bell.is_none() && !card.input.is_ended());

@@ -17,7 +17,7 @@ use super::refusal::Refusal;
 use super::stream::StreamServer;
 use super::table::EndpointTable;
 use ropewalk_flow::messages::{Batch, Finished, Message, Report, ReportEntry};
-use ropewalk_flow::readout::felix::CardConfig;
+use ropewalk_flow::readout::felix::{CardConfig, CardInput};
 use ropewalk_flow::readout::{Readout, ReadoutAction, ReadoutConfig};
 use ropewalk_io::wait::Bell;
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel, ServicePoint};
@@ -158,6 +158,11 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// The machine, for tests and checkers.
     pub const fn machine(&self) -> &Readout {
         &self.readout
+    }
+
+    /// What reads its cards, for checkers.
+    pub fn cards(&self) -> impl Iterator<Item = &CardInput> {
+        self.cards.inputs()
     }
 
     /// The event manager whose order was carried out last: its epoch, and which life of it that was. For checkers.

@@ -6,6 +6,7 @@
 //! source id   event number          word's offset
 //! ```
 
+use ropewalk_flow::readout::felix::EventRule;
 use ropewalk_terms::SourceId;
 use ropewalk_wire::{fed, ferol, generic};
 
@@ -67,7 +68,26 @@ impl Contents {
         fragment
     }
 
-    /// The same as the source sends it, numbered `number`; where `damaged`, one bit of it is wrong.
+    /// Bytes of a chunk before its pattern: the event's number is among them, where the rule says.
+    pub(super) const CHUNK_HEAD: usize = 8;
+
+    /// The chunk of an e-link for an event, with this number where the rule looks for it.
+    pub(super) fn chunk(&self, rule: EventRule, source: SourceId, event: u64, number: u64) -> Vec<u8> {
+        // What stands beside the number is no number.
+        let noise = mixed(self.seed, u64::from(source.0), event) & !rule.mask;
+        let field = number << rule.mask.trailing_zeros() & rule.mask | noise;
+        let (place, bytes) = (usize::from(rule.offset), usize::from(rule.bytes));
+        let mut chunk = vec![0xee; Self::CHUNK_HEAD];
+        let little = field.to_le_bytes();
+        chunk[place..place + bytes].copy_from_slice(&little[..bytes]);
+        if rule.is_big_endian {
+            chunk[place..place + bytes].reverse();
+        }
+        chunk.extend(self.pattern(source, event));
+        chunk
+    }
+
+    /// A fragment as the source sends it, numbered `number`; where `damaged`, one bit of it is wrong.
     pub fn sent(&self, format: Format, source: SourceId, event: u64, number: u64, damaged: bool) -> Vec<u8> {
         let mut fragment = self.fragment_numbered(format, source, event, number);
         if damaged {

@@ -1,6 +1,6 @@
 //! Which fault struck in which situation: a table whose cells should all have been hit by a campaign.
 
-use super::fault::FaultKind;
+use super::fault_kind::FaultKind;
 use serde_json::{Value, json};
 use std::fmt;
 

@@ -3,7 +3,9 @@
 //! Connections carry streams here, so that packets are neither lost nor reordered nor doubled: those faults belong to
 //! the packets of the gateway, and come with it.
 
+use super::fault_kind::FaultKind;
 use super::place::Place;
+use super::trouble::Trouble;
 use std::fmt;
 use std::time::Duration;
 
@@ -164,133 +166,22 @@ pub enum Fault {
         /// It loses its connections as it falls asleep.
         reset: bool,
     },
-}
-
-/// Kinds of faults, for coverage.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-#[expect(missing_docs, reason = "each is named as the fault")]
-pub enum FaultKind {
-    Delay,
-    SlowLink,
-    Partition,
-    OneWay,
-    Reset,
-    HalfOpen,
-    Pause,
-    Crash,
-    PowerCut,
-    Reconnect,
-    ClockStep,
-    ClockDrift,
-    DiskFull,
-    DiskSlow,
-    DiskErrors,
-    PoolDry,
-    StopMidFragment,
-    Disconnect,
-    SendTwice,
-    Skip,
-    ResetCounter,
-    Jump,
-    WrongCrc,
-    HugeLength,
-    Slow,
-    Garbage,
-    ManagerCrash,
-    ManagerPowerCut,
-    ManagerPause,
-    ManagerCutOff,
-    CoordinationCut,
-    CoordinationLate,
-    ManagerReplaced,
-    ManagerOvertaken,
-    Resync,
-}
-
-impl FaultKind {
-    /// Every kind, in the order of the table.
-    pub const ALL: [Self; 35] = [
-        Self::Delay,
-        Self::SlowLink,
-        Self::Partition,
-        Self::OneWay,
-        Self::Reset,
-        Self::HalfOpen,
-        Self::Pause,
-        Self::Crash,
-        Self::PowerCut,
-        Self::Reconnect,
-        Self::ClockStep,
-        Self::ClockDrift,
-        Self::DiskFull,
-        Self::DiskSlow,
-        Self::DiskErrors,
-        Self::PoolDry,
-        Self::StopMidFragment,
-        Self::Disconnect,
-        Self::SendTwice,
-        Self::Skip,
-        Self::ResetCounter,
-        Self::Jump,
-        Self::WrongCrc,
-        Self::HugeLength,
-        Self::Slow,
-        Self::Garbage,
-        Self::ManagerCrash,
-        Self::ManagerPowerCut,
-        Self::ManagerPause,
-        Self::ManagerCutOff,
-        Self::CoordinationCut,
-        Self::CoordinationLate,
-        Self::ManagerReplaced,
-        Self::ManagerOvertaken,
-        Self::Resync,
-    ];
-
-    /// Those that strike units, sources and links, in any system.
-    pub const OF_ANY: usize = 26;
-
-    /// The stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Delay => "delay",
-            Self::SlowLink => "slow_link",
-            Self::Partition => "partition",
-            Self::OneWay => "partition_one_way",
-            Self::Reset => "reset",
-            Self::HalfOpen => "half_open",
-            Self::Pause => "pause",
-            Self::Crash => "crash",
-            Self::PowerCut => "power_cut",
-            Self::Reconnect => "reconnect",
-            Self::ClockStep => "clock_step",
-            Self::ClockDrift => "clock_drift",
-            Self::DiskFull => "disk_full",
-            Self::DiskSlow => "disk_slow",
-            Self::DiskErrors => "disk_errors",
-            Self::PoolDry => "pool_dry",
-            Self::StopMidFragment => "source_stops_mid_fragment",
-            Self::Disconnect => "source_disconnects",
-            Self::SendTwice => "source_sends_twice",
-            Self::Skip => "source_skips",
-            Self::ResetCounter => "source_resets_counter",
-            Self::Jump => "source_jumps",
-            Self::WrongCrc => "source_wrong_crc",
-            Self::HugeLength => "source_claims_4gib",
-            Self::Slow => "source_slow",
-            Self::Garbage => "garbage_connection",
-            Self::ManagerCrash => "manager_crash",
-            Self::ManagerPowerCut => "manager_power_cut",
-            Self::ManagerPause => "manager_pause",
-            Self::ManagerCutOff => "manager_cut_off",
-            Self::CoordinationCut => "coordination_cut",
-            Self::CoordinationLate => "coordination_late",
-            Self::ManagerReplaced => "manager_replaced",
-            Self::ManagerOvertaken => "manager_overtaken",
-            Self::Resync => "source_resynchronises",
-        }
-    }
+    /// Something is wrong with what an e-link of a card brings.
+    Link {
+        /// The source that the e-link is.
+        source: u16,
+        /// What.
+        trouble: Trouble,
+    },
+    /// The card of a readout unit writes nothing.
+    CardStalls(u16),
+    /// All e-links of a readout unit's card bring the next events at once, before their time.
+    CardBurst {
+        /// The readout unit.
+        card: u16,
+        /// How many events.
+        count: u64,
+    },
 }
 
 impl Fault {
@@ -332,6 +223,9 @@ impl Fault {
             Self::ManagerReplaced { .. } => FaultKind::ManagerReplaced,
             Self::ManagerOvertaken { .. } => FaultKind::ManagerOvertaken,
             Self::Resync { .. } => FaultKind::Resync,
+            Self::Link { trouble, .. } => trouble.kind(),
+            Self::CardStalls(_) => FaultKind::CardStalls,
+            Self::CardBurst { .. } => FaultKind::CardBurst,
         }
     }
 
@@ -363,7 +257,9 @@ impl Fault {
             | Self::Jump(source)
             | Self::WrongCrc(source)
             | Self::HugeLength(source)
-            | Self::Slow(source) => vec![Place::Source(source)],
+            | Self::Slow(source)
+            | Self::Link { source, .. } => vec![Place::Source(source)],
+            Self::CardStalls(card) | Self::CardBurst { card, .. } => vec![Place::Card(card)],
             Self::Garbage(readout) => vec![Place::Readout(readout)],
             Self::ManagerCrash(manager)
             | Self::ManagerPowerCut(manager)
@@ -395,6 +291,8 @@ impl fmt::Display for Fault {
             Self::SendTwice { count, .. } | Self::Skip { count, .. } | Self::ResetCounter { count, .. } => {
                 write!(out, " {count} fragments")
             }
+            Self::Link { trouble, .. } => write!(out, " {trouble}"),
+            Self::CardBurst { count, .. } => write!(out, " {count} events"),
             _ => Ok(()),
         }
     }

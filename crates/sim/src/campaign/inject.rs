@@ -104,6 +104,10 @@ impl World {
     /// Carries out a fault; false where there is nothing to go wrong.
     fn begin_fault(&mut self, now: Instant, active: &mut Active) -> bool {
         let until = active.until;
+        if active.scheduled.fault.places().iter().any(|&place| self.scenario.is_on_card(place)) {
+            self.trouble_card(&active.scheduled.fault, until);
+            return true;
+        }
         match active.scheduled.fault {
             Fault::Pause(place) | Fault::Reconnect(place) => return self.pause(place),
             Fault::Crash(place) => return self.crash(place, false),
@@ -143,6 +147,9 @@ impl World {
             // All sources know it from the beginning.
             Fault::Resync { .. } => {}
             Fault::Slow(source) => self.order(now, source, Misbehaviour::Slow(until)),
+            Fault::Link { .. } | Fault::CardStalls(_) | Fault::CardBurst { .. } => {
+                self.trouble_card(&active.scheduled.fault, until);
+            }
         }
         true
     }
@@ -302,11 +309,37 @@ impl World {
         let faults: Vec<Fault> = self.injection.active.iter().map(|active| active.scheduled.fault.clone()).collect();
         for fault in &faults {
             match *fault {
-                Fault::ManagerCutOff(manager) if !matches!(place, Place::Source(_)) => self.set_cut_off(manager, true),
+                Fault::ManagerCutOff(manager) if !place.is_front_end() => self.set_cut_off(manager, true),
                 _ if fault.places().contains(&place) => self.set_link(fault, true),
                 _ => {}
             }
         }
+    }
+
+    /// Something goes wrong with a card, which has a turn then.
+    fn trouble_card(&mut self, fault: &Fault, until: Instant) {
+        let [place] = fault.places()[..] else { return };
+        let index = match place {
+            Place::Source(source) => self.scenario.card_of(source.into()),
+            Place::Card(readout) => {
+                self.scenario.cards.iter().position(|card| card.readout == readout).map(|card| (card, 0))
+            }
+            _ => None,
+        };
+        let Some((card, link)) = index else { return };
+        if let Some(card) = &mut self.cards[card].machine {
+            match *fault {
+                Fault::Link { trouble, .. } => card.order(link, until, trouble),
+                Fault::CardStalls(_) => card.stall(until),
+                Fault::CardBurst { count, .. } => card.hurry(count),
+                Fault::SendTwice { count, .. } => card.link(link).send_twice(count),
+                Fault::Skip { count, .. } => card.link(link).skip(count),
+                Fault::Jump(_) => card.link(link).jump(),
+                Fault::Slow(_) => card.link(link).be_slow(until),
+                _ => {}
+            }
+        }
+        self.cards[card].wake();
     }
 
     fn order(&mut self, now: Instant, source: u16, order: Misbehaviour) {

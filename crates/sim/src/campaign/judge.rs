@@ -2,7 +2,6 @@
 
 use super::broken::{Broken, Checker};
 use super::fault::Fault;
-use super::machines::How;
 use super::node::Node;
 use super::place::Place;
 use super::referee::Held;
@@ -55,16 +54,21 @@ impl World {
     fn judge_pools(&mut self) -> Result<(), Broken> {
         let network = self.network.clone();
         // What a source sent and nobody wanted lies in the blocks of its connection until the process ends.
-        let left = self.front_ends.iter().all(|node| node.machine().is_some_and(|one| one.has_left()));
+        let left = self.front_ends.iter().filter_map(Node::machine).all(|one| one.has_left());
         let everything = self.scenario.events * self.scenario.sources.len() as u64;
         let all_came = left && self.snapshot().ledger.fragments.in_complete_events == everything;
+        let rings: Vec<(u16, u64)> =
+            self.scenario.cards.iter().map(|card| (card.readout, self.most_pages_out(card.readout))).collect();
         for member in self.members() {
             let (place, done) = (member.around().place, member.is_done());
             let connections = member.hosts().iter().map(|&host| network.connections_of(host).len() as u64);
             let connections = connections.sum::<u64>() + 1;
             for (index, pool) in member.pools().into_iter().enumerate() {
                 let is_door = matches!(place, Place::Readout(_)) && index == 2;
-                Broken::unless(!done || is_door && !all_came || pool.held <= connections, Checker::Pools, || {
+                // What was not taken lies in its ring.
+                let ring = rings.iter().find(|&&(readout, _)| place == Place::Readout(readout) && index == 3);
+                let most = ring.map_or(connections, |&(_, pages)| pages);
+                Broken::unless(!done || is_door && !all_came || pool.held <= most, Checker::Pools, || {
                     format!("{place}: {} blocks of its pool {index} are out after the end", pool.held)
                 })?;
             }
@@ -149,7 +153,7 @@ impl World {
                 Some(copy) => {
                     for source in 0..self.scenario.sources.len() {
                         match copy.found.get(&self.scenario.source_id(source)) {
-                            Some(None) => {}
+                            Some(None) => self.must_be_there(event, source)?,
                             Some(Some(Cause::ForcedStop)) if is_forced => {}
                             Some(Some(cause)) => self.excuse(timeline, event, source, Some(*cause))?,
                             None => {
@@ -169,6 +173,19 @@ impl World {
         let is_cut = self.scenario.end != End::Last || self.scenario.incomplete == IncompletePolicy::Stop;
         let behind = if is_cut { 0..0 } else { last + 1..self.scenario.events + 1 };
         behind.into_iter().try_for_each(|event| self.excuse_event(timeline, event))
+    }
+
+    /// A fragment is in a file: its source sent it whole, or another event's under its number.
+    fn must_be_there(&self, event: u64, source: usize) -> Result<(), Broken> {
+        let record = self.record(source);
+        let number = self.scenario.key_of(event).number();
+        let was_sent = record.is_none_or(|record| {
+            record.lied_as(number).is_some() || record.made(event).is_some_and(|made| made.how.is_whole())
+        });
+        Broken::unless(was_sent, Checker::Content, || {
+            let (id, made) = (self.scenario.source_id(source), record.and_then(|record| record.made(event)));
+            format!("event {event} holds a fragment of source {id}, which never came whole: {made:?}")
+        })
     }
 
     /// An event is not there at all.
@@ -219,14 +236,15 @@ impl World {
     /// Finds the reason of its own why a fragment is not where it belongs.
     fn excuse_alone(&self, timeline: &Timeline, event: u64, source: usize, cause: Option<Cause>) -> Result<(), Broken> {
         let id = self.scenario.source_id(source);
-        let Some(front_end) = self.front_ends[source].machine() else { return Ok(()) };
-        let made = front_end.made(event);
+        let Some(record) = self.record(source) else { return Ok(()) };
+        let made = record.made(event);
         let course = &timeline.courses[source];
         let delivered = course.delivered[event as usize];
         let lost_on_the_way = made.is_some_and(|made| {
-            !matches!(made.how, How::Right | How::Damaged)
-                || delivered.is_none()
-                || front_end.is_ruined(made.connection, made.end)
+            !made.how.is_whole()
+                || delivered.is_none() && !self.is_present_ring(source, made.connection)
+                || record.is_ruined(made.connection, made.end)
+                || record.is_doubtful(event)
         });
         if lost_on_the_way || self.safe.cut.contains(&(event, id)) && self.scenario.level < AcknowledgementLevel::Synced
         {
@@ -270,15 +288,13 @@ impl World {
             let places = disturbance.fault.places();
             match disturbance.fault {
                 Fault::Crash(place) | Fault::PowerCut(place) => place == readout,
-                Fault::Pause(place) | Fault::Reconnect(place) | Fault::PoolDry(place) => {
-                    !matches!(place, Place::Source(_))
-                }
+                Fault::Pause(place) | Fault::Reconnect(place) | Fault::PoolDry(place) => !place.is_front_end(),
                 Fault::Delay { .. }
                 | Fault::SlowLink { .. }
                 | Fault::Partition { .. }
                 | Fault::OneWay { .. }
                 | Fault::HalfOpen { .. } => {
-                    places.contains(&readout) && !places.iter().any(|place| matches!(place, Place::Source(_)))
+                    places.contains(&readout) && !places.iter().any(|place| place.is_front_end())
                 }
                 // The event manager that leads the run and that nobody can hear, or whose end nobody is told.
                 Fault::ManagerCutOff(manager) | Fault::ManagerPowerCut(manager) => {
@@ -307,7 +323,7 @@ impl World {
         let refused = refused.map(|one| (one.at, one.at.after(RECALL), true));
         let touches = |fault: &Fault| {
             let places = fault.places();
-            places.contains(&readout) && !places.iter().any(|place| matches!(place, Place::Source(_)))
+            places.contains(&readout) && !places.iter().any(|place| place.is_front_end())
         };
         let cut = self.injection.happened.iter().filter(|one| touches(&one.fault));
         let mut away: Vec<_> = refused.chain(cut.map(|one| (one.from, one.until, false))).collect();

@@ -14,6 +14,7 @@
 //! `docs/simulation.md` says how to read a failure and how to add a machine.
 
 mod broken;
+mod cards;
 mod clock;
 mod content;
 mod coordination;
@@ -23,6 +24,7 @@ mod disk;
 mod draw;
 mod endpoints;
 mod fault;
+mod fault_kind;
 mod inject;
 mod judge;
 mod machines;
@@ -35,22 +37,27 @@ mod place;
 mod recorder;
 mod referee;
 mod reign;
+mod ring;
 mod runner;
 mod scenario;
 mod schedule;
 mod shrink;
 mod timeline;
+mod trouble;
 mod watch;
 mod world;
 
 pub use broken::{Broken, Checker};
+pub use cards::CardSetting;
 pub use clock::NodeClock;
 pub use content::{Contents, Format, Sizes, mixed};
 pub use coverage::{Coverage, Situation, unreachable};
-pub use fault::{Fault, FaultKind, Scheduled};
+pub use fault::{Fault, Scheduled};
+pub use fault_kind::FaultKind;
 pub use outcome::{Outcome, run};
 pub use place::Place;
 pub use runner::{Campaign, Failure, Orders, SCHEMA};
 pub use scenario::{End, Managers, Rooms, Scenario, TimeOuts};
 pub use shrink::shrink;
+pub use trouble::{Damage, Trouble};
 pub use world::World;

@@ -79,6 +79,11 @@ impl<M: Machine> Node<M> {
         (self.busy, self.idle_at) = (true, None);
     }
 
+    /// It has a turn now, even if it has just had one.
+    pub(super) const fn wake(&mut self) {
+        (self.busy, self.idle_at) = (true, None);
+    }
+
     /// The machine, which every member has while nothing kills its process.
     pub(super) fn machine(&self) -> Option<&M> {
         self.machine.as_ref()

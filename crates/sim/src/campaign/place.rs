@@ -14,6 +14,8 @@ pub enum Place {
     Builder(u16),
     /// A front end, counted over all readout units.
     Source(u16),
+    /// The link card of a readout unit.
+    Card(u16),
 }
 
 impl Place {
@@ -23,8 +25,13 @@ impl Place {
             Self::Manager(_) => Some(NodeId::MANAGER),
             Self::Readout(index) => Some(NodeId::readout(index)),
             Self::Builder(index) => Some(NodeId::builder(index)),
-            Self::Source(_) => None,
+            Self::Source(_) | Self::Card(_) => None,
         }
+    }
+
+    /// Whether it brings fragments, and is no node of the run.
+    pub const fn is_front_end(self) -> bool {
+        matches!(self, Self::Source(_) | Self::Card(_))
     }
 }
 
@@ -32,6 +39,7 @@ impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.node()) {
             (Self::Source(index), _) => write!(out, "source{index}"),
+            (Self::Card(index), _) => write!(out, "card{index}"),
             (Self::Manager(index), _) => write!(out, "evm{index}"),
             (_, Some(node)) => node.fmt(out),
             (_, None) => Ok(()),

@@ -7,6 +7,7 @@ use super::place::Place;
 use super::world::World;
 use ropewalk_flow::messages::FragmentFlags;
 use ropewalk_terms::{Attempt, Cause, EventKey, Incarnation, Instant, SourceId};
+use ropewalk_wire::felix::Status;
 use ropewalk_wire::run_file::{EventFlags, EventView, FooterView, Item, Items, Record as RawRecord, RecordKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -154,19 +155,20 @@ impl World {
     /// A fragment is what its source made, and flagged where that was wrong already.
     fn compare(&self, event: u64, source: SourceId, payload: &[u8], flags: FragmentFlags) -> Result<(), Broken> {
         let index = (source.0 as usize).wrapping_sub(self.scenario.source_id(0).0 as usize);
-        let Some(&format) = self.scenario.sources.get(index) else {
-            return Err(Broken::new(Checker::Content, format!("event {event}: there is no source {source}")));
-        };
-        let front_end = self.front_ends[index].machine();
-        let made = front_end.and_then(|front_end| front_end.made(event));
-        let damaged = made.is_some_and(|made| made.how == How::Damaged);
+        Broken::unless(index < self.scenario.sources.len(), Checker::Content, || {
+            format!("event {event}: there is no source {source}")
+        })?;
+        let record = self.record(index);
+        let how = record.and_then(|record| record.made(event)).map_or(How::Right, |made| made.how);
         let number = self.scenario.key_of(event).number();
-        let mut expected = self.scenario.contents().fragment_numbered(format, source, event, number);
-        if damaged {
-            damage(&mut expected);
+        let mut expected = self.content(index, event, number);
+        match how {
+            How::Damaged => damage(&mut expected),
+            How::Flagged(_, length) => expected.truncate(length as usize),
+            _ => {}
         }
-        let lie = front_end.and_then(|front_end| front_end.lied_as(event));
-        if lie.is_some_and(|lie| payload == self.scenario.contents().fragment_numbered(format, source, lie, event)) {
+        let lie = record.and_then(|record| record.lied_as(event));
+        if lie.is_some_and(|lie| payload == self.content(index, lie, event)) {
             return Ok(());
         }
         Broken::unless(payload == expected, Checker::Content, || {
@@ -181,10 +183,20 @@ impl World {
             )
         })?;
         // Whose number was a lie brings the bunch crossing of another event.
-        let lied = self.front_ends.iter().any(|node| node.machine().is_some_and(|one| one.lied_as(event).is_some()));
-        Broken::unless(lied || flags.has_error() == damaged, Checker::Content, || {
-            format!("event {event}, source {source}: damaged {damaged}, and flagged {flags:?}")
+        let sources = 0..self.scenario.sources.len();
+        let lied = sources.filter_map(|one| self.record(one)).any(|one| one.lied_as(event).is_some());
+        Broken::unless(lied || is_flagged(how, flags), Checker::Content, || {
+            format!("event {event}, source {source}: {how:?}, and flagged {flags:?}")
         })
+    }
+
+    /// The fragment of a source for an event, with this number in it, as it stands in run files.
+    fn content(&self, source: usize, event: u64, number: u64) -> Vec<u8> {
+        let (contents, id) = (self.scenario.contents(), self.scenario.source_id(source));
+        match self.scenario.card_of(source) {
+            Some((card, _)) => contents.chunk(self.scenario.cards[card].rule, id, event, number),
+            None => contents.fragment_numbered(self.scenario.sources[source], id, event, number),
+        }
     }
 
     /// Somebody dies: takes note of what is in the files.
@@ -205,6 +217,18 @@ impl World {
             death.whole = after;
         }
     }
+}
+
+/// Whether a fragment has the flags that its source gave it reason for, and no others that say it is in doubt.
+fn is_flagged(how: How, flags: FragmentFlags) -> bool {
+    let How::Flagged(status, _) = how else { return flags.has_error() == (how == How::Damaged) };
+    let words = [
+        (Status::BUSY, FragmentFlags::BUSY),
+        (Status::CRC, FragmentFlags::CRC_ERROR),
+        (Status::ERROR, FragmentFlags::MALFORMED),
+        (Status::TRUNCATED, FragmentFlags::LENGTH_MISMATCH),
+    ];
+    words.into_iter().all(|(said, flag)| flags.contains(flag) == status.has(said))
 }
 
 /// Whether a footer lists what stands before it, each event where it begins; what is wrong otherwise.

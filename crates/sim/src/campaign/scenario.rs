@@ -1,5 +1,6 @@
 //! What one seed means: the system, its settings, and what goes wrong.
 
+use super::cards::CardSetting;
 use super::content::{Contents, Format, Sizes};
 use super::draw::Draw;
 use super::fault::{Fault, Scheduled};
@@ -11,6 +12,7 @@ use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
 use ropewalk_terms::{AcknowledgementLevel, EventKey, SourceId};
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 /// How the run ends.
@@ -88,7 +90,7 @@ pub(super) const COORDINATION_STREAM: u64 = 1000;
 /// Which stream decides on a trigger source and its resynchronisation.
 const TRIGGER_STREAM: u64 = 303;
 /// When units that were refused at first call again.
-const SECOND_CALL: Duration = Duration::from_micros(200_500);
+pub(super) const SECOND_CALL: Duration = Duration::from_micros(200_500);
 /// How far any clock may be wrong, in millionths: see the faults.
 const WORST_DRIFT: u32 = 60_000;
 
@@ -111,6 +113,8 @@ pub struct Scenario {
     pub sizes: Sizes,
     /// How the run comes by its event manager.
     pub managers: Managers,
+    /// Which readout units have link cards in the place of front ends.
+    pub cards: Vec<CardSetting>,
     /// The trigger source, where there is one: it opens events, and may declare resynchronisations.
     pub trigger: Option<u16>,
     /// How the run ends.
@@ -155,6 +159,7 @@ impl Scenario {
             pace: Duration::from_micros(20),
             sizes: Sizes { usual: 31, largest: 767 },
             managers: Managers::Alone,
+            cards: Vec::new(),
             trigger: None,
             end: End::Last,
             level: AcknowledgementLevel::Written,
@@ -241,6 +246,7 @@ impl Scenario {
         }
         scenario.draw_managers(span);
         scenario.draw_trigger();
+        scenario.draw_cards();
         scenario
     }
 
@@ -269,7 +275,7 @@ impl Scenario {
     /// could tell.
     fn hides_the_count(fault: &Fault) -> bool {
         let places = fault.places();
-        let is_of_source = places.iter().any(|place| matches!(place, Place::Source(_)));
+        let is_of_source = places.iter().any(|place| place.is_front_end());
         match fault {
             Fault::Crash(place) | Fault::PowerCut(place) | Fault::Reconnect(place) => {
                 matches!(place, Place::Readout(_))
@@ -413,6 +419,24 @@ impl Scenario {
         (source / self.sources_each().max(1)) as u16
     }
 
+    /// The sources that are e-links of a card.
+    pub fn sources_of(&self, card: &CardSetting) -> Range<usize> {
+        let (first, each) = (usize::from(card.readout) * self.sources_each(), self.sources_each());
+        first + card.streams.min(each)..first + each
+    }
+
+    /// The card that a source is an e-link of, and which one of its e-links.
+    pub fn card_of(&self, source: usize) -> Option<(usize, usize)> {
+        let sources = self.cards.iter().map(|card| self.sources_of(card)).enumerate();
+        let mut own = sources.filter(|(_, sources)| sources.contains(&source));
+        own.next().map(|(card, sources)| (card, source - sources.start))
+    }
+
+    /// Whether a member is an e-link of a card.
+    pub(super) fn is_on_card(&self, place: Place) -> bool {
+        matches!(place, Place::Source(source) if self.card_of(source.into()).is_some())
+    }
+
     /// What the sources make.
     pub const fn contents(&self) -> Contents {
         Contents { seed: self.seed, sizes: self.sizes }
@@ -431,7 +455,7 @@ impl Scenario {
             Place::Manager(_) => 1 + usize::from(self.readouts) + usize::from(self.builders),
             Place::Readout(index) => 1 + usize::from(index),
             Place::Builder(index) => 1 + usize::from(self.readouts) + usize::from(index),
-            Place::Source(_) => return 0,
+            Place::Source(_) | Place::Card(_) => return 0,
         };
         self.drifts.get(index).copied().unwrap_or(0)
     }
@@ -448,7 +472,7 @@ impl fmt::Display for Scenario {
         writeln!(
             out,
             "seed {}: {} readout and {} builder units, {} sources, {} events every {:?}, end {:?}, {:?}, {:?}, {:?}, \
-             event managers {:?}",
+             event managers {:?}, cards {:?}",
             self.seed,
             self.readouts,
             self.builders,
@@ -460,6 +484,7 @@ impl fmt::Display for Scenario {
             self.incomplete,
             self.time_outs,
             self.managers,
+            self.cards,
         )?;
         self.faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
     }

@@ -2,7 +2,8 @@
 
 use super::content::Format;
 use super::draw::Draw;
-use super::fault::{Fault, FaultKind, Scheduled};
+use super::fault::{Fault, Scheduled};
+use super::fault_kind::FaultKind;
 use super::place::Place;
 use super::scenario::{Managers, Scenario};
 use std::time::Duration;
@@ -10,9 +11,9 @@ use std::time::Duration;
 /// The most faults of one run.
 const MOST: u64 = 6;
 /// Faults last from so long ...
-const SHORTEST: Duration = Duration::from_millis(1);
+pub(super) const SHORTEST: Duration = Duration::from_millis(1);
 /// ... to so long.
-const LONGEST: Duration = Duration::from_secs(4);
+pub(super) const LONGEST: Duration = Duration::from_secs(4);
 
 /// The faults of a scenario whose sources send for `span`.
 pub(super) fn draw(scenario: &Scenario, span: Duration) -> Vec<Scheduled> {
@@ -22,12 +23,7 @@ pub(super) fn draw(scenario: &Scenario, span: Duration) -> Vec<Scheduled> {
     let mut before = Duration::ZERO;
     let mut faults: Vec<Scheduled> = Vec::new();
     for _ in 0..count {
-        let at = match draw.below(8) {
-            0 => Duration::from_micros(draw.between(0, 3000)),
-            1 | 2 => before + draw.time(Duration::from_micros(10), Duration::from_millis(500)),
-            3 => span + draw.time(Duration::from_micros(100), Duration::from_secs(1)),
-            _ => span.mul_f64(draw.between(0, 1000) as f64 / 1000.0),
-        };
+        let at = moment(&mut draw, span, before);
         before = at;
         let kind = draw.of(&FaultKind::ALL[..FaultKind::OF_ANY]);
         let (fault, is_lasting) = fault(&mut draw, scenario, kind);
@@ -36,6 +32,16 @@ pub(super) fn draw(scenario: &Scenario, span: Duration) -> Vec<Scheduled> {
     }
     faults.sort_by_key(|scheduled| scheduled.at);
     faults
+}
+
+/// When something goes wrong; the fault before it began at `before`.
+pub(super) fn moment(draw: &mut Draw, span: Duration, before: Duration) -> Duration {
+    match draw.below(8) {
+        0 => Duration::from_micros(draw.between(0, 3000)),
+        1 | 2 => before + draw.time(Duration::from_micros(10), Duration::from_millis(500)),
+        3 => span + draw.time(Duration::from_micros(100), Duration::from_secs(1)),
+        _ => span.mul_f64(draw.between(0, 1000) as f64 / 1000.0),
+    }
 }
 
 fn source(draw: &mut Draw, scenario: &Scenario) -> u16 {

@@ -1,6 +1,6 @@
 //! When each fragment arrived at its readout unit, when each event began there, and who was silent too long.
 
-use super::machines::{How, Made};
+use super::machines::Made;
 use super::recorder::{Delivery, Inlet};
 use super::world::World;
 use ropewalk_terms::Instant;
@@ -47,15 +47,13 @@ impl World {
     pub(super) fn timeline(&self) -> Timeline {
         let recorder = self.recorder.borrow();
         let none = Inlet::default();
-        let inlets: Vec<&Inlet> = self
-            .front_ends
-            .iter()
-            .map(|node| node.hosts.first().and_then(|host| recorder.inlets.get(host)).unwrap_or(&none))
-            .collect();
+        let sources = 0..self.scenario.sources.len();
+        let inlets: Vec<&Inlet> = sources.map(|source| self.inlet(source, &recorder).unwrap_or(&none)).collect();
         let events = self.scenario.events as usize;
         let mut courses: Vec<Course> = Vec::new();
         for (source, inlet) in inlets.iter().enumerate() {
-            let made = |event: usize| self.front_ends[source].machine().and_then(|one| one.made(event as u64));
+            let record = self.record(source);
+            let made = |event: usize| record.and_then(|one| one.made(event as u64));
             let delivered = (0..=events).map(|event| made(event).and_then(|made| arrival(made, inlet))).collect();
             courses.push(Course { delivered, absences: Vec::new() });
         }
@@ -119,9 +117,9 @@ impl World {
     /// When whole fragments came from a source: neither nonsense nor a part of a fragment is a sign of life. The last
     /// sign never comes.
     fn signs_of_life(&self, source: usize, inlet: &Inlet, courses: &[Course]) -> Vec<Sign> {
-        let front_end = self.front_ends[source].machine();
+        let record = self.record(source);
         let makes_sense = |event: usize| {
-            let made = front_end.and_then(|one| Some((one, one.made(event as u64)?)));
+            let made = record.and_then(|one| Some((one, one.made(event as u64)?)));
             made.is_some_and(|(one, made)| !one.is_ruined(made.connection, made.end))
         };
         let delivered = courses[source].delivered.iter().enumerate().filter(|&(event, _)| makes_sense(event));
@@ -145,23 +143,23 @@ impl World {
     /// When a source's numbering was not the run's: until the first fragment that comes over another connection, which is
     /// not looked at before the end of the one that led astray.
     fn astray(&self, source: usize, inlet: &Inlet, courses: &[Course]) -> Vec<Absence> {
-        let Some(front_end) = self.front_ends[source].machine() else { return Vec::new() };
+        let Some(record) = self.record(source) else { return Vec::new() };
         let back = |connection: u64| {
             let events = (1..courses[source].delivered.len()).filter(|&event| {
-                let made = front_end.made(event as u64);
-                made.is_some_and(|made| made.connection > connection && !front_end.is_ruined(made.connection, made.end))
+                let made = record.made(event as u64);
+                made.is_some_and(|made| made.connection > connection && !record.is_ruined(made.connection, made.end))
             });
             let came = events.filter_map(|event| courses[source].delivered[event]).min();
             let end = inlet.ends.get(&connection).copied().unwrap_or(Instant::ZERO);
             came.unwrap_or(Instant::FAR_FUTURE).max(end)
         };
-        front_end.strayed.iter().map(|&(from, connection)| Absence { from, until: back(connection) }).collect()
+        record.strayed.iter().map(|&(from, connection)| Absence { from, until: back(connection) }).collect()
     }
 }
 
 /// When the last byte of a fragment was taken.
 fn arrival(made: &Made, inlet: &Inlet) -> Option<Instant> {
-    if !matches!(made.how, How::Right | How::Damaged) {
+    if !made.how.is_whole() {
         return None;
     }
     let over = inlet.deliveries.iter().filter(|delivery| delivery.connection == made.connection);

@@ -15,6 +15,7 @@ impl World {
             return Err(broken.clone());
         }
         self.watch_credits()?;
+        self.watch_cards()?;
         self.watch_inlets()
     }
 

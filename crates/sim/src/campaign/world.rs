@@ -5,8 +5,10 @@ use super::clock::NodeClock;
 use super::coverage::{Coverage, Situation};
 use super::draw::Draw;
 use super::inject::Injection;
-use super::machines::{BuilderMachine, FrontEnd, ManagerMachine, ReadoutMachine, Site, Stranger, builder, readout};
-use super::node::{Health, Member, Node};
+use super::machines::{
+    BuilderMachine, Card, FrontEnd, ManagerMachine, ReadoutMachine, Site, Stranger, builder, readout,
+};
+use super::node::{Health, Machine, Member, Node};
 use super::place::Place;
 use super::recorder::{Recorder, Shared};
 use super::referee::Safe;
@@ -41,6 +43,8 @@ pub struct World {
     pub(super) clock: SimulatedClock,
     pub(super) recorder: Shared,
     pub(super) front_ends: Vec<Node<FrontEnd>>,
+    /// In the order of the scenario's.
+    pub(super) cards: Vec<Node<Card>>,
     pub(super) readouts: Vec<Node<ReadoutMachine>>,
     pub(super) managers: Vec<Node<ManagerMachine>>,
     pub(super) builders: Vec<Node<BuilderMachine>>,
@@ -51,6 +55,16 @@ pub struct World {
     pub(super) reign: Reign,
     order: Draw,
     idle_steps: u32,
+}
+
+/// Members whose machines are still to be started.
+fn nodes<M: Machine>(
+    places: impl Iterator<Item = Place>,
+    scenario: &Scenario,
+    clock: &SimulatedClock,
+    recorder: &Shared,
+) -> Vec<Node<M>> {
+    places.map(|place| Node::new(place, NodeClock::new(clock.clone(), scenario.drift(place)), recorder)).collect()
 }
 
 impl World {
@@ -72,18 +86,19 @@ impl World {
     fn recorded(scenario: Scenario, recorder: Recorder) -> Self {
         let recorder = recorder.shared();
         let clock = SimulatedClock::new(BEGIN);
-        let node_clock = |place| NodeClock::new(clock.clone(), scenario.drift(place));
         let front_ends = (0..scenario.sources.len() as u16).map(Place::Source);
+        let cards = scenario.cards.iter().map(|card| Place::Card(card.readout));
         let readouts = (0..scenario.readouts).map(Place::Readout);
         let builders = (0..scenario.builders).map(Place::Builder);
         let disk = |index: u16| SimulatedStorage::new(scenario.seed ^ u64::from(index) << 32, scenario.disk.clone());
         let mut world = Self {
             network: Network::new(scenario.seed, scenario.network.clone()),
             storages: (0..scenario.builders).map(disk).collect(),
-            front_ends: front_ends.map(|place| Node::new(place, node_clock(place), &recorder)).collect(),
-            readouts: readouts.map(|place| Node::new(place, node_clock(place), &recorder)).collect(),
-            managers: scenario.manager_places().map(|place| Node::new(place, node_clock(place), &recorder)).collect(),
-            builders: builders.map(|place| Node::new(place, node_clock(place), &recorder)).collect(),
+            front_ends: nodes(front_ends, &scenario, &clock, &recorder),
+            cards: nodes(cards, &scenario, &clock, &recorder),
+            readouts: nodes(readouts, &scenario, &clock, &recorder),
+            managers: nodes(scenario.manager_places(), &scenario, &clock, &recorder),
+            builders: nodes(builders, &scenario, &clock, &recorder),
             strangers: Vec::new(),
             injection: Injection::new(&scenario),
             coverage: Coverage::default(),
@@ -105,9 +120,13 @@ impl World {
         let managers = (0..managers as u16).map(Place::Manager);
         let places = (0..self.readouts.len() as u16).map(Place::Readout).chain(managers);
         let places = places.chain((0..self.builders.len() as u16).map(Place::Builder));
-        for place in places.chain((0..self.front_ends.len() as u16).map(Place::Source)) {
-            self.start(place);
+        let sources =
+            (0..self.front_ends.len() as u16).filter(|&source| self.scenario.card_of(source.into()).is_none());
+        let places: Vec<Place> = places.chain(sources.map(Place::Source)).collect();
+        for (node, setting) in self.cards.iter_mut().zip(&self.scenario.cards) {
+            node.start((Card::new(&self.scenario, setting), Vec::new()));
         }
+        places.into_iter().for_each(|place| self.start(place));
         self.command_the_start();
     }
 
@@ -122,7 +141,8 @@ impl World {
         match place {
             Place::Manager(index) => self.start_manager(index),
             Place::Readout(index) => {
-                let begun = readout(&self.site(), &self.readouts[usize::from(index)].around, index);
+                let mut begun = readout(&self.site(), &self.readouts[usize::from(index)].around, index);
+                self.attach_card(index, &mut begun.0);
                 self.readouts[usize::from(index)].start(begun);
             }
             Place::Builder(index) => {
@@ -133,6 +153,8 @@ impl World {
                 let begun = FrontEnd::new(&self.site(), &self.front_ends[usize::from(index)].around, index);
                 self.front_ends[usize::from(index)].start(begun);
             }
+            // It is there from the beginning, and no process.
+            Place::Card(_) => {}
         }
     }
 
@@ -171,6 +193,7 @@ impl World {
     pub(super) fn members(&mut self) -> Vec<&mut dyn Member> {
         let mut all: Vec<&mut dyn Member> = Vec::with_capacity(16);
         all.extend(self.front_ends.iter_mut().map(|node| node as &mut dyn Member));
+        all.extend(self.cards.iter_mut().map(|node| node as &mut dyn Member));
         all.extend(self.readouts.iter_mut().map(|node| node as &mut dyn Member));
         all.extend(self.managers.iter_mut().map(|node| node as &mut dyn Member));
         all.extend(self.builders.iter_mut().map(|node| node as &mut dyn Member));
@@ -184,14 +207,21 @@ impl World {
             Place::Manager(index) => &mut self.managers[usize::from(index)],
             Place::Readout(index) => &mut self.readouts[usize::from(index)],
             Place::Builder(index) => &mut self.builders[usize::from(index)],
-            Place::Source(index) => &mut self.front_ends[usize::from(index)],
+            Place::Source(index) => match self.scenario.card_of(index.into()) {
+                Some((card, _)) => &mut self.cards[card],
+                None => &mut self.front_ends[usize::from(index)],
+            },
+            Place::Card(readout) => {
+                let card = self.scenario.cards.iter().position(|card| card.readout == readout);
+                &mut self.cards[card.expect("only cards that are there are asked for")]
+            }
         }
     }
 
     /// Turns everybody who is due, beginning with somebody else each time. Whether anybody was, and did something.
     fn round(&mut self) -> Result<(bool, usize), Broken> {
         let scenario = Rc::clone(&self.scenario);
-        let count = self.front_ends.len() + self.readouts.len() + self.managers.len();
+        let count = self.front_ends.len() + self.cards.len() + self.readouts.len() + self.managers.len();
         let count = count + self.builders.len() + self.strangers.len();
         let first = self.order.below(count as u64) as usize;
         let mut obedience = std::mem::take(&mut self.reign.obedience);
@@ -227,6 +257,7 @@ impl World {
                 break;
             }
             (rounds, done) = (rounds + 1, done + work);
+            self.look_at_cards();
             Broken::unless(rounds < MOST_TURNS, Checker::Liveness, || "nodes do not come to rest".to_owned())?;
         }
         self.watch()?;
@@ -295,8 +326,8 @@ impl World {
         let Some(manager) = self.spoken_for().map(ManagerMachine::drive) else { return nobody };
         let account = manager.machine().account();
         let away = away || manager.machine().state() == ManagerState::Recovering;
-        let sent_all =
-            self.front_ends.iter().all(|node| node.machine().is_some_and(|one| one.next > self.scenario.events));
+        let next = self.progress();
+        let sent_all = next.into_iter().all(|next| next > self.scenario.events);
         match manager.phase() {
             RunPhase::Initial | RunPhase::Configured => Situation::Idle,
             RunPhase::Ended => Situation::Ended,
@@ -315,10 +346,16 @@ impl World {
         machine.map(|manager| RunSnapshot::of(manager.standing())).unwrap_or_default()
     }
 
+    /// The next event of each front end and of each card.
+    fn progress(&self) -> Vec<u64> {
+        let front_ends = self.front_ends.iter().filter_map(|node| Some(node.machine()?.next));
+        front_ends.chain(self.cards.iter().filter_map(|node| Some(node.machine()?.next()))).collect()
+    }
+
     /// How far everybody is, for people.
     pub fn described(&mut self) -> String {
         let snapshot = self.snapshot();
-        let next: Vec<u64> = self.front_ends.iter().filter_map(|node| Some(node.machine()?.next)).collect();
+        let next = self.progress();
         let (fragments, events) = (snapshot.ledger.fragments, snapshot.ledger.events);
         let dropped: Vec<_> = fragments.dropped.iter().chain(events.incomplete_dropped.iter()).collect();
         let state = self.spoken_for().map(|manager| manager.drive().machine().state());

@@ -157,6 +157,14 @@ impl CardInput {
         CardCounts { chunks: *self.decoder.report(), given_up, nobodys, stalls }
     }
 
+    /// Up to where the readout unit has taken all blocks, for checkers.
+    pub fn handed_on(&self) -> u64 {
+        let Some(cursor) = self.cursor else { return self.position };
+        let batch = self.decoder.batch();
+        let block = batch.runs().get(cursor.run).map_or(0, |run| u64::from(run.block));
+        batch.position() + block * self.decoder.block_bytes() as u64
+    }
+
     /// Whether the card will say nothing more, and everything that it said was handed on.
     pub fn is_ended(&self) -> bool {
         self.connection == Connection::Ended

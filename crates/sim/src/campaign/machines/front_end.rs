@@ -7,6 +7,7 @@ use super::super::endpoints::{Endpoints, Surroundings};
 use super::super::node::Machine;
 use super::super::scenario::Scenario;
 use super::readout::door_of;
+use super::record::{How, Made, Record};
 use super::{Site, pool};
 use ropewalk_io::{Dispatcher, Endpoint, Event};
 use ropewalk_memory::{Slice, Staging};
@@ -21,39 +22,9 @@ const RETRY: Duration = Duration::from_millis(20);
 /// Pause before blocks are looked for again.
 const DRY: Duration = Duration::from_millis(5);
 /// How much slower a slow source is.
-const SLOW: u32 = 1000;
+pub(super) const SLOW: u32 = 1000;
 /// How far a counter jumps.
-const FAR: u64 = 1_000_000;
-
-/// What a source did with an event.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(in super::super) enum How {
-    /// Sent it as it should be.
-    Right,
-    /// Sent it with a wrong bit.
-    Damaged,
-    /// Sent it with another number.
-    Misnumbered,
-    /// Sent something that ends the connection.
-    Ruinous,
-    /// Began to send it, and never ended.
-    CutShort,
-    /// Left it out.
-    Skipped,
-}
-
-/// What became of one event at its source.
-#[derive(Copy, Clone, Debug)]
-pub(in super::super) struct Made {
-    /// When it was sent.
-    pub(in super::super) at: Instant,
-    /// Over which connection.
-    pub(in super::super) connection: u64,
-    /// The connection's bytes until its end.
-    pub(in super::super) end: u64,
-    /// What the source did.
-    pub(in super::super) how: How,
-}
+pub(super) const FAR: u64 = 1_000_000;
 
 /// What a source is told to do wrong.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -125,14 +96,7 @@ pub(in super::super) struct FrontEnd {
     /// How far the counter is set back, and for how many fragments still.
     reset: Option<(u64, u64)>,
     twice: u64,
-    /// By event, from 1.
-    made: Vec<Option<Made>>,
-    /// Connections whose framing the source ruined, and their bytes before that.
-    ruined: Vec<(u64, u64)>,
-    /// Numbers that it gave to events that have others.
-    lies: Vec<(u64, u64)>,
-    /// From when to when its counter was not the run's: until its first fragment over a new connection.
-    pub(in super::super) strayed: Vec<(Instant, u64)>,
+    pub(in super::super) record: Record,
 }
 
 impl FrontEnd {
@@ -167,27 +131,9 @@ impl FrontEnd {
             orders: VecDeque::new(),
             reset: None,
             twice: 0,
-            made: vec![None; scenario.events as usize + 1],
-            ruined: Vec::new(),
-            lies: Vec::new(),
-            strayed: Vec::new(),
+            record: Record::new(scenario.events),
         };
         (front_end, hosts)
-    }
-
-    /// What it did with an event; none where it had no occasion.
-    pub(in super::super) fn made(&self, event: u64) -> Option<&Made> {
-        self.made.get(event as usize)?.as_ref()
-    }
-
-    /// The event that it sent under the number of another one. A readout unit that has just begun cannot know better.
-    pub(in super::super) fn lied_as(&self, number: u64) -> Option<u64> {
-        self.lies.iter().find(|&&(said, _)| said == number).map(|&(_, event)| event)
-    }
-
-    /// Whether what a connection brought up to its byte `end` lies behind something that ruined its framing.
-    pub(in super::super) fn is_ruined(&self, connection: u64, end: u64) -> bool {
-        self.ruined.iter().any(|&(ruined, bytes)| ruined == connection && end > bytes)
     }
 
     /// It has sent everything and has no connection any more.
@@ -229,9 +175,7 @@ impl FrontEnd {
 
     fn note(&mut self, at: Instant, event: u64, how: How) {
         let made = Made { at, connection: self.connection, end: self.queued, how };
-        if let Some(place) = self.made.get_mut(event as usize) {
-            *place = Some(made);
-        }
+        self.record.note(event, made);
     }
 
     fn poll(&mut self, now: Instant) -> usize {
@@ -353,7 +297,7 @@ impl FrontEnd {
         self.next += 1;
         let (number, how) = self.number_of(now, event);
         if how == How::Ruinous {
-            self.ruined.push((self.connection, self.queued));
+            self.record.ruin(self.connection, self.queued);
             self.waiting.push_back((content::huge(self.format, self.id, number), Ends::Event(event, how)));
             return true;
         }
@@ -377,12 +321,12 @@ impl FrontEnd {
             // One that has hardly counted repeats itself, rather, and nobody could tell.
             if event > 2 {
                 self.reset = Some((event - 1, count));
-                self.strayed.push((now, self.connection));
+                self.record.strayed.push((now, self.connection));
             }
         }
         if let Some((base, left)) = &mut self.reset {
             *left = left.saturating_sub(1);
-            self.lies.push((event - *base, event));
+            self.record.lie(event - *base, event);
             return (event - *base, How::Misnumbered);
         }
         let right = self.resync.filter(|&resync| event >= resync).map_or(event, |resync| event + 1 - resync);

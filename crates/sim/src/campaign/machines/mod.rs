@@ -1,15 +1,19 @@
 //! How each machine is wired into a run, and what must hold of it: one file each.
 
 mod builder;
+mod card;
 mod front_end;
 mod manager;
 mod readout;
+mod record;
 mod stranger;
 
 pub(super) use builder::{BuilderMachine, builder};
-pub(super) use front_end::{FrontEnd, How, Made, Misbehaviour};
+pub(super) use card::Card;
+pub(super) use front_end::{FrontEnd, Misbehaviour};
 pub(super) use manager::{ManagerMachine, manager, run_of};
 pub(super) use readout::{ReadoutMachine, readout};
+pub(super) use record::{How, Made, Record};
 pub(super) use stranger::Stranger;
 
 use super::coordination::SharedService;

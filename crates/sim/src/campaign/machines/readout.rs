@@ -21,8 +21,14 @@ pub(in super::super) fn readout(site: &Site<'_>, around: &Surroundings, index: u
     let Scenario { builders, time_outs, rooms, report_interval, .. } = *site.scenario;
     let scenario = site.scenario;
     let mine = (0..scenario.sources.len()).filter(|&source| scenario.readout_of(source) == index);
-    let sources: Vec<SourceConfig> =
-        mine.map(|source| SourceConfig::new(scenario.source_id(source), scenario.sources[source])).collect();
+    let source = |source| match scenario.card_of(source) {
+        Some((card, _)) => {
+            let bits = scenario.cards[card].rule.bits().expect("the rules of scenarios are rules");
+            SourceConfig::of_card(scenario.source_id(source), bits)
+        }
+        None => SourceConfig::new(scenario.source_id(source), scenario.sources[source]),
+    };
+    let sources: Vec<SourceConfig> = mine.map(source).collect();
     let blocks = STRANGERS_BLOCKS + (2 + rooms.blocks_each) * sources.len();
     let front_ends = site.endpoints("front ends", rooms.block_bytes, blocks, around).door();
     let peers = site.endpoints("readout receives", 4 << 10, rooms.peer_blocks, around);

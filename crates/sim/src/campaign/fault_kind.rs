@@ -1,0 +1,78 @@
+//! Kinds of faults, for coverage: each is a row of the table.
+
+macro_rules! kinds {
+    ($($kind:ident = $name:literal,)*) => {
+        /// Kinds of faults, for coverage.
+        #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        #[repr(u8)]
+        #[expect(missing_docs, reason = "each is named as the fault")]
+        pub enum FaultKind { $($kind),* }
+
+        impl FaultKind {
+            /// Every kind, in the order of the table.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
+
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name),* }
+            }
+        }
+    };
+}
+
+kinds! {
+    Delay = "delay",
+    SlowLink = "slow_link",
+    Partition = "partition",
+    OneWay = "partition_one_way",
+    Reset = "reset",
+    HalfOpen = "half_open",
+    Pause = "pause",
+    Crash = "crash",
+    PowerCut = "power_cut",
+    Reconnect = "reconnect",
+    ClockStep = "clock_step",
+    ClockDrift = "clock_drift",
+    DiskFull = "disk_full",
+    DiskSlow = "disk_slow",
+    DiskErrors = "disk_errors",
+    PoolDry = "pool_dry",
+    StopMidFragment = "source_stops_mid_fragment",
+    Disconnect = "source_disconnects",
+    SendTwice = "source_sends_twice",
+    Skip = "source_skips",
+    ResetCounter = "source_resets_counter",
+    Jump = "source_jumps",
+    WrongCrc = "source_wrong_crc",
+    HugeLength = "source_claims_4gib",
+    Slow = "source_slow",
+    Garbage = "garbage_connection",
+    ManagerCrash = "manager_crash",
+    ManagerPowerCut = "manager_power_cut",
+    ManagerPause = "manager_pause",
+    ManagerCutOff = "manager_cut_off",
+    CoordinationCut = "coordination_cut",
+    CoordinationLate = "coordination_late",
+    ManagerReplaced = "manager_replaced",
+    ManagerOvertaken = "manager_overtaken",
+    Resync = "source_resynchronises",
+    LinkDies = "link_dies",
+    LinkStalls = "link_stalls",
+    BlockLost = "block_lost",
+    BlockDamaged = "block_damaged",
+    ChunkTruncated = "chunk_truncated",
+    ChunkError = "chunk_error",
+    ChunkCrc = "chunk_crc",
+    ChunkBusy = "chunk_busy",
+    ChunkTimedOut = "chunk_timed_out",
+    ChunkNeverEnds = "chunk_never_ends",
+    ChunkNeverBegins = "chunk_never_begins",
+    ChunkOversize = "chunk_oversize",
+    CardStalls = "card_stalls",
+    CardBurst = "card_burst",
+}
+
+impl FaultKind {
+    /// Those that strike units, sources and links, in any system.
+    pub const OF_ANY: usize = 26;
+}

@@ -1,0 +1,126 @@
+//! What the referee knows of cards' rings: what was taken from them, and when.
+
+use super::broken::{Broken, Checker};
+use super::machines::{Card, ReadoutMachine, Record};
+use super::node::{Health, Node};
+use super::recorder::{Inlet, Recorder};
+use super::world::World;
+use ropewalk_node::drive::Drive;
+use ropewalk_terms::Instant;
+use std::time::Duration;
+
+/// Whoever could take what waits in a ring does so within this time: at the latest when it reports.
+const SOON: Duration = Duration::from_millis(1100);
+
+impl World {
+    /// A life of a readout unit begins: its card has a new ring.
+    pub(super) fn attach_card(&mut self, readout: u16, machine: &mut ReadoutMachine) {
+        let card = self.scenario.cards.iter().position(|card| card.readout == readout);
+        if let Some(node) = card.map(|card| &mut self.cards[card]) {
+            if let Some(card) = &mut node.machine {
+                card.attach(machine);
+            }
+            // It has room now.
+            node.wake();
+        }
+    }
+
+    /// What a source did with each event, by the source's own record.
+    pub(super) fn record(&self, source: usize) -> Option<&Record> {
+        match self.scenario.card_of(source) {
+            Some((card, link)) => self.cards[card].machine().map(|card| card.record(link)),
+            None => self.front_ends[source].machine().map(|front_end| &front_end.record),
+        }
+    }
+
+    /// What arrived from a source.
+    pub(super) fn inlet<'a>(&'a self, source: usize, recorder: &'a Recorder) -> Option<&'a Inlet> {
+        match self.scenario.card_of(source) {
+            Some((card, _)) => self.cards[card].machine().map(|card| &card.inlet),
+            None => self.front_ends[source].hosts.first().and_then(|host| recorder.inlets.get(host)),
+        }
+    }
+
+    /// Whether what a source wrote into this ring can still be taken from it.
+    pub(super) fn is_present_ring(&self, source: usize, ring: u64) -> bool {
+        let Some((card, _)) = self.scenario.card_of(source) else { return false };
+        let readout = &self.readouts[usize::from(self.scenario.cards[card].readout)];
+        readout.machine().is_some() && self.cards[card].machine().is_some_and(|card| card.life() == ring)
+    }
+
+    /// Takes note of how far readout units have read their cards' rings, and whether they wait with reading for what only
+    /// needs to be released: then nobody's silence counts.
+    pub(super) fn look_at_cards(&mut self) {
+        let now = self.now();
+        for node in &mut self.cards {
+            let Some(card) = &mut node.machine else { continue };
+            let readout = &mut self.readouts[usize::from(card.setting.readout)];
+            // Whoever has just looked in vain is called.
+            let written = card.written();
+            if written > std::mem::replace(&mut card.seen, written) {
+                readout.wake();
+            }
+            let Some((input, machine)) = readout.machine().and_then(|one| Some((one.cards().next()?, one.machine())))
+            else {
+                continue;
+            };
+            let taken = input.handed_on() - card.handed_on;
+            if taken > 0 {
+                card.inlet.deliver(now, card.life(), taken);
+                card.handed_on += taken;
+            }
+            let is_held_up = card.handed_on < card.written() || card.is_full();
+            card.inlet.set_read(now, !is_held_up || !machine.holds_settled());
+            let each = self.scenario.sources_each();
+            let sources = self.scenario.sources_of(&card.setting);
+            let may_take = sources.clone().all(|source| machine.room(source % each) > 0);
+            let stands = card.handed_on < card.written() && may_take && readout.health == Health::Up;
+            card.stands_since = if stands { card.stands_since.or(Some(now)) } else { None };
+            if !card.prepare_wait() {
+                node.wake();
+            }
+        }
+    }
+
+    /// What lies in a ring is taken where there is room for it, and each chunk of it counts as one.
+    pub(super) fn watch_cards(&self) -> Result<(), Broken> {
+        for card in self.cards.iter().filter_map(Node::machine) {
+            let readout = &self.readouts[usize::from(card.setting.readout)];
+            let Some(machine) = readout.machine() else { continue };
+            let stands = card.stands_since.is_some_and(|since| self.now().since(since) > SOON);
+            Broken::unless(!stands, Checker::Liveness, || {
+                format!("{} does not take what its card wrote since {:?}", readout.around.place, card.stands_since)
+            })?;
+            let is_over = card.is_closed() && card.handed_on == card.written();
+            self.watch_tally(card, machine, is_over)?;
+        }
+        Ok(())
+    }
+
+    /// Every chunk that began counts once, as a fragment or as given up, and nothing else does.
+    fn watch_tally(&self, card: &Card, readout: &ReadoutMachine, is_over: bool) -> Result<(), Broken> {
+        let is_over = is_over && readout.cards().all(|input| input.is_ended());
+        for (id, least, most, all) in card.tallies() {
+            let Some(source) = readout.machine().source_index(id) else { continue };
+            let received = readout.machine().account(source).received;
+            let least = if is_over { all } else { least };
+            Broken::unless((least..=most).contains(&received), Checker::Ledger, || {
+                let at = self.now().since(Instant::ZERO);
+                format!("at {at:?} {received} chunks of source {id} count as received, and {least} to {most} came")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// After the end every page is home that was taken, but for the one that is being written.
+    pub(super) fn most_pages_out(&self, readout: u16) -> u64 {
+        let card = self.scenario.cards.iter().position(|card| card.readout == readout);
+        let Some(card) = card.and_then(|card| self.cards[card].machine()) else { return 0 };
+        // A batch that was not taken as a whole is not done with.
+        let batch = (card.setting.blocks_per_batch * card.setting.format.block_bytes()) as u64;
+        let begun = if card.handed_on < card.written() { batch } else { 0 };
+        let from = card.oldest_open().unwrap_or(u64::MAX).min(card.handed_on.saturating_sub(begun));
+        let page = card.setting.page_bytes as u64;
+        card.written().div_ceil(page) - from / page
+    }
+}
