@@ -4,7 +4,10 @@ use ropewalk_flow::builder::IncompletePolicy;
 use ropewalk_flow::manager::LeaseConfig;
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
-use ropewalk_sim::campaign::{End, Fault, Managers, Place, Rooms, Scenario, Scheduled, TimeOuts, run};
+use ropewalk_sim::campaign::{
+    CardSetting, Damage, End, Fault, Managers, Place, Rooms, Scenario, Scheduled, TimeOuts, Trouble, run,
+};
+use ropewalk_wire::felix::Status;
 use std::time::Duration;
 
 const fn milliseconds(number: u64) -> Duration {
@@ -159,4 +162,51 @@ fn an_event_manager_that_has_ended_the_run_keeps_its_account_beyond_its_lease() 
     let usual = steady();
     let network = Faults { give_up: milliseconds(60), ..usual.network.clone() };
     expect_all_is_well(Scenario { network, managers: Managers::Standby(lease), faults, ..usual });
+}
+
+/// Two readout units with cards of two e-links each.
+fn carded() -> Scenario {
+    Scenario { cards: vec![CardSetting::usual(0), CardSetting::usual(1)], ..steady() }
+}
+
+#[test]
+fn a_quiet_card_loses_nothing() {
+    expect_all_is_well(carded());
+}
+
+/// One of each, on an e-link, while the run goes on: each costs what it may, under its own name.
+#[test]
+fn every_trouble_of_an_e_link_costs_itself_alone() {
+    let mut troubles = vec![
+        Trouble::Dies,
+        Trouble::Stalls,
+        Trouble::LosesBlocks(1),
+        Trouble::LosesBlocks(40),
+        Trouble::NeverEnds,
+        Trouble::NeverBegins,
+        Trouble::Oversize,
+    ];
+    troubles.extend(Damage::ALL.map(Trouble::DamagesBlock));
+    let flags = [Status::BUSY, Status::CRC, Status::ERROR, Status::TRUNCATED, Status::TIMED_OUT];
+    troubles.extend(flags.map(Trouble::Flags));
+    for trouble in troubles {
+        let faults = vec![fault(40, 30, Fault::Link { source: 2, trouble })];
+        expect_all_is_well(Scenario { faults, ..carded() });
+    }
+}
+
+/// Its ring is full after three milliseconds, and it waits, or loses what comes.
+#[test]
+fn a_card_that_is_faster_than_its_readout_unit_waits_or_loses_blocks() {
+    for waits in [true, false] {
+        let small = CardSetting { pages: 2, waits, ..CardSetting::usual(0) };
+        let faults = vec![fault(40, 50, Fault::Pause(Place::Readout(0)))];
+        expect_all_is_well(Scenario { cards: vec![small], faults, ..steady() });
+    }
+}
+
+#[test]
+fn a_card_goes_on_with_the_next_life_of_its_readout_unit() {
+    let faults = vec![fault(60, 5, Fault::PowerCut(Place::Readout(1)))];
+    expect_all_is_well(Scenario { faults, ..carded() });
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Which stream of the seed decides on cards.
 const CARDS_STREAM: u64 = 404;
 /// The most faults of a card.
-const MOST: u64 = 12;
+const MOST: u64 = 14;
 
 /// The card of a readout unit.
 #[derive(Clone, PartialEq, Debug)]
@@ -97,7 +97,7 @@ impl Scenario {
         let begin = if let Managers::Standby(_) = self.managers { SECOND_CALL } else { Duration::ZERO };
         let mut before = Duration::ZERO;
         for _ in 0..draw.between(1, MOST) {
-            let at = match draw.below(5) {
+            let at = match draw.below(4) {
                 // As the last events come, or shortly after.
                 0 => span + draw.time(Duration::from_micros(10), Duration::from_millis(30)),
                 _ => moment(&mut draw, span, before),
@@ -117,18 +117,18 @@ impl Scenario {
         let source = (sources.start as u64 + draw.below(sources.len() as u64)) as u16;
         let count = draw.between(1, 12);
         let flag = draw.of(&[Status::BUSY, Status::CRC, Status::ERROR, Status::TRUNCATED, Status::TIMED_OUT]);
-        let trouble = match draw.below(18) {
+        let trouble = match draw.below(20) {
             0 | 1 => Trouble::Dies,
             2 | 3 => Trouble::Stalls,
             4 => Trouble::LosesBlocks(draw.of(&[1, 2, 5, 31, 32, 70])),
             5 => Trouble::DamagesBlock(draw.of(&Damage::ALL)),
-            6..11 => Trouble::Flags(flag),
-            11 => Trouble::NeverEnds,
-            12 => Trouble::NeverBegins,
-            13 => Trouble::Oversize,
-            14 => return (Fault::CardStalls(setting.readout), true),
-            15 => return (Fault::CardBurst { card: setting.readout, count: draw.of(&[3, 20, 100]) }, false),
-            16 => return (Fault::Slow(source), true),
+            6..12 => Trouble::Flags(flag),
+            12 => Trouble::NeverEnds,
+            13 | 14 => Trouble::NeverBegins,
+            15 => Trouble::Oversize,
+            16 => return (Fault::CardStalls(setting.readout), true),
+            17 => return (Fault::CardBurst { card: setting.readout, count: draw.of(&[3, 20, 100]) }, false),
+            18 => return (Fault::Slow(source), true),
             _ => {
                 return (
                     draw.of(&[Fault::SendTwice { source, count }, Fault::Skip { source, count }, Fault::Jump(source)]),
