@@ -2,15 +2,22 @@
 
 use super::draw::Draw;
 use super::fault::{Fault, Scheduled};
+use super::place::Place;
 use super::scenario::{Managers, SECOND_CALL, Scenario};
 use super::schedule::{LONGEST, SHORTEST, moment};
 use super::trouble::{Damage, Trouble};
 use ropewalk_flow::readout::felix::EventRule;
 use ropewalk_wire::felix::{BlockFormat, Status};
+use ropewalk_wire::stream::{Balance, Policy, Share};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Which stream of the seed decides on cards.
 const CARDS_STREAM: u64 = 404;
+/// Which one on its subscribers.
+const AUDIENCE_STREAM: u64 = 405;
+/// The most faults of subscribers.
+const MOST_OF_AUDIENCE: u64 = 10;
 /// The most faults of a card.
 const MOST: u64 = 14;
 
@@ -35,11 +42,49 @@ pub struct CardSetting {
     pub flush_after: Duration,
     /// Blocks that the readout unit decodes at once.
     pub blocks_per_batch: usize,
+    /// Who subscribes to its chunks.
+    pub subscribers: Vec<SubscriberSetting>,
+    /// Bytes, and chunks, that wait for a subscriber.
+    pub queue_bytes: u64,
+    /// See above.
+    pub queue_chunks: usize,
+    /// Bytes in a subscriber's transport.
+    pub transport_bytes: usize,
+}
+
+/// A subscriber of a card's chunks.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct SubscriberSetting {
+    /// The first and the last of the card's e-links that it wants, counted from 0.
+    pub first: u16,
+    /// See above.
+    pub last: u16,
+    /// What becomes of what it is too slow for.
+    pub policy: Policy,
+    /// With whom it shares.
+    pub share: Share,
+    /// It gets one chunk in so many.
+    pub one_in: u32,
+    /// When it comes.
+    pub comes: Duration,
+}
+
+impl SubscriberSetting {
+    /// Wants all chunks of so many e-links, and must miss none.
+    pub const fn usual(links: u16) -> Self {
+        let (policy, share) = (Policy::BackPressure, Share::Alone);
+        Self { first: 0, last: links - 1, policy, share, one_in: 1, comes: Duration::ZERO }
+    }
+
+    /// The e-links that it wants.
+    pub(super) const fn links(&self) -> RangeInclusive<usize> {
+        self.first as usize..=self.last as usize
+    }
 }
 
 impl CardSetting {
     /// A card of moderate size, all of whose readout unit's sources are e-links.
-    pub const fn usual(readout: u16) -> Self {
+    pub fn usual(readout: u16) -> Self {
         Self {
             readout,
             streams: 0,
@@ -50,7 +95,39 @@ impl CardSetting {
             waits: true,
             flush_after: Duration::from_millis(1),
             blocks_per_batch: 8,
+            subscribers: Vec::new(),
+            queue_bytes: 64 << 10,
+            queue_chunks: 1000,
+            transport_bytes: 128 << 10,
         }
+    }
+
+    /// Whether all who subscribe may lose chunks: then nobody of them ever keeps the card waiting.
+    pub(super) fn has_monitors_alone(&self) -> bool {
+        self.subscribers.iter().all(|one| one.policy == Policy::Drop)
+    }
+
+    /// Who subscribes, and how much room there is for that. A stream of its own.
+    fn draw_subscribers(&mut self, draw: &mut Draw, links: u16, span: Duration) {
+        let are_monitors = draw.one_in(2);
+        let balance = draw.of(&[Balance::RoundRobin, Balance::ByEvent]);
+        for _ in 0..draw.between(1, 4) {
+            let first = draw.below(links.into()) as u16;
+            let last = first + draw.below(u64::from(links - first)) as u16;
+            let policy = if are_monitors || draw.one_in(3) { Policy::Drop } else { Policy::BackPressure };
+            let is_member = draw.one_in(2);
+            let all = SubscriberSetting::usual(links);
+            let one_in = if draw.one_in(6) { 3 } else { 1 };
+            let comes = if draw.one_in(3) { draw.time(Duration::from_micros(10), span) } else { Duration::ZERO };
+            self.subscribers.push(if is_member {
+                SubscriberSetting { policy, share: Share::Group(1, balance), comes, ..all }
+            } else {
+                SubscriberSetting { first, last, policy, one_in, comes, ..all }
+            });
+        }
+        self.queue_bytes = draw.of(&[1 << 10, 8 << 10, 64 << 10]);
+        self.queue_chunks = draw.of(&[4, 32, 1000]);
+        self.transport_bytes = draw.of(&[16 << 10, 128 << 10]);
     }
 
     fn draw(draw: &mut Draw, readout: u16, sources: usize) -> Self {
@@ -91,9 +168,15 @@ impl Scenario {
             }
         }
         // What a front end does wrong an e-link cannot; it has troubles of its own.
+        // Its line to the readout unit is none: a builder unit's has the trouble in its place.
         let faults = std::mem::take(&mut self.faults).into_iter();
+        let faults = faults.map(|one| {
+            let fault = one.fault.redirected(|place| if self.is_on_card(place) { Place::Builder(0) } else { place });
+            Scheduled { fault, ..one }
+        });
         self.faults = faults.filter(|one| one.fault.places().iter().all(|&place| !self.is_on_card(place))).collect();
         let span = self.pace * self.events as u32;
+        self.draw_audience(span);
         let begin = if let Managers::Standby(_) = self.managers { SECOND_CALL } else { Duration::ZERO };
         let mut before = Duration::ZERO;
         for _ in 0..draw.between(1, MOST) {
@@ -109,6 +192,38 @@ impl Scenario {
             self.faults.push(Scheduled { at: at + begin, lasts, fault });
         }
         self.faults.sort_by_key(|scheduled| scheduled.at);
+    }
+
+    /// Who subscribes to cards' chunks, and what becomes of them.
+    fn draw_audience(&mut self, span: Duration) {
+        let mut draw = Draw::new(self.seed, AUDIENCE_STREAM);
+        let each = self.sources_each();
+        for card in &mut self.cards {
+            let links = each - card.streams.min(each);
+            if draw.one_in(2) {
+                card.draw_subscribers(&mut draw, links as u16, span);
+            }
+        }
+        let count = self.cards.iter().map(|card| card.subscribers.len() as u64).sum::<u64>();
+        let mut before = Duration::ZERO;
+        for _ in 0..if count > 0 { draw.between(0, MOST_OF_AUDIENCE) } else { 0 } {
+            let at = match draw.below(4) {
+                0 => span + draw.time(Duration::from_micros(10), Duration::from_millis(30)),
+                _ => moment(&mut draw, span, before),
+            };
+            before = at;
+            let subscriber = draw.below(count) as u16;
+            let fault = match draw.below(5) {
+                0 => Fault::SubscriberKilled(subscriber),
+                1 => Fault::SubscriberSleeps(subscriber),
+                2 => Fault::SubscriberCutOff(subscriber),
+                3 => Fault::SubscriberReset(subscriber),
+                _ => Fault::SubscriberSlow { subscriber, rate: 1 << draw.between(12, 18) },
+            };
+            let lasts = draw.time(SHORTEST, LONGEST);
+            let lasts = if matches!(fault, Fault::SubscriberReset(_)) { Duration::ZERO } else { lasts };
+            self.faults.push(Scheduled { at, lasts, fault });
+        }
     }
 
     fn draw_fault_of_card(&self, draw: &mut Draw) -> (Fault, bool) {

@@ -182,6 +182,21 @@ pub enum Fault {
         /// How many events.
         count: u64,
     },
+    /// A subscriber of a card's chunks is gone; after that time it is started again.
+    SubscriberKilled(u16),
+    /// It reads nothing.
+    SubscriberSleeps(u16),
+    /// Nothing passes between it and the readout unit.
+    SubscriberCutOff(u16),
+    /// Its connection is reset.
+    SubscriberReset(u16),
+    /// It gets so many bytes a second.
+    SubscriberSlow {
+        /// The subscriber, counted over all cards.
+        subscriber: u16,
+        /// Bytes a second.
+        rate: u64,
+    },
 }
 
 impl Fault {
@@ -226,6 +241,24 @@ impl Fault {
             Self::Link { trouble, .. } => trouble.kind(),
             Self::CardStalls(_) => FaultKind::CardStalls,
             Self::CardBurst { .. } => FaultKind::CardBurst,
+            Self::SubscriberKilled(_) => FaultKind::SubscriberKilled,
+            Self::SubscriberSleeps(_) => FaultKind::SubscriberSleeps,
+            Self::SubscriberCutOff(_) => FaultKind::SubscriberCutOff,
+            Self::SubscriberReset(_) => FaultKind::SubscriberReset,
+            Self::SubscriberSlow { .. } => FaultKind::SubscriberSlow,
+        }
+    }
+
+    /// The same between other members, where it strikes what is between two.
+    pub(super) fn redirected(self, to: impl Fn(Place) -> Place) -> Self {
+        match self {
+            Self::Delay { one, other, latency } => Self::Delay { one: to(one), other: to(other), latency },
+            Self::SlowLink { one, other, rate } => Self::SlowLink { one: to(one), other: to(other), rate },
+            Self::Partition { one, other } => Self::Partition { one: to(one), other: to(other) },
+            Self::OneWay { from, to: other } => Self::OneWay { from: to(from), to: to(other) },
+            Self::Reset { one, other } => Self::Reset { one: to(one), other: to(other) },
+            Self::HalfOpen { one, other } => Self::HalfOpen { one: to(one), other: to(other) },
+            _ => self,
         }
     }
 
@@ -260,6 +293,11 @@ impl Fault {
             | Self::Slow(source)
             | Self::Link { source, .. } => vec![Place::Source(source)],
             Self::CardStalls(card) | Self::CardBurst { card, .. } => vec![Place::Card(card)],
+            Self::SubscriberKilled(subscriber)
+            | Self::SubscriberSleeps(subscriber)
+            | Self::SubscriberCutOff(subscriber)
+            | Self::SubscriberReset(subscriber)
+            | Self::SubscriberSlow { subscriber, .. } => vec![Place::Subscriber(subscriber)],
             Self::Garbage(readout) => vec![Place::Readout(readout)],
             Self::ManagerCrash(manager)
             | Self::ManagerPowerCut(manager)
@@ -284,7 +322,7 @@ impl fmt::Display for Fault {
             Self::CoordinationLate { late, .. } => write!(out, " by {late:?}"),
             Self::ManagerReplaced { power: true, .. } => out.write_str(" after a power cut"),
             Self::ManagerOvertaken { reset: true } => out.write_str(" and its connections are reset"),
-            Self::SlowLink { rate, .. } => write!(out, " {rate} B/s"),
+            Self::SlowLink { rate, .. } | Self::SubscriberSlow { rate, .. } => write!(out, " {rate} B/s"),
             Self::Resync { event, .. } => write!(out, " with event {event}"),
             Self::ClockStep { milliseconds, .. } => write!(out, " by {milliseconds} ms"),
             Self::ClockDrift { ppm, .. } => write!(out, " by {ppm} ppm"),

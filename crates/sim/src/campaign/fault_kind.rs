@@ -70,6 +70,11 @@ kinds! {
     ChunkOversize = "chunk_oversize",
     CardStalls = "card_stalls",
     CardBurst = "card_burst",
+    SubscriberKilled = "subscriber_killed",
+    SubscriberSleeps = "subscriber_sleeps",
+    SubscriberCutOff = "subscriber_cut_off",
+    SubscriberReset = "subscriber_reset",
+    SubscriberSlow = "subscriber_slow",
 }
 
 impl FaultKind {

@@ -150,6 +150,14 @@ impl World {
             Fault::Link { .. } | Fault::CardStalls(_) | Fault::CardBurst { .. } => {
                 self.trouble_card(&active.scheduled.fault, until);
             }
+            Fault::SubscriberKilled(one) => return self.crash(Place::Subscriber(one), false),
+            Fault::SubscriberSleeps(one) => return self.pause(Place::Subscriber(one)),
+            Fault::SubscriberReset(one) => {
+                return self.cut_connections(Place::Subscriber(one), self.server_of(one), true);
+            }
+            Fault::SubscriberCutOff(one) | Fault::SubscriberSlow { subscriber: one, .. } => {
+                self.set_line_of_subscriber(&active.scheduled.fault, one, true);
+            }
         }
         true
     }
@@ -175,6 +183,11 @@ impl World {
             Fault::Delay { .. } | Fault::SlowLink { .. } | Fault::Partition { .. } | Fault::OneWay { .. } => {
                 self.set_link(&active.scheduled.fault, false);
             }
+            Fault::SubscriberKilled(one) => self.revive(Place::Subscriber(one)),
+            Fault::SubscriberSleeps(one) => self.resume(Place::Subscriber(one)),
+            Fault::SubscriberCutOff(one) | Fault::SubscriberSlow { subscriber: one, .. } => {
+                self.set_line_of_subscriber(&active.scheduled.fault, one, false);
+            }
             _ => self.end_fault_of_managers(active),
         }
         if let Some(stranger) = active.stranger.and_then(|index| self.strangers.get_mut(index))
@@ -182,6 +195,22 @@ impl World {
         {
             machine.leave();
         }
+    }
+
+    /// The readout unit whose card a subscriber listens to.
+    fn server_of(&self, subscriber: u16) -> Place {
+        let card = self.scenario.subscribers().nth(subscriber.into());
+        Place::Readout(card.map_or(0, |(card, _)| card.readout))
+    }
+
+    /// The line between a subscriber and its readout unit is dead or slow, or well again.
+    fn set_line_of_subscriber(&mut self, fault: &Fault, subscriber: u16, begins: bool) {
+        let (one, other) = (Place::Subscriber(subscriber), self.server_of(subscriber));
+        let line = match *fault {
+            Fault::SubscriberSlow { rate, .. } => Fault::SlowLink { one, other, rate },
+            _ => Fault::Partition { one, other },
+        };
+        self.set_link(&line, begins);
     }
 
     fn begin_fault_of_managers(&mut self, active: &mut Active) -> bool {
@@ -309,7 +338,7 @@ impl World {
         let faults: Vec<Fault> = self.injection.active.iter().map(|active| active.scheduled.fault.clone()).collect();
         for fault in &faults {
             match *fault {
-                Fault::ManagerCutOff(manager) if !place.is_front_end() => self.set_cut_off(manager, true),
+                Fault::ManagerCutOff(manager) if !place.is_outside() => self.set_cut_off(manager, true),
                 _ if fault.places().contains(&place) => self.set_link(fault, true),
                 _ => {}
             }

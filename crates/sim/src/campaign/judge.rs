@@ -37,6 +37,7 @@ impl World {
         self.judge_files()?;
         let timeline = self.timeline();
         self.judge_copies(&held, &timeline)?;
+        self.judge_audience()?;
         self.judge_events(&held, &timeline)
     }
 
@@ -288,14 +289,12 @@ impl World {
             let places = disturbance.fault.places();
             match disturbance.fault {
                 Fault::Crash(place) | Fault::PowerCut(place) => place == readout,
-                Fault::Pause(place) | Fault::Reconnect(place) | Fault::PoolDry(place) => !place.is_front_end(),
+                Fault::Pause(place) | Fault::Reconnect(place) | Fault::PoolDry(place) => !place.is_outside(),
                 Fault::Delay { .. }
                 | Fault::SlowLink { .. }
                 | Fault::Partition { .. }
                 | Fault::OneWay { .. }
-                | Fault::HalfOpen { .. } => {
-                    places.contains(&readout) && !places.iter().any(|place| place.is_front_end())
-                }
+                | Fault::HalfOpen { .. } => places.contains(&readout) && !places.iter().any(|place| place.is_outside()),
                 // The event manager that leads the run and that nobody can hear, or whose end nobody is told.
                 Fault::ManagerCutOff(manager) | Fault::ManagerPowerCut(manager) => {
                     self.reign.has_led(manager, disturbance.from, disturbance.until)
@@ -323,7 +322,7 @@ impl World {
         let refused = refused.map(|one| (one.at, one.at.after(RECALL), true));
         let touches = |fault: &Fault| {
             let places = fault.places();
-            places.contains(&readout) && !places.iter().any(|place| place.is_front_end())
+            places.contains(&readout) && !places.iter().any(|place| place.is_outside())
         };
         let cut = self.injection.happened.iter().filter(|one| touches(&one.fault));
         let mut away: Vec<_> = refused.chain(cut.map(|one| (one.from, one.until, false))).collect();

@@ -13,6 +13,7 @@
 //! A machine joins with one file in `machines`: how it is wired, and what must hold of it after every turn.
 //! `docs/simulation.md` says how to read a failure and how to add a machine.
 
+mod audience;
 mod broken;
 mod cards;
 mod clock;
@@ -48,7 +49,7 @@ mod watch;
 mod world;
 
 pub use broken::{Broken, Checker};
-pub use cards::CardSetting;
+pub use cards::{CardSetting, SubscriberSetting};
 pub use clock::NodeClock;
 pub use content::{Contents, Format, Sizes, mixed};
 pub use coverage::{Coverage, Situation, unreachable};

@@ -16,6 +16,8 @@ pub enum Place {
     Source(u16),
     /// The link card of a readout unit.
     Card(u16),
+    /// A subscriber of a card's chunks, counted over all cards.
+    Subscriber(u16),
 }
 
 impl Place {
@@ -25,13 +27,13 @@ impl Place {
             Self::Manager(_) => Some(NodeId::MANAGER),
             Self::Readout(index) => Some(NodeId::readout(index)),
             Self::Builder(index) => Some(NodeId::builder(index)),
-            Self::Source(_) | Self::Card(_) => None,
+            Self::Source(_) | Self::Card(_) | Self::Subscriber(_) => None,
         }
     }
 
-    /// Whether it brings fragments, and is no node of the run.
-    pub const fn is_front_end(self) -> bool {
-        matches!(self, Self::Source(_) | Self::Card(_))
+    /// Whether it is no node of the run: it brings fragments, or takes chunks.
+    pub const fn is_outside(self) -> bool {
+        matches!(self, Self::Source(_) | Self::Card(_) | Self::Subscriber(_))
     }
 }
 
@@ -39,6 +41,7 @@ impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.node()) {
             (Self::Source(index), _) => write!(out, "source{index}"),
+            (Self::Subscriber(index), _) => write!(out, "subscriber{index}"),
             (Self::Card(index), _) => write!(out, "card{index}"),
             (Self::Manager(index), _) => write!(out, "evm{index}"),
             (_, Some(node)) => node.fmt(out),

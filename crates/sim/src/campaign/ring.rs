@@ -14,15 +14,29 @@ const SOON: Duration = Duration::from_millis(1100);
 
 impl World {
     /// A life of a readout unit begins: its card has a new ring.
-    pub(super) fn attach_card(&mut self, readout: u16, machine: &mut ReadoutMachine) {
-        let card = self.scenario.cards.iter().position(|card| card.readout == readout);
-        if let Some(node) = card.map(|card| &mut self.cards[card]) {
-            if let Some(card) = &mut node.machine {
-                card.attach(machine);
-            }
-            // It has room now.
-            node.wake();
+    /// Returns where that one's subscribers connect to.
+    pub(super) fn attach_card(&mut self, readout: u16, machine: &mut ReadoutMachine) -> Option<u32> {
+        let index = self.scenario.cards.iter().position(|card| card.readout == readout)?;
+        let mut card = self.cards[index].machine.take()?;
+        let host = card.attach(&self.site(), &self.readouts[usize::from(readout)].around, machine);
+        let (first, count) = (self.first_of(&card.setting), card.setting.subscribers.len());
+        for subscriber in &mut self.subscribers[first..first + count] {
+            subscriber.machine.iter_mut().for_each(|machine| machine.ring = card.life());
         }
+        // It has room now.
+        self.cards[index].machine = Some(card);
+        self.cards[index].wake();
+        host
+    }
+
+    /// The ring that a card of this subscriber writes.
+    pub(super) fn ring_of(&self, subscriber: usize) -> u64 {
+        let cards = self.cards.iter().filter_map(Node::machine);
+        let mut of = cards.filter(|card| {
+            let first = self.first_of(&card.setting);
+            (first..first + card.setting.subscribers.len()).contains(&subscriber)
+        });
+        of.next().map_or(0, Card::life)
     }
 
     /// What a source did with each event, by the source's own record.
@@ -74,7 +88,11 @@ impl World {
             let each = self.scenario.sources_each();
             let sources = self.scenario.sources_of(&card.setting);
             let may_take = sources.clone().all(|source| machine.room(source % each) > 0);
-            let stands = card.handed_on < card.written() && may_take && readout.health == Health::Up;
+            // Whoever must miss nothing may keep everybody waiting; who may lose chunks keeps nobody.
+            let may_stand = readout.health != Health::Up || !card.setting.has_monitors_alone();
+            let waits = card.handed_on < card.written() && may_take;
+            let is_kept = card.is_full() && card.handed_on == card.written() && machine.held() == 0;
+            let stands = !may_stand && (waits || is_kept && card.oldest_open().is_none());
             card.stands_since = if stands { card.stands_since.or(Some(now)) } else { None };
             if !card.prepare_wait() {
                 node.wake();
@@ -89,7 +107,10 @@ impl World {
             let Some(machine) = readout.machine() else { continue };
             let stands = card.stands_since.is_some_and(|since| self.now().since(since) > SOON);
             Broken::unless(!stands, Checker::Liveness, || {
-                format!("{} does not take what its card wrote since {:?}", readout.around.place, card.stands_since)
+                format!(
+                    "{} does not take or keeps what its card wrote since {:?}",
+                    readout.around.place, card.stands_since
+                )
             })?;
             let is_over = card.is_closed() && card.handed_on == card.written();
             self.watch_tally(card, machine, is_over)?;

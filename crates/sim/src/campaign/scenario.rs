@@ -1,6 +1,6 @@
 //! What one seed means: the system, its settings, and what goes wrong.
 
-use super::cards::CardSetting;
+use super::cards::{CardSetting, SubscriberSetting};
 use super::content::{Contents, Format, Sizes};
 use super::draw::Draw;
 use super::fault::{Fault, Scheduled};
@@ -275,7 +275,7 @@ impl Scenario {
     /// could tell.
     fn hides_the_count(fault: &Fault) -> bool {
         let places = fault.places();
-        let is_of_source = places.iter().any(|place| place.is_front_end());
+        let is_of_source = places.iter().any(|place| place.is_outside());
         match fault {
             Fault::Crash(place) | Fault::PowerCut(place) | Fault::Reconnect(place) => {
                 matches!(place, Place::Readout(_))
@@ -432,6 +432,11 @@ impl Scenario {
         own.next().map(|(card, sources)| (card, source - sources.start))
     }
 
+    /// All subscribers of cards' chunks, each with its card.
+    pub fn subscribers(&self) -> impl Iterator<Item = (&CardSetting, &SubscriberSetting)> {
+        self.cards.iter().flat_map(|card| card.subscribers.iter().map(move |one| (card, one)))
+    }
+
     /// Whether a member is an e-link of a card.
     pub(super) fn is_on_card(&self, place: Place) -> bool {
         matches!(place, Place::Source(source) if self.card_of(source.into()).is_some())
@@ -455,7 +460,7 @@ impl Scenario {
             Place::Manager(_) => 1 + usize::from(self.readouts) + usize::from(self.builders),
             Place::Readout(index) => 1 + usize::from(index),
             Place::Builder(index) => 1 + usize::from(self.readouts) + usize::from(index),
-            Place::Source(_) | Place::Card(_) => return 0,
+            Place::Source(_) | Place::Card(_) | Place::Subscriber(_) => return 0,
         };
         self.drifts.get(index).copied().unwrap_or(0)
     }

@@ -6,7 +6,8 @@ use super::coverage::{Coverage, Situation};
 use super::draw::Draw;
 use super::inject::Injection;
 use super::machines::{
-    BuilderMachine, Card, FrontEnd, ManagerMachine, ReadoutMachine, Site, Stranger, builder, readout,
+    BuilderMachine, Card, FrontEnd, Journal, ManagerMachine, ReadoutMachine, Site, Stranger, Subscriber, builder,
+    readout,
 };
 use super::node::{Health, Machine, Member, Node};
 use super::place::Place;
@@ -45,6 +46,9 @@ pub struct World {
     pub(super) front_ends: Vec<Node<FrontEnd>>,
     /// In the order of the scenario's.
     pub(super) cards: Vec<Node<Card>>,
+    /// Of all cards, and what each got in all its lives.
+    pub(super) subscribers: Vec<Node<Subscriber>>,
+    pub(super) journals: Vec<Journal>,
     pub(super) readouts: Vec<Node<ReadoutMachine>>,
     pub(super) managers: Vec<Node<ManagerMachine>>,
     pub(super) builders: Vec<Node<BuilderMachine>>,
@@ -88,6 +92,7 @@ impl World {
         let clock = SimulatedClock::new(BEGIN);
         let front_ends = (0..scenario.sources.len() as u16).map(Place::Source);
         let cards = scenario.cards.iter().map(|card| Place::Card(card.readout));
+        let subscribers = (0..scenario.subscribers().count() as u16).map(Place::Subscriber);
         let readouts = (0..scenario.readouts).map(Place::Readout);
         let builders = (0..scenario.builders).map(Place::Builder);
         let disk = |index: u16| SimulatedStorage::new(scenario.seed ^ u64::from(index) << 32, scenario.disk.clone());
@@ -96,6 +101,8 @@ impl World {
             storages: (0..scenario.builders).map(disk).collect(),
             front_ends: nodes(front_ends, &scenario, &clock, &recorder),
             cards: nodes(cards, &scenario, &clock, &recorder),
+            journals: subscribers.clone().map(|_| Journal::default()).collect(),
+            subscribers: nodes(subscribers, &scenario, &clock, &recorder),
             readouts: nodes(readouts, &scenario, &clock, &recorder),
             managers: nodes(scenario.manager_places(), &scenario, &clock, &recorder),
             builders: nodes(builders, &scenario, &clock, &recorder),
@@ -122,7 +129,8 @@ impl World {
         let places = places.chain((0..self.builders.len() as u16).map(Place::Builder));
         let sources =
             (0..self.front_ends.len() as u16).filter(|&source| self.scenario.card_of(source.into()).is_none());
-        let places: Vec<Place> = places.chain(sources.map(Place::Source)).collect();
+        let subscribers = (0..self.subscribers.len() as u16).map(Place::Subscriber);
+        let places: Vec<Place> = places.chain(sources.map(Place::Source)).chain(subscribers).collect();
         for (node, setting) in self.cards.iter_mut().zip(&self.scenario.cards) {
             node.start((Card::new(&self.scenario, setting), Vec::new()));
         }
@@ -142,7 +150,7 @@ impl World {
             Place::Manager(index) => self.start_manager(index),
             Place::Readout(index) => {
                 let mut begun = readout(&self.site(), &self.readouts[usize::from(index)].around, index);
-                self.attach_card(index, &mut begun.0);
+                begun.1.extend(self.attach_card(index, &mut begun.0));
                 self.readouts[usize::from(index)].start(begun);
             }
             Place::Builder(index) => {
@@ -152,6 +160,14 @@ impl World {
             Place::Source(index) => {
                 let begun = FrontEnd::new(&self.site(), &self.front_ends[usize::from(index)].around, index);
                 self.front_ends[usize::from(index)].start(begun);
+            }
+            Place::Subscriber(index) => {
+                let (node, journal) = (&self.subscribers[usize::from(index)], &self.journals[usize::from(index)]);
+                let wanted = self.scenario.subscribers().nth(index.into());
+                let (card, setting) = wanted.expect("there are as many subscribers as the scenario has");
+                let ring = self.ring_of(index.into());
+                let begun = Subscriber::new(&self.site(), &node.around, card, setting, journal, ring);
+                self.subscribers[usize::from(index)].start(begun);
             }
             // It is there from the beginning, and no process.
             Place::Card(_) => {}
@@ -198,6 +214,7 @@ impl World {
         all.extend(self.managers.iter_mut().map(|node| node as &mut dyn Member));
         all.extend(self.builders.iter_mut().map(|node| node as &mut dyn Member));
         all.extend(self.strangers.iter_mut().map(|node| node as &mut dyn Member));
+        all.extend(self.subscribers.iter_mut().map(|node| node as &mut dyn Member));
         all
     }
 
@@ -211,6 +228,7 @@ impl World {
                 Some((card, _)) => &mut self.cards[card],
                 None => &mut self.front_ends[usize::from(index)],
             },
+            Place::Subscriber(index) => &mut self.subscribers[usize::from(index)],
             Place::Card(readout) => {
                 let card = self.scenario.cards.iter().position(|card| card.readout == readout);
                 &mut self.cards[card.expect("only cards that are there are asked for")]
@@ -222,7 +240,7 @@ impl World {
     fn round(&mut self) -> Result<(bool, usize), Broken> {
         let scenario = Rc::clone(&self.scenario);
         let count = self.front_ends.len() + self.cards.len() + self.readouts.len() + self.managers.len();
-        let count = count + self.builders.len() + self.strangers.len();
+        let count = count + self.builders.len() + self.strangers.len() + self.subscribers.len();
         let first = self.order.below(count as u64) as usize;
         let mut obedience = std::mem::take(&mut self.reign.obedience);
         let mut members = self.members();

@@ -7,14 +7,16 @@ mod manager;
 mod readout;
 mod record;
 mod stranger;
+mod subscriber;
 
 pub(super) use builder::{BuilderMachine, builder};
-pub(super) use card::Card;
+pub(super) use card::{Card, Said};
 pub(super) use front_end::{FrontEnd, Misbehaviour};
 pub(super) use manager::{ManagerMachine, manager, run_of};
 pub(super) use readout::{ReadoutMachine, readout};
 pub(super) use record::{How, Made, Record};
 pub(super) use stranger::Stranger;
+pub(super) use subscriber::{Got, Journal, Subscriber, Visit};
 
 use super::coordination::SharedService;
 use super::endpoints::{Endpoints, Surroundings};

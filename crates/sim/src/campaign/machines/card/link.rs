@@ -6,6 +6,7 @@ use super::super::super::scenario::Scenario;
 use super::super::super::trouble::{Damage, Trouble};
 use super::super::front_end::{FAR, SLOW};
 use super::super::record::{How, Made, Record};
+use super::super::subscriber::elink;
 use super::tally::Tally;
 use ropewalk_flow::readout::felix::EventRule;
 use ropewalk_terms::{Instant, SourceId};
@@ -45,12 +46,29 @@ struct UnderWay {
     is_spoilt: bool,
     /// The reader cannot know that it is a chunk.
     is_doubtful: bool,
+    status: Status,
+    bytes: Vec<u8>,
+}
+
+/// A whole chunk in a ring, as subscribers should get it.
+#[derive(Clone, Debug)]
+pub(in super::super::super) struct Said {
+    /// Which event's it says that it is.
+    pub(in super::super::super) number: u64,
+    /// In which ring, and where it ends there.
+    pub(in super::super::super) ring: u64,
+    pub(in super::super::super) end: u64,
+    pub(in super::super::super) status: Status,
+    pub(in super::super::super) bytes: Vec<u8>,
+    /// A reader may miss it for reasons of the format.
+    pub(in super::super::super) is_doubtful: bool,
 }
 
 impl UnderWay {
     fn new(event: u64, how: How, (first, last): (u64, u64)) -> Self {
         let (is_again, is_spoilt, is_doubtful) = (false, false, false);
-        Self { event, is_again, how, first, last, begins: true, ends: true, begun: None, is_spoilt, is_doubtful }
+        let (begins, ends, begun, status, bytes) = (true, true, None, Status::GOOD, Vec::new());
+        Self { event, is_again, how, first, last, begins, ends, begun, is_spoilt, is_doubtful, status, bytes }
     }
 
     /// Whether it is a time-out in one piece, which looks like the end of a chunk to whoever missed something.
@@ -75,6 +93,9 @@ pub(in super::super::super) struct Link {
     pub(super) id: SourceId,
     pub(super) record: Record,
     pub(super) tally: Tally,
+    /// Every whole chunk, where somebody subscribes to them.
+    pub(super) said: Vec<Said>,
+    is_heard: bool,
     pub(super) next: u64,
     last: u64,
     pace: Duration,
@@ -107,18 +128,19 @@ pub(in super::super::super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(scenario: &Scenario, setting: &CardSetting, elink: u16, source: usize) -> Self {
+    pub(super) fn new(scenario: &Scenario, setting: &CardSetting, link: u16, source: usize) -> Self {
         Self {
             id: scenario.source_id(source),
             record: Record::new(scenario.events),
             tally: Tally::default(),
+            said: Vec::new(),
+            is_heard: !setting.subscribers.is_empty(),
             next: 1,
             last: scenario.events,
             pace: scenario.pace,
             contents: scenario.contents(),
             rule: setting.rule,
-            // Neighbours differ in more than one bit.
-            encoder: Encoder::new(setting.format, ELink::new(elink * 37 + 5)),
+            encoder: Encoder::new(setting.format, elink(link)),
             under_way: VecDeque::new(),
             block: 0,
             gone: 0,
@@ -315,7 +337,8 @@ impl Link {
         self.block += ((out.len() - before) / self.format().block_bytes()) as u64;
         // The chunk may end the block that has just left.
         let last = self.block - u64::from(self.encoder.is_empty());
-        self.under_way.push_back(UnderWay::new(event, how, (first, last)));
+        let bytes = if self.is_heard { chunk.to_vec() } else { Vec::new() };
+        self.under_way.push_back(UnderWay { status, bytes, ..UnderWay::new(event, how, (first, last)) });
     }
 
     /// A piece of a chunk without the rest.
@@ -394,27 +417,33 @@ impl Link {
         }
         while self.under_way.front().is_some_and(|chunk| chunk.last == block) {
             if let Some(chunk) = self.under_way.pop_front() {
-                self.finish(now, &chunk, (life, end), fate, most_open);
+                self.finish(now, chunk, (life, end), fate, most_open);
             }
         }
     }
 
     /// The last block of a chunk has left.
-    fn finish(&mut self, at: Instant, chunk: &UnderWay, (connection, end): (u64, u64), fate: Fate, most_open: u64) {
+    fn finish(&mut self, at: Instant, chunk: UnderWay, (connection, end): (u64, u64), fate: Fate, most_open: u64) {
         if let Some((_, start)) = chunk.begun.filter(|&(ring, _)| ring == connection) {
             let has_ended = chunk.ends && fate == Fate::Good;
             if has_ended { self.tally.was_open(start, end) } else { self.tally.stays_open(start) }
         }
         let span = chunk.begun.filter(|_| !chunk.is_spoilt).map(|(_, start)| end - start);
-        if span.is_some() && !chunk.is_doubtful && chunk.how != How::Spoilt {
-            self.tally.is_whole(end);
-        }
+        let is_doubtful = chunk.is_doubtful || span.is_some_and(|span| span > most_open);
         let event = chunk.event;
+        if span.is_some() && chunk.how != How::Spoilt {
+            if !chunk.is_doubtful {
+                self.tally.is_whole(end);
+            }
+            let number = if chunk.how == How::Misnumbered { event + FAR } else { event };
+            let (ring, status, bytes) = (connection, chunk.status, chunk.bytes);
+            self.said.extend(self.is_heard.then_some(Said { number, ring, end, status, bytes, is_doubtful }));
+        }
         let how = if span.is_some() { chunk.how } else { How::Spoilt };
         if chunk.is_again && (how == How::Spoilt || self.record.made(event).is_some_and(|made| made.how.is_whole())) {
             return;
         }
-        if chunk.is_doubtful || span.is_some_and(|span| span > most_open) {
+        if is_doubtful {
             self.record.doubt(event);
         }
         self.record.note(event, Made { at, connection, end, how });

@@ -11,22 +11,29 @@
 mod link;
 mod tally;
 
+pub(in super::super) use self::link::Said;
+
 use self::link::{Fate, Link};
 use super::super::broken::Broken;
 use super::super::cards::CardSetting;
+use super::super::endpoints::Surroundings;
 use super::super::node::Machine;
 use super::super::recorder::Inlet;
 use super::super::scenario::Scenario;
 use super::super::trouble::Trouble;
+use super::Site;
 use super::readout::ReadoutMachine;
 use super::record::Record;
+use super::subscriber::server;
 use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig};
 use ropewalk_io::wait::Bell;
 use ropewalk_memory::PoolConfig;
 use ropewalk_memory::ring::{RingWriter, ring};
 use ropewalk_node::drive::Drive;
 use ropewalk_terms::{Instant, PoolAccount, SourceId};
+use ropewalk_wire::felix::ELink;
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::os::fd::BorrowedFd;
 
 /// The most bytes of a chunk: as many as always may be.
@@ -60,7 +67,7 @@ impl Card {
     /// A card that has said nothing, and has no ring yet.
     pub(in super::super) fn new(scenario: &Scenario, setting: &CardSetting) -> Self {
         let sources = scenario.sources_of(setting);
-        let links = sources.enumerate().map(|(elink, source)| Link::new(scenario, setting, elink as u16, source));
+        let links = sources.enumerate().map(|(link, source)| Link::new(scenario, setting, link as u16, source));
         Self {
             links: links.collect(),
             setting: setting.clone(),
@@ -78,7 +85,13 @@ impl Card {
     }
 
     /// A life of its readout unit begins: it has a new ring.
-    pub(in super::super) fn attach(&mut self, readout: &mut ReadoutMachine) {
+    /// Returns where its subscribers connect to, where it has any.
+    pub(in super::super) fn attach(
+        &mut self,
+        site: &Site<'_>,
+        around: &Surroundings,
+        readout: &mut ReadoutMachine,
+    ) -> Option<u32> {
         let CardSetting { format, rule, page_bytes, pages, blocks_per_batch, .. } = self.setting;
         let memory = PoolConfig::heap("ring", page_bytes, pages);
         let (writer, reader) = ring(memory).expect("there is memory for a small ring");
@@ -90,16 +103,52 @@ impl Card {
         };
         let links = self.links.iter().map(|link| (link.elink(), link.id)).collect();
         let bell = Bell::new().expect("there is a descriptor for a bell");
-        readout.add_card(&CardConfig { chunks, rule, links }, reader, Some(bell));
+        let config = CardConfig { chunks, rule, links };
+        let host = if self.setting.subscribers.is_empty() {
+            readout.add_card(&config, reader, Some(bell));
+            None
+        } else {
+            let (server, host) = server(site, around, &self.setting);
+            readout.add_served_card(&config, reader, Some(bell), server);
+            Some(host)
+        };
         self.ring = Some(writer);
         self.life += 1;
         (self.is_closed, self.handed_on, self.seen, self.stands_since) = (false, 0, 0, None);
         self.links.iter_mut().for_each(Link::begin_ring);
+        host
     }
 
     /// What it did with each event of the source that is its e-link number `link`.
     pub(in super::super) fn record(&self, link: usize) -> &Record {
         &self.links[link].record
+    }
+
+    /// The e-link's place among the card's, if it is one.
+    pub(in super::super) fn link_of(&self, elink: ELink) -> Option<usize> {
+        self.links.iter().position(|link| link.elink() == elink)
+    }
+
+    /// A whole chunk, by its e-link and its number among those of the e-link.
+    pub(in super::super) fn said(&self, (link, number): (usize, usize)) -> &Said {
+        &self.links[link].said[number]
+    }
+
+    /// How many whole chunks an e-link said.
+    pub(in super::super) fn said_by(&self, link: usize) -> usize {
+        self.links[link].said.len()
+    }
+
+    /// The whole chunks of these e-links in one ring.
+    pub(in super::super) fn places(
+        &self,
+        ring: u64,
+        links: RangeInclusive<usize>,
+    ) -> impl Iterator<Item = (usize, usize)> {
+        links.flat_map(move |link| {
+            let said = self.links[link].said.iter().enumerate();
+            said.filter(move |(_, said)| said.ring == ring).map(move |(number, _)| (link, number))
+        })
     }
 
     /// Which ring it writes, from 1.

@@ -1,0 +1,177 @@
+//! What subscribers of a card's chunks must have got, by the card's own record and their journals alone.
+
+use super::broken::{Broken, Checker};
+use super::cards::{CardSetting, SubscriberSetting};
+use super::machines::{Card, Got, Said, Visit};
+use super::world::World;
+use ropewalk_wire::stream::{Balance, Policy, Share};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A chunk by its place in what a card said: e-link, and number there.
+type Place = (usize, usize);
+
+impl World {
+    /// Every subscriber got what it asked for, in order and once, or was told what it lost.
+    pub(super) fn judge_audience(&self) -> Result<(), Broken> {
+        let mut index = 0;
+        for (card, setting) in self.cards.iter().zip(&self.scenario.cards) {
+            let Some(card) = card.machine() else { continue };
+            let mut groups: BTreeMap<u16, Vec<(usize, Vec<BTreeSet<Place>>)>> = BTreeMap::new();
+            for subscriber in &setting.subscribers {
+                let journal = self.journals[index].borrow();
+                let mut seen = Vec::new();
+                for (number, visit) in journal.iter().enumerate() {
+                    let places = judge_visit(card, subscriber, visit).map_err(|broken| {
+                        let words = format!("subscriber{index} ({subscriber:?}), visit {number}: {}", broken.words);
+                        Broken { words, ..broken }
+                    })?;
+                    seen.push(places);
+                }
+                if let Share::Group(group, _) = subscriber.share {
+                    groups.entry(group).or_default().push((index, seen));
+                }
+                index += 1;
+            }
+            for members in groups.values() {
+                self.judge_group(card, setting, members)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// No chunk went to two members of a group, and none to nobody that a member could have had.
+    fn judge_group(
+        &self,
+        card: &Card,
+        setting: &CardSetting,
+        members: &[(usize, Vec<BTreeSet<Place>>)],
+    ) -> Result<(), Broken> {
+        let mut owner: BTreeMap<Place, usize> = BTreeMap::new();
+        for (index, visits) in members {
+            for &place in visits.iter().flatten() {
+                if let Some(other) = owner.insert(place, *index) {
+                    let words = format!("{place:?} went to the members {other} and {index} of a group");
+                    return Err(Broken::new(Checker::Content, words));
+                }
+            }
+        }
+        // Who leaves may take with it what is under way; while nobody does nothing is lost.
+        let first = self.first_of(setting);
+        let settings = || members.iter().map(|&(index, _)| &setting.subscribers[index - first]);
+        let is_strict = settings().all(|one| one.policy == Policy::BackPressure && one.one_in == 1)
+            && members.iter().all(|&(index, _)| !self.has_left(index));
+        let begin = members.iter().filter_map(|(_, visits)| visits.iter().flatten().map(|&at| card.said(at).end).min());
+        let (Some(begin), Some(one)) = (begin.min().filter(|_| is_strict), settings().next()) else { return Ok(()) };
+        let end = if card.is_closed() && card.handed_on == card.written() { card.handed_on } else { 0 };
+        for place in card.places(card.life(), one.links()) {
+            let said = card.said(place);
+            let is_due = said.end > begin && said.end <= end && !said.is_doubtful;
+            Broken::unless(!is_due || owner.contains_key(&place), Checker::Loss, || {
+                format!("chunk {place:?} ({said:?}) went to no member of its group, of whom none left")
+            })?;
+        }
+        if matches!(one.share, Share::Group(_, Balance::ByEvent)) {
+            judge_events(card, members, &owner)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether a visit of a subscriber ended otherwise than with the server's word, or goes on.
+    fn has_left(&self, subscriber: usize) -> bool {
+        self.journals[subscriber].borrow().iter().any(|visit| visit.end.is_none())
+    }
+
+    /// The index of a card's first subscriber among all.
+    pub(super) fn first_of(&self, setting: &CardSetting) -> usize {
+        let before = self.scenario.cards.iter().take_while(|card| card.readout != setting.readout);
+        before.map(|card| card.subscribers.len()).sum()
+    }
+}
+
+/// Where a group shares by event, all chunks of an event went to the same member once all had come.
+fn judge_events(
+    card: &Card,
+    members: &[(usize, Vec<BTreeSet<Place>>)],
+    owner: &BTreeMap<Place, usize>,
+) -> Result<(), Broken> {
+    let first =
+        |(_, visits): &(usize, Vec<BTreeSet<Place>>)| visits.iter().flatten().map(|&at| card.said(at).end).min();
+    let Some(all_there) = members.iter().map(first).collect::<Option<Vec<u64>>>() else { return Ok(()) };
+    let all_there = all_there.into_iter().max().unwrap_or(0);
+    let mut of_event = BTreeMap::new();
+    for (&place, &member) in owner {
+        let said = card.said(place);
+        let other = if said.end > all_there { *of_event.entry(said.number).or_insert(member) } else { member };
+        Broken::unless(other == member, Checker::Content, || {
+            format!("event {} went to the members {other} and {member} of a group that shares by event", said.number)
+        })?;
+    }
+    Ok(())
+}
+
+/// One visit: what came was said, in order, once, and with the same flags; what is missing was told. Returns which chunks
+/// came.
+fn judge_visit(card: &Card, setting: &SubscriberSetting, visit: &Visit) -> Result<BTreeSet<Place>, Broken> {
+    let mut seen = BTreeSet::new();
+    let mut next: BTreeMap<usize, usize> = BTreeMap::new();
+    let is_shared = setting.share != Share::Alone;
+    for got in &visit.chunks {
+        let link = card.link_of(got.head.elink).filter(|link| setting.links().contains(link));
+        let link = link.ok_or_else(|| Broken::new(Checker::Content, format!("nobody asked for {:?}", got.head)))?;
+        let from = if is_shared { 0 } else { next.get(&link).copied().unwrap_or(0) };
+        // A member of a group may take over what another one left: behind what it has.
+        let is_it = |number: &usize| {
+            let said = card.said((link, *number));
+            said.ring == visit.ring && said.is_same(got) && !seen.contains(&(link, *number))
+        };
+        let number = (from..card.said_by(link)).find(is_it).ok_or_else(|| {
+            let words = format!("{:?} came out of order, twice, or as nobody said it", got.head);
+            Broken::new(Checker::Content, words)
+        })?;
+        next.insert(link, number + 1);
+        seen.insert((link, number));
+    }
+    if let Some(end) = visit.end {
+        let came = visit.chunks.len() as u64;
+        Broken::unless(end.sent == came && end.offered == end.sent + end.dropped, Checker::Ledger, || {
+            format!("{came} chunks came, and the server says {end:?}")
+        })?;
+    }
+    judge_gaps(card, setting, visit, &seen)?;
+    Ok(seen)
+}
+
+/// What did not come between the first and the last chunk that came was dropped, and told, or was meant for another one.
+fn judge_gaps(card: &Card, setting: &SubscriberSetting, visit: &Visit, seen: &BTreeSet<Place>) -> Result<(), Broken> {
+    let ends = || seen.iter().map(|&place| card.said(place).end);
+    let (Some(first), Some(last)) = (ends().min(), ends().max()) else { return Ok(()) };
+    if setting.share != Share::Alone || setting.one_in > 1 {
+        return Ok(());
+    }
+    // At the server's own end everything is there; before it, what lies between.
+    let is_whole = visit.end.is_some() && card.is_closed() && card.life() == visit.ring;
+    let last = if is_whole { card.handed_on } else { last - 1 };
+    let is_between = |said: &Said| said.end > first && said.end <= last && !said.is_doubtful;
+    let missing: Vec<Place> = card
+        .places(visit.ring, setting.links())
+        .filter(|&place| is_between(card.said(place)) && !seen.contains(&place))
+        .collect();
+    let told = match (setting.policy, visit.end) {
+        (Policy::BackPressure, _) => 0,
+        (Policy::Drop, Some(end)) => end.dropped,
+        // How many it was not told yet, nobody knows.
+        (Policy::Drop, None) => return Ok(()),
+    };
+    Broken::unless(missing.len() as u64 <= told, Checker::Loss, || {
+        let missing: Vec<_> = missing.iter().take(5).map(|&place| (place, card.said(place))).collect();
+        format!("{told} chunks were said to be dropped, and more are missing, first of them {missing:?}")
+    })
+}
+
+impl Said {
+    /// Whether a subscriber's chunk is this one.
+    fn is_same(&self, got: &Got) -> bool {
+        self.status == got.head.status && self.bytes == got.bytes && got.head.length as usize == got.bytes.len()
+    }
+}

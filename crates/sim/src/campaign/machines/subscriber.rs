@@ -1,0 +1,196 @@
+//! A subscriber of a card's chunks: the real client, which comes back when its connection breaks, and a journal of what it
+//! got, visit by visit.
+
+use super::super::broken::Broken;
+use super::super::cards::{CardSetting, SubscriberSetting};
+use super::super::endpoints::{Endpoints, Surroundings};
+use super::super::node::Machine;
+use super::super::scenario::Scenario;
+use super::{Site, pool};
+use ropewalk_flow::stream::RouterConfig;
+use ropewalk_io::Dispatcher;
+use ropewalk_io::simulated::SimulatedConfig;
+use ropewalk_memory::{Payload, Staging};
+use ropewalk_node::drive::Drive;
+use ropewalk_node::drive::stream::{ClientConfig, ClientState, ServerConfig, StreamClient, StreamServer};
+use ropewalk_terms::{Instant, NodeId, PoolAccount};
+use ropewalk_wire::felix::ELink;
+use ropewalk_wire::stream::{ChunkHead, End, Range, Subscribe};
+use std::cell::RefCell;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Pause before a lost connection is opened again.
+const RETRY: Duration = Duration::from_millis(20);
+/// The most bytes of a chunk.
+const MOST_CHUNK_BYTES: u32 = 1 << 20;
+
+/// A chunk that came.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in super::super) struct Got {
+    pub(in super::super) head: ChunkHead,
+    pub(in super::super) bytes: Vec<u8>,
+}
+
+/// What came over one connection, from when it was subscribed.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Visit {
+    /// Which ring of the card that was.
+    pub(in super::super) ring: u64,
+    /// In the order in which they came.
+    pub(in super::super) chunks: Vec<Got>,
+    /// When it was over; none while it goes on.
+    pub(in super::super) ended: Option<Instant>,
+    /// What the server said at the end, where it did.
+    pub(in super::super) end: Option<End>,
+    /// Chunks that it said it dropped.
+    pub(in super::super) lost: u64,
+}
+
+/// Everything that a subscriber got, in all its lives.
+pub(in super::super) type Journal = Rc<RefCell<Vec<Visit>>>;
+
+type Take = Box<dyn FnMut(ChunkHead, Payload)>;
+
+/// A life of a subscriber.
+pub(in super::super) struct Subscriber {
+    client: StreamClient<Endpoints, Take>,
+    arrivals: Rc<RefCell<Vec<Got>>>,
+    journal: Journal,
+    /// It connects from then on.
+    comes: Instant,
+    /// Connections and lost chunks that the client told before.
+    connections: u64,
+    lost: u64,
+    /// The card's present ring, as the world tells it.
+    pub(in super::super) ring: u64,
+}
+
+impl Subscriber {
+    /// A life of the subscriber of a card, which writes into `journal`.
+    pub(in super::super) fn new(
+        site: &Site<'_>,
+        around: &Surroundings,
+        card: &CardSetting,
+        setting: &SubscriberSetting,
+        journal: &Journal,
+        ring: u64,
+    ) -> (Self, Vec<u32>) {
+        let endpoints = site.endpoints("subscriber receives", 16 << 10, 64, around);
+        let hosts = vec![endpoints.host()];
+        let arrivals = Rc::new(RefCell::new(Vec::new()));
+        let into = Rc::clone(&arrivals);
+        let take: Take = Box::new(move |head, payload: Payload| {
+            into.borrow_mut().push(Got { head, bytes: payload.to_vec() });
+        });
+        let config = ClientConfig {
+            address: server_of(card.readout),
+            name: around.place.to_string(),
+            wanted: wanted(setting),
+            down: Vec::new(),
+            reconnect: Some(RETRY),
+            chunks: None,
+            most_chunk_bytes: MOST_CHUNK_BYTES,
+        };
+        let staging = Staging::new(pool("subscriber says", 4 << 10, 4));
+        let subscriber = Self {
+            client: StreamClient::new(config, endpoints, staging, take),
+            arrivals,
+            journal: Rc::clone(journal),
+            comes: Instant::ZERO.after(setting.comes),
+            connections: 0,
+            lost: 0,
+            ring,
+        };
+        (subscriber, hosts)
+    }
+
+    /// Writes down what this turn brought.
+    fn note(&mut self, now: Instant) {
+        let mut journal = self.journal.borrow_mut();
+        let (report, state) = (self.client.report(), self.client.state());
+        if report.connections > self.connections {
+            self.connections = report.connections;
+            let (ring, chunks) = (self.ring, Vec::new());
+            journal.push(Visit { ring, chunks, ended: None, end: None, lost: 0 });
+        }
+        let Some(visit) = journal.last_mut().filter(|visit| visit.ended.is_none()) else { return };
+        visit.chunks.append(&mut self.arrivals.borrow_mut());
+        visit.lost += report.lost.chunks - self.lost;
+        self.lost = report.lost.chunks;
+        if *state != ClientState::Subscribed {
+            (visit.ended, visit.end) = (Some(now), report.end);
+        }
+    }
+}
+
+/// What a subscriber asks for.
+pub(in super::super) fn wanted(setting: &SubscriberSetting) -> Subscribe {
+    let SubscriberSetting { first, last, policy, share, one_in, .. } = *setting;
+    Subscribe { ranges: vec![Range { first: elink(first), last: elink(last) }], policy, share, one_in }
+}
+
+/// The e-link of a card's source number `link`: neighbours differ in more than one bit.
+pub(in super::super) fn elink(link: u16) -> ELink {
+    ELink::new(link * 37 + 5)
+}
+
+/// Where subscribers connect to.
+fn server_of(readout: u16) -> String {
+    format!("{} chunks", NodeId::readout(readout))
+}
+
+/// The server of a readout unit's card, and its place on the network.
+pub(super) fn server(site: &Site<'_>, around: &Surroundings, card: &CardSetting) -> (StreamServer<Endpoints>, u32) {
+    let transport_bytes = card.transport_bytes;
+    let limits = SimulatedConfig { send_queue_bytes: transport_bytes, ..SimulatedConfig::default() };
+    let mut endpoints = Endpoints::new(site.network, limits, pool("subscribers say", 4 << 10, 64), around);
+    let host = endpoints.host();
+    endpoints.listen(&server_of(card.readout)).expect("the address is free");
+    let router = RouterConfig {
+        subscribers: 8,
+        queue_bytes: card.queue_bytes,
+        queue_chunks: card.queue_chunks,
+        coalesce_bytes: 4 << 10,
+        coalesce_time: Duration::from_micros(300),
+    };
+    let config = ServerConfig { router, wait_for: 0, loop_back: false, transport_bytes };
+    let staging = Staging::new(pool("loop-back", 64 << 10, 1));
+    (StreamServer::new(config, card.format, endpoints, staging), host)
+}
+
+impl Drive for Subscriber {
+    fn turn(&mut self, now: Instant) -> usize {
+        if now < self.comes {
+            return 0;
+        }
+        let work = self.client.turn(now);
+        self.note(now);
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.client.next_deadline().map(|deadline| deadline.max(self.comes))
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.client.prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, _into: &mut Vec<BorrowedFd<'a>>) {}
+
+    fn is_done(&self) -> bool {
+        self.client.is_done()
+    }
+}
+
+impl Machine for Subscriber {
+    fn pools(&mut self) -> Vec<PoolAccount> {
+        Vec::new()
+    }
+
+    fn check(&self, _scenario: &Scenario) -> Result<(), Broken> {
+        Ok(())
+    }
+}
