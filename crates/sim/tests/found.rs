@@ -5,9 +5,11 @@ use ropewalk_flow::manager::LeaseConfig;
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
 use ropewalk_sim::campaign::{
-    CardSetting, Damage, End, Fault, Managers, Place, Rooms, Scenario, Scheduled, TimeOuts, Trouble, run,
+    CardSetting, Damage, End, Fault, Managers, Place, Rooms, Scenario, Scheduled, SubscriberSetting, TimeOuts, Trouble,
+    run,
 };
 use ropewalk_wire::felix::Status;
+use ropewalk_wire::stream::{Balance, Policy, Share};
 use std::time::Duration;
 
 const fn milliseconds(number: u64) -> Duration {
@@ -209,4 +211,47 @@ fn a_card_that_is_faster_than_its_readout_unit_waits_or_loses_blocks() {
 fn a_card_goes_on_with_the_next_life_of_its_readout_unit() {
     let faults = vec![fault(60, 5, Fault::PowerCut(Place::Readout(1)))];
     expect_all_is_well(Scenario { faults, ..carded() });
+}
+
+/// The run's end found a batch of which the subscriber's queue had taken a few chunks only: the others were forgotten.
+#[test]
+fn who_must_miss_nothing_hears_the_rest_of_the_last_batch_when_the_run_ends() {
+    let card = CardSetting {
+        subscribers: vec![SubscriberSetting::usual(2)],
+        queue_bytes: 1 << 10,
+        queue_chunks: 4,
+        blocks_per_batch: 64,
+        flush_after: milliseconds(2),
+        ..CardSetting::usual(0)
+    };
+    for end in [End::Last, End::Force(milliseconds(3))] {
+        let pace = Duration::from_micros(50);
+        expect_all_is_well(Scenario { cards: vec![card.clone()], events: 50, pace, end, ..steady() });
+    }
+}
+
+/// A monitor that sleeps, is slow or dies costs neither the events nor the other subscribers anything.
+#[test]
+fn monitors_and_members_of_groups_come_to_grief_alone() {
+    let all = SubscriberSetting::usual(2);
+    let member = SubscriberSetting { share: Share::Group(1, Balance::ByEvent), ..all };
+    let monitor = SubscriberSetting { policy: Policy::Drop, ..all };
+    let card = CardSetting {
+        subscribers: vec![monitor, all, member, member],
+        pages: 4,
+        queue_bytes: 4 << 10,
+        transport_bytes: 16 << 10,
+        ..CardSetting::usual(0)
+    };
+    let strikes = [
+        Fault::SubscriberSleeps(0),
+        Fault::SubscriberSlow { subscriber: 0, rate: 4096 },
+        Fault::SubscriberKilled(2),
+        Fault::SubscriberCutOff(3),
+        Fault::SubscriberReset(1),
+    ];
+    for strike in strikes {
+        let faults = vec![fault(30, 2000, strike)];
+        expect_all_is_well(Scenario { cards: vec![card.clone()], faults, ..steady() });
+    }
 }

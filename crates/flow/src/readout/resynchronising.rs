@@ -15,6 +15,7 @@ use super::source::{Presence, Source, Standing};
 use super::timeline::NEVER;
 use crate::messages::Received;
 use core::time::Duration;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant};
 
 /// How many declarations may wait for the sources to follow.
@@ -83,6 +84,7 @@ impl Readout {
         let until = now.after(self.resync_timeout);
         for source in 0..self.sources.len() {
             match self.sources[source].standing {
+                Standing::Restarted { .. } if is_planted(Flaw::FollowerForgotten) => {}
                 Standing::Restarted { .. } => self.join(source),
                 Standing::Following => self.sources[source].standing = Standing::Behind { until },
                 Standing::Behind { .. } | Standing::OutOfSync => {}

@@ -7,6 +7,7 @@ use super::subscriber::Subscriber;
 use super::{RouterConfig, StreamChunk, SubscriberAccount};
 use ropewalk_memory::Payload;
 use ropewalk_terms::Instant;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::felix::{ELINKS, ELink};
 use ropewalk_wire::stream::{Balance, Policy, Share, Subscribe};
 use std::ops::ControlFlow;
@@ -137,6 +138,9 @@ impl Router {
         let place = &mut self.places[usize::from(id.index)];
         place.life += 1;
         let Some(mut gone) = place.subscriber.take() else { return SubscriberAccount::default() };
+        if is_planted(Flaw::QueueKeptForTheDead) {
+            return gone.account();
+        }
         while let Some(chunk) = gone.pop(&self.pages) {
             let set = self.wanted[chunk.head.elink.index()];
             match self.pick(self.members(set, gone.share), gone.share, &chunk) {
@@ -192,7 +196,7 @@ impl Router {
             let first = left.trailing_zeros() as usize;
             let subscriber = self.places[first].subscriber.as_ref().expect("who wants something is there");
             let members = self.members(left, subscriber.share) | 1 << first;
-            left &= !members;
+            left &= if is_planted(Flaw::GroupMemberTwice) { !(1 << first) } else { !members };
             let taker = self.pick(members, subscriber.share, chunk)?;
             let taker_is = self.places[taker].subscriber.as_ref().expect("it was picked from those who are there");
             if taker_is.must_wait(bytes, &self.config) {
@@ -302,13 +306,16 @@ impl Router {
     /// Whether it may lose chunks: then it must not hold the card's memory either, in its queue or in its transport.
     pub fn may_lose(&self, id: SubscriberId) -> bool {
         let place = self.places.get(usize::from(id.index)).filter(|place| place.life == id.life);
-        place.and_then(|place| place.subscriber.as_ref()).is_some_and(|one| one.policy == Policy::Drop)
+        let is_monitor =
+            place.and_then(|place| place.subscriber.as_ref()).is_some_and(|one| one.policy == Policy::Drop);
+        is_monitor && !is_planted(Flaw::MonitorHoldsCard)
     }
 
     /// The card has no room because of what waits: what waits for a subscriber that may lose chunks is copied, or
     /// dropped where there is no room for a copy.
     pub fn relieve(&mut self, id: SubscriberId, copy: impl FnMut(&Payload) -> Option<Payload>) {
-        if let Some((subscriber, pages)) = self.subscriber_and_pages(id).filter(|(one, _)| one.policy == Policy::Drop) {
+        let may_lose = |one: &Subscriber| one.policy == Policy::Drop && !is_planted(Flaw::MonitorHoldsCard);
+        if let Some((subscriber, pages)) = self.subscriber_and_pages(id).filter(|(one, _)| may_lose(one)) {
             subscriber.relieve(pages, copy);
             self.release_pages();
         }

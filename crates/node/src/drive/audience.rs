@@ -1,7 +1,7 @@
 //! The subscribers of a card that a readout unit reads: each batch is decoded once, for the events and for them.
 
 use super::stream::StreamServer;
-use ropewalk_flow::readout::felix::{ChunkBatch, EventRule, Listener};
+use ropewalk_flow::readout::felix::{CardInput, ChunkBatch, EventRule, Listener};
 use ropewalk_flow::stream::BatchCursor;
 use ropewalk_io::Dispatcher;
 use ropewalk_memory::ring::RingReader;
@@ -66,11 +66,15 @@ impl<D: Dispatcher> Audience<D> {
         self.server.end();
     }
 
-    /// Sends the rest and tells everybody the end, for a while: whoever does not read does not keep the process.
-    pub(super) fn leave(&mut self, now: Instant) -> usize {
-        self.server.end();
+    /// Sends the rest, with what `input` has decoded already, and tells everybody the end, for a while: whoever does not
+    /// read does not keep the process.
+    pub(super) fn leave(&mut self, now: Instant, input: &mut CardInput) -> usize {
         let by = *self.leaves_by.get_or_insert(now.after(LEAVING));
-        let work = self.hear(now) + self.send(false);
+        let heard = self.hear(now);
+        if input.hand_rest_to(self) {
+            self.server.end();
+        }
+        let work = heard + self.send(false);
         self.has_left = self.server.is_done() || now >= by;
         work
     }

@@ -74,16 +74,13 @@ impl<D: Dispatcher> Cards<D> {
     /// The readout unit has ended: subscribers hear the rest and the end. Returns how much happened.
     pub(super) fn leave(&mut self, now: Instant) -> usize {
         self.poll_due = None;
-        self.audiences().map(|audience| audience.leave(now)).sum()
+        let leave = |card: &mut Card<D>| Some(card.audience.as_mut()?.leave(now, &mut card.input));
+        self.cards.iter_mut().filter_map(leave).sum()
     }
 
     /// Whether all subscribers have heard the end.
     pub(super) fn have_left(&self) -> bool {
         self.cards.iter().filter_map(|card| card.audience.as_ref()).all(Audience::has_left)
-    }
-
-    fn audiences(&mut self) -> impl Iterator<Item = &mut Audience<D>> {
-        self.cards.iter_mut().filter_map(|card| card.audience.as_mut())
     }
 
     /// Whether a card waits for room, and all that is held would fit into half of its ring: one fragment pins its page.

@@ -49,10 +49,15 @@ impl World {
         let mut owner: BTreeMap<Place, usize> = BTreeMap::new();
         for (index, visits) in members {
             for &place in visits.iter().flatten() {
-                if let Some(other) = owner.insert(place, *index) {
-                    let words = format!("{place:?} went to the members {other} and {index} of a group");
+                // What was said twice in the same words cannot be told apart.
+                let twins = || (0..card.said_by(place.0)).map(|number| (place.0, number));
+                let mut free = twins().filter(|&twin| !owner.contains_key(&twin));
+                let own = free.find(|&twin| twin == place || card.said(twin).is_same_as(card.said(place)));
+                let Some(own) = own else {
+                    let words = format!("{place:?} went to two members of a group, one of them {index}");
                     return Err(Broken::new(Checker::Content, words));
-                }
+                };
+                owner.insert(own, *index);
             }
         }
         // Who leaves may take with it what is under way; while nobody does nothing is lost.
@@ -78,7 +83,7 @@ impl World {
     }
 
     /// Whether a visit of a subscriber ended otherwise than with the server's word, or goes on.
-    fn has_left(&self, subscriber: usize) -> bool {
+    pub(super) fn has_left(&self, subscriber: usize) -> bool {
         self.journals[subscriber].borrow().iter().any(|visit| visit.end.is_none())
     }
 
@@ -170,6 +175,11 @@ fn judge_gaps(card: &Card, setting: &SubscriberSetting, visit: &Visit, seen: &BT
 }
 
 impl Said {
+    /// Whether another one has the same words in the same ring.
+    fn is_same_as(&self, other: &Self) -> bool {
+        self.ring == other.ring && self.status == other.status && self.bytes == other.bytes
+    }
+
     /// Whether a subscriber's chunk is this one.
     fn is_same(&self, got: &Got) -> bool {
         self.status == got.head.status && self.bytes == got.bytes && got.head.length as usize == got.bytes.len()

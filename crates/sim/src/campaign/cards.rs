@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Which stream of the seed decides on cards.
-const CARDS_STREAM: u64 = 404;
+const CARDS_STREAM: u64 = 407;
 /// Which one on its subscribers.
 const AUDIENCE_STREAM: u64 = 405;
 /// The most faults of subscribers.

@@ -7,6 +7,7 @@ use super::recorder::{Inlet, Recorder};
 use super::world::World;
 use ropewalk_node::drive::Drive;
 use ropewalk_terms::Instant;
+use ropewalk_wire::stream::Policy;
 use std::time::Duration;
 
 /// Whoever could take what waits in a ring does so within this time: at the latest when it reports.
@@ -137,6 +138,13 @@ impl World {
     pub(super) fn most_pages_out(&self, readout: u16) -> u64 {
         let card = self.scenario.cards.iter().position(|card| card.readout == readout);
         let Some(card) = card.and_then(|card| self.cards[card].machine()) else { return 0 };
+        // Who must miss nothing and was not told the end in time may have some of them in its transport.
+        let first = self.first_of(&card.setting);
+        let mut waits =
+            card.setting.subscribers.iter().enumerate().filter(|(_, one)| one.policy == Policy::BackPressure);
+        if waits.any(|(index, _)| self.has_left(first + index)) {
+            return u64::MAX;
+        }
         // A batch that was not taken as a whole is not done with.
         let batch = (card.setting.blocks_per_batch * card.setting.format.block_bytes()) as u64;
         let begun = if card.handed_on < card.written() { batch } else { 0 };

@@ -5,6 +5,7 @@ use crate::messages::{FragmentFlags, FragmentMeta, Received};
 use crate::readout::Readout;
 use ropewalk_memory::Payload;
 use ropewalk_memory::ring::RingReader;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::felix::{ELINKS, ELink, Status, SubChunk};
 
@@ -157,6 +158,20 @@ impl CardInput {
         CardCounts { chunks: *self.decoder.report(), given_up, nobodys, stalls }
     }
 
+    /// The readout unit has ended: the listener takes the rest of the last batch. Whether it has all of it.
+    pub fn hand_rest_to(&mut self, listener: &mut impl Listener) -> bool {
+        if is_planted(Flaw::RestUnheard) {
+            return true;
+        }
+        if self.is_listening {
+            self.is_listening = !listener.take(self.decoder.batch(), &mut self.ring);
+            if !self.has_batch() {
+                self.done();
+            }
+        }
+        !self.is_listening
+    }
+
     /// Up to where the readout unit has taken all blocks, for checkers.
     pub fn handed_on(&self) -> u64 {
         let Some(cursor) = self.cursor else { return self.position };
@@ -227,6 +242,9 @@ impl CardInput {
 
     /// What is behind the oldest open chunk may be written again, as soon as nobody refers to it.
     fn done(&mut self) {
+        if is_planted(Flaw::PageNeverReleased) {
+            return;
+        }
         let open = self.decoder.oldest_open().unwrap_or(u64::MAX);
         self.ring.done_to(self.position.min(open));
     }
@@ -265,6 +283,7 @@ impl CardInput {
         for fault in self.decoder.faults().iter().filter(|fault| fault.was_open) {
             self.given_up += 1;
             match self.links.get(usize::from(self.places[fault.elink.index()])) {
+                Some(_) if is_planted(Flaw::GivenUpUncounted) => {}
                 Some(link) => {
                     self.received.push(given_up(link.id, fault.error.cause()));
                     readout.receive(now, link.source, &mut self.received);
@@ -358,7 +377,11 @@ fn fragment(chunk: Chunk<'_>, ring: &mut RingReader, rule: EventRule, source: So
     let meta = FragmentMeta {
         source,
         length: payload.len() as u32,
-        flags: if status.is_good() { FragmentFlags::default() } else { flags(status) },
+        flags: if status.is_good() || is_planted(Flaw::ChunkFlagsLost) {
+            FragmentFlags::default()
+        } else {
+            flags(status)
+        },
         bunch_crossing: 0,
         trigger_type: 0,
         raw_id,

@@ -5,6 +5,7 @@ use super::links::Links;
 use super::{ChunkBatch, ChunkConfig, ChunkFault, ChunkReport, Piece, Run, Scattered};
 use core::iter::Zip;
 use core::slice::IterMut;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::felix::{
     BlockError, BlockHeader, BlockWalk, ChunkError, ELink, Place, Rest, Status, SubChunk, SubChunkType, Trailer,
     Walked, Walker,
@@ -407,7 +408,7 @@ impl Assembler {
         let header = BlockHeader::of_word(block.header);
         let link = self.links.link(header.elink);
         let was_within = link.assembly.is_within();
-        if link.assembly.damaged_block(header) && was_within {
+        if link.assembly.damaged_block(header) && was_within && !is_planted(Flaw::OpenOverDamage) {
             self.drop_open(header.elink, ChunkError::Damaged);
         }
     }
