@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A chunk by its place in what a card said: e-link, and number there.
 type Place = (usize, usize);
+/// A member of a group: which subscriber it is, and what came in each of its visits.
+type Member = (usize, Vec<BTreeSet<Place>>);
 
 impl World {
     /// Every subscriber got what it asked for, in order and once, or was told what it lost.
@@ -16,7 +18,7 @@ impl World {
         let mut index = 0;
         for (card, setting) in self.cards.iter().zip(&self.scenario.cards) {
             let Some(card) = card.machine() else { continue };
-            let mut groups: BTreeMap<u16, Vec<(usize, Vec<BTreeSet<Place>>)>> = BTreeMap::new();
+            let mut groups: BTreeMap<u16, Vec<Member>> = BTreeMap::new();
             for subscriber in &setting.subscribers {
                 let journal = self.journals[index].borrow();
                 let mut seen = Vec::new();
@@ -40,12 +42,7 @@ impl World {
     }
 
     /// No chunk went to two members of a group, and none to nobody that a member could have had.
-    fn judge_group(
-        &self,
-        card: &Card,
-        setting: &CardSetting,
-        members: &[(usize, Vec<BTreeSet<Place>>)],
-    ) -> Result<(), Broken> {
+    fn judge_group(&self, card: &Card, setting: &CardSetting, members: &[Member]) -> Result<(), Broken> {
         let mut owner: BTreeMap<Place, usize> = BTreeMap::new();
         for (index, visits) in members {
             for &place in visits.iter().flatten() {
@@ -95,13 +92,8 @@ impl World {
 }
 
 /// Where a group shares by event, all chunks of an event went to the same member once all had come.
-fn judge_events(
-    card: &Card,
-    members: &[(usize, Vec<BTreeSet<Place>>)],
-    owner: &BTreeMap<Place, usize>,
-) -> Result<(), Broken> {
-    let first =
-        |(_, visits): &(usize, Vec<BTreeSet<Place>>)| visits.iter().flatten().map(|&at| card.said(at).end).min();
+fn judge_events(card: &Card, members: &[Member], owner: &BTreeMap<Place, usize>) -> Result<(), Broken> {
+    let first = |(_, visits): &Member| visits.iter().flatten().map(|&at| card.said(at).end).min();
     let Some(all_there) = members.iter().map(first).collect::<Option<Vec<u64>>>() else { return Ok(()) };
     let all_there = all_there.into_iter().max().unwrap_or(0);
     let mut of_event = BTreeMap::new();
