@@ -2,6 +2,7 @@
 
 use ropewalk_node::configuration::{Acknowledge, PolicyChoice};
 use ropewalk_node::quantity::{Bandwidth, Bytes, Rate, Size, SizeDistribution, Time, Times};
+use ropewalk_wire::felix::BlockFormat;
 use ropewalk_wire::{ferol, generic};
 use serde::Deserialize;
 use std::time::Duration;
@@ -144,9 +145,16 @@ pub enum FormatChoice {
     Ferol,
     /// The header of the generic fragment: 32 bytes.
     Generic,
+    /// The blocks of a FELIX card, of 1 KiB with 32-bit trailers, as if each chunk began a block: header and trailer, 8 bytes
+    /// for each 1,016.
+    Felix,
     /// Nothing.
     Bare,
 }
+
+/// What a block of a FELIX card adds to the piece in it, and how much that has at most.
+const FELIX_BYTES: u64 = 8;
+const FELIX_PIECE: u64 = BlockFormat::WIDE.most_data_bytes() as u64;
 
 impl FormatChoice {
     /// How many bytes of the stream a fragment of these takes.
@@ -154,6 +162,7 @@ impl FormatChoice {
         match self {
             Self::Ferol => fragment + fragment.div_ceil(ferol::MAX_PAYLOAD_BYTES as u64) * ferol::HEADER_BYTES as u64,
             Self::Generic => fragment + generic::HEADER_BYTES as u64,
+            Self::Felix => fragment + fragment.div_ceil(FELIX_PIECE) * FELIX_BYTES,
             Self::Bare => fragment,
         }
     }
@@ -163,6 +172,7 @@ impl FormatChoice {
         match self {
             Self::Ferol => in_stream - in_stream.div_ceil(ferol::MAX_BLOCK_BYTES as u64) * ferol::HEADER_BYTES as u64,
             Self::Generic => in_stream - generic::HEADER_BYTES as u64,
+            Self::Felix => in_stream - in_stream.div_ceil(FELIX_PIECE + FELIX_BYTES) * FELIX_BYTES,
             Self::Bare => in_stream,
         }
     }

@@ -91,7 +91,7 @@ fn headers_take_their_part_of_a_link() {
 
 #[test]
 fn a_stream_gives_back_the_fragment_that_was_put_into_it() {
-    for format in [FormatChoice::Ferol, FormatChoice::Generic, FormatChoice::Bare] {
+    for format in [FormatChoice::Ferol, FormatChoice::Generic, FormatChoice::Felix, FormatChoice::Bare] {
         for bytes in (16..20_000).step_by(8) {
             assert_eq!(format.fragment(format.in_stream(bytes)), bytes, "{format:?}");
         }
