@@ -37,26 +37,6 @@ fn a_sweep_gives_a_run_for_each_value_and_plots() {
     std::fs::remove_dir_all(&plots).expect("our own directory");
 }
 
-/// A host of 24 links, and one of 48 with twice the network, keep up with their triggers; a third of the cores does not.
-#[test]
-fn the_felix_hosts_are_large_enough_and_not_three_times_too_large() {
-    let file = example("felix-run4.toml");
-    let large = ["front_ends=48", "readout.input=208Gb/s", "readout.output=200Gb/s", "builders=4"];
-    for (cores, sets, keeps_up) in [(6, &[][..], true), (2, &[], false), (10, &large, true), (3, &large, false)] {
-        let cores = format!("readout.host.cores={cores}");
-        let sets = sets.iter().copied().chain([cores.as_str()]).flat_map(|set| ["--set", set]);
-        let all: Vec<&str> = ["simulate", &file, "--duration", "6ms", "--set", "warm_up=3ms", "--json"]
-            .into_iter()
-            .chain(sets)
-            .collect();
-        let outcome = outcome(&Program::run(all).expect_status(0).out);
-        let run = &outcome["runs"][0];
-        assert!(run["events"]["balanced"] == true, "{run}");
-        let rate = run["rate_hz"].as_f64().expect("a rate");
-        assert_eq!(rate > 0.97e6, keeps_up, "{cores}: {run}");
-    }
-}
-
 #[test]
 fn equal_seeds_give_equal_outcomes_and_a_table_says_what_limits() {
     let file = example("test-beam.toml");

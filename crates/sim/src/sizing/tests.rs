@@ -309,6 +309,23 @@ fn every_example_runs() {
     }
 }
 
+/// A host of 24 links, and one of 48 with twice the network; a third of the cores does not suffice.
+#[test]
+fn the_felix_hosts_keep_up_with_their_triggers_and_need_their_cores() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sizing/felix-run4.toml");
+    let large = [("front_ends", "48"), ("readout.input", "208Gb/s"), ("readout.output", "200Gb/s"), ("builders", "4")];
+    for (cores, more, keeps_up) in [("6", &[][..], true), ("2", &[], false), ("10", &large, true), ("3", &large, false)]
+    {
+        let short = [("duration", "6ms"), ("warm_up", "3ms"), ("readout.host.cores", cores)];
+        let system = System::read(&file, &owned(&[&short, more].concat())).unwrap_or_else(|error| panic!("{error}"));
+        let outcome = simulate(&system);
+        let offered = outcome.rate.offered_per_s.expect("a trigger");
+        let (rate, limit) = (outcome.rate.events_per_s / offered, &outcome.limit);
+        assert!(outcome.events.balanced, "{:?}", outcome.events);
+        assert_eq!(rate > 0.97, keeps_up, "{cores} cores: {rate} of {offered}, limited by {limit:?}");
+    }
+}
+
 #[test]
 fn what_is_wrong_in_a_file_is_told_with_its_place() {
     let error = |text: &str| System::parse("test.toml", text, &[]).expect_err("a wrong system").to_string();
