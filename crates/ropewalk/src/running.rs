@@ -87,7 +87,8 @@ pub(crate) fn conduct(mut handle: RunHandle, limits: &Limits, interrupts: &Inter
         progress.show(&snapshot);
         let over = began.zip(limits.duration).is_some_and(|(began, duration)| before + began.elapsed() >= duration);
         let exhausted = (limits.until_sources_end && have_come_and_gone(&snapshot, handle.sources()))
-            || (limits.until_sources_end || limits.events.is_none()) && handle.sources_ended();
+            || (limits.until_sources_end || limits.events.is_none()) && handle.sources_ended()
+            || handle.is_fed() && have_come_and_gone(&snapshot, handle.sources());
         if interrupts.count() > 0 && !told {
             told = true;
             progress.tell("stopping: what has come is still built; interrupt again to stop at once");
@@ -105,7 +106,9 @@ pub(crate) fn conduct(mut handle: RunHandle, limits: &Limits, interrupts: &Inter
         // The account is another event manager's.
         return Err(RunError::from(refusal.clone()).into());
     }
+    let known = handle.warnings().len();
     let summary = handle.finish(LEAVING);
+    warn(&summary.warnings[known..]);
     handle_summary(&summary, limits.json)?;
     Ok(exit::of_run(&summary))
 }

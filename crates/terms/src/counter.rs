@@ -143,6 +143,8 @@ counters! {
     CardSignals = "card_signals", Count;
     /// How often a card was found without room.
     CardStalls = "card_stalls", Count;
+    /// Bytes at a card's end that are no whole block.
+    CardBytesLeftOver = "card_bytes_left_over", Bytes;
     /// Subscribers of e-links that came.
     SubscribersJoined = "subscribers_joined", Count;
     /// Chunks that were meant for a subscriber, once for each.

@@ -2,6 +2,7 @@
 
 use super::felix_serve::ServeSection;
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time};
+use crate::run::BlockOrigin;
 use ropewalk_flow::readout::felix::EventRule;
 use ropewalk_flow::source::felix::{FAULTS, FaultShare, Faults};
 use ropewalk_wire::felix::BlockFormat;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::str::FromStr;
 
 /// A link card.
@@ -34,6 +36,37 @@ pub struct FelixSection {
     pub serve: Option<ServeSection>,
     /// An emulator takes its place.
     pub emulate: Option<EmulateCard>,
+    /// Its blocks are read from a file, from standard input (`-`), or from a FIFO that is made where there is none
+    /// (`fifo:PATH`).
+    pub input: Option<InputChoice>,
+    /// How fast they are read at most.
+    pub input_speed: Option<Bandwidth>,
+}
+
+/// Where a card's blocks are read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InputChoice(pub BlockOrigin);
+
+impl<'de> Deserialize<'de> for InputChoice {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = Cow::<'_, str>::deserialize(from)?;
+        Ok(Self(match text.strip_prefix("fifo:") {
+            Some(path) => BlockOrigin::Fifo(path.into()),
+            None => BlockOrigin::File(text.as_ref().into()),
+        }))
+    }
+}
+
+impl JsonSchema for InputChoice {
+    fn schema_name() -> Cow<'static, str> {
+        "InputChoice".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let description =
+            "blocks of a file; of a FIFO that is made where there is none (fifo:PATH); of standard input (-)";
+        json_schema!({ "type": "string", "description": description })
+    }
 }
 
 /// How a card's readout unit learns of what was written.
@@ -205,6 +238,17 @@ impl FromStr for Blocks {
     }
 }
 
+/// As a configuration has it.
+impl fmt::Display for Blocks {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            BlockFormat::NARROW => out.write_str("0xABCD"),
+            BlockFormat::WIDE => out.write_str("0xABCE"),
+            sized => write!(out, "{}KiB", sized.block_bytes() >> 10),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Blocks {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         Cow::<'_, str>::deserialize(from)?.parse().map_err(serde::de::Error::custom)
@@ -236,7 +280,8 @@ mod tests {
                 .into_iter()
                 .chain([("narrow", 0xabcd), ("wide", 0xabce)])
         {
-            assert_eq!(text.parse::<Blocks>().map(|blocks| blocks.0.symbol()), Ok(symbol));
+            let blocks: Blocks = text.parse().expect("a kind of blocks");
+            assert_eq!((blocks.0.symbol(), blocks.to_string().parse()), (symbol, Ok(blocks)));
         }
         for text in ["", "0xABCF", "512", "65KiB", "1500", "4"] {
             assert!(text.parse::<Blocks>().is_err_and(|error| error.contains("such as 4KiB")), "{text}");

@@ -83,6 +83,12 @@ fn card(configuration: &Configuration, card: &FelixSection, key: impl Fn(&str) -
     if let Some((name, message)) = card.serve.as_ref().and_then(ServeSection::fault) {
         return Err(fault(key(&format!("serve.{name}")), message));
     }
+    if card.input.is_some() && card.emulate.is_some() {
+        return Err(fault(key("input"), "an emulated card reads nothing: leave out `input` or [felix.emulate]"));
+    }
+    if card.input_speed.is_some() && card.input.is_none() {
+        return Err(fault(key("input_speed"), "nothing is read: give `input`, or leave it out"));
+    }
     let Some(emulate) = &card.emulate else { return Ok(()) };
     let sizes =
         [("emulate.chunk_size", emulate.chunk_size), ("emulate.trigger_chunk_size", emulate.trigger_chunk_size)];

@@ -19,7 +19,8 @@ mod tests;
 
 pub use error::ConfigurationError;
 pub use felix::{
-    Blocks, ELinkSection, EmulateCard, Endian, EventField, FaultShares, FelixSection, OutageSection, WakeChoice,
+    Blocks, ELinkSection, EmulateCard, Endian, EventField, FaultShares, FelixSection, InputChoice, OutageSection,
+    WakeChoice,
 };
 pub use felix_serve::ServeSection;
 pub use model::{

@@ -129,6 +129,7 @@ impl<D: Dispatcher> Cards<D> {
             (Counter::CardChunksNobodys, sum(|card| card.counts().nobodys)),
             (Counter::CardSignals, sum(|card| card.counts().chunks.signals)),
             (Counter::CardStalls, sum(|card| card.counts().stalls)),
+            (Counter::CardBytesLeftOver, sum(|card| card.counts().left_over_bytes)),
         ];
         let of_subscribers = [
             Counter::SubscribersJoined,

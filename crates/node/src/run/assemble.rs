@@ -1,7 +1,8 @@
 //! From a configuration to running threads: pools, drives, wiring.
 
-use super::cards::CardToStart;
+use super::cards::{CardToStart, CardWriter};
 use super::claim::Claim;
+use super::feeder::{Feeder, FeederNotes, RunningFeeder};
 use super::handle::{Board, CommandedManager, Managing, RunHandle};
 use super::placement::{
     MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, disk_thread, pool_of,
@@ -11,7 +12,9 @@ use super::registry::{Registry, RunDirectory};
 use super::resolve::{Addresses, Resolved};
 use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
-use crate::drive::{BuilderDrive, Drive, Identity, ManagerDrive, ReadoutDrive, Refusal, SourceDrive, Storage};
+use crate::drive::{
+    BuilderDrive, Drive, EmulatedCardDrive, Identity, ManagerDrive, ReadoutDrive, Refusal, SourceDrive, Storage,
+};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
@@ -383,6 +386,8 @@ impl<'a> Start<'a> {
         let handle = RunHandle {
             workers: Vec::new(),
             source_workers: Vec::new(),
+            feeders: Vec::new(),
+            is_fed: resolved.is_fed(),
             commands,
             board: Arc::new(Board::default()),
             gate: None,
@@ -450,11 +455,29 @@ impl<'a> Start<'a> {
             self.source_worker(SOURCES, Box::new(drive), gate)?;
         }
         for card in cards {
-            let name = card.name.clone();
-            let drive = card.drive(gate);
-            self.handle.sent.extend(drive.sent());
-            self.source_worker(&name, Box::new(drive), gate)?;
+            let CardToStart { name, writer } = card;
+            match writer {
+                CardWriter::Emulated { config, ring, bell } => {
+                    let drive = EmulatedCardDrive::new(*config, ring, bell, Arc::clone(gate));
+                    self.handle.sent.extend(drive.sent());
+                    self.source_worker(&name, Box::new(drive), gate)?;
+                }
+                CardWriter::Feeder(feeder) => self.feeder(name, *feeder)?,
+            }
         }
+        Ok(())
+    }
+
+    fn feeder(&mut self, name: String, feeder: Feeder) -> Result<(), RunError> {
+        let (notes, is_over) = (Arc::new(FeederNotes::default()), Arc::clone(&feeder.is_over));
+        let (prepare, told) = (self.placer.on_start(&name), Arc::clone(&notes));
+        let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
+            prepare();
+            // The notes have the error as well.
+            let _ = feeder.feed(&told);
+        });
+        let thread = thread.map_err(system(format!("thread {name}")))?;
+        self.handle.feeders.push(RunningFeeder { name, thread, is_over, notes });
         Ok(())
     }
 

@@ -1,25 +1,29 @@
 //! Link cards of a run: their rings, and who writes them.
 
 use super::assemble::{RunError, Workshop, endpoint, system};
+use super::feeder::{BlockOrigin, Feeder};
 use super::placement::{Purpose, pool_of};
 use super::resolve::{Resolved, SEED};
-use crate::configuration::{EmulateCard, FelixSection, ServeSection, SourceSection, WakeChoice};
+use crate::configuration::{Blocks, EmulateCard, FelixSection, ServeSection, SourceSection, WakeChoice};
+use crate::drive::ReadoutDrive;
 use crate::drive::stream::StreamServer;
-use crate::drive::{EmulatedCardDrive, ReadoutDrive};
 use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig};
+use ropewalk_flow::source::TriggerRate;
 use ropewalk_flow::source::felix::{CHUNK_HEAD_BYTES, EmulatedCardConfig, EmulatedLinkConfig, Outage};
-use ropewalk_flow::source::{TriggerGate, TriggerRate};
 use ropewalk_io::Dispatcher;
 use ropewalk_io::tcp::Tcp;
 use ropewalk_io::wait::Bell;
 use ropewalk_memory::ring::RingWriter;
 use ropewalk_memory::{PoolConfig, Staging};
 use ropewalk_terms::SourceId;
-use ropewalk_wire::felix::ELink;
+use ropewalk_wire::felix::{BlockFormat, ELink};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-/// A page of a ring: what one slice at least keeps from being written again.
+/// A page of a ring, or as many whole blocks as take more: what one slice at least keeps from being written again.
 const PAGE: usize = 64 << 10;
+/// A ring has at least so many pages.
+const LEAST_PAGES: u64 = 4;
 
 /// Blocks for what subscribers say, which is little, and a few of them at once.
 const SUBSCRIBERS: (usize, usize) = (16 << 10, 128);
@@ -28,26 +32,25 @@ const LOOP_BACK: (usize, usize) = (128 << 10, 64);
 
 /// The cards of a readout unit.
 pub(super) struct Cards {
-    /// Those that are emulated.
+    /// Those in whose place somebody writes.
     pub(super) to_start: Vec<CardToStart>,
     /// Where subscribers of a card connect, by its name.
     pub(super) addresses: Vec<(String, String)>,
 }
 
-/// A card that is emulated: it is started last.
+/// What takes a card's place: it is started last.
 pub(super) struct CardToStart {
-    /// Its name, and its thread's.
+    /// The card's name, and its thread's.
     pub(super) name: String,
-    config: EmulatedCardConfig,
-    ring: RingWriter,
-    bell: Option<Bell>,
+    pub(super) writer: CardWriter,
 }
 
-impl CardToStart {
-    /// The card, once it is known what stops it.
-    pub(super) fn drive(self, gate: &Arc<TriggerGate>) -> EmulatedCardDrive {
-        EmulatedCardDrive::new(self.config, self.ring, self.bell, Arc::clone(gate))
-    }
+/// Who writes a card's blocks.
+pub(super) enum CardWriter {
+    /// An emulator, once it is known what stops it.
+    Emulated { config: Box<EmulatedCardConfig>, ring: RingWriter, bell: Option<Bell> },
+    /// Blocks that are read.
+    Feeder(Box<Feeder>),
 }
 
 impl Workshop<'_> {
@@ -70,8 +73,7 @@ impl Workshop<'_> {
                 WakeChoice::Poll => None,
             };
             let name = pool_of(&card.name, Purpose::Ring);
-            let memory = PoolConfig::anonymous(&name, PAGE, (card.memory.0 / PAGE as u64) as usize);
-            let (writer, reader) = self.placer.ring(memory)?;
+            let (writer, reader) = self.placer.ring(ring_of(&name, card.blocks.0, card.memory.0))?;
             match &card.serve {
                 None => readout.add_card(&config, reader, bell.clone()),
                 Some(serve) => {
@@ -80,10 +82,16 @@ impl Workshop<'_> {
                     addresses.push((card.name.clone(), address));
                 }
             }
-            if let Some(emulate) = &card.emulate {
-                let config = emulated(card, emulate, &links);
-                to_start.push(CardToStart { name: card.name.clone(), config, ring: writer, bell });
-            }
+            let writer = match (&card.emulate, &card.input) {
+                (Some(emulate), _) => {
+                    let config = Box::new(emulated(card, emulate, &links));
+                    CardWriter::Emulated { config, ring: writer, bell }
+                }
+                (None, Some(input)) => CardWriter::Feeder(Box::new(feeder(card, &input.0, writer, bell)?)),
+                // Somebody else will: who has the ring's file.
+                (None, None) => continue,
+            };
+            to_start.push(CardToStart { name: card.name.clone(), writer });
         }
         Ok(Cards { to_start, addresses })
     }
@@ -114,8 +122,14 @@ fn largest_chunk(links: &[(ELink, &SourceSection)]) -> u64 {
     links.iter().map(|(_, source)| source.max_fragment.0).max().unwrap_or(0)
 }
 
+/// A ring of so many bytes, whose pages hold whole blocks.
+pub(super) fn ring_of(name: &str, format: BlockFormat, bytes: u64) -> PoolConfig {
+    let page = PAGE.next_multiple_of(format.block_bytes());
+    PoolConfig::anonymous(name, page, (bytes / page as u64).max(LEAST_PAGES) as usize)
+}
+
 /// Room for every e-link's largest chunk at once, as far as the ring can hold that.
-fn chunks(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> ChunkConfig {
+pub(super) fn chunks(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> ChunkConfig {
     let format = card.blocks.0;
     let largest = largest_chunk(links);
     let pieces = links.len() * (largest as usize / format.most_data_bytes() + 2);
@@ -123,7 +137,31 @@ fn chunks(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> ChunkConfig
     ChunkConfig { most_chunk_bytes: largest, open_pieces, ..ChunkConfig::new(format) }
 }
 
-fn emulated(card: &FelixSection, emulate: &EmulateCard, links: &[(ELink, &SourceSection)]) -> EmulatedCardConfig {
+/// Reads a card's blocks. A file is looked into at once, to see whether they are what the card is configured to write.
+fn feeder(
+    card: &FelixSection,
+    origin: &BlockOrigin,
+    writer: RingWriter,
+    bell: Option<Bell>,
+) -> Result<Feeder, RunError> {
+    let (is_over, wanted) = (Arc::new(AtomicBool::new(false)), card.blocks.0);
+    let opened = if origin.is_regular() { origin.blocks(&is_over) } else { origin.blocks_of_kind(wanted, &is_over) };
+    let input = opened.map_err(|error| RunError::Unfit(format!("{}: {error}", card.name)))?;
+    let found = input.format();
+    if found != wanted {
+        let path = origin.path().display();
+        let right = Blocks(found);
+        return Err(RunError::Unfit(format!("{}: {path} has other blocks; set `blocks = \"{right}\"`", card.name)));
+    }
+    let bytes_per_second = card.input_speed.map(|speed| speed.bytes_per_second);
+    Ok(Feeder { origin: origin.clone(), input, writer, bell, again: false, bytes_per_second, is_over })
+}
+
+pub(super) fn emulated(
+    card: &FelixSection,
+    emulate: &EmulateCard,
+    links: &[(ELink, &SourceSection)],
+) -> EmulatedCardConfig {
     let outages = |elink: ELink| {
         let mine = emulate.outages.iter().filter(move |outage| outage.elink == elink.number());
         mine.map(|outage| Outage { from: outage.from.0, lasts: outage.lasts.0 }).collect()

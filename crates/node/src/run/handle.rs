@@ -1,6 +1,7 @@
 //! The handle of a run: commands in, snapshots out.
 
 use super::claim::Claim;
+use super::feeder::RunningFeeder;
 use super::summary::{Durations, RunSummary};
 use super::worker::{Ending, Worker};
 use crate::drive::{Drive, ManagerDrive, Refusal, RunSnapshot, Sent, Standing};
@@ -108,6 +109,9 @@ pub(super) enum Managing {
 pub struct RunHandle {
     pub(super) workers: Vec<Worker>,
     pub(super) source_workers: Vec<Worker>,
+    pub(super) feeders: Vec<RunningFeeder>,
+    /// All sources are e-links of cards whose blocks are read from somewhere.
+    pub(super) is_fed: bool,
     pub(super) commands: Sender<RunCommand>,
     pub(super) board: Arc<Board>,
     pub(super) gate: Option<Arc<TriggerGate>>,
@@ -158,6 +162,11 @@ impl RunHandle {
     pub fn sent(&self) -> Vec<(SourceId, u64, u64)> {
         let read = |sent: &Sent| (sent.fragments.load(Ordering::Relaxed), sent.bytes.load(Ordering::Relaxed));
         self.sent.iter().map(|(id, sent)| (*id, read(sent).0, read(sent).1)).collect()
+    }
+
+    /// All sources are e-links of cards whose blocks are read from files or pipes: the run ends with these.
+    pub const fn is_fed(&self) -> bool {
+        self.is_fed
     }
 
     /// Every emulated and played source has sent all that it had.
@@ -259,6 +268,12 @@ impl RunHandle {
         for worker in self.workers.iter().chain(&self.source_workers) {
             worker.wake();
         }
+        for feeder in &self.feeders {
+            feeder.is_over.store(true, Ordering::Relaxed);
+        }
+        while !self.feeders.iter().all(|feeder| feeder.thread.is_finished()) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         let summary = self.summary();
         for worker in self.workers.drain(..).chain(self.source_workers.drain(..)) {
             worker.join();
@@ -283,7 +298,8 @@ impl RunHandle {
             events_when_stopped: events,
             bytes_when_stopped: bytes,
         };
-        let warnings = self.warnings.clone();
+        let remarks = self.feeders.iter().flat_map(RunningFeeder::remarks);
+        let warnings = self.warnings.iter().cloned().chain(remarks).collect();
         let summary = RunSummary::new(&snapshot, self.directory.clone(), self.sources, self.forced, times);
         RunSummary { warnings, ..summary }
     }

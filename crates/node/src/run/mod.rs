@@ -12,22 +12,26 @@
 mod assemble;
 mod cards;
 mod claim;
+mod feeder;
 mod handle;
 mod placement;
 mod placer;
 mod registry;
 mod resolve;
+mod serve;
 mod stream;
 mod summary;
 mod worker;
 
 pub use assemble::{RunError, launch, launch_node, take_over};
 pub use claim::Claim;
+pub use feeder::BlockOrigin;
 pub use handle::RunHandle;
 pub use placement::{PlacementError, placement, placement_of_node, placement_on};
 pub use registry::{Registry, RunDirectory};
 pub use resolve::Addresses;
-pub use stream::{ServeOptions, Served, Serving, StreamRunError, serve, subscribe};
+pub use serve::{CardOffer, OfferWriter, Served, Serving, serve};
+pub use stream::{StreamRunError, subscribe};
 pub use summary::{
     CardSummary, EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SubscriberSummary, SynchronySummary,
     disk_error,

@@ -6,7 +6,7 @@
 //! | `NAME-disk` | writes the run files of the builder unit `NAME` |
 //! | `manager` | turns the event manager |
 //! | `sources` | plays emulated and recorded sources |
-//! | `CARD` | writes the blocks of the emulated link card `CARD` |
+//! | `CARD` | writes the blocks of the link card `CARD`, emulated or read from somewhere |
 //! | `units` | turns all units and the manager, where there are few cores and no rules |
 //!
 //! | Pool | What lies in it |
@@ -227,8 +227,8 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
     }
     let has_sources = configuration.source.iter().any(|source| source.emulate.is_some() || source.play.is_some());
     items.extend(has_sources.then(|| thread(SOURCES.to_owned(), None)));
-    let emulated = configuration.felix.iter().filter(|card| card.emulate.is_some());
-    items.extend(emulated.map(|card| thread(card.name.clone(), None)));
+    let written = configuration.felix.iter().filter(|card| card.emulate.is_some() || card.input.is_some());
+    items.extend(written.map(|card| thread(card.name.clone(), None)));
 
     let mut pools = |unit: &str, feed: Option<&Feed>, purposes: &[Purpose]| {
         items.extend(purposes.iter().map(|purpose| pool(pool_of(unit, *purpose), feed.cloned())));

@@ -166,7 +166,7 @@ impl Resolved {
             FormatName::Ferol => Format::Ferol,
             FormatName::Generic => Format::Generic,
         };
-        let card = source.felix.as_ref().and_then(|link| self.card(&link.card));
+        let card = self.card_of(source);
         let usual = match card.and_then(|card| card.event.rule().bits()) {
             Some(bits) => SourceConfig::of_card(SourceId(source.id), bits),
             None => SourceConfig::new(SourceId(source.id), format),
@@ -177,6 +177,8 @@ impl Resolved {
             first: source.first,
             max_fragment: source.max_fragment.0.min(u64::from(u32::MAX)) as u32,
             on_close: match source.on_close {
+                // What was read to its end does not come back.
+                _ if card.is_some_and(|card| card.input.is_some()) => OnClose::End,
                 OnCloseChoice::End => OnClose::End,
                 OnCloseChoice::Wait => OnClose::Wait,
             },
@@ -187,6 +189,15 @@ impl Resolved {
 
     pub(super) fn card(&self, name: &str) -> Option<&FelixSection> {
         self.configuration.felix.iter().find(|card| card.name == name)
+    }
+
+    /// Whether every source is an e-link of a card whose blocks are read from somewhere, and end there.
+    pub(super) fn is_fed(&self) -> bool {
+        self.configuration.source.iter().all(|source| self.card_of(source).is_some_and(|card| card.input.is_some()))
+    }
+
+    fn card_of(&self, source: &SourceSection) -> Option<&FelixSection> {
+        source.felix.as_ref().and_then(|link| self.card(&link.card))
     }
 
     /// Every card, and the readout unit that its e-links are in.

@@ -108,6 +108,8 @@ pub struct CardSummary {
     pub signals: u64,
     /// How often a card was found without room.
     pub stalls: u64,
+    /// Bytes at cards' ends that are no whole block.
+    pub left_over_bytes: u64,
     /// Chunks for subscribers, once for each.
     pub subscribers: SubscriberSummary,
 }
@@ -269,6 +271,8 @@ impl RunSummary {
         let lost = fragments.late + fragments.corrupt + fragments.in_flight + self.events.in_flight;
         lost == 0
             && fragments.dropped.is_empty()
+            // What was in the rest of such a block nobody knows.
+            && self.cards.left_over_bytes == 0
             && self.events.incomplete_emitted == 0
             && self.events.incomplete_dropped == 0
             // At levels below `written` an event may be released that no file will ever hold.
@@ -290,6 +294,7 @@ impl CardSummary {
             nobodys: counter(Counter::CardChunksNobodys),
             signals: counter(Counter::CardSignals),
             stalls: counter(Counter::CardStalls),
+            left_over_bytes: counter(Counter::CardBytesLeftOver),
             subscribers: SubscriberSummary {
                 joined: counter(Counter::SubscribersJoined),
                 offered: chunks.offered,

@@ -17,7 +17,7 @@ pub(crate) enum FelixCommand {
     Dump(DumpOptions),
     /// Write the blocks of an emulated card, with faults if they are wanted.
     Generate(GenerateOptions),
-    /// Send the chunks of blocks to whoever subscribes to their e-links.
+    /// Send the chunks of blocks, or of the cards of a configuration, to whoever subscribes to their e-links.
     Serve(ServeOptions),
     /// Get the chunks of e-links from a server.
     Subscribe(SubscribeOptions),
@@ -87,37 +87,38 @@ pub(crate) struct GenerateOptions {
 #[command(after_help = "Examples:
   ropewalk felix serve card0.dat --wait 1
   ropewalk felix generate - --size 10GiB | ropewalk felix serve - --listen 0.0.0.0:12350 --rate 800MB/s
+  ropewalk felix serve examples/felix.toml
 
-One line says where subscribers may connect: `ready felix ADDRESS`. It ends when the blocks do and everything is sent, or with
-Ctrl-C.")]
+One line for each card says where subscribers may connect: `ready felix ADDRESS`, or `ready NAME ADDRESS` of a card of a
+configuration, where options come before what stands there. It ends when the blocks do and everything is sent, or with Ctrl-C.")]
 pub(crate) struct ServeOptions {
-    /// A file of blocks, a FIFO, or - for standard input.
+    /// A file of blocks, a FIFO, or - for standard input; or a configuration (*.toml), whose [[felix]] cards are served.
     pub(crate) file: PathBuf,
-    /// Where subscribers connect; port 0 for any free one.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
-    pub(crate) listen: String,
-    /// Begin when so many subscribers are there.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) wait: u32,
-    /// At most so many subscribers at once.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u8).range(1..=64))]
-    pub(crate) subscribers: u8,
-    /// What may wait for one subscriber.
-    #[arg(long, value_name = "SIZE", default_value = "4MiB")]
-    pub(crate) queue: Bytes,
-    /// The emulated card's ring, in which chunks lie until they are sent.
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
-    pub(crate) ring: Bytes,
-    /// So many bytes are sent without waiting for more.
-    #[arg(long, value_name = "SIZE", default_value = "64KiB")]
-    pub(crate) coalesce: Bytes,
-    /// What waits for so long is sent, however little it is.
-    #[arg(long, value_name = "TIME", default_value = "1ms")]
-    pub(crate) coalesce_time: Time,
-    /// The blocks again and again, with sequence numbers that go on counting.
+    /// Where subscribers connect; port 0 for any free one [default: 127.0.0.1:0].
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: Option<String>,
+    /// Begin when so many subscribers are there [default: 0].
+    #[arg(long, value_name = "N")]
+    pub(crate) wait: Option<u32>,
+    /// At most so many subscribers at once [default: 16].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) subscribers: Option<u8>,
+    /// What may wait for one subscriber [default: 4MiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) queue: Option<Bytes>,
+    /// The card's ring, in which chunks lie until they are sent [default: 64MiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) ring: Option<Bytes>,
+    /// So many bytes are sent without waiting for more [default: 64KiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) coalesce: Option<Bytes>,
+    /// What waits for so long is sent, however little it is [default: 1ms].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) coalesce_time: Option<Time>,
+    /// The blocks again and again, with sequence numbers that go on counting; not of emulated cards.
     #[arg(long = "loop")]
     pub(crate) again: bool,
-    /// No faster than this.
+    /// No faster than this; not of emulated cards.
     #[arg(long, value_name = "BANDWIDTH")]
     pub(crate) rate: Option<Bandwidth>,
     /// What subscribers send to e-links comes back as if front ends had said it.

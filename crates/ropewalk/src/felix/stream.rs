@@ -5,9 +5,11 @@ use crate::exit::{self, Failure};
 use crate::files::print_json;
 use crate::render::grouped;
 use crate::signals::Interrupts;
-use ropewalk_flow::stream::RouterConfig;
-use ropewalk_node::drive::stream::{ClientConfig, ClientReport, ServerConfig};
-use ropewalk_node::run::{self, Served, Serving, StreamRunError};
+use ropewalk_flow::readout::felix::EventRule;
+use ropewalk_flow::stream::SubscriberAccount;
+use ropewalk_node::configuration::{self, ServeSection};
+use ropewalk_node::drive::stream::{ClientConfig, ClientReport};
+use ropewalk_node::run::{self, BlockOrigin, CardOffer, OfferWriter, Served, Serving, StreamRunError};
 use ropewalk_wire::stream::{Balance, MOST_RANGES, Policy, Range, Share, Subscribe};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ impl From<StreamRunError> for Failure {
         let text = error.to_string();
         match error {
             StreamRunError::File(error) => error.into(),
-            StreamRunError::Refused { .. } => Self::Usage(text),
+            StreamRunError::Refused { .. } | StreamRunError::Unfit(_) => Self::Usage(text),
             _ => Self::Environment(text),
         }
     }
@@ -32,64 +34,84 @@ fn interrupts() -> Result<Interrupts, Failure> {
 }
 
 pub(super) fn serve(options: &ServeOptions) -> Result<u8, Failure> {
-    let router = RouterConfig {
-        subscribers: usize::from(options.subscribers),
-        queue_bytes: options.queue.0,
-        coalesce_bytes: options.coalesce.0,
-        coalesce_time: options.coalesce_time.0,
-        ..RouterConfig::default()
-    };
-    let (wait_for, loop_back) = (options.wait, options.loop_back);
-    let wanted = run::ServeOptions {
-        file: options.file.clone(),
-        listen: options.listen.clone(),
-        server: ServerConfig { router, wait_for, loop_back, ..ServerConfig::default() },
-        ring_bytes: usize::try_from(options.ring.0).unwrap_or(usize::MAX),
-        again: options.again,
-        bytes_per_second: options.rate.map(|rate| rate.bytes_per_second),
-    };
+    let offers = offers(options)?;
     let interrupts = interrupts()?;
     let begin = Instant::now();
-    let mut is_forced = false;
-    let report = run::serve(&wanted, |serving| {
-        if let Serving::Listens(address) = serving {
-            println!("ready felix {address}");
+    let served = run::serve(&offers, |serving| {
+        if let Serving::Listens(name, address) = serving {
+            println!("ready {name} {address}");
         }
-        is_forced = interrupts.count() > 1;
-        if is_forced {
+        if interrupts.count() > 1 {
             std::process::exit(i32::from(exit::FORCED));
         }
         interrupts.count() == 0
     })?;
-    let account = serve_account(&report, begin.elapsed().as_secs_f64());
+    let mut all = SubscriberAccount::default();
+    served.iter().for_each(|card| all.merge(&card.server.subscribers));
     if options.json {
-        print_json(&account)?;
+        print_json(&serve_account(&served, &all, begin.elapsed().as_secs_f64()))?;
     } else {
-        print_served(&report);
+        print_served(&served, &all);
     }
-    let is_balanced = report.server.subscribers.is_balanced();
-    Ok(if !is_balanced {
+    Ok(if !all.is_balanced() {
         exit::UNBALANCED
-    } else if report.server.subscribers.dropped.total() > 0 {
+    } else if all.dropped.total() > 0 {
         exit::LOST
     } else {
         exit::GOOD
     })
 }
 
-fn serve_account(served: &Served, seconds: f64) -> Value {
-    let (report, all, chunks) = (&served.server, &served.server.subscribers, &served.input.chunks);
+/// What is to be served: the cards of a configuration, or the blocks of a file.
+fn offers(options: &ServeOptions) -> Result<Vec<CardOffer>, Failure> {
+    let is_configuration = options.file.extension().is_some_and(|extension| extension == "toml");
+    let mut offers = if is_configuration {
+        CardOffer::of_configuration(&configuration::read(&options.file)?)?
+    } else {
+        let origin = BlockOrigin::File(options.file.clone());
+        vec![CardOffer {
+            name: "felix".to_owned(),
+            serve: ServeSection::default(),
+            memory: 64 << 20,
+            rule: EventRule::USUAL,
+            writer: OfferWriter::Blocks { origin, again: false, bytes_per_second: None },
+        }]
+    };
+    for offer in &mut offers {
+        let serve = &mut offer.serve;
+        serve.listen = options.listen.clone().unwrap_or_else(|| serve.listen.clone());
+        serve.wait = options.wait.unwrap_or(serve.wait);
+        serve.subscribers = options.subscribers.unwrap_or(serve.subscribers);
+        serve.queue = options.queue.unwrap_or(serve.queue);
+        serve.coalesce = options.coalesce.unwrap_or(serve.coalesce);
+        serve.coalesce_time = options.coalesce_time.unwrap_or(serve.coalesce_time);
+        serve.loop_back |= options.loop_back;
+        offer.memory = options.ring.map_or(offer.memory, |ring| ring.0);
+        if let OfferWriter::Blocks { again, bytes_per_second, .. } = &mut offer.writer {
+            *again = options.again;
+            *bytes_per_second = options.rate.map(|rate| rate.bytes_per_second).or(*bytes_per_second);
+        } else if options.again || options.rate.is_some() {
+            let name = &offer.name;
+            return Err(Failure::Usage(format!("{name} is emulated: --loop and --rate are for blocks that are read")));
+        }
+    }
+    Ok(offers)
+}
+
+fn serve_account(served: &[Served], all: &SubscriberAccount, seconds: f64) -> Value {
+    let sum = |of: fn(&Served) -> u64| served.iter().map(of).sum::<u64>();
     let dropped: BTreeMap<&str, u64> = all.dropped.iter().map(|(cause, count)| (cause.name(), count)).collect();
     json!({
         "schema": "ropewalk-felix-serve-1",
         "duration_s": seconds,
-        "blocks": chunks.blocks,
-        "bytes": served.input.bytes,
-        "chunks": report.received,
-        "unwanted": report.unwanted,
-        "waits": served.input.waits,
-        "subscribers": report.joined,
-        "refused": report.refused,
+        "cards": served.len(),
+        "blocks": sum(|card| card.input.chunks.blocks),
+        "bytes": sum(|card| card.input.bytes),
+        "chunks": sum(|card| card.server.received),
+        "unwanted": sum(|card| card.server.unwanted),
+        "waits": sum(|card| card.input.waits),
+        "subscribers": sum(|card| card.server.joined),
+        "refused": sum(|card| card.server.refused),
         "offered": all.offered,
         "passed_over": all.passed_over,
         "sent": all.sent,
@@ -97,23 +119,24 @@ fn serve_account(served: &Served, seconds: f64) -> Value {
         "dropped": dropped,
         "moved": all.moved,
         "queued": all.queued,
-        "copied_bytes": report.copied_bytes,
-        "down": { "sent": report.down.0, "refused": report.down.1 },
+        "copied_bytes": sum(|card| card.server.copied_bytes),
+        "down": { "sent": sum(|card| card.server.down.0), "refused": sum(|card| card.server.down.1) },
         "ledger": { "balanced": all.is_balanced() },
     })
 }
 
-fn print_served(served: &Served) {
-    let (report, all) = (&served.server, &served.server.subscribers);
-    println!("blocks      {}", grouped(served.input.chunks.blocks));
-    println!("chunks      {}", grouped(report.received));
-    println!("subscribers {}", grouped(report.joined));
+fn print_served(served: &[Served], all: &SubscriberAccount) {
+    let sum = |of: fn(&Served) -> u64| served.iter().map(of).sum::<u64>();
+    println!("blocks      {}", grouped(sum(|card| card.input.chunks.blocks)));
+    println!("chunks      {}", grouped(sum(|card| card.server.received)));
+    println!("subscribers {}", grouped(sum(|card| card.server.joined)));
     println!("sent        {} chunks, {} bytes", grouped(all.sent), grouped(all.sent_bytes));
     for (cause, count) in all.dropped.iter() {
         println!("dropped     {} {cause}", grouped(count));
     }
-    if report.unwanted > 0 {
-        println!("unwanted    {}", grouped(report.unwanted));
+    let unwanted = sum(|card| card.server.unwanted);
+    if unwanted > 0 {
+        println!("unwanted    {}", grouped(unwanted));
     }
     println!("ledger      {}", if all.is_balanced() { "balanced" } else { "NOT BALANCED" });
 }

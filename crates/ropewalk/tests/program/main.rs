@@ -6,6 +6,7 @@ mod bench;
 mod builder_killed;
 mod cluster;
 mod felix;
+mod felix_input;
 mod felix_run;
 mod interrupts;
 mod manager_killed;

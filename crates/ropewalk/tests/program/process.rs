@@ -77,8 +77,13 @@ impl Ended {
 impl Program {
     /// Starts the program with these arguments.
     pub(crate) fn start<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Self {
+        Self::reading(Stdio::null(), arguments)
+    }
+
+    /// The same with a standard input.
+    pub(crate) fn reading<A: AsRef<OsStr>>(input: Stdio, arguments: impl IntoIterator<Item = A>) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ropewalk"));
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(arguments).stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program was built");
         let out = Lines::of(child.stdout.take().expect("it was asked for"));
         let errors = Lines::of(child.stderr.take().expect("it was asked for"));

@@ -38,6 +38,8 @@ pub struct CardCounts {
     pub nobodys: u64,
     /// How often the card was found without room.
     pub stalls: u64,
+    /// Bytes at the end that are no whole block.
+    pub left_over_bytes: u64,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -99,6 +101,7 @@ pub struct CardInput {
     given_up: u64,
     nobodys: u64,
     stalls: u64,
+    left_over_bytes: u64,
     is_full: bool,
     connection: Connection,
     being_read: bool,
@@ -136,6 +139,7 @@ impl CardInput {
             given_up: 0,
             nobodys: 0,
             stalls: 0,
+            left_over_bytes: 0,
             is_full: false,
             connection: Connection::Before,
             being_read: false,
@@ -154,8 +158,13 @@ impl CardInput {
 
     /// What was counted.
     pub const fn counts(&self) -> CardCounts {
-        let (given_up, nobodys, stalls) = (self.given_up, self.nobodys, self.stalls);
-        CardCounts { chunks: *self.decoder.report(), given_up, nobodys, stalls }
+        CardCounts {
+            chunks: *self.decoder.report(),
+            given_up: self.given_up,
+            nobodys: self.nobodys,
+            stalls: self.stalls,
+            left_over_bytes: self.left_over_bytes,
+        }
     }
 
     /// The readout unit has ended: the listener takes the rest of the last batch. Whether it has all of it.
@@ -257,6 +266,7 @@ impl CardInput {
     /// Nothing more comes. Chunks that had begun are cut short.
     fn end(&mut self, now: Instant, readout: &mut Readout) {
         self.connection = Connection::Ended;
+        self.left_over_bytes = self.ring.written() - self.position;
         self.given_up += self.decoder.give_up_before(u64::MAX);
         for (place, link) in self.links.iter().enumerate() {
             let is_open = |fault: &ChunkFault| usize::from(self.places[fault.elink.index()]) == place;

@@ -52,18 +52,7 @@ impl BlockInput {
     /// # Errors
     /// As [`open`].
     pub fn new(path: &Path, read: Box<dyn Read + Send>) -> Result<Self, OfflineError> {
-        let mut input = Self {
-            path: path.to_owned(),
-            read,
-            format: BlockFormat::NARROW,
-            buffer: vec![0; WINDOW_BYTES],
-            start: 0,
-            end: 0,
-            before: 0,
-            is_over: false,
-            skipped: 0,
-            left_over: 0,
-        };
+        let mut input = Self::of_kind(path, read, BlockFormat::NARROW);
         input.fill(LOOK_BYTES)?;
         let head = &input.buffer[..input.end];
         let (format, start) = detect(head).ok_or_else(|| OfflineError::NoBlocks {
@@ -72,6 +61,22 @@ impl BlockInput {
         })?;
         (input.format, input.start, input.skipped) = (format, start, start as u64);
         Ok(input)
+    }
+
+    /// Blocks of this kind from `read`, which is not asked for any before they are wanted.
+    pub fn of_kind(path: &Path, read: Box<dyn Read + Send>, format: BlockFormat) -> Self {
+        Self {
+            path: path.to_owned(),
+            read,
+            format,
+            buffer: vec![0; WINDOW_BYTES],
+            start: 0,
+            end: 0,
+            before: 0,
+            is_over: false,
+            skipped: 0,
+            left_over: 0,
+        }
     }
 
     /// The kind of the blocks.
@@ -89,6 +94,11 @@ impl BlockInput {
         self.left_over
     }
 
+    /// The bytes at the end that are no whole block.
+    pub fn left_over(&self) -> &[u8] {
+        &self.buffer[self.end - self.left_over as usize..self.end]
+    }
+
     /// The next blocks and where in the stream they begin; nothing at the end. One block with a wrong beginning among
     /// good ones is given out as well: it is damaged, and takes the place of one.
     ///
@@ -97,7 +107,11 @@ impl BlockInput {
     pub fn next_blocks(&mut self) -> Result<Option<(u64, &[u8])>, OfflineError> {
         let block = self.format.block_bytes();
         loop {
-            self.fill(3 * block)?;
+            // A block that has come does not wait for others behind it, unless it begins wrongly.
+            self.fill(block)?;
+            if !self.is_block(&self.buffer[self.start..self.end]) {
+                self.fill(3 * block)?;
+            }
             let rest = &self.buffer[self.start..self.end];
             let count = rest.chunks_exact(block).take_while(|block| self.is_block(block)).count();
             let at = self.before + self.start as u64;
