@@ -7,6 +7,7 @@ use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
 use ropewalk_node::run::{RunSummary, launch};
 use ropewalk_terms::EventKey;
+use ropewalk_wire::run_file::FragmentFlags;
 use std::fmt::Write as _;
 use support::{Run, TemporaryDirectory};
 
@@ -32,8 +33,8 @@ fn configuration(output: &TemporaryDirectory, card: &str) -> String {
     text
 }
 
-/// Runs it, and looks at every byte of every event in the files.
-fn run(name: &str, card: &str) -> (RunSummary, usize) {
+/// Runs it, and looks at every byte of every event in the files. Returns the flags of all fragments in them.
+fn run(name: &str, card: &str) -> (RunSummary, Vec<FragmentFlags>) {
     let output = TemporaryDirectory::new(name);
     let text = configuration(&output, card);
     let configuration = parse(name, &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
@@ -42,16 +43,16 @@ fn run(name: &str, card: &str) -> (RunSummary, usize) {
     let summary = Run { handle }.end();
     assert!(summary.is_balanced(), "{:?}", summary.ledger);
     let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
-    let (mut reader, mut fragments) = (index.reader(), 0);
+    let (mut reader, mut flags) = (index.reader(), Vec::new());
     while let Some(event) = reader.next_event().expect("it can be read") {
         let number = event.event.head().key.number();
         for fragment in event.event.fragments() {
             let origin = ChunkOrigin::of(fragment.payload).expect("every byte is as the card wrote it");
             assert_eq!((origin.source, u64::from(origin.number)), (fragment.entry.source, number));
-            fragments += 1;
+            flags.push(fragment.entry.flags);
         }
     }
-    (summary, fragments)
+    (summary, flags)
 }
 
 #[test]
@@ -62,8 +63,84 @@ fn every_chunk_of_a_card_is_in_the_files_without_a_copy() {
     ] {
         let (summary, fragments) = run(name, card);
         assert!(summary.is_lossless(), "{name}: {:?} {:?}", summary.fragments, summary.events);
-        assert_eq!((summary.events.written, fragments as u64), (EVENTS, EVENTS * u64::from(LINKS)), "{name}");
+        assert_eq!((summary.events.written, fragments.len() as u64), (EVENTS, EVENTS * u64::from(LINKS)), "{name}");
         assert_eq!(summary.copies["bytes"], 0, "{name}");
+    }
+}
+
+/// What a fault leaves behind in a run.
+enum Trace {
+    /// The fragment has this flag, and no event lacks anything.
+    Flag(FragmentFlags),
+    /// Fragments are dropped for this cause.
+    Dropped(&'static str),
+    /// Blocks are damaged; what was in them nobody knows.
+    Damage,
+    /// Blocks are missing; what was in them nobody knows.
+    Gap,
+    /// Events lack a fragment of which nothing is known.
+    Absence,
+    /// A signal is counted, and no event lacks anything.
+    Signal,
+    /// None.
+    Nothing,
+}
+
+const fn trace(fault: Fault) -> Trace {
+    match fault {
+        Fault::Busy => Trace::Flag(FragmentFlags::BUSY),
+        Fault::Crc => Trace::Flag(FragmentFlags::CRC_ERROR),
+        Fault::Error => Trace::Flag(FragmentFlags::MALFORMED),
+        Fault::Truncated | Fault::TimedOut => Trace::Flag(FragmentFlags::LENGTH_MISMATCH),
+        Fault::Missing => Trace::Absence,
+        Fault::NoFirst => Trace::Dropped("malformed"),
+        Fault::NoLast => Trace::Dropped("cut_short"),
+        Fault::Oversize => Trace::Dropped("oversize"),
+        Fault::Stalled => Trace::Dropped("timed_out"),
+        Fault::OutOfBand => Trace::Signal,
+        Fault::LostBlock | Fault::SequenceGap => Trace::Gap,
+        Fault::StartOfBlock | Fault::Padding | Fault::PastHeader | Fault::UndefinedType => Trace::Damage,
+        Fault::Silence | Fault::LostBytes => Trace::Nothing,
+    }
+}
+
+#[test]
+fn each_fault_of_a_card_leaves_the_trace_that_is_its_own_and_no_other() {
+    for &fault in FAULTS.iter().filter(|fault| !fault.is_of_streams()) {
+        let name = fault.name();
+        let share = match fault {
+            Fault::Oversize | Fault::Stalled => 0.0003,
+            fault if fault.strikes_blocks() => 0.005,
+            _ => 0.01,
+        };
+        let card = "chunk_size = \"uniform(16,5000)\"\nrate = \"20kHz\"";
+        let card = format!("[felix.emulate]\n{card}\n[felix.emulate.faults]\n{name} = {share}");
+        let (summary, flags) = run(&format!("felix-{name}"), &card);
+        // Without its trigger's chunk an event is never opened, and the others' chunks of it go.
+        let dropped = summary.fragments.dropped.keys().filter(|cause| *cause != "no_trigger");
+        let (cards, dropped) = (&summary.cards, dropped.map(String::as_str).collect::<Vec<_>>());
+        let says = format!("{name}: {:?} {:?} {cards:?}", summary.fragments, summary.events);
+        let is_whole = summary.is_lossless() && flags.len() as u64 == EVENTS * u64::from(LINKS);
+        let is_absent = summary.events.incomplete_emitted > 0 || summary.events.written < EVENTS;
+        match trace(fault) {
+            Trace::Flag(flag) => {
+                let flagged = flags.iter().filter(|flags| flags.contains(flag)).count();
+                assert!(is_whole && flagged > 50 && cards.flagged >= flagged as u64, "{says}");
+            }
+            Trace::Dropped(cause) => {
+                // One that still stalls when the card ends is cut short.
+                let is_its_own = |one: &&str| *one == cause || fault == Fault::Stalled && *one == "cut_short";
+                assert!(dropped.contains(&cause) && dropped.iter().all(is_its_own) && is_absent, "{says}");
+            }
+            Trace::Damage => assert!(cards.blocks_damaged > 5 && is_absent, "{says}"),
+            Trace::Gap => {
+                assert!(cards.blocks_missing > 5 && cards.blocks_damaged == 0 && is_absent, "{says}");
+                assert_eq!(dropped, ["cut_short"], "{says}");
+            }
+            Trace::Absence => assert!(dropped.is_empty() && is_absent, "{says}"),
+            Trace::Signal => assert!(is_whole && cards.signals > 50, "{says}"),
+            Trace::Nothing => assert!(is_whole && cards.signals == 0 && cards.flagged == 0, "{says}"),
+        }
     }
 }
 
@@ -87,5 +164,5 @@ fn whatever_goes_wrong_on_a_card_stands_in_the_ledger_under_its_name() {
     }
     assert!(summary.events.incomplete_emitted > 100, "{:?} {:?}", summary.events, summary.by_source);
     assert!(summary.events.written > EVENTS * 9 / 10, "{:?} {:?}", summary.events, summary.by_source);
-    assert!(fragments as u64 > EVENTS * u64::from(LINKS) * 8 / 10);
+    assert!(fragments.len() as u64 > EVENTS * u64::from(LINKS) * 8 / 10);
 }
