@@ -1,5 +1,5 @@
 //! Data threads allocate nothing between start and stop: connections that come and go, run files that are opened,
-//! closed and deleted included.
+//! closed and deleted included; and those of a link card, its emulator's too.
 //!
 //! A binary of its own, because it replaces the allocator by one that counts.
 
@@ -14,9 +14,12 @@ use ropewalk_terms::{Counter, EventKey, SourceId};
 use ropewalk_wire::{fed, ferol};
 use std::io::Write;
 use std::net::TcpStream;
-use std::sync::Barrier;
 use std::sync::atomic::Ordering;
+use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// All threads are counted together: the tests take turns.
+static ALONE: Mutex<()> = Mutex::new(());
 
 const SOURCES: u32 = 4;
 
@@ -35,12 +38,17 @@ fn send(stream: &mut TcpStream, id: u32, from: u64, to: u64) {
     }
 }
 
-fn configuration(output: &std::path::Path) -> String {
-    let mut text = format!(
+/// A run without its sources.
+fn units(output: &std::path::Path) -> String {
+    format!(
         "version = 1\n[run]\noutput = {:?}\nsync = \"never\"\nsegment_bytes = \"8MiB\"\nkeep = \"16MiB\"\n\
          [[readout]]\nname = \"ru0\"\npool = \"64MiB\"\nblock = \"64KiB\"\n[[builder]]\nname = \"bu0\"\n",
         output.display().to_string()
-    );
+    )
+}
+
+fn configuration(output: &std::path::Path) -> String {
+    let mut text = units(output);
     for id in 0..SOURCES {
         text += &format!("[[source]]\nid = {id}\nreadout = \"ru0\"\nmax_fragment = \"64KiB\"\n");
     }
@@ -90,9 +98,56 @@ fn await_start(handle: &RunHandle) {
     }
 }
 
+/// How often data threads asked for memory while `events` more were written.
+fn count_until(handle: &RunHandle, events: u64) -> u64 {
+    let written = || handle.snapshot().counter(Counter::EventsWritten);
+    let (end, until) = (written() + events, Instant::now() + Duration::from_secs(20));
+    ALLOCATIONS.store(0, Ordering::Relaxed);
+    COUNTING.store(true, Ordering::Relaxed);
+    while written() < end && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    COUNTING.store(false, Ordering::Relaxed);
+    assert!(written() >= end, "the run stands still");
+    ALLOCATIONS.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_card_is_written_and_read_and_built_without_an_allocation() {
+    OUTSIDE.set(true);
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = std::env::temp_dir().join(format!("ropewalk-allocation-card-{}", std::process::id()));
+    let mut text = units(&output);
+    // Chunks of several pieces, with every fault by which a card's reader has more to do.
+    text += "[[felix]]\nname = \"card\"\nmemory = \"4MiB\"\n[felix.emulate]\nchunk_size = \"uniform(16,6000)\"\n\
+             rate = \"10kHz\"\nfaults = { crc = 0.01, no_last = 0.001, lost_block = 0.001, padding = 0.001 }\n";
+    for id in 0..SOURCES {
+        text += &format!("[[source]]\nid = {id}\nreadout = \"ru0\"\nmax_fragment = \"64KiB\"\n");
+        text += &format!("felix = {{ card = \"card\", elink = {id} }}\n");
+    }
+    let configuration = parse("allocation", &text, &|_| None).expect("a good configuration");
+    let mut handle = launch(&configuration, None).expect("a run with a card");
+    handle.start(EventKey::new(0, 1), None);
+    await_start(&handle);
+    // The first ones find their places.
+    count_until(&handle, 2000);
+    let counts = [(); 3].map(|()| count_until(&handle, 3000));
+    handle.stop();
+    let until = Instant::now() + Duration::from_secs(20);
+    while !handle.is_ended() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let summary = handle.finish(Duration::from_secs(5));
+    std::fs::remove_dir_all(&output).expect("the test's own directory");
+    assert!(summary.is_balanced() && summary.cards.chunks > 40_000, "{:?}", summary.cards);
+    let sizes: Vec<usize> = FIRST_SIZES.iter().map(|size| size.load(Ordering::Relaxed)).collect();
+    assert_eq!(counts, [0; 3], "data threads asked for memory; sizes: {sizes:?}");
+}
+
 #[test]
 fn data_threads_allocate_nothing_while_data_flow() {
     OUTSIDE.set(true);
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let output = std::env::temp_dir().join(format!("ropewalk-allocation-{}", std::process::id()));
     let configuration = parse("allocation", &configuration(&output), &|_| None).expect("a good configuration");
     let mut handle = launch(&configuration, None).expect("a run on loopback");
