@@ -65,6 +65,13 @@ impl Bell {
     }
 }
 
+/// A bell that another process made.
+impl From<OwnedFd> for Bell {
+    fn from(bell: OwnedFd) -> Self {
+        Self(Arc::new(bell))
+    }
+}
+
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

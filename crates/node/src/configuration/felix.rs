@@ -1,8 +1,8 @@
 //! Link cards (FELIX) whose e-links are sources.
 
 use super::felix_serve::ServeSection;
+use crate::offline::felix::BlockOrigin;
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time};
-use crate::run::BlockOrigin;
 use ropewalk_flow::readout::felix::EventRule;
 use ropewalk_flow::source::felix::{FAULTS, FaultShare, Faults};
 use ropewalk_wire::felix::BlockFormat;
@@ -41,6 +41,27 @@ pub struct FelixSection {
     pub input: Option<InputChoice>,
     /// How fast they are read at most.
     pub input_speed: Option<Bandwidth>,
+    /// Who writes the blocks of an emulated card.
+    #[serde(default)]
+    pub writer: WriterChoice,
+}
+
+impl FelixSection {
+    /// Whether its blocks come from outside of the process that reads its ring.
+    pub fn is_foreign(&self) -> bool {
+        self.input.is_some() || self.writer == WriterChoice::Process
+    }
+}
+
+/// Who writes the blocks of an emulated card.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WriterChoice {
+    /// A thread of the process that reads them.
+    #[default]
+    Thread,
+    /// A process of its own, which is given the ring as a file.
+    Process,
 }
 
 /// Where a card's blocks are read.

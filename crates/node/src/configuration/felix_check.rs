@@ -1,7 +1,7 @@
 //! What cards and their e-links must fulfil.
 
 use super::check::fault;
-use super::felix::FelixSection;
+use super::felix::{FelixSection, WriterChoice};
 use super::felix_serve::ServeSection;
 use super::model::Configuration;
 use super::parse::Fault;
@@ -88,6 +88,12 @@ fn card(configuration: &Configuration, card: &FelixSection, key: impl Fn(&str) -
     }
     if card.input_speed.is_some() && card.input.is_none() {
         return Err(fault(key("input_speed"), "nothing is read: give `input`, or leave it out"));
+    }
+    if card.writer == WriterChoice::Process && card.emulate.is_none() {
+        return Err(fault(
+            key("writer"),
+            "only an emulated card is written by a process that a run starts: leave it out",
+        ));
     }
     let Some(emulate) = &card.emulate else { return Ok(()) };
     let sizes =

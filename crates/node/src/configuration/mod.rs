@@ -20,7 +20,7 @@ mod tests;
 pub use error::ConfigurationError;
 pub use felix::{
     Blocks, ELinkSection, EmulateCard, Endian, EventField, FaultShares, FelixSection, InputChoice, OutageSection,
-    WakeChoice,
+    WakeChoice, WriterChoice,
 };
 pub use felix_serve::ServeSection;
 pub use model::{

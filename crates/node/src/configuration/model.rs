@@ -40,6 +40,9 @@ pub struct Configuration {
     /// Where memory lies: ordered rules, the first whose expression matches a pool's name counts.
     #[serde(default)]
     pub pool: Vec<PoolRule>,
+    /// The file that it was read from, if it was.
+    #[serde(skip)]
+    pub file: Option<PathBuf>,
 }
 
 /// The run.

@@ -31,7 +31,8 @@ impl Fault {
 /// Where the file cannot be read or does not hold a usable configuration.
 pub fn read(path: &Path) -> Result<Configuration, ConfigurationError> {
     let (file, text) = read_text(path)?;
-    parse(&file, &text, &|name| std::env::var(name).ok())
+    let configuration = parse(&file, &text, &|name| std::env::var(name).ok())?;
+    Ok(Configuration { file: Some(path.to_owned()), ..configuration })
 }
 
 /// The name of a file as errors give it, and its text.

@@ -173,6 +173,7 @@ fn cards_and_their_links_say_what_would_be_right() {
         (with(&format!("{card}event = {{ mask = 0x0f }}"), ""), "felix[0].event", "at least 8"),
         (with(&format!("{card}serve = {{ subscribers = 65 }}"), ""), "felix[0].serve.subscribers", "1 to 64"),
         (with(&format!("{card}input = \"-\"\n[felix.emulate]"), ""), "felix[0].input", "leave out"),
+        (with(&format!("{card}writer = \"process\""), ""), "felix[0].writer", "only an emulated card"),
         (with(&format!("{card}input_speed = \"1GB/s\""), ""), "felix[0].input_speed", "give `input`"),
         (with(&format!("{card}serve = {{ wait = 17 }}"), ""), "felix[0].serve.wait", "no more than 16"),
         (with(&emulate("chunk_size = \"128KiB\""), ""), "felix[0].emulate.chunk_size", "max_fragment"),

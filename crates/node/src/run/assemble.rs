@@ -1,8 +1,9 @@
 //! From a configuration to running threads: pools, drives, wiring.
 
+use super::card_process::ChildSlot;
 use super::cards::{CardToStart, CardWriter};
 use super::claim::Claim;
-use super::feeder::{Feeder, FeederNotes, RunningFeeder};
+use super::feeder::{FeederNotes, RunningFeeder};
 use super::handle::{Board, CommandedManager, Managing, RunHandle};
 use super::placement::{
     MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, disk_thread, pool_of,
@@ -26,6 +27,7 @@ use ropewalk_memory::{PoolConfig, PoolError, Staging};
 use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId, Role, RunNumber, Utc};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -209,7 +211,7 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
     let mut cards = Vec::new();
     for index in 0..resolved.manager.readouts {
         let mut readout = workshop.readout(index, peers()?)?;
-        let own = workshop.cards(index, &mut readout)?;
+        let own = workshop.cards(index, &mut readout, events)?;
         cards.extend(own.to_start);
         addresses.push(readout.source_address());
         let name = configuration.readout[usize::from(index)].name.clone();
@@ -263,7 +265,7 @@ pub fn launch_node(
         Role::Readout => {
             let name = &configuration.readout[usize::from(index)].name;
             let mut readout = workshop.readout(index, control(name)?)?;
-            let cards = workshop.cards(index, &mut readout)?;
+            let cards = workshop.cards(index, &mut readout, events)?;
             let mut start = Start::new(nowhere(), &resolved, &placer);
             start.names = vec![
                 (name.clone(), readout.builder_address()),
@@ -462,22 +464,39 @@ impl<'a> Start<'a> {
                     self.handle.sent.extend(drive.sent());
                     self.source_worker(&name, Box::new(drive), gate)?;
                 }
-                CardWriter::Feeder(feeder) => self.feeder(name, *feeder)?,
+                CardWriter::Feeder(feeder) => {
+                    let is_over = Arc::clone(&feeder.is_over);
+                    self.feeder(name, is_over, move |_, notes, _| {
+                        // The notes have the error as well.
+                        let _ = feeder.feed(notes);
+                    })?;
+                }
+                CardWriter::Process(process) => {
+                    self.feeder(name, Arc::default(), move |child, notes, is_over| {
+                        process.watch(child, is_over, notes)
+                    })?;
+                }
             }
         }
         Ok(())
     }
 
-    fn feeder(&mut self, name: String, feeder: Feeder) -> Result<(), RunError> {
-        let (notes, is_over) = (Arc::new(FeederNotes::default()), Arc::clone(&feeder.is_over));
-        let (prepare, told) = (self.placer.on_start(&name), Arc::clone(&notes));
+    /// Starts a thread that sees that a ring is written, until `is_over` is set.
+    fn feeder(
+        &mut self,
+        name: String,
+        is_over: Arc<AtomicBool>,
+        feed: impl FnOnce(&ChildSlot, &FeederNotes, &AtomicBool) + Send + 'static,
+    ) -> Result<(), RunError> {
+        let (notes, child) = (Arc::new(FeederNotes::default()), ChildSlot::default());
+        let prepare = self.placer.on_start(&name);
+        let (told, slot, over) = (Arc::clone(&notes), child.clone(), Arc::clone(&is_over));
         let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
             prepare();
-            // The notes have the error as well.
-            let _ = feeder.feed(&told);
+            feed(&slot, &told, &over);
         });
         let thread = thread.map_err(system(format!("thread {name}")))?;
-        self.handle.feeders.push(RunningFeeder { name, thread, is_over, notes });
+        self.handle.feeders.push(RunningFeeder { name, thread, is_over, notes, child });
         Ok(())
     }
 

@@ -1,12 +1,14 @@
 //! Link cards of a run: their rings, and who writes them.
 
 use super::assemble::{RunError, Workshop, endpoint, system};
-use super::feeder::{BlockOrigin, Feeder};
+use super::card_process::CardProcess;
+use super::feeder::Feeder;
 use super::placement::{Purpose, pool_of};
 use super::resolve::{Resolved, SEED};
-use crate::configuration::{Blocks, EmulateCard, FelixSection, ServeSection, SourceSection, WakeChoice};
+use crate::configuration::{Blocks, EmulateCard, FelixSection, ServeSection, SourceSection, WakeChoice, WriterChoice};
 use crate::drive::ReadoutDrive;
 use crate::drive::stream::StreamServer;
+use crate::offline::felix::BlockOrigin;
 use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig};
 use ropewalk_flow::source::TriggerRate;
 use ropewalk_flow::source::felix::{CHUNK_HEAD_BYTES, EmulatedCardConfig, EmulatedLinkConfig, Outage};
@@ -14,7 +16,7 @@ use ropewalk_io::Dispatcher;
 use ropewalk_io::tcp::Tcp;
 use ropewalk_io::wait::Bell;
 use ropewalk_memory::ring::RingWriter;
-use ropewalk_memory::{PoolConfig, Staging};
+use ropewalk_memory::{MemoryKind, PoolConfig, Staging};
 use ropewalk_terms::SourceId;
 use ropewalk_wire::felix::{BlockFormat, ELink};
 use std::sync::Arc;
@@ -51,14 +53,17 @@ pub(super) enum CardWriter {
     Emulated { config: Box<EmulatedCardConfig>, ring: RingWriter, bell: Option<Bell> },
     /// Blocks that are read.
     Feeder(Box<Feeder>),
+    /// An emulator that is a process of its own.
+    Process(Box<CardProcess>),
 }
 
 impl Workshop<'_> {
-    /// Gives a readout unit the rings of its cards, and their subscribers.
+    /// Gives a readout unit the rings of its cards, and their subscribers. With `events`, cards end after so many triggers.
     pub(super) fn cards<P: Dispatcher>(
         &self,
         index: u16,
         readout: &mut ReadoutDrive<Tcp, P>,
+        events: Option<u64>,
     ) -> Result<Cards, RunError> {
         let (mut to_start, mut addresses) = (Vec::new(), Vec::new());
         for card in self.resolved.cards(index) {
@@ -73,7 +78,11 @@ impl Workshop<'_> {
                 WakeChoice::Poll => None,
             };
             let name = pool_of(&card.name, Purpose::Ring);
-            let (writer, reader) = self.placer.ring(ring_of(&name, card.blocks.0, card.memory.0))?;
+            let memory = if card.writer == WriterChoice::Process { MemoryKind::Memfd } else { MemoryKind::Anonymous };
+            let memory = PoolConfig { memory, ..ring_of(&name, card.blocks.0, card.memory.0) };
+            let (writer, reader) = self.placer.ring(memory)?;
+            let file = reader.file().map(|file| file.try_clone_to_owned()).transpose();
+            let file = file.map_err(system(format!("{}: the ring's file", card.name)))?;
             match &card.serve {
                 None => readout.add_card(&config, reader, bell.clone()),
                 Some(serve) => {
@@ -83,6 +92,11 @@ impl Workshop<'_> {
                 }
             }
             let writer = match (&card.emulate, &card.input) {
+                (Some(_), _) if let Some(ring) = file => {
+                    let name = card.name.clone();
+                    let configuration = self.resolved.file()?;
+                    CardWriter::Process(Box::new(CardProcess { configuration, name, events, ring, writer, bell }))
+                }
                 (Some(emulate), _) => {
                     let config = Box::new(emulated(card, emulate, &links));
                     CardWriter::Emulated { config, ring: writer, bell }

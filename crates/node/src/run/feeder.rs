@@ -1,12 +1,11 @@
 //! Blocks of a file, a FIFO or standard input into a ring, in the place of a card.
 
+use super::card_process::ChildSlot;
 use crate::offline::OfflineError;
-use crate::offline::felix::{BlockInput, Patient};
+use crate::offline::felix::{BlockInput, BlockOrigin};
 use ropewalk_io::wait::Bell;
 use ropewalk_memory::ring::RingWriter;
 use ropewalk_wire::felix::{BlockFormat, BlockHeader, ELINKS, HEADER_BYTES, SEQUENCES};
-use std::io::Read;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
@@ -19,81 +18,38 @@ const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// It is looked at least this often whether anybody still reads.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
-/// Where blocks come from.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum BlockOrigin {
-    /// A file, or a FIFO that is there; standard input where it is `-`.
-    File(PathBuf),
-    /// A FIFO, which is made where there is none.
-    Fifo(PathBuf),
-}
-
-impl BlockOrigin {
-    /// The path, for people.
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::File(path) | Self::Fifo(path) => path,
-        }
-    }
-
-    /// Whether it is a file as a disk has it: it can be looked into before it is wanted.
-    pub(super) fn is_regular(&self) -> bool {
-        matches!(self, Self::File(path) if std::fs::metadata(path).is_ok_and(|file| file.is_file()))
-    }
-
-    fn open(&self, is_over: &Arc<AtomicBool>) -> Result<Box<dyn Read + Send>, OfflineError> {
-        let patient = match self {
-            Self::File(path) => Patient::open(path, Arc::clone(is_over)),
-            Self::Fifo(path) => Patient::fifo(path, Arc::clone(is_over)),
-        };
-        Ok(Box::new(patient?))
-    }
-
-    /// Its blocks, whose kind is found: the first ones are waited for.
-    ///
-    /// # Errors
-    /// Where it cannot be opened or read, or has no blocks.
-    pub(super) fn blocks(&self, is_over: &Arc<AtomicBool>) -> Result<BlockInput, OfflineError> {
-        BlockInput::new(self.path(), self.open(is_over)?)
-    }
-
-    /// Its blocks, of a kind that is known.
-    ///
-    /// # Errors
-    /// Where it cannot be opened.
-    pub(super) fn blocks_of_kind(
-        &self,
-        format: BlockFormat,
-        is_over: &Arc<AtomicBool>,
-    ) -> Result<BlockInput, OfflineError> {
-        Ok(BlockInput::of_kind(self.path(), self.open(is_over)?, format))
-    }
-}
-
-/// What a feeder leaves behind, for people.
+/// What the writer of a ring leaves behind, for people.
 #[derive(Debug, Default)]
 pub(super) struct FeederNotes(OnceLock<Vec<String>>);
 
 impl FeederNotes {
-    /// What was wrong with what it read: known when it has ended.
+    /// What was wrong: known when it has ended.
     pub(super) fn all(&self) -> &[String] {
         self.0.get().map_or(&[], Vec::as_slice)
     }
+
+    /// Says what was wrong, once.
+    pub(super) fn leave(&self, notes: Vec<String>) {
+        // Nobody else says anything.
+        let _ = self.0.set(notes);
+    }
 }
 
-/// A feeder on its thread.
+/// What writes a ring, on its thread.
 #[derive(Debug)]
 pub(super) struct RunningFeeder {
     /// The card's name.
     pub(super) name: String,
     pub(super) thread: JoinHandle<()>,
-    /// Ends it within [`LONGEST_WAIT`].
+    /// Ends it soon.
     pub(super) is_over: Arc<AtomicBool>,
     pub(super) notes: Arc<FeederNotes>,
+    /// Empty where it is no process of its own.
+    pub(super) child: ChildSlot,
 }
 
 impl RunningFeeder {
-    /// What was wrong with what it read, with the card's name.
+    /// What was wrong, with the card's name.
     pub(super) fn remarks(&self) -> impl Iterator<Item = String> {
         self.notes.all().iter().map(|note| format!("{}: {note}", self.name))
     }
@@ -132,8 +88,7 @@ impl Feeder {
             said.push(format!("{path}: the last {left_over} bytes are no whole block"));
         }
         said.extend(fed.as_ref().err().map(ToString::to_string));
-        // Nobody else says anything.
-        let _ = notes.0.set(said);
+        notes.leave(said);
         fed
     }
 

@@ -110,7 +110,7 @@ pub struct RunHandle {
     pub(super) workers: Vec<Worker>,
     pub(super) source_workers: Vec<Worker>,
     pub(super) feeders: Vec<RunningFeeder>,
-    /// All sources are e-links of cards whose blocks are read from somewhere.
+    /// All sources are e-links of cards whose blocks come from outside of this process.
     pub(super) is_fed: bool,
     pub(super) commands: Sender<RunCommand>,
     pub(super) board: Arc<Board>,
@@ -164,7 +164,7 @@ impl RunHandle {
         self.sent.iter().map(|(id, sent)| (*id, read(sent).0, read(sent).1)).collect()
     }
 
-    /// All sources are e-links of cards whose blocks are read from files or pipes: the run ends with these.
+    /// All sources are e-links of cards whose blocks come from files, pipes or other processes: the run ends with these.
     pub const fn is_fed(&self) -> bool {
         self.is_fed
     }
@@ -214,6 +214,9 @@ impl RunHandle {
         // Sources that have ended by themselves end the running interval when the last event is done.
         if !self.sources_ended() {
             self.note_stop();
+        }
+        for feeder in &self.feeders {
+            feeder.child.stop();
         }
         let last = self.gate.as_ref().map(|gate| EventKey::new(0, gate.close()));
         self.command(RunCommand::Stop { last });

@@ -10,6 +10,7 @@
 //! ```
 
 mod assemble;
+mod card_process;
 mod cards;
 mod claim;
 mod feeder;
@@ -24,8 +25,8 @@ mod summary;
 mod worker;
 
 pub use assemble::{RunError, launch, launch_node, take_over};
+pub use card_process::write_card;
 pub use claim::Claim;
-pub use feeder::BlockOrigin;
 pub use handle::RunHandle;
 pub use placement::{PlacementError, placement, placement_of_node, placement_on};
 pub use registry::{Registry, RunDirectory};

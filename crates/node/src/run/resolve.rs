@@ -21,6 +21,7 @@ use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use ropewalk_wire::{fed, ferol};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -177,8 +178,8 @@ impl Resolved {
             first: source.first,
             max_fragment: source.max_fragment.0.min(u64::from(u32::MAX)) as u32,
             on_close: match source.on_close {
-                // What was read to its end does not come back.
-                _ if card.is_some_and(|card| card.input.is_some()) => OnClose::End,
+                // What has ended outside of this process does not come back.
+                _ if card.is_some_and(FelixSection::is_foreign) => OnClose::End,
                 OnCloseChoice::End => OnClose::End,
                 OnCloseChoice::Wait => OnClose::Wait,
             },
@@ -191,9 +192,18 @@ impl Resolved {
         self.configuration.felix.iter().find(|card| card.name == name)
     }
 
-    /// Whether every source is an e-link of a card whose blocks are read from somewhere, and end there.
+    /// Whether every source is an e-link of a card whose blocks come from outside of this process, and end there.
     pub(super) fn is_fed(&self) -> bool {
-        self.configuration.source.iter().all(|source| self.card_of(source).is_some_and(|card| card.input.is_some()))
+        self.configuration.source.iter().all(|source| self.card_of(source).is_some_and(FelixSection::is_foreign))
+    }
+
+    /// The file that the configuration was read from.
+    ///
+    /// # Errors
+    /// Where it is from none: another process could not read it.
+    pub(super) fn file(&self) -> Result<PathBuf, RunError> {
+        let message = "a card with `writer = \"process\"` needs a configuration in a file, which its writer reads too";
+        self.configuration.file.clone().ok_or_else(|| RunError::Unfit(message.to_owned()))
     }
 
     fn card_of(&self, source: &SourceSection) -> Option<&FelixSection> {

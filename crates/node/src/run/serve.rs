@@ -1,7 +1,7 @@
 //! Serving the chunks of cards and building nothing: of blocks as they stand in a file, or of the cards of a configuration.
 
 use super::cards::{chunks, emulated, ring_of};
-use super::feeder::{BlockOrigin, Feeder, FeederNotes};
+use super::feeder::{Feeder, FeederNotes};
 use super::resolve::{Addresses, Resolved};
 use super::stream::{StreamRunError, pool, turn};
 use super::worker::{Ending, Worker};
@@ -9,6 +9,7 @@ use crate::configuration::{Configuration, FelixSection, ServeSection};
 use crate::drive::stream::{CardServer, ServerReport};
 use crate::drive::{Drive, EmulatedCardDrive};
 use crate::offline::OfflineError;
+use crate::offline::felix::BlockOrigin;
 use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_flow::source::felix::EmulatedCardConfig;

@@ -21,6 +21,24 @@ pub(crate) enum FelixCommand {
     Serve(ServeOptions),
     /// Get the chunks of e-links from a server.
     Subscribe(SubscribeOptions),
+    /// Write the blocks of an emulated card into the ring that a run gives it; a run starts this by itself.
+    Card(CardOptions),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example, as a run does it for a card of felix.toml with `writer = \"process\"`:
+  ropewalk felix card felix.toml flx0 --events 100000 0<>RING 1<>BELL
+
+Standard input is the ring, an anonymous file that the run has made; standard output is what it is woken by. Nothing can be
+written to anything else. Ctrl-C ends the card behind the last trigger.")]
+pub(crate) struct CardOptions {
+    /// The configuration of the run.
+    pub(crate) config: PathBuf,
+    /// The card's name.
+    pub(crate) name: String,
+    /// End after so many triggers.
+    #[arg(long, value_name = "N")]
+    pub(crate) events: Option<u64>,
 }
 
 #[derive(Debug, Args)]

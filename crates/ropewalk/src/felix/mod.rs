@@ -25,6 +25,7 @@ pub(crate) fn felix(command: &FelixCommand) -> Result<u8, Failure> {
         FelixCommand::Generate(options) => generate(options),
         FelixCommand::Serve(options) => stream::serve(options),
         FelixCommand::Subscribe(options) => stream::subscribe(options),
+        FelixCommand::Card(options) => stream::card(options),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Serving chunks, and subscribing to them.
 
-use super::arguments::{BalanceName, PolicyName, ServeOptions, SubscribeOptions};
+use super::arguments::{BalanceName, CardOptions, PolicyName, ServeOptions, SubscribeOptions};
 use crate::exit::{self, Failure};
 use crate::files::print_json;
 use crate::render::grouped;
@@ -9,7 +9,8 @@ use ropewalk_flow::readout::felix::EventRule;
 use ropewalk_flow::stream::SubscriberAccount;
 use ropewalk_node::configuration::{self, ServeSection};
 use ropewalk_node::drive::stream::{ClientConfig, ClientReport};
-use ropewalk_node::run::{self, BlockOrigin, CardOffer, OfferWriter, Served, Serving, StreamRunError};
+use ropewalk_node::offline::felix::BlockOrigin;
+use ropewalk_node::run::{self, CardOffer, OfferWriter, Served, Serving, StreamRunError};
 use ropewalk_wire::stream::{Balance, MOST_RANGES, Policy, Range, Share, Subscribe};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -96,6 +97,15 @@ fn offers(options: &ServeOptions) -> Result<Vec<CardOffer>, Failure> {
         }
     }
     Ok(offers)
+}
+
+/// Writes a card's blocks for the run that started this process.
+pub(super) fn card(options: &CardOptions) -> Result<u8, Failure> {
+    let configuration = configuration::read(&options.config)?;
+    let interrupts = interrupts()?;
+    eprintln!("{} is written by process {}", options.name, std::process::id());
+    run::write_card(&configuration, &options.name, options.events, || interrupts.count() == 0)?;
+    Ok(exit::GOOD)
 }
 
 fn serve_account(served: &[Served], all: &SubscriberAccount, seconds: f64) -> Value {

@@ -7,6 +7,7 @@ mod builder_killed;
 mod cluster;
 mod felix;
 mod felix_input;
+mod felix_process;
 mod felix_run;
 mod interrupts;
 mod manager_killed;

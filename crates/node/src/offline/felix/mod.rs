@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! input     bytes of any stream --> batches of whole blocks: finds the kind and, behind lost bytes, the next block
-//! patient   reads what may never come without being stuck there
+//! origin    where blocks come from, read without being stuck where none come
 //! decode    what each e-link sent, and every fault by its name
 //! dump      a walk through blocks for people
 //! generate  the blocks of an emulated card
@@ -14,7 +14,7 @@ mod dump;
 mod elinks;
 mod generate;
 mod input;
-mod patient;
+mod origin;
 #[cfg(test)]
 mod tests;
 
@@ -23,4 +23,4 @@ pub use dump::{DumpOptions, dump};
 pub use elinks::ELinks;
 pub use generate::{GenerateOptions, Generated, generate};
 pub use input::{BlockInput, open};
-pub use patient::Patient;
+pub use origin::BlockOrigin;

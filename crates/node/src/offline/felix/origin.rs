@@ -1,31 +1,77 @@
-//! Reading from a file, a FIFO or standard input without being stuck there when it is over.
+//! Where blocks come from: a file, a FIFO or standard input, read without being stuck there when it is over.
 
+use super::BlockInput;
 use crate::offline::OfflineError;
+use ropewalk_wire::felix::BlockFormat;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How long nothing may come before it is looked whether it is over: 50 ms.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
+/// Where blocks come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BlockOrigin {
+    /// A file, or a FIFO that is there; standard input where it is `-`.
+    File(PathBuf),
+    /// A FIFO, which is made where there is none.
+    Fifo(PathBuf),
+}
+
+impl BlockOrigin {
+    /// The path, for people.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::File(path) | Self::Fifo(path) => path,
+        }
+    }
+
+    /// Whether it is a file as a disk has it: it can be looked into before it is wanted.
+    pub fn is_regular(&self) -> bool {
+        matches!(self, Self::File(path) if std::fs::metadata(path).is_ok_and(|file| file.is_file()))
+    }
+
+    fn open(&self, is_over: &Arc<AtomicBool>) -> Result<Box<dyn Read + Send>, OfflineError> {
+        let patient = match self {
+            Self::File(path) => Patient::open(path, Arc::clone(is_over)),
+            Self::Fifo(path) => Patient::fifo(path, Arc::clone(is_over)),
+        };
+        Ok(Box::new(patient?))
+    }
+
+    /// Its blocks, whose kind is found: the first ones are waited for. They end when `is_over` is set, if not before.
+    ///
+    /// # Errors
+    /// Where it cannot be opened or read, or has no blocks.
+    pub fn blocks(&self, is_over: &Arc<AtomicBool>) -> Result<BlockInput, OfflineError> {
+        BlockInput::new(self.path(), self.open(is_over)?)
+    }
+
+    /// Its blocks, of a kind that is known: nothing is waited for.
+    ///
+    /// # Errors
+    /// Where it cannot be opened.
+    pub fn blocks_of_kind(&self, format: BlockFormat, is_over: &Arc<AtomicBool>) -> Result<BlockInput, OfflineError> {
+        Ok(BlockInput::of_kind(self.path(), self.open(is_over)?, format))
+    }
+}
+
 /// Bytes as they come; the end when nobody writes any more, or when it is over.
 #[derive(Debug)]
-pub struct Patient {
+struct Patient {
     file: File,
     is_over: Arc<AtomicBool>,
 }
 
 impl Patient {
     /// Opens a file or a FIFO, or standard input where the path is `-`. A FIFO needs no writer yet.
-    ///
-    /// # Errors
-    /// Where it cannot be opened.
-    pub fn open(path: &Path, is_over: Arc<AtomicBool>) -> Result<Self, OfflineError> {
+    fn open(path: &Path, is_over: Arc<AtomicBool>) -> Result<Self, OfflineError> {
         let system = OfflineError::system("open", path);
         let descriptor = if path == Path::new("-") {
             std::io::stdin().as_fd().try_clone_to_owned()
@@ -38,10 +84,7 @@ impl Patient {
     }
 
     /// Opens a FIFO, which is made where there is nothing.
-    ///
-    /// # Errors
-    /// Where it cannot be made or opened, or something else is there.
-    pub fn fifo(path: &Path, is_over: Arc<AtomicBool>) -> Result<Self, OfflineError> {
+    fn fifo(path: &Path, is_over: Arc<AtomicBool>) -> Result<Self, OfflineError> {
         let mode = Mode::RUSR | Mode::WUSR;
         match rustix::fs::mknodat(CWD, path, FileType::Fifo, mode, 0) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
