@@ -117,20 +117,12 @@ flaws! {
     GivenUpUncounted = "given_up_uncounted",
     /// What the card says of a chunk is lost.
     ChunkFlagsLost = "chunk_flags_lost",
-    /// A page of a card's ring is given back while fragments lie in it.
-    PageReleasedTooEarly = "page_released_too_early",
     /// No page of a card's ring is ever given back.
     PageNeverReleased = "page_never_released",
     /// A chunk that finds a subscriber's queue full is dropped without being counted.
     QueueDropUncounted = "queue_drop_uncounted",
-    /// What waits for a subscriber that goes is kept for ever.
-    QueueKeptForTheDead = "queue_kept_for_the_dead",
     /// A chunk goes to every member of a group.
     GroupMemberTwice = "group_member_twice",
-    /// A subscriber that may lose chunks is sent the card's memory, not copies.
-    MonitorHoldsCard = "monitor_holds_card",
-    /// What a readout unit's end leaves in a batch is not handed to subscribers who must miss nothing.
-    RestUnheard = "rest_unheard",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

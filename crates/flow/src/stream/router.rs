@@ -138,9 +138,6 @@ impl Router {
         let place = &mut self.places[usize::from(id.index)];
         place.life += 1;
         let Some(mut gone) = place.subscriber.take() else { return SubscriberAccount::default() };
-        if is_planted(Flaw::QueueKeptForTheDead) {
-            return gone.account();
-        }
         while let Some(chunk) = gone.pop(&self.pages) {
             let set = self.wanted[chunk.head.elink.index()];
             match self.pick(self.members(set, gone.share), gone.share, &chunk) {
@@ -306,15 +303,13 @@ impl Router {
     /// Whether it may lose chunks: then it must not hold the card's memory either, in its queue or in its transport.
     pub fn may_lose(&self, id: SubscriberId) -> bool {
         let place = self.places.get(usize::from(id.index)).filter(|place| place.life == id.life);
-        let is_monitor =
-            place.and_then(|place| place.subscriber.as_ref()).is_some_and(|one| one.policy == Policy::Drop);
-        is_monitor && !is_planted(Flaw::MonitorHoldsCard)
+        place.and_then(|place| place.subscriber.as_ref()).is_some_and(|one| one.policy == Policy::Drop)
     }
 
     /// The card has no room because of what waits: what waits for a subscriber that may lose chunks is copied, or
     /// dropped where there is no room for a copy.
     pub fn relieve(&mut self, id: SubscriberId, copy: impl FnMut(&Payload) -> Option<Payload>) {
-        let may_lose = |one: &Subscriber| one.policy == Policy::Drop && !is_planted(Flaw::MonitorHoldsCard);
+        let may_lose = |one: &Subscriber| one.policy == Policy::Drop;
         if let Some((subscriber, pages)) = self.subscriber_and_pages(id).filter(|(one, _)| may_lose(one)) {
             subscriber.relieve(pages, copy);
             self.release_pages();
