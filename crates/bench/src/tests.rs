@@ -110,6 +110,8 @@ fn felix_gives_threads_memory_and_the_roofline() {
     check_case("felix", Some("figure=8"), 12 * counts);
     check_case("felix", Some("figure=9"), 3);
     check_case("felix", Some("figure=pipeline"), 4);
+    check_case("felix", Some("figure=subscriber"), 1);
+    check_case("felix", Some("figure=latency"), 4);
 }
 
 #[test]

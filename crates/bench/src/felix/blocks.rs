@@ -99,6 +99,16 @@ pub(super) fn fill(sizes: Sizes, bytes: &mut [u8]) {
     repeat(&pattern(sizes), bytes);
 }
 
+/// Blocks in which every chunk ends, so that they can be written again and again; filled up to a multiple of so many
+/// bytes with blocks of nothing.
+pub(super) fn whole(sizes: Sizes, multiple: usize) -> Vec<u8> {
+    let mut pattern = pattern(sizes);
+    pattern.resize(pattern.len().next_multiple_of(multiple), 0);
+    let mut bytes = vec![0; pattern.len()];
+    repeat(&pattern, &mut bytes);
+    bytes
+}
+
 /// Some MiB of blocks in which every chunk ends.
 fn pattern(sizes: Sizes) -> Vec<u8> {
     let size = match sizes {

@@ -10,8 +10,15 @@ const REQUIRED: f64 = 6.5e9 / BLOCK as f64 / 1e6;
 
 /// The charts for which there are figures.
 pub(super) fn charts(rows: &[Row]) -> Vec<Chart> {
-    let mut all =
-        vec![time_per_block(rows, "equal"), time_per_block(rows, "random"), threads(rows), scan(rows), roofline(rows)];
+    let mut all = vec![
+        time_per_block(rows, "equal"),
+        time_per_block(rows, "random"),
+        threads(rows),
+        scan(rows),
+        roofline(rows),
+        pipeline(rows),
+        latency(rows),
+    ];
     all.retain(|chart| chart.curves.iter().any(|curve| curve.marked && !curve.points.is_empty()));
     all
 }
@@ -110,5 +117,43 @@ fn roofline(rows: &[Row]) -> Chart {
         vertical: "10^9 operations/s".to_owned(),
         logarithmic: true,
         curves,
+    }
+}
+
+/// What leaves a card's ring, against what its links bring.
+fn pipeline(rows: &[Row]) -> Chart {
+    let points = |figure: &'static str, sizes: &'static str| {
+        let chosen = rows.iter().filter(move |row| {
+            row.text("figure") == figure && row.text("sizes") == sizes && row.text("consumer") != "lengths"
+        });
+        chosen.map(|row| (row.number("chunk_bytes"), row.median))
+    };
+    let curves = vec![
+        curve("in the process, equal", points("pipeline", "equal")),
+        curve("in the process, random", points("pipeline", "random")),
+        curve("over TCP, equal", points("subscriber", "")),
+        line("24 links of 3.2 Gb/s", vec![(64.0, 6.5), (1024.0, 6.5)]),
+    ];
+    Chart {
+        title: "From a card's ring to a subscriber".to_owned(),
+        horizontal: "bytes of a chunk (random: mean)".to_owned(),
+        vertical: "GB/s of blocks".to_owned(),
+        logarithmic: true,
+        curves,
+    }
+}
+
+fn latency(rows: &[Row]) -> Chart {
+    let chosen = |quantile: &'static str| {
+        let of = |row: &&Row| row.text("figure") == "latency" && row.number("chunk_bytes") <= 64.0;
+        rows.iter().filter(of).filter(move |row| row.text("quantile") == quantile)
+    };
+    let of = |quantile| curve(quantile, chosen(quantile).map(|row| (row.number("load_percent"), row.median)));
+    Chart {
+        title: "From a block in the ring to its chunks at a subscriber, chunks of 64 B".to_owned(),
+        horizontal: "% of the most blocks a second".to_owned(),
+        vertical: "us".to_owned(),
+        logarithmic: false,
+        curves: vec![of("50 %"), of("99 %"), of("99.9 %")],
     }
 }

@@ -6,6 +6,7 @@
 //!  figure=8         how fast words are read, from each cache and from memory                     figure_8.rs
 //!  figure=9         the roofline, and the layout with a table of trailers                        figure_9.rs
 //!  figure=pipeline  a card's ring, decoded and routed to a subscriber in this process             pipeline.rs
+//!  figure=subscriber, figure=latency: the same to a subscriber over TCP, and how long it takes    latency.rs
 //! ```
 //! Beside each figure stands the memory's limit of the same seconds: two bytes read in each cache line of the blocks, or
 //! in those lines alone that hold a header or a trailer, and as many records written and read again as chunks come
@@ -18,6 +19,7 @@ mod figure_6;
 mod figure_7;
 mod figure_8;
 mod figure_9;
+mod latency;
 mod limits;
 mod pipeline;
 mod stages;
@@ -33,6 +35,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     figure_8::bench(session)?;
     figure_9::bench(session)?;
     pipeline::bench(session)?;
+    latency::bench(session)?;
     session.page(&charts::charts(session.rows()))
 }
 

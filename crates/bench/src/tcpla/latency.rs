@@ -19,7 +19,7 @@ const NOTE: &str = "from when a message was due to when it had come; less is bet
                     limit: bare epoll pair at the same times, which gathers what is due into sends of 64 KiB";
 const MESSAGE: usize = 2048;
 /// Parts of the messages, in thousandths, that came at least as early.
-const QUANTILES: [(&str, usize); 4] = [("50 %", 500), ("99 %", 990), ("99.9 %", 999), ("most", 1000)];
+pub(crate) const QUANTILES: [(&str, usize); 4] = [("50 %", 500), ("99 %", 990), ("99.9 %", 999), ("most", 1000)];
 /// Messages of one figure, at most.
 const MOST: f64 = 2e6;
 
@@ -94,7 +94,7 @@ fn saturation(scale: Scale, mechanism: Mechanism, cpus: Option<[usize; 2]>) -> R
 }
 
 /// Times at which messages are due: so many a second, with gaps as chance makes them (Poisson), the same each time.
-fn schedule(rate_hz: f64, scale: Scale, seed: u64) -> Vec<Duration> {
+pub(crate) fn schedule(rate_hz: f64, scale: Scale, seed: u64) -> Vec<Duration> {
     let seconds = scale.choose(0.02, 0.3, 1.5_f64);
     let count = (rate_hz * seconds).clamp(1.0, MOST) as usize;
     let (mut state, mut at) = (0x9E37_79B9_7F4A_7C15_u64 ^ seed, 0.0);
@@ -111,7 +111,7 @@ fn schedule(rate_hz: f64, scale: Scale, seed: u64) -> Vec<Duration> {
 }
 
 /// The quantiles of nanoseconds, in microseconds; an error unless every message has come.
-fn quantiles(mut late: Vec<u64>, due: &[Duration]) -> Result<[f64; QUANTILES.len()], BenchError> {
+pub(crate) fn quantiles(mut late: Vec<u64>, due: &[Duration]) -> Result<[f64; QUANTILES.len()], BenchError> {
     if late.len() != due.len() {
         return Err(BenchError::wrong(format!("{} of {} messages have come", late.len(), due.len())));
     }

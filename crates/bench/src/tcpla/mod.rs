@@ -15,7 +15,7 @@
 mod builder;
 mod charts;
 mod checked;
-mod latency;
+pub(crate) mod latency;
 mod ours;
 mod peers;
 mod processes;
