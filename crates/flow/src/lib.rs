@@ -8,6 +8,7 @@ pub mod builder;
 pub mod control;
 pub mod manager;
 pub mod messages;
+mod moves;
 pub mod readout;
 pub mod source;
 pub mod stream;

@@ -58,6 +58,13 @@ impl ByteQueue {
         self.slices.front().map_or(&[], CutSlice::bytes)
     }
 
+    /// The slice at the front, to be cut into pieces without looking for it each time; none if the queue is empty.
+    #[inline]
+    pub fn front_slice(&mut self) -> Option<FrontSlice<'_>> {
+        let slice = self.slices.front_mut()?;
+        Some(FrontSlice { slice, length: &mut self.length })
+    }
+
     /// The `N` bytes from `offset` on, wherever they lie; `None` if they did not all come yet.
     #[inline]
     pub fn peek_array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
@@ -157,6 +164,34 @@ impl ByteQueue {
 impl core::fmt::Debug for ByteQueue {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(out, "ByteQueue({} bytes in {} slices)", self.length, self.slices.len())
+    }
+}
+
+/// The slice at the front of a queue.
+#[derive(Debug)]
+pub struct FrontSlice<'a> {
+    slice: &'a mut CutSlice,
+    /// Of the whole queue.
+    length: &'a mut usize,
+}
+
+impl FrontSlice<'_> {
+    /// The bytes still there.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.slice.bytes()
+    }
+
+    /// Drops the first `skip` bytes and takes the `n` behind them out.
+    ///
+    /// # Panics
+    /// If `n` is 0, or no byte is left behind them: the last piece of a slice is the queue's to take.
+    #[inline]
+    pub fn take_behind(&mut self, skip: usize, n: usize) -> Payload {
+        assert!(n > 0, "no piece is empty");
+        let payload = Payload::one(self.slice.cut_behind(skip, n));
+        *self.length -= skip + n;
+        payload
     }
 }
 

@@ -171,6 +171,7 @@ impl core::fmt::Debug for Slice {
 const CUT_REFERENCES: u64 = 1 << 32;
 
 /// A slice to be cut from its front without an atomic operation for each piece.
+#[derive(Debug)]
 pub(crate) struct CutSlice {
     slice: Slice,
     /// References beside the slice's own.
@@ -202,6 +203,16 @@ impl CutSlice {
             self.surplus -= 1;
             self.slice.cut(n)
         }
+    }
+
+    /// Drops the first `skip` bytes and cuts off the `n` behind them. There must be more bytes than that.
+    #[inline]
+    pub(crate) fn cut_behind(&mut self, skip: usize, n: usize) -> Slice {
+        assert!(skip < self.slice.len(), "there is something behind what is skipped");
+        // SAFETY: within the slice.
+        self.slice.start = unsafe { self.slice.start.add(skip) };
+        self.slice.length -= skip as u32;
+        self.cut(n)
     }
 
     /// Cuts off the first `n` bytes, which must be at least one and less than there are, to the end of a payload.

@@ -20,6 +20,19 @@ fn agree(one: (&BuilderSource, u16), two: (&BuilderSource, u16)) -> bool {
     one.1 & bits == two.1 & bits
 }
 
+/// Whether every fragment has the same number and is compared in the same way, as nearly always: then all agree.
+fn are_plainly_equal(sources: &[BuilderSource], fragments: &[Option<Fragment>]) -> bool {
+    let mut all =
+        sources.iter().zip(fragments).filter_map(|(source, fragment)| Some((source, &fragment.as_ref()?.meta)));
+    let Some((first, as_first)) = all.next() else { return true };
+    all.all(|(source, meta)| {
+        meta.bunch_crossing == as_first.bunch_crossing
+            && meta.flags.contains(FragmentFlags::HAS_BUNCH_CROSSING)
+            && source.bunch_crossing_offset == first.bunch_crossing_offset
+            && source.bunch_crossing_mask == first.bunch_crossing_mask
+    })
+}
+
 /// Flags every fragment whose bunch crossing is not that of the majority, and counts it by place in `mismatches`.
 /// Where there is no majority, the first source in the configured order is right.
 pub(super) fn flag_mismatches(
@@ -28,6 +41,9 @@ pub(super) fn flag_mismatches(
     orbit: u16,
     mismatches: &mut [u64],
 ) {
+    if are_plainly_equal(sources, fragments) {
+        return;
+    }
     let mut all = sources.iter().zip(fragments.iter()).filter_map(|(source, fragment)| {
         let fragment = fragment.as_ref()?;
         compared(source, fragment, orbit).map(|crossing| (source, crossing))

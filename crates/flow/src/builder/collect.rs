@@ -5,6 +5,7 @@ use super::Builder;
 use super::recent::Whereabouts;
 use super::slots::Stage;
 use crate::messages::{AssignEntry, BATCH, Batch, Fragment, FragmentFlags, Message, Request, RequestEntry};
+use crate::moves::overwrite;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::message::SuperFragmentEntry;
@@ -74,10 +75,8 @@ impl Builder {
             } else if places[place].is_some() {
                 self.counts.duplicate_fragments += 1;
             } else {
-                // Piece by piece from where it lies to where it belongs: a fragment that is moved through the stack is read
-                // there in other pieces than it was written in, and waits for that.
-                let Fragment { key, meta, ref mut payload } = *fragment;
-                places[place] = Some(Fragment { key, meta, payload: core::mem::take(payload) });
+                let Fragment { meta, ref mut payload } = *fragment;
+                overwrite(&mut places[place], Some(Fragment { meta, payload: core::mem::take(payload) }));
                 filled += 1;
             }
         }

@@ -1,6 +1,7 @@
 //! The slots: one row of fragments for each event in work, made once and used again.
 
 use crate::messages::Fragment;
+use crate::moves::overwrite;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Cause, EventKey, Instant, Outcome};
 
@@ -138,8 +139,11 @@ impl Slots {
     /// Lets go of the payloads.
     pub(super) fn drop_payloads(&mut self, slot: u32) {
         self.at_mut(slot).holds_payloads = false;
-        for place in self.fragments_mut(slot) {
-            *place = None;
+        for fragment in self.fragments_mut(slot) {
+            if let Some(fragment) = fragment {
+                fragment.payload.clear();
+            }
+            overwrite(fragment, None);
         }
     }
 

@@ -52,23 +52,41 @@ impl Readout {
         }
         let input = &mut self.sources[source];
         input.sequence.keep_up(self.head);
+        input.note_contents(fragments);
         let last = input.sequence.last();
         let plain_end = self.plain_end(source);
-        for fragment in fragments.drain(..) {
-            let input = &mut self.sources[source];
-            input.statistics.payload_bytes += u64::from(fragment.meta.length);
-            input.statistics.crc_errors += u64::from(fragment.meta.flags.contains(FragmentFlags::CRC_ERROR));
-            let plain = !fragment.restarts && !fragment.meta.flags.contains(FragmentFlags::MISSING);
-            let step = input.sequence.plain_step(fragment.meta.raw_id, plain_end);
-            match step.filter(|&position| position >= self.head && plain && input.is_going_on()) {
-                Some(position) => self.place(source, position, fragment),
-                None => self.take_aside(now, source, fragment),
-            }
+        let mut rest = &mut fragments[..];
+        loop {
+            let placed = self.place_plain(source, plain_end, rest);
+            let Some((fragment, behind)) = rest[placed..].split_first_mut() else { break };
+            self.take_aside(now, source, fragment.take());
+            rest = behind;
         }
+        fragments.clear();
         let input = &mut self.sources[source];
         input.fresh &= !came;
         input.note_delivery(last);
         self.moved(now, source);
+    }
+
+    /// Places fragments that plainly go on, up to the first that does not; says how many those are.
+    #[inline]
+    fn place_plain(&mut self, source: usize, plain_end: Position, fragments: &mut [Received]) -> usize {
+        let input = &mut self.sources[source];
+        if !input.is_going_on() {
+            return 0;
+        }
+        let mut lane = self.table.lane(source, input.triggers);
+        for (index, fragment) in fragments.iter_mut().enumerate() {
+            let plain = !fragment.restarts && !fragment.meta.flags.contains(FragmentFlags::MISSING);
+            let step = input.sequence.plain_step(fragment.meta.raw_id, plain_end);
+            let Some(position) = step.filter(|&position| position >= self.head && plain) else { return index };
+            input.sequence.advance(position, fragment.meta.raw_id);
+            if !lane.place(position, fragment) {
+                input.account.late += u64::from(!is_planted(Flaw::LateUncounted));
+            }
+        }
+        fragments.len()
     }
 
     /// Why no fragment is taken at all, where none is: the run has not begun, or is over, here or for all.
@@ -87,11 +105,10 @@ impl Readout {
         self.room_end().min(wanted).min(self.timeline.limit())
     }
 
-    #[inline]
-    fn place(&mut self, source: usize, position: Position, fragment: Received) {
+    fn place(&mut self, source: usize, position: Position, mut fragment: Received) {
         let input = &mut self.sources[source];
         input.sequence.advance(position, fragment.meta.raw_id);
-        if self.table.place(source, position, input.triggers, fragment).is_err() {
+        if !self.table.lane(source, input.triggers).place(position, &mut fragment) {
             input.account.late += u64::from(!is_planted(Flaw::LateUncounted));
         }
     }

@@ -4,7 +4,7 @@ use super::absence::AbsenceClock;
 use super::config::{OnClose, ReadoutConfig, Requirement, SourceConfig};
 use super::sequence::Sequence;
 use super::timeline::{NEVER, ORIGIN, Position};
-use crate::messages::Received;
+use crate::messages::{FragmentFlags, Received};
 use core::time::Duration;
 use ropewalk_terms::{Cause, FragmentAccount, Instant, SourceId};
 use std::collections::VecDeque;
@@ -116,6 +116,13 @@ impl Source {
             statistics: Statistics::default(),
             unread_since: None,
         }
+    }
+
+    /// Counts what fragments say of themselves that came.
+    pub(super) fn note_contents(&mut self, fragments: &[Received]) {
+        let errors = fragments.iter().filter(|fragment| fragment.meta.flags.contains(FragmentFlags::CRC_ERROR));
+        self.statistics.crc_errors += errors.count() as u64;
+        self.statistics.payload_bytes += fragments.iter().map(|fragment| u64::from(fragment.meta.length)).sum::<u64>();
     }
 
     /// Whether its fragments are placed in the order in which they come.

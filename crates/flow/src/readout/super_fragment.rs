@@ -4,6 +4,7 @@ use super::source::Source;
 use super::table::{Place, State, Table};
 use super::timeline::Position;
 use crate::messages::{Fragment, FragmentMeta};
+use crate::moves::append;
 use ropewalk_memory::Payload;
 use ropewalk_terms::EventKey;
 
@@ -45,25 +46,26 @@ impl<'a> SuperFragment<'a> {
     /// Appends the fragments and, without a payload and described by [`FragmentMeta::missing`], the required sources that
     /// have none, in the sources' order. The payloads stay where they lie: each costs a reference.
     pub fn append_to(&self, out: &mut Vec<Fragment>) {
-        let Self { table, sources, position, key, count, .. } = *self;
-        let empty = match table.slot(position).map(|slot| slot.state) {
-            Some(State::Empty(cause)) => Some(cause),
-            _ => None,
-        };
-        let missing = |id, cause| Fragment { key, meta: FragmentMeta::missing(id, cause), payload: Payload::default() };
+        let Self { table, sources, position, count, .. } = *self;
+        let missing = |id, cause| Fragment { meta: FragmentMeta::missing(id, cause), payload: Payload::default() };
+        if let Some(State::Empty(cause)) = table.slot(position).map(|slot| slot.state) {
+            let required = sources.iter().filter(|source| source.missing_cause(position).is_some());
+            return out.extend(required.map(|source| missing(source.id, cause)));
+        }
         let end = out.len() + count;
-        for (source, input) in sources.iter().enumerate() {
+        out.reserve(count);
+        for (source, place) in sources.iter().zip(table.row(position)) {
             // Sources behind the last that has something are not looked at.
             if out.len() == end {
                 return;
             }
-            match (empty, table.at(source, position)) {
-                (Some(cause), _) => out.extend(input.missing_cause(position).map(|_| missing(input.id, cause))),
-                // Right to where it belongs, not through an iterator: that is a move through the stack, which costs as
-                // much as the reference.
-                (None, Place::Held(held)) => out.push(Fragment { key, meta: held.meta, payload: held.payload.clone() }),
-                (None, Place::Missing(cause)) => out.push(missing(input.id, *cause)),
-                (None, Place::Vacant) => {}
+            match place {
+                Place::Held(Fragment { meta, payload }) => match payload.clone_one() {
+                    Some(payload) => append(out, Fragment { meta: *meta, payload }),
+                    None => append(out, Fragment { meta: *meta, payload: payload.clone() }),
+                },
+                Place::Missing(cause) => out.push(missing(source.id, *cause)),
+                Place::Vacant => {}
             }
         }
     }

@@ -9,9 +9,10 @@
 //! ```
 
 use super::timeline::Position;
-use crate::messages::Received;
+use crate::messages::{Fragment, Received};
+use crate::moves::overwrite;
 use core::ops::{ControlFlow, Range};
-use ropewalk_memory::Payload;
+use ropewalk_memory::{Payload, Returns};
 use ropewalk_terms::Cause;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 
@@ -60,7 +61,39 @@ pub(super) enum Place {
     /// The source is required and will not come.
     Missing(Cause),
     /// A fragment.
-    Held(Received),
+    Held(Fragment),
+}
+
+/// One source's places, while its fragments come in.
+pub(super) struct Lane<'a> {
+    slots: &'a mut [Slot],
+    places: &'a mut [Place],
+    mask: Position,
+    /// Of the table.
+    end: &'a mut Position,
+    triggers: bool,
+}
+
+impl Lane<'_> {
+    /// Moves a fragment into its place, which must lie before [`Table::limit`] and be vacant; false, and the fragment
+    /// stays as it is, where the event was released.
+    #[inline]
+    pub(super) fn place(&mut self, position: Position, fragment: &mut Received) -> bool {
+        let index = (position & self.mask) as usize;
+        let slot = &mut self.slots[index];
+        if slot.position != position {
+            *slot = Slot::new(position, State::Open);
+        } else if slot.state == State::Released {
+            return false;
+        }
+        slot.fragments += 1;
+        slot.bytes = slot.bytes.saturating_add(fragment.meta.length);
+        slot.triggered |= self.triggers;
+        *self.end = (*self.end).max(position + 1);
+        let held = Place::Held(Fragment { meta: fragment.meta, payload: core::mem::take(&mut fragment.payload) });
+        overwrite(&mut self.places[index], held);
+        true
+    }
 }
 
 /// Every event that is held.
@@ -126,6 +159,12 @@ impl Table {
         &self.places[source * self.stride + self.index(position)]
     }
 
+    /// What the sources have in an event of which something is known, in their order.
+    #[inline]
+    pub(super) fn row(&self, position: Position) -> impl Iterator<Item = &Place> {
+        self.places[self.index(position)..].iter().step_by(self.stride)
+    }
+
     /// Whether an event was released.
     pub(super) fn is_released(&self, position: Position) -> bool {
         self.slot(position).is_some_and(|slot| slot.state == State::Released)
@@ -136,29 +175,11 @@ impl Table {
         self.slot(position).is_some() && matches!(self.at(source, position), Place::Held(_))
     }
 
-    /// Puts a fragment into its place, which must lie before [`Table::limit`] and be vacant; gives it back where
-    /// the event was released.
+    /// A source's lane, to be filled. `triggers` where it is the trigger source.
     #[inline]
-    pub(super) fn place(
-        &mut self,
-        source: usize,
-        position: Position,
-        triggers: bool,
-        fragment: Received,
-    ) -> Result<(), Received> {
-        let index = self.index(position);
-        let slot = &mut self.slots[index];
-        if slot.position != position {
-            *slot = Slot::new(position, State::Open);
-        } else if slot.state == State::Released {
-            return Err(fragment);
-        }
-        slot.fragments += 1;
-        slot.bytes = slot.bytes.saturating_add(fragment.meta.length);
-        slot.triggered |= triggers;
-        self.end = self.end.max(position + 1);
-        self.places[source * self.stride + index] = Place::Held(fragment);
-        Ok(())
+    pub(super) fn lane(&mut self, source: usize, triggers: bool) -> Lane<'_> {
+        let places = &mut self.places[source * self.stride..][..self.stride];
+        Lane { slots: &mut self.slots, places, mask: self.mask, end: &mut self.end, triggers }
     }
 
     /// Nothing more comes for these events. `cause` says for a source and an event why the source is missing, or
@@ -203,12 +224,19 @@ impl Table {
         for source in 0..self.sources {
             let lane = &mut self.places[source * self.stride..][..self.stride];
             let mut count = 0;
+            let mut returns = Returns::default();
+            let leaks = source == 0 && is_planted(Flaw::ReleaseLeaks);
             for position in positions.clone() {
                 let place = &mut lane[(position & self.mask) as usize];
-                count += u64::from(matches!(place, Place::Held(_)));
-                if source > 0 || !is_planted(Flaw::ReleaseLeaks) {
-                    *place = Place::Vacant;
+                if let Place::Held(fragment) = place {
+                    count += 1;
+                    if leaks {
+                        continue;
+                    }
+                    returns.take(&mut fragment.payload);
                 }
+                // Its payload, if it had one, is taken out.
+                overwrite(place, Place::Vacant);
             }
             released(source, count);
         }

@@ -226,6 +226,28 @@ impl Payload {
         }
     }
 
+    /// The slice, where the payload is one.
+    #[inline]
+    pub(crate) fn one_slice(&self) -> Option<&Slice> {
+        if let Repr::One(one) = &self.0 { Some(one) } else { None }
+    }
+
+    /// A clone, where the payload is one slice as most are: so short that it is worth having in place.
+    #[inline]
+    pub fn clone_one(&self) -> Option<Self> {
+        self.one_slice().map(|one| Self::one(one.clone()))
+    }
+
+    /// Drops all bytes.
+    #[inline]
+    pub fn clear(&mut self) {
+        match core::mem::take(&mut self.0) {
+            Repr::Empty => {}
+            Repr::One(one) => drop(one),
+            several => drop_several(several),
+        }
+    }
+
     /// The slices themselves, in order.
     pub fn into_slices(mut self) -> impl Iterator<Item = Slice> {
         core::iter::from_fn(move || self.pop_slice())
@@ -299,6 +321,11 @@ impl Clone for Payload {
             Repr::Chain(chain) => Self(Repr::Chain(chain.clone())),
         }
     }
+}
+
+#[inline(never)]
+fn drop_several(several: Repr) {
+    drop(several);
 }
 
 impl PartialEq for Payload {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
-use crate::{ByteQueue, Loan, Owner, Payload, Pool, PoolConfig, Slice, Staging};
+use crate::{ByteQueue, Loan, Owner, Payload, Pool, PoolConfig, Returns, Slice, Staging};
 
 const BLOCK_SIZE: usize = 24;
 const BLOCKS: usize = 7;
@@ -32,6 +32,7 @@ enum Step {
     PushToQueue(usize),
     TakeFromQueue(usize),
     TakeIntoPayload { bytes: usize, payload: usize },
+    TakeBehind { skip: usize, bytes: usize },
     SkipInQueue(usize),
     ClearQueue,
     PushToPayload { payload: usize, slice: usize },
@@ -41,6 +42,7 @@ enum Step {
     TakeApart(usize),
     Evacuate(usize),
     DropPayload(usize),
+    LetGo(usize),
     Collect,
 }
 
@@ -61,6 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
         8 => n().prop_map(Step::PushToQueue),
         5 => n().prop_map(Step::TakeFromQueue),
         2 => (n(), n()).prop_map(|(bytes, payload)| Step::TakeIntoPayload { bytes, payload }),
+        3 => (n(), n()).prop_map(|(skip, bytes)| Step::TakeBehind { skip, bytes }),
         2 => n().prop_map(Step::SkipInQueue),
         1 => Just(Step::ClearQueue),
         4 => (n(), n()).prop_map(|(payload, slice)| Step::PushToPayload { payload, slice }),
@@ -70,6 +73,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => n().prop_map(Step::TakeApart),
         1 => n().prop_map(Step::Evacuate),
         3 => n().prop_map(Step::DropPayload),
+        2 => n().prop_map(Step::LetGo),
         1 => Just(Step::Collect),
     ]
 }
@@ -173,6 +177,7 @@ impl World {
             Step::PushToQueue(_)
             | Step::TakeFromQueue(_)
             | Step::TakeIntoPayload { .. }
+            | Step::TakeBehind { .. }
             | Step::SkipInQueue(_)
             | Step::ClearQueue => self.run_on_queue(step),
             _ => self.run_on_payload(step),
@@ -315,6 +320,16 @@ impl World {
                 expected.extend(self.queued.drain(..bytes).map(|(byte, _)| byte));
                 self.queue.take_into(bytes, payload);
             }
+            Step::TakeBehind { skip, bytes } => {
+                let there = self.queue.front().len();
+                let Some(mut front) = self.queue.front_slice().filter(|_| there > 1) else { return Ok(()) };
+                let skip = skip % (there - 1);
+                let bytes = 1 + bytes % (there - skip - 1);
+                let payload = front.take_behind(skip, bytes);
+                self.queued.drain(..skip);
+                let expected = self.queued.drain(..bytes).map(|(byte, _)| byte).collect();
+                self.payloads.push((payload, expected));
+            }
             Step::SkipInQueue(bytes) => {
                 let bytes = bytes % (self.queued.len() + 1);
                 self.queued.drain(..bytes);
@@ -375,6 +390,11 @@ impl World {
                 check_payload(payload, bytes)?;
             }
             Step::DropPayload(payload) => drop(pick(&mut self.payloads, payload)),
+            Step::LetGo(payloads) => {
+                let mut returns = Returns::default();
+                let kept = self.payloads.len() - payloads % (self.payloads.len() + 1);
+                self.payloads.drain(kept..).for_each(|(mut payload, _)| returns.take(&mut payload));
+            }
             _ => {}
         }
         Ok(())

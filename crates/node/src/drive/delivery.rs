@@ -203,7 +203,7 @@ mod tests {
         let key = EventKey::new(0, number);
         let meta = FragmentMeta::missing(SourceId(number as u32), Cause::TimedOut);
         let gathered = &mut answers.gathered;
-        gathered.fragments.extend((0..fragments).map(|_| Fragment { key, meta, payload: Payload::default() }));
+        gathered.fragments.extend((0..fragments).map(|_| Fragment { meta, payload: Payload::default() }));
         let attempt = Attempt(1);
         gathered.entries.push(SuperFragmentEntry { key, slot: 0, attempt, fragments, bytes: 0, not_held: None });
     }

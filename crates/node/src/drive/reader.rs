@@ -166,7 +166,7 @@ impl MessageReader {
                 return false;
             }
             let payload = if length > 0 { self.bytes.take(length) } else { Payload::default() };
-            self.fragments.push(Fragment { key: entry.key, meta, payload });
+            self.fragments.push(Fragment { meta, payload });
             self.next_meta += 1;
         }
         true

@@ -92,7 +92,7 @@ impl Fed {
             .filter_map(|id| {
                 let meta = choices.meta(SOURCES);
                 let meta = if choices.below(8) == 0 { meta } else { with_source(meta, id) };
-                (choices.below(8) > 0).then_some(Fragment { key, meta, payload: Payload::default() })
+                (choices.below(8) > 0).then_some(Fragment { meta, payload: Payload::default() })
             })
             .collect();
         let not_held = (choices.below(16) == 0).then(|| choices.cause());
@@ -104,7 +104,7 @@ impl Fed {
     fn answer_anything(&mut self, choices: &mut Choices<'_>, now: Instant, readout: u16) {
         let request = choices.request();
         for RequestEntry { key, slot, attempt } in request.entries {
-            let fragment = Fragment { key, meta: choices.meta(SOURCES), payload: Payload::default() };
+            let fragment = Fragment { meta: choices.meta(SOURCES), payload: Payload::default() };
             let entry = SuperFragmentEntry { key, slot, attempt, fragments: 1, bytes: 0, not_held: None };
             self.builder.super_fragment(now, readout, &entry, &mut [fragment]);
         }

@@ -88,6 +88,11 @@ impl Assembly {
         Self { state: State::Between, max_bytes }
     }
 
+    /// Whether the next block must begin a fragment.
+    pub const fn is_between(&self) -> bool {
+        matches!(self.state, State::Between)
+    }
+
     /// The bytes of the fragment that is being put together, if one has begun and not ended. At the end of a
     /// connection such a fragment is cut short.
     pub const fn unfinished_bytes(&self) -> Option<usize> {

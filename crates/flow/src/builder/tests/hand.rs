@@ -50,7 +50,7 @@ pub(super) fn fragment(number: u64, source: u32) -> Fragment {
         raw_id: number,
         time: 0,
     };
-    Fragment { key: key(number), meta, payload: Payload::default() }
+    Fragment { meta, payload: Payload::default() }
 }
 
 /// What a builder did, in the order of its doing.

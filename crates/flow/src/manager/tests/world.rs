@@ -582,5 +582,5 @@ fn fragment(key: EventKey, readout: u16) -> Fragment {
         raw_id: key.number(),
         time: 0,
     };
-    Fragment { key, meta, payload: Payload::default() }
+    Fragment { meta, payload: Payload::default() }
 }
