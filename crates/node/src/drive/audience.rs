@@ -84,7 +84,8 @@ impl<D: Dispatcher> Audience<D> {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.server.next_deadline().into_iter().chain(self.leaves_by).min()
+        let leaves_by = self.leaves_by.filter(|_| !self.has_left);
+        self.server.next_deadline().into_iter().chain(leaves_by).min()
     }
 
     pub(super) fn prepare_wait(&mut self) -> bool {

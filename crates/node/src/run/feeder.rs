@@ -115,7 +115,11 @@ impl Feeder {
                 return Ok(());
             }
             numbers.begin_again();
-            self.input = self.origin.blocks(&self.is_over)?;
+            self.input = match self.origin.blocks(&self.is_over) {
+                // Told to stop since it was asked: then nothing is read, which looks like an empty file.
+                Err(_) if self.is_over.load(Ordering::Relaxed) => return Ok(()),
+                opened => opened?,
+            };
         }
     }
 

@@ -110,7 +110,7 @@ pub(crate) struct GenerateOptions {
 One line for each card says where subscribers may connect: `ready felix ADDRESS`, or `ready NAME ADDRESS` of a card of a
 configuration, where options come before what stands there. It ends when the blocks do and everything is sent, or with Ctrl-C.")]
 pub(crate) struct ServeOptions {
-    /// A file of blocks, a FIFO, or - for standard input; or a configuration (*.toml), whose [[felix]] cards are served.
+    /// A file of blocks, a FIFO, or - for standard input; or a configuration (*.toml), whose `[[felix]]` cards are served.
     pub(crate) file: PathBuf,
     /// Where subscribers connect; port 0 for any free one [default: 127.0.0.1:0].
     #[arg(long, value_name = "ADDRESS")]

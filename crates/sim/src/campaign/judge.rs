@@ -70,7 +70,10 @@ impl World {
                 let ring = rings.iter().find(|&&(readout, _)| place == Place::Readout(readout) && index == 3);
                 let most = ring.map_or(connections, |&(_, pages)| pages);
                 Broken::unless(!done || is_door && !all_came || pool.held <= most, Checker::Pools, || {
-                    format!("{place}: {} blocks of its pool {index} are out after the end", pool.held)
+                    format!(
+                        "{place}: {} blocks of its pool {index} are out after the end, and {most} may be",
+                        pool.held
+                    )
                 })?;
             }
         }

@@ -23,8 +23,8 @@ pub(super) struct Connection {
     pub(super) id: Option<SubscriberId>,
     /// Drops that it was told of.
     pub(super) told: u64,
-    /// The transport had no room for its next message.
-    pub(super) is_blocked: bool,
+    /// The transport had no room for its next message: so much it had.
+    pub(super) blocked_with: Option<usize>,
     /// It was told of the end, or refused: it is closed as soon as that has left.
     pub(super) is_ending: bool,
     /// Encoded messages that wait for room.
@@ -43,7 +43,7 @@ impl Connection {
             is_welcome: false,
             id: None,
             told: 0,
-            is_blocked: false,
+            blocked_with: None,
             is_ending: false,
             outgoing: Vec::with_capacity(USUAL_BYTES),
             slices: Vec::with_capacity(1),

@@ -365,10 +365,11 @@ impl<D: Dispatcher> StreamServer<D> {
         let is_free = connection.flush(&mut self.endpoints);
         // An empty queue takes any size.
         let is_empty = self.endpoints.queued(endpoint) == 0;
-        let room = if is_empty { usize::MAX } else { self.endpoints.send_room(endpoint) };
+        let has_room = self.endpoints.send_room(endpoint);
+        let room = if is_empty { usize::MAX } else { has_room };
         let room = if is_free { room } else { 0 };
         let gathered = self.gatherer.gather(&mut self.router, id, room, &mut connection.staging);
-        connection.is_blocked = gathered != Gathered::Message;
+        connection.blocked_with = (gathered != Gathered::Message).then_some(has_room);
         match gathered {
             // It has room, as was seen; where it has ended meanwhile that is told next, and what it was sent is lost with it.
             Gathered::Message => self.endpoints.send(endpoint, &mut self.gatherer.slices).is_ok(),
@@ -421,11 +422,11 @@ impl<D: Dispatcher> StreamServer<D> {
                     connection.id = None;
                 }
                 self.endpoints.close(endpoint);
-            } else if let (true, Some(id)) = (connection.is_blocked, id) {
-                // Half of the queue is free again, or all of it.
+            } else if let (Some(blocked_with), Some(id)) = (connection.blocked_with, id) {
+                // Half of the queue is free again, and more than was not enough; or all of it.
                 let (queued, room) = (self.endpoints.queued(endpoint), self.endpoints.send_room(endpoint));
-                if queued <= room {
-                    connection.is_blocked = false;
+                if queued == 0 || queued <= room && room > blocked_with {
+                    connection.blocked_with = None;
                     self.router.unblock(id);
                 }
             }

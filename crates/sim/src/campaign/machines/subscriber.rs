@@ -40,7 +40,8 @@ pub(in super::super) struct Visit {
     pub(in super::super) ring: u64,
     /// In the order in which they came.
     pub(in super::super) chunks: Vec<Got>,
-    /// When it was over; none while it goes on.
+    /// When it was over; none while it goes on. A connection that was lost before the server's word came is a visit too:
+    /// what the server sent by it is gone.
     pub(in super::super) ended: Option<Instant>,
     /// What the server said at the end, where it did.
     pub(in super::super) end: Option<End>,
@@ -63,6 +64,8 @@ pub(in super::super) struct Subscriber {
     /// Connections and lost chunks that the client told before.
     connections: u64,
     lost: u64,
+    /// It had asked, and had no answer.
+    was_asking: bool,
     /// The card's present ring, as the world tells it.
     pub(in super::super) ring: u64,
 }
@@ -101,6 +104,7 @@ impl Subscriber {
             comes: Instant::ZERO.after(setting.comes),
             connections: 0,
             lost: 0,
+            was_asking: false,
             ring,
         };
         (subscriber, hosts)
@@ -110,11 +114,14 @@ impl Subscriber {
     fn note(&mut self, now: Instant) {
         let mut journal = self.journal.borrow_mut();
         let (report, state) = (self.client.report(), self.client.state());
-        if report.connections > self.connections {
+        let is_lost = matches!(state, ClientState::Away(_) | ClientState::Lost(_));
+        let is_new = report.connections > self.connections;
+        if is_new || self.was_asking && is_lost {
             self.connections = report.connections;
-            let (ring, chunks) = (self.ring, Vec::new());
-            journal.push(Visit { ring, chunks, ended: None, end: None, lost: 0 });
+            let ended = (!is_new).then_some(now);
+            journal.push(Visit { ring: self.ring, chunks: Vec::new(), ended, end: None, lost: 0 });
         }
+        self.was_asking = *state == ClientState::Asking;
         let Some(visit) = journal.last_mut().filter(|visit| visit.ended.is_none()) else { return };
         visit.chunks.append(&mut self.arrivals.borrow_mut());
         visit.lost += report.lost.chunks - self.lost;
