@@ -1,6 +1,7 @@
 //! What the referee knows of cards' rings: what was taken from them, and when.
 
 use super::broken::{Broken, Checker};
+use super::cards::SubscriberSetting;
 use super::machines::{Card, ReadoutMachine, Record};
 use super::node::{Health, Node};
 use super::recorder::{Inlet, Recorder};
@@ -93,7 +94,7 @@ impl World {
             let may_stand = readout.health != Health::Up || !card.setting.has_monitors_alone();
             let waits = card.handed_on < card.written() && may_take;
             let is_kept = card.is_full() && card.handed_on == card.written() && machine.held() == 0;
-            let stands = !may_stand && (waits || is_kept && card.oldest_open().is_none());
+            let stands = !may_stand && (waits || is_kept && card.oldest_open(card.handed_on).is_none());
             card.stands_since = if stands { card.stands_since.or(Some(now)) } else { None };
             if !card.prepare_wait() {
                 node.wake();
@@ -138,17 +139,25 @@ impl World {
     pub(super) fn most_pages_out(&self, readout: u16) -> u64 {
         let card = self.scenario.cards.iter().position(|card| card.readout == readout);
         let Some(card) = card.and_then(|card| self.cards[card].machine()) else { return 0 };
-        // Who must miss nothing and was not told the end in time may have some of them in its transport.
+        // Who must miss nothing and was not told the end in time may have some of them in its transport. For who may lose
+        // chunks the last ones wait in its queue, where it did not hear the end before its server went.
         let first = self.first_of(&card.setting);
-        let mut waits =
-            card.setting.subscribers.iter().enumerate().filter(|(_, one)| one.policy == Policy::BackPressure);
-        if waits.any(|(index, _)| self.has_left(first + index)) {
+        let is_untold =
+            |subscriber: usize| self.journals[subscriber].borrow().last().is_some_and(|one| one.end.is_none());
+        let mut subscribers = (first..).zip(&card.setting.subscribers);
+        let may_hold = |(index, one): (usize, &SubscriberSetting)| match one.policy {
+            Policy::BackPressure => self.has_left(index),
+            Policy::Drop => is_untold(index),
+        };
+        if subscribers.any(may_hold) {
             return u64::MAX;
         }
         // A batch that was not taken as a whole is not done with.
         let batch = (card.setting.blocks_per_batch * card.setting.format.block_bytes()) as u64;
         let begun = if card.handed_on < card.written() { batch } else { 0 };
-        let from = card.oldest_open().unwrap_or(u64::MAX).min(card.handed_on.saturating_sub(begun));
+        // Nor are chunks that end in it, however long before it they began.
+        let done = card.handed_on.saturating_sub(begun);
+        let from = card.oldest_open(done).unwrap_or(u64::MAX).min(done);
         let page = card.setting.page_bytes as u64;
         card.written().div_ceil(page) - from / page
     }

@@ -171,9 +171,9 @@ impl Card {
         self.ring.as_mut().is_some_and(|ring| ring.space().is_empty())
     }
 
-    /// Where the oldest chunk of this ring begins that is open for its reader.
-    pub(in super::super) fn oldest_open(&self) -> Option<u64> {
-        self.links.iter().filter_map(|link| link.oldest_open(self.life, self.handed_on)).min()
+    /// Where the oldest chunk of this ring begins that is open for who has read up to a position.
+    pub(in super::super) fn oldest_open(&self, position: u64) -> Option<u64> {
+        self.links.iter().filter_map(|link| link.oldest_open(self.life, position)).min()
     }
 
     /// The next event of the e-link that is furthest behind.
