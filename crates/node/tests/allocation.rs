@@ -9,11 +9,12 @@ mod counting;
 use counting::{ALLOCATIONS, COUNTING, FIRST_SIZES, OUTSIDE};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
-use ropewalk_node::run::{RunHandle, launch};
+use ropewalk_node::run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{Counter, EventKey, SourceId};
 use ropewalk_wire::{fed, ferol};
 use std::io::Write;
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -91,6 +92,18 @@ fn count_rounds(handle: &RunHandle, round_begins: &Barrier) -> Vec<u64> {
 }
 
 /// Waits until the units have found each other, and the run has begun.
+/// Stops the run, and says how it ended.
+fn stopped(mut handle: RunHandle, output: &Path) -> RunSummary {
+    handle.stop();
+    let until = Instant::now() + Duration::from_secs(20);
+    while !handle.is_ended() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let summary = handle.finish(Duration::from_secs(5));
+    std::fs::remove_dir_all(output).expect("the test's own directory");
+    summary
+}
+
 fn await_start(handle: &RunHandle) {
     let until = Instant::now() + Duration::from_secs(20);
     while handle.snapshot().phase != RunPhase::Running && Instant::now() < until {
@@ -132,13 +145,7 @@ fn a_card_is_written_and_read_and_built_without_an_allocation() {
     // The first ones find their places.
     count_until(&handle, 2000);
     let counts = [(); 3].map(|()| count_until(&handle, 3000));
-    handle.stop();
-    let until = Instant::now() + Duration::from_secs(20);
-    while !handle.is_ended() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let summary = handle.finish(Duration::from_secs(5));
-    std::fs::remove_dir_all(&output).expect("the test's own directory");
+    let summary = stopped(handle, &output);
     assert!(summary.is_balanced() && summary.cards.chunks > 40_000, "{:?}", summary.cards);
     let sizes: Vec<usize> = FIRST_SIZES.iter().map(|size| size.load(Ordering::Relaxed)).collect();
     assert_eq!(counts, [0; 3], "data threads asked for memory; sizes: {sizes:?}");
@@ -162,13 +169,7 @@ fn data_threads_allocate_nothing_while_data_flow() {
         }
         count_rounds(&handle, &round_begins)
     });
-    handle.stop();
-    let until = Instant::now() + Duration::from_secs(20);
-    while !handle.is_ended() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let summary = handle.finish(Duration::from_secs(5));
-    std::fs::remove_dir_all(&output).expect("the test's own directory");
+    let summary = stopped(handle, &output);
     assert_eq!(summary.events.written, ROUNDS * EVENTS_OF_ROUND);
     assert!(summary.is_balanced() && summary.is_lossless());
     let sizes: Vec<usize> = FIRST_SIZES.iter().map(|size| size.load(Ordering::Relaxed)).collect();

@@ -6,15 +6,13 @@ use crate::offline::OfflineError;
 use ropewalk_io::EndpointError;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::tcp::{Tcp, TcpConfig};
-use ropewalk_io::wait::Waiter;
+use ropewalk_io::wait::{Idle, Waiter};
 use ropewalk_memory::{Payload, Pool, PoolConfig, PoolError, Staging};
 use ropewalk_wire::stream::{ChunkHead, RefuseReason};
 use std::time::Duration;
 
 /// The longest sleep: whoever watches is asked at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
-/// Turns without work before the thread sleeps.
-const IDLE_TURNS: u32 = 64;
 /// Blocks of 256 KiB that are received into.
 const RECEIVE_BLOCKS: (usize, usize) = (256 << 10, 64);
 /// Blocks that heads and other small messages are staged in.
@@ -107,16 +105,14 @@ pub(super) fn turn<D: Drive>(drive: &mut D, mut waiter: Waiter, mut watch: impl 
         waiter.watch(descriptor)?;
     }
     let clock = MonotonicClock;
-    let (mut idle, mut watched) = (0, ropewalk_terms::Instant::ZERO);
+    let (mut idle, mut watched) = (Idle::default(), ropewalk_terms::Instant::ZERO);
     while !drive.is_done() {
         let now = clock.now();
         if now.since(watched) >= LONGEST_SLEEP {
             watched = now;
             watch(drive);
         }
-        idle = if drive.turn(now) > 0 { 0 } else { idle + 1 };
-        if idle >= IDLE_TURNS {
-            idle = 0;
+        if idle.is_long_enough(now, drive.turn(now)) {
             let until =
                 drive.next_deadline().unwrap_or(ropewalk_terms::Instant::FAR_FUTURE).min(now.after(LONGEST_SLEEP));
             if drive.prepare_wait() && until > now {

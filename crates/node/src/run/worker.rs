@@ -2,7 +2,7 @@
 
 use crate::drive::{Drive, Refusal};
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_io::wait::{Waiter, Waker};
+use ropewalk_io::wait::{Idle, Waiter, Waker};
 use ropewalk_terms::Instant;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,6 @@ use std::time::Duration;
 
 /// The longest sleep: commands and the end are looked for at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_millis(50);
-/// Turns without work before the thread sleeps: waking up costs more than a few idle turns.
-const IDLE_TURNS: u32 = 64;
 
 /// How the threads of a process end together.
 #[derive(Debug, Default)]
@@ -100,7 +98,7 @@ fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, mut waiter: Waiter, ending: 
             let _ = waiter.watch(descriptor);
         }
     }
-    let mut idle = 0;
+    let mut idle = Idle::default();
     while !ending.is_halted() {
         // One clock read per round: everything in it happens at one time.
         let now = clock.now();
@@ -118,10 +116,8 @@ fn turn_all(mut drives: Vec<Box<dyn Drive + Send>>, mut waiter: Waiter, ending: 
         if !living {
             return;
         }
-        idle = if work > 0 { 0 } else { idle + 1 };
-        if idle >= IDLE_TURNS {
+        if idle.is_long_enough(now, work) {
             sleep(&mut drives, &waiter, now);
-            idle = 0;
         }
     }
 }

@@ -18,13 +18,13 @@ fn generated(file: &Path, kind: &str) {
     Program::run([&["felix", "generate", &file][..], &options].concat()).expect_status(0);
 }
 
-/// A run of one card of which this is said.
-fn configuration(directory: &TemporaryDirectory, card: &str) -> String {
+/// The file of a run of one card of which this is said, whose first e-links are the sources from 100 on.
+pub(crate) fn configuration(directory: &TemporaryDirectory, links: u64, card: &str) -> String {
     let mut text = "version = 1\n[timeouts]\nreadout = \"300ms\"\n[[readout]]\nname = \"ru0\"\npool = \"16MiB\"\n\
                     [[builder]]\nname = \"bu0\"\n[[felix]]\nname = \"flx0\"\nmemory = \"4MiB\"\n"
         .to_owned();
     text += card;
-    for link in 0..LINKS {
+    for link in 0..links {
         let _ = write!(
             text,
             "\n[[source]]\nid = {}\nreadout = \"ru0\"\nmax_fragment = \"64KiB\"\nfelix = {{ card = \"flx0\", elink = {link} }}\n",
@@ -42,7 +42,7 @@ fn run_arguments(config: &str, directory: &TemporaryDirectory) -> Vec<String> {
 }
 
 fn run(directory: &TemporaryDirectory, card: &str) -> Ended {
-    Program::run(run_arguments(&configuration(directory, card), directory))
+    Program::run(run_arguments(&configuration(directory, LINKS, card), directory))
 }
 
 fn expect_everything(account: &Value) {
@@ -99,13 +99,13 @@ fn blocks_come_through_a_fifo_and_through_standard_input() {
     let [file, fifo] = ["blocks.dat", "blocks.fifo"].map(|name| directory.path().join(name));
     generated(&file, "4KiB");
     let card = format!("input = \"fifo:{}\"", fifo.display());
-    let running = Program::start(run_arguments(&configuration(&directory, &card), &directory));
+    let running = Program::start(run_arguments(&configuration(&directory, LINKS, &card), &directory));
     wait_for("the FIFO", || fifo.exists().then_some(()));
     std::fs::copy(&file, &fifo).expect("somebody reads it");
     expect_everything(&running.end().expect_status(0).account());
 
     let input = Stdio::from(File::open(&file).expect("it is there"));
-    let config = configuration(&directory, "input = \"-\"");
+    let config = configuration(&directory, LINKS, "input = \"-\"");
     expect_everything(&Program::reading(input, run_arguments(&config, &directory)).end().expect_status(0).account());
 }
 
@@ -113,7 +113,7 @@ fn blocks_come_through_a_fifo_and_through_standard_input() {
 fn a_run_whose_fifo_says_nothing_ends_when_it_is_told() {
     let directory = TemporaryDirectory::new("felix-silent");
     let fifo = directory.path().join("blocks.fifo");
-    let config = configuration(&directory, &format!("input = \"fifo:{}\"", fifo.display()));
+    let config = configuration(&directory, LINKS, &format!("input = \"fifo:{}\"", fifo.display()));
     let running = Program::start(run_arguments(&config, &directory));
     wait_for("the FIFO", || fifo.exists().then_some(()));
     running.interrupt();
@@ -144,7 +144,7 @@ fn the_cards_of_a_configuration_are_served_without_a_builder() {
     let of_file = format!("blocks = \"0xABCD\"\ninput = {file:?}\nserve = {{ wait = 1 }}");
     let emulated = "serve = { wait = 1 }\n[felix.emulate]\nrate = \"20kHz\"".to_owned();
     for (card, chunks) in [(of_file, None), (emulated, Some("5000"))] {
-        let config = configuration(&directory, &card);
+        let config = configuration(&directory, LINKS, &card);
         let mut server = Program::start(["felix", "serve", &config, "--json"]);
         let address = server.expect_line("ready flx0 ");
         let options: &[&str] = chunks.map_or(&[], |_| &["--chunks", "5000"]);
@@ -159,9 +159,9 @@ fn the_cards_of_a_configuration_are_served_without_a_builder() {
         assert!(matches!(ended.status, Some(0 | 3)) && account["ledger"]["balanced"] == true, "{ended:#?}");
         assert_eq!((&account["cards"], &account["subscribers"]), (&1.into(), &1.into()), "{account:#}");
     }
-    let config = configuration(&directory, "[felix.emulate]");
+    let config = configuration(&directory, LINKS, "[felix.emulate]");
     let refused = Program::run(["felix", "serve", &config, "--loop"]);
     assert!(refused.expect_status(2).errors.contains("flx0 is emulated"), "{refused:#?}");
-    let nobody = Program::run(["felix", "serve", &configuration(&directory, "")]);
+    let nobody = Program::run(["felix", "serve", &configuration(&directory, LINKS, "")]);
     assert!(nobody.expect_status(2).errors.contains("nobody writes the blocks of flx0"), "{nobody:#?}");
 }

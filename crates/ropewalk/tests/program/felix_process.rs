@@ -1,28 +1,16 @@
 //! A card whose blocks another process writes, which may be killed.
 
+use crate::felix_input::configuration;
 use crate::process::{Ended, Program};
 use crate::support::TemporaryDirectory;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::fmt::Write as _;
 
 const LINKS: u64 = 6;
 
 fn started(directory: &TemporaryDirectory, card: &str, options: &[&str]) -> Program {
-    let mut text = "version = 1\n[timeouts]\nreadout = \"300ms\"\n[[readout]]\nname = \"ru0\"\npool = \"16MiB\"\n\
-                    [[builder]]\nname = \"bu0\"\n[[felix]]\nname = \"flx0\"\nmemory = \"4MiB\"\nwriter = \"process\"\n"
-        .to_owned();
-    text += card;
-    for link in 0..LINKS {
-        let _ = write!(
-            text,
-            "\n[[source]]\nid = {}\nreadout = \"ru0\"\nmax_fragment = \"64KiB\"\nfelix = {{ card = \"flx0\", elink = {link} }}\n",
-            100 + link
-        );
-    }
-    let (file, output) = (directory.path().join("run.toml"), directory.path().display().to_string());
-    std::fs::write(&file, &text).expect("a file can be written");
-    let config = file.display().to_string();
+    let config = configuration(directory, LINKS, &format!("writer = \"process\"\n{card}"));
+    let output = directory.path().display().to_string();
     Program::start([&["run", &config, "--json", "--output", &output], options].concat())
 }
 
