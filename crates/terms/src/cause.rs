@@ -95,6 +95,20 @@ causes! {
     KeptNewest = "kept_newest",
     /// Whoever should get it was too slow, and its queue had no room.
     QueueFull = "queue_full",
+    /// The packet came while the receiving socket's queue was full: the receiver was too slow.
+    SocketQueueFull = "socket_queue_full",
+    /// The packet came while the packet ring had no free place: the receiver was too slow.
+    RingFull = "ring_full",
+    /// The packet came while the kernel had no frame to put it into: too many are held.
+    NoFrame = "no_frame",
+    /// The packet was longer than the room that was given to it.
+    Truncated = "truncated",
+    /// Some of the packet's IP fragments did not come in time.
+    NotReassembled = "not_reassembled",
+    /// A checksum of IP or UDP does not fit the packet.
+    BadChecksum = "bad_checksum",
+    /// The network card or its driver dropped packets, of whatever flow.
+    InterfaceDropped = "interface_dropped",
 }
 
 impl Cause {

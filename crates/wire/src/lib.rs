@@ -6,6 +6,7 @@ pub mod felix;
 pub mod ferol;
 pub mod frame;
 pub mod generic;
+pub mod internet;
 pub mod message;
 pub mod run_file;
 pub mod stream;
