@@ -15,14 +15,18 @@
 //! Files, in the order of the way: `mapping` and `numa` get the memory, `table` counts and returns blocks
 //! (the lock-free core), `registry` finds a pool from a slice, `pool` lends, `loan` and `slice` are the two
 //! ends of a block, `payload` and `queue` chain slices, `staging` copies where a copy is due, `ring` is memory
-//! that a card or another process writes, `counters` is the page of numbers that others read.
+//! that a card or another process writes, `frames` memory whose blocks are filled in an order of its own (the
+//! kernel's rings; `packets` and `pieces`: the ways of paper 1), `counters` is the page of numbers that others read.
 
 mod config;
 mod counters;
+mod frames;
 mod loan;
 mod mapping;
 mod numa;
+mod packets;
 mod payload;
+mod pieces;
 mod pool;
 mod queue;
 mod registry;
@@ -37,7 +41,9 @@ mod tests;
 
 pub use config::{HugePages, Lock, MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
 pub use counters::{CounterFile, CounterPage};
+pub use frames::Frames;
 pub use loan::{Loan, Posted};
+pub use packets::{NextPacket, PacketAllocator};
 pub use payload::{Payload, chain_allocations, prepare_chains};
 pub use pool::{Owner, Pool};
 pub use queue::{ByteQueue, FrontSlice};

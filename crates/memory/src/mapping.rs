@@ -13,6 +13,7 @@ use rustix::mm::{Advice, MapFlags, MlockFlags, ProtFlags, madvise, mlock_with, m
 
 use crate::config::{HugePages, Lock, MemoryKind, PageKind, PoolConfig, PoolError, PoolReport};
 use crate::numa;
+use crate::pieces::Pieces;
 
 /// Blocks begin where direct disk writes may begin.
 const HEAP_ALIGNMENT: usize = 4096;
@@ -42,7 +43,11 @@ pub(crate) enum Others {
 
 enum Origin {
     Heap(Layout),
-    Mapped { file: Option<OwnedFd> },
+    Mapped {
+        file: Option<OwnedFd>,
+    },
+    /// No bytes of its own.
+    Pieces(Pieces),
 }
 
 // SAFETY: the mapping is plain memory, which belongs to no thread; who may touch which bytes is settled by
@@ -185,6 +190,19 @@ impl Mapping {
         Self::at(base.map_err(|errno| ("mmap", errno))?.cast(), bytes, Some(file))
     }
 
+    /// What a descriptor's driver maps at its beginning. All of it is initialised: the kernel gives no other memory away.
+    pub(crate) fn of_descriptor(file: BorrowedFd<'_>, bytes: usize) -> Result<Self, (&'static str, Errno)> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let base = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED, file, 0) };
+        Self::at(base.map_err(|errno| ("mmap", errno))?.cast(), bytes, None)
+    }
+
+    /// No memory yet: a place for a piece of each block.
+    pub(crate) fn of_pieces(blocks: usize) -> Self {
+        Self { base: NonNull::dangling(), bytes: 0, origin: Origin::Pieces(Pieces::new(blocks)) }
+    }
+
     fn at(base: *mut u8, bytes: usize, file: Option<OwnedFd>) -> Result<Self, (&'static str, Errno)> {
         let base = NonNull::new(base).ok_or(("mmap", Errno::NOMEM))?;
         Ok(Self { base, bytes, origin: Origin::Mapped { file } })
@@ -274,10 +292,15 @@ impl Mapping {
         self.bytes
     }
 
+    /// The pieces, if it is made of them.
+    pub(crate) const fn pieces(&self) -> Option<&Pieces> {
+        if let Origin::Pieces(pieces) = &self.origin { Some(pieces) } else { None }
+    }
+
     /// The file behind the memory, if there is one.
     pub(crate) fn file(&self) -> Option<BorrowedFd<'_>> {
         match &self.origin {
-            Origin::Heap(_) => None,
+            Origin::Heap(_) | Origin::Pieces(_) => None,
             Origin::Mapped { file } => file.as_ref().map(AsFd::as_fd),
         }
     }
@@ -288,6 +311,7 @@ impl Drop for Mapping {
         match self.origin {
             // SAFETY: allocated with this layout, and this is the only owner.
             Origin::Heap(layout) => unsafe { dealloc(self.base.as_ptr(), layout) },
+            Origin::Pieces(_) => {}
             Origin::Mapped { .. } => {
                 // SAFETY: mapped when this was made, and this is the only owner.
                 let unmapped = unsafe { munmap(self.address(), self.bytes) };
