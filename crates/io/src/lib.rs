@@ -14,6 +14,8 @@
 //!     thread: where and how the calling thread runs
 //! ```
 //!
+//! Packets, which may be lost and have no connection, have an interface of their own: [`packet`].
+//!
 //! Everything that decides stays out of here: the machines of `flow` get what these mechanisms report.
 //! One conformance suite (`tests/conformance`) runs over every mechanism.
 
@@ -28,6 +30,7 @@ pub mod endpoint;
 mod ends;
 pub mod in_process;
 pub mod layer;
+pub mod packet;
 mod parcel;
 mod receive_block;
 mod send_queue;

@@ -1,0 +1,93 @@
+//! What the machine lost, of whatever flow: the kernel's own counts, as differences from when the receiver was made.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use ropewalk_terms::{ByCause, Cause};
+
+/// The longest of these files: `snmp` has about 1.5 kB.
+const MOST_BYTES: usize = 4096;
+
+/// The kernel's files, which stay open: reading them allocates nothing.
+pub(super) struct Around {
+    /// Counts of IP and UDP in this network namespace.
+    protocols: Option<File>,
+    /// Packets that one interface dropped.
+    interface: Option<File>,
+    /// What they said at first.
+    before: ByCause,
+}
+
+impl Around {
+    /// Looks at the counts of this network namespace, and of an interface in it.
+    pub(super) fn new(interface: Option<&str>) -> Self {
+        // A file that is not there counts nothing: /proc may not be mounted.
+        let protocols = File::open("/proc/thread-self/net/snmp").ok();
+        let path = interface.map(|name| Path::new("/sys/class/net").join(name).join("statistics/rx_dropped"));
+        let interface = path.and_then(|path| File::open(path).ok());
+        let mut around = Self { protocols, interface, before: ByCause::default() };
+        around.before = around.absolute();
+        around
+    }
+
+    /// What was lost since.
+    pub(super) fn read(&self) -> ByCause {
+        let (now, mut since) = (self.absolute(), ByCause::default());
+        for (cause, count) in now.iter() {
+            since.set(cause, count.saturating_sub(self.before.get(cause)));
+        }
+        since
+    }
+
+    fn absolute(&self) -> ByCause {
+        let mut counts = ByCause::default();
+        with_text(self.protocols.as_ref(), |text| {
+            counts.set(Cause::NotReassembled, field(text, "Ip:", "ReasmFails"));
+            counts.set(Cause::BadChecksum, field(text, "Udp:", "InCsumErrors"));
+            counts.set(Cause::SocketQueueFull, field(text, "Udp:", "RcvbufErrors"));
+        });
+        with_text(self.interface.as_ref(), |text| {
+            counts.set(Cause::InterfaceDropped, text.trim().parse().unwrap_or(0));
+        });
+        counts
+    }
+}
+
+/// Shows a file's text, as far as it can be read.
+fn with_text(file: Option<&File>, use_it: impl FnOnce(&str)) {
+    let mut bytes = [0; MOST_BYTES];
+    let Some(Ok(length)) = file.map(|file| file.read_at(&mut bytes, 0)) else { return };
+    if let Ok(text) = core::str::from_utf8(&bytes[..length]) {
+        use_it(text);
+    }
+}
+
+/// A number of `/proc/net/snmp`: a line of names, then a line of numbers, both with the protocol in front.
+fn field(text: &str, protocol: &str, name: &str) -> u64 {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
+    let (Some(names), Some(numbers)) = (lines.next(), lines.next()) else { return 0 };
+    let place = names.split_ascii_whitespace().position(|word| word == name);
+    let number = place.and_then(|place| numbers.split_ascii_whitespace().nth(place));
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_by_their_names() {
+        let text = "Ip: Forwarding ReasmFails FragOKs\nIp: 1 17 3\nUdp: InCsumErrors\nUdp: 5\nUdpLite: InCsumErrors\nUdpLite: 9\n";
+        assert_eq!(field(text, "Ip:", "ReasmFails"), 17);
+        assert_eq!(field(text, "Udp:", "InCsumErrors"), 5);
+        assert_eq!((field(text, "Udp:", "NoPorts"), field(text, "Tcp:", "InSegs"), field("", "Ip:", "x")), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_happened_before_does_not_count() {
+        let around = Around::new(Some("lo"));
+        assert!(around.protocols.is_some() && around.interface.is_some(), "Linux has these files");
+        assert!(around.read().total() <= around.absolute().total());
+    }
+}

@@ -1,0 +1,142 @@
+//! What is received and sent, and by which mechanism.
+
+use core::fmt;
+use core::str::FromStr;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// The packets that belong together: all that one receiver gets and one sender sends.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Flow {
+    /// UDP. The port stands in the address.
+    Udp,
+    /// Straight in IPv4 packets of this protocol number, as in paper 1: one that no one else on the machine uses.
+    Ip(u8),
+}
+
+/// How packets are received.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum ReceiveMechanism {
+    /// One system call for each packet.
+    RecvFrom,
+    /// One system call for a batch of packets.
+    #[default]
+    RecvMmsg,
+    /// One system call for a train of UDP packets, which the kernel has coupled because they came from one sender and are
+    /// equally long.
+    UdpGro,
+}
+
+/// How packets are sent.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum SendMechanism {
+    /// One system call for each packet.
+    SendTo,
+    /// One system call for all that is queued.
+    #[default]
+    SendMmsg,
+    /// As `SendMmsg`; neighbours in the queue that go to one receiver and are equally long (the last one may be shorter)
+    /// pass through the kernel as one packet, which is cut at its lower end.
+    UdpGso,
+}
+
+macro_rules! words {
+    ($type:ident, $error:ident, $list:literal: $($name:ident = $word:literal),*) => {
+        impl $type {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The word for it in configurations.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => $word),* }
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str(self.name())
+            }
+        }
+
+        /// There is no such mechanism.
+        #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+        #[error($list)]
+        pub struct $error;
+
+        impl FromStr for $type {
+            type Err = $error;
+
+            fn from_str(word: &str) -> Result<Self, $error> {
+                Self::ALL.iter().copied().find(|mechanism| mechanism.name() == word).ok_or($error)
+            }
+        }
+    };
+}
+
+words!(ReceiveMechanism, UnknownReceiveMechanism, "no such mechanism; there are recvfrom, recvmmsg and udp-gro":
+    RecvFrom = "recvfrom", RecvMmsg = "recvmmsg", UdpGro = "udp-gro");
+words!(SendMechanism, UnknownSendMechanism, "no such mechanism; there are sendto, sendmmsg and udp-gso":
+    SendTo = "sendto", SendMmsg = "sendmmsg", UdpGso = "udp-gso");
+
+/// The most packets of a batch.
+pub const MOST_BATCH: usize = 1024;
+
+/// What to receive, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReceiveConfig {
+    /// How the kernel is asked.
+    pub mechanism: ReceiveMechanism,
+    /// Which packets.
+    pub flow: Flow,
+    /// This machine's address to which they are sent, 0.0.0.0 for any of them; with the port (0: any free one) for UDP.
+    pub address: SocketAddrV4,
+    /// Packets handed on by one call at most, from 1 to [`MOST_BATCH`].
+    pub batch: usize,
+    /// Bytes of the longest payload; longer packets are refused. Sockets set so much room aside for each packet of a batch.
+    pub largest: usize,
+    /// Bytes that wait in the kernel at most, 0 for its own default. The kernel counts a packet as more than it has, and gives
+    /// no more than `net.core.rmem_max` to who is not the administrator.
+    pub socket_buffer: usize,
+    /// Several receivers of this address each get a part of the packets: those of one sender go to the same one (UDP alone).
+    pub is_shared: bool,
+}
+
+impl ReceiveConfig {
+    /// A flow at an address, with what fits Ethernet's usual frames.
+    pub const fn new(flow: Flow, address: SocketAddrV4) -> Self {
+        Self {
+            mechanism: ReceiveMechanism::RecvMmsg,
+            flow,
+            address,
+            batch: 64,
+            largest: 1480,
+            socket_buffer: 4 << 20,
+            is_shared: false,
+        }
+    }
+}
+
+/// What to send, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SendConfig {
+    /// How the kernel is asked.
+    pub mechanism: SendMechanism,
+    /// Which packets.
+    pub flow: Flow,
+    /// This machine's address from which they are sent, 0.0.0.0 for the one that leads to the receiver; with the port (0: any
+    /// free one) for UDP.
+    pub address: SocketAddrV4,
+    /// Packets queued at most between two flushes, from 1 to [`MOST_BATCH`].
+    pub batch: usize,
+    /// Bytes that wait in the kernel at most, 0 for its own default.
+    pub socket_buffer: usize,
+}
+
+impl SendConfig {
+    /// A flow from an address.
+    pub const fn new(flow: Flow, address: SocketAddrV4) -> Self {
+        Self { mechanism: SendMechanism::SendMmsg, flow, address, batch: 64, socket_buffer: 4 << 20 }
+    }
+}
+
+/// Any free port at any address of this machine.
+pub const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);

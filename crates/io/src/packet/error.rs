@@ -1,0 +1,56 @@
+//! Why there is no receiver or sender.
+
+use std::io;
+use std::net::SocketAddrV4;
+
+use ropewalk_memory::PoolError;
+
+/// Why a receiver or a sender could not be made.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum PacketError {
+    /// A setting is impossible.
+    #[error("{what}")]
+    Config {
+        /// What is wrong, and what would be right.
+        what: &'static str,
+    },
+    /// The right is missing.
+    #[error("{what} at {address}: the right is missing; run as the administrator, or give the program CAP_NET_RAW")]
+    Denied {
+        /// What was tried.
+        what: &'static str,
+        /// For which address.
+        address: SocketAddrV4,
+    },
+    /// Somebody else receives there.
+    #[error("cannot receive at {address}: the address is taken; choose another port, or 0 for any free one")]
+    AddressInUse {
+        /// What was given.
+        address: SocketAddrV4,
+    },
+    /// The system refused a call.
+    #[error("{what} at {address}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// For which address.
+        address: SocketAddrV4,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no memory to receive into.
+    #[error(transparent)]
+    Memory(#[from] PoolError),
+}
+
+impl PacketError {
+    /// What the system's refusal means to the user.
+    pub(super) fn of(what: &'static str, address: SocketAddrV4, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Self::Denied { what, address },
+            io::ErrorKind::AddrInUse => Self::AddressInUse { address },
+            _ => Self::System { what, address, source },
+        }
+    }
+}

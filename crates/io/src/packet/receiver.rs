@@ -1,0 +1,111 @@
+//! The receiving side: what every mechanism offers.
+
+use std::net::SocketAddrV4;
+use std::os::fd::BorrowedFd;
+
+use ropewalk_memory::Payload;
+use ropewalk_terms::{ByCause, Instant};
+
+/// A packet that came.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Who sent it; the port is 0 where the packets have none.
+    pub from: SocketAddrV4,
+    /// What UDP carried, or IP itself: whole packets alone, put together again where they came in fragments. Mostly one
+    /// slice; empty if there was nothing in it.
+    pub payload: Payload,
+}
+
+/// Receives the packets of one [`Flow`](super::Flow) on one thread. Calls never block.
+pub trait Receiver {
+    /// Appends packets that have come to `packets`, in the order in which they came, at most as many as one batch has and
+    /// the rest of a train that the kernel has coupled. Returns how many. `now` is for simulated networks, where time is all there is to wait for.
+    fn receive(&mut self, now: Instant, packets: &mut Vec<Packet>) -> usize;
+
+    /// Where packets have to be sent, the port filled in.
+    fn address(&self) -> SocketAddrV4;
+
+    /// To be called before the thread sleeps: false if [`receive`](Self::receive) has something to do right now.
+    fn prepare_wait(&mut self) -> bool;
+
+    /// Readable as long as there may be packets. `None` for simulated receivers.
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// When there may be packets even if the descriptor stays silent.
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// What came and what was lost, since the receiver was made. Asks the kernel: once a second, not once a batch.
+    fn counters(&mut self) -> ReceiveCounters;
+
+    /// How much of the memory that packets come into is held by those who got them. While it is all held, packets wait
+    /// in the kernel, and are lost there when that has no room either. A ring that the kernel fills in order stops at the
+    /// first block that is held, so its user copies what he has held longest out of it
+    /// ([`Payload::evacuate`]) before there is too little left.
+    fn memory_in_use(&mut self) -> MemoryInUse;
+}
+
+/// How much of a receiver's memory is held.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct MemoryInUse {
+    /// Blocks (or frames) that packets lie in, as far as they did not come home.
+    pub held: usize,
+    /// Blocks that there are.
+    pub all: usize,
+}
+
+impl MemoryInUse {
+    /// Whether more than `percent` of the blocks are held.
+    pub const fn is_above(self, percent: usize) -> bool {
+        self.held * 100 > self.all * percent
+    }
+}
+
+/// What came and what did not. Cumulative.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct ReceiveCounters {
+    /// Packets that were handed on.
+    pub packets: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// System calls, or looks at a ring that found something.
+    pub calls: u64,
+    /// Times at which packets may have waited because all memory was held.
+    pub dry: u64,
+    /// Packets of this flow that were lost or refused, by what the kernel says and by what was seen here.
+    pub lost: ByCause,
+    /// Packets that the machine lost, of whatever flow, as its interfaces and protocols count them. What is here may
+    /// stand in `lost` too.
+    pub around: ByCause,
+}
+
+impl<R: Receiver + ?Sized> Receiver for Box<R> {
+    fn receive(&mut self, now: Instant, packets: &mut Vec<Packet>) -> usize {
+        (**self).receive(now, packets)
+    }
+
+    fn address(&self) -> SocketAddrV4 {
+        (**self).address()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        (**self).prepare_wait()
+    }
+
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        (**self).wait_descriptor()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        (**self).next_deadline()
+    }
+
+    fn counters(&mut self) -> ReceiveCounters {
+        (**self).counters()
+    }
+
+    fn memory_in_use(&mut self) -> MemoryInUse {
+        (**self).memory_in_use()
+    }
+}

@@ -1,0 +1,196 @@
+//! The simulated network: who receives where, and what is under way.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ropewalk_memory::Staging;
+use ropewalk_terms::Instant;
+
+use super::{PacketFaults, SimulatedReceiver, SimulatedSender};
+use crate::packet::{Flow, PacketError, PacketMemory, ReceiveConfig, SendConfig};
+use crate::simulated::random::Random;
+
+/// A network in virtual time. Everything that happens follows from its seed and from the order of calls; nothing depends
+/// on the machine. Clones are the same network.
+#[derive(Clone)]
+pub struct PacketNetwork {
+    state: Arc<Mutex<State>>,
+}
+
+/// What became of the packets of a network. Cumulative.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct NetworkCounters {
+    /// Packets sent.
+    pub sent: u64,
+    /// Lost on their way, by chance.
+    pub lost: u64,
+    /// Sent to where nobody receives.
+    pub unreachable: u64,
+    /// Arrived a second time.
+    pub doubled: u64,
+}
+
+/// A packet under way, or waiting.
+pub(super) struct Flying {
+    pub(super) from: SocketAddrV4,
+    pub(super) payload: Vec<u8>,
+}
+
+/// What is on its way to one receiver.
+#[derive(Default)]
+pub(super) struct Inbox {
+    /// By time of arrival, then in the order of sending.
+    under_way: BTreeMap<(Instant, u64), Flying>,
+    waiting: VecDeque<Flying>,
+    /// Lost since there were too many.
+    pub(super) overflown: u64,
+}
+
+impl Inbox {
+    /// Lets arrive what is due.
+    fn arrive(&mut self, now: Instant, room: usize) {
+        while let Some(first) = self.under_way.first_entry().filter(|first| first.key().0 <= now) {
+            let packet = first.remove();
+            if self.waiting.len() < room {
+                self.waiting.push_back(packet);
+            } else {
+                self.overflown += 1;
+            }
+        }
+    }
+
+    /// The packet that has waited longest.
+    pub(super) fn first(&self) -> Option<&Flying> {
+        self.waiting.front()
+    }
+
+    /// Takes it out.
+    pub(super) fn pop(&mut self) {
+        self.waiting.pop_front();
+    }
+
+    /// When there is something to take.
+    pub(super) fn next(&self) -> Option<Instant> {
+        if self.waiting.is_empty() { self.under_way.keys().next().map(|key| key.0) } else { Some(Instant::ZERO) }
+    }
+}
+
+/// Where packets of one flow go.
+pub(super) type Place = (Flow, SocketAddrV4);
+
+pub(super) struct State {
+    faults: PacketFaults,
+    random: Random,
+    inboxes: BTreeMap<Place, Inbox>,
+    counters: NetworkCounters,
+    next_port: u16,
+}
+
+impl PacketNetwork {
+    /// A network whose chances all come from `seed`.
+    pub fn new(seed: u64, faults: PacketFaults) -> Self {
+        let (random, inboxes, counters) = (Random::new(seed), BTreeMap::new(), NetworkCounters::default());
+        let state = State { faults, random, inboxes, counters, next_port: 40_000 };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // A poisoned network belongs to a test that has failed already.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A receiver of a flow at an address; the mechanism is of no account. Without an address it gets 127.0.0.1.
+    ///
+    /// # Errors
+    /// [`PacketError::AddressInUse`].
+    pub fn receiver(
+        &self,
+        config: ReceiveConfig,
+        memory: impl Into<PacketMemory>,
+    ) -> Result<SimulatedReceiver, PacketError> {
+        let mut state = self.lock();
+        let address = state.own_address(config.flow, config.address);
+        if state.inboxes.contains_key(&(config.flow, address)) {
+            return Err(PacketError::AddressInUse { address });
+        }
+        state.inboxes.insert((config.flow, address), Inbox::default());
+        drop(state);
+        Ok(SimulatedReceiver::new(self.clone(), config, address, memory.into()))
+    }
+
+    /// A sender of a flow from an address; the mechanism is of no account.
+    pub fn sender(&self, config: SendConfig, staging: Staging) -> SimulatedSender {
+        let address = self.lock().own_address(config.flow, config.address);
+        SimulatedSender::new(self.clone(), SendConfig { address, ..config }, staging)
+    }
+
+    /// The present faults.
+    pub fn faults(&self) -> PacketFaults {
+        self.lock().faults
+    }
+
+    /// Changes the faults; what is under way already is not changed.
+    pub fn set_faults(&self, faults: PacketFaults) {
+        self.lock().faults = faults;
+    }
+
+    /// What became of the packets.
+    pub fn counters(&self) -> NetworkCounters {
+        self.lock().counters
+    }
+}
+
+impl State {
+    fn own_address(&mut self, flow: Flow, wanted: SocketAddrV4) -> SocketAddrV4 {
+        let ip = if wanted.ip().is_unspecified() { Ipv4Addr::LOCALHOST } else { *wanted.ip() };
+        let port = match (flow, wanted.port()) {
+            (Flow::Ip(_), _) => 0,
+            (Flow::Udp, 0) => {
+                self.next_port += 1;
+                self.next_port
+            }
+            (Flow::Udp, port) => port,
+        };
+        SocketAddrV4::new(ip, port)
+    }
+
+    /// Sends a packet on its way.
+    pub(super) fn send(&mut self, now: Instant, flow: Flow, from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) {
+        let faults = self.faults;
+        self.counters.sent += 1;
+        let number = self.counters.sent;
+        if self.random.chance(faults.loss) {
+            self.counters.lost += 1;
+            return;
+        }
+        let Some(inbox) = self.inboxes.get_mut(&(flow, to)) else {
+            self.counters.unreachable += 1;
+            return;
+        };
+        let copies = 1 + u64::from(self.random.chance(faults.duplication));
+        self.counters.doubled += copies - 1;
+        for copy in 0..copies {
+            let held_up = self.random.chance(faults.disorder);
+            let late = if held_up { self.random.between(Duration::ZERO, faults.held_up) } else { Duration::ZERO };
+            let arrival = now.after(faults.latency).after(late);
+            inbox.under_way.insert((arrival, number << 1 | copy), Flying { from, payload: payload.to_vec() });
+        }
+    }
+
+    /// What has come to a receiver by now.
+    pub(super) fn inbox(&mut self, place: Place, now: Option<Instant>) -> Option<&mut Inbox> {
+        let room = self.faults.queue;
+        let inbox = self.inboxes.get_mut(&place)?;
+        if let Some(now) = now {
+            inbox.arrive(now, room);
+        }
+        Some(inbox)
+    }
+
+    /// Nobody receives there any more.
+    pub(super) fn leave(&mut self, place: Place) {
+        self.inboxes.remove(&place);
+    }
+}

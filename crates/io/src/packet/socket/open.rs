@@ -1,0 +1,98 @@
+//! Making sockets, with every option set before the first packet can come.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, Protocol, RawProtocol, SocketFlags, SocketType, sockopt};
+
+use crate::packet::{Flow, PacketError};
+
+/// A socket of a flow at an address, and that address with its port filled in.
+pub(super) fn bound(
+    flow: Flow,
+    address: SocketAddrV4,
+    is_shared: bool,
+) -> Result<(OwnedFd, SocketAddrV4), PacketError> {
+    let refused = |what: &'static str| move |errno: Errno| PacketError::of(what, address, errno.into());
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = match flow {
+        Flow::Udp => net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None),
+        Flow::Ip(number) => {
+            let protocol = RawProtocol::new(number.into()).map(Protocol::from_raw);
+            net::socket_with(AddressFamily::INET, SocketType::RAW, flags, protocol)
+        }
+    };
+    let socket = socket.map_err(refused("cannot open a socket"))?;
+    if is_shared {
+        sockopt::set_socket_reuseport(&socket, true).map_err(refused("cannot share a port"))?;
+    }
+    let address = match flow {
+        Flow::Udp => address,
+        Flow::Ip(_) => SocketAddrV4::new(*address.ip(), 0),
+    };
+    net::bind(&socket, &address).map_err(refused("cannot bind a socket"))?;
+    let bound = net::getsockname(&socket).and_then(SocketAddrV4::try_from).map_err(refused("cannot name a socket"))?;
+    // A raw socket's port is its protocol's number, which is no port.
+    let port = if flow == Flow::Udp { bound.port() } else { 0 };
+    Ok((socket, SocketAddrV4::new(*bound.ip(), port)))
+}
+
+/// Lets as many bytes wait in the kernel before it drops packets: beyond the system's limit where the process may.
+pub(super) fn set_receive_buffer(socket: &OwnedFd, bytes: usize) -> io::Result<()> {
+    set_buffer(socket, bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
+}
+
+/// The same for packets that are on their way out.
+pub(super) fn set_send_buffer(socket: &OwnedFd, bytes: usize) -> io::Result<()> {
+    set_buffer(socket, bytes, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
+}
+
+fn set_buffer(socket: &OwnedFd, bytes: usize, by_force: i32, as_allowed: i32) -> io::Result<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    // The kernel doubles the number, for what it needs itself.
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
+    set_option(socket, libc::SOL_SOCKET, by_force, bytes)
+        .or_else(|_| set_option(socket, libc::SOL_SOCKET, as_allowed, bytes))
+}
+
+/// Sets an option that is a number.
+pub(super) fn set_option(socket: &OwnedFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: reads a number, whose size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// How the kernel counts a socket's memory (`linux/sock_diag.h`); the last number is that of packets dropped.
+const MEMORY_NUMBERS: usize = 9;
+const DROPS: usize = 8;
+
+/// Packets that the kernel dropped at this socket since it was opened, modulo 2^32: its queue was full, or UDP's checksum
+/// was wrong. The number that `SO_RXQ_OVFL` puts beside each packet, without its price for each packet.
+pub(super) fn drops(socket: &OwnedFd) -> u32 {
+    let mut numbers = [0_u32; MEMORY_NUMBERS];
+    let mut length = size_of_val(&numbers) as libc::socklen_t;
+    // SAFETY: writes at most as many bytes as the numbers have. Where it fails they stay 0.
+    unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            numbers.as_mut_ptr().cast(),
+            &raw mut length,
+        );
+    }
+    numbers[DROPS]
+}

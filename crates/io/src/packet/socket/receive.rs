@@ -1,0 +1,249 @@
+//! Receiving from a socket, one packet or a batch at a time.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use ropewalk_memory::{ByteQueue, Payload, Staging};
+use ropewalk_terms::{Cause, Instant};
+
+use super::address::from_kernel;
+use super::header::{Batch, Control};
+use super::open::{bound, drops, set_option, set_receive_buffer};
+use super::send::SocketSender;
+use crate::packet::around::Around;
+use crate::packet::{
+    Flow, MOST_BATCH, MemoryInUse, Packet, PacketError, PacketMemory, ReceiveConfig, ReceiveCounters, ReceiveMechanism,
+    Receiver, SendConfig,
+};
+
+/// The longest header that IP puts in front of a raw packet.
+const MOST_IP_HEADER: usize = 60;
+/// The longest train of coupled UDP packets.
+const MOST_TRAIN: usize = 65_535;
+
+/// Receives a flow from a socket.
+pub struct SocketReceiver {
+    socket: Arc<OwnedFd>,
+    address: SocketAddrV4,
+    config: ReceiveConfig,
+    memory: PacketMemory,
+    /// Bytes of room that a packet is received into.
+    room: usize,
+    batch: Batch,
+    /// Packets that came coupled, while they are cut apart.
+    train: ByteQueue,
+    counters: ReceiveCounters,
+    /// The kernel's number of drops as it was read last.
+    drops: u32,
+    around: Around,
+}
+
+impl SocketReceiver {
+    /// Opens a socket and binds it.
+    ///
+    /// # Errors
+    /// Impossible settings, an address that is taken or not this machine's, or a raw socket without the right to have one.
+    pub fn new(config: ReceiveConfig, memory: impl Into<PacketMemory>) -> Result<Self, PacketError> {
+        let memory = memory.into();
+        let room = room(&config, &memory)?;
+        let (socket, address) = bound(config.flow, config.address, config.is_shared)?;
+        let refused = |what: &'static str| move |source: io::Error| PacketError::of(what, address, source);
+        set_receive_buffer(&socket, config.socket_buffer).map_err(refused("cannot set the receive buffer"))?;
+        if config.mechanism == ReceiveMechanism::UdpGro {
+            set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1).map_err(refused("the kernel couples no packets"))?;
+        }
+        let batch = if config.mechanism == ReceiveMechanism::RecvMmsg { config.batch } else { 1 };
+        Ok(Self {
+            socket: Arc::new(socket),
+            address,
+            config,
+            memory,
+            room,
+            batch: Batch::new(batch),
+            train: ByteQueue::with_capacity(1),
+            counters: ReceiveCounters::default(),
+            drops: 0,
+            around: Around::new(None),
+        })
+    }
+
+    /// A sender over the same socket: what is sent comes from where this receiver receives, so that it can be answered.
+    /// Of its configuration, flow and address are the receiver's.
+    ///
+    /// # Errors
+    /// As [`SocketSender::new`].
+    pub fn sender(&self, config: SendConfig, staging: Staging) -> Result<SocketSender, PacketError> {
+        let config = SendConfig { flow: self.config.flow, address: self.address, ..config };
+        SocketSender::over(Arc::clone(&self.socket), self.address, config, staging)
+    }
+
+    /// One packet, or a train of them, into the memory. False if there is nothing to receive, or no room.
+    fn receive_one(&mut self, packets: &mut Vec<Packet>) -> bool {
+        let Some((start, _)) = self.memory.room(self.room) else {
+            self.counters.dry += 1;
+            return false;
+        };
+        self.batch.prepare(0, start, self.room);
+        let mut control = Control::EMPTY;
+        let header = &mut self.batch.headers[0].msg_hdr;
+        if self.config.mechanism == ReceiveMechanism::UdpGro {
+            (header.msg_control, header.msg_controllen) = (control.address(), Control::BYTES);
+        }
+        // SAFETY: writes to the room, which is ours until it was taken, to the batch's address, and to the control message.
+        let received = unsafe { libc::recvmsg(self.socket.as_raw_fd(), header, libc::MSG_DONTWAIT) };
+        self.counters.calls += 1;
+        let (flags, control_bytes) = (header.msg_flags, header.msg_controllen);
+        header.msg_control = core::ptr::null_mut();
+        header.msg_controllen = 0;
+        let Ok(bytes) = usize::try_from(received) else { return false };
+        let from = self.batch.addresses[0];
+        match control.segment(control_bytes) {
+            Some(segment) if segment < bytes && flags & libc::MSG_TRUNC == 0 => {
+                self.take_train(bytes, segment, from_kernel(&from), packets);
+            }
+            _ => self.take(bytes, flags, 0, &from, packets),
+        }
+        true
+    }
+
+    /// Hands on the packets of a train.
+    fn take_train(&mut self, bytes: usize, segment: usize, from: SocketAddrV4, packets: &mut Vec<Packet>) {
+        // SAFETY: the kernel has just written so many.
+        unsafe { self.memory.take(bytes, 0) }.into_iter().for_each(|slice| self.train.push(slice));
+        while !self.train.is_empty() {
+            let payload = self.train.take(segment.min(self.train.len()));
+            self.hand_on(from, payload, packets);
+        }
+    }
+
+    /// A batch of packets by one call. False if there is nothing to receive, or no room.
+    fn receive_many(&mut self, most: usize, packets: &mut Vec<Packet>) -> bool {
+        let Some((start, bytes)) = self.memory.room(self.room) else {
+            self.counters.dry += 1;
+            return false;
+        };
+        let count = most.min(bytes / self.room).min(self.batch.headers.len());
+        for index in 0..count {
+            // Within the room, which has so many times as much.
+            self.batch.prepare(index, start.wrapping_add(index * self.room), self.room);
+        }
+        let headers = self.batch.headers.as_mut_ptr();
+        // SAFETY: writes to the room, which is ours until it was taken, and to the batch's addresses and headers.
+        let received = unsafe {
+            libc::recvmmsg(self.socket.as_raw_fd(), headers, count as u32, libc::MSG_DONTWAIT, core::ptr::null_mut())
+        };
+        self.counters.calls += 1;
+        let Ok(received) = usize::try_from(received) else { return false };
+        for index in 0..received {
+            let libc::mmsghdr { msg_hdr, msg_len } = self.batch.headers[index];
+            let from = self.batch.addresses[index];
+            // The room of a packet that is not the last one ends where the next one's begins.
+            let distance = if index + 1 < received { self.room } else { 0 };
+            self.take(msg_len as usize, msg_hdr.msg_flags, distance, &from, packets);
+        }
+        received == count
+    }
+
+    /// Takes a packet of `bytes` bytes out of the room.
+    fn take(&mut self, bytes: usize, flags: i32, distance: usize, from: &libc::sockaddr_in, packets: &mut Vec<Packet>) {
+        // SAFETY: the kernel has just written so many.
+        let slice = unsafe { self.memory.take(bytes, distance) };
+        let mut payload = slice.map(Payload::from).unwrap_or_default();
+        if let Flow::Ip(_) = self.config.flow {
+            let first = payload.contiguous().and_then(<[u8]>::first).copied().unwrap_or(0);
+            payload.skip(usize::from(first & 0xF) * 4);
+        }
+        if flags & libc::MSG_TRUNC != 0 {
+            self.counters.lost.add(Cause::Truncated, 1);
+        } else {
+            self.hand_on(from_kernel(from), payload, packets);
+        }
+    }
+
+    fn hand_on(&mut self, from: SocketAddrV4, payload: Payload, packets: &mut Vec<Packet>) {
+        if payload.len() > self.config.largest {
+            self.counters.lost.add(Cause::Truncated, 1);
+            return;
+        }
+        let from = if self.config.flow == Flow::Udp { from } else { SocketAddrV4::new(*from.ip(), 0) };
+        self.counters.packets += 1;
+        self.counters.bytes += payload.len() as u64;
+        packets.push(Packet { from, payload });
+    }
+}
+
+/// Bytes of room for a packet, behind its IP header if it comes with one.
+fn room(config: &ReceiveConfig, memory: &PacketMemory) -> Result<usize, PacketError> {
+    let room = match (config.mechanism, config.flow) {
+        (ReceiveMechanism::UdpGro, Flow::Udp) => MOST_TRAIN,
+        (ReceiveMechanism::UdpGro, Flow::Ip(_)) => {
+            return Err(PacketError::Config { what: "the kernel couples UDP packets alone; use recvmmsg for raw IP" });
+        }
+        (_, Flow::Udp) => config.largest,
+        (_, Flow::Ip(_)) => config.largest + MOST_IP_HEADER,
+    };
+    // Rooms of a batch lie side by side, each of them aligned; a byte more shows what is too long.
+    let room = (room + 1).next_multiple_of(16);
+    if !(1..=MOST_BATCH).contains(&config.batch) {
+        return Err(PacketError::Config { what: "a batch has 1 to 1024 packets" });
+    }
+    if config.largest == 0 || room > memory.largest() {
+        return Err(PacketError::Config {
+            what: "a block must have room for the largest packet (65,536 bytes where packets are coupled)",
+        });
+    }
+    Ok(room)
+}
+
+impl Receiver for SocketReceiver {
+    fn receive(&mut self, _now: Instant, packets: &mut Vec<Packet>) -> usize {
+        let (before, most) = (packets.len(), self.config.batch);
+        while packets.len() - before < most {
+            let left = most - (packets.len() - before);
+            let goes_on = match self.config.mechanism {
+                ReceiveMechanism::RecvFrom | ReceiveMechanism::UdpGro => self.receive_one(packets),
+                // One call for each batch, unless the block's end cut it short.
+                ReceiveMechanism::RecvMmsg => self.receive_many(left, packets),
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        packets.len() - before
+    }
+
+    fn address(&self) -> SocketAddrV4 {
+        self.address
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        // The descriptor stays readable as long as packets wait.
+        true
+    }
+
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn counters(&mut self) -> ReceiveCounters {
+        let drops = drops(&self.socket);
+        self.counters.lost.add(Cause::SocketQueueFull, drops.wrapping_sub(self.drops).into());
+        self.drops = drops;
+        self.counters.around = self.around.read();
+        self.counters
+    }
+
+    fn memory_in_use(&mut self) -> MemoryInUse {
+        self.memory.in_use()
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn a_receiver_moves_to_the_thread_that_uses_it() {
+    const fn moves<T: Send>() {}
+    moves::<SocketReceiver>();
+}
