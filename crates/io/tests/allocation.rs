@@ -1,15 +1,22 @@
-//! Data paths allocate nothing once they run: endpoints (TCP, in-process) and the disk, in a process of its own
+//! Data paths allocate nothing once they run: endpoints (TCP, in-process), packets and the disk, in a process of its own
 //! with a counting allocator.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use ropewalk_io::disk::{Completion, Disk, RealDisk, RealDiskConfig};
 use ropewalk_io::in_process::{InProcessConfig, InProcessNetwork};
+use ropewalk_io::packet::{
+    Flow, ReceiveConfig, ReceiveMechanism, Receiver, SendConfig, SendMechanism, Sender, SocketReceiver, SocketSender,
+};
 use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
 use ropewalk_io::{Clock, Dispatcher, Endpoint, Event, MonotonicClock};
-use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
+use ropewalk_memory::{Owner, Pool, PoolConfig, Slice, Staging};
+
+/// Any free port of this host.
+const HERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 
 struct Counting;
 
@@ -121,6 +128,38 @@ fn in_process_allocates_nothing() {
     let dispatchers = [0; 2].map(|_| network.dispatcher(InProcessConfig::default()).expect("an eventfd"));
     let mut traffic = Traffic::new(dispatchers, "sink", master(&mut source));
     assert_eq!(traffic.allocations_when_running(), 0);
+}
+
+#[test]
+fn packets_allocate_nothing_over_any_mechanism() {
+    let mut source = Pool::new(PoolConfig::heap("source", 64 << 10, 1)).expect("memory for a test");
+    let master = master(&mut source);
+    for (&receive, &send) in ReceiveMechanism::ALL.iter().zip(SendMechanism::ALL) {
+        let pool = || Pool::new(PoolConfig::heap("packets", 256 << 10, 16)).expect("memory for a test");
+        let config = ReceiveConfig { mechanism: receive, ..ReceiveConfig::new(Flow::Udp, HERE) };
+        let mut receiver = SocketReceiver::new(config, pool()).expect("a socket");
+        let config = SendConfig { mechanism: send, ..SendConfig::new(Flow::Udp, HERE) };
+        let mut sender = SocketSender::new(config, Staging::new(pool())).expect("a socket");
+        let (mut packets, mut pieces, mut before) = (Vec::new(), Vec::with_capacity(40), 0);
+        for round in 0..400 {
+            for length in 1..40 {
+                let mut rest = master.clone();
+                pieces.extend((0..length).map(|_| rest.split_to(32)));
+                sender.send(receiver.address(), &mut pieces).expect("room");
+                let fill = &mut |room: &mut [u8]| room.len().min(100);
+                sender.send_with(receiver.address(), 100, fill).expect("room");
+                sender.flush(MonotonicClock.now());
+                receiver.receive(MonotonicClock.now(), &mut packets);
+                packets.clear();
+            }
+            receiver.counters();
+            if round == 100 {
+                before = ALLOCATIONS.get();
+            }
+        }
+        assert_eq!(ALLOCATIONS.get() - before, 0, "{receive} {send}");
+        assert!(receiver.counters().packets > 20_000, "{receive} {send}");
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub enum ReceiveMechanism {
     #[default]
     RecvMmsg,
     /// One system call for a train of UDP packets, which the kernel has coupled because they came from one sender and are
-    /// equally long.
+    /// equally long. A train that is lost counts as one packet: the kernel does not say how many it had.
     UdpGro,
 }
 

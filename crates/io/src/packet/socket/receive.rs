@@ -2,12 +2,13 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use ropewalk_memory::{ByteQueue, Payload, Staging};
 use ropewalk_terms::{Cause, Instant};
+use ropewalk_wire::internet::IPV4_BYTES;
 
 use super::address::from_kernel;
 use super::header::{Batch, Control};
@@ -55,6 +56,7 @@ impl SocketReceiver {
         if config.mechanism == ReceiveMechanism::UdpGro {
             set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1).map_err(refused("the kernel couples no packets"))?;
         }
+        let drops = drops(&socket);
         let batch = if config.mechanism == ReceiveMechanism::RecvMmsg { config.batch } else { 1 };
         Ok(Self {
             socket: Arc::new(socket),
@@ -65,7 +67,7 @@ impl SocketReceiver {
             batch: Batch::new(batch),
             train: ByteQueue::with_capacity(1),
             counters: ReceiveCounters::default(),
-            drops: 0,
+            drops,
             around: Around::new(None),
         })
     }
@@ -152,9 +154,10 @@ impl SocketReceiver {
         // SAFETY: the kernel has just written so many.
         let slice = unsafe { self.memory.take(bytes, distance) };
         let mut payload = slice.map(Payload::from).unwrap_or_default();
-        if let Flow::Ip(_) = self.config.flow {
-            let first = payload.contiguous().and_then(<[u8]>::first).copied().unwrap_or(0);
-            payload.skip(usize::from(first & 0xF) * 4);
+        if let Flow::Ip(_) = self.config.flow
+            && !take_header_off(&mut payload, *self.address.ip())
+        {
+            return;
         }
         if flags & libc::MSG_TRUNC != 0 {
             self.counters.lost.add(Cause::Truncated, 1);
@@ -173,6 +176,14 @@ impl SocketReceiver {
         self.counters.bytes += payload.len() as u64;
         packets.push(Packet { from, payload });
     }
+}
+
+/// Takes the header off a raw packet, and says whether it was sent to this address: until a raw socket is bound to its own it
+/// gets the packets of all.
+fn take_header_off(packet: &mut Payload, own: Ipv4Addr) -> bool {
+    let Some(header) = packet.read_array::<IPV4_BYTES>(0) else { return false };
+    packet.skip(usize::from(header[0] & 0xF) * 4);
+    own.is_unspecified() || header[16..] == own.octets()
 }
 
 /// Bytes of room for a packet, behind its IP header if it comes with one.
@@ -242,8 +253,37 @@ impl Receiver for SocketReceiver {
 }
 
 #[cfg(test)]
-#[test]
-fn a_receiver_moves_to_the_thread_that_uses_it() {
-    const fn moves<T: Send>() {}
-    moves::<SocketReceiver>();
+mod tests {
+    use super::*;
+    use ropewalk_memory::{Owner, Pool, PoolConfig};
+    use ropewalk_wire::internet::Ipv4Header;
+
+    #[test]
+    fn a_receiver_moves_to_the_thread_that_uses_it() {
+        const fn moves<T: Send>() {}
+        moves::<SocketReceiver>();
+    }
+
+    #[test]
+    fn a_raw_packet_that_came_for_others_before_the_socket_was_bound_is_not_taken() {
+        let mut pool = Pool::new(PoolConfig::heap("packets", 4096, 1)).expect("memory");
+        let mut loan = pool.loan(Owner::SHARED).expect("a block");
+        let (from, own) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let mut taken = |to, options: &[u8]| {
+            let mut header = Ipv4Header::new(from, to, 253);
+            header.options.extend(options.iter().copied());
+            let mut bytes = vec![0; header.byte_count()];
+            header.write(3, &mut bytes).expect("room");
+            bytes.extend_from_slice(b"abc");
+            let mut payload = loan.append(&bytes).map(Payload::from).expect("room");
+            take_header_off(&mut payload, own).then(|| payload.to_vec())
+        };
+        assert_eq!(taken(own, &[]), Some(b"abc".to_vec()));
+        assert_eq!(taken(own, &[1; 12]), Some(b"abc".to_vec()), "options are no payload");
+        assert_eq!(taken(Ipv4Addr::new(10, 0, 0, 3), &[]), None);
+        let mut runt = loan.append(&[0x45; 19]).map(Payload::from).expect("room");
+        assert!(!take_header_off(&mut runt, own));
+        let mut any = loan.append(&[0x45; 21]).map(Payload::from).expect("room");
+        assert!(take_header_off(&mut any, Ipv4Addr::UNSPECIFIED) && any.len() == 1);
+    }
 }
