@@ -2,7 +2,8 @@
 //!
 //! - [`Crc16`]: the CRC-16 of CMS S-LINK64 fragments (FED trailers), over 64-bit words, most significant byte first;
 //! - [`crc32c()`]: the CRC-32C of run-file records;
-//! - [`copy()`]: a copy whose speed does not depend on where the two buffers lie.
+//! - [`copy()`]: a copy whose speed does not depend on where the two buffers lie;
+//! - [`short_copy()`]: a copy of many short pieces one behind the other.
 //!
 //! Both checksums go on where an earlier piece ended, so that chains of slices need no copy. The fastest kernel that the
 //! processor has is chosen at run time; each has a scalar twin, and property tests hold all of them against a
@@ -13,9 +14,11 @@ mod copy;
 mod crc16;
 mod crc32c;
 pub mod felix;
+mod short_copy;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use copy::copy;
 pub use crc16::{Crc16, Crc16Kernel, crc16_kernels, crc16_of_bits, crc16_of_change};
 pub use crc32c::{Crc32cKernel, crc32c, crc32c_kernels};
+pub use short_copy::short_copy;

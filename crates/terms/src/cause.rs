@@ -35,7 +35,7 @@ causes! {
     CrcError = "crc_error",
     /// The fragment names another source than the connection it came over.
     WrongSource = "wrong_source",
-    /// The length in the trailer is not the length that arrived.
+    /// The length that the header or trailer states is not the length that arrived.
     LengthMismatch = "length_mismatch",
     /// Header or trailer are not what the format demands.
     Malformed = "malformed",
@@ -109,6 +109,18 @@ causes! {
     BadChecksum = "bad_checksum",
     /// The network card or its driver dropped packets, of whatever flow.
     InterfaceDropped = "interface_dropped",
+    /// The packet came from nobody who is a configured source.
+    UnknownSource = "unknown_source",
+    /// The packet has another number of events than configured.
+    WrongPacking = "wrong_packing",
+    /// The packet belongs to another partition.
+    WrongPartition = "wrong_partition",
+    /// The packet ends before its header does.
+    ShortPacket = "short_packet",
+    /// The packet's first event does not begin a set of events.
+    Misaligned = "misaligned",
+    /// More sets of events were begun than are kept in assembly: the oldest was closed.
+    CrowdedOut = "crowded_out",
 }
 
 impl Cause {
