@@ -1,0 +1,84 @@
+//! What became of packets and of events.
+
+use ropewalk_terms::{ByCause, EventAccount, FragmentAccount};
+
+/// The account of a flow's packets and of the sets that they made.
+///
+/// A packet is counted as one: all of its fragments share its fate. `packets` balances at any time, with what is in
+/// flight counted from the table of open sets.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct FlowAccount {
+    /// Where the packets went. Refused ones are in `dropped`, by cause.
+    pub packets: FragmentAccount,
+    /// Bytes of all packets, headers included.
+    pub bytes: u64,
+    /// Sets that were begun.
+    pub opened: u64,
+    /// Sets that had every source.
+    pub complete: u64,
+    /// Sets that had not, and go to nodes nevertheless.
+    pub incomplete: u64,
+    /// Sets that were dropped by policy, or because the run had ended, by cause.
+    pub dropped: ByCause,
+    /// Sets for which there was no room at all.
+    pub refused: u64,
+    /// Sets in assembly, counted from the table.
+    pub open: u64,
+    /// Packets that were missing in finished sets, by cause.
+    pub missing: ByCause,
+}
+
+impl FlowAccount {
+    /// Whether every packet and every set is where it should be.
+    pub fn is_balanced(&self) -> bool {
+        let ended = self.complete + self.incomplete + self.dropped.total() + self.open;
+        self.packets.received == self.packets.accounted() && self.opened == ended
+    }
+}
+
+/// The account of a flow's events in the farm. Balances at any time, with what is in flight counted from the table.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct FarmAccount {
+    /// Where the events went. `assigned` are those of all sets that came; `built` and `incomplete_emitted` count at the
+    /// decision.
+    pub events: EventAccount,
+    /// Events that were pushed for the first time.
+    pub pushed: u64,
+    /// Events that were pushed again, each time.
+    pub pushed_again: u64,
+    /// Bytes of events pushed, heads left out.
+    pub pushed_bytes: u64,
+    /// Events on which a node decided.
+    pub decided: u64,
+    /// Events on which nobody decided in time.
+    pub by_default: u64,
+    /// Decisions that came after their event was decided by default.
+    pub late: u64,
+    /// Decisions that nobody waited for: told again, or of an earlier attempt.
+    pub ignored: u64,
+    /// Decisions of which only is known that they were made: their message was lost. The event goes out again.
+    pub lost: u64,
+    /// Events that a node did not receive whole, and that go out again.
+    pub not_received: u64,
+    /// Events whose node fell silent, and that go out again.
+    pub taken_back: u64,
+    /// Decisions within the flow's budget.
+    pub in_budget: u64,
+    /// Decisions that left in the order of events.
+    pub streamed: u64,
+    /// Accepted events that storage got.
+    pub stored: u64,
+    /// Bytes of them.
+    pub stored_bytes: u64,
+}
+
+impl FarmAccount {
+    /// Whether every event is where it should be.
+    pub fn is_balanced(&self) -> bool {
+        let events = &self.events;
+        let decided = events.built + events.incomplete_emitted;
+        events.assigned == events.accounted()
+            && decided == events.accepted + events.rejected + events.quarantined
+            && decided == self.decided + self.by_default
+    }
+}

@@ -1,0 +1,364 @@
+//! Packets of one flow become sets of events.
+//!
+//! ```text
+//!  sender's address --> source        first event --> number of the set --> place in the window --> slot
+//!                                                                           new | open | finished | past
+//!  slots: sets in assembly, oldest first       full | timed out | one too many  -->  finished sets, taken one by one
+//! ```
+//! Everything is laid out before the run: as many sets as there may be, a window over their numbers, and the queue of
+//! finished ones. Sources send their packets of a set at about the same time, so the last set is looked at first.
+
+use super::account::FlowAccount;
+use super::ages::Ages;
+use super::config::{FlowConfig, Incomplete};
+use super::set::{Ending, EventSet};
+use super::sources::{Address, SourceTable};
+use super::window::{Known, SetNumber, Window};
+use core::time::Duration;
+use ropewalk_memory::Payload;
+use ropewalk_terms::{Cause, EventKey, Instant};
+use ropewalk_wire::mep::{MEP_HEADER_BYTES, MepError, MepHeader, check_fragments};
+use std::collections::VecDeque;
+
+/// The set of the packet before: mostly that of the next one too.
+#[derive(Copy, Clone, Debug)]
+struct Last {
+    first_event: u32,
+    slot: u16,
+}
+
+/// Whether a set may be begun for a packet.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Open {
+    Begin,
+    Find,
+}
+
+/// Builds the sets of one flow.
+#[derive(Debug)]
+pub struct Assembly {
+    sources: SourceTable,
+    source_count: u16,
+    packing: u16,
+    partition: u32,
+    first_event: u64,
+    plausibility: u32,
+    timeout: Duration,
+    policy: Incomplete,
+    /// No event behind this one belongs to the run.
+    last_event: Option<u64>,
+    window: Window,
+    /// A far set that one source named; a second source makes it believed.
+    far: Option<(SetNumber, u16)>,
+    slots: Box<[Option<EventSet>]>,
+    vacant: Vec<u16>,
+    ages: Ages,
+    last: Option<Last>,
+    empty: Vec<EventSet>,
+    finished: VecDeque<EventSet>,
+    account: FlowAccount,
+}
+
+impl Assembly {
+    /// An empty table for the flow with this number; the configuration must have been checked.
+    pub fn new(flow: u8, config: &FlowConfig) -> Self {
+        let (sets, assembling) = (usize::from(config.sets), usize::from(config.assembling));
+        let mut finished = VecDeque::new();
+        finished.reserve_exact(sets);
+        Self {
+            sources: SourceTable::new(&config.sources),
+            source_count: config.sources.len() as u16,
+            packing: config.packing,
+            partition: config.partition,
+            first_event: config.first_event,
+            plausibility: config.plausibility,
+            timeout: config.timeout,
+            policy: config.incomplete,
+            last_event: None,
+            window: Window::new(config.window, config.sources.len()),
+            far: None,
+            slots: core::iter::repeat_with(|| None).take(assembling).collect(),
+            vacant: (0..config.assembling).rev().collect(),
+            ages: Ages::new(assembling),
+            last: None,
+            empty: core::iter::repeat_with(|| EventSet::new(flow, config)).take(sets).collect(),
+            finished,
+            account: FlowAccount::default(),
+        }
+    }
+
+    /// A packet came from this address. It is kept, or it is refused, counted and let go.
+    #[inline]
+    pub fn on_packet(&mut self, from: Address, packet: Payload, now: Instant) {
+        self.account.packets.received += 1;
+        self.account.bytes += packet.len() as u64;
+        if let Err(cause) = self.accept(from, packet, now) {
+            self.count_refused(cause);
+        }
+    }
+
+    #[cold]
+    fn count_refused(&mut self, cause: Cause) {
+        let packets = &mut self.account.packets;
+        match cause {
+            Cause::Duplicate => packets.duplicate += 1,
+            Cause::Late => packets.late += 1,
+            Cause::Stale => packets.stale += 1,
+            Cause::AfterStop => packets.after_stop += 1,
+            cause => packets.dropped.add(cause, 1),
+        }
+    }
+
+    #[inline]
+    fn accept(&mut self, from: Address, packet: Payload, now: Instant) -> Result<(), Cause> {
+        let source = self.sources.find(from).ok_or(Cause::UnknownSource)?;
+        let header = packet.read_array::<MEP_HEADER_BYTES>(0).ok_or(Cause::ShortPacket)?;
+        let header = MepHeader::from_bytes(&header);
+        let slot = self.slot_for(&header, source, now)?;
+        let set = self.slots[usize::from(slot)].as_mut().expect("a set that is open has a slot");
+        if !set.packets[usize::from(source)].is_empty() {
+            return Err(Cause::Duplicate);
+        }
+        if let Err(error) = check(&header, &packet) {
+            set.absent[usize::from(source)] = Some(error.cause());
+            return Err(error.cause());
+        }
+        set.place(source, packet);
+        if set.is_whole() {
+            self.close(slot, Cause::TimedOut);
+        }
+        Ok(())
+    }
+
+    /// The slot of the set that a packet belongs to; a new set begins where it is the first.
+    #[inline]
+    fn slot_for(&mut self, header: &MepHeader, source: u16, now: Instant) -> Result<u16, Cause> {
+        let is_ours = header.partition == self.partition && header.packing == self.packing;
+        match self.last {
+            Some(last) if last.first_event == header.first_event && is_ours => Ok(last.slot),
+            _ => self.search(header, source, now),
+        }
+    }
+
+    fn search(&mut self, header: &MepHeader, source: u16, now: Instant) -> Result<u16, Cause> {
+        if header.partition != self.partition {
+            return Err(Cause::WrongPartition);
+        }
+        if header.packing != self.packing {
+            // It says nothing about which set there is; one that is there learns why it waits in vain.
+            if let Ok(slot) = self.find(header.first_event, source, Open::Find, now)
+                && let Some(set) = &mut self.slots[usize::from(slot)]
+                && set.packets[usize::from(source)].is_empty()
+            {
+                set.absent[usize::from(source)].get_or_insert(Cause::WrongPacking);
+            }
+            return Err(Cause::WrongPacking);
+        }
+        let slot = self.find(header.first_event, source, Open::Begin, now)?;
+        self.last = Some(Last { first_event: header.first_event, slot });
+        Ok(slot)
+    }
+
+    fn find(&mut self, first_event: u32, source: u16, open: Open, now: Instant) -> Result<u16, Cause> {
+        let set = self.number_of(first_event, source, open)?;
+        match self.window.get(set) {
+            Known::Open(slot) => Ok(slot),
+            Known::Complete => Err(Cause::Duplicate),
+            Known::Incomplete if self.window.had_come(set, source) => Err(Cause::Duplicate),
+            Known::Incomplete | Known::Past => Err(Cause::Late),
+            Known::Refused(cause) => Err(cause),
+            Known::New if open == Open::Find => Err(Cause::WrongPacking),
+            Known::New => self.open(set, now),
+        }
+    }
+
+    /// The number of the set that begins with this event, of which the lower 32 bits are known.
+    fn number_of(&mut self, first_event: u32, source: u16, open: Open) -> Result<SetNumber, Cause> {
+        let newest = self.first_event + self.window.end().saturating_sub(1) * u64::from(self.packing);
+        let ahead = i64::from(first_event.wrapping_sub(newest as u32) as i32);
+        let event = newest.checked_add_signed(ahead).ok_or(Cause::Stale)?;
+        let since = event.checked_sub(self.first_event).ok_or(Cause::Stale)?;
+        if self.last_event.is_some_and(|last| event > last) {
+            return Err(Cause::AfterStop);
+        }
+        if since % u64::from(self.packing) != 0 {
+            return Err(Cause::Misaligned);
+        }
+        let set = since / u64::from(self.packing);
+        if ahead > i64::from(self.plausibility) && open == Open::Begin && !self.is_confirmed(set, source) {
+            return Err(Cause::ImplausibleJump);
+        }
+        Ok(set)
+    }
+
+    /// A damaged number would make everything else late. So nobody is believed alone who names a set that is far away, except
+    /// where there is but one source, and it goes on there.
+    #[cold]
+    fn is_confirmed(&mut self, set: SetNumber, source: u16) -> bool {
+        let is_near = |far: SetNumber| set.abs_diff(far) <= u64::from(self.plausibility) / u64::from(self.packing);
+        let before = self.far.replace((set, source));
+        before.is_some_and(|(far, other)| is_near(far) && (other != source || (self.source_count == 1 && far != set)))
+    }
+
+    /// Begins a set. Where there are too many in assembly the oldest is closed.
+    fn open(&mut self, set: SetNumber, now: Instant) -> Result<u16, Cause> {
+        if let Some(slot) = self.window.open_before(set) {
+            self.close(slot, Cause::CrowdedOut);
+        }
+        if self.vacant.is_empty()
+            && let Some(oldest) = self.ages.oldest()
+        {
+            self.close(oldest, Cause::CrowdedOut);
+        }
+        let Some(mut empty) = self.empty.pop() else {
+            self.window.set(set, Known::Refused(Cause::QueueFull));
+            self.account.refused += 1;
+            return Err(Cause::QueueFull);
+        };
+        let slot = self.vacant.pop().expect("one was closed if all were taken");
+        self.account.opened += 1;
+        empty.begin(EventKey::new(0, self.first_event + set * u64::from(self.packing)), now);
+        self.slots[usize::from(slot)] = Some(empty);
+        self.ages.push(slot);
+        self.window.set(set, Known::Open(slot));
+        Ok(slot)
+    }
+
+    /// Finishes an open set; who is missing without a known cause is so for this one.
+    fn close(&mut self, slot: u16, cause: Cause) {
+        let mut set = self.slots[usize::from(slot)].take().expect("only open sets are closed");
+        self.ages.remove(slot);
+        self.vacant.push(slot);
+        self.last = None;
+        let number = (set.first.number() - self.first_event) / u64::from(self.packing);
+        if set.is_whole() {
+            self.window.set(number, Known::Complete);
+            self.account.complete += 1;
+            self.account.packets.in_complete_events += u64::from(set.received);
+        } else {
+            set.end(cause);
+            self.window.set_incomplete(number, set.packets.iter().map(|packet| !packet.is_empty()));
+            self.count_incomplete(&mut set);
+        }
+        set.open_from = self.oldest_open();
+        self.finished.push_back(set);
+    }
+
+    #[cold]
+    fn count_incomplete(&mut self, set: &mut EventSet) {
+        set.missing().for_each(|(_, cause)| self.account.missing.add(cause, 1));
+        let event = set.first.number();
+        let received = u64::from(set.received);
+        let dropped = match self.policy {
+            _ if self.last_event.is_some_and(|last| event > last) => Some(Cause::AfterStop),
+            Incomplete::Drop => Some(Cause::IncompletePolicy),
+            Incomplete::Emit => None,
+        };
+        let Some(cause) = dropped else {
+            self.account.incomplete += 1;
+            self.account.packets.in_incomplete_events += received;
+            return;
+        };
+        self.account.dropped.add(cause, 1);
+        self.account.packets.dropped.add(cause, received);
+        set.ending = Ending::Dropped(cause);
+        set.let_go();
+    }
+
+    /// The first event of the earliest set in assembly.
+    fn oldest_open(&self) -> EventKey {
+        let open = self.ages.iter().filter_map(|slot| self.slots[usize::from(slot)].as_ref());
+        open.map(|set| set.first).min().unwrap_or(EventKey::MAX)
+    }
+
+    /// Time passes: sets that waited too long are finished.
+    pub fn on_time(&mut self, now: Instant) {
+        while let Some(slot) = self.ages.oldest().filter(|_| self.next_deadline() <= now) {
+            self.close(slot, Cause::TimedOut);
+        }
+    }
+
+    /// When the oldest set has waited long enough.
+    pub fn next_deadline(&self) -> Instant {
+        let oldest = self.ages.oldest().and_then(|slot| self.slots[usize::from(slot)].as_ref());
+        oldest.map_or(Instant::FAR_FUTURE, |set| set.opened.after(self.timeout))
+    }
+
+    /// The run's last event is known. What lies behind it does not belong to the run; sets that were begun there are closed.
+    pub fn stop_after(&mut self, last_event: u64) {
+        self.last_event = Some(last_event);
+        while let Some(slot) = self.first_behind(last_event) {
+            self.close(slot, Cause::AfterStop);
+        }
+    }
+
+    fn first_behind(&self, event: u64) -> Option<u16> {
+        let is_behind = |set: &EventSet| set.first.number() > event;
+        self.ages.iter().find(|&slot| self.slots[usize::from(slot)].as_ref().is_some_and(is_behind))
+    }
+
+    /// Nothing more will be received: what is in assembly is finished as it is.
+    pub fn close_all(&mut self, cause: Cause) {
+        while let Some(slot) = self.ages.oldest() {
+            self.close(slot, cause);
+        }
+    }
+
+    /// The next finished set, in the order in which they were finished; dropped ones too, without packets.
+    pub fn take_finished(&mut self) -> Option<EventSet> {
+        self.finished.pop_front()
+    }
+
+    /// A set of this flow comes back.
+    pub fn give_back(&mut self, mut set: EventSet) {
+        set.clear();
+        self.empty.push(set);
+    }
+
+    /// Events in a set.
+    pub(super) const fn packing(&self) -> u16 {
+        self.packing
+    }
+
+    /// Packets whose numbers were too far away to be believed.
+    pub(super) const fn jumps(&self) -> u64 {
+        self.account.packets.dropped.get(Cause::ImplausibleJump)
+    }
+
+    /// Sets of which something came.
+    pub(super) const fn sets_seen(&self) -> u64 {
+        self.account.opened + self.account.refused
+    }
+
+    /// Sets that are not in use.
+    pub const fn empty_sets(&self) -> usize {
+        self.empty.len()
+    }
+
+    /// Finished sets that nobody has taken yet.
+    pub fn finished_sets(&self) -> usize {
+        self.finished.len()
+    }
+
+    /// The account, with what is in flight counted from the table.
+    pub fn account(&self) -> FlowAccount {
+        let mut account = self.account;
+        let held = |set: &EventSet| set.packets.iter().filter(|packet| !packet.is_empty()).count() as u64;
+        let open = self.slots.iter().flatten();
+        (account.open, account.packets.in_flight) =
+            open.fold((0, 0), |(sets, packets), set| (sets + 1, packets + held(set)));
+        account
+    }
+}
+
+/// Checks length and fragments of a packet whose header was read.
+#[inline]
+fn check(header: &MepHeader, packet: &Payload) -> Result<(), MepError> {
+    if usize::from(header.length) != packet.len() {
+        return Err(MepError::Length);
+    }
+    match packet.contiguous() {
+        Some(bytes) => check_fragments(header, |at| bytes.get(at..)?.first_chunk().copied()),
+        None => check_fragments(header, |at| packet.read_array(at)),
+    }
+}

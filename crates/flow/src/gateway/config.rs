@@ -1,0 +1,208 @@
+//! What a gateway is told before the run.
+
+use super::error::GatewayConfigError;
+use super::sources::Address;
+use super::throttle::ThrottleConfig;
+use core::time::Duration;
+use ropewalk_terms::{Incarnation, SourceId};
+use ropewalk_wire::gateway::{FRAME_BYTES, LARGEST_BODY_BYTES, MOST_OUTSTANDING, PIECE_HEAD_BYTES, PUSH_HEAD_BYTES};
+
+/// One source of a flow.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct PacketSource {
+    /// Its id, for people and accounts.
+    pub id: SourceId,
+    /// From where its packets come.
+    pub address: Address,
+}
+
+/// What becomes of events of which something is missing.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Incomplete {
+    /// They go to nodes as they are, flagged.
+    #[default]
+    Emit,
+    /// They are dropped and counted.
+    Drop,
+}
+
+/// Where the decisions of a flow lead.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Output {
+    /// They leave in the order of events (L1).
+    Stream,
+    /// Accepted events go to storage (HLT).
+    Storage,
+}
+
+/// The decision where no node decided in time.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct DefaultDecision {
+    /// Whether the event is wanted.
+    pub accept: bool,
+    /// The trigger word.
+    pub word: u32,
+}
+
+/// A flow: events whose fragments come from the same sources, so many in a packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowConfig {
+    /// Its sources, in the order in which their banks stand in an event.
+    pub sources: Vec<PacketSource>,
+    /// Events in a packet, and so in a set.
+    pub packing: u16,
+    /// The partition that its packets belong to.
+    pub partition: u32,
+    /// The first event of the run; sets begin there and every `packing` events behind.
+    pub first_event: u64,
+    /// Sets of events held at once: in assembly, waiting for nodes, waiting for decisions.
+    pub sets: u16,
+    /// Sets in assembly at once; one more closes the oldest. At most `sets`.
+    pub assembling: u16,
+    /// Sets behind the newest one that are still told apart, so that a duplicate is known from a late packet; older ones are
+    /// late. Those of other gateways count. Rounded up to a power of two.
+    pub window: u32,
+    /// The longest believed jump beyond the newest set, in events. A longer one is believed once two sources agree.
+    pub plausibility: u32,
+    /// How long a set waits for its packets.
+    pub timeout: Duration,
+    /// What becomes of incomplete sets.
+    pub incomplete: Incomplete,
+    /// Where decisions lead.
+    pub output: Output,
+    /// How long a finished set waits for the decisions on its events.
+    pub decision_timeout: Duration,
+    /// And what is decided then.
+    pub default_decision: DefaultDecision,
+    /// Within this time from an event's first packet its decision should be there; how many were is counted.
+    pub budget: Duration,
+}
+
+impl FlowConfig {
+    /// A flow with these sources and settings that fit a small system: 256 sets, 64 of them in assembly, time-outs of 100 ms
+    /// and 1 s, incomplete events emitted, accepted events to storage, rejected by default, a budget of 50 ms.
+    pub const fn new(sources: Vec<PacketSource>, packing: u16) -> Self {
+        Self {
+            sources,
+            packing,
+            partition: 0,
+            first_event: 0,
+            sets: 256,
+            assembling: 64,
+            window: 4096,
+            plausibility: 1 << 24,
+            timeout: Duration::from_millis(100),
+            incomplete: Incomplete::Emit,
+            output: Output::Storage,
+            decision_timeout: Duration::from_secs(1),
+            default_decision: DefaultDecision { accept: false, word: 0 },
+            budget: Duration::from_millis(50),
+        }
+    }
+
+    fn check(&self, flow: usize) -> Result<(), GatewayConfigError> {
+        if self.sources.is_empty() || self.sources.len() >= usize::from(u16::MAX) {
+            return Err(GatewayConfigError::Sources { flow, sources: self.sources.len() });
+        }
+        let by_port = Address::tells_ports(self.sources.iter().map(|source| source.address));
+        for (index, source) in self.sources.iter().enumerate() {
+            let is_same = |other: &PacketSource| other.address.number(by_port) == source.address.number(by_port);
+            if self.sources[..index].iter().any(is_same) {
+                return Err(GatewayConfigError::Twice { flow, address: source.address });
+            }
+        }
+        if self.packing == 0 {
+            return Err(GatewayConfigError::Packing { flow });
+        }
+        if self.assembling == 0 || self.assembling > self.sets || self.sets == u16::MAX {
+            return Err(GatewayConfigError::Sets { flow, assembling: self.assembling, sets: self.sets });
+        }
+        if self.window < u32::from(self.assembling) {
+            return Err(GatewayConfigError::Window { flow, window: self.window, assembling: self.assembling });
+        }
+        if self.plausibility > 1 << 30 {
+            return Err(GatewayConfigError::Plausibility { flow, plausibility: self.plausibility });
+        }
+        Ok(())
+    }
+}
+
+/// The nodes and how they are fed.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct FarmConfig {
+    /// How many nodes there are.
+    pub nodes: u16,
+    /// The longest push, in bytes of a datagram's payload: what the sending MTU leaves.
+    pub largest_push: usize,
+    /// The most events that one node may have without a decision, however much room it says it has.
+    pub most_outstanding: u16,
+    /// A node that says nothing for so long has no credit, and its events go to others.
+    pub silence: Duration,
+    /// How often a node hears which sequence numbers there are, when nothing is pushed to it.
+    pub heartbeat: Duration,
+}
+
+impl FarmConfig {
+    /// So many nodes behind Ethernet's usual MTU (1,500 bytes less IPv4 and UDP): 64 events outstanding each, silent after 1 s.
+    pub const fn new(nodes: u16) -> Self {
+        let (silence, heartbeat) = (Duration::from_secs(1), Duration::from_millis(100));
+        Self { nodes, largest_push: 1472, most_outstanding: 64, silence, heartbeat }
+    }
+
+    fn check(&self) -> Result<(), GatewayConfigError> {
+        let least = PUSH_HEAD_BYTES + PIECE_HEAD_BYTES + 1;
+        if !(least..=FRAME_BYTES + LARGEST_BODY_BYTES).contains(&self.largest_push) {
+            return Err(GatewayConfigError::Push { bytes: self.largest_push, least });
+        }
+        if self.nodes == 0 || self.nodes == u16::MAX {
+            return Err(GatewayConfigError::Nodes(self.nodes));
+        }
+        if self.most_outstanding == 0 || u64::from(self.most_outstanding) > MOST_OUTSTANDING {
+            return Err(GatewayConfigError::Outstanding(self.most_outstanding));
+        }
+        if self.heartbeat.is_zero() || self.silence <= self.heartbeat {
+            return Err(GatewayConfigError::Silence);
+        }
+        Ok(())
+    }
+}
+
+/// One input queue of a gateway.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GatewayConfig {
+    /// Its number among all gateways and their queues.
+    pub gateway: u16,
+    /// Which life of it.
+    pub incarnation: Incarnation,
+    /// The run, for requests to the trigger.
+    pub run: u32,
+    /// Its flows; the first one is served first.
+    pub flows: Vec<FlowConfig>,
+    /// Its nodes.
+    pub farm: FarmConfig,
+    /// When it asks for fewer triggers.
+    pub throttle: ThrottleConfig,
+}
+
+impl GatewayConfig {
+    /// A gateway with these flows and nodes.
+    pub fn new(gateway: u16, flows: Vec<FlowConfig>, farm: FarmConfig) -> Self {
+        Self { gateway, incarnation: Incarnation(1), run: 1, flows, farm, throttle: ThrottleConfig::default() }
+    }
+
+    /// Checks what [`Gateway::new`](super::Gateway::new) relies on.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), GatewayConfigError> {
+        if self.flows.is_empty() || self.flows.len() > usize::from(u8::MAX) {
+            return Err(GatewayConfigError::Flows(self.flows.len()));
+        }
+        self.flows.iter().enumerate().try_for_each(|(index, flow)| flow.check(index))?;
+        if self.flows.iter().map(|flow| usize::from(flow.sets)).sum::<usize>() >= usize::from(u16::MAX) {
+            return Err(GatewayConfigError::AllSets);
+        }
+        self.farm.check()?;
+        self.throttle.check()
+    }
+}

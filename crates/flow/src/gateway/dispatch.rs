@@ -1,0 +1,368 @@
+//! From waiting events to pushes: which events a node gets, and which bytes that are.
+//!
+//! ```text
+//!  plan   | push head | piece head | fragments of an event ... | piece head | fragments ... |     at most an MTU
+//! ```
+//! Events that fit into a push are not cut; as many as fit and the node has credit for share one. A longer event begins a
+//! push, and what its last part leaves free is for the next ones. A plan says where the bytes lie; whether they are sent as
+//! a list of pieces or copied into a transmit buffer is decided by who asks for its bytes. It stays until it was sent.
+
+use super::farm::{Farm, Held, is_waiting};
+use super::gather::{FragmentPlace, range_of};
+use super::nodes::EventPlace;
+use super::set::{Ending, Stage};
+use ropewalk_terms::{EventKey, Instant};
+use ropewalk_wire::gateway::{Copying, EventFlags, PIECE_HEAD_BYTES, PUSH_HEAD_BYTES, PieceHead, PushHead, copy_piece};
+
+/// Marks a part that lies among the heads.
+const HEADS: u16 = u16::MAX;
+
+/// Some bytes of a push: of the heads, or of the packet of a source in a set.
+#[derive(Copy, Clone, Debug)]
+struct Part {
+    slot: u16,
+    source: u16,
+    start: u32,
+    length: u32,
+}
+
+/// The event that goes into pushes now.
+#[derive(Copy, Clone, Debug)]
+struct Current {
+    place: EventPlace,
+    /// Which node it goes to, once it is begun.
+    to: Option<(u16, u64)>,
+    total: u32,
+    /// Bytes that are in pushes.
+    offset: u32,
+    /// The fragment that comes next, and how much of it is in pushes.
+    fragment: usize,
+    inside: u16,
+}
+
+/// The push that is to be sent, and the event that goes on in the next one.
+#[derive(Debug)]
+pub(super) struct Plan {
+    largest: usize,
+    node: Option<u16>,
+    length: usize,
+    pieces: u16,
+    heads: Vec<u8>,
+    parts: Vec<Part>,
+    /// Sets that it needs.
+    slots: Vec<u16>,
+    current: Option<Current>,
+    fragments: Vec<FragmentPlace>,
+}
+
+impl Plan {
+    /// For pushes of so many bytes, from sets of so many sources.
+    pub(super) fn new(largest: usize, sources: usize) -> Self {
+        let pieces = largest / (PIECE_HEAD_BYTES + 1) + 1;
+        Self {
+            largest,
+            node: None,
+            length: 0,
+            pieces: 0,
+            heads: Vec::with_capacity(PUSH_HEAD_BYTES + pieces * PIECE_HEAD_BYTES),
+            parts: Vec::with_capacity(largest + 2 * pieces),
+            slots: Vec::with_capacity(pieces),
+            current: None,
+            fragments: Vec::with_capacity(sources),
+        }
+    }
+
+    /// Whether the bytes of a set are needed.
+    pub(super) fn needs(&self, slot: u16) -> bool {
+        self.slots.contains(&slot)
+    }
+
+    const fn room(&self) -> usize {
+        self.largest - self.length
+    }
+
+    fn begin(&mut self, node: u16) {
+        (self.node, self.length, self.pieces) = (Some(node), PUSH_HEAD_BYTES, 0);
+        self.heads.clear();
+        self.heads.extend_from_slice(&[0; PUSH_HEAD_BYTES]);
+        self.parts.clear();
+        self.slots.clear();
+        self.parts.push(Part { slot: HEADS, source: 0, start: 0, length: PUSH_HEAD_BYTES as u32 });
+    }
+
+    /// Puts the next bytes of the current event behind what is there: as many as fit.
+    fn add_piece(&mut self, current: &mut Current, mut head: PieceHead) {
+        let mut left = (current.total - current.offset).min((self.room() - PIECE_HEAD_BYTES) as u32);
+        (head.total, head.offset, head.length) = (current.total, current.offset, left);
+        let start = self.heads.len() as u32;
+        self.heads.extend_from_slice(&head.to_bytes());
+        self.parts.push(Part { slot: HEADS, source: 0, start, length: PIECE_HEAD_BYTES as u32 });
+        self.length += PIECE_HEAD_BYTES + left as usize;
+        self.pieces += 1;
+        current.offset += left;
+        while left > 0 {
+            let FragmentPlace { source, start, length } = self.fragments[current.fragment];
+            let taken = left.min(u32::from(length - current.inside));
+            let start = u32::from(start) + u32::from(current.inside);
+            self.parts.push(Part { slot: current.place.slot, source, start, length: taken });
+            left -= taken;
+            current.inside += taken as u16;
+            if current.inside == length {
+                (current.fragment, current.inside) = (current.fragment + 1, 0);
+            }
+        }
+        if self.slots.last() != Some(&current.place.slot) {
+            self.slots.push(current.place.slot);
+        }
+    }
+}
+
+impl Farm {
+    /// The node of the next push, if there is one to be sent. The same one is offered until it was sent.
+    pub fn next_push(&mut self) -> Option<u16> {
+        if self.plan.node.is_none() {
+            self.make_plan();
+        }
+        self.plan.node
+    }
+
+    /// The push of [`Farm::next_push`].
+    pub fn push_view(&self) -> PushView<'_> {
+        PushView { plan: &self.plan, slots: &self.slots }
+    }
+
+    /// The push was handed to the transport.
+    pub fn sent(&mut self, now: Instant) {
+        if let Some(node) = self.plan.node.take().and_then(|node| self.nodes.get(node)) {
+            node.told = Some(now);
+        }
+        while let Some(slot) = self.plan.slots.pop() {
+            self.release(slot);
+        }
+    }
+
+    fn make_plan(&mut self) {
+        let Some((node, mut current)) = self.next_event() else { return };
+        self.plan.begin(node);
+        loop {
+            self.add(node, &mut current);
+            if current.offset < current.total {
+                self.plan.current = Some(current);
+                break;
+            }
+            match self.following(node) {
+                Some(next) => current = next,
+                None => break,
+            }
+        }
+        self.finish_plan(node);
+    }
+
+    fn finish_plan(&mut self, node: u16) {
+        if self.plan.current.is_none_or(|current| current.to.is_none()) {
+            self.nodes.rotate();
+        }
+        let (gateway, incarnation, pieces) = (self.gateway, self.incarnation, self.plan.pieces);
+        let floor = self.nodes.get(node).map_or(0, |node| node.awaited_from());
+        let head = PushHead { gateway, incarnation, pieces, floor };
+        let head = head.to_bytes(self.plan.length - PUSH_HEAD_BYTES);
+        self.plan.heads[..PUSH_HEAD_BYTES].copy_from_slice(&head);
+    }
+
+    /// What a new push begins with: the rest of an event that was cut, or an event for the node whose turn it is.
+    fn next_event(&mut self) -> Option<(u16, Current)> {
+        if let Some(current) = self.plan.current.take_if(|current| current.to.is_some())
+            && let Some((node, sequence)) = current.to
+        {
+            if self.is_with(current.place, node, sequence) {
+                return Some((node, current));
+            }
+            // Decided, or taken back: the rest is nobody's any more.
+            self.nodes.rotate();
+        }
+        let node = self.nodes.first_ready()?;
+        Some((node, self.next_waiting()?))
+    }
+
+    /// The next event for the same push, if it fits and the node has credit.
+    fn following(&mut self, node: u16) -> Option<Current> {
+        if self.nodes.get(node).is_none_or(|node| node.credit() == 0) || self.plan.room() <= PIECE_HEAD_BYTES {
+            return None;
+        }
+        let next = self.next_waiting()?;
+        let fits = next.total as usize + PIECE_HEAD_BYTES <= self.plan.room();
+        if !fits {
+            self.plan.current = Some(next);
+        }
+        fits.then_some(next)
+    }
+
+    /// The next event that waits, gathered: of the first flow that has one.
+    fn next_waiting(&mut self) -> Option<Current> {
+        if let Some(current) = self.plan.current.take()
+            && is_waiting(current.place, &self.slots)
+        {
+            return Some(current);
+        }
+        let slots = &self.slots;
+        let next = |flow: &mut super::farm::FarmFlow| {
+            core::iter::from_fn(|| flow.waiting.pop_front()).find(|place| is_waiting(*place, slots))
+        };
+        let place = self.flows.iter_mut().find_map(next)?;
+        let held = self.slots[usize::from(place.slot)].as_mut()?;
+        let total = held.set.gather(place.event, &mut self.plan.fragments);
+        Some(Current { place, to: None, total, offset: 0, fragment: 0, inside: 0 })
+    }
+
+    fn is_with(&mut self, place: EventPlace, node: u16, sequence: u64) -> bool {
+        let stage = self.held(place).map(|held| held.set.events[usize::from(place.event)].stage);
+        stage == Some(Stage::Sent { node, sequence })
+    }
+
+    /// Puts an event, or the next part of it, into the push.
+    fn add(&mut self, node: u16, current: &mut Current) {
+        let place = current.place;
+        let Some(held) = self.slots[usize::from(place.slot)].as_mut() else { return };
+        let event = &mut held.set.events[usize::from(place.event)];
+        let sequence = match current.to {
+            Some((_, sequence)) => sequence,
+            None => {
+                let Some(known) = self.nodes.get(node) else { return };
+                let sequence = known.assign(place);
+                current.to = Some((node, sequence));
+                event.stage = Stage::Sent { node, sequence };
+                event.attempt.0 = event.attempt.0.saturating_add(1);
+                let account = &mut self.flows[usize::from(held.set.flow)].account;
+                account.pushed_bytes += u64::from(current.total);
+                *(if event.attempt.0 == 1 { &mut account.pushed } else { &mut account.pushed_again }) += 1;
+                sequence
+            }
+        };
+        let head = PieceHead { sequence, ..head_of(held, place.event) };
+        self.plan.add_piece(current, head);
+    }
+
+    /// The next accepted event that storage is to get, if there is one. The same one is offered until it was stored.
+    pub fn next_stored(&mut self) -> Option<EventKey> {
+        if self.storing.is_none() {
+            let place = self.flows.iter_mut().find_map(|flow| flow.stored.pop_front())?;
+            let held = self.slots[usize::from(place.slot)].as_mut()?;
+            held.set.gather(place.event, &mut self.stored_fragments);
+            self.storing = Some(place);
+        }
+        let place = self.storing?;
+        let held = self.slots[usize::from(place.slot)].as_ref()?;
+        Some(Self::key(held, place.event))
+    }
+
+    /// The event of [`Farm::next_stored`], with its head.
+    pub fn stored_view(&self) -> Option<StoredView<'_>> {
+        let place = self.storing?;
+        let held = self.slots[usize::from(place.slot)].as_ref()?;
+        let total = self.stored_bytes();
+        let head = PieceHead { total, length: total, ..head_of(held, place.event) };
+        Some(StoredView { head, held, fragments: &self.stored_fragments })
+    }
+
+    /// Storage has the event.
+    pub fn stored(&mut self) {
+        let bytes = u64::from(self.stored_bytes());
+        let Some(place) = self.storing.take() else { return };
+        if let Some(held) = self.slots[usize::from(place.slot)].as_mut() {
+            held.leaving -= 1;
+            let account = &mut self.flows[usize::from(held.set.flow)].account;
+            (account.stored, account.stored_bytes) = (account.stored + 1, account.stored_bytes + bytes);
+        }
+        self.release(place.slot);
+    }
+
+    fn stored_bytes(&self) -> u32 {
+        self.stored_fragments.iter().map(|fragment| u32::from(fragment.length)).sum()
+    }
+}
+
+/// What is known of an event, without its sequence number and length.
+fn head_of(held: &Held, event: u16) -> PieceHead {
+    let state = &held.set.events[usize::from(event)];
+    let incomplete = if held.set.ending == Ending::Complete { EventFlags(0) } else { EventFlags::INCOMPLETE };
+    let again = if state.attempt.0 > 1 { EventFlags::SENT_AGAIN } else { EventFlags(0) };
+    PieceHead {
+        key: Farm::key(held, event),
+        flow: held.set.flow,
+        flags: incomplete.with(again),
+        attempt: state.attempt,
+        ..PieceHead::default()
+    }
+}
+
+/// A push that is to be sent: its bytes, where they lie.
+#[derive(Copy, Clone, Debug)]
+pub struct PushView<'a> {
+    plan: &'a Plan,
+    slots: &'a [Option<Held>],
+}
+
+impl<'a> PushView<'a> {
+    /// Bytes of the whole message.
+    pub const fn length(&self) -> usize {
+        self.plan.length
+    }
+
+    /// How many pieces [`PushView::pieces`] gives, where every packet lies in one; otherwise there may be more.
+    pub const fn piece_count(&self) -> usize {
+        self.plan.parts.len()
+    }
+
+    /// The bytes in their order, for a system call that gathers.
+    #[inline]
+    pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (heads, slots) = (&self.plan.heads, self.slots);
+        self.plan.parts.iter().flat_map(move |part| {
+            let (start, length) = (part.start as usize, part.length as usize);
+            let head = (part.slot == HEADS).then(|| &heads[start..start + length]);
+            let held = slots.get(usize::from(part.slot)).and_then(Option::as_ref);
+            let packet = held.map(|held| range_of(&held.set.packets[usize::from(part.source)], start, length));
+            head.into_iter().chain(packet.into_iter().flatten())
+        })
+    }
+
+    /// Copies everything to the front of a transmit buffer and returns how many bytes that are; none where it is too short.
+    #[inline]
+    pub fn copy_to(&self, buffer: &mut [u8], copying: Copying) -> Option<usize> {
+        let mut rest = buffer;
+        for piece in self.pieces() {
+            rest = copy_piece(rest, piece, copying)?;
+        }
+        Some(self.length())
+    }
+}
+
+/// An accepted event: its head and its bytes, where they lie.
+#[derive(Copy, Clone, Debug)]
+pub struct StoredView<'a> {
+    head: PieceHead,
+    held: &'a Held,
+    fragments: &'a [FragmentPlace],
+}
+
+impl<'a> StoredView<'a> {
+    /// What is known of the event.
+    pub const fn head(&self) -> PieceHead {
+        self.head
+    }
+
+    /// The trigger word of the decision.
+    pub fn word(&self) -> u32 {
+        let event = self.head.key.since(self.held.set.first).unwrap_or_default();
+        self.held.set.events[event as usize].word
+    }
+
+    /// Its raw banks in the order of sources.
+    pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let packets = &self.held.set.packets;
+        self.fragments.iter().flat_map(move |fragment| {
+            let (start, length) = (usize::from(fragment.start), usize::from(fragment.length));
+            range_of(&packets[usize::from(fragment.source)], start, length)
+        })
+    }
+}

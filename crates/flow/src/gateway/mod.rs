@@ -1,0 +1,69 @@
+//! The gateway: packets that sources push become sets of events, events go to the nodes of a farm, decisions come back.
+//!
+//! ```text
+//!  sources                  Receiver (half)                              Sender (half)                     farm
+//!  MEPs of N events     Assembly, one for each flow                 Farm, one for all flows               nodes
+//!  ----------------> sender -> source, set of N events  --EventSet--> events wait, gathered, packed --Push-->
+//!     any order      complete | timed out | crowded out               node with credit, sequence numbers
+//!     any loss         ^                                   <--empty--   |            ^      <--Decisions, Credit--
+//!                      |                                      sets      |            | silent: others get its events
+//!  trigger <--state-- Throttle: is there room for what            decided|by default  (attempt + 1)
+//!  (Trigger) <--MepRequest--  is on its way?                            +--> Stream: decisions in the order of events
+//!                                                                       +--> accepted events, to storage
+//! ```
+//! Sources *push*: nobody can hold them back but the trigger, through the throttle. So every packet that is missing, late
+//! or wrong ends in a named counter, and every set of events has an end: complete, or incomplete with the missing sources
+//! and their causes. Packets stay where they were received ([`Payload`](ropewalk_memory::Payload)); events are gathered out
+//! of them while they are sent, as a list of pieces or by copy into a transmit buffer ([`PushView`]).
+//!
+//! A drive for one input queue, run to completion ([`Gateway`]):
+//! 1. `on_packet` for every packet of a batch, `on_message` for every message of a node; one `now` for the batch.
+//! 2. `turn(now, observe)`: finished sets go over to the farm, `observe` sees each; time passes.
+//! 3. `while next_push(now)`: send `push_view()` to its node, then `sent(now)`. If the transport has no room, leave it: the
+//!    same push is offered again.
+//! 4. `next_message(now)`: decision streams, progress for nodes, the throttle's state, requests to the trigger.
+//! 5. `while next_stored()`: hand `stored_view()` to storage, then `stored()`.
+//! 6. Sleep until packets, messages or `next_deadline()`.
+//!
+//! As producer and consumer, [`Gateway::split`] gives the two halves, each for a thread: sets go from [`Receiver::take_set`]
+//! to [`Sender::on_set`], empty ones back from [`Sender::take_empty`] to [`Receiver::give_back`], through queues of the
+//! drive. Several input queues are several gateways of the same nodes: a node gives each a credit of its own, so that
+//! nothing is shared.
+//!
+//! Files, in the order of the way: `set` is what is built, `sources`, `window`, `ages` and `assembly` build it, `gather`
+//! finds an event in it; `nodes`, `dispatch`, `deciding`, `order` and `farm` are the farm; `throttle`, `trigger`, `queue`.
+//! [`FarmNode`] is the other end, for emulated nodes.
+
+mod account;
+mod ages;
+mod assembly;
+mod config;
+mod deciding;
+mod dispatch;
+mod error;
+mod farm;
+mod gather;
+mod node;
+mod nodes;
+mod order;
+mod queue;
+mod set;
+mod sources;
+#[cfg(test)]
+mod tests;
+mod throttle;
+mod trigger;
+mod window;
+
+pub use account::{FarmAccount, FlowAccount};
+pub use assembly::Assembly;
+pub use config::{DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Output, PacketSource};
+pub use dispatch::{PushView, StoredView};
+pub use error::GatewayConfigError;
+pub use farm::Farm;
+pub use node::{FarmNode, FarmNodeConfig, ReceivedEvent};
+pub use queue::{Gateway, Outgoing, Receiver, Sender};
+pub use set::{Ending, EventSet};
+pub use sources::Address;
+pub use throttle::{Level, Throttle, ThrottleConfig, headroom};
+pub use trigger::{Naming, Trigger, TriggerConfig};

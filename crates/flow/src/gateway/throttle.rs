@@ -1,0 +1,231 @@
+//! The throttle: it asks for fewer triggers before anything must be dropped.
+//!
+//! ```text
+//!  0 ------------------------------ warning -------------- busy ------------ capacity
+//!                                      |<---- headroom ---->|<--- headroom --->|      headroom = latency x rate x size
+//!                 ready again, a quarter of it below each mark
+//! ```
+//! What is on its way when the trigger is asked to stop still has to find room: that is the headroom. The state is absolute
+//! and repeated; whoever does not hear it takes it for busy.
+
+use super::error::GatewayConfigError;
+use core::time::Duration;
+use ropewalk_terms::{Incarnation, Instant};
+use ropewalk_wire::gateway;
+use ropewalk_wire::gateway::ThrottleState;
+
+/// How much comes in so long: what there must be room for when the trigger is asked to stop.
+pub fn headroom(latency: Duration, rate_hz: f64, size: f64) -> u64 {
+    (latency.as_secs_f64() * rate_hz * size).ceil() as u64
+}
+
+/// When a gateway asks for fewer triggers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ThrottleConfig {
+    /// How long it takes until no more comes.
+    pub latency: Duration,
+    /// How often the state is said.
+    pub repeat: Duration,
+    /// For each flow how many events come in a second at most, to this input queue.
+    pub event_rates_hz: Vec<f64>,
+    /// How many bytes come in a second at most.
+    pub bytes_per_second: f64,
+}
+
+impl Default for ThrottleConfig {
+    /// After 1 ms no more comes; the state is said every 10 ms. Of rates nothing is known: an eighth of the room is left.
+    fn default() -> Self {
+        let (latency, repeat) = (Duration::from_millis(1), Duration::from_millis(10));
+        Self { latency, repeat, event_rates_hz: Vec::new(), bytes_per_second: 0.0 }
+    }
+}
+
+impl ThrottleConfig {
+    pub(super) fn check(&self) -> Result<(), GatewayConfigError> {
+        let mut rates = self.event_rates_hz.iter().chain([&self.bytes_per_second]);
+        let are_rates = rates.all(|rate| rate.is_finite() && *rate >= 0.0);
+        if are_rates && !self.repeat.is_zero() { Ok(()) } else { Err(GatewayConfigError::Throttle) }
+    }
+
+    /// The headroom in sets of a flow.
+    pub(super) fn sets(&self, flow: usize, packing: u16, capacity: u64) -> u64 {
+        let rate = self.event_rates_hz.get(flow).copied().unwrap_or_default();
+        // One set more: a set that is only begun takes all of its room.
+        let sets = headroom(self.latency, rate, 1.0 / f64::from(packing)) + 1;
+        if rate > 0.0 { sets } else { capacity.div_ceil(8) }
+    }
+
+    /// The headroom in bytes.
+    pub(super) fn bytes(&self, capacity: u64) -> u64 {
+        let bytes = headroom(self.latency, self.bytes_per_second, 1.0);
+        if bytes > 0 { bytes } else { capacity.div_ceil(8) }
+    }
+}
+
+/// How full something is, and how often and how long it stopped the trigger.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Level {
+    /// How much there can be.
+    pub capacity: u64,
+    /// What must be left when the trigger is asked to stop.
+    pub headroom: u64,
+    /// How much there is.
+    pub used: u64,
+    /// What that means.
+    pub state: ThrottleState,
+    /// How long it was a reason for the trigger to stop. Several can be one at the same time.
+    pub dead: Duration,
+    /// How often it became one.
+    pub stops: u64,
+}
+
+impl Level {
+    /// Nothing is used.
+    pub const fn new(capacity: u64, headroom: u64) -> Self {
+        let (used, state, dead) = (0, ThrottleState::Ready, Duration::ZERO);
+        Self { capacity, headroom, used, state, dead, stops: 0 }
+    }
+
+    const fn next_state(&self, used: u64) -> ThrottleState {
+        let busy = self.capacity.saturating_sub(self.headroom);
+        let warning = busy.saturating_sub(self.headroom);
+        let again = self.headroom.div_ceil(4);
+        let (is_busy, is_warned) = match self.state {
+            ThrottleState::Ready => (used >= busy, used >= warning),
+            ThrottleState::Warning => (used >= busy, used + again >= warning),
+            _ => (used + again >= busy, used + again >= warning),
+        };
+        if is_busy {
+            ThrottleState::Busy
+        } else if is_warned && warning > 0 {
+            ThrottleState::Warning
+        } else {
+            ThrottleState::Ready
+        }
+    }
+}
+
+/// Says whether triggers may come.
+#[derive(Debug)]
+pub struct Throttle {
+    gateway: u16,
+    incarnation: Incarnation,
+    repeat: Duration,
+    levels: Vec<Level>,
+    /// Reasons that are no levels; each with the time that it stopped the trigger.
+    out_of_sync: Level,
+    error: Level,
+    state: ThrottleState,
+    since: Option<Instant>,
+    live: Duration,
+    dead: Duration,
+    sequence: u64,
+    said: Option<(Instant, ThrottleState)>,
+}
+
+impl Throttle {
+    /// A throttle with these levels, all empty.
+    pub fn new(gateway: u16, incarnation: Incarnation, config: &ThrottleConfig, levels: Vec<Level>) -> Self {
+        let alarm = Level::new(1, 0);
+        Self {
+            gateway,
+            incarnation,
+            repeat: config.repeat,
+            levels,
+            out_of_sync: alarm,
+            error: alarm,
+            state: ThrottleState::Ready,
+            since: None,
+            live: Duration::ZERO,
+            dead: Duration::ZERO,
+            sequence: 0,
+            said: None,
+        }
+    }
+
+    /// How full a level is now.
+    pub fn observe(&mut self, index: usize, used: u64, now: Instant) {
+        self.pass(now);
+        if let Some(level) = self.levels.get_mut(index) {
+            let next = level.next_state(used);
+            level.stops += u64::from(level.state.is_open() && !next.is_open());
+            (level.used, level.state) = (used, next);
+        }
+        self.combine();
+    }
+
+    /// How full a level is now whose capacity may have changed.
+    pub fn observe_sized(&mut self, index: usize, size: Level, used: u64, now: Instant) {
+        if let Some(level) = self.levels.get_mut(index) {
+            (level.capacity, level.headroom) = (size.capacity, size.headroom);
+        }
+        self.observe(index, used, now);
+    }
+
+    /// Events do not follow one another as they should, or they do again.
+    pub fn set_out_of_sync(&mut self, is_on: bool, now: Instant) {
+        self.pass(now);
+        self.out_of_sync.switch(is_on, ThrottleState::OutOfSync);
+        self.combine();
+    }
+
+    /// Something is broken, or it is not any more.
+    pub fn set_error(&mut self, is_on: bool, now: Instant) {
+        self.pass(now);
+        self.error.switch(is_on, ThrottleState::Error);
+        self.combine();
+    }
+
+    /// Gives the time that has passed to whoever it belongs to.
+    fn pass(&mut self, now: Instant) {
+        let passed = self.since.replace(now).map_or(Duration::ZERO, |since| now.since(since));
+        *(if self.state.is_open() { &mut self.live } else { &mut self.dead }) += passed;
+        let all = self.levels.iter_mut().chain([&mut self.out_of_sync, &mut self.error]);
+        all.filter(|level| !level.state.is_open()).for_each(|level| level.dead += passed);
+    }
+
+    fn combine(&mut self) {
+        let worst = self.levels.iter().map(|level| level.state).max().unwrap_or_default();
+        self.state = worst.max(self.out_of_sync.state).max(self.error.state);
+    }
+
+    /// The state now.
+    pub const fn state(&self) -> ThrottleState {
+        self.state
+    }
+
+    /// The state, if it is to be said now: when it changed, and again and again.
+    pub fn next_message(&mut self, now: Instant) -> Option<gateway::Throttle> {
+        if self.next_deadline() > now {
+            return None;
+        }
+        self.said = Some((now, self.state));
+        self.sequence += 1;
+        let (gateway, incarnation) = (self.gateway, self.incarnation);
+        Some(gateway::Throttle { gateway, incarnation, sequence: self.sequence, state: self.state })
+    }
+
+    /// When the state is to be said again.
+    pub fn next_deadline(&self) -> Instant {
+        let same = self.said.filter(|(_, state)| *state == self.state);
+        same.map_or(Instant::ZERO, |(at, _)| at.after(self.repeat))
+    }
+
+    /// Each level, then the alarms: out of sync, error.
+    pub fn levels(&self) -> impl Iterator<Item = &Level> {
+        self.levels.iter().chain([&self.out_of_sync, &self.error])
+    }
+
+    /// How long triggers could come, and how long they could not, until time was last told.
+    pub const fn live_and_dead(&self) -> (Duration, Duration) {
+        (self.live, self.dead)
+    }
+}
+
+impl Level {
+    fn switch(&mut self, is_on: bool, state: ThrottleState) {
+        self.stops += u64::from(is_on && self.state.is_open());
+        self.state = if is_on { state } else { ThrottleState::Ready };
+        self.used = u64::from(is_on);
+    }
+}
