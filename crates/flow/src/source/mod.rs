@@ -8,10 +8,11 @@
 //! ```
 //! Every source runs the same sequence from the same seed, so that all agree on each trigger without talking.
 //! A front end with a connection of its own needs no more than these; a link card, which writes blocks of many e-links,
-//! has a room: [`felix`].
+//! has a room: [`felix`]. So have the sources of packets that carry several events: [`mep`].
 
 pub mod felix;
 mod gate;
+pub mod mep;
 mod random;
 mod sequence;
 mod size;

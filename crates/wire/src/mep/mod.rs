@@ -19,7 +19,7 @@ mod tests;
 pub use bank::{BANK_HEADER_BYTES, BANK_MAGIC, Bank, Banks, encode_bank};
 pub use error::MepError;
 pub use packet::{
-    FRAGMENT_HEADER_BYTES, FragmentHeader, Fragments, LARGEST_MEP_BYTES, MEP_HEADER_BYTES, MepHeader, MepView,
-    check_fragments, encode_mep,
+    FRAGMENT_HEADER_BYTES, FragmentHeader, Fragments, LARGEST_MEP_BYTES, MEP_HEADER_BYTES, MepEncoder, MepHeader,
+    MepView, check_fragments, encode_mep,
 };
 pub use request::{MEP_REQUEST_BYTES, MepRequest};

@@ -148,6 +148,51 @@ impl<'a> Iterator for Fragments<'a> {
     }
 }
 
+/// Appends a packet, fragment by fragment.
+#[derive(Debug)]
+pub struct MepEncoder<'a> {
+    out: &'a mut Vec<u8>,
+    start: usize,
+    header: MepHeader,
+}
+
+impl<'a> MepEncoder<'a> {
+    /// Begins a packet behind what is there.
+    pub fn new(first_event: u32, partition: u32, out: &'a mut Vec<u8>) -> Self {
+        let start = out.len();
+        let header = MepHeader { first_event, packing: 0, length: 0, partition };
+        out.extend_from_slice(&header.to_bytes());
+        Self { out, start, header }
+    }
+
+    /// The fragment of the next event: what `banks` appends.
+    ///
+    /// # Errors
+    /// [`MepError::Long`] if the packet were longer than [`LARGEST_MEP_BYTES`] or had more events than can be counted; then
+    /// nothing of the packet is left.
+    pub fn fragment(&mut self, banks: impl FnOnce(&mut Vec<u8>)) -> Result<(), MepError> {
+        let event = (self.header.first_event as u16).wrapping_add(self.header.packing);
+        let head = self.out.len();
+        self.out.extend_from_slice(&FragmentHeader { event, length: 0 }.to_bytes());
+        let start = self.out.len();
+        banks(self.out);
+        if self.out.len() - self.start > LARGEST_MEP_BYTES || self.header.packing == u16::MAX {
+            self.out.truncate(self.start);
+            return Err(MepError::Long);
+        }
+        let length = (self.out.len() - start) as u16;
+        self.out[head..start].copy_from_slice(&FragmentHeader { event, length }.to_bytes());
+        self.header.packing += 1;
+        Ok(())
+    }
+
+    /// The packet is whole.
+    pub fn finish(mut self) {
+        self.header.length = (self.out.len() - self.start) as u16;
+        self.out[self.start..][..MEP_HEADER_BYTES].copy_from_slice(&self.header.to_bytes());
+    }
+}
+
 /// Appends a packet with these fragments, one for each event from the first on.
 ///
 /// # Errors
@@ -155,24 +200,11 @@ impl<'a> Iterator for Fragments<'a> {
 pub fn encode_mep<'a>(
     first_event: u32,
     partition: u32,
-    fragments: impl Iterator<Item = &'a [u8]>,
+    mut fragments: impl Iterator<Item = &'a [u8]>,
     out: &mut Vec<u8>,
 ) -> Result<(), MepError> {
-    let start = out.len();
-    let mut header = MepHeader { first_event, packing: 0, length: 0, partition };
-    out.extend_from_slice(&header.to_bytes());
-    for banks in fragments {
-        let event = (first_event as u16).wrapping_add(header.packing);
-        let length = banks.len() as u16;
-        out.extend_from_slice(&FragmentHeader { event, length }.to_bytes());
-        out.extend_from_slice(banks);
-        if out.len() - start > LARGEST_MEP_BYTES {
-            out.truncate(start);
-            return Err(MepError::Long);
-        }
-        header.packing += 1;
-    }
-    header.length = (out.len() - start) as u16;
-    out[start..][..MEP_HEADER_BYTES].copy_from_slice(&header.to_bytes());
+    let mut encoder = MepEncoder::new(first_event, partition, out);
+    fragments.try_for_each(|banks| encoder.fragment(|out| out.extend_from_slice(banks)))?;
+    encoder.finish();
     Ok(())
 }

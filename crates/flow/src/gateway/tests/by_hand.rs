@@ -1,0 +1,259 @@
+//! Assembly: which packet goes where, and what is said of every other one.
+
+use super::*;
+use proptest::prelude::*;
+use ropewalk_terms::{Cause, EventKey};
+use ropewalk_wire::mep::MEP_HEADER_BYTES;
+
+/// A finished set: its first event, how it ended, who is missing and why.
+type Finished = (u64, Ending, Vec<(u16, Cause)>);
+
+fn finished(assembly: &mut Assembly) -> Vec<Finished> {
+    let mut all = Vec::new();
+    while let Some(set) = assembly.take_finished() {
+        all.push((set.first().number(), set.ending(), set.missing().collect()));
+        assembly.give_back(set);
+    }
+    assert!(assembly.account().is_balanced(), "{:?}", assembly.account());
+    all
+}
+
+fn dropped(assembly: &Assembly, cause: Cause) -> u64 {
+    assembly.account().packets.dropped.get(cause)
+}
+
+#[test]
+fn a_set_is_complete_when_every_source_is_there_in_whatever_order() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(3, 4));
+    for (source, first) in [(2, 0), (0, 4), (1, 4), (0, 0), (2, 4), (1, 0)] {
+        assembly.on_packet(address(source), bench.packet(first, 4, 1, 8), at(0));
+    }
+    assert_eq!(finished(&mut assembly), [(4, Ending::Complete, vec![]), (0, Ending::Complete, vec![])]);
+    let account = assembly.account();
+    assert_eq!((account.packets.received, account.packets.in_complete_events, account.complete), (6, 6, 2));
+    assert_eq!(bench.held(), 0, "an empty set holds nothing");
+}
+
+#[test]
+fn a_set_that_waited_long_enough_says_who_is_missing() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(3, 4));
+    assembly.on_packet(address(1), bench.packet(8, 4, 1, 8), at(10));
+    assert_eq!(assembly.next_deadline(), at(110));
+    assembly.on_time(at(109));
+    assert_eq!(finished(&mut assembly), []);
+    assembly.on_time(at(110));
+    let missing = vec![(0, Cause::TimedOut), (2, Cause::TimedOut)];
+    assert_eq!(finished(&mut assembly), [(8, Ending::Incomplete, missing)]);
+    assert_eq!(assembly.next_deadline(), Instant::FAR_FUTURE);
+    // What comes now is late, or was there.
+    assembly.on_packet(address(0), bench.packet(8, 4, 1, 8), at(111));
+    assembly.on_packet(address(1), bench.packet(8, 4, 1, 8), at(111));
+    let account = assembly.account();
+    assert_eq!((account.packets.late, account.packets.duplicate, account.missing.get(Cause::TimedOut)), (1, 1, 2));
+}
+
+#[test]
+fn incomplete_sets_are_dropped_where_the_policy_says_so() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &FlowConfig { incomplete: Incomplete::Drop, ..flow(2, 4) });
+    assembly.on_packet(address(1), bench.packet(0, 4, 1, 8), at(0));
+    assembly.on_time(at(100));
+    assert_eq!(bench.held(), 0, "the packets go at once");
+    let ending = Ending::Dropped(Cause::IncompletePolicy);
+    assert_eq!(finished(&mut assembly), [(0, ending, vec![(0, Cause::TimedOut)])]);
+    assert_eq!(dropped(&assembly, Cause::IncompletePolicy), 1);
+}
+
+#[test]
+fn a_packet_that_comes_twice_is_a_duplicate_before_and_after_its_set_is_complete() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(2, 4));
+    for source in [0, 0, 1, 1] {
+        assembly.on_packet(address(source), bench.packet(0, 4, 1, 8), at(0));
+    }
+    assert_eq!(finished(&mut assembly).len(), 1);
+    assert_eq!(assembly.account().packets.duplicate, 2);
+}
+
+#[test]
+fn what_is_wrong_with_a_packet_has_a_name() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &FlowConfig { first_event: 100, ..flow(2, 4) });
+    let good = bench.packet(100, 4, 1, 8).to_vec();
+    let changed = |place: usize, value: u8| {
+        let mut bytes = good.clone();
+        bytes[place] = value;
+        bytes
+    };
+    let cases = [
+        (9, good.clone(), Cause::UnknownSource),
+        (0, good[..MEP_HEADER_BYTES - 1].to_vec(), Cause::ShortPacket),
+        (0, good[..good.len() - 1].to_vec(), Cause::LengthMismatch),
+        (0, [&good[..], &[0]].concat(), Cause::LengthMismatch),
+        (0, changed(4, 5), Cause::WrongPacking),
+        (0, changed(8, 7), Cause::WrongPartition),
+        (0, changed(0, 101), Cause::Misaligned),
+        (0, changed(12, 1), Cause::Malformed),
+        (0, changed(14, 9), Cause::Malformed),
+        (0, changed(3, 0x40), Cause::ImplausibleJump),
+    ];
+    for (index, (source, bytes, cause)) in cases.into_iter().enumerate() {
+        let before = dropped(&assembly, cause);
+        assembly.on_packet(address(source), bench.payload(&bytes), at(0));
+        assert_eq!(dropped(&assembly, cause), before + 1, "case {index}: {:?}", assembly.account().packets);
+    }
+    assembly.on_packet(address(0), bench.payload(&changed(0, 96)), at(0));
+    assert_eq!(assembly.account().packets.stale, 1, "it lies before the run");
+    assembly.on_packet(address(1), bench.payload(&good), at(0));
+    assembly.on_time(at(200));
+    assert_eq!(
+        finished(&mut assembly),
+        [(100, Ending::Incomplete, vec![(0, Cause::Malformed)])],
+        "the last reason counts"
+    );
+    assert_eq!(bench.held(), 0);
+}
+
+#[test]
+fn a_source_that_sends_a_good_packet_after_a_bad_one_is_not_missing() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(2, 4));
+    let good = bench.packet(0, 4, 1, 8).to_vec();
+    assembly.on_packet(address(0), bench.payload(&good[..30]), at(0));
+    (0..2).for_each(|source| assembly.on_packet(address(source), bench.payload(&good), at(0)));
+    let wrong = bench.packet(4, 5, 1, 8);
+    assembly.on_packet(address(0), wrong.clone(), at(1));
+    assembly.on_packet(address(1), bench.packet(4, 4, 1, 8), at(1));
+    assembly.on_packet(address(0), wrong, at(1));
+    assembly.on_time(at(200));
+    let missing = vec![(0, Cause::WrongPacking)];
+    assert_eq!(finished(&mut assembly), [(0, Ending::Complete, vec![]), (4, Ending::Incomplete, missing)]);
+}
+
+#[test]
+fn one_set_too_many_closes_the_oldest() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &FlowConfig { assembling: 2, sets: 3, ..flow(2, 4) });
+    for first in [4, 0, 8] {
+        assembly.on_packet(address(0), bench.packet(first, 4, 1, 8), at(first));
+    }
+    assert_eq!(finished(&mut assembly), [(4, Ending::Incomplete, vec![(1, Cause::CrowdedOut)])]);
+}
+
+#[test]
+fn where_no_set_is_left_the_whole_set_is_refused() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &FlowConfig { assembling: 1, sets: 1, ..flow(2, 4) });
+    (0..2).for_each(|source| assembly.on_packet(address(source), bench.packet(0, 4, 1, 8), at(0)));
+    let set = assembly.take_finished().expect("it is complete");
+    assembly.on_packet(address(0), bench.packet(4, 4, 1, 8), at(0));
+    assembly.give_back(set);
+    // There is room again, but half a set helps nobody.
+    assembly.on_packet(address(1), bench.packet(4, 4, 1, 8), at(0));
+    assert_eq!((dropped(&assembly, Cause::QueueFull), assembly.account().refused), (2, 1));
+    assert_eq!(finished(&mut assembly), []);
+}
+
+#[test]
+fn event_ids_go_round_and_sets_before_the_window_are_late() {
+    let mut bench = Bench::new();
+    let start = 0xFFFF_FFF8;
+    let mut assembly = Assembly::new(0, &FlowConfig { first_event: start, window: 64, ..flow(1, 4) });
+    for first in [start, start + 4, start + 8, start + 4 * 66] {
+        assembly.on_packet(address(0), bench.packet(first, 4, 1, 8), at(0));
+    }
+    let firsts: Vec<u64> = finished(&mut assembly).into_iter().map(|(first, ..)| first).collect();
+    assert_eq!(firsts, [start, start + 4, 0x1_0000_0000, start + 4 * 66]);
+    for first in [start, start + 8, start + 12] {
+        assembly.on_packet(address(0), bench.packet(first, 4, 1, 8), at(0));
+    }
+    let packets = assembly.account().packets;
+    assert_eq!((packets.duplicate, packets.late, finished(&mut assembly).len()), (1, 1, 1));
+}
+
+#[test]
+fn two_sources_that_agree_are_believed_however_far_it_is() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &FlowConfig { plausibility: 1000, ..flow(3, 4) });
+    for (source, first) in [(0, 40_000), (0, 40_000), (1, 80_000), (2, 80_004), (0, 80_000)] {
+        assembly.on_packet(address(source), bench.packet(first, 4, 1, 8), at(0));
+    }
+    assert_eq!(dropped(&assembly, Cause::ImplausibleJump), 3);
+    let account = assembly.account();
+    assert_eq!((account.open, account.packets.in_flight), (2, 2));
+}
+
+#[test]
+fn a_lone_source_is_believed_when_it_goes_on() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &FlowConfig { plausibility: 1000, ..flow(1, 4) });
+    for first in [40_000, 40_000, 40_004] {
+        assembly.on_packet(address(0), bench.packet(first, 4, 1, 8), at(0));
+    }
+    assert_eq!((dropped(&assembly, Cause::ImplausibleJump), finished(&mut assembly).len()), (2, 1));
+}
+
+#[test]
+fn what_lies_behind_the_last_event_is_not_of_the_run() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(2, 4));
+    (0..4).for_each(|set| assembly.on_packet(address(0), bench.packet(4 * set, 4, 1, 8), at(0)));
+    assembly.stop_after(7);
+    assembly.on_packet(address(1), bench.packet(12, 4, 1, 8), at(0));
+    assembly.close_all(Cause::DrainTimedOut);
+    let after = |first| (first, Ending::Dropped(Cause::AfterStop), vec![(1, Cause::AfterStop)]);
+    let open = |first| (first, Ending::Incomplete, vec![(1, Cause::DrainTimedOut)]);
+    assert_eq!(finished(&mut assembly), [after(8), after(12), open(0), open(4)]);
+    assert_eq!((assembly.account().packets.after_stop, dropped(&assembly, Cause::AfterStop)), (1, 2));
+}
+
+#[test]
+fn each_set_says_from_where_on_sets_are_open() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(2, 4));
+    for (source, first) in [(0, 8), (0, 4), (0, 0), (1, 8), (1, 0), (1, 4)] {
+        assembly.on_packet(address(source), bench.packet(first, 4, 1, 8), at(0));
+    }
+    let from: Vec<_> = core::iter::from_fn(|| assembly.take_finished()).map(|set| set.open_from).collect();
+    assert_eq!(from, [EventKey::new(0, 0), EventKey::new(0, 4), EventKey::MAX]);
+}
+
+/// A packet that lies in several pieces of 16 bytes.
+fn scattered(bytes: &[u8]) -> Payload {
+    let mut staging = Staging::new(Pool::new(PoolConfig::heap("scattered", 16, 64)).expect("memory"));
+    bytes.chunks(16).map(|piece| staging.write(piece).expect("room")).collect()
+}
+
+proptest! {
+    #[test]
+    fn the_fragments_of_an_event_are_found_in_any_order_and_however_packets_lie(
+        lengths in prop::collection::vec(prop::collection::vec(0_usize..40, 5), 1..6),
+        asked in prop::collection::vec(0_u16..5, 1..12),
+        in_pieces in any::<u8>(),
+    ) {
+        let mut bench = Bench::new();
+        let mut assembly = Assembly::new(0, &flow(lengths.len() as u16, 5));
+        let fragment = |source: usize, event: usize| vec![(source * 5 + event) as u8; lengths[source][event]];
+        for source in 0..lengths.len() {
+            let fragments: Vec<_> = (0..5).map(|event| fragment(source, event)).collect();
+            let mut bytes = Vec::new();
+            encode_mep(0, 0, fragments.iter().map(Vec::as_slice), &mut bytes).expect("it is short");
+            let packet = if in_pieces >> source & 1 == 1 { scattered(&bytes) } else { bench.payload(&bytes) };
+            assembly.on_packet(address(source as u16), packet, at(0));
+        }
+        let mut set = assembly.take_finished().expect("it is complete");
+        let mut places = Vec::new();
+        for event in asked {
+            let total = set.gather(event, &mut places);
+            let found: Vec<u8> = places.iter().flat_map(|place| {
+                let packet = &set.packets[usize::from(place.source)];
+                gather::range_of(packet, place.start.into(), place.length.into()).flatten().copied()
+            }).collect();
+            let wanted: Vec<u8> = (0..lengths.len()).flat_map(|source| fragment(source, usize::from(event))).collect();
+            prop_assert_eq!(total as usize, wanted.len());
+            prop_assert_eq!(found, wanted);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The throttle and the trigger.
