@@ -2,19 +2,19 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use ropewalk_terms::{ByCause, Cause};
 
-/// The longest of these files: `snmp` has about 1.5 kB.
-const MOST_BYTES: usize = 4096;
+/// The longest of these files: `snmp` has about 1.5 kB, and `dev` a line of 130 bytes for each interface.
+const MOST_BYTES: usize = 8192;
 
 /// The kernel's files, which stay open: reading them allocates nothing.
 pub(super) struct Around {
     /// Counts of IP and UDP in this network namespace.
     protocols: Option<File>,
-    /// Packets that one interface dropped.
-    interface: Option<File>,
+    /// Counts of all interfaces, and which one is looked at.
+    interfaces: Option<File>,
+    interface: String,
     /// What they said at first.
     before: ByCause,
 }
@@ -24,9 +24,9 @@ impl Around {
     pub(super) fn new(interface: Option<&str>) -> Self {
         // A file that is not there counts nothing: /proc may not be mounted.
         let protocols = File::open("/proc/thread-self/net/snmp").ok();
-        let path = interface.map(|name| Path::new("/sys/class/net").join(name).join("statistics/rx_dropped"));
-        let interface = path.and_then(|path| File::open(path).ok());
-        let mut around = Self { protocols, interface, before: ByCause::default() };
+        let interfaces = interface.and_then(|_| File::open("/proc/thread-self/net/dev").ok());
+        let interface = interface.unwrap_or_default().to_owned();
+        let mut around = Self { protocols, interfaces, interface, before: ByCause::default() };
         around.before = around.absolute();
         around
     }
@@ -47,8 +47,8 @@ impl Around {
             counts.set(Cause::BadChecksum, field(text, "Udp:", "InCsumErrors"));
             counts.set(Cause::SocketQueueFull, field(text, "Udp:", "RcvbufErrors"));
         });
-        with_text(self.interface.as_ref(), |text| {
-            counts.set(Cause::InterfaceDropped, text.trim().parse().unwrap_or(0));
+        with_text(self.interfaces.as_ref(), |text| {
+            counts.set(Cause::InterfaceDropped, received_and_dropped(text, &self.interface));
         });
         counts
     }
@@ -72,6 +72,12 @@ fn field(text: &str, protocol: &str, name: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
+/// A number of `/proc/net/dev`: a line for each interface with bytes, packets, errors and drops.
+fn received_and_dropped(text: &str, interface: &str) -> u64 {
+    let mut lines = text.lines().filter_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'));
+    lines.next().and_then(|line| line.split_ascii_whitespace().nth(3)?.parse().ok()).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,9 +91,16 @@ mod tests {
     }
 
     #[test]
+    fn drops_of_an_interface_are_found_by_its_name() {
+        let text = "Inter-| Receive\n face |bytes packets errs drop\n  eth1: 1 2 3 4 0\n  eth10: 5 6 7 8 0\n";
+        assert_eq!((received_and_dropped(text, "eth1"), received_and_dropped(text, "eth10")), (4, 8));
+        assert_eq!(received_and_dropped(text, "eth"), 0);
+    }
+
+    #[test]
     fn what_happened_before_does_not_count() {
         let around = Around::new(Some("lo"));
-        assert!(around.protocols.is_some() && around.interface.is_some(), "Linux has these files");
+        assert!(around.protocols.is_some() && around.interfaces.is_some(), "Linux has these files");
         assert!(around.read().total() <= around.absolute().total());
     }
 }

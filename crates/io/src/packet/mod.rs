@@ -16,6 +16,7 @@
 mod around;
 mod config;
 mod error;
+mod frames;
 mod memory;
 mod receiver;
 mod sender;
@@ -27,6 +28,7 @@ pub use config::{
     UnknownSendMechanism,
 };
 pub use error::PacketError;
+pub use frames::{Card, FrameConfig, FrameSender, RingConfig, RingReceiver, Transmit, TransmitRing};
 pub use memory::{PacketMemory, PoolMemory};
 pub use receiver::{MemoryInUse, Packet, ReceiveCounters, Receiver};
 pub use sender::{Fill, Refusal, SendCounters, Sender};

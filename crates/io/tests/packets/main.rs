@@ -1,5 +1,8 @@
 //! One conformance suite for every mechanism behind [`ropewalk_io::packet::Receiver`] and its `Sender`.
 
+mod cable;
+mod namespaces;
+mod odd;
 mod sockets;
 mod suite;
 mod world;
@@ -127,13 +130,15 @@ impl Mechanism for OnASimulatedNetwork {
 }
 
 macro_rules! conformance {
-    ($mechanism:ident, $module:ident: $($rule:ident),* $(,)?) => {
+    ($mechanism:path, $module:ident: $($rule:ident),* $(,)?) => {
         mod $module {
+            use super::*;
+
             $(
                 #[test]
                 fn $rule() {
                     let name = concat!(stringify!($module), "::", stringify!($rule));
-                    crate::world::run(name, crate::suite::$rule::<super::$mechanism>);
+                    crate::world::run(name, crate::suite::$rule::<$mechanism>);
                 }
             )*
         }
@@ -141,7 +146,7 @@ macro_rules! conformance {
 }
 
 macro_rules! every_rule_for {
-    ($($module:ident = $mechanism:ident),* $(,)?) => {$(
+    ($($module:ident = $mechanism:path),* $(,)?) => {$(
         conformance!($mechanism, $module:
             packets_of_every_size_come_whole_and_in_order,
             a_batch_is_bounded_and_nothing_is_lost_in_between,
@@ -169,4 +174,13 @@ every_rule_for!(
     raw_recvmmsg = RawBatches,
     raw_recvfrom = RawOneByOne,
     simulated = OnASimulatedNetwork,
+    cable_recvmmsg = cable::Sockets,
+    cable_gro_gso = cable::Trains,
+    cable_recvmmsg_gso = cable::CutTrains,
+    cable_raw = cable::Raw,
+    ring_udp = cable::Ring,
+    ring_fragments = cable::RingOfFragments,
+    ring_raw = cable::RawRing,
+    transmit_ring = cable::Transmit,
+    rings_raw = cable::RawRings,
 );

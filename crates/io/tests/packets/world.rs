@@ -42,6 +42,9 @@ pub(crate) trait Mechanism: Default {
     /// Whether the receiver counts every packet that is lost on the way, and not trains of them.
     const COUNTS_LOSSES: bool = Self::TRAIN == 1;
 
+    /// Whether packets wait while all memory is held, and are not lost.
+    const WAITS: bool = true;
+
     /// A receiver and a sender; or why this machine has none.
     fn pair(&mut self, sizes: Sizes) -> Result<Pair, &'static str>;
 
@@ -140,7 +143,7 @@ impl<M: Mechanism> World<M> {
         while silent < 5 {
             silent = if self.receive() > 0 { 0 } else { silent + 1 };
             if let (0, Some(waiter)) = (silent % 2, &waiter) {
-                waiter.wait(Some(Duration::from_millis(10)));
+                waiter.wait(Some(Duration::from_millis(4)));
             }
         }
     }

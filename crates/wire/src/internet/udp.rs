@@ -17,12 +17,10 @@ impl UdpHeader {
     /// Writes the header of a datagram with these `payload` pieces behind it to the front of `out`, and returns its length.
     /// `None`, and nothing is written, if it does not fit, or the datagram would be longer than 65,535 bytes.
     pub fn write<'a>(&self, payload: impl Iterator<Item = &'a [u8]> + Clone, out: &mut [u8]) -> Option<usize> {
-        let length = u16::try_from(UDP_BYTES + payload.clone().map(<[u8]>::len).sum::<usize>()).ok()?;
-        let out = out.get_mut(..UDP_BYTES)?;
-        out[..2].copy_from_slice(&self.source.port().to_be_bytes());
-        out[2..4].copy_from_slice(&self.destination.port().to_be_bytes());
-        out[4..6].copy_from_slice(&length.to_be_bytes());
-        out[6..8].fill(0);
+        let payload_bytes = payload.clone().map(<[u8]>::len).sum();
+        self.write_unchecked(payload_bytes, out)?;
+        let out = &mut out[..UDP_BYTES];
+        let length = (UDP_BYTES + payload_bytes) as u16;
         let pseudo = pseudo_header(*self.source.ip(), *self.destination.ip(), UDP_PROTOCOL, length);
         // 0 in its place would say that there is none.
         let checksum = match payload.fold(pseudo.with(out), Sum::with).checksum() {
@@ -30,6 +28,17 @@ impl UdpHeader {
             checksum => checksum,
         };
         out[6..8].copy_from_slice(&checksum.to_be_bytes());
+        Some(UDP_BYTES)
+    }
+
+    /// The same without a checksum, which IPv4 allows where something else protects the bytes, as Ethernet does.
+    pub fn write_unchecked(&self, payload_bytes: usize, out: &mut [u8]) -> Option<usize> {
+        let length = u16::try_from(UDP_BYTES + payload_bytes).ok()?;
+        let out = out.get_mut(..UDP_BYTES)?;
+        out[..2].copy_from_slice(&self.source.port().to_be_bytes());
+        out[2..4].copy_from_slice(&self.destination.port().to_be_bytes());
+        out[4..6].copy_from_slice(&length.to_be_bytes());
+        out[6..8].fill(0);
         Some(UDP_BYTES)
     }
 }

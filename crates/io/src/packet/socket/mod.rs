@@ -7,7 +7,7 @@
 
 mod address;
 mod header;
-mod open;
+pub(super) mod open;
 mod receive;
 mod send;
 

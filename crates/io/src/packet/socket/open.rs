@@ -11,7 +11,7 @@ use rustix::net::{self, AddressFamily, Protocol, RawProtocol, SocketFlags, Socke
 use crate::packet::{Flow, PacketError};
 
 /// A socket of a flow at an address, and that address with its port filled in.
-pub(super) fn bound(
+pub(in crate::packet) fn bound(
     flow: Flow,
     address: SocketAddrV4,
     is_shared: bool,

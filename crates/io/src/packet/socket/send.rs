@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::SocketAddrV4;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use ropewalk_memory::{Slice, Staging};
@@ -224,6 +224,12 @@ impl SocketSender {
     /// Whether a packet of so many pieces has to wait.
     fn is_full(&self, pieces: usize) -> bool {
         self.queue.len() >= self.config.batch || self.pieces.len() + pieces > self.pieces.capacity()
+    }
+}
+
+impl AsFd for SocketSender {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -1,0 +1,21 @@
+//! Packets as frames of one network card, in memory that this process and the kernel share: nothing is allocated, freed or
+//! copied for a packet, which is what paper 2 did to its card's driver.
+//!
+//! ```text
+//!   card -> driver ─┬─► ring::RingReceiver (TPACKET_V3): blocks of a ring, a copy of each frame that passes
+//!                   └─► IP, UDP: a mute socket, so that nobody is told that nobody listens
+//!
+//!   FrameSender ─► ring::TransmitRing (PACKET_TX_RING), past the queues of the card
+//!            └───► a socket, as long as the kernel does not know the receiver's card
+//! ```
+
+mod card;
+mod neighbours;
+mod open;
+pub(super) mod ring;
+mod sender;
+mod socket;
+
+pub use card::Card;
+pub use ring::{RingConfig, RingReceiver, TransmitRing};
+pub use sender::{FrameConfig, FrameSender, Transmit};

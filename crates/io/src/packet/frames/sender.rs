@@ -1,0 +1,242 @@
+//! Sending frames: headers are written here, and a frame leaves from where it was written.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use ropewalk_memory::{Slice, Staging};
+use ropewalk_terms::Instant;
+use ropewalk_wire::internet::{
+    ETHERNET_BYTES, EtherType, EthernetHeader, Fragmentation, IPV4_BYTES, Ipv4Header, LEAST_FRAME_BYTES, MacAddress,
+    UDP_BYTES, UDP_PROTOCOL, UdpHeader,
+};
+
+use super::card::Card;
+use super::neighbours::Neighbours;
+use crate::packet::{Fill, Flow, PacketError, Refusal, SendConfig, SendCounters, Sender, SocketSender};
+
+/// What to send through a card's ring.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FrameConfig {
+    /// Which packets.
+    pub flow: Flow,
+    /// The card's address from which they are sent; with the port (0: any free one) for UDP.
+    pub address: SocketAddrV4,
+    /// The name of the card.
+    pub card: String,
+    /// Frames that can be on their way.
+    pub frames: usize,
+    /// Past the card's queues of the kernel, which would put packets in order of urgency.
+    pub is_direct: bool,
+    /// Whether UDP's checksums are made: they take a look at each byte, and Ethernet has one of its own.
+    pub checksums: bool,
+}
+
+impl FrameConfig {
+    /// A flow from a card's address.
+    pub fn new(flow: Flow, address: SocketAddrV4, card: &str) -> Self {
+        Self { flow, address, card: card.to_owned(), frames: 256, is_direct: true, checksums: false }
+    }
+}
+
+/// A ring of frames that leave through a card.
+pub trait Transmit: Sized {
+    /// Makes the ring at a card.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    fn open(card: &Card, config: &FrameConfig) -> Result<Self, PacketError>;
+
+    /// The next frame to be filled, the same one until it is submitted; none while all are on their way.
+    fn frame(&mut self) -> Option<&mut [u8]>;
+
+    /// Sends the first `bytes` bytes of that frame, with the next flush.
+    fn submit(&mut self, bytes: usize);
+
+    /// Tells the kernel of what was submitted, and takes back what has left.
+    ///
+    /// # Errors
+    /// What the kernel says; what is submitted stays so.
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// Frames that are submitted or on their way.
+    fn in_flight(&self) -> usize;
+
+    /// Frames that the kernel did not send.
+    fn refused(&self) -> u64;
+}
+
+/// Sends a flow through a card's ring. To an address whose card the kernel does not know packets go through a socket, which
+/// makes the kernel find out.
+pub struct FrameSender<T> {
+    ring: T,
+    socket: SocketSender,
+    card: Card,
+    config: FrameConfig,
+    neighbours: Neighbours,
+    /// Counts packets, for who puts fragments together.
+    identification: u16,
+    /// Submitted since the last flush.
+    submitted: usize,
+    counters: SendCounters,
+}
+
+/// The headers of a frame.
+struct Headers {
+    ethernet: EthernetHeader,
+    ip: Ipv4Header,
+    udp: Option<UdpHeader>,
+}
+
+impl Headers {
+    fn byte_count(flow: Flow) -> usize {
+        ETHERNET_BYTES + IPV4_BYTES + if flow == Flow::Udp { UDP_BYTES } else { 0 }
+    }
+
+    /// Writes the headers in front of a payload that lies in its frame; returns the frame's length.
+    fn write(&self, frame: &mut [u8], payload_bytes: usize, checksum: bool) -> Option<usize> {
+        let (before_udp, udp_bytes) = (ETHERNET_BYTES + IPV4_BYTES, if self.udp.is_some() { UDP_BYTES } else { 0 });
+        let end = before_udp + udp_bytes + payload_bytes;
+        self.ethernet.write(frame)?;
+        self.ip.write(udp_bytes + payload_bytes, frame.get_mut(ETHERNET_BYTES..)?)?;
+        if let Some(udp) = &self.udp {
+            let (header, payload) = frame.get_mut(before_udp..end)?.split_at_mut(UDP_BYTES);
+            if checksum {
+                udp.write(core::iter::once(&*payload), header)?;
+            } else {
+                udp.write_unchecked(payload_bytes, header)?;
+            }
+        }
+        // A cable carries no shorter frames, and what follows here is what an earlier packet left.
+        if end < LEAST_FRAME_BYTES {
+            frame.get_mut(end..LEAST_FRAME_BYTES)?.fill(0);
+        }
+        Some(end.max(LEAST_FRAME_BYTES))
+    }
+}
+
+impl<T: Transmit> FrameSender<T> {
+    /// Makes a ring at a card. `staging` is for what leaves through a socket.
+    ///
+    /// # Errors
+    /// Impossible settings, no such card, an address that is taken, or without the right to have packet sockets.
+    pub fn new(config: FrameConfig, staging: Staging) -> Result<Self, PacketError> {
+        if config.address.ip().is_unspecified() {
+            return Err(PacketError::Config { what: "a ring needs the card's own address, not 0.0.0.0" });
+        }
+        let socket = SocketSender::new(SendConfig::new(config.flow, config.address), staging)?;
+        let config = FrameConfig { address: socket.address(), ..config };
+        let refused = |source: io::Error| PacketError::of("no such card", config.address, source);
+        let card = Card::find(&config.card, &socket).map_err(refused)?;
+        let ring = T::open(&card, &config)?;
+        let neighbours = Neighbours::new(&config.card);
+        let counters = SendCounters::default();
+        Ok(Self { ring, socket, card, config, neighbours, identification: 0, submitted: 0, counters })
+    }
+
+    /// Whether packets to this address go straight through the card, for the kernel knows where it is. No packet is sent for it.
+    pub fn is_near(&mut self, address: Ipv4Addr, now: Instant) -> bool {
+        let is_known = |sender: &mut Self| sender.neighbours.card_of(address).is_some();
+        if !is_known(self) {
+            self.neighbours.refresh(now);
+        }
+        is_known(self)
+    }
+
+    fn headers(&mut self, to: SocketAddrV4, card: MacAddress) -> Headers {
+        let (flow, from) = (self.config.flow, self.config.address);
+        let protocol = if let Flow::Ip(number) = flow { number } else { UDP_PROTOCOL };
+        self.identification = self.identification.wrapping_add(1);
+        let fragmentation = Fragmentation::default();
+        let ip = Ipv4Header::new(*from.ip(), *to.ip(), protocol);
+        let (destination, source, ether_type) = (card, self.card.mac, EtherType::IPV4);
+        Headers {
+            ethernet: EthernetHeader { destination, source, vlan: None, ether_type },
+            ip: Ipv4Header { identification: self.identification, fragmentation, ..ip },
+            udp: (flow == Flow::Udp).then_some(UdpHeader { source: from, destination: to }),
+        }
+    }
+
+    /// Fills the next frame and submits it.
+    fn transmit(&mut self, to: SocketAddrV4, card: MacAddress, most: usize, fill: Fill<'_>) -> Result<(), Refusal> {
+        if most > self.largest() {
+            return Err(Refusal::TooLarge);
+        }
+        let (headers, before) = (self.headers(to, card), Headers::byte_count(self.config.flow));
+        let frame = self.ring.frame().ok_or(Refusal::Full)?;
+        let room = frame.get_mut(before..before + most).ok_or(Refusal::TooLarge)?;
+        let bytes = fill(room).min(most);
+        let length = headers.write(frame, bytes, self.config.checksums).ok_or(Refusal::TooLarge)?;
+        self.ring.submit(length);
+        self.submitted += 1;
+        self.counters.bytes += bytes as u64;
+        self.counters.bytes_copied += bytes as u64;
+        Ok(())
+    }
+}
+
+impl<T: Transmit> Sender for FrameSender<T> {
+    fn send(&mut self, to: SocketAddrV4, payload: &mut Vec<Slice>) -> Result<(), Refusal> {
+        let Some(card) = self.neighbours.card_of(*to.ip()) else { return self.socket.send(to, payload) };
+        let bytes = payload.iter().map(|slice| slice.len()).sum();
+        let gather = &mut |room: &mut [u8]| {
+            let mut rest = room;
+            for slice in payload.iter() {
+                let (now, later) = rest.split_at_mut(slice.len());
+                now.copy_from_slice(slice);
+                rest = later;
+            }
+            bytes
+        };
+        self.transmit(to, card, bytes, gather)?;
+        payload.clear();
+        Ok(())
+    }
+
+    fn send_with(&mut self, to: SocketAddrV4, most: usize, fill: Fill<'_>) -> Result<(), Refusal> {
+        match self.neighbours.card_of(*to.ip()) {
+            Some(card) => self.transmit(to, card, most, fill),
+            None => self.socket.send_with(to, most, fill),
+        }
+    }
+
+    fn flush(&mut self, now: Instant) -> usize {
+        let through_socket = self.socket.flush(now);
+        self.neighbours.refresh(now);
+        if self.submitted == 0 && self.ring.in_flight() == 0 {
+            return through_socket;
+        }
+        self.counters.calls += 1;
+        if let Err(error) = self.ring.flush() {
+            self.counters.last_error = error.raw_os_error().unwrap_or(0);
+        }
+        let sent = core::mem::take(&mut self.submitted);
+        self.counters.packets += sent as u64;
+        sent + through_socket
+    }
+
+    fn queued(&self) -> usize {
+        self.socket.queued() + self.ring.in_flight()
+    }
+
+    fn largest(&self) -> usize {
+        // What leaves here is not cut into fragments.
+        (self.card.mtu + ETHERNET_BYTES).saturating_sub(Headers::byte_count(self.config.flow))
+    }
+
+    fn address(&self) -> SocketAddrV4 {
+        self.config.address
+    }
+
+    fn counters(&self) -> SendCounters {
+        let (socket, own) = (self.socket.counters(), self.counters);
+        let refused = self.ring.refused();
+        SendCounters {
+            packets: socket.packets + own.packets - refused,
+            bytes: socket.bytes + own.bytes,
+            calls: socket.calls + own.calls,
+            bytes_copied: socket.bytes_copied + own.bytes_copied,
+            failed: socket.failed + refused,
+            last_error: if own.last_error == 0 { socket.last_error } else { own.last_error },
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Sockets that see frames, what they let through, and sockets that stay mute.
+#![allow(unsafe_code)]
+
+use core::mem::zeroed;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use ropewalk_wire::internet::UDP_PROTOCOL;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+
+use super::card::Card;
+use super::open::Wanted;
+use crate::packet::Flow;
+
+/// IPv4, as packet sockets name it.
+const ETHERTYPE_IPV4: u16 = 0x0800;
+
+/// A packet socket that gets nothing until it is bound.
+pub(super) fn packet_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    Ok(net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?)
+}
+
+/// Binds it to a card, to receive IPv4 there or nothing.
+pub(super) fn bind(socket: &OwnedFd, card: &Card, receives: bool) -> io::Result<()> {
+    // SAFETY: numbers, for which zeros are good.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = if receives { ETHERTYPE_IPV4.to_be() } else { 0 };
+    address.sll_ifindex = card.index as i32;
+    let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: reads an address of this length.
+    let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sets an option that is a structure of numbers.
+pub(super) fn set<T: Copy>(socket: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: reads a value of this length.
+    let result =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, core::ptr::from_ref(value).cast(), length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// One step of a filter: an operation, where to go on if it is true or not, and a number.
+type Step = (u32, u8, u8, u32);
+
+const LOAD_WORD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const LOAD_HALF: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_ABS;
+const LOAD_BYTE: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_ABS;
+const LOAD_HALF_BEHIND: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_IND;
+const LOAD_HEADER_LENGTH: u32 = libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH;
+const EQUALS: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const HAS_BITS: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+/// What the kernel says of a frame, and its IP header, wherever that begins.
+const KIND: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+const IP: u32 = libc::SKF_NET_OFF as u32;
+
+/// Lets nothing through.
+const NOTHING: [Step; 1] = [(RETURN, 0, 0, 0)];
+
+/// Lets whole packets of a flow through that were sent to this host. (Frames of a VLAN are somebody else's to the kernel,
+/// unless it has a card for that VLAN.)
+pub(super) fn filter(socket: &OwnedFd, wanted: &Wanted) -> io::Result<()> {
+    let protocol = if let Flow::Ip(number) = wanted.flow { number } else { UDP_PROTOCOL };
+    let mut steps: Vec<Step> = vec![
+        (LOAD_WORD, 0, 0, KIND),
+        (EQUALS, 0, REFUSE, u32::from(libc::PACKET_HOST)),
+        (LOAD_BYTE, 0, 0, IP.wrapping_add(9)),
+        (EQUALS, 0, REFUSE, protocol.into()),
+        (LOAD_WORD, 0, 0, IP.wrapping_add(16)),
+        (EQUALS, 0, REFUSE, u32::from(wanted.ip())),
+        (LOAD_HALF, 0, 0, IP.wrapping_add(6)),
+        (HAS_BITS, REFUSE, 0, 0x3FFF),
+    ];
+    if wanted.flow == Flow::Udp {
+        steps.extend([
+            (LOAD_HEADER_LENGTH, 0, 0, IP),
+            (LOAD_HALF_BEHIND, 0, 0, IP.wrapping_add(2)),
+            (EQUALS, 0, REFUSE, wanted.address.port().into()),
+        ]);
+    }
+    steps.extend([(RETURN, 0, 0, u32::MAX), (RETURN, 0, 0, 0)]);
+    let last = steps.len() - 1;
+    for (place, step) in steps.iter_mut().enumerate() {
+        for target in [&mut step.1, &mut step.2] {
+            if *target == REFUSE {
+                *target = (last - place - 1) as u8;
+            }
+        }
+    }
+    attach(socket, &steps)
+}
+
+/// Stands for the last step.
+const REFUSE: u8 = u8::MAX;
+
+fn attach(socket: &OwnedFd, steps: &[Step]) -> io::Result<()> {
+    let step = |&(code, jt, jf, k): &Step| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut program: Vec<libc::sock_filter> = steps.iter().map(step).collect();
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // The kernel copies the steps.
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Lets nothing through to a socket that is bound: for the kernel somebody listens there, so that it does not answer that
+/// nobody does, and a port stays reserved.
+pub(super) fn mute(socket: &OwnedFd) -> io::Result<()> {
+    attach(socket, &NOTHING)
+}

@@ -1,0 +1,285 @@
+//! What comes over a cable beside good packets of the flow, and cables that are pulled.
+#![allow(unsafe_code)]
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use ropewalk_io::packet::{Card, Flow, Packet, Receiver};
+use ropewalk_io::{Clock, MonotonicClock};
+use ropewalk_wire::internet::{
+    EtherType, EthernetHeader, Ipv4Header, LEAST_FRAME_BYTES, UDP_BYTES, UDP_PROTOCOL, UdpHeader, VlanTag,
+};
+use rustix::net::{self, AddressFamily, SendFlags, SocketType};
+
+use crate::cable::{self, ReceiverMaker, USUAL};
+use crate::namespaces::{CARD, Cable, SINK, SOURCE};
+use crate::world::{Sizes, Skip, pattern, run};
+
+/// The two hosts, a receiver in one, and in the other a socket that sends any bytes as a frame.
+struct Wire {
+    cable: Cable,
+    receiver: Box<dyn Receiver + Send>,
+    came: Vec<Packet>,
+    flow: Flow,
+    socket: OwnedFd,
+    ethernet: EthernetHeader,
+}
+
+impl Wire {
+    fn new(flow: Flow, receiver: ReceiverMaker) -> Result<Self, &'static str> {
+        let cable = Cable::lay(USUAL, 1)?;
+        let receiver = cable.sink.inside(|| receiver(flow, Sizes::default()));
+        let find = || Card::find(CARD, net::socket(AddressFamily::INET, SocketType::DGRAM, None).expect("a socket"));
+        let to = cable.sink.inside(find).expect("a card of ours");
+        let (socket, from) = cable.source.inside(|| {
+            let socket = net::socket(AddressFamily::PACKET, SocketType::RAW, None).expect("the administrator's right");
+            (socket, find().expect("a card of ours"))
+        });
+        bind(&socket, from.index);
+        let (destination, source) = (to.mac, from.mac);
+        let ethernet = EthernetHeader { destination, source, vlan: None, ether_type: EtherType::IPV4 };
+        Ok(Self { cable, receiver, came: Vec::new(), flow, socket, ethernet })
+    }
+
+    /// What IP carries: a payload, behind UDP's header if there is one.
+    fn carried(&self, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if self.flow == Flow::Udp {
+            let header = UdpHeader { source: SocketAddrV4::new(SOURCE, 4000), destination: self.receiver.address() };
+            bytes.resize(UDP_BYTES, 0);
+            header.write(core::iter::once(payload), &mut bytes).expect("room");
+        }
+        bytes.extend_from_slice(payload);
+        bytes
+    }
+
+    fn header(&self) -> Ipv4Header {
+        let protocol = if let Flow::Ip(number) = self.flow { number } else { UDP_PROTOCOL };
+        Ipv4Header::new(SOURCE, SINK, protocol)
+    }
+
+    /// A packet with this header in a frame.
+    fn frame(&self, ethernet: &EthernetHeader, header: &Ipv4Header, carried: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; ethernet.byte_count() + header.byte_count()];
+        ethernet.write(&mut bytes).expect("room");
+        header.write(carried.len(), &mut bytes[ethernet.byte_count()..]).expect("room");
+        bytes.extend_from_slice(carried);
+        bytes.resize(bytes.len().max(LEAST_FRAME_BYTES), 0xEE);
+        bytes
+    }
+
+    /// A good packet.
+    fn good(&self, payload: &[u8]) -> Vec<u8> {
+        self.frame(&self.ethernet, &self.header(), &self.carried(payload))
+    }
+
+    fn send(&self, frame: &[u8]) {
+        net::send(&self.socket, frame, SendFlags::empty()).expect("the cable is there");
+    }
+
+    /// Receives until a good packet, sent now, has come; what came before it.
+    fn received(&mut self) -> Vec<Vec<u8>> {
+        self.send(&self.good(b"end"));
+        let begin = MonotonicClock.now();
+        let is_end = |packet: &Packet| packet.payload.contiguous() == Some(b"end");
+        while !self.came.last().is_some_and(is_end) {
+            self.receiver.receive(MonotonicClock.now(), &mut self.came);
+            assert!(MonotonicClock.now().since(begin).as_secs() < 20, "{:?}", self.receiver.counters());
+        }
+        self.came.pop();
+        self.came.drain(..).map(|packet| packet.payload.to_vec()).collect()
+    }
+
+    /// What was lost or refused, whether the receiver knows of it or the protocols of its host alone.
+    fn lost(&mut self) -> u64 {
+        let counters = self.receiver.counters();
+        counters.lost.total().max(counters.around.total())
+    }
+}
+
+fn bind(socket: &OwnedFd, card: u32) {
+    // SAFETY: numbers, for which zeros are good.
+    let mut address: libc::sockaddr_ll = unsafe { core::mem::zeroed() };
+    (address.sll_family, address.sll_ifindex) = (libc::AF_PACKET as u16, card as i32);
+    let length = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: reads an address of this length.
+    assert_eq!(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) }, 0);
+}
+
+fn options_are_no_payload(flow: Flow, receiver: ReceiverMaker) -> Skip {
+    let mut wire = Wire::new(flow, receiver)?;
+    for options in [4, 20, 40] {
+        let mut header = wire.header();
+        // No operation, again and again.
+        header.options.extend(core::iter::repeat_n(1, options));
+        wire.send(&wire.frame(&wire.ethernet, &header, &wire.carried(&pattern(options, 500))));
+    }
+    assert!(wire.received() == [4, 20, 40].map(|options| pattern(options, 500)));
+    Ok(())
+}
+
+fn padding_is_no_payload(flow: Flow, receiver: ReceiverMaker) -> Skip {
+    let mut wire = Wire::new(flow, receiver)?;
+    (0..20).for_each(|bytes| wire.send(&wire.good(&pattern(1, bytes))));
+    assert_eq!(wire.received(), (0..20).map(|bytes| pattern(1, bytes)).collect::<Vec<_>>());
+    Ok(())
+}
+
+fn fragments_become_one_packet_in_whatever_order(flow: Flow, receiver: ReceiverMaker) -> Skip {
+    let mut wire = Wire::new(flow, receiver)?;
+    let payload = pattern(7, 3500);
+    let carried = wire.carried(&payload);
+    let part = |number: u16| {
+        let mut header = wire.header();
+        (header.identification, header.fragmentation.is_forbidden) = (77, false);
+        (header.fragmentation.offset, header.fragmentation.has_more) = (number * 1480, number < 2);
+        let begin = usize::from(number) * 1480;
+        wire.frame(&wire.ethernet, &header, &carried[begin..carried.len().min(begin + 1480)])
+    };
+    let parts = [0, 1, 2].map(part);
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        order.iter().for_each(|&number: &usize| wire.send(&parts[number]));
+    }
+    // A packet of which a part is missing never comes.
+    wire.send(&parts[1]);
+    let mut came = wire.received();
+    for _ in 0..200 {
+        // Fragments may take another way than whole packets.
+        if came.len() < 3 {
+            came.extend(wire.received());
+        }
+    }
+    assert!(came == [&payload[..]; 3], "{} packets", came.len());
+    Ok(())
+}
+
+fn a_priority_is_no_network_and_other_networks_are_not_listened_to(flow: Flow, receiver: ReceiverMaker) -> Skip {
+    let mut wire = Wire::new(flow, receiver)?;
+    for (number, tag) in [0xA000, 0x0005, 0, 0xA005].into_iter().enumerate() {
+        let ethernet = EthernetHeader { vlan: Some(VlanTag(tag)), ..wire.ethernet };
+        wire.send(&wire.frame(&ethernet, &wire.header(), &wire.carried(&pattern(number, 100))));
+    }
+    assert!(wire.received() == [pattern(0, 100), pattern(2, 100)]);
+    Ok(())
+}
+
+fn wrong_checksums_are_refused_and_counted(flow: Flow, receiver: ReceiverMaker) -> Skip {
+    let mut wire = Wire::new(flow, receiver)?;
+    let mut header = wire.good(&pattern(1, 100));
+    header[24] ^= 1;
+    wire.send(&header);
+    if flow == Flow::Udp {
+        for length in [100, 1400] {
+            let mut datagram = wire.good(&pattern(2, length));
+            datagram[60] ^= 1;
+            wire.send(&datagram);
+        }
+    }
+    wire.send(&wire.good(&pattern(3, 100)));
+    assert!(wire.received() == [pattern(3, 100)]);
+    assert!(wire.lost() >= if flow == Flow::Udp { 2 } else { 0 });
+    Ok(())
+}
+
+fn runts_and_lies_about_lengths_are_no_packets(flow: Flow, receiver: ReceiverMaker) -> Skip {
+    let mut wire = Wire::new(flow, receiver)?;
+    let good = wire.good(&pattern(1, 100));
+    for length in [15, 20, 33, 34, 37, 41, 100] {
+        wire.send(&good[..length]);
+    }
+    // UDP says more, or less, than IP has.
+    if flow == Flow::Udp {
+        for length in [0_u16, 7, 109, 65_535] {
+            let mut lie = good.clone();
+            lie[38..40].copy_from_slice(&length.to_be_bytes());
+            wire.send(&lie);
+        }
+    }
+    wire.send(&good);
+    assert!(wire.received() == [pattern(1, 100)]);
+    Ok(())
+}
+
+fn traffic_of_others_is_not_received(flow: Flow, receiver: ReceiverMaker) -> Skip {
+    let mut wire = Wire::new(flow, receiver)?;
+    let with = |change: &dyn Fn(&mut EthernetHeader, &mut Ipv4Header)| {
+        let (mut ethernet, mut header) = (wire.ethernet, wire.header());
+        change(&mut ethernet, &mut header);
+        wire.send(&wire.frame(&ethernet, &header, &wire.carried(&pattern(1, 100))));
+    };
+    with(&|_, header| header.protocol = 250);
+    with(&|_, header| header.destination = Ipv4Addr::new(10, 77, 0, 9));
+    with(&|ethernet, _| ethernet.destination.0[5] ^= 1);
+    with(&|ethernet, _| ethernet.ether_type = EtherType(0x0806));
+    with(&|ethernet, _| ethernet.ether_type = EtherType(0x88B5));
+    if flow == Flow::Udp {
+        let mut other_port = wire.carried(&pattern(1, 100));
+        other_port[3] ^= 1;
+        wire.send(&wire.frame(&wire.ethernet, &wire.header(), &other_port));
+    }
+    assert!(wire.received().is_empty());
+    assert_eq!(wire.receiver.counters().lost.total(), 0, "it is nobody's loss");
+    Ok(())
+}
+
+fn a_card_that_goes_down_and_comes_up_again_receives_again(flow: Flow, receiver: ReceiverMaker) -> Skip {
+    let mut wire = Wire::new(flow, receiver)?;
+    wire.send(&wire.good(b"before"));
+    assert_eq!(wire.received(), [b"before"]);
+    for _ in 0..2 {
+        wire.cable.sink.set_up(false);
+        // The cable has lost its other end: what is sent is lost, or refused.
+        let _ = net::send(&wire.socket, &wire.good(b"lost"), SendFlags::empty());
+        assert_eq!(wire.receiver.receive(MonotonicClock.now(), &mut wire.came), 0);
+        wire.cable.sink.set_up(true);
+        let begin = MonotonicClock.now();
+        while wire.came.is_empty() {
+            let _ = net::send(&wire.socket, &wire.good(b"again"), SendFlags::empty());
+            wire.receiver.receive(MonotonicClock.now(), &mut wire.came);
+            assert!(MonotonicClock.now().since(begin).as_secs() < 20, "{:?}", wire.receiver.counters());
+        }
+        assert!(wire.received().iter().all(|payload| payload == b"again"));
+    }
+    let waiter = ropewalk_io::wait::Waiter::new().map(|mut waiter| {
+        wire.receiver.wait_descriptor().map(|descriptor| waiter.watch(descriptor));
+        waiter
+    });
+    assert!(wire.receiver.prepare_wait());
+    let woken = waiter.expect("an eventfd").wait(Some(std::time::Duration::from_millis(1)));
+    assert!(!woken, "it sleeps as before");
+    Ok(())
+}
+
+macro_rules! odd {
+    ($($module:ident = $flow:expr, $receiver:path;)*) => {$(
+        mod $module {
+            use super::*;
+
+            odd!(@rules $module, $flow, $receiver:
+                options_are_no_payload,
+                padding_is_no_payload,
+                fragments_become_one_packet_in_whatever_order,
+                a_priority_is_no_network_and_other_networks_are_not_listened_to,
+                wrong_checksums_are_refused_and_counted,
+                runts_and_lies_about_lengths_are_no_packets,
+                traffic_of_others_is_not_received,
+                a_card_that_goes_down_and_comes_up_again_receives_again,
+            );
+        }
+    )*};
+    (@rules $module:ident, $flow:expr, $receiver:path: $($rule:ident),* $(,)?) => {$(
+        #[test]
+        fn $rule() {
+            let name = concat!("odd::", stringify!($module), "::", stringify!($rule));
+            run(name, || super::$rule($flow, $receiver));
+        }
+    )*};
+}
+
+odd! {
+    udp = Flow::Udp, cable::batches;
+    udp_gro = Flow::Udp, cable::trains;
+    raw = Flow::Ip(253), cable::batches;
+    ring_udp = Flow::Udp, cable::ring;
+    ring_raw = Flow::Ip(253), cable::ring;
+}
