@@ -1,1 +1,414 @@
-//! The farm.
+//! The farm: who gets which event, and what follows from what nodes say or do not say.
+
+use super::*;
+use ropewalk_terms::{EventKey, Incarnation};
+use ropewalk_wire::gateway::{
+    Copying, Credit, Decision, Decisions, EventFlags, Frame, Kind, Message, PieceHead, PushView, Verdict,
+};
+
+/// A gateway whose only source sends sets of 4 events of 40 bytes each.
+struct Setup {
+    bench: Bench,
+    gateway: Gateway,
+    sets: u64,
+}
+
+/// What a push says: its node, its floor, its pieces.
+type Pushed = (u16, u64, Vec<(PieceHead, Vec<u8>)>);
+
+impl Setup {
+    fn new(change: impl FnOnce(&mut GatewayConfig)) -> Self {
+        let flow = FlowConfig {
+            output: Output::Stream,
+            decision_timeout: Duration::from_millis(500),
+            default_decision: DefaultDecision { accept: true, word: 99 },
+            budget: Duration::from_millis(20),
+            ..flow(1, 4)
+        };
+        let mut config = GatewayConfig::new(5, vec![flow], FarmConfig::new(2));
+        change(&mut config);
+        Self { bench: Bench::new(), gateway: Gateway::new(&config).expect("it can be"), sets: 0 }
+    }
+
+    fn set(&mut self, now: u64) {
+        let packet = self.bench.packet(4 * self.sets, 4, self.sets as u8, 40);
+        self.sets += 1;
+        self.gateway.on_packet(0, address(0), packet, at(now));
+        self.gateway.turn(at(now), |_| {});
+    }
+
+    fn credit(&mut self, node: u16, window: u16, incarnation: u64, now: u64) {
+        let credit = Credit { node, incarnation: Incarnation(incarnation), window };
+        self.gateway.on_message(&Message::Credit(credit), at(now));
+    }
+
+    fn decisions(&mut self, node: u16, cumulative: u64, entries: &[(u64, Verdict)], now: u64) {
+        let entry = |&(sequence, verdict)| Decision { sequence, verdict, word: 100 + sequence as u32 };
+        let decisions = Decisions {
+            node,
+            gateway: 5,
+            incarnation: Incarnation(1),
+            gateway_incarnation: Incarnation(1),
+            cumulative,
+            entries: entries.iter().map(entry).collect(),
+            ..Decisions::default()
+        };
+        self.gateway.on_message(&Message::Decisions(decisions), at(now));
+    }
+
+    /// The next push; its bytes are checked to be the same gathered and copied.
+    fn push(&mut self, now: u64) -> Option<Pushed> {
+        let node = self.gateway.next_push()?;
+        let view = self.gateway.push_view();
+        let bytes: Vec<u8> = view.pieces().flatten().copied().collect();
+        for copying in [Copying::Short, Copying::Library] {
+            let mut copied = vec![0; view.length()];
+            assert_eq!(view.copy_to(&mut copied, copying), Some(bytes.len()));
+            assert_eq!(copied, bytes);
+            assert_eq!(view.copy_to(&mut copied[1..], copying), None, "it does not fit");
+        }
+        self.gateway.sent(at(now));
+        let (kind, body, _) = Frame::split(&bytes).expect("a message");
+        assert_eq!(kind, Kind::Push);
+        let view = PushView::parse(body).expect("a push");
+        assert_eq!((view.head().gateway, view.head().incarnation), (5, Incarnation(1)));
+        Some((node, view.head().floor, view.pieces().map(|(head, bytes)| (head, bytes.to_vec())).collect()))
+    }
+
+    /// Everything that is pushed now: node, sequence number, event, attempt.
+    fn pushes(&mut self, now: u64) -> Vec<(u16, u64, u64, u16)> {
+        let mut all = Vec::new();
+        while let Some((node, _, pieces)) = self.push(now) {
+            all.extend(pieces.iter().map(|(head, _)| (node, head.sequence, head.key.number(), head.attempt.0)));
+        }
+        all
+    }
+
+    /// Decisions that leave now: event, accepted, word, by default.
+    fn stream(&mut self, now: u64) -> Vec<(u64, bool, u32, bool)> {
+        let mut all = Vec::new();
+        while let Some(message) = self.gateway.next_message(at(now)) {
+            if let Outgoing::Stream(stream) = message {
+                all.extend(
+                    stream.entries.iter().map(|entry| (entry.key.number(), entry.accept, entry.word, entry.by_default)),
+                );
+            }
+        }
+        all
+    }
+
+    fn farm(&self) -> FarmAccount {
+        let account = self.gateway.account(0).1;
+        assert!(account.is_balanced() && self.gateway.ledger().is_balanced(), "{account:?}");
+        account
+    }
+}
+
+use Verdict::{Accept, NotReceived, Reject};
+
+#[test]
+fn a_decision_is_credit_for_the_next_event() {
+    let mut setup = Setup::new(|_| {});
+    setup.set(0);
+    assert_eq!(setup.pushes(0), [], "nobody has credit");
+    setup.credit(0, 2, 1, 0);
+    assert_eq!(setup.pushes(0), [(0, 0, 0, 1), (0, 1, 1, 1)]);
+    setup.decisions(0, 0, &[(1, Accept)], 1);
+    assert_eq!(setup.pushes(1), [(0, 2, 2, 1)]);
+    assert_eq!(setup.stream(1), [], "the first event's turn is not over");
+    setup.decisions(0, 1, &[(0, Reject)], 1);
+    assert_eq!(setup.stream(1), [(0, false, 100, false), (1, true, 101, false)]);
+    assert_eq!(setup.pushes(1), [(0, 3, 3, 1)]);
+    setup.decisions(0, 4, &[(2, Reject), (3, Reject)], 2);
+    assert_eq!(setup.stream(2).len(), 2);
+    setup.gateway.turn(at(2), |_| {});
+    assert_eq!((setup.farm().decided, setup.farm().in_budget, setup.bench.held()), (4, 4, 0));
+}
+
+#[test]
+fn nodes_take_turns_and_several_events_share_a_push() {
+    let mut setup = Setup::new(|config| config.farm.largest_push = 32 + 3 * (32 + 40));
+    (0..3).for_each(|_| setup.set(0));
+    setup.credit(1, 5, 1, 0);
+    setup.credit(0, 9, 1, 0);
+    let counts: Vec<_> = core::iter::from_fn(|| setup.push(0)).map(|(node, _, pieces)| (node, pieces.len())).collect();
+    assert_eq!(counts, [(1, 3), (0, 3), (1, 2), (0, 3), (0, 1)]);
+}
+
+#[test]
+fn an_event_that_does_not_fit_is_cut_and_its_last_part_shares_a_push() {
+    let mut setup = Setup::new(|config| config.farm.largest_push = 32 + 32 + 30);
+    setup.set(0);
+    setup.credit(0, 2, 1, 0);
+    let parts = |push: Option<Pushed>| {
+        let (_, _, pieces) = push.expect("a push");
+        pieces.iter().map(|(head, bytes)| (head.sequence, head.offset, bytes.len(), head.total)).collect::<Vec<_>>()
+    };
+    assert_eq!(parts(setup.push(0)), [(0, 0, 30, 40)]);
+    assert_eq!(parts(setup.push(0)), [(0, 30, 10, 40)], "the next event would not fit whole");
+    assert_eq!(parts(setup.push(0)), [(1, 0, 30, 40)]);
+    assert_eq!(parts(setup.push(0)), [(1, 30, 10, 40)]);
+    assert_eq!(setup.push(0), None);
+}
+
+#[test]
+fn a_lost_message_of_decisions_loses_no_credit_and_its_events_go_out_again() {
+    let mut setup = Setup::new(|_| {});
+    setup.set(0);
+    setup.credit(0, 4, 1, 0);
+    assert_eq!(setup.pushes(0).len(), 4);
+    // Of the first two it is only known that they are decided.
+    setup.decisions(0, 3, &[(2, Accept)], 1);
+    assert_eq!(setup.farm().lost, 2);
+    assert_eq!(setup.pushes(1), [(0, 4, 1, 2), (0, 5, 0, 2)]);
+    // Told once more, too late.
+    setup.decisions(0, 3, &[(0, Accept), (1, Accept), (2, Accept)], 1);
+    assert_eq!((setup.farm().ignored, setup.farm().decided), (3, 1));
+}
+
+#[test]
+fn what_a_node_did_not_receive_is_sent_again() {
+    let mut setup = Setup::new(|_| {});
+    setup.set(0);
+    setup.credit(0, 4, 1, 0);
+    setup.pushes(0);
+    setup.decisions(0, 1, &[(0, NotReceived)], 1);
+    let (_, floor, pieces) = setup.push(1).expect("it goes out again");
+    let head = pieces[0].0;
+    assert_eq!((floor, head.sequence, head.key, head.attempt.0), (1, 4, EventKey::new(0, 0), 2));
+    assert!(head.flags.has(EventFlags::SENT_AGAIN));
+    assert_eq!(setup.farm().not_received, 1);
+}
+
+#[test]
+fn a_silent_nodes_events_go_to_others_and_what_it_says_of_them_later_is_ignored() {
+    let mut setup = Setup::new(|_| {});
+    setup.set(0);
+    setup.credit(0, 2, 1, 0);
+    assert_eq!(setup.pushes(0).len(), 2);
+    setup.credit(1, 8, 1, 500);
+    setup.gateway.turn(at(499), |_| {});
+    assert_eq!(setup.pushes(499), [(1, 0, 2, 1), (1, 1, 3, 1)]);
+    let mut setup = Setup::new(|config| config.flows[0].decision_timeout = Duration::from_secs(9));
+    setup.set(0);
+    setup.credit(0, 2, 1, 0);
+    setup.pushes(0);
+    setup.credit(1, 8, 1, 900);
+    assert_eq!(setup.pushes(900), [(1, 0, 2, 1), (1, 1, 3, 1)]);
+    setup.gateway.turn(at(999), |_| {});
+    assert_eq!(setup.pushes(999), []);
+    assert!(setup.gateway.next_deadline() <= at(1000));
+    setup.gateway.turn(at(1000), |_| {});
+    assert_eq!(setup.farm().taken_back, 2);
+    assert_eq!(setup.pushes(1000), [(1, 2, 0, 2), (1, 3, 1, 2)]);
+    setup.decisions(0, 2, &[(0, Accept), (1, Accept)], 1001);
+    assert_eq!((setup.farm().decided, setup.farm().ignored), (0, 0), "it is not there");
+    // In the same life again: it has room, and nothing that it had before counts.
+    setup.credit(0, 2, 1, 1002);
+    setup.decisions(0, 2, &[(0, Accept), (1, Accept)], 1003);
+    assert_eq!((setup.farm().decided, setup.farm().ignored), (0, 2));
+    (0..2).for_each(|_| setup.set(1003));
+    assert_eq!(setup.pushes(1003).iter().filter(|(node, ..)| *node == 0).count(), 2);
+}
+
+#[test]
+fn a_node_that_starts_again_has_nothing_of_before() {
+    let mut setup = Setup::new(|_| {});
+    setup.set(0);
+    setup.credit(0, 2, 1, 0);
+    setup.pushes(0);
+    setup.credit(0, 2, 2, 1);
+    assert_eq!(setup.pushes(1), [(0, 2, 0, 2), (0, 3, 1, 2)]);
+    setup.decisions(0, 2, &[(2, Accept)], 1);
+    assert_eq!(setup.farm().decided, 0, "the earlier life speaks");
+    setup.credit(0, 99, 1, 1);
+    assert_eq!(setup.pushes(1), [], "nor has its credit a meaning");
+}
+
+#[test]
+fn an_event_without_a_decision_is_decided_by_default_in_time() {
+    let mut setup = Setup::new(|_| {});
+    setup.set(0);
+    setup.credit(0, 2, 1, 0);
+    setup.pushes(0);
+    setup.decisions(0, 0, &[(1, Reject)], 1);
+    setup.gateway.turn(at(499), |_| {});
+    assert_eq!(setup.stream(499), []);
+    setup.gateway.turn(at(500), |_| {});
+    let by_default = |event| (event, true, 99, true);
+    assert_eq!(setup.stream(500), [by_default(0), (1, false, 101, false), by_default(2), by_default(3)]);
+    // What it has still counts against its credit, until it says something.
+    setup.set(500);
+    setup.credit(0, 2, 1, 500);
+    assert_eq!(setup.pushes(500).len(), 1);
+    setup.decisions(0, 1, &[(0, Reject)], 501);
+    assert_eq!((setup.farm().late, setup.farm().by_default, setup.farm().decided), (1, 3, 1));
+    assert_eq!(setup.pushes(501).len(), 1);
+}
+
+#[test]
+fn a_push_keeps_its_bytes_until_it_was_sent() {
+    let mut setup = Setup::new(|_| {});
+    setup.set(0);
+    setup.credit(0, 4, 1, 0);
+    assert_eq!(setup.gateway.next_push(), Some(0));
+    let before: Vec<u8> = setup.gateway.push_view().pieces().flatten().copied().collect();
+    setup.gateway.turn(at(500), |_| {});
+    assert_eq!(setup.stream(500).len(), 4);
+    assert!(setup.gateway.push_view().pieces().flatten().eq(&before));
+    assert_eq!(setup.bench.held(), 1);
+    setup.gateway.sent(at(500));
+    setup.gateway.turn(at(500), |_| {});
+    assert_eq!(setup.bench.held(), 0);
+}
+
+#[test]
+fn what_was_never_pushed_and_what_is_meant_for_others_counts_nothing() {
+    let mut setup = Setup::new(|_| {});
+    setup.set(0);
+    setup.credit(0, 4, 1, 0);
+    setup.credit(7, 4, 1, 0);
+    setup.pushes(0);
+    setup.decisions(0, 5, &[], 1);
+    setup.decisions(7, 0, &[(0, Accept)], 1);
+    let other = |change: fn(&mut Decisions)| {
+        let mut decisions = Decisions {
+            gateway: 5,
+            incarnation: Incarnation(1),
+            gateway_incarnation: Incarnation(1),
+            cumulative: 4,
+            ..Decisions::default()
+        };
+        change(&mut decisions);
+        Message::Decisions(decisions)
+    };
+    for message in [
+        other(|decisions| decisions.gateway = 4),
+        other(|decisions| decisions.gateway_incarnation = Incarnation(0)),
+        other(|decisions| decisions.incarnation = Incarnation(2)),
+    ] {
+        setup.gateway.on_message(&message, at(1));
+    }
+    assert_eq!((setup.farm().lost, setup.pushes(1).len()), (0, 0));
+    setup.gateway.on_message(&other(|_| {}), at(1));
+    assert_eq!(setup.farm().lost, 4);
+}
+
+#[test]
+fn a_set_that_comes_when_its_turn_is_over_is_dropped() {
+    let mut setup = Setup::new(|_| {});
+    setup.sets = 1;
+    setup.set(0);
+    setup.credit(0, 8, 1, 0);
+    setup.pushes(0);
+    setup.decisions(0, 4, &[(0, Accept), (1, Accept), (2, Accept), (3, Accept)], 0);
+    assert_eq!(setup.stream(0).len(), 4);
+    setup.sets = 0;
+    setup.set(1);
+    assert_eq!(setup.pushes(1), []);
+    assert_eq!(setup.farm().events.incomplete_dropped.get(ropewalk_terms::Cause::Late), 4);
+}
+
+#[test]
+fn decisions_wait_for_earlier_sets_that_are_still_in_assembly() {
+    let mut setup = Setup::new(|config| config.flows[0] = FlowConfig { output: Output::Stream, ..flow(2, 4) });
+    let mut packet = |source: u16, first: u64, now: u64| {
+        let packet = setup.bench.packet(first, 4, 1, 8);
+        setup.gateway.on_packet(0, address(source), packet, at(now));
+    };
+    packet(0, 0, 0);
+    packet(0, 4, 0);
+    packet(1, 4, 0);
+    setup.gateway.turn(at(0), |_| {});
+    setup.credit(0, 8, 1, 0);
+    assert_eq!(setup.pushes(0).len(), 4);
+    setup.decisions(0, 4, &[(0, Accept), (1, Accept), (2, Accept), (3, Accept)], 0);
+    assert_eq!(setup.stream(0), []);
+    setup.gateway.turn(at(100), |set| assert_eq!(set.ending(), Ending::Incomplete));
+    let pushed = setup.pushes(100);
+    assert_eq!(pushed.len(), 4);
+    setup.decisions(0, 8, &[(4, Reject), (5, Reject), (6, Reject), (7, Reject)], 100);
+    let events: Vec<u64> = setup.stream(100).into_iter().map(|(event, ..)| event).collect();
+    assert_eq!(events, [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn accepted_events_go_to_storage_and_are_kept_until_it_has_them() {
+    let mut setup = Setup::new(|config| config.flows[0].output = Output::Storage);
+    setup.set(0);
+    setup.credit(0, 8, 1, 0);
+    setup.pushes(0);
+    setup.decisions(0, 4, &[(0, Reject), (2, Accept), (1, Accept), (3, Reject)], 1);
+    for event in [2, 1] {
+        assert_eq!(setup.gateway.next_stored(), Some(EventKey::new(0, event)));
+        let view = setup.gateway.stored_view().expect("it was just shown");
+        assert_eq!((view.word(), view.head().length, view.pieces().flatten().count()), (100 + event as u32, 40, 40));
+        setup.gateway.turn(at(2), |_| {});
+        assert_eq!(setup.bench.held(), 1);
+        setup.gateway.stored();
+    }
+    assert_eq!(setup.gateway.next_stored(), None);
+    setup.gateway.turn(at(2), |_| {});
+    assert_eq!((setup.bench.held(), setup.farm().stored, setup.farm().stored_bytes), (0, 2, 80));
+}
+
+#[test]
+fn a_node_that_gets_nothing_hears_which_numbers_there_are() {
+    let mut setup = Setup::new(|_| {});
+    let progress = |setup: &mut Setup, now: u64| {
+        core::iter::from_fn(|| setup.gateway.next_message(at(now))).find_map(|message| match message {
+            Outgoing::Progress(node, progress) => Some((node, progress.next, progress.floor)),
+            _ => None,
+        })
+    };
+    assert_eq!(progress(&mut setup, 0), None);
+    setup.credit(1, 8, 1, 0);
+    assert_eq!(progress(&mut setup, 0), Some((1, 0, 0)), "who comes is welcome");
+    setup.set(10);
+    setup.pushes(10);
+    assert_eq!(progress(&mut setup, 109), None);
+    assert_eq!(progress(&mut setup, 110), Some((1, 4, 0)));
+}
+
+#[test]
+fn a_configuration_that_cannot_be_is_refused() {
+    let good = || GatewayConfig::new(0, vec![flow(2, 4)], FarmConfig::new(1));
+    let wrong = |change: fn(&mut GatewayConfig)| {
+        let mut config = good();
+        change(&mut config);
+        config.check().err()
+    };
+    assert_eq!(wrong(|_| {}), None);
+    let address = address(0);
+    let cases = [
+        (wrong(|config| config.flows.clear()), GatewayConfigError::Flows(0)),
+        (wrong(|config| config.flows[0].sources.clear()), GatewayConfigError::Sources { flow: 0, sources: 0 }),
+        (
+            wrong(|config| config.flows[0].sources[1].address = config.flows[0].sources[0].address),
+            GatewayConfigError::Twice { flow: 0, address },
+        ),
+        (wrong(|config| config.flows[0].packing = 0), GatewayConfigError::Packing { flow: 0 }),
+        (
+            wrong(|config| config.flows[0].assembling = 300),
+            GatewayConfigError::Sets { flow: 0, assembling: 300, sets: 256 },
+        ),
+        (wrong(|config| config.flows[0].window = 3), GatewayConfigError::Window { flow: 0, window: 3, assembling: 64 }),
+        (
+            wrong(|config| config.flows[0].plausibility = u32::MAX),
+            GatewayConfigError::Plausibility { flow: 0, plausibility: u32::MAX },
+        ),
+        (
+            wrong(|config| config.flows = vec![FlowConfig { sets: 40_000, ..config.flows[0].clone() }; 2]),
+            GatewayConfigError::AllSets,
+        ),
+        (wrong(|config| config.farm.nodes = 0), GatewayConfigError::Nodes(0)),
+        (wrong(|config| config.farm.largest_push = 64), GatewayConfigError::Push { bytes: 64, least: 65 }),
+        (wrong(|config| config.farm.most_outstanding = 257), GatewayConfigError::Outstanding(257)),
+        (wrong(|config| config.farm.silence = config.farm.heartbeat), GatewayConfigError::Silence),
+        (wrong(|config| config.throttle.bytes_per_second = f64::NAN), GatewayConfigError::Throttle),
+    ];
+    for (found, expected) in cases {
+        assert_eq!(found, Some(expected));
+        assert!(!expected.to_string().is_empty());
+    }
+}

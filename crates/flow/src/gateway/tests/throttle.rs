@@ -1,1 +1,174 @@
-//! The throttle and the trigger.
+//! The throttle asks in time and fails safe; the trigger obeys, with one gateway and with two.
+
+use super::*;
+use ropewalk_terms::Incarnation;
+use ropewalk_wire::gateway;
+use ropewalk_wire::gateway::ThrottleState::{self, Busy, Error, OutOfSync, Ready, Warning};
+use ropewalk_wire::mep::MepRequest;
+
+fn throttle() -> Throttle {
+    Throttle::new(4, Incarnation(7), &ThrottleConfig::default(), vec![Level::new(100, 20), Level::new(10, 1)])
+}
+
+#[test]
+fn the_headroom_is_what_comes_in_until_the_trigger_has_stopped() {
+    assert_eq!(headroom(Duration::from_millis(2), 1e6, 1.0 / 25.0), 80);
+    assert_eq!(headroom(Duration::from_micros(1), 1000.0, 1500.0), 2);
+}
+
+#[test]
+fn levels_warn_then_stop_and_are_ready_again_below_their_marks() {
+    let mut throttle = throttle();
+    let mut state = |used| {
+        throttle.observe(0, used, at(0));
+        throttle.state()
+    };
+    let up = [(59, Ready), (60, Warning), (79, Warning), (80, Busy), (100, Busy)];
+    let down = [(76, Busy), (75, Busy), (74, Warning), (56, Warning), (55, Warning), (54, Ready)];
+    for (used, expected) in up.into_iter().chain(down) {
+        assert_eq!(state(used), expected, "{used}");
+    }
+}
+
+#[test]
+fn time_is_live_or_dead_and_each_reason_has_its_share() {
+    let mut throttle = throttle();
+    throttle.observe(0, 0, at(0));
+    throttle.observe(0, 90, at(10));
+    throttle.observe(1, 9, at(15));
+    throttle.observe(0, 0, at(30));
+    throttle.set_error(true, at(32));
+    throttle.observe(1, 0, at(40));
+    throttle.set_error(false, at(45));
+    throttle.observe(0, 0, at(100));
+    assert_eq!(throttle.live_and_dead(), (Duration::from_millis(65), Duration::from_millis(35)));
+    let shares: Vec<_> = throttle.levels().map(|level| (level.dead.as_millis(), level.stops)).collect();
+    assert_eq!(shares, [(20, 1), (25, 1), (0, 0), (13, 1)]);
+}
+
+#[test]
+fn the_worst_state_is_said_at_once_and_again_and_again() {
+    let mut throttle = throttle();
+    let mut said = Vec::new();
+    for now in 0..40 {
+        match now {
+            5 => throttle.observe(0, 99, at(now)),
+            7 => throttle.set_out_of_sync(true, at(now)),
+            8 => throttle.set_error(true, at(now)),
+            9 => throttle.set_out_of_sync(false, at(now)),
+            12 => throttle.set_error(false, at(now)),
+            _ => {}
+        }
+        assert!(throttle.next_deadline() <= at(now) || throttle.next_message(at(now)).is_none());
+        said.extend(throttle.next_message(at(now)).map(|message| (now, message.sequence, message.state)));
+    }
+    let expected =
+        [(0, 1, Ready), (5, 2, Busy), (7, 3, OutOfSync), (8, 4, Error), (12, 5, Busy), (22, 6, Busy), (32, 7, Busy)];
+    assert_eq!(said, expected);
+}
+
+fn trigger(naming: Naming) -> Trigger {
+    Trigger::new(TriggerConfig { gateways: 2, naming, silence: Duration::from_millis(30) })
+}
+
+fn says(gateway: u16, incarnation: u64, sequence: u64, state: ThrottleState) -> gateway::Throttle {
+    gateway::Throttle { gateway, incarnation: Incarnation(incarnation), sequence, state }
+}
+
+#[test]
+fn two_gateways_take_turns_and_one_that_is_busy_is_passed_over() {
+    let mut trigger = trigger(Naming::RoundRobin);
+    assert_eq!(trigger.name(at(0)), None, "nothing was heard of anybody");
+    (0..2).for_each(|gateway| trigger.on_throttle(&says(gateway, 1, 5, Ready), at(0)));
+    let names = |trigger: &mut Trigger, now| (0..4).map(|_| trigger.name(at(now))).collect::<Vec<_>>();
+    assert_eq!(names(&mut trigger, 0), [Some(0), Some(1), Some(0), Some(1)]);
+    trigger.on_throttle(&says(0, 1, 6, Busy), at(1));
+    trigger.on_throttle(&says(0, 1, 5, Ready), at(1));
+    trigger.on_throttle(&says(9, 1, 5, Ready), at(1));
+    assert_eq!(names(&mut trigger, 1), [Some(1); 4], "older words do not count");
+    trigger.on_throttle(&says(1, 1, 6, OutOfSync), at(2));
+    assert_eq!(names(&mut trigger, 2), [None; 4]);
+    trigger.on_throttle(&says(0, 1, 7, Warning), at(2));
+    assert_eq!(names(&mut trigger, 2), [Some(0); 4]);
+}
+
+#[test]
+fn a_gateway_that_is_not_heard_gets_nothing_and_the_time_is_dead() {
+    let mut trigger = trigger(Naming::RoundRobin);
+    trigger.on_throttle(&says(0, 1, 1, Ready), at(0));
+    assert_eq!((trigger.name(at(0)), trigger.name(at(29)), trigger.name(at(30))), (Some(0), Some(0), None));
+    trigger.on_throttle(&says(0, 1, 2, Ready), at(50));
+    assert_eq!(trigger.name(at(50)), Some(0));
+    assert_eq!(trigger.live_and_dead(), (Duration::from_millis(30), Duration::from_millis(20)));
+}
+
+#[test]
+fn gateways_get_as_many_sets_as_they_asked_for() {
+    let mut trigger = trigger(Naming::Request);
+    (0..2).for_each(|gateway| trigger.on_throttle(&says(gateway, 1, 1, Ready), at(0)));
+    assert_eq!(trigger.name(at(0)), None);
+    let request = |count, sequence| MepRequest { count, sequence, ..MepRequest::default() };
+    trigger.on_request(0, &request(3, 1));
+    trigger.on_request(1, &request(1, 2));
+    trigger.on_request(0, &request(3, 1));
+    trigger.on_request(1, &request(9, 1));
+    trigger.on_request(7, &request(9, 1));
+    let names: Vec<_> = (0..6).map(|_| trigger.name(at(1))).collect();
+    assert_eq!(
+        names,
+        [Some(0), Some(1), Some(0), Some(0), None, None],
+        "told twice or too late, it counts once or not"
+    );
+    trigger.on_request(0, &request(5, 2));
+    trigger.on_throttle(&says(0, 2, 1, Ready), at(2));
+    assert_eq!(trigger.name(at(2)), None, "an earlier life asked");
+    trigger.on_request(0, &request(1, 1));
+    assert_eq!((trigger.name(at(2)), trigger.name(at(2))), (Some(0), None));
+}
+
+#[test]
+fn a_gateway_asks_for_what_it_has_room_for_and_no_more() {
+    let flow = FlowConfig { sets: 16, assembling: 16, ..flow(1, 4) };
+    let mut gateway = Gateway::new(&GatewayConfig::new(0, vec![flow], FarmConfig::new(1))).expect("it can be");
+    let utc = Duration::new(9, 7);
+    let first = gateway.next_request(0, utc, at(0)).expect("all is empty");
+    let wanted = MepRequest { count: 16, sequence: 1, run: 1, seconds: 9, nanoseconds: 7 };
+    assert_eq!((first, gateway.next_request(0, utc, at(0))), (wanted, None));
+    let mut bench = Bench::new();
+    let packets: Vec<_> = (0..4).map(|set| bench.packet(4 * set, 4, 1, 8)).collect();
+    packets.into_iter().for_each(|packet| gateway.on_packet(0, address(0), packet, at(1)));
+    gateway.turn(at(1), |_| {});
+    assert_eq!(gateway.next_request(0, utc, at(1)), None, "nothing is decided, so there is no more room");
+    // What was asked for and never began was lost, or will never come.
+    assert_eq!(gateway.next_request(0, utc, at(200)), None);
+    assert_eq!(gateway.next_request(0, utc, at(201)).map(|request| (request.count, request.sequence)), Some((12, 2)));
+    assert_eq!(gateway.next_request(1, utc, at(201)), None, "there is no such flow");
+}
+
+#[test]
+fn a_gateway_without_room_or_nodes_or_in_disorder_says_so() {
+    let flow = FlowConfig { sets: 16, plausibility: 100, ..flow(1, 4) };
+    let flow = FlowConfig { assembling: 16, ..flow };
+    let mut gateway = Gateway::new(&GatewayConfig::new(0, vec![flow], FarmConfig::new(1))).expect("it can be");
+    let mut bench = Bench::new();
+    gateway.turn(at(0), |_| {});
+    assert_eq!(gateway.throttle().state(), Error, "no node is there");
+    let credit = gateway::Credit { node: 0, incarnation: Incarnation(1), window: 4 };
+    gateway.on_message(&gateway::Message::Credit(credit), at(0));
+    gateway.turn(at(0), |_| {});
+    assert_eq!(gateway.throttle().state(), Ready);
+    gateway.on_packet(0, address(0), bench.packet(400_000, 4, 1, 8), at(1));
+    gateway.turn(at(1), |_| {});
+    assert_eq!(gateway.throttle().state(), OutOfSync);
+    gateway.turn(at(101), |_| {});
+    assert_eq!(gateway.throttle().state(), Ready);
+    for set in 0..14 {
+        let packet = bench.packet(4 * set, 4, 1, 8);
+        gateway.on_packet(0, address(0), packet, at(102));
+    }
+    gateway.turn(at(102), |_| {});
+    assert_eq!(gateway.throttle().state(), Busy);
+    gateway.receiver().on_pool(9, 10, at(103));
+    let used: Vec<_> = gateway.throttle().levels().map(|level| (level.used, level.state)).collect();
+    assert_eq!(used[..2], [(14, Busy), (9, Busy)]);
+}
