@@ -1,22 +1,18 @@
 //! One TCP connection: receives in place, sends what is queued in one gathered call.
 
-use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
-use arrayvec::ArrayVec;
 use ropewalk_memory::Pool;
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, Shutdown};
 
+use super::gathered::Gathered;
 use crate::endpoint::{BrokenCause, Endpoint, Event};
 use crate::ends::Ends;
 use crate::receive_block::ReceiveBlock;
 use crate::send_queue::SendQueue;
 use crate::tcp::TcpConfig;
 use crate::tcp::socket::{broken_cause, connect_result};
-
-/// Slices in one system call: the kernel's limit (`IOV_MAX`).
-const GATHERED: usize = 1024;
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum State {
@@ -27,6 +23,13 @@ pub(super) enum State {
     Flushing,
     /// Everything is sent and the own direction is shut; the peer's end is awaited.
     Shut,
+}
+
+/// What a connection needs of its dispatcher to be served.
+pub(super) struct Tools<'a> {
+    pub(super) config: &'a TcpConfig,
+    pub(super) pool: &'a mut Pool,
+    pub(super) gathered: &'a mut Gathered,
 }
 
 /// A connection. Readiness comes in edges, so it is remembered here until the kernel says otherwise.
@@ -125,15 +128,14 @@ impl Connection {
     pub(super) fn serve(
         &mut self,
         endpoint: Endpoint,
-        config: &TcpConfig,
-        pool: &mut Pool,
+        tools: &mut Tools<'_>,
         events: &mut Vec<Event>,
     ) -> (usize, Option<Event>) {
         match self.state {
             State::Requested => (0, None),
             State::Connecting => self.finish_connecting(endpoint, events),
-            State::Open => self.serve_open(endpoint, config, pool, events),
-            State::Flushing | State::Shut => self.serve_closing(endpoint),
+            State::Open => self.serve_open(endpoint, tools, events),
+            State::Flushing | State::Shut => self.serve_closing(endpoint, tools.gathered),
         }
     }
 
@@ -152,12 +154,11 @@ impl Connection {
     fn serve_open(
         &mut self,
         endpoint: Endpoint,
-        config: &TcpConfig,
-        pool: &mut Pool,
+        tools: &mut Tools<'_>,
         events: &mut Vec<Event>,
     ) -> (usize, Option<Event>) {
-        let sent = self.flush();
-        let received = self.receive(endpoint, config, pool, events);
+        let sent = self.flush(tools.gathered);
+        let received = self.receive(endpoint, tools, events);
         if self.ends.must_shut(self.queue.is_empty()) {
             self.ends.shut();
             // If it fails, the connection has ended already, which the reading tells.
@@ -181,15 +182,9 @@ impl Connection {
     }
 
     /// Reads what has come, up to the batch, into the block that is being filled.
-    fn receive(
-        &mut self,
-        endpoint: Endpoint,
-        config: &TcpConfig,
-        pool: &mut Pool,
-        events: &mut Vec<Event>,
-    ) -> Received {
-        let mut left = config.receive_batch_bytes;
-        let mut work = 0;
+    fn receive(&mut self, endpoint: Endpoint, tools: &mut Tools<'_>, events: &mut Vec<Event>) -> Received {
+        let Tools { config, pool, .. } = tools;
+        let (mut left, mut work) = (config.receive_batch_bytes, 0);
         while self.receives() && self.readable && left > 0 {
             let Some(loan) = self.block.get(pool, config.smallest_receive) else {
                 return Received { work, end: None };
@@ -218,17 +213,13 @@ impl Connection {
     }
 
     /// Sends as much of the queue as one system call takes.
-    fn flush(&mut self) -> Result<usize, BrokenCause> {
+    fn flush(&mut self, gathered: &mut Gathered) -> Result<usize, BrokenCause> {
         if !self.writable || self.queue.is_empty() {
             return Ok(0);
         }
-        // Filled where it lies: collected, its 16 KiB would be copied for every call.
-        let mut gathered = ArrayVec::<IoSlice<'_>, GATHERED>::new();
-        gathered.extend(self.queue.iter().take(GATHERED).map(|slice| IoSlice::new(slice)));
-        let offered: usize = gathered.iter().map(|slice| slice.len()).sum();
-        match net::sendmsg(&self.socket, &gathered, &mut net::SendAncillaryBuffer::default(), SendFlags::NOSIGNAL) {
+        let (slices, offered) = gathered.list(self.queue.iter());
+        match net::sendmsg(&self.socket, slices, &mut net::SendAncillaryBuffer::default(), SendFlags::NOSIGNAL) {
             Ok(sent) => {
-                drop(gathered);
                 self.queue.advance(sent);
                 // Less than offered means that the socket is full: room makes a new edge.
                 self.writable = sent == offered;
@@ -243,10 +234,12 @@ impl Connection {
         }
     }
 
-    fn serve_closing(&mut self, endpoint: Endpoint) -> (usize, Option<Event>) {
+    /// Stands alone, for its buffer would be room on the stack for whoever sends, too.
+    #[inline(never)]
+    fn serve_closing(&mut self, endpoint: Endpoint, gathered: &mut Gathered) -> (usize, Option<Event>) {
         let mut work = 0;
         if self.state == State::Flushing {
-            match self.flush() {
+            match self.flush(gathered) {
                 Ok(sent) => work += sent,
                 Err(cause) => return (1, Some(Event::Broken { endpoint, cause })),
             }

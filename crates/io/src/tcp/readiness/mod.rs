@@ -12,6 +12,7 @@
 
 mod connection;
 mod epoll;
+mod gathered;
 mod listener;
 mod poll;
 mod select;
@@ -24,7 +25,8 @@ use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 use rustix::io::Errno;
 
-use self::connection::{Connection, State};
+use self::connection::{Connection, State, Tools};
+use self::gathered::Gathered;
 use self::listener::Listener;
 use super::timers::Timers;
 use super::{TcpConfig, socket};
@@ -114,6 +116,8 @@ pub(super) struct ReadyTcp<R> {
     ready: Vec<Endpoint>,
     /// Where `ready` goes while its connections are served; kept for its capacity.
     serving: Vec<Endpoint>,
+    /// What one send lists.
+    gathered: Gathered,
     /// Events that calls between two polls brought about.
     pending: Vec<Event>,
     timers: Timers,
@@ -140,6 +144,7 @@ impl<R: Readiness> ReadyTcp<R> {
             answers: Vec::with_capacity(ROOM),
             ready: Vec::with_capacity(ROOM),
             serving: Vec::with_capacity(ROOM),
+            gathered: Gathered::new(),
             pending: Vec::with_capacity(ROOM),
             timers: Timers::with_capacity(ROOM),
             now: Instant::ZERO,
@@ -239,9 +244,10 @@ impl<R: Readiness> ReadyTcp<R> {
         core::mem::swap(&mut self.ready, &mut self.serving);
         let mut serving = core::mem::take(&mut self.serving);
         for endpoint in serving.drain(..) {
-            let Some(connection) = self.connections.get_mut(endpoint) else { continue };
+            let Self { connections, config, pool, gathered, .. } = self;
+            let Some(connection) = connections.get_mut(endpoint) else { continue };
             connection.listed = false;
-            let (done, last) = connection.serve(endpoint, &self.config, &mut self.pool, events);
+            let (done, last) = connection.serve(endpoint, &mut Tools { config, pool, gathered }, events);
             work += done;
             match last {
                 None => self.list(endpoint),
