@@ -232,11 +232,9 @@ impl<'a> Machines<'a> {
             }
         }
         for index in 0..self.emitted.len() {
-            let slot = self.emitted[index];
-            self.verify(slot)?;
-            self.builder.reached(now, slot, AcknowledgementLevel::Written);
+            self.verify(self.emitted[index])?;
         }
-        self.emitted.clear();
+        self.builder.all_reached(now, self.emitted.drain(..), AcknowledgementLevel::Written);
         Ok(())
     }
 

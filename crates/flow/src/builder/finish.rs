@@ -15,7 +15,7 @@ impl Builder {
         slot.outcome = outcome;
         if matches!(outcome, Outcome::Dropped(_)) {
             self.acknowledge(number);
-            self.drop_payloads(number);
+            self.drop_payloads(&[number]);
             self.give_back(number);
             return;
         }

@@ -95,6 +95,9 @@ pub struct Builder {
     pub(super) stop_said: bool,
     pub(super) observer: Option<Observer>,
     pub(super) paused: Option<Cause>,
+    /// Kept for its capacity, as the next one.
+    reached: Vec<u32>,
+    holding: Vec<u32>,
 }
 
 impl Builder {
@@ -130,6 +133,8 @@ impl Builder {
             stop_said: false,
             observer: config.synchrony.clone().and_then(|synchrony| Observer::new(synchrony).ok()),
             paused: None,
+            reached: Vec::with_capacity(count),
+            holding: Vec::with_capacity(count),
             config,
         }
     }
@@ -174,20 +179,48 @@ impl Builder {
 
     /// An emitted event has come so far. At the configured level it is acknowledged, from `Written` on its payloads
     /// are let go.
-    pub fn reached(&mut self, _now: Instant, slot: u32, level: AcknowledgementLevel) {
-        let Some(state) = self.emitted(slot) else { return };
-        if level >= AcknowledgementLevel::Written && state.holds_payloads {
-            self.ledger.written += u64::from(state.stage == Stage::Emitted);
-            self.drop_payloads(slot);
+    pub fn reached(&mut self, now: Instant, slot: u32, level: AcknowledgementLevel) {
+        self.all_reached(now, [slot], level);
+    }
+
+    /// The same of several events, whose payloads are let go together, which costs less than one after the other.
+    pub fn all_reached(&mut self, _now: Instant, slots: impl IntoIterator<Item = u32>, level: AcknowledgementLevel) {
+        let mut reached = core::mem::take(&mut self.reached);
+        reached.clear();
+        reached.extend(slots.into_iter().filter(|&slot| self.emitted(slot).is_some()));
+        if level >= AcknowledgementLevel::Written {
+            self.let_go(&reached);
         }
         let enough = level >= self.config.level || is_planted(Flaw::AcknowledgedTooEarly);
-        if enough && !state.acknowledged {
-            self.acknowledge(slot);
+        for &slot in &reached {
+            // One that is named twice is free by now.
+            if self.emitted(slot).is_none() {
+                continue;
+            }
+            if enough && !self.slots.at(slot).acknowledged {
+                self.acknowledge(slot);
+            }
+            let state = self.slots.at(slot);
+            if state.acknowledged && !state.holds_payloads {
+                self.give_back(slot);
+            }
         }
-        let state = self.slots.at(slot);
-        if state.acknowledged && !state.holds_payloads {
-            self.give_back(slot);
+        self.reached = reached;
+    }
+
+    /// Lets go of the payloads that are still held of written events.
+    fn let_go(&mut self, written: &[u32]) {
+        let mut holding = core::mem::take(&mut self.holding);
+        holding.clear();
+        for &slot in written {
+            let state = self.slots.at_mut(slot);
+            if core::mem::take(&mut state.holds_payloads) {
+                self.ledger.written += u64::from(state.stage == Stage::Emitted);
+                holding.push(slot);
+            }
         }
+        self.drop_payloads(&holding);
+        self.holding = holding;
     }
 
     /// An emitted event could not be written at all: it is dropped with [`Cause::WriteFailed`].
@@ -200,7 +233,7 @@ impl Builder {
             self.counts.lost_after_acknowledgement += 1;
         }
         if state.holds_payloads {
-            self.drop_payloads(slot);
+            self.drop_payloads(&[slot]);
         }
         self.give_back(slot);
     }

@@ -137,7 +137,7 @@ impl Builder {
             }
             self.slots.await_nobody(number);
             if slot.holds_payloads {
-                self.drop_payloads(number);
+                self.drop_payloads(&[number]);
             }
             self.give_back(number);
         }
@@ -201,10 +201,11 @@ impl Builder {
         self.hints.set(key, Whereabouts::Recent(place));
     }
 
-    pub(super) fn drop_payloads(&mut self, number: u32) {
-        self.freed.bytes += u64::from(self.slots.at(number).bytes);
-        self.slots.drop_payloads(number);
-        self.credit_due = true;
+    /// Lets go of the payloads of these slots, each of which holds some.
+    pub(super) fn drop_payloads(&mut self, numbers: &[u32]) {
+        self.freed.bytes += numbers.iter().map(|&number| u64::from(self.slots.at(number).bytes)).sum::<u64>();
+        self.slots.drop_payloads(numbers);
+        self.credit_due |= !numbers.is_empty();
     }
 
     pub(super) fn give_back(&mut self, number: u32) {

@@ -2,6 +2,7 @@
 
 use crate::messages::Fragment;
 use crate::moves::overwrite;
+use ropewalk_memory::Returns;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Cause, EventKey, Instant, Outcome};
 
@@ -136,14 +137,20 @@ impl Slots {
         Some(slot)
     }
 
-    /// Lets go of the payloads.
-    pub(super) fn drop_payloads(&mut self, slot: u32) {
-        self.at_mut(slot).holds_payloads = false;
-        for fragment in self.fragments_mut(slot) {
-            if let Some(fragment) = fragment {
-                fragment.payload.clear();
+    /// Lets go of the payloads of these slots, source by source: what one source sent of several events lies side by side.
+    pub(super) fn drop_payloads(&mut self, slots: &[u32]) {
+        let mut returns = Returns::default();
+        for place in 0..self.sources {
+            for &slot in slots {
+                let fragment = &mut self.fragments[slot as usize * self.sources + place];
+                if let Some(fragment) = fragment {
+                    returns.take(&mut fragment.payload);
+                }
+                overwrite(fragment, None);
             }
-            overwrite(fragment, None);
+        }
+        for &slot in slots {
+            self.at_mut(slot).holds_payloads = false;
         }
     }
 

@@ -362,9 +362,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     fn store(&mut self, now: Instant) -> usize {
         let Some(storage) = &mut self.storage else {
             let work = self.emitted.len();
-            while let Some(slot) = self.emitted.pop_front() {
-                self.builder.reached(now, slot, AcknowledgementLevel::Written);
-            }
+            self.builder.all_reached(now, self.emitted.drain(..), AcknowledgementLevel::Written);
             return work;
         };
         while let Some(&slot) = self.emitted.front() {
@@ -379,12 +377,14 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         }
         storage.flush(now);
         let work = storage.poll(now, &mut self.progress);
-        for (slot, progress) in self.progress.drain(..) {
-            match progress {
-                Progress::Reached(level) => self.builder.reached(now, slot, level),
-                Progress::Failed => self.builder.failed(now, slot),
+        for alike in self.progress.chunk_by(|(_, one), (_, other)| one == other) {
+            let slots = alike.iter().map(|&(slot, _)| slot);
+            match alike[0].1 {
+                Progress::Reached(level) => self.builder.all_reached(now, slots, level),
+                Progress::Failed => slots.for_each(|slot| self.builder.failed(now, slot)),
             }
         }
+        self.progress.clear();
         work
     }
 

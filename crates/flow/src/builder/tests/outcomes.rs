@@ -97,6 +97,27 @@ fn bytes_are_free_when_written_and_the_slot_when_acknowledged() {
 }
 
 #[test]
+fn events_that_are_written_together_end_as_one_after_the_other() {
+    let ends = |written: fn(&mut Hand, &[u32])| {
+        let mut hand = Hand::new(config(2));
+        let slots = hand.build([1, 2, 3]);
+        hand.assign([4], 1);
+        hand.done();
+        // One that is named twice, one that is still collected, and one that is none.
+        written(&mut hand, &[slots[2], slots[0], slots[2], 3, 99]);
+        let done = hand.done();
+        let credit = done.credits.last().copied();
+        (acknowledged(&done), credit, hand.builder.account().written, hand.builder.in_work())
+    };
+    let one_by_one = ends(|hand, slots| slots.iter().for_each(|&slot| hand.written(slot)));
+    let together = ends(|hand, slots| {
+        hand.builder.all_reached(hand.now, slots.iter().copied(), AcknowledgementLevel::Written);
+    });
+    assert_eq!(together, one_by_one);
+    assert_eq!(together.0, [(3, 1, Outcome::Complete), (1, 1, Outcome::Complete)]);
+}
+
+#[test]
 fn what_cannot_be_written_is_dropped_by_name() {
     let mut hand = Hand::new(config(1));
     let slot = hand.build([1])[0];
