@@ -23,6 +23,7 @@ mod front_ends;
 mod link;
 mod manager;
 mod managers;
+mod pace;
 mod reader;
 mod readout;
 mod refusal;

@@ -12,6 +12,7 @@ use super::farewell::Farewell;
 use super::front_ends::FrontEnds;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
+use super::pace::Pace;
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
 use super::stream::StreamServer;
@@ -53,10 +54,6 @@ pub struct ReadoutDriveConfig {
     pub report_interval: Duration,
 }
 
-/// What is settled goes before more is received, for so many turns: its blocks are filled again while they are in the
-/// cache, into which the kernel copies a quarter faster than into memory. Who builds in this thread is done by then.
-const MOST_HELD_BACK: u32 = 8;
-
 /// What is at the other end of an endpoint between nodes.
 struct Peer {
     endpoint: Endpoint,
@@ -89,8 +86,7 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     report_due: Instant,
     /// Messages wait for room, and the machine is not asked for more meanwhile.
     stuck: bool,
-    /// For how many more turns nothing is received while settled events are held.
-    patience: u32,
+    pace: Pace,
     counts: Counts,
     farewell: Farewell,
     refusal: Option<Refusal>,
@@ -123,7 +119,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             events: Vec::with_capacity(1024),
             report_due: Instant::ZERO,
             stuck: false,
-            patience: 0,
+            pace: Pace::default(),
             counts: Counts::default(),
             farewell: Farewell::default(),
             refusal: None,
@@ -184,16 +180,13 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         own.chain(self.cards.pools()).chain(received(&mut self.peers)).collect()
     }
 
-    /// Receives, unless what came in the last turns is not built yet. Where a source may be given up by the clock, what it
-    /// sent is heard before that. Holding back is work, so that the thread goes on.
+    /// Receives, unless what is settled goes first. Holding back is work, so that the thread goes on.
     fn receive(&mut self, now: Instant) -> usize {
-        let is_due = self.readout.next_deadline().is_some_and(|due| now >= due);
-        if self.patience > 0 && self.readout.holds_settled() && !is_due {
-            self.patience -= 1;
+        if self.pace.holds_back(now, &self.readout) {
             return 1;
         }
         let work = self.front_ends.poll(now, &mut self.readout);
-        self.patience = if work > 0 { MOST_HELD_BACK } else { 0 };
+        self.pace.received(work);
         work
     }
 
