@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use ropewalk_wire::message::{
-    FragmentMeta, HEADER_BYTES, Header, Message, SuperFragmentEntry, SuperFragmentsEncoder, SuperFragmentsView,
+    FragmentEntry, HEADER_BYTES, Header, Message, SuperFragmentEntry, SuperFragmentsEncoder, SuperFragmentsView,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -26,35 +26,32 @@ fn read_tables(body: &[u8]) {
         assert!(length <= SuperFragmentsView::MAX_TABLES, "nobody waits for tables that are too long");
     }
     let Some(read) = entries(body) else { return };
-    let mut encoder = SuperFragmentsEncoder::default();
-    for (entry, metas) in &read {
-        // The encoder sums lengths up; a stranger's may be longer than any event.
-        if metas.iter().map(|meta| u64::from(meta.length)).sum::<u64>() > u64::from(u32::MAX) {
-            return;
-        }
-        encoder.add(*entry, metas.iter().copied());
-    }
     let mut encoded = Vec::new();
-    encoder.encode(&mut encoded);
+    let mut encoder = SuperFragmentsEncoder::new(&mut encoded);
+    for (entry, fragments) in &read {
+        encoder.add(*entry, fragments.iter().copied());
+    }
+    encoder.finish();
     let again = entries(&encoded).expect("it was just encoded");
     assert_eq!(again.len(), read.len());
-    for ((entry, metas), (before, metas_before)) in again.iter().zip(&read) {
-        let bytes = metas_before.iter().map(|meta| meta.length).sum();
+    for ((entry, fragments), (before, fragments_before)) in again.iter().zip(&read) {
+        // The encoder sums lengths up; a stranger's may be longer than any event.
+        let bytes = fragments.iter().fold(0_u32, |bytes, fragment| bytes.saturating_add(fragment.meta.length));
         assert_eq!(*entry, SuperFragmentEntry { bytes, ..*before }, "a super-fragment comes back");
-        assert_eq!(metas, metas_before, "its fragments come back");
+        assert_eq!(fragments, fragments_before, "its fragments come back");
     }
 }
 
 /// All super-fragments with their fragments; none where the tables are not what they should be.
-fn entries(head: &[u8]) -> Option<Vec<(SuperFragmentEntry, Vec<FragmentMeta>)>> {
+fn entries(head: &[u8]) -> Option<Vec<(SuperFragmentEntry, Vec<FragmentEntry>)>> {
     let mut view = SuperFragmentsView::new(head).ok()?;
     let mut all = Vec::new();
     while let Some(entry) = view.next_super_fragment().ok()? {
-        let mut metas = Vec::new();
-        while let Some(meta) = view.next_fragment().ok()? {
-            metas.push(meta);
+        let mut fragments = Vec::new();
+        while let Some(fragment) = view.next_fragment().ok()? {
+            fragments.push(fragment);
         }
-        all.push((entry, metas));
+        all.push((entry, fragments));
     }
     Some(all)
 }

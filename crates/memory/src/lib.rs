@@ -14,9 +14,10 @@
 //!
 //! Files, in the order of the way: `mapping` and `numa` get the memory, `table` counts and returns blocks
 //! (the lock-free core), `registry` finds a pool from a slice, `pool` lends, `loan` and `slice` are the two
-//! ends of a block, `payload` and `queue` chain slices, `staging` copies where a copy is due, `ring` is memory
-//! that a card or another process writes, `frames` memory whose blocks are filled in an order of its own (the
-//! kernel's rings; `packets` and `pieces`: the ways of paper 1), `counters` is the page of numbers that others read.
+//! ends of a block, `payload` and `queue` chain slices, `returns` and `runs` let many go and send many at once,
+//! `staging` copies where a copy is due, `ring` is memory that a card or another process writes, `frames` memory
+//! whose blocks are filled in an order of its own (the kernel's rings; `packets` and `pieces`: the ways of paper 1),
+//! `counters` is the page of numbers that others read.
 
 mod config;
 mod counters;
@@ -32,6 +33,7 @@ mod queue;
 mod registry;
 mod returns;
 pub mod ring;
+mod runs;
 mod slice;
 mod staging;
 mod sync;
@@ -49,5 +51,6 @@ pub use pool::{Owner, Pool};
 pub use queue::{ByteQueue, FrontSlice};
 pub use registry::PoolId;
 pub use returns::Returns;
+pub use runs::Runs;
 pub use slice::Slice;
 pub use staging::Staging;

@@ -101,6 +101,26 @@ impl Slice {
         follows
     }
 
+    /// How many bytes lie between this slice and another one behind it in the same block; none if it is not.
+    #[inline]
+    pub(crate) fn gap_to(&self, next: &Self) -> Option<usize> {
+        let end = self.start.addr().get() + self.length as usize;
+        let gap = next.start.addr().get().checked_sub(end)?;
+        (self.pool == next.pool && self.block == next.block).then_some(gap)
+    }
+
+    /// Takes in what lies between this slice and another one behind it, and the bytes of that one, without its reference.
+    ///
+    /// # Panics
+    /// If it does not lie behind this slice in the same block.
+    #[inline]
+    pub(crate) fn reach_over(&mut self, next: &Self) {
+        // A block is written from its front to its end, and nothing that lies before a slice is written while the block has
+        // references: what is between two slices can be read as they can.
+        let gap = self.gap_to(next).expect("the other slice lies behind this one");
+        self.length += gap as u32 + next.length;
+    }
+
     /// Where the bytes begin; what is reached from it may be the whole block.
     #[inline]
     pub(crate) fn start(&self) -> NonNull<u8> {

@@ -10,8 +10,8 @@ use ropewalk_terms::{
 };
 use ropewalk_wire::message::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Ended, Finished,
-    FragmentFlags, FragmentMeta, Header, Hello, Kind, Message, ReadoutState, RefuseReason, Release, ReleaseEntry,
-    Report, ReportEntry, Request, RequestEntry, Resync, Start, SuperFragmentEntry, SuperFragmentsEncoder,
+    FragmentEntry, FragmentFlags, FragmentMeta, Header, Hello, Kind, Message, ReadoutState, RefuseReason, Release,
+    ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Start, SuperFragmentEntry, SuperFragmentsEncoder,
     SynchronyState, Unreleased, UnreleasedEntry,
 };
 use ropewalk_wire::{fed, felix, ferol, generic, run_file, stream};
@@ -232,11 +232,12 @@ fn super_fragments() -> Vec<u8> {
     let key = EventKey::new(1, 17);
     let held = SuperFragmentEntry { key, slot: 5, attempt: Attempt(2), fragments: 2, bytes: 300, not_held: None };
     let absent = SuperFragmentEntry { fragments: 0, bytes: 0, not_held: Some(Cause::NotHeld), ..held };
-    let mut encoder = SuperFragmentsEncoder::default();
-    encoder.add(held, [meta(1, 100), FragmentMeta::missing(SourceId(2), Cause::TimedOut)].into_iter());
-    encoder.add(absent, [].into_iter());
+    let missing = FragmentMeta::missing(SourceId(2), Cause::TimedOut);
     let mut head = Vec::new();
-    encoder.encode(&mut head);
+    let mut encoder = SuperFragmentsEncoder::new(&mut head);
+    encoder.add(held, [meta(1, 100), missing].map(|meta| FragmentEntry { meta, offset: 0 }));
+    encoder.add(absent, []);
+    encoder.finish();
     head
 }
 

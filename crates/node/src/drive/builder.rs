@@ -300,10 +300,10 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         reader: &mut MessageReader,
     ) {
         match line.filter(|_| header.run == self.run) {
-            Some(line) => self.builder.super_fragment(now, line as u16, entry, &mut reader.fragments),
+            Some(line) => self.builder.super_fragment(now, line as u16, entry, reader.fragments()),
             None => self.old_messages += 1,
         }
-        reader.fragments.clear();
+        reader.drop_fragments();
     }
 
     /// Takes what a readout unit of this process hands over, and gives it back empty.

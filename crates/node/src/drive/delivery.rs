@@ -2,15 +2,16 @@
 //!
 //! ```text
 //! within a process   the delivery itself is handed over, and comes back empty: nothing is encoded
-//! between processes  described in a head of bytes, and the payloads' slices follow as they lie in the pool
+//! between processes  described in a head of bytes, and the payloads' slices follow as they lie in the pool: what one
+//!                    source sent of several events lies side by side, and leaves as one slice
 //! ```
 
 use super::link::{Outbox, Unsent};
 use ropewalk_flow::messages::{Fragment, SuperFragmentEntry};
 use ropewalk_flow::readout::SuperFragment;
 use ropewalk_io::{Dispatcher, Endpoint, Parcel};
-use ropewalk_memory::Slice;
-use ropewalk_wire::message::{Header, Kind, SuperFragmentsEncoder};
+use ropewalk_memory::{Runs, Slice};
+use ropewalk_wire::message::{FragmentEntry, HEADER_BYTES, Header, Kind, SuperFragmentsEncoder};
 
 /// Some super-fragments for one builder unit, and who sends them.
 #[derive(Debug)]
@@ -85,7 +86,10 @@ pub struct Answers {
     /// Empty ones, for a builder unit in the same process.
     #[expect(clippy::vec_box, reason = "each leaves as it is, in a parcel")]
     spare: Vec<Box<Delivery>>,
-    encoder: SuperFragmentsEncoder,
+    /// The payloads in the order in which they are sent.
+    runs: Runs,
+    /// Where among them each fragment's payload begins.
+    offsets: Vec<u32>,
     /// An encoded message that waits for room.
     message: Vec<Slice>,
 }
@@ -108,6 +112,8 @@ impl Answers {
             self.spare.resize_with(Self::DELIVERIES - 1, Box::default);
         } else {
             self.message.reserve(4 * Self::SLICES);
+            self.runs.reserve(4 * Self::SLICES);
+            self.offsets.reserve(2 * Self::SLICES);
         }
     }
 
@@ -157,20 +163,43 @@ impl Answers {
         })
     }
 
+    /// Makes a message of what was gathered.
     fn encode(&mut self, outbox: &mut Outbox) -> Result<(), Unsent> {
+        let (super_fragments, fragments) = (self.gathered.entries.len(), self.gathered.fragments.len());
+        outbox.make_room(HEADER_BYTES + SuperFragmentsEncoder::head_bytes(super_fragments, fragments))?;
+        self.lay_out();
         let Delivery { entries, fragments, .. } = &*self.gathered;
-        self.encoder.clear();
-        let mut rest = &fragments[..];
-        for entry in entries {
-            let (own, others) = rest.split_at(usize::from(entry.fragments));
-            self.encoder.add(*entry, own.iter().map(|fragment| fragment.meta));
-            rest = others;
-        }
-        self.message.push(outbox.stage(Kind::SuperFragments, self.encoder.payload(), |out| self.encoder.encode(out))?);
-        let payloads = self.gathered.fragments.drain(..).map(|fragment| fragment.payload);
-        self.message.extend(payloads.flat_map(ropewalk_memory::Payload::into_slices));
+        let placed = fragments.iter().zip(&self.offsets);
+        let mut placed = placed.map(|(fragment, &offset)| FragmentEntry { meta: fragment.meta, offset });
+        let head = outbox.stage(Kind::SuperFragments, self.runs.bytes(), |out| {
+            let mut encoder = SuperFragmentsEncoder::new(out);
+            for entry in entries {
+                encoder.add(*entry, placed.by_ref().take(usize::from(entry.fragments)));
+            }
+            encoder.finish();
+        });
+        self.message.push(head?);
+        self.runs.append_to(&mut self.message);
         self.gathered.clear();
         Ok(())
+    }
+
+    /// Moves the payloads to where they are sent from: the first of each super-fragment, then the second of each, and so on.
+    fn lay_out(&mut self) {
+        let Self { gathered, runs, offsets, .. } = self;
+        let Delivery { entries, fragments, .. } = &mut **gathered;
+        offsets.clear();
+        offsets.resize(fragments.len(), 0);
+        for row in 0..entries.iter().map(|entry| entry.fragments).max().unwrap_or(0) {
+            let mut first = 0;
+            for entry in entries.iter() {
+                if row < entry.fragments {
+                    let place = first + usize::from(row);
+                    offsets[place] = runs.add(&mut fragments[place].payload) as u32;
+                }
+                first += usize::from(entry.fragments);
+            }
+        }
     }
 
     /// A delivery has come back empty.
@@ -192,7 +221,7 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::Identity;
+    use crate::drive::{Identity, Incoming, MessageReader};
     use ropewalk_flow::messages::FragmentMeta;
     use ropewalk_io::Event;
     use ropewalk_io::in_process::{InProcess, InProcessConfig, InProcessNetwork};
@@ -227,6 +256,78 @@ mod tests {
         });
         assert_eq!(taken, [(1, vec![1; 4]), (2, vec![2; 4]), (3, vec![3; 4])]);
         assert!(answers.is_empty());
+    }
+
+    /// An event's number, and each fragment's source and bytes.
+    type Found = (u64, Vec<(u32, Vec<u8>)>);
+
+    /// What a builder unit finds in the message of some events, received so many bytes at a time.
+    fn found(message: &[Slice], at_a_time: usize) -> Vec<Found> {
+        let mut received = Staging::new(Pool::new(PoolConfig::heap("received", 1000, 100)).expect("memory"));
+        let (mut reader, mut found) = (MessageReader::default(), Vec::new());
+        let bytes: Vec<u8> = message.iter().flat_map(|slice| slice.to_vec()).collect();
+        for piece in bytes.chunks(at_a_time) {
+            reader.push(received.write(piece).expect("room"));
+            while let Some(incoming) = reader.next_incoming().expect("a good message") {
+                let Incoming::SuperFragment(_, entry) = incoming else { panic!("a super-fragment") };
+                let fragments = reader.fragments().iter();
+                let fragments = fragments.map(|fragment| (fragment.meta.source.0, fragment.payload.to_vec()));
+                found.push((entry.key.number(), fragments.collect()));
+                reader.drop_fragments();
+                assert!(reader.fragments().iter().all(|fragment| fragment.payload.is_empty()));
+            }
+        }
+        drop(reader);
+        received.pool_mut().collect();
+        assert_eq!(received.pool().held(), 1, "the one that is being filled");
+        found
+    }
+
+    #[test]
+    fn what_a_source_sent_of_several_events_leaves_as_one_slice_and_comes_out_event_by_event() {
+        const EVENTS: usize = 5;
+        let mut pool = Pool::new(PoolConfig::heap("fragments", 4096, 4)).expect("memory");
+        let mut stream = |source: usize| {
+            let mut loan = pool.loan(ropewalk_memory::Owner::SHARED).expect("a block");
+            let fragment = move |event: usize| {
+                loan.append(&[0xEE; 16]).expect("room for a header");
+                Payload::from(loan.append(&vec![(16 * source + event) as u8; 64 + source]).expect("room"))
+            };
+            (0..EVENTS).map(fragment).collect::<Vec<_>>()
+        };
+        let streams = [1, 2, 3].map(&mut stream);
+        let (mut answers, mut expected) = (Answers::default(), Vec::new());
+        for event in 0..EVENTS {
+            // The middle source has nothing of the last event.
+            let has = |source: usize| source != 2 || event + 1 < EVENTS;
+            let mut fragments = Vec::new();
+            for (source, payloads) in (1..).zip(&streams) {
+                let payload = if has(source) { payloads[event].clone() } else { Payload::default() };
+                let missing = FragmentMeta::missing(SourceId(source as u32), Cause::TimedOut);
+                let meta = FragmentMeta { length: payload.len() as u32, ..missing };
+                fragments.push((source as u32, payload.to_vec()));
+                answers.gathered.fragments.push(Fragment { meta, payload });
+            }
+            let (key, attempt, not_held) = (EventKey::new(0, event as u64), Attempt(1), None);
+            answers.gathered.entries.push(SuperFragmentEntry {
+                key,
+                slot: 0,
+                attempt,
+                fragments: 3,
+                bytes: 0,
+                not_held,
+            });
+            expected.push((event as u64, fragments));
+        }
+        answers.encode(&mut outbox()).expect("room in the staging pool");
+        assert_eq!(answers.message.len(), 1 + 3, "a head, and what each source sent");
+        for at_a_time in [1, 63, 700, 1000] {
+            assert_eq!(found(&answers.message, at_a_time), expected, "{at_a_time} bytes at a time");
+        }
+        answers.clear();
+        drop(streams);
+        pool.collect();
+        assert_eq!(pool.held(), 0);
     }
 
     #[test]

@@ -77,6 +77,14 @@ impl Outbox {
         Ok(result?)
     }
 
+    /// Makes sure that the next message is staged, if its header and what is encoded of its body have at most so many bytes.
+    ///
+    /// # Errors
+    /// [`Unsent::NoRoom`] where no staging block is free.
+    pub(super) fn make_room(&mut self, bytes: usize) -> Result<(), Unsent> {
+        self.staging.room(bytes).filter(|&room| room >= bytes).map(|_| ()).ok_or(Unsent::NoRoom)
+    }
+
     /// Encodes a message's header and what `write` appends to it; `following` bytes of its body are sent by other
     /// slices.
     ///

@@ -1,9 +1,9 @@
 //! Receiving messages of the pull protocol from a stream of slices.
 //!
-//! Control messages are small and decoded whole. Super-fragments are handed on one by one as their payloads
-//! arrive, cut from the stream without a copy, so that a message may be larger than the receive pool's blocks.
+//! Control messages are small and decoded whole. Super-fragments are handed on one by one when the payloads of their
+//! message have come, cut from the stream without a copy.
 
-use ropewalk_flow::messages::{Fragment, FragmentMeta, Message, SuperFragmentEntry};
+use ropewalk_flow::messages::{Fragment, Message, SuperFragmentEntry};
 use ropewalk_memory::{ByteQueue, Payload, Slice};
 use ropewalk_wire::frame::FrameError;
 use ropewalk_wire::message::{HEADER_BYTES, Header, Kind, MAX_CONTROL_BODY, SuperFragmentsEncoder, SuperFragmentsView};
@@ -14,19 +14,24 @@ use ropewalk_wire::message::{HEADER_BYTES, Header, Kind, MAX_CONTROL_BODY, Super
 pub enum Incoming {
     /// A control message and its header.
     Control(Header, Message),
-    /// A super-fragment; its fragments lie in [`MessageReader::fragments`].
+    /// A super-fragment; its fragments are [`MessageReader::fragments`].
     SuperFragment(Header, SuperFragmentEntry),
 }
 
 /// Slices that wait without an allocation: in one process each fragment of a poll is one.
 const SLICES: usize = 1024;
 
+#[derive(Copy, Clone)]
 enum State {
     Header,
     Control(Header),
     Prefix(Header),
+    /// Tables, with so many bytes of them and their prefix.
     Tables(Header, usize),
-    Payloads(Header),
+    /// So many bytes of payloads are to come.
+    Payloads(Header, u32),
+    /// Every payload is cut.
+    HandOn(Header),
 }
 
 /// Reads the messages of one connection.
@@ -34,13 +39,15 @@ pub struct MessageReader {
     bytes: ByteQueue,
     state: State,
     scratch: Vec<u8>,
+    /// The super-fragments of a message, in its order.
     entries: Vec<SuperFragmentEntry>,
-    metas: Vec<FragmentMeta>,
+    /// Their fragments, one super-fragment's behind the other's; the payloads are cut when all have come.
+    fragments: Vec<Fragment>,
+    /// Where each fragment's payload begins.
+    offsets: Vec<u32>,
+    /// The super-fragment that is handed on next, and its first fragment.
     next_entry: usize,
-    next_meta: usize,
-    /// Fragments of the super-fragment that came last, in the order of the message. Whoever takes the
-    /// super-fragment empties this.
-    pub fragments: Vec<Fragment>,
+    next_fragment: usize,
 }
 
 impl Default for MessageReader {
@@ -50,10 +57,10 @@ impl Default for MessageReader {
             state: State::Header,
             scratch: Vec::with_capacity(16 * 1024),
             entries: Vec::with_capacity(64),
-            metas: Vec::with_capacity(1024),
+            fragments: Vec::with_capacity(1024),
+            offsets: Vec::with_capacity(1024),
             next_entry: 0,
-            next_meta: 0,
-            fragments: Vec::with_capacity(64),
+            next_fragment: 0,
         }
     }
 }
@@ -99,19 +106,37 @@ impl MessageReader {
                     if self.bytes.len() < head {
                         return Ok(None);
                     }
-                    self.read_tables(header, head)?;
-                    self.state = State::Payloads(header);
+                    let payloads = self.read_tables(header, head)?;
+                    self.state = State::Payloads(header, payloads);
                 }
-                State::Payloads(header) => match self.entries.get(self.next_entry).copied() {
+                State::Payloads(_, length) if self.bytes.len() < length as usize => return Ok(None),
+                State::Payloads(header, length) => {
+                    self.cut_payloads(length)?;
+                    self.state = State::HandOn(header);
+                }
+                State::HandOn(header) => match self.entries.get(self.next_entry).copied() {
                     None => self.state = State::Header,
-                    Some(entry) if self.take_payloads(&entry) => {
+                    Some(entry) => {
                         self.next_entry += 1;
+                        self.next_fragment += usize::from(entry.fragments);
                         return Ok(Some(Incoming::SuperFragment(header, entry)));
                     }
-                    Some(_) => return Ok(None),
                 },
             }
         }
+    }
+
+    /// Fragments of the super-fragment that came last. Whoever takes it takes the payloads that it wants; what is left is
+    /// to be dropped: [`MessageReader::drop_fragments`].
+    pub fn fragments(&mut self) -> &mut [Fragment] {
+        let last = self.next_entry.checked_sub(1).and_then(|last| self.entries.get(last));
+        let count = last.map_or(0, |entry| usize::from(entry.fragments));
+        &mut self.fragments[self.next_fragment - count..self.next_fragment]
+    }
+
+    /// Drops what was left of the super-fragment that came last.
+    pub fn drop_fragments(&mut self) {
+        self.fragments().iter_mut().for_each(|fragment| fragment.payload.clear());
     }
 
     fn decode_control(&mut self, kind: Kind, length: usize) -> Result<Message, FrameError> {
@@ -133,42 +158,119 @@ impl MessageReader {
         self.bytes.copy_to(0, &mut self.scratch);
     }
 
-    fn read_tables(&mut self, header: Header, head: usize) -> Result<(), FrameError> {
+    /// Reads prefix and tables; returns how many bytes of payloads follow.
+    fn read_tables(&mut self, header: Header, head: usize) -> Result<u32, FrameError> {
         // Nearly always they lie in one staging block, and are read where they lie.
         if self.bytes.front().len() < head {
             self.copy_out(head);
         }
-        let Self { bytes, scratch, entries, metas, .. } = self;
+        let Self { bytes, scratch, entries, fragments, offsets, .. } = self;
         entries.clear();
-        metas.clear();
-        let mut payload = 0_u64;
+        fragments.clear();
+        offsets.clear();
         let mut view = SuperFragmentsView::new(bytes.front().get(..head).unwrap_or(scratch))?;
         while let Some(entry) = view.next_super_fragment()? {
             entries.push(entry);
-            while let Some(meta) = view.next_fragment()? {
-                payload += u64::from(meta.length);
-                metas.push(meta);
+            while let Some(fragment) = view.next_fragment()? {
+                fragments.push(Fragment { meta: fragment.meta, payload: Payload::default() });
+                offsets.push(fragment.offset);
             }
         }
         bytes.skip(head);
-        (self.next_entry, self.next_meta) = (0, 0);
-        self.fragments.clear();
-        // A body that is not what its tables say would put every later message out of step.
-        if u64::from(header.body) == head as u64 + payload { Ok(()) } else { Err(FrameError::Long) }
+        (self.next_entry, self.next_fragment) = (0, 0);
+        (header.body as usize).checked_sub(head).map(|payloads| payloads as u32).ok_or(FrameError::Short)
     }
 
-    /// Cuts the payloads of one super-fragment, as far as they are there; true when all are.
-    fn take_payloads(&mut self, entry: &SuperFragmentEntry) -> bool {
-        while self.fragments.len() < usize::from(entry.fragments) {
-            let Some(meta) = self.metas.get(self.next_meta).copied() else { return false };
-            let length = meta.length as usize;
-            if self.bytes.len() < length {
-                return false;
+    /// Cuts every payload from the next `length` bytes: the first fragment's of each super-fragment, then the second's of
+    /// each, and so on. A body that is not what its tables say would put every later message out of step.
+    fn cut_payloads(&mut self, length: u32) -> Result<(), FrameError> {
+        let Self { bytes, entries, fragments, offsets, .. } = self;
+        let (mut at, most) = (0, entries.iter().map(|entry| entry.fragments).max().unwrap_or(0));
+        for row in 0..most {
+            let mut first = 0;
+            for entry in entries.iter() {
+                let (place, has_one) = (first + usize::from(row), row < entry.fragments);
+                first += usize::from(entry.fragments);
+                if !has_one || fragments[place].meta.length == 0 {
+                    continue;
+                }
+                let Fragment { meta, payload } = &mut fragments[place];
+                let (gap, end) = (offsets[place].checked_sub(at), offsets[place].checked_add(meta.length));
+                let (Some(gap), Some(end)) = (gap, end.filter(|&end| end <= length)) else {
+                    return Err(FrameError::Meaning);
+                };
+                *payload = take_behind(bytes, gap as usize, meta.length as usize);
+                at = end;
             }
-            let payload = if length > 0 { self.bytes.take(length) } else { Payload::default() };
-            self.fragments.push(Fragment { meta, payload });
-            self.next_meta += 1;
         }
-        true
+        bytes.skip((length - at) as usize);
+        Ok(())
+    }
+}
+
+/// Drops `gap` bytes and takes the `length` behind them, at least one.
+#[inline]
+fn take_behind(bytes: &mut ByteQueue, gap: usize, length: usize) -> Payload {
+    match bytes.front_slice() {
+        Some(mut front) if gap + length < front.bytes().len() => front.take_behind(gap, length),
+        _ => {
+            bytes.skip(gap);
+            bytes.take(length)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_flow::messages::FragmentMeta;
+    use ropewalk_memory::{Pool, PoolConfig, Staging};
+    use ropewalk_terms::{Attempt, Cause, Epoch, EventKey, Incarnation, NodeId, RunNumber, SourceId};
+    use ropewalk_wire::message::FragmentEntry;
+
+    /// What the reader says of a message of one super-fragment for each list of fragments, given by offset and length, and
+    /// so many bytes of payloads.
+    fn read(super_fragments: &[&[(u32, u32)]], payloads: usize, body: Option<u32>) -> Result<usize, FrameError> {
+        let mut head = Vec::new();
+        let mut encoder = SuperFragmentsEncoder::new(&mut head);
+        for (number, fragments) in (0..).zip(super_fragments) {
+            let (key, attempt, not_held) = (EventKey::new(0, number), Attempt(1), None);
+            let entry = SuperFragmentEntry { key, slot: 0, attempt, fragments: 0, bytes: 0, not_held };
+            let fragment = |&(offset, length): &(u32, u32)| {
+                let meta = FragmentMeta { length, ..FragmentMeta::missing(SourceId(1), Cause::TimedOut) };
+                FragmentEntry { meta, offset }
+            };
+            encoder.add(entry, fragments.iter().map(fragment));
+        }
+        encoder.finish();
+        let (kind, body) = (Kind::SuperFragments, body.unwrap_or((head.len() + payloads) as u32));
+        let (sender, run, epoch, incarnation) = (NodeId::readout(0), RunNumber(1), Epoch(1), Incarnation(1));
+        let header = Header { kind, body, run, epoch, sender, incarnation };
+        let bytes = [&header.to_bytes()[..], &head, &vec![7; payloads]].concat();
+        let mut pool = Staging::new(Pool::new(PoolConfig::heap("received", 4096, 2)).expect("memory"));
+        let (mut reader, mut count) = (MessageReader::default(), 0);
+        reader.push(pool.write(&bytes).expect("room"));
+        while reader.next_incoming()?.is_some() {
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    #[test]
+    fn payloads_may_have_gaps_between_them_and_behind_them() {
+        assert_eq!(read(&[&[(0, 10), (30, 10)], &[(10, 10)]], 40, None), Ok(2));
+        assert_eq!(read(&[&[(5, 10), (30, 10)], &[(17, 10)]], 100, None), Ok(2));
+        assert_eq!(read(&[&[], &[(99, 0)], &[(0, 40)]], 40, None), Ok(3), "what has no bytes lies nowhere");
+        assert_eq!(read(&[], 40, None), Ok(0));
+    }
+
+    #[test]
+    fn payloads_that_lie_in_each_other_or_outside_are_refused() {
+        let refused = Err(FrameError::Meaning);
+        assert_eq!(read(&[&[(0, 10)], &[(9, 10)]], 40, None), refused);
+        assert_eq!(read(&[&[(20, 10)], &[(0, 10)]], 40, None), refused, "not in their order");
+        assert_eq!(read(&[&[(31, 10)]], 40, None), refused);
+        assert_eq!(read(&[&[(u32::MAX, 10)]], 40, None), refused);
+        assert_eq!(read(&[&[(0, 10)]], 40, Some(20)), Err(FrameError::Short), "a body shorter than its tables");
     }
 }

@@ -7,24 +7,29 @@ use ropewalk_terms::EventKey;
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl Reader<'_> {
+    #[inline]
     pub(crate) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
         let (head, tail) = self.0.split_first_chunk::<N>().ok_or(FrameError::Short)?;
         self.0 = tail;
         Ok(*head)
     }
 
+    #[inline]
     pub(crate) fn u8(&mut self) -> Result<u8, FrameError> {
         self.bytes().map(|[byte]| byte)
     }
 
+    #[inline]
     pub(crate) fn u16(&mut self) -> Result<u16, FrameError> {
         Ok(u16::from_le_bytes(self.bytes()?))
     }
 
+    #[inline]
     pub(crate) fn u32(&mut self) -> Result<u32, FrameError> {
         Ok(u32::from_le_bytes(self.bytes()?))
     }
 
+    #[inline]
     pub(crate) fn u64(&mut self) -> Result<u64, FrameError> {
         Ok(u64::from_le_bytes(self.bytes()?))
     }

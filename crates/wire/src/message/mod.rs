@@ -27,12 +27,12 @@ pub use body::{
 };
 pub use header::{HEADER_BYTES, Header, Kind, MAGIC};
 pub use super_fragments::{
-    FRAGMENT_ENTRY_BYTES, FragmentFlags, FragmentMeta, SUPER_FRAGMENT_ENTRY_BYTES, SuperFragmentEntry,
+    FRAGMENT_ENTRY_BYTES, FragmentEntry, FragmentFlags, FragmentMeta, SUPER_FRAGMENT_ENTRY_BYTES, SuperFragmentEntry,
     SuperFragmentsEncoder, SuperFragmentsView,
 };
 
 /// The version of the protocol. A hello with another one is refused.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 /// The most entries that a message carries.
 pub const BATCH: usize = 64;

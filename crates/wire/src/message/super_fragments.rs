@@ -1,15 +1,18 @@
-//! Super-fragments on the wire: a head that describes many, then all payloads in the same order.
+//! Super-fragments on the wire: a head that describes many, then their payloads.
 //!
 //! ```text
 //! | header 32 B | u32 super-fragments | u32 bytes of the tables |
 //! | for each super-fragment: entry 32 B, then its fragments' entries of 40 B |
-//! | payload of the first fragment | payload of the second | ...
+//! | payload of the first fragment of each super-fragment | of the second of each | ...
 //! ```
 //! The payloads are not copied: the sender gathers them from its pool behind the head, and the receiver cuts
-//! them from what it received.
+//! them from what it received. They come in the order that is cheap to gather: what one source sent of several events
+//! lies side by side in the sender's pool, and leaves as one piece, the headers between the fragments included. So each
+//! fragment's entry says where its payload begins, never before the end of the one before; what is between them means
+//! nothing.
 
 use super::MAX_CONTROL_BODY;
-use crate::frame::{FrameError, Reader, Writer};
+use crate::frame::{FrameError, Reader};
 use ropewalk_terms::{Attempt, Cause, EventKey, SourceId};
 
 /// Bytes of a super-fragment's entry.
@@ -104,24 +107,42 @@ impl FragmentMeta {
         }
         Cause::from_u8(self.bunch_crossing as u8)
     }
+}
 
-    fn encode(&self, to: &mut Writer<'_>) {
-        to.u32(self.source.0);
-        to.u32(self.length);
-        to.u32(self.flags.0);
-        to.u16(self.bunch_crossing);
-        to.u16(self.trigger_type);
-        to.u64(self.raw_id);
-        to.u64(self.time);
-        to.u64(0);
+/// A fragment's entry in the tables.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct FragmentEntry {
+    /// The fragment's description.
+    pub meta: FragmentMeta,
+    /// Where its payload begins, in bytes from the end of the tables.
+    pub offset: u32,
+}
+
+impl FragmentEntry {
+    /// All at once, for there are many: field by field each would be a vector's own growth.
+    fn to_bytes(self) -> [u8; FRAGMENT_ENTRY_BYTES] {
+        let Self { meta, offset } = self;
+        let mut bytes = [0; FRAGMENT_ENTRY_BYTES];
+        bytes[..4].copy_from_slice(&meta.source.0.to_le_bytes());
+        bytes[4..8].copy_from_slice(&meta.length.to_le_bytes());
+        bytes[8..12].copy_from_slice(&meta.flags.0.to_le_bytes());
+        bytes[12..14].copy_from_slice(&meta.bunch_crossing.to_le_bytes());
+        bytes[14..16].copy_from_slice(&meta.trigger_type.to_le_bytes());
+        bytes[16..24].copy_from_slice(&meta.raw_id.to_le_bytes());
+        bytes[24..32].copy_from_slice(&meta.time.to_le_bytes());
+        bytes[32..36].copy_from_slice(&offset.to_le_bytes());
+        bytes
     }
 
+    #[inline]
     fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
+        let bytes = from.bytes::<FRAGMENT_ENTRY_BYTES>()?;
+        let mut from = Reader(&bytes);
         let (source, length, flags) = (SourceId(from.u32()?), from.u32()?, FragmentFlags(from.u32()?));
         let (bunch_crossing, trigger_type) = (from.u16()?, from.u16()?);
-        let (raw_id, time) = (from.u64()?, from.u64()?);
-        from.u64()?;
-        Ok(Self { source, length, flags, bunch_crossing, trigger_type, raw_id, time })
+        let (raw_id, time, offset) = (from.u64()?, from.u64()?, from.u32()?);
+        let meta = FragmentMeta { source, length, flags, bunch_crossing, trigger_type, raw_id, time };
+        Ok(Self { meta, offset })
     }
 }
 
@@ -145,14 +166,15 @@ pub struct SuperFragmentEntry {
 impl SuperFragmentEntry {
     const HELD: u8 = 0xff;
 
-    fn encode(&self, to: &mut Writer<'_>) {
-        to.key(self.key);
-        to.u32(self.slot);
-        to.u16(self.attempt.0);
-        to.u16(self.fragments);
-        to.u32(self.bytes);
-        to.u8(self.not_held.map_or(Self::HELD, |cause| cause as u8));
-        to.bytes(&[0; 11]);
+    fn to_bytes(self) -> [u8; SUPER_FRAGMENT_ENTRY_BYTES] {
+        let mut bytes = [0; SUPER_FRAGMENT_ENTRY_BYTES];
+        bytes[..8].copy_from_slice(&self.key.to_bits().to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.slot.to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.attempt.0.to_le_bytes());
+        bytes[14..16].copy_from_slice(&self.fragments.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.bytes.to_le_bytes());
+        bytes[20] = self.not_held.map_or(Self::HELD, |cause| cause as u8);
+        bytes
     }
 
     fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
@@ -167,68 +189,50 @@ impl SuperFragmentEntry {
     }
 }
 
-/// Writes the head of a message of super-fragments; the vectors keep their capacity.
-#[derive(Debug, Default)]
-pub struct SuperFragmentsEncoder {
-    tables: Vec<u8>,
+/// Writes the head of a message of super-fragments, prefix and tables, to the end of a vector.
+#[derive(Debug)]
+pub struct SuperFragmentsEncoder<'a> {
+    out: &'a mut Vec<u8>,
+    /// Where the prefix stands.
+    prefix: usize,
     super_fragments: u32,
-    payload: u64,
 }
 
-impl SuperFragmentsEncoder {
+impl<'a> SuperFragmentsEncoder<'a> {
     /// Bytes of the prefix in front of the tables.
     pub const PREFIX: usize = 8;
 
-    /// Forgets what was added.
-    pub fn clear(&mut self) {
-        self.tables.clear();
-        self.super_fragments = 0;
-        self.payload = 0;
+    /// How long the head of so many super-fragments with so many fragments in all is.
+    pub const fn head_bytes(super_fragments: usize, fragments: usize) -> usize {
+        Self::PREFIX + super_fragments * SUPER_FRAGMENT_ENTRY_BYTES + fragments * FRAGMENT_ENTRY_BYTES
     }
 
-    /// How many super-fragments were added.
-    pub const fn len(&self) -> u32 {
-        self.super_fragments
-    }
-
-    /// Whether none was added.
-    pub const fn is_empty(&self) -> bool {
-        self.super_fragments == 0
-    }
-
-    /// Bytes of payload of what was added.
-    pub const fn payload(&self) -> u64 {
-        self.payload
+    /// Begins a head.
+    pub fn new(out: &'a mut Vec<u8>) -> Self {
+        let prefix = out.len();
+        out.extend_from_slice(&[0; Self::PREFIX]);
+        Self { out, prefix, super_fragments: 0 }
     }
 
     /// Adds a super-fragment and its fragments; the counts in `entry` are set from them.
-    pub fn add(
-        &mut self,
-        mut entry: SuperFragmentEntry,
-        fragments: impl ExactSizeIterator<Item = FragmentMeta> + Clone,
-    ) {
-        entry.fragments = fragments.len() as u16;
-        entry.bytes = fragments.clone().map(|fragment| fragment.length).sum();
-        let mut to = Writer(&mut self.tables);
-        entry.encode(&mut to);
+    pub fn add(&mut self, mut entry: SuperFragmentEntry, fragments: impl IntoIterator<Item = FragmentEntry>) {
+        let place = self.out.len();
+        self.out.extend_from_slice(&[0; SUPER_FRAGMENT_ENTRY_BYTES]);
+        (entry.fragments, entry.bytes) = (0, 0);
         for fragment in fragments {
-            fragment.encode(&mut to);
+            entry.fragments += 1;
+            entry.bytes = entry.bytes.saturating_add(fragment.meta.length);
+            self.out.extend_from_slice(&fragment.to_bytes());
         }
+        self.out[place..][..SUPER_FRAGMENT_ENTRY_BYTES].copy_from_slice(&entry.to_bytes());
         self.super_fragments += 1;
-        self.payload += u64::from(entry.bytes);
     }
 
-    /// Bytes of the whole body, payloads included: what the header states.
-    pub const fn body_bytes(&self) -> u64 {
-        Self::PREFIX as u64 + self.tables.len() as u64 + self.payload
-    }
-
-    /// Appends prefix and tables, which the payloads must follow.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut to = Writer(out);
-        to.u32(self.super_fragments);
-        to.u32(self.tables.len() as u32);
-        to.bytes(&self.tables);
+    /// Completes the head, which the payloads must follow.
+    pub fn finish(self) {
+        let (prefix, tables) = self.out[self.prefix..].split_at_mut(Self::PREFIX);
+        prefix[..4].copy_from_slice(&self.super_fragments.to_le_bytes());
+        prefix[4..].copy_from_slice(&(tables.len() as u32).to_le_bytes());
     }
 }
 
@@ -297,12 +301,13 @@ impl<'a> SuperFragmentsView<'a> {
     ///
     /// # Errors
     /// Where the tables end too early.
-    pub fn next_fragment(&mut self) -> Result<Option<FragmentMeta>, FrameError> {
+    #[inline]
+    pub fn next_fragment(&mut self) -> Result<Option<FragmentEntry>, FrameError> {
         if self.fragments == 0 {
             return Ok(None);
         }
         let mut from = Reader(self.rest);
-        let fragment = FragmentMeta::decode(&mut from)?;
+        let fragment = FragmentEntry::decode(&mut from)?;
         self.rest = from.0;
         self.fragments -= 1;
         Ok(Some(fragment))

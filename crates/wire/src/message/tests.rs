@@ -136,14 +136,11 @@ fn headers_go_there_and_back() {
 
 #[test]
 fn super_fragments_go_there_and_back() {
-    let fragment = |source, length| FragmentMeta {
-        source: SourceId(source),
-        length,
-        flags: FragmentFlags::HAS_BUNCH_CROSSING,
-        bunch_crossing: 3000,
-        trigger_type: 1,
-        raw_id: 17,
-        time: 0,
+    let fragment = |source, length, offset| {
+        let flags = FragmentFlags::HAS_BUNCH_CROSSING;
+        let (source, bunch_crossing, trigger_type) = (SourceId(source), 3000, 1);
+        let meta = FragmentMeta { source, length, flags, bunch_crossing, trigger_type, raw_id: 17, time: 1 << 60 };
+        FragmentEntry { meta, offset }
     };
     let held = SuperFragmentEntry {
         key: EventKey::new(1, 17),
@@ -160,20 +157,19 @@ fn super_fragments_go_there_and_back() {
         not_held: Some(Cause::NotHeld),
         ..held
     };
-    let mut encoder = SuperFragmentsEncoder::default();
-    encoder.add(held, [fragment(1, 100), fragment(2, 200)].into_iter());
-    encoder.add(absent, [].into_iter());
-    assert_eq!(encoder.payload(), 300);
     let mut head = Vec::new();
-    encoder.encode(&mut head);
-    assert_eq!(head.len() as u64 + encoder.payload(), encoder.body_bytes());
+    let mut encoder = SuperFragmentsEncoder::new(&mut head);
+    encoder.add(held, [fragment(1, 100, 0), fragment(2, 200, 116)]);
+    encoder.add(absent, []);
+    encoder.finish();
+    assert_eq!(head.len(), SuperFragmentsEncoder::head_bytes(2, 2));
     assert_eq!(head.len(), 8 + 2 * SUPER_FRAGMENT_ENTRY_BYTES + 2 * FRAGMENT_ENTRY_BYTES);
     let prefix = *head.first_chunk().expect("the head is longer than its prefix");
     assert_eq!(SuperFragmentsView::table_bytes(prefix), Ok(head.len() - 8));
     let mut view = SuperFragmentsView::new(&head).expect("a well-formed head");
     assert_eq!(view.next_super_fragment(), Ok(Some(held)));
-    assert_eq!(view.next_fragment(), Ok(Some(fragment(1, 100))));
-    assert_eq!(view.next_fragment(), Ok(Some(fragment(2, 200))));
+    assert_eq!(view.next_fragment(), Ok(Some(fragment(1, 100, 0))));
+    assert_eq!(view.next_fragment(), Ok(Some(fragment(2, 200, 116))));
     assert_eq!(view.next_fragment(), Ok(None));
     assert_eq!(view.next_super_fragment(), Ok(Some(absent)));
     assert_eq!(view.next_super_fragment(), Ok(None));

@@ -1,0 +1,138 @@
+//! Payloads on their way out: those that lie near each other in a block leave as one slice.
+
+use crate::payload::Payload;
+use crate::returns::Returns;
+use crate::slice::Slice;
+
+/// The most bytes between two payloads that are sent with them: headers of a source's stream.
+const MOST_GAP: usize = 64;
+
+/// The slices of payloads that are sent one after the other. Where a payload lies a little behind the one before, as the
+/// fragments of a source do, what is between them is sent too: one slice for many costs less than a few bytes more.
+#[derive(Default, Debug)]
+pub struct Runs {
+    slices: Vec<Slice>,
+    bytes: u64,
+    returns: Returns,
+}
+
+impl Runs {
+    /// Makes room for so many slices.
+    pub fn reserve(&mut self, slices: usize) {
+        self.slices.reserve(slices);
+    }
+
+    /// Adds a payload, and leaves an empty one; returns where it begins, in bytes from the first byte of all.
+    #[inline]
+    pub fn add(&mut self, payload: &mut Payload) -> u64 {
+        if let (Some(last), Some(slice)) = (self.slices.last_mut(), payload.one_slice())
+            && let Some(gap) = last.gap_to(slice)
+            && gap <= MOST_GAP.min(slice.len() / 4)
+        {
+            let begin = self.bytes + gap as u64;
+            self.bytes = begin + slice.len() as u64;
+            last.reach_over(slice);
+            self.returns.take(payload);
+            return begin;
+        }
+        self.add_apart(payload)
+    }
+
+    fn add_apart(&mut self, payload: &mut Payload) -> u64 {
+        let begin = self.bytes;
+        self.bytes += payload.len() as u64;
+        self.slices.extend(core::mem::take(payload).into_slices());
+        begin
+    }
+
+    /// Bytes of all slices.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Moves all slices to the end of a message, and begins anew.
+    pub fn append_to(&mut self, message: &mut Vec<Slice>) {
+        message.append(&mut self.slices);
+        self.bytes = 0;
+        self.returns = Returns::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Owner, Pool, PoolConfig};
+
+    /// Payloads of 32 bytes with so many bytes between two of them, in as many blocks as it takes.
+    fn payloads(pool: &mut Pool, count: usize, gap: usize) -> Vec<Payload> {
+        let (mut all, mut loan) = (Vec::new(), pool.loan(Owner::SHARED).expect("a block"));
+        while all.len() < count {
+            if loan.append(&vec![0xFF; gap]).is_none() {
+                loan = pool.loan(Owner::SHARED).expect("another block");
+                continue;
+            }
+            match loan.append(&[all.len() as u8; 32]) {
+                Some(slice) => all.push(Payload::from(slice)),
+                None => loan = pool.loan(Owner::SHARED).expect("another block"),
+            }
+        }
+        all
+    }
+
+    /// What was gathered, as one piece of memory, and how many slices it was.
+    fn gathered(runs: &mut Runs) -> (Vec<u8>, usize) {
+        let (bytes, mut message) = (runs.bytes() as usize, Vec::new());
+        runs.append_to(&mut message);
+        let all: Vec<u8> = message.iter().flat_map(|slice| slice.to_vec()).collect();
+        assert_eq!(all.len(), bytes);
+        (all, message.len())
+    }
+
+    fn check(gap: usize, order: impl Fn(&mut Vec<Payload>), slices: usize) {
+        let mut pool = Pool::new(PoolConfig::heap("runs", 256, 8)).expect("memory");
+        let mut all = payloads(&mut pool, 12, gap);
+        order(&mut all);
+        let expected: Vec<Vec<u8>> = all.iter().map(Payload::to_vec).collect();
+        let mut runs = Runs::default();
+        let begins: Vec<usize> = all.iter_mut().map(|payload| runs.add(payload) as usize).collect();
+        assert!(all.iter().all(Payload::is_empty));
+        let (bytes, count) = gathered(&mut runs);
+        for (begin, payload) in begins.into_iter().zip(expected) {
+            assert_eq!(bytes[begin..][..payload.len()], payload);
+        }
+        assert_eq!(count, slices);
+        drop(all);
+        pool.collect();
+        assert_eq!(pool.held(), 0, "every reference is given back");
+    }
+
+    #[test]
+    fn neighbours_leave_as_one_slice_with_what_is_between_them() {
+        check(0, |_| {}, 2);
+        check(8, |_| {}, 2);
+    }
+
+    #[test]
+    fn payloads_that_are_far_from_each_other_leave_alone() {
+        check(9, |_| {}, 12);
+    }
+
+    #[test]
+    fn a_payload_in_front_of_the_last_one_leaves_alone() {
+        check(8, |all| all.reverse(), 12);
+        check(0, |all| all.swap(3, 4), 5);
+    }
+
+    #[test]
+    fn payloads_of_several_slices_and_of_none_are_where_they_are_said_to_be() {
+        let mut pool = Pool::new(PoolConfig::heap("runs", 256, 8)).expect("memory");
+        let mut all = payloads(&mut pool, 12, 16);
+        let mut chain = Payload::default();
+        all.drain(..11).step_by(5).for_each(|payload| chain.append(payload));
+        let (mut runs, mut last) = (Runs::default(), all.pop().expect("the twelfth"));
+        assert_eq!((runs.add(&mut Payload::default()), runs.add(&mut chain), runs.add(&mut last)), (0, 0, 96));
+        let (bytes, _) = gathered(&mut runs);
+        assert_eq!((&bytes[..32], &bytes[32..64], &bytes[64..96]), (&[0; 32][..], &[5; 32][..], &[10; 32][..]));
+        assert_eq!((bytes[96], bytes.len()), (11, 128));
+    }
+}
