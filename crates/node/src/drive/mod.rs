@@ -44,7 +44,7 @@ pub use readout::{ReadoutDrive, ReadoutDriveConfig};
 pub use refusal::Refusal;
 pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed};
 pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
-pub use storage::{Progress, Storage, StorageConfig, StorageCounts};
+pub use storage::{Progress, Recorded, Storage, StorageConfig, StorageCounts};
 
 use ropewalk_terms::Instant;
 use std::os::fd::BorrowedFd;

@@ -8,15 +8,16 @@
 //! fails, is kept and offered again; nothing is acknowledged meanwhile, so that back-pressure reaches the sources.
 //! Only while the run drains is a disk given up that does nothing but refuse: its events then fail, each by name.
 
+mod recorded;
 mod segment;
 
-use ropewalk_flow::builder::EventView;
+use recorded::Counted;
+pub use recorded::Recorded;
 use ropewalk_io::disk::{Completion, Disk, DiskCause, FileToken};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, Instant, NodeId, PoolAccount, RunNumber, Utc};
 use ropewalk_wire::run_file::{
-    BeginOfRun, ClockDomain, EndOfRun, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource,
-    SegmentHeader, SegmentName, SourceEntry, run_directory_name,
+    BeginOfRun, EndOfRun, EventRecordEncoder, SegmentHeader, SegmentName, SourceEntry, run_directory_name,
 };
 use segment::{Closed, SegmentWriter};
 use std::collections::VecDeque;
@@ -184,20 +185,12 @@ impl<D: Disk> Storage<D> {
     }
 
     /// Takes an event; false where there is no room for it now.
-    pub fn add(&mut self, now: Instant, slot: u32, event: &EventView<'_>) -> bool {
+    pub fn add(&mut self, now: Instant, slot: u32, event: &impl Recorded) -> bool {
         if !self.ready(now) {
             return false;
         }
-        let head = EventHead {
-            key: event.key,
-            incarnation: self.header.incarnation,
-            attempt: event.attempt,
-            trigger_type: event.trigger_type(),
-            flags: flags(event),
-        };
-        let missing = Counted::new(event.missing().map(|(source, cause)| MissingSource::new(source, cause)));
-        let fragments = event.fragments();
-        let entries = Counted::new(fragments.clone().map(|fragment| entry(&fragment.meta)));
+        let head = event.head(self.header.incarnation);
+        let (missing, entries) = (Counted::new(event.missing()), Counted::new(event.entries()));
         let needed = EventRecordEncoder::head_bytes(missing.len(), entries.len());
         if self.scratch.len() < needed {
             self.scratch.resize(needed, 0);
@@ -209,11 +202,9 @@ impl<D: Disk> Storage<D> {
         let Some(first) = self.staging.write(&self.scratch[..encoder.head_length()]) else { return false };
         self.pieces.clear();
         self.pieces.push(first);
-        for fragment in fragments {
-            for slice in fragment.payload.clone().into_slices() {
-                encoder.payload(&slice);
-                self.pieces.push(slice);
-            }
+        if !event.payloads(&mut encoder, &mut self.staging, &mut self.pieces) {
+            self.pieces.clear();
+            return false;
         }
         let (length, index) = (encoder.record_length() as u64, encoder.index_entry(0));
         let tail = encoder.finish().ok().and_then(|tail| self.staging.write(tail.as_bytes()));
@@ -225,7 +216,7 @@ impl<D: Disk> Storage<D> {
         segment.add(slot, index, length, &mut self.pieces);
         // Another event manager goes on with a run that had ended: it ends once more, behind this event.
         (self.finishing, self.ended) = (false, false);
-        self.last = self.last.max(Some(event.key));
+        self.last = self.last.max(Some(head.key));
         true
     }
 
@@ -468,56 +459,3 @@ fn stage(staging: &mut Staging, bytes: &[u8], pieces: &mut Vec<Slice>) -> bool {
     pieces.clear();
     bytes.chunks(staging.largest()).all(|chunk| staging.write(chunk).map(|slice| pieces.push(slice)).is_some())
 }
-
-fn flags(event: &EventView<'_>) -> EventFlags {
-    let mut flags = EventFlags::default();
-    if !event.complete {
-        flags = flags.with(EventFlags::INCOMPLETE);
-    }
-    if event.fragments().any(|fragment| fragment.meta.flags.has_error()) {
-        flags = flags.with(EventFlags::DOUBTFUL);
-    }
-    flags
-}
-
-fn entry(meta: &ropewalk_flow::messages::FragmentMeta) -> FragmentEntry {
-    let timed = meta.flags.contains(ropewalk_flow::messages::FragmentFlags::HAS_TIME);
-    FragmentEntry {
-        source: meta.source,
-        flags: meta.flags,
-        raw_id: meta.raw_id,
-        raw_time: meta.time,
-        time: if timed { meta.time as i64 } else { 0 },
-        clock: if timed { ClockDomain::SOURCE } else { ClockDomain::NONE },
-        bunch_crossing: meta.bunch_crossing,
-        trigger_type: meta.trigger_type,
-        length: meta.length,
-    }
-}
-
-/// An iterator whose length was counted beforehand.
-struct Counted<I> {
-    inner: I,
-    left: usize,
-}
-
-impl<I: Iterator + Clone> Counted<I> {
-    fn new(inner: I) -> Self {
-        Self { left: inner.clone().count(), inner }
-    }
-}
-
-impl<I: Iterator> Iterator for Counted<I> {
-    type Item = I::Item;
-
-    fn next(&mut self) -> Option<I::Item> {
-        self.left = self.left.saturating_sub(1);
-        self.inner.next()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-}
-
-impl<I: Iterator> ExactSizeIterator for Counted<I> {}
