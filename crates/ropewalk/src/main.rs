@@ -7,6 +7,7 @@ mod exit;
 mod felix;
 mod files;
 mod nodes;
+mod push;
 mod render;
 mod running;
 mod signals;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Demo(options) => demo::demo(&options),
+        Command::Run(options) if push::is_push(&options) => push::run(&options),
         Command::Run(options) => running::run(&options),
         Command::Node(options) => nodes::node(&options),
         Command::Verify(options) => files::verify(&options),

@@ -8,10 +8,11 @@
 //! a list of pieces or copied into a transmit buffer is decided by who asks for its bytes. It stays until it was sent.
 
 use super::farm::{Farm, Held, is_waiting};
-use super::gather::{FragmentPlace, range_of};
+use super::gather::{FragmentPlace, append_range, range_of};
 use super::nodes::EventPlace;
 use super::set::{Ending, Stage};
-use ropewalk_terms::{EventKey, Instant};
+use ropewalk_memory::{Slice, Staging};
+use ropewalk_terms::{Cause, EventKey, Instant};
 use ropewalk_wire::gateway::{Copying, EventFlags, PIECE_HEAD_BYTES, PUSH_HEAD_BYTES, PieceHead, PushHead, copy_piece};
 
 /// Marks a part that lies among the heads.
@@ -326,6 +327,21 @@ impl<'a> PushView<'a> {
         })
     }
 
+    /// Appends the same as slices: heads are staged, packets stay where they lie. False where there was no room for the heads;
+    /// what was appended is then of no use.
+    pub fn append_slices(&self, heads: &mut Staging, out: &mut Vec<Slice>) -> bool {
+        for part in &self.plan.parts {
+            let (start, length) = (part.start as usize, part.length as usize);
+            if part.slot == HEADS {
+                let Some(head) = heads.write(&self.plan.heads[start..start + length]) else { return false };
+                out.push(head);
+            } else if let Some(held) = self.slots.get(usize::from(part.slot)).and_then(Option::as_ref) {
+                append_range(&held.set.packets[usize::from(part.source)], start, length, out);
+            }
+        }
+        true
+    }
+
     /// Copies everything to the front of a transmit buffer and returns how many bytes that are; none where it is too short.
     #[inline]
     pub fn copy_to(&self, buffer: &mut [u8], copying: Copying) -> Option<usize> {
@@ -355,6 +371,16 @@ impl<'a> StoredView<'a> {
     pub fn word(&self) -> u32 {
         let event = self.head.key.since(self.held.set.first).unwrap_or_default();
         self.held.set.events[event as usize].word
+    }
+
+    /// Its fragments in the order of sources: whose each is, by its place in the configuration, and how long.
+    pub fn fragments(&self) -> impl Iterator<Item = (u16, u16)> + Clone + use<'a> {
+        self.fragments.iter().map(|fragment| (fragment.source, fragment.length))
+    }
+
+    /// The sources that are missing in it, by their place in the configuration, and why.
+    pub fn missing(&self) -> impl Iterator<Item = (u16, Cause)> + Clone + use<'a> {
+        self.held.set.missing()
     }
 
     /// Its raw banks in the order of sources.

@@ -1,6 +1,6 @@
 //! Where the fragments of an event lie in the packets of its set.
 
-use ropewalk_memory::Payload;
+use ropewalk_memory::{Payload, Slice};
 
 /// The banks of one source for an event.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -31,6 +31,21 @@ fn range_of_pieces(packet: &Payload, start: usize, length: usize) -> impl Iterat
     })
 }
 
+/// Appends a range of a packet as slices, where it lies.
+pub(super) fn append_range(packet: &Payload, start: usize, length: usize, out: &mut Vec<Slice>) {
+    let (mut skip, mut left) = (start, length);
+    for mut slice in packet.clone().into_slices() {
+        let from = skip.min(slice.len());
+        let length = left.min(slice.len() - from);
+        (skip, left) = (skip - from, left - length);
+        if length > 0 {
+            slice.skip(from);
+            slice.truncate(length);
+            out.push(slice);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +67,9 @@ mod tests {
             let (start, end) = (a.min(b).min(bytes.len()), a.max(b).min(bytes.len()));
             let found: Vec<u8> = range_of(&packet, start, end - start).flatten().copied().collect();
             prop_assert_eq!(&found, &bytes[start..end]);
+            let mut slices = Vec::new();
+            append_range(&packet, start, end - start, &mut slices);
+            prop_assert_eq!(slices.iter().flat_map(|slice| slice.iter()).copied().collect::<Vec<_>>(), found);
         }
     }
 }

@@ -113,7 +113,7 @@ impl EventSet {
     }
 
     /// The sources that are missing, by their place in the configuration, and why.
-    pub fn missing(&self) -> impl Iterator<Item = (u16, Cause)> + '_ {
+    pub fn missing(&self) -> impl Iterator<Item = (u16, Cause)> + Clone + '_ {
         (0..).zip(&self.absent).filter_map(|(source, cause)| Some((source, (*cause)?)))
     }
 

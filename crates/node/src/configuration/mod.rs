@@ -14,6 +14,7 @@ mod felix_serve;
 mod model;
 mod parse;
 mod placement;
+pub mod push;
 #[cfg(test)]
 mod tests;
 

@@ -20,6 +20,7 @@ mod cards;
 mod delivery;
 mod farewell;
 mod front_ends;
+pub mod gateway;
 mod link;
 mod manager;
 mod managers;

@@ -6,6 +6,7 @@
 //! claim      who manages a run, for whoever takes it over
 //! placement  where threads and pools go        placer    puts them there
 //! summary    what the run says of itself: run.json and the last line of --json
+//! push       the same for push systems: sources, gateways, a farm
 //! stream     chunks of FELIX blocks served and subscribed to, without a run
 //! ```
 
@@ -17,6 +18,7 @@ mod feeder;
 mod handle;
 mod placement;
 mod placer;
+pub mod push;
 mod registry;
 mod resolve;
 mod serve;

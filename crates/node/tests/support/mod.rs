@@ -22,7 +22,7 @@ pub(crate) use disk::SmallDisk;
 pub(crate) use encode::{
     Random, SLINK_WORD, fed_fragment, ferol_block, ferol_blocks, generic_header, generic_hello, generic_payload,
 };
-pub(crate) use front_end::{Dialect, FrontEnd, is_closed};
+pub(crate) use front_end::{Dialect, FrontEnd, hash, is_closed};
 pub(crate) use referee::{Held, HeldEvent, expect_everything, lost};
 pub(crate) use relay::{Relay, Tampering};
 pub(crate) use setup::{PATIENCE, Run, Setup, TemporaryDirectory, wait_for};

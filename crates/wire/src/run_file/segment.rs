@@ -31,6 +31,8 @@ impl SourceFormat {
     pub const FED: Self = Self(2);
     /// A chunk of a FELIX e-link, as the card delivered it.
     pub const CHUNK: Self = Self(3);
+    /// Raw banks of LHCb, one behind the other; FORMATS section 3.
+    pub const BANKS: Self = Self(4);
 
     /// The name for people.
     pub const fn name(self) -> &'static str {
@@ -39,6 +41,7 @@ impl SourceFormat {
             Self::GENERIC => "generic",
             Self::FED => "fed",
             Self::CHUNK => "chunk",
+            Self::BANKS => "banks",
             _ => "unknown",
         }
     }

@@ -1,0 +1,92 @@
+//! Addresses of sources and of what listens.
+
+use ropewalk_flow::gateway::Address;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::str::FromStr;
+
+/// From where the sources of a flow send: `10.0.0.1` and the addresses behind it, or `10.0.0.1:20000` and the ports
+/// behind that.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Addresses {
+    first: Address,
+}
+
+const ADDRESSES: &str = "the first source's IPv4 address, such as 10.0.0.1, the next ones having the addresses behind it; \
+                         or an address with a port, such as 10.0.0.1:20000, the next ones having the ports behind that";
+
+impl Addresses {
+    /// Where the source with this number, counted from 0, sends from; none behind the last address or port there is.
+    pub fn of(self, number: u32) -> Option<Address> {
+        if self.first.port == 0 {
+            let ip = self.first.ip.to_bits().checked_add(number)?;
+            return Some(Address::of(Ipv4Addr::from_bits(ip)));
+        }
+        let port = u32::from(self.first.port).checked_add(number)?;
+        Some(Address { port: u16::try_from(port).ok()?, ..self.first })
+    }
+
+    /// Whether sources are told apart by ports.
+    pub const fn are_ports(self) -> bool {
+        self.first.port != 0
+    }
+}
+
+impl FromStr for Addresses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not {ADDRESSES}");
+        let first = if let Ok(ip) = text.parse() {
+            Address::of(ip)
+        } else {
+            let address: SocketAddrV4 = text.parse().map_err(|_| wrong())?;
+            Address { ip: *address.ip(), port: address.port() }
+        };
+        if text.ends_with(":0") { Err(wrong()) } else { Ok(Self { first }) }
+    }
+}
+
+/// Where packets or messages come in: an IPv4 address with a port.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ListenAddress(pub SocketAddrV4);
+
+const LISTEN: &str = "an IPv4 address with a port, such as 127.0.0.1:9700";
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Self).map_err(|_| format!("`{text}` is not {LISTEN}"))
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+macro_rules! read_from_text {
+    ($($name:ident: $wanted:expr),*) => {$(
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                Cow::<'de, str>::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "description": $wanted })
+            }
+        }
+    )*};
+}
+read_from_text!(Addresses: ADDRESSES, ListenAddress: LISTEN);

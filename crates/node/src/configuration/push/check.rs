@@ -1,0 +1,153 @@
+//! What the configuration of a push system must fulfil beyond its syntax.
+
+use super::model::{FlowSection, GatewaySection, PushConfiguration};
+use crate::configuration::IncompleteChoice;
+use crate::configuration::parse::Fault;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Checks everything; the first fault is returned.
+pub(super) fn check(configuration: &PushConfiguration) -> Result<(), Fault> {
+    if configuration.version != 1 {
+        return Err(Fault::new("version", format!("this program reads version 1, not {}", configuration.version)));
+    }
+    if configuration.flow.is_empty() || configuration.flow.len() > 16 {
+        return Err(Fault::new("flow", "between 1 and 16 [[flow]] are needed"));
+    }
+    if configuration.gateway.is_empty() {
+        return Err(Fault::new("gateway", "at least one [[gateway]] is needed"));
+    }
+    names(configuration)?;
+    for (index, flow) in configuration.flow.iter().enumerate() {
+        self::flow(flow, |field| format!("flow[{index}].{field}"))?;
+    }
+    sources_apart(configuration)?;
+    for (index, gateway) in configuration.gateway.iter().enumerate() {
+        self::gateway(configuration, gateway, |field| format!("gateway[{index}].{field}"))?;
+    }
+    farm(configuration)
+}
+
+fn names(configuration: &PushConfiguration) -> Result<(), Fault> {
+    let flows = configuration.flow.iter().enumerate().map(|(at, it)| (format!("flow[{at}].name"), &it.name));
+    let gateways = configuration.gateway.iter().enumerate().map(|(at, it)| (format!("gateway[{at}].name"), &it.name));
+    let mut names = BTreeSet::new();
+    for (key, name) in flows.chain(gateways) {
+        let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if name.is_empty() || name.len() > 32 || !name.bytes().all(is_fit) {
+            return Err(Fault::new(key, "a name has 1 to 32 letters, digits, `-` or `_`"));
+        }
+        if !names.insert(name) {
+            return Err(Fault::new(key, format!("the name `{name}` is used twice")));
+        }
+    }
+    Ok(())
+}
+
+/// The most sources of a flow.
+const MOST_SOURCES: u16 = 4096;
+
+fn flow(flow: &FlowSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+    let sources = &flow.sources;
+    if !(1..=MOST_SOURCES).contains(&sources.count) {
+        return Err(Fault::new(key("sources.count"), format!("between 1 and {MOST_SOURCES} sources")));
+    }
+    if sources.first.checked_add(u32::from(sources.count)).is_none() {
+        return Err(Fault::new(key("sources.first"), "the last source's id would be above 4294967295"));
+    }
+    if sources.address.of(u32::from(sources.count) - 1).is_none() {
+        return Err(Fault::new(key("sources.address"), "the last source's address or port would be none"));
+    }
+    if flow.packing == 0 {
+        return Err(Fault::new(key("packing"), "at least one event is in a packet"));
+    }
+    if flow.assembling == 0 || flow.assembling > flow.sets || flow.sets > 16_384 {
+        let message = format!("between 1 and `sets` ({}), which are at most 16384", flow.sets);
+        return Err(Fault::new(key("assembling"), message));
+    }
+    if flow.incomplete == IncompleteChoice::Stop {
+        return Err(Fault::new(key("incomplete"), "a gateway does not stop: `emit` or `drop`"));
+    }
+    if flow.timeout.0 < Duration::from_millis(1) {
+        return Err(Fault::new(key("timeout"), "packets need some time to come: 1ms at least"));
+    }
+    if flow.decision_timeout <= flow.timeout {
+        let message = format!("not longer than `timeout` ({}): events wait for their packets first", flow.timeout);
+        return Err(Fault::new(key("decision_timeout"), message));
+    }
+    if !(64..=65_507).contains(&flow.largest_packet.0) {
+        return Err(Fault::new(key("largest_packet"), "between 64 and 65507 bytes"));
+    }
+    let Some(emulate) = &flow.emulate else { return Ok(()) };
+    for (name, share) in [("loss", emulate.loss), ("duplicates", emulate.duplicates), ("reordered", emulate.reordered)]
+    {
+        if !(0.0..=1.0).contains(&share) {
+            return Err(Fault::new(key(&format!("emulate.{name}")), "a share lies between 0 and 1"));
+        }
+    }
+    Ok(())
+}
+
+/// Flows of one gateway have listening addresses of their own; so their sources may share addresses. What must differ is
+/// where each gateway listens.
+fn sources_apart(configuration: &PushConfiguration) -> Result<(), Fault> {
+    let mut seen = BTreeSet::new();
+    for (index, gateway) in configuration.gateway.iter().enumerate() {
+        let flows = gateway.listen.iter().map(|(flow, address)| (format!("gateway[{index}].listen.{flow}"), address));
+        for (key, address) in flows.chain([(format!("gateway[{index}].control"), &gateway.control)]) {
+            if address.0.port() != 0 && !seen.insert(address.0) {
+                return Err(Fault::new(key, format!("{address} is used twice")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn gateway(
+    configuration: &PushConfiguration,
+    gateway: &GatewaySection,
+    key: impl Fn(&str) -> String,
+) -> Result<(), Fault> {
+    for flow in &configuration.flow {
+        if !gateway.listen.contains_key(&flow.name) {
+            let message = format!("it does not say where packets of `{}` come in", flow.name);
+            return Err(Fault::new(key("listen"), message));
+        }
+    }
+    let is_known = |name: &String| configuration.flow.iter().any(|flow| flow.name == *name);
+    if let Some(unknown) = gateway.listen.keys().find(|name| !is_known(name)) {
+        let known = configuration.flow.iter().map(|flow| flow.name.as_str()).collect::<Vec<_>>().join(", ");
+        return Err(Fault::new(key(&format!("listen.{unknown}")), format!("no such flow; there are: {known}")));
+    }
+    if let Some(unknown) = configuration.trigger.listen.keys().find(|name| !is_known(name)) {
+        return Err(Fault::new(format!("trigger.listen.{unknown}"), "no such flow"));
+    }
+    if gateway.memory.0 < 1 << 20 {
+        return Err(Fault::new(key("memory"), "1MiB at least: packets wait there for the others of their events"));
+    }
+    Ok(())
+}
+
+fn farm(configuration: &PushConfiguration) -> Result<(), Fault> {
+    let farm = &configuration.farm;
+    if !(1..=4096).contains(&farm.nodes) {
+        return Err(Fault::new("farm.nodes", "between 1 and 4096 nodes"));
+    }
+    if !(256..=65_000).contains(&farm.largest_push.0) {
+        return Err(Fault::new("farm.largest_push", "between 256 and 65000 bytes"));
+    }
+    if !(1..=256).contains(&farm.outstanding) {
+        return Err(Fault::new("farm.outstanding", "between 1 and 256 events"));
+    }
+    if farm.silence.0 < Duration::from_millis(100) {
+        return Err(Fault::new("farm.silence", "100ms at least: nodes say every 30 ms that they are there"));
+    }
+    let Some(emulate) = &farm.emulate else { return Ok(()) };
+    if !(0.0..=1.0).contains(&emulate.accept) {
+        return Err(Fault::new("farm.emulate.accept", "a share lies between 0 and 1"));
+    }
+    if !(1..=256).contains(&emulate.at_once) {
+        return Err(Fault::new("farm.emulate.at_once", "between 1 and 256 events"));
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! The configuration of a push system: sources send when they like, a gateway builds and forwards to a farm.
+//!
+//! A file with a `[[gateway]]` is one; the configuration of a pull system has readout and builder units instead.
+
+mod address;
+mod check;
+mod model;
+#[cfg(test)]
+mod tests;
+
+pub use address::{Addresses, ListenAddress};
+pub use model::{
+    Architecture, DefaultChoice, EmulateFarm, EmulateFlow, FarmSection, FlowSection, GatewaySection, Gathering,
+    OutputChoice, PushConfiguration, PushRunSection, ReceiveChoice, SendChoice, SourcesSection, ThrottleSection,
+    TriggerNaming, TriggerSection,
+};
+
+use super::ConfigurationError;
+use super::parse::{parse_as, read_text};
+use std::path::Path;
+use toml::de::DeTable;
+
+/// Whether this text describes a push system. What cannot be read is for [`parse`] or its twin to complain of.
+pub fn is_push(text: &str) -> bool {
+    DeTable::parse(text).is_ok_and(|table| table.get_ref().get("gateway").is_some())
+}
+
+/// Reads and checks the configuration of a push system.
+///
+/// # Errors
+/// Where the file cannot be read or does not hold a usable configuration.
+pub fn read(path: &Path) -> Result<PushConfiguration, ConfigurationError> {
+    let (file, text) = read_text(path)?;
+    let configuration = parse(&file, &text, &|name| std::env::var(name).ok())?;
+    Ok(PushConfiguration { file: Some(path.to_owned()), ..configuration })
+}
+
+/// Reads and checks the configuration of a push system; `variable` looks up what `${NAME}` in a value stands for.
+///
+/// # Errors
+/// Where the text does not hold a usable configuration.
+pub fn parse(
+    file: &str,
+    text: &str,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<PushConfiguration, ConfigurationError> {
+    parse_as(file, text, variable, &[], check::check)
+}
+
+/// The JSON schema of the configuration of a push system, as text.
+pub fn schema() -> String {
+    let schema = schemars::schema_for!(PushConfiguration);
+    serde_json::to_string_pretty(&schema).unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}"))
+}

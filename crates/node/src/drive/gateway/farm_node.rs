@@ -1,0 +1,190 @@
+//! An emulated node of the farm: it takes events of every gateway, and decides on them after a while.
+
+use super::filter::{EmulatedFilter, FilterConfig};
+use super::queue::contiguous;
+use super::report::Notice;
+use crate::drive::Drive;
+use ropewalk_flow::gateway::{FarmNode, FarmNodeConfig};
+use ropewalk_io::packet::{Packet, Receiver, Refusal, Sender};
+use ropewalk_terms::Instant;
+use ropewalk_wire::gateway::{EventFlags, Frame, Kind, Message, PushView};
+use std::net::SocketAddrV4;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What an emulated node is told before the run.
+#[derive(Clone, Debug)]
+pub struct FarmNodeDriveConfig {
+    /// Its machine's part; the gateway's number is set for each gateway.
+    pub machine: FarmNodeConfig,
+    /// Where each gateway listens for nodes.
+    pub gateways: Vec<SocketAddrV4>,
+    /// How it decides.
+    pub filter: FilterConfig,
+    /// Where chance begins.
+    pub seed: u64,
+    /// It ends when this is set.
+    pub is_over: Arc<AtomicBool>,
+}
+
+/// What a node has seen.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct FarmNodeReport {
+    /// Events that came whole.
+    pub events: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Those of them that were incomplete.
+    pub incomplete: u64,
+    /// Those of them that another node had had.
+    pub sent_again: u64,
+    /// Accepted ones.
+    pub accepted: u64,
+    /// Datagrams that were no message of a gateway.
+    pub malformed: u64,
+}
+
+/// A node: see the module's first line.
+pub struct FarmNodeDrive<R: Receiver, S: Sender> {
+    gateways: Vec<(SocketAddrV4, FarmNode)>,
+    filter: EmulatedFilter,
+    receiver: R,
+    sender: S,
+    packets: Vec<Packet>,
+    message: Vec<u8>,
+    /// To whom the message still has to go.
+    unsent: Option<SocketAddrV4>,
+    scratch: Vec<u8>,
+    is_over: Arc<AtomicBool>,
+    report: FarmNodeReport,
+    notice: Notice<FarmNodeReport>,
+}
+
+impl<R: Receiver, S: Sender> FarmNodeDrive<R, S> {
+    /// A node that receives by `receiver` and answers by `sender`; both have the same address.
+    pub fn new(config: FarmNodeDriveConfig, receiver: R, sender: S) -> Self {
+        let machine = |gateway| FarmNode::new(FarmNodeConfig { gateway, ..config.machine });
+        Self {
+            gateways: (0..).zip(&config.gateways).map(|(number, &at)| (at, machine(number))).collect(),
+            filter: EmulatedFilter::new(config.filter, config.seed),
+            receiver,
+            sender,
+            packets: Vec::with_capacity(1024),
+            message: Vec::with_capacity(2048),
+            unsent: None,
+            scratch: Vec::with_capacity(2048),
+            is_over: config.is_over,
+            report: FarmNodeReport::default(),
+            notice: Notice::default(),
+        }
+    }
+
+    /// What it has seen.
+    pub fn notice(&self) -> Notice<FarmNodeReport> {
+        self.notice.clone()
+    }
+
+    fn hear(&mut self, now: Instant) -> usize {
+        let work = self.receiver.receive(now, &mut self.packets);
+        let Self { packets, gateways, scratch, report, .. } = self;
+        for Packet { payload, .. } in packets.drain(..) {
+            let bytes = contiguous(&payload, scratch);
+            let is_good = match Frame::split(bytes) {
+                Ok((Kind::Push, body, _)) => PushView::parse(body).is_ok_and(|push| {
+                    let gateway = gateways.get_mut(usize::from(push.head().gateway));
+                    gateway.is_some_and(|(_, machine)| {
+                        machine.on_push(&push, now);
+                        true
+                    })
+                }),
+                Ok((kind, body, _)) => Message::decode(kind, body).is_ok_and(|message| {
+                    let Message::Progress(progress) = message else { return false };
+                    let gateway = gateways.get_mut(usize::from(progress.gateway));
+                    gateway.is_some_and(|(_, machine)| {
+                        machine.on_progress(&progress, now);
+                        true
+                    })
+                }),
+                Err(_) => false,
+            };
+            report.malformed += u64::from(!is_good);
+        }
+        work
+    }
+
+    /// Events go into the filter, decisions come out.
+    fn decide(&mut self, now: Instant) -> usize {
+        let Self { gateways, filter, report, .. } = self;
+        let mut work = 0;
+        for (number, (_, machine)) in (0..).zip(gateways.iter_mut()) {
+            machine.on_time(now);
+            while let Some(event) = machine.next_event() {
+                report.events += 1;
+                report.bytes += event.bytes.len() as u64;
+                report.incomplete += u64::from(event.head.flags.has(EventFlags::INCOMPLETE));
+                report.sent_again += u64::from(event.head.flags.has(EventFlags::SENT_AGAIN));
+                filter.begin(number, event.head.sequence, now);
+                work += 1;
+            }
+        }
+        while let Some((gateway, sequence, accept)) = filter.next_decision(now) {
+            let Some((_, machine)) = gateways.get_mut(usize::from(gateway)) else { continue };
+            report.accepted += u64::from(machine.decide(sequence, accept, u32::from(accept)) && accept);
+            work += 1;
+        }
+        work
+    }
+
+    fn tell(&mut self, now: Instant) -> usize {
+        let mut told = 0;
+        loop {
+            if let Some(to) = self.unsent {
+                let message = &self.message;
+                let mut fill = |room: &mut [u8]| {
+                    room[..message.len()].copy_from_slice(message);
+                    message.len()
+                };
+                match self.sender.send_with(to, message.len(), &mut fill) {
+                    Err(Refusal::Full) if self.sender.flush(now) == 0 => return told,
+                    Err(Refusal::Full) => continue,
+                    Ok(()) | Err(Refusal::TooLarge) => self.unsent = None,
+                }
+                told += 1;
+            }
+            let mut gateways = self.gateways.iter_mut();
+            let next = gateways.find_map(|(at, machine)| Some((*at, machine.next_message(now)?)));
+            let Some((to, message)) = next else { return told };
+            self.message.clear();
+            message.encode(&mut self.message);
+            self.unsent = Some(to);
+        }
+    }
+}
+
+impl<R: Receiver, S: Sender> Drive for FarmNodeDrive<R, S> {
+    fn turn(&mut self, now: Instant) -> usize {
+        let work = self.hear(now) + self.decide(now) + self.tell(now) + self.sender.flush(now);
+        if work > 0 {
+            self.notice.renew(|report| *report = self.report);
+        }
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let machines = self.gateways.iter().map(|(_, machine)| machine.next_deadline());
+        machines.chain(self.filter.next_deadline()).chain(self.receiver.next_deadline()).min()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.sender.queued() == 0 && self.unsent.is_none() && self.receiver.prepare_wait()
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.receiver.wait_descriptor());
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}

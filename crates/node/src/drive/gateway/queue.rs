@@ -1,0 +1,458 @@
+//! One input queue of a gateway, run to completion: packets in, events out, decisions in, accepted events to files.
+
+use super::report::{GatewayReport, InputReport, Notice};
+use super::storing::StoredEvent;
+use crate::drive::{Drive, Progress, Storage};
+use ropewalk_flow::gateway::{Address, FlowConfig, Gateway, GatewayConfig, GatewayConfigError, Outgoing};
+use ropewalk_flow::source::TriggerGate;
+use ropewalk_io::disk::Disk;
+use ropewalk_io::packet::{Packet, Receiver, Refusal, Sender};
+use ropewalk_memory::{Payload, Slice, Staging};
+use ropewalk_terms::{Cause, Instant, RunNumber, SourceId, Utc};
+use ropewalk_wire::gateway::{Copying, Frame, Message};
+use std::net::SocketAddrV4;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How an event is put together for sending.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Gathering {
+    /// The kernel, or the card, gathers it from where its pieces lie.
+    Iovec,
+    /// It is copied to where it leaves from.
+    Copy(Copying),
+}
+
+/// What a gateway's drive is told before the run.
+#[derive(Debug)]
+pub struct GatewayDriveConfig {
+    /// The machine's part.
+    pub machine: GatewayConfig,
+    /// How events are put together.
+    pub gathering: Gathering,
+    /// Where each flow's trigger listens, if there is one.
+    pub triggers: Vec<Option<SocketAddrV4>>,
+    /// The trigger waits to be asked for packets.
+    pub requests: bool,
+    /// Which life of the gateway, and the run that it takes.
+    pub run: RunNumber,
+    /// The time of day when the monotonic clock stood at zero.
+    pub epoch: Utc,
+    /// How far each flow's trigger has come, where that is known: behind its last event the flow has ended.
+    pub gates: Vec<Option<Arc<TriggerGate>>>,
+    /// The other flows have ended when this is set.
+    pub is_over: Arc<AtomicBool>,
+    /// How long it may take to end behind that.
+    pub drain: Duration,
+    /// Above this share of held memory, in percent, packets are copied out of it.
+    pub evacuate_above: usize,
+}
+
+/// How far its end is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Phase {
+    Running,
+    /// Every flow has ended; until then, what is on its way may still come.
+    Draining(Instant),
+    /// No packet is taken any more.
+    Closing,
+    Over,
+}
+
+/// A gateway's input queue: see the module's picture.
+pub struct GatewayDrive<R: Receiver, S: Sender, D: Disk> {
+    config: GatewayDriveConfig,
+    gateway: Gateway,
+    inputs: Vec<R>,
+    /// Where nodes are heard.
+    control: R,
+    sender: S,
+    /// Where each node was heard last.
+    nodes: Vec<Option<SocketAddrV4>>,
+    storage: Option<Storage<D>>,
+    /// What was copied out of the packets' memory, and heads of events that are gathered.
+    staging: Staging,
+    packets: Vec<Packet>,
+    slices: Vec<Slice>,
+    /// An encoded message, and to whom it still has to go.
+    message: Vec<u8>,
+    unsent: Vec<SocketAddrV4>,
+    scratch: Vec<u8>,
+    phase: Phase,
+    stopped: Vec<bool>,
+    /// Had nothing come by then, nothing more would come.
+    quiet_from: Instant,
+    evacuated: u64,
+    /// The ids of each flow's sources.
+    sources: Vec<Vec<SourceId>>,
+    progress: Vec<(u32, Progress)>,
+    notice: Notice<GatewayReport>,
+    renew_at: Instant,
+}
+
+/// How often the report is renewed, and the kernel is asked what it lost.
+const RENEW: Duration = Duration::from_millis(50);
+/// What has not come for so long behind the last event is not on its way any more.
+const QUIET: Duration = Duration::from_millis(200);
+/// Pushes of one turn, so that packets are received again before their socket is full.
+const PUSHES: usize = 256;
+/// Messages of one turn.
+const MESSAGES: usize = 64;
+/// Events to storage of one turn.
+const STORED: usize = 64;
+
+impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
+    /// A gateway that receives each flow's packets from one of `inputs`, hears nodes by `control` and sends by `sender`.
+    ///
+    /// # Errors
+    /// What is wrong with the machine's configuration.
+    pub fn new(
+        config: GatewayDriveConfig,
+        inputs: Vec<R>,
+        control: R,
+        sender: S,
+        storage: Option<Storage<D>>,
+        staging: Staging,
+    ) -> Result<Self, GatewayConfigError> {
+        let gateway = Gateway::new(&config.machine)?;
+        let flows = inputs.len();
+        let ids = |flow: &FlowConfig| flow.sources.iter().map(|source| source.id).collect();
+        let sources = config.machine.flows.iter().map(ids).collect();
+        let nodes = vec![None; usize::from(config.machine.farm.nodes)];
+        let drive = Self {
+            gateway,
+            inputs,
+            control,
+            sender,
+            nodes,
+            storage,
+            staging,
+            packets: Vec::with_capacity(1024),
+            slices: Vec::with_capacity(1024),
+            message: Vec::with_capacity(2048),
+            unsent: Vec::with_capacity(2),
+            scratch: Vec::with_capacity(2048),
+            phase: Phase::Running,
+            stopped: vec![false; flows],
+            quiet_from: Instant::ZERO,
+            evacuated: 0,
+            sources,
+            progress: Vec::with_capacity(1024),
+            notice: Notice::default(),
+            renew_at: Instant::ZERO,
+            config,
+        };
+        drive.notice.renew(|report| report.flows.resize(flows, InputReport::default()));
+        Ok(drive)
+    }
+
+    /// What it tells of itself.
+    pub fn notice(&self) -> Notice<GatewayReport> {
+        self.notice.clone()
+    }
+
+    /// The machine, for tests.
+    pub const fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    /// The run's directory is entered.
+    pub fn begin(&mut self, now: Instant) {
+        if let Some(storage) = &mut self.storage {
+            storage.begin(now, self.config.run, self.config.machine.incarnation);
+        }
+    }
+
+    fn receive(&mut self, now: Instant) -> usize {
+        let mut work = 0;
+        if self.phase == Phase::Closing || self.phase == Phase::Over {
+            return 0;
+        }
+        for (flow, input) in (0..).zip(&mut self.inputs) {
+            work += input.receive(now, &mut self.packets);
+            let used = input.memory_in_use();
+            let must_move = used.is_above(self.config.evacuate_above);
+            for Packet { from, payload } in self.packets.drain(..) {
+                let payload = if must_move { moved(payload, &mut self.staging, &mut self.evacuated) } else { payload };
+                let from = Address { ip: *from.ip(), port: from.port() };
+                self.gateway.on_packet(flow, from, payload, now);
+            }
+        }
+        if work > 0 {
+            self.quiet_from = now.after(QUIET);
+        }
+        work
+    }
+
+    /// What nodes say.
+    fn hear(&mut self, now: Instant) -> usize {
+        let work = self.control.receive(now, &mut self.packets);
+        for Packet { from, payload } in self.packets.drain(..) {
+            let Some(message) = decoded(&payload, &mut self.scratch) else { continue };
+            if let Message::Credit(credit) = &message
+                && let Some(node) = self.nodes.get_mut(usize::from(credit.node))
+            {
+                *node = Some(from);
+            }
+            self.gateway.on_message(&message, now);
+        }
+        work
+    }
+
+    fn push(&mut self, now: Instant) -> usize {
+        for pushed in 0..PUSHES {
+            let Some(node) = self.gateway.next_push() else { return pushed };
+            // A node without an address never had credit.
+            let Some(to) = self.nodes.get(usize::from(node)).copied().flatten() else { return pushed };
+            match self.send_push(to) {
+                Ok(()) => self.gateway.sent(now),
+                Err(Refusal::Full) if self.sender.flush(now) > 0 => {}
+                Err(_) => return pushed,
+            }
+        }
+        PUSHES
+    }
+
+    fn send_push(&mut self, to: SocketAddrV4) -> Result<(), Refusal> {
+        let view = self.gateway.push_view();
+        match self.config.gathering {
+            Gathering::Copy(copying) => {
+                let mut fill = |room: &mut [u8]| view.copy_to(room, copying).unwrap_or(0);
+                self.sender.send_with(to, view.length(), &mut fill)
+            }
+            Gathering::Iovec => {
+                self.slices.clear();
+                if !view.append_slices(&mut self.staging, &mut self.slices) {
+                    return Err(Refusal::Full);
+                }
+                self.sender.send(to, &mut self.slices)
+            }
+        }
+    }
+
+    /// Says what is to be said to nodes and triggers.
+    fn tell(&mut self, now: Instant) -> usize {
+        for told in 0..MESSAGES {
+            while let Some(&to) = self.unsent.last() {
+                let message = &self.message;
+                let mut fill = |room: &mut [u8]| {
+                    room[..message.len()].copy_from_slice(message);
+                    message.len()
+                };
+                match self.sender.send_with(to, message.len(), &mut fill) {
+                    Err(Refusal::Full) if self.sender.flush(now) == 0 => return told,
+                    Err(Refusal::Full) => {}
+                    Ok(()) | Err(Refusal::TooLarge) => drop(self.unsent.pop()),
+                }
+            }
+            self.message.clear();
+            if !self.next_message(now) {
+                return told;
+            }
+        }
+        MESSAGES
+    }
+
+    /// Encodes the next message; false where there is none.
+    fn next_message(&mut self, now: Instant) -> bool {
+        if let Some(outgoing) = self.gateway.next_message(now) {
+            match outgoing {
+                Outgoing::Progress(node, progress) => {
+                    self.unsent.extend(self.nodes.get(usize::from(node)).copied().flatten());
+                    Message::Progress(progress).encode(&mut self.message);
+                }
+                Outgoing::Stream(stream) => {
+                    self.unsent.extend(self.config.triggers.get(usize::from(stream.flow)).copied().flatten());
+                    Message::Stream(stream).encode(&mut self.message);
+                }
+                Outgoing::Throttle(throttle) => {
+                    self.unsent.extend(self.config.triggers.iter().flatten());
+                    Message::Throttle(throttle).encode(&mut self.message);
+                }
+            }
+            return true;
+        }
+        self.config.requests && self.next_request(now)
+    }
+
+    fn next_request(&mut self, now: Instant) -> bool {
+        let utc = Duration::from_nanos(self.config.epoch.0.saturating_add_unsigned(now.as_nanoseconds()) as u64);
+        for (flow, trigger) in (0..).zip(&self.config.triggers) {
+            let Some(trigger) = trigger else { continue };
+            if let Some(request) = self.gateway.next_request(flow, utc, now) {
+                self.unsent.push(*trigger);
+                self.message.extend_from_slice(&request.to_bytes());
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether all flows have ended; each is told its last event once that is known.
+    fn have_stopped(&mut self) -> bool {
+        for (flow, gate) in (0u8..).zip(&self.config.gates) {
+            let stopped = &mut self.stopped[usize::from(flow)];
+            if *stopped {
+                continue;
+            }
+            let Some(gate) = gate else {
+                *stopped = self.config.is_over.load(Ordering::Relaxed);
+                continue;
+            };
+            if let Some(issued) = gate.last() {
+                *stopped = true;
+                let first = self.config.machine.flows[usize::from(flow)].first_event;
+                self.gateway.receiver().stop_after(flow, (first + issued).saturating_sub(1));
+            }
+        }
+        self.stopped.iter().all(|stopped| *stopped)
+    }
+
+    /// Goes through the end: flows stop, what is open drains, files close.
+    fn end(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Running => {
+                if self.have_stopped() {
+                    self.phase = Phase::Draining(now.after(self.config.drain));
+                }
+            }
+            Phase::Draining(until) => {
+                let in_flight = self.gateway.ledger();
+                let is_empty = in_flight.fragments.in_flight == 0 && in_flight.events.in_flight == 0;
+                if now >= until {
+                    self.gateway.receiver().close_all(Cause::DrainTimedOut);
+                    self.phase = Phase::Closing;
+                } else if is_empty && now >= self.quiet_from {
+                    self.phase = Phase::Closing;
+                }
+            }
+            Phase::Closing => {
+                let in_flight = self.gateway.ledger().events.in_flight;
+                let has_stored = in_flight == 0 && self.gateway.next_stored().is_none();
+                let is_closed = self.storage.as_mut().is_none_or(|storage| {
+                    if has_stored {
+                        storage.finish(now);
+                    }
+                    storage.is_closed() || storage.has_given_up()
+                });
+                if has_stored && is_closed && self.unsent.is_empty() && self.sender.queued() == 0 {
+                    self.phase = Phase::Over;
+                    self.renew(now);
+                }
+            }
+            Phase::Over => {}
+        }
+    }
+
+    /// Accepted events to storage.
+    fn store(&mut self, now: Instant) -> usize {
+        let Some(storage) = &mut self.storage else {
+            // Nothing is written: the events are counted and let go.
+            while self.gateway.next_stored().is_some() {
+                self.gateway.stored();
+            }
+            return 0;
+        };
+        let mut work = storage.poll(now, &mut self.progress);
+        self.progress.clear();
+        for _ in 0..STORED {
+            if self.gateway.next_stored().is_none() {
+                break;
+            }
+            let Some(event) = self.gateway.stored_view() else { break };
+            if !storage.add(now, 0, &StoredEvent::new(event, &self.sources)) && !storage.has_given_up() {
+                break;
+            }
+            self.gateway.stored();
+            work += 1;
+        }
+        storage.flush(now);
+        work
+    }
+
+    fn renew(&mut self, now: Instant) {
+        self.renew_at = now.after(RENEW);
+        let Self { gateway, inputs, sender, storage, notice, evacuated, phase, .. } = self;
+        notice.renew(|report| {
+            for ((flow, input), known) in (0..).zip(inputs).zip(&mut report.flows) {
+                let (packets, events) = gateway.account(flow);
+                *known = InputReport { received: input.counters(), packets, events };
+            }
+            report.ledger = gateway.ledger();
+            report.sent = sender.counters();
+            report.storage = storage.as_ref().map(Storage::counts).unwrap_or_default();
+            let throttle = gateway.throttle();
+            (report.state, (report.live, report.dead)) = (throttle.state(), throttle.live_and_dead());
+            report.stops.clear();
+            report.stops.extend(throttle.levels().map(|level| (level.dead, level.stops)));
+            (report.evacuated, report.is_over) = (*evacuated, *phase == Phase::Over);
+        });
+    }
+}
+
+impl<R: Receiver, S: Sender, D: Disk> Drive for GatewayDrive<R, S, D> {
+    fn turn(&mut self, now: Instant) -> usize {
+        let mut work = self.receive(now) + self.hear(now);
+        self.gateway.turn(now, |_| ());
+        work += self.push(now) + self.tell(now) + self.store(now);
+        work += self.sender.flush(now);
+        self.end(now);
+        if now >= self.renew_at {
+            self.renew(now);
+        }
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let inputs = self.inputs.iter().chain([&self.control]).filter_map(Receiver::next_deadline);
+        let storage = self.storage.as_ref().and_then(Storage::next_deadline);
+        inputs.chain(storage).chain([self.gateway.next_deadline(), self.renew_at]).min()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        let mut may_sleep = self.sender.queued() == 0 && self.unsent.is_empty();
+        for input in self.inputs.iter_mut().chain([&mut self.control]) {
+            may_sleep &= input.prepare_wait();
+        }
+        may_sleep && self.storage.as_mut().is_none_or(Storage::prepare_wait)
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.inputs.iter().chain([&self.control]).filter_map(Receiver::wait_descriptor));
+        into.extend(self.storage.as_ref().and_then(Storage::wait_descriptor));
+    }
+
+    fn is_done(&self) -> bool {
+        self.phase == Phase::Over
+    }
+}
+
+/// A copy of a packet in other memory, so that where it came in is free again; the packet itself where there is no room.
+fn moved(payload: Payload, staging: &mut Staging, evacuated: &mut u64) -> Payload {
+    match payload.evacuate(staging) {
+        Some(copy) => {
+            *evacuated += 1;
+            copy
+        }
+        None => payload,
+    }
+}
+
+/// A message in a datagram; none where it is no whole message of a kind that gateways hear.
+pub(super) fn decoded(payload: &Payload, scratch: &mut Vec<u8>) -> Option<Message> {
+    let bytes = contiguous(payload, scratch);
+    let (kind, body, _) = Frame::split(bytes).ok()?;
+    Message::decode(kind, body).ok()
+}
+
+/// The bytes of a payload in one piece: where they lie, or put together in `scratch`.
+pub(super) fn contiguous<'a>(payload: &'a Payload, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    if let Some(bytes) = payload.contiguous() {
+        return bytes;
+    }
+    scratch.clear();
+    payload.pieces().for_each(|piece| scratch.extend_from_slice(piece));
+    scratch
+}

@@ -1,0 +1,419 @@
+//! From a configuration to running threads: sockets, pools, drives, wiring.
+
+use super::handle::{FlowSource, PushHandle, RunningGateway};
+use super::resolve;
+use crate::configuration::SyncChoice;
+use crate::configuration::push::{GatewaySection, OutputChoice, PushConfiguration, ReceiveChoice, SendChoice};
+use crate::drive::gateway::{
+    FarmNodeDrive, FarmNodeDriveConfig, FilterConfig, GatewayDrive, GatewayDriveConfig, PacketSourceDrive,
+    PacketSourceDriveConfig,
+};
+use crate::drive::{Drive, Storage, StorageConfig};
+use crate::run::assemble::{RunError, system};
+use crate::run::registry::{Registry, RunDirectory};
+use crate::run::worker::{Ending, Worker};
+use ropewalk_flow::gateway::FarmNodeConfig;
+use ropewalk_flow::source::TriggerGate;
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_io::disk::{RealDisk, RealDiskConfig};
+use ropewalk_io::packet::{
+    Flow, PacketError, PacketMemory, ReceiveConfig, Receiver, SendConfig, SocketReceiver, SocketSender,
+};
+use ropewalk_memory::{Pool, PoolConfig, Staging};
+use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, RunNumber, Utc};
+use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What of a push system is in this process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PushPart {
+    /// Everything, emulators included.
+    Whole,
+    /// One gateway, by its name.
+    Gateway(String),
+    /// The emulated sources of these flows, by their names; of all where none is named.
+    Sources(Vec<String>),
+    /// These emulated nodes, by their numbers.
+    Nodes(core::ops::Range<u16>),
+}
+
+/// The protocol number of packets that are sent straight over IP: RFC 3692's first one for experiments.
+const PROTOCOL: u8 = 253;
+/// Blocks of the memory that packets are received into.
+const PACKET_BLOCK: usize = 256 << 10;
+/// Memory for what nodes say and what is sent: block and blocks.
+const CONTROL_MEMORY: (usize, usize) = (64 << 10, 32);
+/// Memory of a gateway's or a node's sender.
+const SEND_MEMORY: (usize, usize) = (256 << 10, 16);
+/// Memory of an emulated source's sender: one for each source, and there may be hundreds.
+const SOURCE_MEMORY: (usize, usize) = (32 << 10, 4);
+/// Packets that a source queues before it calls the system.
+const SOURCE_BATCH: usize = 16;
+/// Memory for records on their way to the disk, and for packets that are moved.
+const RECORDS_MEMORY: (usize, usize) = (256 << 10, 128);
+/// The longest message to a trigger, a gateway or a node; pushes are such messages.
+const LARGEST_MESSAGE: usize = 9000;
+/// Packets that a system call receives or sends at most.
+const BATCH: usize = 256;
+/// What the kernel may hold for a receiver.
+const SOCKET_BUFFER: usize = 32 << 20;
+/// Above this share of held memory, in percent, packets are copied out of it.
+const EVACUATE_ABOVE: usize = 75;
+/// How often a node says that it is there.
+const NODE_HEARTBEAT: Duration = Duration::from_millis(30);
+/// How long a node waits for the rest of an event.
+const NODE_PATIENCE: Duration = Duration::from_millis(100);
+/// The longest event that a node takes.
+const LARGEST_EVENT: u32 = 16 << 20;
+
+/// Where everybody is heard.
+struct Places {
+    /// By gateway: nodes and triggers.
+    control: Vec<SocketAddrV4>,
+    /// By gateway, by flow.
+    listen: Vec<Vec<SocketAddrV4>>,
+    /// By flow.
+    triggers: Vec<Option<SocketAddrV4>>,
+}
+
+fn pool(name: &str, (block, blocks): (usize, usize)) -> Result<Pool, RunError> {
+    Ok(Pool::new_untouched(PoolConfig::anonymous(name, block, blocks))?)
+}
+
+fn packet_error(name: &str) -> impl FnOnce(PacketError) -> RunError {
+    let name = name.to_owned();
+    move |error| RunError::Unfit(format!("{name}: {error}"))
+}
+
+/// What is shared while everything is set up.
+struct Assembly<'a> {
+    configuration: &'a PushConfiguration,
+    incarnation: Incarnation,
+    gates: Vec<Option<Arc<TriggerGate>>>,
+    is_over: Arc<AtomicBool>,
+    ending: Arc<Ending>,
+    handle: PushHandle,
+    /// Threads that are started when all of them can be: sources last, so that nobody is late.
+    gateways: Vec<Unit>,
+    emulators: Vec<Unit>,
+}
+
+/// A thread's name and what it turns.
+type Unit = (String, Vec<Box<dyn Drive + Send>>);
+
+/// Starts a part of a push system. With `events`, the sources of the first flow end after so many.
+///
+/// # Errors
+/// Where memory, an address, a directory or a thread cannot be had.
+pub fn launch_push(
+    configuration: &PushConfiguration,
+    part: &PushPart,
+    events: Option<u64>,
+) -> Result<PushHandle, RunError> {
+    let gates = gates(configuration, part, events);
+    let (is_over, ending) = (Arc::<AtomicBool>::default(), Arc::<Ending>::default());
+    let handle = PushHandle::new(configuration, gates.iter().flatten().cloned().collect(), &is_over, &ending);
+    let incarnation = Incarnation(MonotonicClock.utc().0.max(1) as u64);
+    let (gateways, emulators) = (Vec::new(), Vec::new());
+    let mut assembly = Assembly { configuration, incarnation, gates, is_over, ending, handle, gateways, emulators };
+    assembly.assemble(part)?;
+    assembly.start()
+}
+
+/// How far each flow's trigger has come, where it is in this process.
+fn gates(configuration: &PushConfiguration, part: &PushPart, events: Option<u64>) -> Vec<Option<Arc<TriggerGate>>> {
+    let events = events.or(configuration.run.events);
+    let gate = |(index, flow): (usize, &crate::configuration::push::FlowSection)| {
+        flow.emulate.as_ref()?;
+        match part {
+            PushPart::Gateway(_) | PushPart::Nodes(_) => return None,
+            PushPart::Sources(names) if !names.is_empty() && !names.contains(&flow.name) => return None,
+            PushPart::Sources(_) | PushPart::Whole => {}
+        }
+        // Packets are sent whole.
+        let packing = u64::from(flow.packing);
+        let limit = events.filter(|_| index == 0).map(|events| events.div_ceil(packing) * packing);
+        Some(Arc::new(TriggerGate::new(limit.unwrap_or(u64::MAX))))
+    };
+    configuration.flow.iter().enumerate().map(gate).collect()
+}
+
+impl Assembly<'_> {
+    fn start(mut self) -> Result<PushHandle, RunError> {
+        let start = |(name, drives): Unit| {
+            Worker::start(&name, drives, Arc::clone(&self.ending), || ()).map_err(system(format!("thread {name}")))
+        };
+        self.handle.workers = self.gateways.into_iter().map(start).collect::<Result<_, _>>()?;
+        self.handle.emulators = self.emulators.into_iter().map(start).collect::<Result<_, _>>()?;
+        self.handle.begin();
+        Ok(self.handle)
+    }
+
+    fn assemble(&mut self, part: &PushPart) -> Result<(), RunError> {
+        let controls = self.trigger_receivers(part)?;
+        let mut places = Places { control: Vec::new(), listen: Vec::new(), triggers: Vec::new() };
+        for (flow, control) in self.configuration.flow.iter().zip(&controls) {
+            let configured = self.configuration.trigger.listen.get(&flow.name).map(|address| address.0);
+            places.triggers.push(control.as_ref().map(Receiver::address).or(configured));
+        }
+        let directory = self.directory(part)?;
+        for (index, section) in (0u16..).zip(&self.configuration.gateway) {
+            let is_here = match part {
+                PushPart::Whole => true,
+                PushPart::Gateway(name) => *name == section.name,
+                PushPart::Sources(_) | PushPart::Nodes(_) => false,
+            };
+            if is_here {
+                self.gateway(index, section, &mut places, &directory)?;
+            } else {
+                places.control.push(section.control.0);
+                places.listen.push(self.configuration.flow.iter().map(|flow| section.listen[&flow.name].0).collect());
+            }
+        }
+        self.nodes(part, &places)?;
+        for (flow, control) in controls.into_iter().enumerate() {
+            if let Some(control) = control {
+                self.sources(flow, control, &places)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the triggers that are in this process hear gateways.
+    fn trigger_receivers(&self, part: &PushPart) -> Result<Vec<Option<SocketReceiver>>, RunError> {
+        let receiver = |(gate, flow): (&Option<Arc<TriggerGate>>, &crate::configuration::push::FlowSection)| {
+            if gate.is_none() {
+                return Ok(None);
+            }
+            let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+            let configured = self.configuration.trigger.listen.get(&flow.name).map(|address| address.0);
+            if configured.is_none() && *part != PushPart::Whole {
+                let message =
+                    format!("trigger.listen does not say where the trigger of `{}` hears gateways", flow.name);
+                return Err(RunError::Unfit(message));
+            }
+            let name = format!("trigger-{}", flow.name);
+            control(&name, configured.unwrap_or(any)).map(Some)
+        };
+        self.gates.iter().zip(&self.configuration.flow).map(receiver).collect()
+    }
+
+    fn directory(&mut self, part: &PushPart) -> Result<RunDirectory, RunError> {
+        let has_gateway = matches!(part, PushPart::Whole | PushPart::Gateway(_));
+        let directory = if has_gateway {
+            let output = &self.configuration.run.output;
+            let what = format!("{}: cannot make a run directory here, choose another with --output", output.display());
+            Registry::open(output).and_then(|registry| registry.next_run()).map_err(system(what))?
+        } else {
+            RunDirectory { run: RunNumber(0), path: PathBuf::new() }
+        };
+        (self.handle.run, self.handle.directory) = (directory.run, directory.path.clone());
+        Ok(directory)
+    }
+
+    fn gateway(
+        &mut self,
+        index: u16,
+        section: &GatewaySection,
+        places: &mut Places,
+        directory: &RunDirectory,
+    ) -> Result<(), RunError> {
+        let name = &section.name;
+        let mut inputs = Vec::new();
+        let share = (section.memory.0 as usize / self.configuration.flow.len() / PACKET_BLOCK).max(2);
+        for flow in &self.configuration.flow {
+            let memory = PacketMemory::pool(Pool::new(PoolConfig::anonymous(
+                &format!("{name}-{}", flow.name),
+                PACKET_BLOCK,
+                share,
+            ))?);
+            let config = ReceiveConfig {
+                mechanism: resolve::receive(section.receive).ok_or_else(|| not_here(name, "receive"))?,
+                batch: BATCH,
+                largest: flow.largest_packet.0 as usize,
+                socket_buffer: SOCKET_BUFFER,
+                ..ReceiveConfig::new(kind(section.receive == ReceiveChoice::RawIp), section.listen[&flow.name].0)
+            };
+            let input = SocketReceiver::new(config, memory).map_err(packet_error(name))?;
+            self.handle.addresses.push((format!("{name} {}", flow.name), input.address().to_string()));
+            inputs.push(input);
+        }
+        places.listen.push(inputs.iter().map(Receiver::address).collect());
+        let control = control(name, section.control.0)?;
+        self.handle.addresses.push((format!("{name} control"), control.address().to_string()));
+        places.control.push(control.address());
+        let config = SendConfig {
+            mechanism: resolve::send(section.send).ok_or_else(|| not_here(name, "send"))?,
+            batch: BATCH,
+            ..SendConfig::new(kind(section.send == SendChoice::RawIp), SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))
+        };
+        let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
+        let sender = SocketSender::new(config, staging).map_err(packet_error(name))?;
+        let storage = self.storage(index, section, directory)?;
+        let drive_config = GatewayDriveConfig {
+            machine: resolve::machine(self.configuration, index, section, self.incarnation, directory.run),
+            gathering: resolve::gathering(section),
+            triggers: places.triggers.clone(),
+            requests: resolve::trigger(self.configuration).naming == ropewalk_flow::gateway::Naming::Request,
+            run: directory.run,
+            epoch: epoch(),
+            gates: self.gates.clone(),
+            is_over: Arc::clone(&self.is_over),
+            drain: self.configuration.run.drain.0,
+            evacuate_above: EVACUATE_ABOVE,
+        };
+        let evacuation = Staging::new(pool(&format!("{name}-evacuated"), RECORDS_MEMORY)?);
+        let mut drive = GatewayDrive::new(drive_config, inputs, control, sender, storage, evacuation)
+            .map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
+        drive.begin(MonotonicClock.now());
+        let notice = drive.notice();
+        self.gateways.push((name.clone(), vec![Box::new(drive)]));
+        self.handle.gateways.push(RunningGateway { name: name.clone(), notice });
+        Ok(())
+    }
+
+    fn storage(
+        &self,
+        index: u16,
+        section: &GatewaySection,
+        directory: &RunDirectory,
+    ) -> Result<Option<Storage<RealDisk>>, RunError> {
+        let run = &self.configuration.run;
+        if !run.write {
+            return Ok(None);
+        }
+        let (name, gateways) = (&section.name, self.configuration.gateway.len() as u64);
+        let stored = self.configuration.flow.iter().filter(|flow| flow.output == OutputChoice::Storage);
+        let entries = stored.flat_map(|flow| {
+            (0..u32::from(flow.sources.count)).map(|number| SourceEntry {
+                id: ropewalk_terms::SourceId(flow.sources.first + number),
+                format: SourceFormat::BANKS,
+                name: format!("{}-{number}", flow.name),
+            })
+        });
+        let config = StorageConfig {
+            writer: NodeId::builder(index),
+            epoch: epoch(),
+            output: directory.path.parent().map(PathBuf::from).unwrap_or_default(),
+            sources: entries.collect(),
+            level: AcknowledgementLevel::Written,
+            sync_batches: run.sync == SyncChoice::Batch,
+            segment_bytes: run.segment_bytes.0,
+            segment_events: u64::MAX,
+            segment_time: None,
+            keep: run.keep.map(|keep| keep.0 / gateways),
+            give_up_after: run.drain.0 / 2,
+        };
+        let disk = RealDiskConfig {
+            thread_name: format!("{name}-disk"),
+            sync_on_publish: run.sync != SyncChoice::Never,
+            ..RealDiskConfig::default()
+        };
+        let disk = RealDisk::new(disk, || ()).map_err(system(format!("{name}: disk thread")))?;
+        Ok(Some(Storage::new(disk, config, Staging::new(pool(&format!("{name}-records"), RECORDS_MEMORY)?))))
+    }
+
+    /// The emulated nodes of this process, on one thread.
+    fn nodes(&mut self, part: &PushPart, places: &Places) -> Result<(), RunError> {
+        let farm = &self.configuration.farm;
+        let numbers = match part {
+            PushPart::Whole => 0..farm.nodes,
+            PushPart::Nodes(numbers) => numbers.start..numbers.end.min(farm.nodes),
+            PushPart::Gateway(_) | PushPart::Sources(_) => return Ok(()),
+        };
+        let Some(emulate) = &farm.emulate else { return Ok(()) };
+        let mut drives: Vec<Box<dyn Drive + Send>> = Vec::new();
+        for node in numbers {
+            let name = format!("node-{node}");
+            let receiver = control(&name, SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+            let staging = Staging::new(pool(&format!("{name}-send"), CONTROL_MEMORY)?);
+            let config = SendConfig::new(Flow::Udp, receiver.address());
+            let sender = receiver.sender(config, staging).map_err(packet_error(&name))?;
+            let machine = FarmNodeConfig {
+                node,
+                incarnation: self.incarnation,
+                gateway: 0,
+                window: farm.outstanding,
+                heartbeat: NODE_HEARTBEAT,
+                patience: NODE_PATIENCE,
+                largest_event: LARGEST_EVENT,
+            };
+            let filter = FilterConfig {
+                times: emulate.decision_time,
+                at_once: usize::from(emulate.at_once),
+                accept: emulate.accept,
+            };
+            let config = FarmNodeDriveConfig {
+                machine,
+                gateways: places.control.clone(),
+                filter,
+                seed: emulate.seed.wrapping_add(u64::from(node)),
+                is_over: Arc::clone(&self.handle.nodes_are_over),
+            };
+            let drive = FarmNodeDrive::new(config, receiver, sender);
+            self.handle.nodes.push(drive.notice());
+            drives.push(Box::new(drive));
+        }
+        if !drives.is_empty() {
+            let worker =
+                Worker::start("farm", drives, Arc::clone(&self.ending), || ()).map_err(system("thread farm"))?;
+            self.handle.emulators.push(worker);
+        }
+        Ok(())
+    }
+
+    /// The emulated trigger and sources of a flow, on a thread.
+    fn sources(&mut self, flow: usize, control: SocketReceiver, places: &Places) -> Result<(), RunError> {
+        let section = &self.configuration.flow[flow];
+        let (Some((sources, rate)), Some(gate)) = (resolve::sources(section), self.gates[flow].clone()) else {
+            return Ok(());
+        };
+        let name = format!("sources-{}", section.name);
+        let mut senders = Vec::new();
+        for number in 0..u32::from(section.sources.count) {
+            let Some(address) = section.sources.address.of(number) else { continue };
+            let address = SocketAddrV4::new(address.ip, address.port);
+            let is_raw = self.configuration.gateway.iter().any(|gateway| gateway.receive == ReceiveChoice::RawIp);
+            let config = SendConfig { batch: SOURCE_BATCH, ..SendConfig::new(kind(is_raw), address) };
+            // From the heap: there may be hundreds, and a mapping of its own takes the system a millisecond.
+            let (block, blocks) = SOURCE_MEMORY;
+            let staging = Staging::new(Pool::new_untouched(PoolConfig::heap(&name, block, blocks))?);
+            senders.push(SocketSender::new(config, staging).map_err(packet_error(&name))?);
+        }
+        let gateways = places.listen.iter().map(|flows| flows[flow]).collect();
+        let trigger = resolve::trigger(self.configuration);
+        let config = PacketSourceDriveConfig { sources, trigger, rate, gateways, gate };
+        let drive = PacketSourceDrive::new(config, control, senders);
+        let source = FlowSource { flow, notice: drive.notice() };
+        self.handle.sources.push(source);
+        self.emulators.push((name, vec![Box::new(drive)]));
+        Ok(())
+    }
+}
+
+const fn kind(is_raw: bool) -> Flow {
+    if is_raw { Flow::Ip(PROTOCOL) } else { Flow::Udp }
+}
+
+fn not_here(name: &str, key: &str) -> RunError {
+    RunError::Unfit(format!("{name}: `{key}` names a ring of packets, which needs an interface of its own"))
+}
+
+fn epoch() -> Utc {
+    Utc(MonotonicClock.utc().0 - MonotonicClock.now().as_nanoseconds() as i64)
+}
+
+/// A socket for what nodes, gateways and triggers say to each other.
+fn control(name: &str, address: SocketAddrV4) -> Result<SocketReceiver, RunError> {
+    let memory = PacketMemory::pool(pool(&format!("{name}-control"), (256 << 10, 16))?);
+    let config = ReceiveConfig {
+        largest: LARGEST_MESSAGE,
+        socket_buffer: SOCKET_BUFFER,
+        ..ReceiveConfig::new(Flow::Udp, address)
+    };
+    SocketReceiver::new(config, memory).map_err(packet_error(name))
+}

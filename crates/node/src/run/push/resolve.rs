@@ -1,0 +1,138 @@
+//! What machines and sockets are told, from what stands in the configuration.
+
+use crate::configuration::IncompleteChoice;
+use crate::configuration::push::{
+    DefaultChoice, FlowSection, GatewaySection, Gathering as GatheringChoice, OutputChoice, PushConfiguration,
+    ReceiveChoice, SendChoice, TriggerNaming,
+};
+use crate::drive::gateway::Gathering;
+use crate::quantity::Times;
+use ropewalk_flow::gateway::{
+    DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Naming, Output, PacketSource, ThrottleConfig,
+    TriggerConfig,
+};
+use ropewalk_flow::source::TriggerRate;
+use ropewalk_flow::source::mep::MepSourceConfig;
+use ropewalk_io::packet::{ReceiveMechanism, SendMechanism};
+use ropewalk_terms::{Incarnation, RunNumber, SourceId};
+use ropewalk_wire::gateway::Copying;
+
+/// How often a second packets of a flow come at most, where its sources are emulated.
+fn rate_of(flow: &FlowSection) -> f64 {
+    match flow.emulate.as_ref().and_then(|emulate| emulate.rate).map(|rate| rate.0) {
+        Some(TriggerRate::Periodic { hertz } | TriggerRate::Poisson { hertz }) => hertz,
+        Some(TriggerRate::Unlimited) | None => 0.0,
+    }
+}
+
+fn flow(section: &FlowSection) -> FlowConfig {
+    let source = |number: u32| {
+        let address = section.sources.address.of(number)?;
+        Some(PacketSource { id: SourceId(section.sources.first + number), address })
+    };
+    let sources = (0..u32::from(section.sources.count)).filter_map(source).collect();
+    let accept = section.default_decision == DefaultChoice::Accept;
+    FlowConfig {
+        partition: section.partition,
+        first_event: section.first_event,
+        sets: section.sets,
+        assembling: section.assembling,
+        timeout: section.timeout.0,
+        incomplete: if section.incomplete == IncompleteChoice::Drop { Incomplete::Drop } else { Incomplete::Emit },
+        output: match section.output {
+            OutputChoice::Stream => Output::Stream,
+            OutputChoice::Storage => Output::Storage,
+        },
+        decision_timeout: section.decision_timeout.0,
+        default_decision: DefaultDecision { accept, word: u32::from(accept) },
+        budget: section.budget.0,
+        ..FlowConfig::new(sources, section.packing)
+    }
+}
+
+/// A gateway's machine.
+pub(super) fn machine(
+    configuration: &PushConfiguration,
+    gateway: u16,
+    section: &GatewaySection,
+    incarnation: Incarnation,
+    run: RunNumber,
+) -> GatewayConfig {
+    let farm = FarmConfig {
+        largest_push: configuration.farm.largest_push.0 as usize,
+        most_outstanding: configuration.farm.outstanding,
+        silence: configuration.farm.silence.0,
+        ..FarmConfig::new(configuration.farm.nodes)
+    };
+    let usual = ThrottleConfig::default();
+    let throttle = ThrottleConfig {
+        latency: section.throttle.latency.map_or(usual.latency, |time| time.0),
+        event_rates_hz: configuration.flow.iter().map(rate_of).collect(),
+        bytes_per_second: section.throttle.rate.map_or(0.0, |rate| rate.bytes_per_second),
+        ..usual
+    };
+    let flows = configuration.flow.iter().map(flow).collect();
+    GatewayConfig { incarnation, run: run.0, throttle, ..GatewayConfig::new(gateway, flows, farm) }
+}
+
+/// How a gateway puts events together.
+pub(super) const fn gathering(section: &GatewaySection) -> Gathering {
+    match section.gather {
+        GatheringChoice::Iovec => Gathering::Iovec,
+        GatheringChoice::Memcpy => Gathering::Copy(Copying::Library),
+        GatheringChoice::ShortCopy => Gathering::Copy(Copying::Short),
+    }
+}
+
+/// The mechanism of a word; none where it is a ring of packets, which needs an interface.
+pub(super) const fn receive(choice: ReceiveChoice) -> Option<ReceiveMechanism> {
+    match choice {
+        ReceiveChoice::Recvfrom => Some(ReceiveMechanism::RecvFrom),
+        ReceiveChoice::Recvmmsg | ReceiveChoice::RawIp => Some(ReceiveMechanism::RecvMmsg),
+        ReceiveChoice::Gro => Some(ReceiveMechanism::UdpGro),
+        ReceiveChoice::Tpacket | ReceiveChoice::AfXdp => None,
+    }
+}
+
+/// The mechanism of a word; none where it is a ring of packets.
+pub(super) const fn send(choice: SendChoice) -> Option<SendMechanism> {
+    match choice {
+        SendChoice::Sendto => Some(SendMechanism::SendTo),
+        SendChoice::Sendmmsg | SendChoice::RawIp => Some(SendMechanism::SendMmsg),
+        SendChoice::Gso => Some(SendMechanism::UdpGso),
+        SendChoice::TxRing | SendChoice::AfXdp => None,
+    }
+}
+
+/// The emulated sources of a flow, and how often its events come; none where it has none.
+pub(super) fn sources(section: &FlowSection) -> Option<(MepSourceConfig, TriggerRate)> {
+    let emulate = section.emulate.as_ref()?;
+    let jitter = match emulate.jitter {
+        Times::Fixed(time) | Times::Uniform { most: time, .. } => time,
+        Times::Exponential { mean } | Times::Lognormal { mean, .. } => 2 * mean,
+    };
+    let sources = MepSourceConfig {
+        seed: emulate.seed,
+        partition: section.partition,
+        first_event: section.first_event,
+        size: emulate.fragment_size.0,
+        loss: emulate.loss,
+        duplicates: emulate.duplicates,
+        reordered: emulate.reordered,
+        jitter,
+        ..MepSourceConfig::new(section.sources.count, section.packing, 0)
+    };
+    Some((sources, emulate.rate.map_or(TriggerRate::Unlimited, |rate| rate.0)))
+}
+
+/// The trigger of each flow.
+pub(super) fn trigger(configuration: &PushConfiguration) -> TriggerConfig {
+    TriggerConfig {
+        gateways: configuration.gateway.len() as u16,
+        naming: match configuration.trigger.naming {
+            TriggerNaming::RoundRobin => Naming::RoundRobin,
+            TriggerNaming::Request => Naming::Request,
+        },
+        silence: configuration.trigger.silence.0,
+    }
+}

@@ -1,0 +1,287 @@
+//! What the run of a push system says of itself: `run.json` in its directory and the last line of `--json`.
+//! `docs/schema/push-run.json` describes it.
+
+use super::handle::PushSnapshot;
+use crate::drive::gateway::{GatewayReport, PacketSourceReport};
+use ropewalk_flow::gateway::{FarmAccount, FlowAccount};
+use ropewalk_terms::{ByCause, FragmentAccount, RunNumber};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The form's name and version.
+pub const PUSH_SUMMARY_SCHEMA: &str = "ropewalk-push-run-1";
+
+/// A run's account.
+#[derive(Clone, Debug, Serialize)]
+pub struct PushSummary {
+    /// [`PUSH_SUMMARY_SCHEMA`].
+    pub schema: &'static str,
+    /// The run's number; 0 where this process has no gateway.
+    pub run: u32,
+    /// `ended`, `forced` or `running`.
+    pub state: &'static str,
+    /// The run's directory.
+    pub directory: PathBuf,
+    /// From start to the end of draining, in seconds.
+    pub duration_s: f64,
+    /// Each flow, by name: all gateways together.
+    pub flows: Map<String, Value>,
+    /// Each gateway, by name: what it sent, wrote, copied, and how long it held the trigger up.
+    pub gateways: Map<String, Value>,
+    /// What emulated nodes saw, all together.
+    pub nodes: Value,
+    /// Events in files.
+    pub written: u64,
+    /// Whether every equation holds.
+    pub ledger: Value,
+    #[serde(skip)]
+    is_complete: bool,
+}
+
+/// One flow over all gateways, and the equations that it breaks.
+#[derive(Clone, Debug, Default)]
+pub struct FlowSummary {
+    packets: FlowAccount,
+    events: FarmAccount,
+    lost: ByCause,
+    around: ByCause,
+    sources: Option<PacketSourceReport>,
+    unbalanced: Vec<Value>,
+}
+
+fn causes(by_cause: &ByCause) -> Map<String, Value> {
+    by_cause.iter().map(|(cause, count)| (cause.name().to_owned(), count.into())).collect()
+}
+
+impl FlowSummary {
+    fn new(snapshot: &PushSnapshot, flow: usize, name: &str) -> Self {
+        let mut summary = Self::default();
+        for (gateway, report) in &snapshot.gateways {
+            let Some(input) = report.flows.get(flow) else { continue };
+            let (packets, events) = (&input.packets, &input.events);
+            let mut check = |equation: &str, holds: bool| {
+                if !holds {
+                    summary.unbalanced.push(json!({ "equation": equation, "flow": name, "gateway": gateway }));
+                }
+            };
+            check("packets received = where they went; sets opened = how they ended", packets.is_balanced());
+            check("events assigned = where they went; decided = accepted + rejected", events.is_balanced());
+            check("packets handed on by sockets = received", input.received.packets == packets.packets.received);
+            add_packets(&mut summary.packets, packets);
+            add_events(&mut summary.events, events);
+            summary.lost.merge(&input.received.lost);
+            summary.around.merge(&input.received.around);
+        }
+        summary.sources = snapshot.sources.iter().find(|(of, _)| *of == flow).map(|(_, report)| *report);
+        if summary.unexplained() != 0 {
+            let equation = "packets sent = received + lost by a named cause";
+            summary
+                .unbalanced
+                .push(json!({ "equation": equation, "flow": name, "unexplained": summary.unexplained() }));
+        }
+        summary
+    }
+
+    /// Packets that were sent and neither came nor were lost for a reason that anybody names; 0 where nothing is known of
+    /// what was sent, or no gateway is here.
+    fn unexplained(&self) -> i64 {
+        let Some(sources) = self.sources.filter(|_| self.packets.opened > 0) else { return 0 };
+        sources.packets as i64 - self.packets.packets.received as i64 - self.lost.total() as i64
+    }
+
+    fn to_json(&self, packing: u16, running: Duration) -> Value {
+        let (packets, events) = (&self.packets, &self.events);
+        let seconds = running.as_secs_f64();
+        let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        json!({
+            "sent": self.sources.map(|sources| json!({
+                "sets": sources.sets,
+                "events": sources.sets * u64::from(packing),
+                "packets": sources.packets,
+                "bytes": sources.bytes,
+                "lost_on_purpose": sources.lost,
+                "sent_twice": sources.duplicates,
+                "failed": sources.failed,
+                "decisions_in_order": sources.decisions,
+                "decisions_missed": sources.missed,
+                "live_s": sources.live.as_secs_f64(),
+                "dead_s": sources.dead.as_secs_f64(),
+            })),
+            "packets": fragments(&packets.packets, packets.bytes),
+            "lost_by_cause": causes(&self.lost),
+            "lost_around_by_cause": causes(&self.around),
+            "unexplained": self.unexplained(),
+            "sets": {
+                "opened": packets.opened,
+                "complete": packets.complete,
+                "incomplete": packets.incomplete,
+                "dropped": causes(&packets.dropped),
+                "refused": packets.refused,
+                "open": packets.open,
+                "missing_packets": causes(&packets.missing),
+            },
+            "events": {
+                "assigned": events.events.assigned,
+                "built": events.events.built,
+                "incomplete_emitted": events.events.incomplete_emitted,
+                "incomplete_dropped": causes(&events.events.incomplete_dropped),
+                "accepted": events.events.accepted,
+                "rejected": events.events.rejected,
+                "in_flight": events.events.in_flight,
+            },
+            "farm": {
+                "pushed": events.pushed,
+                "pushed_again": events.pushed_again,
+                "pushed_bytes": events.pushed_bytes,
+                "decided": events.decided,
+                "by_default": events.by_default,
+                "late": events.late,
+                "ignored": events.ignored,
+                "lost_decisions": events.lost,
+                "not_received": events.not_received,
+                "taken_back": events.taken_back,
+                "in_budget": events.in_budget,
+                "streamed": events.streamed,
+                "stored": events.stored,
+                "stored_bytes": events.stored_bytes,
+            },
+            "rate": {
+                "packets_per_s": per_second(packets.packets.received),
+                "bytes_per_s": per_second(packets.bytes),
+                "events_per_s": per_second(events.decided + events.by_default),
+            },
+        })
+    }
+
+    /// Every event was complete and decided by a node.
+    fn is_complete(&self) -> bool {
+        let packets = &self.packets;
+        packets.incomplete == 0
+            && packets.dropped.total() == 0
+            && packets.refused == 0
+            && packets.packets.late == 0
+            && self.lost.total() == 0
+            && self.events.by_default == 0
+            && self.events.events.in_flight == 0
+    }
+}
+
+fn fragments(account: &FragmentAccount, bytes: u64) -> Value {
+    json!({
+        "received": account.received,
+        "bytes": bytes,
+        "in_complete_events": account.in_complete_events,
+        "in_incomplete_events": account.in_incomplete_events,
+        "duplicate": account.duplicate,
+        "late": account.late,
+        "corrupt": account.corrupt,
+        "stale": account.stale,
+        "after_stop": account.after_stop,
+        "dropped": causes(&account.dropped),
+        "in_flight": account.in_flight,
+    })
+}
+
+fn add_packets(sum: &mut FlowAccount, one: &FlowAccount) {
+    sum.packets.merge(&one.packets);
+    sum.bytes += one.bytes;
+    sum.opened += one.opened;
+    sum.complete += one.complete;
+    sum.incomplete += one.incomplete;
+    sum.dropped.merge(&one.dropped);
+    sum.refused += one.refused;
+    sum.open += one.open;
+    sum.missing.merge(&one.missing);
+}
+
+fn add_events(sum: &mut FarmAccount, one: &FarmAccount) {
+    sum.events.merge(&one.events);
+    for (sum, one) in [
+        (&mut sum.pushed, one.pushed),
+        (&mut sum.pushed_again, one.pushed_again),
+        (&mut sum.pushed_bytes, one.pushed_bytes),
+        (&mut sum.decided, one.decided),
+        (&mut sum.by_default, one.by_default),
+        (&mut sum.late, one.late),
+        (&mut sum.ignored, one.ignored),
+        (&mut sum.lost, one.lost),
+        (&mut sum.not_received, one.not_received),
+        (&mut sum.taken_back, one.taken_back),
+        (&mut sum.in_budget, one.in_budget),
+        (&mut sum.streamed, one.streamed),
+        (&mut sum.stored, one.stored),
+        (&mut sum.stored_bytes, one.stored_bytes),
+    ] {
+        *sum += one;
+    }
+}
+
+fn gateway(report: &GatewayReport, flows: &[String]) -> Value {
+    let levels = flows.iter().map(String::as_str).chain(["memory", "out_of_sync", "error"]);
+    let stops = levels
+        .zip(&report.stops)
+        .map(|(name, (dead, stops))| (name.to_owned(), json!({ "dead_s": dead.as_secs_f64(), "stops": stops })));
+    json!({
+        "sent": { "packets": report.sent.packets, "bytes": report.sent.bytes, "failed": report.sent.failed },
+        "copied_bytes": report.sent.bytes_copied,
+        "evacuated_packets": report.evacuated,
+        "written": { "events": report.storage.events, "bytes": report.storage.bytes },
+        "throttle": {
+            "live_s": report.live.as_secs_f64(),
+            "dead_s": report.dead.as_secs_f64(),
+            "by_cause": stops.collect::<Map<_, _>>(),
+        },
+    })
+}
+
+impl PushSummary {
+    /// The summary of what is known now.
+    pub(super) fn new(
+        snapshot: &PushSnapshot,
+        flows: &[String],
+        packing: &[u16],
+        state: &'static str,
+        run: RunNumber,
+        directory: &Path,
+        (running, whole): (Duration, Duration),
+    ) -> Self {
+        let summaries: Vec<FlowSummary> =
+            flows.iter().enumerate().map(|(index, name)| FlowSummary::new(snapshot, index, name)).collect();
+        let unbalanced: Vec<Value> = summaries.iter().flat_map(|flow| flow.unbalanced.iter().cloned()).collect();
+        let json_of =
+            |((name, flow), packing): ((&String, &FlowSummary), &u16)| (name.clone(), flow.to_json(*packing, running));
+        let nodes = &snapshot.nodes;
+        Self {
+            schema: PUSH_SUMMARY_SCHEMA,
+            run: run.0,
+            state,
+            directory: directory.to_owned(),
+            duration_s: whole.as_secs_f64(),
+            flows: flows.iter().zip(&summaries).zip(packing).map(json_of).collect(),
+            gateways: snapshot.gateways.iter().map(|(name, one)| (name.clone(), gateway(one, flows))).collect(),
+            nodes: json!({
+                "events": nodes.iter().map(|node| node.events).sum::<u64>(),
+                "bytes": nodes.iter().map(|node| node.bytes).sum::<u64>(),
+                "incomplete": nodes.iter().map(|node| node.incomplete).sum::<u64>(),
+                "sent_again": nodes.iter().map(|node| node.sent_again).sum::<u64>(),
+                "accepted": nodes.iter().map(|node| node.accepted).sum::<u64>(),
+                "malformed": nodes.iter().map(|node| node.malformed).sum::<u64>(),
+            }),
+            written: snapshot.gateways.iter().map(|(_, gateway)| gateway.storage.events).sum(),
+            ledger: json!({ "balanced": unbalanced.is_empty(), "unbalanced": unbalanced }),
+            is_complete: summaries.iter().all(FlowSummary::is_complete),
+        }
+    }
+
+    /// Every equation of the ledger holds.
+    pub fn is_balanced(&self) -> bool {
+        self.ledger["balanced"] == true
+    }
+
+    /// Nothing was lost, no event is incomplete, and a node decided on each.
+    pub const fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+}

@@ -1,0 +1,140 @@
+//! Push systems in whole runs, over loopback: from emulated sources to decisions and run files.
+
+mod support;
+
+use ropewalk_flow::source::SizeDistribution;
+use ropewalk_flow::source::mep::MepSourceConfig;
+use ropewalk_node::configuration::push::parse;
+use ropewalk_node::run::push::{PushPart, PushSummary, launch_push};
+use ropewalk_terms::Cause;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use support::{Held, TemporaryDirectory};
+
+const SOURCES: u16 = 9;
+const PACKING: u16 = 5;
+
+/// A run of one flow, whose every event is accepted and written. `flow` and `rest` are more keys.
+fn run(output: &TemporaryDirectory, port: u16, flow: &str, rest: &str, events: u64) -> PushSummary {
+    let text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\n\
+         sources = {{ count = {SOURCES}, first = 700, address = \"127.0.0.1:{port}\" }}\n\
+         decision_timeout = \"20s\"\nbudget = \"20s\"\n{flow}\n\
+         [farm]\nemulate = {{ accept = 1.0, decision_time = \"uniform(0s,2ms)\" }}\n{rest}\n",
+        output.path().display().to_string()
+    );
+    let gateway = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\n";
+    let text = if text.contains("[[gateway]]") { text } else { text + gateway };
+    let configuration = parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle =
+        launch_push(&configuration, &PushPart::Whole, Some(events)).unwrap_or_else(|error| panic!("{error}"));
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !handle.is_ended() {
+        assert!(Instant::now() < patience, "it does not end: {:?}", handle.snapshot());
+        std::thread::sleep(Duration::from_millis(2));
+        if handle.is_exhausted() {
+            handle.stop();
+        }
+    }
+    let summary = handle.finish();
+    assert!(summary.is_balanced(), "{}", serde_json::to_string_pretty(&summary).expect("JSON"));
+    summary
+}
+
+fn number(summary: &PushSummary, place: &str) -> u64 {
+    let found = summary.flows["hlt"].pointer(place).and_then(Value::as_u64);
+    found.unwrap_or_else(|| panic!("{place} is no number in {:?}", summary.flows))
+}
+
+#[test]
+fn every_event_is_built_decided_and_written_whoever_gathers_it() {
+    for (port, gather) in [(21_000, "iovec"), (21_100, "memcpy"), (21_200, "short_copy")] {
+        let output = TemporaryDirectory::new("push-whole");
+        let gateway =
+            format!("[[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\ngather = \"{gather}\"");
+        let emulate = "emulate = { fragment_size = \"uniform(8,200)\", rate = \"20kHz\" }";
+        let summary = run(&output, port, emulate, &gateway, 2000);
+        assert!(summary.is_complete(), "{gather}: {:?}", summary.flows);
+        assert_eq!((summary.written, number(&summary, "/farm/decided")), (2000, 2000), "{gather}");
+        let held = Held::in_directories(&[&summary.directory]);
+        let keys: BTreeSet<u64> = held.events.keys().map(|key| key.number()).collect();
+        assert_eq!(keys, (0..2000).collect(), "{gather}");
+        let sources = sources(SizeDistribution::Uniform { least: 8, most: 200 }, 0.0);
+        for (key, event) in &held.events {
+            for source in 0..SOURCES {
+                let mut banks = Vec::new();
+                sources.append_banks(source, key.number(), &mut banks);
+                let (found, _) = event.fragments[&(700 + u32::from(source))];
+                assert_eq!(found, support::hash(&banks), "{gather}: event {key}, source {source}");
+            }
+        }
+    }
+}
+
+fn sources(size: SizeDistribution, loss: f64) -> MepSourceConfig {
+    MepSourceConfig { size, loss, ..MepSourceConfig::new(SOURCES, PACKING, 0) }
+}
+
+#[test]
+fn exactly_the_events_of_packets_that_were_lost_are_incomplete() {
+    let output = TemporaryDirectory::new("push-loss");
+    let emulate = "timeout = \"300ms\"\nsets = 1024\nassembling = 512\nemulate = { fragment_size = \"32\", rate = \"5kHz\", loss = 0.02, duplicates = 0.02, \
+                   reordered = 0.05, jitter = \"1ms\" }";
+    let summary = run(&output, 21_300, emulate, "", 2000);
+    let held = Held::in_directories(&[&summary.directory]);
+    assert_eq!(held.events.len(), 2000);
+    let sources = sources(SizeDistribution::Fixed(32), 0.02);
+    let mut lost = 0;
+    for (key, event) in &held.events {
+        let set = key.number() / u64::from(PACKING);
+        let missing = |source: &u16| sources.is_lost(set, *source);
+        let wanted = (0..SOURCES).filter(missing).map(|source| (700 + u32::from(source), Some(Cause::TimedOut)));
+        assert_eq!(event.missing, wanted.collect(), "event {key}");
+        lost += event.missing.len() as u64;
+    }
+    assert!(lost > 0);
+    assert_eq!(lost, number(&summary, "/sent/lost_on_purpose") * u64::from(PACKING));
+    assert_eq!(number(&summary, "/packets/duplicate"), number(&summary, "/sent/sent_twice"));
+}
+
+#[test]
+fn incomplete_events_are_dropped_where_that_is_wanted() {
+    let output = TemporaryDirectory::new("push-drop");
+    let emulate = "incomplete = \"drop\"\ntimeout = \"200ms\"\nemulate = { rate = \"20kHz\", loss = 0.02 }";
+    let summary = run(&output, 21_400, emulate, "", 1000);
+    let held = Held::in_directories(&[&summary.directory]);
+    let sources = sources(SizeDistribution::Fixed(32), 0.02);
+    let is_whole = |set: &u64| (0..SOURCES).all(|source| !sources.is_lost(*set, source));
+    let whole: BTreeSet<u64> = (0..1000).filter(|event| is_whole(&(event / u64::from(PACKING)))).collect();
+    let keys: BTreeSet<u64> = held.events.keys().map(|key| key.number()).collect();
+    assert_eq!(keys, whole);
+}
+
+#[test]
+fn two_gateways_share_the_sets_however_the_trigger_names_them() {
+    for (port, naming) in [(21_500, "round_robin"), (21_600, "request")] {
+        let output = TemporaryDirectory::new("push-two");
+        let gateways = format!(
+            "[trigger]\nnaming = \"{naming}\"\n[[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n\
+             [[gateway]]\nname = \"gw1\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}"
+        );
+        let summary = run(&output, port, "emulate = { rate = \"4kHz\" }", &gateways, 2000);
+        assert!(summary.is_complete(), "{naming}: {:?}", summary.flows);
+        assert_eq!(summary.written, 2000, "{naming}");
+        for gateway in ["gw0", "gw1"] {
+            let written = summary.gateways[gateway]["written"]["events"].as_u64();
+            // How many depends on when its thread begins.
+            assert!(written.is_some_and(|written| written > 0), "{naming}: {gateway} wrote {written:?}");
+        }
+    }
+}
+
+#[test]
+fn decisions_of_the_first_level_leave_in_the_order_of_events() {
+    let output = TemporaryDirectory::new("push-stream");
+    let summary = run(&output, 21_700, "output = \"stream\"\nemulate = { rate = \"20kHz\" }", "", 2000);
+    assert!(summary.is_complete(), "{:?}", summary.flows);
+    assert_eq!(number(&summary, "/sent/decisions_in_order"), 2000);
+    assert_eq!((number(&summary, "/sent/decisions_missed"), summary.written), (0, 0));
+}

@@ -1,0 +1,212 @@
+//! Taking a run of a push system: sources, gateways, a farm.
+
+use crate::arguments::RunOptions;
+use crate::exit::{self, Failure};
+use crate::render::grouped;
+use crate::signals::Interrupts;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+use ropewalk_node::configuration::push::{self, PushConfiguration};
+use ropewalk_node::run::push::{PushHandle, PushPart, PushSnapshot, PushSummary, launch_push};
+use serde_json::Value;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+/// When a part of a push system ends, and how it is told.
+pub(crate) struct PushLimits {
+    /// After this time.
+    pub(crate) duration: Option<Duration>,
+    /// After so many events of the first flow.
+    pub(crate) events: Option<u64>,
+    /// The account as JSON.
+    pub(crate) json: bool,
+}
+
+/// Whether the file describes a push system.
+pub(crate) fn is_push(options: &RunOptions) -> bool {
+    std::fs::read_to_string(&options.config).is_ok_and(|text| push::is_push(&text))
+}
+
+pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
+    let mut configuration = push::read(&options.config)?;
+    let given = &options.limits;
+    if let Some(output) = &given.output {
+        configuration.run.output.clone_from(output);
+    }
+    configuration.run.keep = given.keep.or(configuration.run.keep);
+    let limits = PushLimits {
+        duration: given.duration.or(configuration.run.duration).map(|time| time.0),
+        events: given.events.or(configuration.run.events),
+        json: given.json,
+    };
+    take(&configuration, &PushPart::Whole, &limits)
+}
+
+/// Takes a part in a run and tells its account; the exit status.
+pub(crate) fn take(configuration: &PushConfiguration, part: &PushPart, limits: &PushLimits) -> Result<u8, Failure> {
+    let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
+    let mut handle = launch_push(configuration, part, limits.events)?;
+    for (name, address) in handle.addresses() {
+        eprintln!("{name} listens on {address}");
+    }
+    conduct(&mut handle, limits, &interrupts);
+    let summary = handle.finish();
+    keep(&summary)?;
+    tell(&summary, limits.json)?;
+    Ok(status(&summary))
+}
+
+/// How often progress is shown.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+fn conduct(handle: &mut PushHandle, limits: &PushLimits, interrupts: &Interrupts) {
+    let is_terminal = std::io::stderr().is_terminal();
+    let mut shown = Instant::now();
+    let (mut before, mut told) = (Totals::default(), false);
+    while !handle.is_ended() {
+        std::thread::sleep(Duration::from_millis(10));
+        if shown.elapsed() >= if is_terminal { PROGRESS } else { 5 * PROGRESS } {
+            let now = Totals::of(&handle.snapshot());
+            eprintln!("{}", now.since(&before, shown.elapsed()));
+            (before, shown) = (now, Instant::now());
+        }
+        let is_over = limits.duration.is_some_and(|duration| handle.age() >= duration);
+        if interrupts.count() > 0 && !std::mem::replace(&mut told, true) {
+            eprintln!("stopping: what has come is still built and decided; interrupt again to stop at once");
+        }
+        if interrupts.count() > 1 {
+            handle.force_stop();
+            return;
+        }
+        if interrupts.count() > 0 || is_over || handle.is_exhausted() {
+            handle.stop();
+        }
+    }
+}
+
+/// Numbers for the line of progress.
+#[derive(Copy, Clone, Default)]
+struct Totals {
+    packets: u64,
+    bytes: u64,
+    decided: u64,
+    incomplete: u64,
+    lost: u64,
+    written: u64,
+}
+
+impl Totals {
+    fn of(snapshot: &PushSnapshot) -> Self {
+        let mut totals = Self::default();
+        for (_, gateway) in &snapshot.gateways {
+            totals.written += gateway.storage.events;
+            for flow in &gateway.flows {
+                totals.packets += flow.packets.packets.received;
+                totals.bytes += flow.packets.bytes;
+                totals.decided += flow.events.decided + flow.events.by_default;
+                totals.incomplete += flow.packets.incomplete;
+                totals.lost += flow.received.lost.total();
+            }
+        }
+        totals
+    }
+
+    fn since(&self, before: &Self, elapsed: Duration) -> String {
+        let rate = |now: u64, before: u64| grouped(((now - before) as f64 / elapsed.as_secs_f64()) as u64);
+        format!(
+            "{} packets/s  {} MB/s  {} decisions/s  incomplete sets {}  lost packets {}  written {}",
+            rate(self.packets, before.packets),
+            rate(self.bytes / 1_000_000, before.bytes / 1_000_000),
+            rate(self.decided, before.decided),
+            grouped(self.incomplete),
+            grouped(self.lost),
+            grouped(self.written)
+        )
+    }
+}
+
+fn keep(summary: &PushSummary) -> Result<(), Failure> {
+    if summary.directory.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let record = summary.directory.join("run.json");
+    let text = serde_json::to_string_pretty(summary).map_err(|error| Failure::Environment(error.to_string()))?;
+    std::fs::write(&record, text + "\n")
+        .map_err(|error| Failure::Environment(format!("{}: cannot be written: {error}", record.display())))
+}
+
+fn tell(summary: &PushSummary, json: bool) -> Result<(), Failure> {
+    if json {
+        let line = serde_json::to_string(summary).map_err(|error| Failure::Environment(error.to_string()))?;
+        println!("{line}");
+        return Ok(());
+    }
+    println!("{}", table(summary));
+    for broken in summary.ledger["unbalanced"].as_array().into_iter().flatten() {
+        println!("UNBALANCED: {broken}");
+    }
+    if !summary.directory.as_os_str().is_empty() {
+        println!("written {} events; the account is in {}", grouped(summary.written), summary.directory.display());
+    }
+    Ok(())
+}
+
+/// Rows of the account: a name, and where the number stands in a flow's part.
+const ROWS: &[(&str, &str)] = &[
+    ("packets sent", "/sent/packets"),
+    ("lost on purpose", "/sent/lost_on_purpose"),
+    ("received", "/packets/received"),
+    ("in complete sets", "/packets/in_complete_events"),
+    ("in incomplete sets", "/packets/in_incomplete_events"),
+    ("twice", "/packets/duplicate"),
+    ("late", "/packets/late"),
+    ("unexplained", "/unexplained"),
+    ("sets complete", "/sets/complete"),
+    ("sets incomplete", "/sets/incomplete"),
+    ("events decided", "/farm/decided"),
+    ("decided by default", "/farm/by_default"),
+    ("within the budget", "/farm/in_budget"),
+    ("accepted", "/events/accepted"),
+    ("sent again", "/farm/pushed_again"),
+    ("told in order", "/farm/streamed"),
+    ("to storage", "/farm/stored"),
+    ("in flight", "/events/in_flight"),
+];
+
+fn table(summary: &PushSummary) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_header([String::new()].into_iter().chain(summary.flows.keys().cloned()));
+    for (name, place) in ROWS {
+        let number = |flow: &Value| match flow.pointer(place) {
+            Some(Value::Number(number)) => number.as_u64().map_or_else(|| number.to_string(), grouped),
+            _ => "-".to_owned(),
+        };
+        table.add_row([(*name).to_owned()].into_iter().chain(summary.flows.values().map(number)));
+    }
+    for (name, place) in
+        [("lost", "/lost_by_cause"), ("refused", "/packets/dropped"), ("missing", "/sets/missing_packets")]
+    {
+        let causes = |flow: &Value| {
+            let causes = flow.pointer(place).and_then(Value::as_object).into_iter().flatten();
+            causes.map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join("\n")
+        };
+        table.add_row([name.to_owned()].into_iter().chain(summary.flows.values().map(causes)));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn status(summary: &PushSummary) -> u8 {
+    if summary.state == "forced" {
+        exit::FORCED
+    } else if !summary.is_balanced() {
+        exit::UNBALANCED
+    } else if !summary.is_complete() {
+        exit::LOST
+    } else {
+        exit::GOOD
+    }
+}
