@@ -44,6 +44,8 @@ struct Quota {
 pub struct Pool {
     id: PoolId,
     shared: NonNull<Shared>,
+    /// Where the first block lies.
+    base: NonNull<u8>,
     block_size: usize,
     /// Blocks to lend; the last one in is the first one out, for it is still in the cache.
     free: Vec<u32>,
@@ -88,13 +90,44 @@ impl Pool {
             return Err(PoolError::Size { name: config.name, blocks, block_size });
         }
         let (mapping, report) = Mapping::new(&config, touch, Others::Read)?;
-        let shared = Shared { table: BlockTable::new(blocks), mapping: Arc::new(mapping) };
+        Self::over(Arc::new(mapping), report, 0, blocks, block_size)
+    }
+
+    /// Two pools whose blocks lie in one piece of memory: the first `blocks` of those that `config` asks for, and the others
+    /// behind them. Each has a home thread of its own; together they are memory that is given to the kernel as a whole.
+    ///
+    /// # Errors
+    /// As [`Pool::new`]; [`PoolError::Size`] too where one of the pools would have no blocks.
+    pub fn pair(config: PoolConfig, blocks: usize) -> Result<(Self, Self), PoolError> {
+        let PoolConfig { blocks: all, block_size, .. } = config;
+        if blocks == 0 || blocks >= all {
+            return Err(PoolError::Size { name: config.name, blocks, block_size });
+        }
+        // For its checks; it has no block of its own that anybody sees.
+        let whole = Self::new(config)?;
+        let (mapping, report) = (Arc::clone(&whole.shared().mapping), whole.report.clone());
+        let first = Self::over(Arc::clone(&mapping), report.clone(), 0, blocks, block_size)?;
+        Ok((first, Self::over(mapping, report, blocks, all - blocks, block_size)?))
+    }
+
+    /// A pool of some blocks of a mapping, from block `first` on.
+    fn over(
+        mapping: Arc<Mapping>,
+        report: PoolReport,
+        first: usize,
+        blocks: usize,
+        block_size: usize,
+    ) -> Result<Self, PoolError> {
+        // SAFETY: the caller gives blocks that lie within the mapping.
+        let base = unsafe { mapping.base().add(first * block_size) };
+        let shared = Shared { table: BlockTable::new(blocks), mapping };
         let Some((id, shared)) = registry::enter(shared) else {
-            return Err(PoolError::TooManyPools { name: config.name, most: MOST_POOLS });
+            return Err(PoolError::TooManyPools { name: report.name, most: MOST_POOLS });
         };
         Ok(Self {
             id,
             shared,
+            base,
             block_size,
             free: (0..blocks as u32).rev().collect(),
             owners: vec![FREE; blocks],
@@ -157,10 +190,9 @@ impl Pool {
         quota.held += 1;
         self.owners[block as usize] = owner.0;
         self.loans += 1;
-        let shared = self.shared();
-        shared.table.issue(block, LOAN_REFERENCES);
-        // SAFETY: the block lies within the mapping, which has `blocks * block_size` bytes.
-        let base = unsafe { shared.mapping.base().add(block as usize * self.block_size) };
+        self.shared().table.issue(block, LOAN_REFERENCES);
+        // SAFETY: the block lies within the mapping, which has `blocks * block_size` bytes from the first one on.
+        let base = unsafe { self.base.add(block as usize * self.block_size) };
         // SAFETY: a free block: nobody else refers to its bytes, and all its references were issued just now.
         Some(unsafe { Loan::new(base, self.block_size as u32, block, self.id) })
     }
@@ -200,6 +232,11 @@ impl Pool {
     /// Bytes of a block.
     pub fn block_size(&self) -> usize {
         self.block_size
+    }
+
+    /// Where the first block lies; the others follow it. What may be read and written there is settled by loans and slices.
+    pub const fn address(&self) -> NonNull<u8> {
+        self.base
     }
 
     /// The number of this pool, as its slices name it.

@@ -77,6 +77,15 @@ pub(crate) unsafe fn refund(pool: u16, block: u32, count: u64) {
     unsafe { (*find(pool)).table.refund(block, count) }
 }
 
+/// Whether a block has one reference.
+///
+/// # Safety
+/// The caller must own a reference of the block.
+pub(crate) unsafe fn is_alone(pool: u16, block: u32) -> bool {
+    // SAFETY: the caller's reference keeps the pool.
+    unsafe { (*find(pool)).table.is_alone(block) }
+}
+
 /// Gives back `count` references of a block; with the last one of a pool without a handle, the pool goes.
 ///
 /// # Safety

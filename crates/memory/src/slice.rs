@@ -127,6 +127,13 @@ impl Slice {
         self.start
     }
 
+    /// Whether no other reference of the block is left, neither of a slice nor of a loan. As long as the slice is held by
+    /// value nobody can make one then.
+    pub fn is_alone(&self) -> bool {
+        // SAFETY: the slice owns a reference.
+        unsafe { registry::is_alone(self.pool, self.block) }
+    }
+
     /// The pool that the bytes lie in.
     pub fn pool(&self) -> PoolId {
         PoolId(self.pool)

@@ -75,6 +75,12 @@ impl BlockTable {
         self.entries[block as usize].references.fetch_sub(count, Ordering::Relaxed);
     }
 
+    /// Whether the caller's reference is the only one.
+    pub(crate) fn is_alone(&self, block: u32) -> bool {
+        // Acquire: what the others did with the block comes before what its last holder does.
+        self.entries[block as usize].references.load(Ordering::Acquire) == 1
+    }
+
     /// Gives back `count` references; true if the caller must free the pool, which then has no handle, no
     /// loan and no slice any more.
     ///

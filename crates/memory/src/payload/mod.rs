@@ -206,6 +206,19 @@ impl Payload {
         }
     }
 
+    /// Keeps the first `n` bytes; no effect on a shorter payload.
+    pub fn truncate(&mut self, n: usize) {
+        if n >= self.len() {
+            return;
+        }
+        let mut left = n;
+        for mut slice in core::mem::take(self).into_slices() {
+            slice.truncate(left);
+            left -= slice.len();
+            self.push(slice);
+        }
+    }
+
     /// Takes the first slice out.
     pub fn pop_slice(&mut self) -> Option<Slice> {
         match core::mem::take(&mut self.0) {

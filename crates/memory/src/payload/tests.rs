@@ -127,8 +127,11 @@ proptest! {
         prop_assert_eq!(payload.piece_count(), payload.pieces().count());
         prop_assert_eq!(payload.clone().into_slices().flat_map(|slice| slice.to_vec()).collect::<Vec<_>>(), rest);
         drop(payload);
-        prop_assert_eq!(whole.to_vec(), expected);
-        drop(whole);
+        prop_assert_eq!(&whole.to_vec(), &expected);
+        let mut front = whole.clone();
+        front.truncate(skipped);
+        prop_assert_eq!(front.to_vec(), &expected[..skipped.min(expected.len())]);
+        drop((whole, front));
         pool.collect();
         prop_assert_eq!(pool.held(), 0);
     }

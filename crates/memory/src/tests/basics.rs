@@ -250,3 +250,40 @@ fn evacuation_frees_the_old_blocks() {
     drop(copy);
     assert_eq!(held(staging.pool_mut()), 0, "running dry gave the last block up");
 }
+
+#[test]
+fn two_pools_in_one_piece_of_memory_have_blocks_of_their_own() {
+    let (mut first, mut second) = Pool::pair(PoolConfig::heap("pair", 64, 5), 2).unwrap();
+    assert_eq!((first.blocks(), second.blocks()), (2, 3));
+    assert_eq!(first.address().as_ptr().wrapping_add(128), second.address().as_ptr());
+    let slices: Vec<Slice> = [&mut first, &mut second]
+        .into_iter()
+        .flat_map(|pool| (0..pool.blocks()).map(|number| slice(pool, &[number as u8; 64])).collect::<Vec<_>>())
+        .collect();
+    assert!(first.loan(Owner::SHARED).is_none() && second.loan(Owner::SHARED).is_none());
+    for (slice, number) in slices.iter().zip([0, 1, 0, 1, 2]) {
+        assert_eq!(**slice, [number; 64]);
+    }
+    drop(first);
+    assert_eq!(*slices[1], [1; 64], "memory stays as long as its slices");
+    drop(slices);
+    assert_eq!(held(&mut second), 0);
+    assert!(
+        Pool::pair(PoolConfig::heap("pair", 64, 5), 5).is_err()
+            && Pool::pair(PoolConfig::heap("pair", 64, 5), 0).is_err()
+    );
+}
+
+#[test]
+fn a_slice_knows_whether_it_is_alone_with_its_block() {
+    let mut pool = pool(64, 1);
+    let mut loan = pool.loan(Owner::SHARED).unwrap();
+    let mut slice = loan.append(&[1; 10]).unwrap();
+    assert!(!slice.is_alone(), "the loan is there");
+    drop(loan);
+    assert!(slice.is_alone());
+    let front = slice.split_to(4);
+    assert!(!slice.is_alone() && !front.is_alone());
+    drop(front);
+    assert!(slice.is_alone());
+}
