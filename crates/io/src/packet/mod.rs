@@ -28,7 +28,10 @@ pub use config::{
     UnknownSendMechanism,
 };
 pub use error::PacketError;
-pub use frames::{Card, FrameConfig, FrameSender, RingConfig, RingReceiver, Transmit, TransmitRing};
+pub use frames::{
+    Card, FrameConfig, FrameSender, RingConfig, RingReceiver, Transmit, TransmitRing, XdpCard, XdpConfig, XdpMode,
+    XdpReceiver, XdpTransmit,
+};
 pub use memory::{PacketMemory, PoolMemory};
 pub use receiver::{MemoryInUse, Packet, ReceiveCounters, Receiver};
 pub use sender::{Fill, Refusal, SendCounters, Sender};

@@ -18,8 +18,8 @@ pub struct Packet {
 
 /// Receives the packets of one [`Flow`](super::Flow) on one thread. Calls never block.
 pub trait Receiver {
-    /// Appends packets that have come to `packets`, in the order in which they came, at most as many as one batch has and
-    /// the rest of a train that the kernel has coupled. Returns how many. `now` is for simulated networks, where time is all there is to wait for.
+    /// Appends packets that have come to `packets`, in the order in which they came, at most as many as one batch has,
+    /// and the rest of a train that the kernel has coupled, or of a batch of fragments. Returns how many. `now` is for simulated networks, where time is all there is to wait for.
     fn receive(&mut self, now: Instant, packets: &mut Vec<Packet>) -> usize;
 
     /// Where packets have to be sent, the port filled in.

@@ -3,14 +3,15 @@
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 
 use ropewalk_io::packet::{
-    Flow, FrameConfig, FrameSender, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver, RingConfig, RingReceiver,
-    SendConfig, SendMechanism, Sender, SocketReceiver, SocketSender, TransmitRing,
+    Flow, FrameConfig, FrameSender, Packet, PacketError, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver,
+    RingConfig, RingReceiver, SendConfig, SendMechanism, Sender, SocketReceiver, SocketSender, TransmitRing, XdpCard,
+    XdpConfig, XdpMode, XdpReceiver, XdpTransmit,
 };
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_terms::Instant;
 
 use crate::namespaces::{CARD, Cable, SINK, SOURCE};
-use crate::world::{Mechanism, Pair, Sizes, Skip, run};
+use crate::world::{Mechanism, Pair, Sizes, Skip, pattern, run};
 use crate::{pool, staging};
 
 /// Frames that carry the largest payload, and the usual ones, for which larger packets are cut into fragments.
@@ -66,6 +67,26 @@ pub(crate) fn transmit_ring(flow: Flow, sizes: Sizes) -> Box<dyn Sender + Send> 
     Box::new(sender)
 }
 
+/// Both ends of a queue of a card with the program.
+fn queue(flow: Flow, address: SocketAddrV4, sizes: Sizes) -> (XdpReceiver, FrameSender<XdpTransmit>) {
+    let receive_frames = (sizes.queue.min(sizes.block * sizes.blocks) / 4096).max(64);
+    let (batch, largest, send_frames) = (sizes.batch, sizes.largest, sizes.send_batch);
+    let config = XdpConfig { batch, largest, receive_frames, send_frames, ..XdpConfig::new(flow, address, CARD) };
+    let card = XdpCard::attach(config, pool("fragments", 64 << 10, 16)).expect("a program at the card");
+    card.open(0, staging()).expect("a socket of its queue")
+}
+
+pub(crate) fn xdp(flow: Flow, sizes: Sizes) -> Box<dyn Receiver + Send> {
+    Box::new(queue(flow, TO, sizes).0)
+}
+
+pub(crate) fn xdp_transmit(flow: Flow, sizes: Sizes) -> Box<dyn Sender + Send> {
+    let (receiver, mut sender) = queue(flow, FROM, sizes);
+    drop(receiver);
+    assert!(sender.is_near(SINK, MonotonicClock.now()), "the kernel has found it");
+    Box::new(sender)
+}
+
 /// A receiver and a sender in two hosts.
 pub(crate) fn pair(
     mtu: u32,
@@ -82,7 +103,8 @@ pub(crate) fn pair(
 }
 
 impl Cable {
-    /// Lets each host find the other one's card, so that no packet has to wait for that.
+    /// Lets each host find the other one's card, so that no packet has to wait for that, or is lost since the kernel has not
+    /// yet noticed that the cable is there.
     pub(crate) fn resolve(&self) {
         let sink = self.sink.inside(|| UdpSocket::bind((SINK, 0))).expect("its own address");
         let source = self.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
@@ -96,6 +118,9 @@ impl Cable {
 
 macro_rules! between_hosts {
     ($name:ident, $mtu:expr, $flow:expr, $receiver:ident, $sender:ident, train $train:expr, waits $waits:expr) => {
+        between_hosts!($name, $mtu, $flow, $receiver, $sender, train $train, waits $waits, up to 9000);
+    };
+    ($name:ident, $mtu:expr, $flow:expr, $receiver:ident, $sender:ident, train $train:expr, waits $waits:expr, up to $largest:expr) => {
         #[derive(Default)]
         pub(crate) struct $name {
             _cable: Option<Cable>,
@@ -104,6 +129,7 @@ macro_rules! between_hosts {
         impl Mechanism for $name {
             const TRAIN: usize = $train;
             const WAITS: bool = $waits;
+            const LARGEST: usize = $largest;
 
             fn pair(&mut self, sizes: Sizes) -> Result<Pair, &'static str> {
                 let (cable, pair) = pair($mtu, $flow, $receiver, $sender, sizes)?;
@@ -124,8 +150,11 @@ between_hosts!(CutTrains, USUAL, Flow::Udp, batches, gso, train 1, waits true);
 between_hosts!(Raw, USUAL, Flow::Ip(253), batches, mmsg, train 1, waits true);
 between_hosts!(Ring, JUMBO, Flow::Udp, ring, mmsg, train 1, waits false);
 between_hosts!(RingOfFragments, USUAL, Flow::Udp, ring, mmsg, train 1, waits false);
-between_hosts!(RawRing, USUAL, Flow::Ip(253), ring, mmsg, train 1, waits false);
 between_hosts!(Transmit, JUMBO, Flow::Udp, batches, transmit_ring, train 1, waits true);
+between_hosts!(Xdp, JUMBO, Flow::Udp, xdp, mmsg, train 1, waits false);
+between_hosts!(XdpOfFragments, 3100, Flow::Udp, xdp, mmsg, train 1, waits false);
+between_hosts!(XdpTransmitted, JUMBO, Flow::Udp, batches, xdp_transmit, train 1, waits true, up to 4050);
+between_hosts!(RawXdpBoth, JUMBO, Flow::Ip(253), xdp, xdp_transmit, train 1, waits false, up to 4050);
 between_hosts!(RawRings, JUMBO, Flow::Ip(253), ring, transmit_ring, train 1, waits false);
 
 /// Each of a group gets the packets of some senders, and every one of theirs.
@@ -159,4 +188,136 @@ fn rings_of_a_group_share_the_packets() {
             Box::new(RingReceiver::new(&config).expect("a ring"))
         })
     });
+}
+
+/// A queue with everything in place, in the host that receives.
+fn sink_queue(cable: &Cable, config: impl FnOnce(&mut XdpConfig) + Send) -> (XdpReceiver, FrameSender<XdpTransmit>) {
+    cable.sink.inside(|| {
+        let mut settings = XdpConfig::new(Flow::Udp, TO, CARD);
+        config(&mut settings);
+        let card = XdpCard::attach(settings, pool("fragments", 64 << 10, 4)).expect("a program at the card");
+        card.open(0, staging()).expect("a socket of its queue")
+    })
+}
+
+/// Receives until so many packets have come.
+fn receive(receiver: &mut dyn Receiver, count: usize) -> Vec<Packet> {
+    let (mut packets, begin) = (Vec::new(), MonotonicClock.now());
+    while packets.len() < count {
+        receiver.receive(MonotonicClock.now(), &mut packets);
+        assert!(MonotonicClock.now().since(begin).as_secs() < 20, "{} packets", packets.len());
+    }
+    packets
+}
+
+#[test]
+fn a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it() {
+    run("cable::a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it", || {
+        let cable = Cable::lay(USUAL, 1)?;
+        cable.resolve();
+        let (mut receiver, mut sender) = sink_queue(&cable, |_| {});
+        assert!(sender.is_near(SOURCE, MonotonicClock.now()));
+        let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
+        let mut answer = [0; 2000];
+        // More often than there are frames: each comes back when it has left.
+        for round in 0..3000_usize {
+            let payload = pattern(round, 18 + round % 1400);
+            source.send_to(&payload, SocketAddr::V4(receiver.address())).expect("a way");
+            let Packet { from, payload: came } = receive(&mut receiver, 1).remove(0);
+            let held = (round % 100 == 7).then(|| came.clone());
+            let mut slices: Vec<_> = came.into_slices().collect();
+            sender.send(from, &mut slices).expect("room");
+            sender.flush(MonotonicClock.now());
+            let (bytes, whence) = source.recv_from(&mut answer).expect("an answer");
+            assert!(answer[..bytes] == payload && whence == SocketAddr::V4(sender.address()), "{round}");
+            assert!(held.is_none_or(|held| held.to_vec() == payload), "what is held is left alone");
+        }
+        let copied: usize = (0..3000).filter(|round| round % 100 == 7).map(|round| 18 + round % 1400).sum();
+        assert_eq!(sender.counters().bytes_copied, copied as u64);
+        sender.flush(MonotonicClock.now());
+        assert_eq!((sender.queued(), receiver.memory_in_use().held), (0, 0));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_card_is_as_before_when_its_receivers_have_ended() {
+    run("cable::a_card_is_as_before_when_its_receivers_have_ended", || {
+        let cable = Cable::lay(USUAL, 1)?;
+        cable.resolve();
+        let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
+        for _ in 0..3 {
+            let (mut receiver, sender) = sink_queue(&cable, |_| {});
+            let to = receiver.address();
+            source.send_to(b"frame", to).expect("a way");
+            let packets = receive(&mut receiver, 1);
+            let again = || XdpCard::attach(XdpConfig::new(Flow::Udp, TO, CARD), pool("fragments", 64 << 10, 4)).err();
+            let refused = cable.sink.inside(|| again().map(|error| error.to_string())).expect("a card has one program");
+            assert!(refused.starts_with("cannot attach a program to the card"), "{refused}");
+            drop((receiver, sender));
+            assert_eq!(packets[0].payload.to_vec(), b"frame", "packets outlive their receiver");
+            let socket = cable.sink.inside(|| UdpSocket::bind(to)).expect("the port is free again");
+            source.send_to(b"packet", to).expect("a way");
+            let mut bytes = [0; 10];
+            assert_eq!(
+                socket.recv_from(&mut bytes).map(|(length, _)| length).ok(),
+                Some(6),
+                "the kernel gets packets again"
+            );
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_generic_program_receives_as_one_of_the_driver_does() {
+    run("cable::a_generic_program_receives_as_one_of_the_driver_does", || {
+        let cable = Cable::lay(USUAL, 1)?;
+        cable.resolve();
+        let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
+        let (mut receiver, _sender) = sink_queue(&cable, |config| config.mode = XdpMode::Generic);
+        for number in 0..100 {
+            source.send_to(&pattern(number, 1000), SocketAddr::V4(receiver.address())).expect("a way");
+        }
+        let packets = receive(&mut receiver, 100);
+        assert!(packets.iter().enumerate().all(|(number, packet)| packet.payload.to_vec() == pattern(number, 1000)));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_card_that_cannot_write_into_frames_says_so() {
+    run("cable::a_card_that_cannot_write_into_frames_says_so", || {
+        let cable = Cable::lay(USUAL, 1)?;
+        let error = cable.sink.inside(|| {
+            let config = XdpConfig { mode: XdpMode::ZeroCopy, ..XdpConfig::new(Flow::Udp, TO, CARD) };
+            let card = XdpCard::attach(config, pool("fragments", 64 << 10, 4)).expect("a program at the card");
+            card.open(0, staging()).err().map(|error| error.to_string())
+        });
+        let error = error.expect("two hosts on one machine have no such card");
+        assert!(error.starts_with("cannot open a socket for the card's queue at 10.77.0.2:"), "{error}");
+        Ok(())
+    });
+}
+
+#[test]
+fn settings_of_rings_that_cannot_be_are_refused_with_words() {
+    let ring = |change: fn(&mut RingConfig)| {
+        let mut config = RingConfig::new(Flow::Udp, TO, CARD);
+        change(&mut config);
+        matches!(RingReceiver::new(&config), Err(PacketError::Config { .. }))
+    };
+    assert!(
+        ring(|config| config.batch = 0) && ring(|config| config.block_size = 5000) && ring(|config| config.blocks = 1)
+    );
+    assert!(ring(|config| config.largest = 200 << 10) && ring(|config| config.address.set_ip([0, 0, 0, 0].into())));
+    let card = |change: fn(&mut XdpConfig)| {
+        let mut config = XdpConfig::new(Flow::Udp, TO, CARD);
+        change(&mut config);
+        let fragments = pool("fragments", 64 << 10, 1);
+        matches!(XdpCard::attach(config, fragments), Err(PacketError::Config { .. }))
+    };
+    assert!(card(|config| config.batch = 5000) && card(|config| config.frame_size = 8192));
+    assert!(card(|config| config.receive_frames = 1) && card(|config| config.queues = 0));
+    assert!(card(|config| config.largest = 0) && card(|config| config.address.set_ip([0, 0, 0, 0].into())));
 }

@@ -180,7 +180,10 @@ every_rule_for!(
     cable_raw = cable::Raw,
     ring_udp = cable::Ring,
     ring_fragments = cable::RingOfFragments,
-    ring_raw = cable::RawRing,
     transmit_ring = cable::Transmit,
     rings_raw = cable::RawRings,
+    xdp_udp = cable::Xdp,
+    xdp_fragments = cable::XdpOfFragments,
+    xdp_transmit = cable::XdpTransmitted,
+    xdp_both = cable::RawXdpBoth,
 );

@@ -42,6 +42,8 @@ pub(crate) trait Mechanism: Default {
     /// Whether the receiver counts every packet that is lost on the way, and not trains of them.
     const COUNTS_LOSSES: bool = Self::TRAIN == 1;
 
+    /// The longest payload that can be sent.
+    const LARGEST: usize = 9000;
     /// Whether packets wait while all memory is held, and are not lost.
     const WAITS: bool = true;
 

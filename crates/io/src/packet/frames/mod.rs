@@ -2,10 +2,12 @@
 //! copied for a packet, which is what paper 2 did to its card's driver.
 //!
 //! ```text
-//!   card -> driver ─┬─► ring::RingReceiver (TPACKET_V3): blocks of a ring, a copy of each frame that passes
+//!   card -> driver ─┬─► xdp::XdpReceiver (AF_XDP): a program picks the frames before the kernel makes packets of them
+//!                   ├─► ring::RingReceiver (TPACKET_V3): blocks of a ring, a copy of each frame that passes
 //!                   └─► IP, UDP: a mute socket, so that nobody is told that nobody listens
 //!
 //!   FrameSender ─► ring::TransmitRing (PACKET_TX_RING), past the queues of the card
+//!            ├───► xdp::XdpTransmit, from frames that were received too
 //!            └───► a socket, as long as the kernel does not know the receiver's card
 //! ```
 
@@ -15,7 +17,9 @@ mod open;
 pub(super) mod ring;
 mod sender;
 mod socket;
+mod xdp;
 
 pub use card::Card;
 pub use ring::{RingConfig, RingReceiver, TransmitRing};
 pub use sender::{FrameConfig, FrameSender, Transmit};
+pub use xdp::{XdpCard, XdpConfig, XdpMode, XdpReceiver, XdpTransmit};

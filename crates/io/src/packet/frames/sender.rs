@@ -12,6 +12,7 @@ use ropewalk_wire::internet::{
 
 use super::card::Card;
 use super::neighbours::Neighbours;
+use super::ring::TransmitRing;
 use crate::packet::{Fill, Flow, PacketError, Refusal, SendConfig, SendCounters, Sender, SocketSender};
 
 /// What to send through a card's ring.
@@ -39,15 +40,22 @@ impl FrameConfig {
 }
 
 /// A ring of frames that leave through a card.
-pub trait Transmit: Sized {
-    /// Makes the ring at a card.
-    ///
-    /// # Errors
-    /// What the kernel refuses.
-    fn open(card: &Card, config: &FrameConfig) -> Result<Self, PacketError>;
+pub trait Transmit {
+    /// Bytes of the largest frame.
+    fn room(&self) -> usize;
 
     /// The next frame to be filled, the same one until it is submitted; none while all are on their way.
     fn frame(&mut self) -> Option<&mut [u8]>;
+
+    /// Has a frame that was received, and in which this slice lies, be the next one to be submitted: from `before` bytes in
+    /// front of the slice on, which can be written as the rest.
+    ///
+    /// # Errors
+    /// The slice comes back where its frame is none of this ring's, somebody else refers to it, or has too little in front.
+    fn adopt(&mut self, slice: Slice, before: usize) -> Result<&mut [u8], Slice> {
+        let _ = before;
+        Err(slice)
+    }
 
     /// Sends the first `bytes` bytes of that frame, with the next flush.
     fn submit(&mut self, bytes: usize);
@@ -114,8 +122,8 @@ impl Headers {
     }
 }
 
-impl<T: Transmit> FrameSender<T> {
-    /// Makes a ring at a card. `staging` is for what leaves through a socket.
+impl FrameSender<TransmitRing> {
+    /// Makes a ring at a card that packet sockets map. `staging` is for what leaves through a socket.
     ///
     /// # Errors
     /// Impossible settings, no such card, an address that is taken, or without the right to have packet sockets.
@@ -127,10 +135,16 @@ impl<T: Transmit> FrameSender<T> {
         let config = FrameConfig { address: socket.address(), ..config };
         let refused = |source: io::Error| PacketError::of("no such card", config.address, source);
         let card = Card::find(&config.card, &socket).map_err(refused)?;
-        let ring = T::open(&card, &config)?;
-        let neighbours = Neighbours::new(&config.card);
-        let counters = SendCounters::default();
-        Ok(Self { ring, socket, card, config, neighbours, identification: 0, submitted: 0, counters })
+        let ring = TransmitRing::open(&card, &config)?;
+        Ok(Self::over(ring, card, config, socket))
+    }
+}
+
+impl<T: Transmit> FrameSender<T> {
+    /// A sender over a ring of a card.
+    pub(super) fn over(ring: T, card: Card, config: FrameConfig, socket: SocketSender) -> Self {
+        let (neighbours, counters) = (Neighbours::new(&config.card), SendCounters::default());
+        Self { ring, socket, card, config, neighbours, identification: 0, submitted: 0, counters }
     }
 
     /// Whether packets to this address go straight through the card, for the kernel knows where it is. No packet is sent for it.
@@ -156,6 +170,28 @@ impl<T: Transmit> FrameSender<T> {
         }
     }
 
+    /// Sends a packet from the frame that it came in, if that can be.
+    fn forward(&mut self, to: SocketAddrV4, card: MacAddress, payload: &mut Vec<Slice>) -> Result<bool, Refusal> {
+        if payload.len() != 1 || payload[0].len() > self.largest() {
+            return Ok(false);
+        }
+        let Some(slice) = payload.pop() else { return Ok(false) };
+        let (bytes, headers) = (slice.len(), self.headers(to, card));
+        match self.ring.adopt(slice, Headers::byte_count(self.config.flow)) {
+            Err(slice) => {
+                payload.push(slice);
+                Ok(false)
+            }
+            Ok(frame) => {
+                let length = headers.write(frame, bytes, self.config.checksums).ok_or(Refusal::TooLarge)?;
+                self.ring.submit(length);
+                self.submitted += 1;
+                self.counters.bytes += bytes as u64;
+                Ok(true)
+            }
+        }
+    }
+
     /// Fills the next frame and submits it.
     fn transmit(&mut self, to: SocketAddrV4, card: MacAddress, most: usize, fill: Fill<'_>) -> Result<(), Refusal> {
         if most > self.largest() {
@@ -177,6 +213,9 @@ impl<T: Transmit> FrameSender<T> {
 impl<T: Transmit> Sender for FrameSender<T> {
     fn send(&mut self, to: SocketAddrV4, payload: &mut Vec<Slice>) -> Result<(), Refusal> {
         let Some(card) = self.neighbours.card_of(*to.ip()) else { return self.socket.send(to, payload) };
+        if self.forward(to, card, payload)? {
+            return Ok(());
+        }
         let bytes = payload.iter().map(|slice| slice.len()).sum();
         let gather = &mut |room: &mut [u8]| {
             let mut rest = room;
@@ -220,7 +259,7 @@ impl<T: Transmit> Sender for FrameSender<T> {
 
     fn largest(&self) -> usize {
         // What leaves here is not cut into fragments.
-        (self.card.mtu + ETHERNET_BYTES).saturating_sub(Headers::byte_count(self.config.flow))
+        (self.card.mtu + ETHERNET_BYTES).min(self.ring.room()).saturating_sub(Headers::byte_count(self.config.flow))
     }
 
     fn address(&self) -> SocketAddrV4 {

@@ -209,6 +209,12 @@ fn room(config: &ReceiveConfig, memory: &PacketMemory) -> Result<usize, PacketEr
     Ok(room)
 }
 
+impl AsFd for SocketReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 impl Receiver for SocketReceiver {
     fn receive(&mut self, _now: Instant, packets: &mut Vec<Packet>) -> usize {
         let (before, most) = (packets.len(), self.config.batch);

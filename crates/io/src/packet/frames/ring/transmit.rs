@@ -63,8 +63,8 @@ impl TransmitRing {
     }
 }
 
-impl Transmit for TransmitRing {
-    fn open(card: &Card, config: &FrameConfig) -> Result<Self, PacketError> {
+impl TransmitRing {
+    pub(in crate::packet::frames) fn open(card: &Card, config: &FrameConfig) -> Result<Self, PacketError> {
         let refused = |source: io::Error| PacketError::of("cannot make a transmit ring", config.address, source);
         let frame = (DATA + 18 + card.mtu).next_power_of_two().max(2048);
         if frame > BLOCK {
@@ -86,6 +86,12 @@ impl Transmit for TransmitRing {
         let frames = Frames::map("transmit ring", socket.as_fd(), frame, frames)?;
         bind(&socket, card, false).map_err(refused)?;
         Ok(Self { socket, frames, next: 0, first: 0, in_flight: 0, room: frame - DATA, refused: 0 })
+    }
+}
+
+impl Transmit for TransmitRing {
+    fn room(&self) -> usize {
+        self.room
     }
 
     fn frame(&mut self) -> Option<&mut [u8]> {

@@ -1,0 +1,286 @@
+//! A card with the program, and the sockets of its queues with their frames.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use ropewalk_memory::{Loan, Owner, Pool, PoolConfig, Posted, Slice, Staging};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+
+use super::program::Program;
+use super::rings::{Ring, offsets};
+use super::{XdpReceiver, XdpTransmit};
+use crate::packet::frames::card::Card;
+use crate::packet::frames::open::Wanted;
+use crate::packet::frames::sender::{FrameConfig, FrameSender};
+use crate::packet::frames::socket::set;
+use crate::packet::{Flow, MOST_BATCH, PacketError, ReceiveConfig, SendConfig, SocketReceiver};
+
+/// Where the program runs.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum XdpMode {
+    /// In the card's driver, before the kernel makes a packet of the frame; the kernel copies it into ours.
+    #[default]
+    Driver,
+    /// In the driver, and the card writes into our frames itself. Few drivers can; this has never been run.
+    ZeroCopy,
+    /// Behind the driver, for cards that cannot do better: of use for tests alone.
+    Generic,
+}
+
+/// A flow at a card.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct XdpConfig {
+    /// Which packets.
+    pub flow: Flow,
+    /// The card's address to which they are sent; with the port (0: any free one) for UDP.
+    pub address: SocketAddrV4,
+    /// The name of the card.
+    pub card: String,
+    /// The card's queues, each of which can have a receiver and a sender.
+    pub queues: u32,
+    /// Where the program runs.
+    pub mode: XdpMode,
+    /// Packets handed on by one call at most, from 1 to [`MOST_BATCH`].
+    pub batch: usize,
+    /// Bytes of the longest payload; longer packets are refused.
+    pub largest: usize,
+    /// Bytes of a frame, 2,048 or 4,096. A larger packet comes in several.
+    pub frame_size: usize,
+    /// Frames of one queue to receive into, and to send from. A packet that is held keeps its frames.
+    pub receive_frames: usize,
+    /// The same for those that are sent.
+    pub send_frames: usize,
+    /// Whether UDP's checksums are looked at in what is received, and made for what is sent.
+    pub checksums: bool,
+}
+
+impl XdpConfig {
+    /// A flow at a card's address.
+    pub fn new(flow: Flow, address: SocketAddrV4, card: &str) -> Self {
+        Self {
+            flow,
+            address,
+            card: card.to_owned(),
+            queues: 1,
+            mode: XdpMode::Driver,
+            batch: 64,
+            largest: 8972,
+            frame_size: 4096,
+            receive_frames: 4096,
+            send_frames: 1024,
+            checksums: true,
+        }
+    }
+}
+
+/// A card whose packets of one flow come here and not to the kernel, as long as this or a receiver or sender of it is there.
+pub struct XdpCard {
+    program: Program,
+    pub(super) card: Card,
+    pub(super) config: XdpConfig,
+    pub(super) wanted: Wanted,
+    /// Gets what the program leaves to the kernel, fragments of the flow: the first receiver that is opened reads it.
+    listener: Mutex<Option<SocketReceiver>>,
+}
+
+impl XdpCard {
+    /// Attaches the program. `fragments` is memory for packets that come in fragments, and are put together by the kernel.
+    ///
+    /// # Errors
+    /// Impossible settings, no such card, one that has a program already, or without the rights (`CAP_NET_ADMIN`, `CAP_BPF`
+    /// and `CAP_NET_RAW`).
+    pub fn attach(config: XdpConfig, fragments: Pool) -> Result<Arc<Self>, PacketError> {
+        check(&config)?;
+        let receive = ReceiveConfig { largest: config.largest, ..ReceiveConfig::new(config.flow, config.address) };
+        let listener = SocketReceiver::new(receive, fragments)?;
+        let address = crate::packet::Receiver::address(&listener);
+        let refused = |what: &'static str| move |source: io::Error| PacketError::of(what, address, source);
+        let card = Card::find(&config.card, &listener).map_err(refused("no such card"))?;
+        let wanted = Wanted { flow: config.flow, address, largest: config.largest };
+        let program = Program::attach(&card, &wanted, config.queues, config.mode)
+            .map_err(refused("cannot attach a program to the card"))?;
+        Ok(Arc::new(Self { program, card, config, wanted, listener: Mutex::new(Some(listener)) }))
+    }
+
+    /// Opens the socket of one queue. What is sent from there leaves through it too, or, to addresses whose card the kernel
+    /// does not know, through a socket with blocks of `staging`.
+    ///
+    /// # Errors
+    /// No such queue, one that is open, or no memory.
+    pub fn open(
+        self: &Arc<Self>,
+        queue: u32,
+        staging: Staging,
+    ) -> Result<(XdpReceiver, FrameSender<XdpTransmit>), PacketError> {
+        let XdpConfig { flow, ref card, frame_size, receive_frames, send_frames, checksums, .. } = self.config;
+        let address = self.wanted.address;
+        let refused = |what: &'static str| move |source: io::Error| PacketError::of(what, address, source);
+        let memory = PoolConfig::anonymous("frames", frame_size, receive_frames + send_frames);
+        let pools = Pool::pair(memory, receive_frames)?;
+        let (umem, rings) =
+            Umem::open(self, queue, &pools.0).map_err(refused("cannot open a socket for the card's queue"))?;
+        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let config = FrameConfig { frames: send_frames, checksums, ..FrameConfig::new(flow, address, card) };
+        let sending = SendConfig::new(flow, address);
+        let socket = match &*listener {
+            Some(listener) => listener.sender(sending, staging)?,
+            // Of another queue the packets come from another port.
+            None => crate::packet::SocketSender::new(
+                SendConfig { address: SocketAddrV4::new(*address.ip(), 0), ..sending },
+                staging,
+            )?,
+        };
+        let transmit = XdpTransmit::new(Arc::clone(&umem), rings.transmit, rings.completion, pools.1);
+        let sender = FrameSender::over(transmit, self.card.clone(), config, socket);
+        let receiver = XdpReceiver::new(umem, rings.receive, rings.fill, pools.0, listener.take());
+        Ok((receiver.map_err(refused("cannot watch the sockets"))?, sender))
+    }
+}
+
+fn check(config: &XdpConfig) -> Result<(), PacketError> {
+    let what = if !(1..=MOST_BATCH).contains(&config.batch) {
+        "a batch has 1 to 1024 packets"
+    } else if ![2048, 4096].contains(&config.frame_size) {
+        "a frame has 2048 or 4096 bytes"
+    } else if config.receive_frames < 64
+        || config.send_frames < 1
+        || config.receive_frames + config.send_frames > 1 << 24
+    {
+        "there are at least 64 frames to receive into and one to send from"
+    } else if config.largest == 0 || config.queues == 0 {
+        "there is at least one queue, and packets have at least one byte"
+    } else if config.address.ip().is_unspecified() {
+        "a card's packets are picked by its own address, not 0.0.0.0"
+    } else {
+        return Ok(());
+    };
+    Err(PacketError::Config { what })
+}
+
+/// The rings of a socket.
+pub(super) struct Rings {
+    pub(super) receive: Ring<libc::xdp_desc>,
+    pub(super) transmit: Ring<libc::xdp_desc>,
+    pub(super) fill: Ring<u64>,
+    pub(super) completion: Ring<u64>,
+}
+
+/// What the kernel has of us: a socket, and frames that it may read and write until the socket is closed.
+pub(super) struct Umem {
+    /// Closed before the frames come home.
+    socket: Option<OwnedFd>,
+    pub(super) card: Arc<XdpCard>,
+    /// Frames of a receiver or sender that has ended, which the kernel had at that time.
+    left: Mutex<(Vec<Posted>, Vec<InFlight>)>,
+}
+
+/// A frame that is on its way out.
+pub(super) enum InFlight {
+    /// One that was written here.
+    Written(Loan),
+    /// One that was received, and leaves as it came.
+    Received(Slice),
+}
+
+impl Umem {
+    /// Gives the kernel the frames of both pools and opens the rings.
+    fn open(card: &Arc<XdpCard>, queue: u32, frames: &Pool) -> io::Result<(Arc<Self>, Rings)> {
+        let config = &card.config;
+        let count = config.receive_frames + config.send_frames;
+        let socket = net::socket_with(
+            AddressFamily::from_raw(libc::AF_XDP as u16),
+            SocketType::RAW,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
+        let memory = libc::xdp_umem_reg {
+            addr: frames.address().as_ptr() as u64,
+            len: (count * config.frame_size) as u64,
+            chunk_size: config.frame_size as u32,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        set(&socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &memory)?;
+        // No ring is ever full: each has a place for every frame.
+        let size = count.next_power_of_two() as u32;
+        let names = [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING];
+        names.iter().try_for_each(|&name| set(&socket, libc::SOL_XDP, name, &size))?;
+        let offsets = offsets(socket.as_fd())?;
+        let (fd, receive, transmit) = (socket.as_fd(), libc::XDP_PGOFF_RX_RING, libc::XDP_PGOFF_TX_RING);
+        let (fill, completion) = (libc::XDP_UMEM_PGOFF_FILL_RING, libc::XDP_UMEM_PGOFF_COMPLETION_RING);
+        // SAFETY: the rings were made above, and their offsets are the kernel's own.
+        let rings = unsafe {
+            Rings {
+                receive: Ring::map(fd, receive as u64, &offsets.rx, size)?,
+                transmit: Ring::map(fd, transmit as u64, &offsets.tx, size)?,
+                fill: Ring::map(fd, fill, &offsets.fr, size)?,
+                completion: Ring::map(fd, completion, &offsets.cr, size)?,
+            }
+        };
+        bind(&socket, card, queue)?;
+        card.program.redirect(queue, socket.as_raw_fd())?;
+        Ok((Arc::new(Self { socket: Some(socket), card: Arc::clone(card), left: Mutex::default() }), rings))
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_ref().expect("it is taken by drop alone").as_fd()
+    }
+
+    /// Keeps frames that the kernel has until it has them no more.
+    pub(super) fn keep(&self, received: impl Iterator<Item = Posted>, sent: impl Iterator<Item = InFlight>) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.0.extend(received);
+        left.1.extend(sent);
+    }
+}
+
+/// How long a queue may stay taken by a socket that was just closed.
+const GONE_AFTER: Duration = Duration::from_secs(2);
+const TRY_AGAIN: Duration = Duration::from_millis(5);
+
+/// Binds the socket to a queue of the card.
+fn bind(socket: &OwnedFd, card: &XdpCard, queue: u32) -> io::Result<()> {
+    let copy = if card.config.mode == XdpMode::ZeroCopy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: copy | libc::XDP_USE_NEED_WAKEUP | libc::XDP_USE_SG,
+        sxdp_ifindex: card.card.index,
+        sxdp_queue_id: queue,
+        sxdp_shared_umem_fd: 0,
+    };
+    let (begin, length) = (Instant::now(), size_of_val(&address) as libc::socklen_t);
+    loop {
+        // SAFETY: reads an address of this length.
+        let result = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+        if result == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EBUSY) || begin.elapsed() > GONE_AFTER {
+            return Err(error);
+        }
+        std::thread::sleep(TRY_AGAIN);
+    }
+}
+
+impl Drop for Umem {
+    fn drop(&mut self) {
+        // When this returns the kernel writes no more into the frames, and reads none: it has copied what it sends.
+        drop(self.socket.take());
+        let left = self.left.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for posted in left.0.drain(..) {
+            // SAFETY: the socket is closed.
+            drop(unsafe { posted.reclaim(0) });
+        }
+    }
+}
+
+/// Frames that can be received into: borrowed by nobody else.
+pub(super) fn spare(pool: &mut Pool) -> Option<Posted> {
+    pool.loan(Owner::SHARED).map(Loan::post)
+}

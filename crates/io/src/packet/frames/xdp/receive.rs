@@ -1,0 +1,272 @@
+//! Receiving frames from a queue.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use ropewalk_memory::{Owner, Payload, Pool, Posted, Slice};
+use ropewalk_terms::{Cause, Instant};
+use ropewalk_wire::internet::EthernetFrame;
+use rustix::event::epoll;
+
+use super::memory::{Umem, spare};
+use super::rings::{Ring, ask};
+use crate::packet::around::Around;
+use crate::packet::frames::open::Opened;
+use crate::packet::{MemoryInUse, Packet, ReceiveCounters, Receiver, SocketReceiver};
+
+/// Receives a flow from one queue of a card.
+pub struct XdpReceiver {
+    umem: Arc<Umem>,
+    receive: Ring<libc::xdp_desc>,
+    fill: Ring<u64>,
+    pool: Pool,
+    /// By frame: those that the kernel has; and how many they are.
+    posted: Vec<Option<Posted>>,
+    with_kernel: usize,
+    /// What came in fragments, and how often it was not looked at.
+    fragments: Option<SocketReceiver>,
+    looks: u32,
+    /// The parts of a packet of which more are to come.
+    parts: Payload,
+    /// It cannot be had whole: one of its parts is wrong.
+    is_broken: bool,
+    /// Room for the largest frame that comes in several.
+    whole: Box<[u8]>,
+    /// Watches both sockets.
+    watch: OwnedFd,
+    counters: ReceiveCounters,
+    around: Around,
+}
+
+impl XdpReceiver {
+    pub(super) fn new(
+        umem: Arc<Umem>,
+        receive: Ring<libc::xdp_desc>,
+        fill: Ring<u64>,
+        pool: Pool,
+        fragments: Option<SocketReceiver>,
+    ) -> io::Result<Self> {
+        let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let sockets = fragments.as_ref().and_then(Receiver::wait_descriptor).into_iter().chain([umem.socket()]);
+        for socket in sockets {
+            epoll::add(&watch, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        }
+        let around = Around::new(Some(&umem.card.card.name));
+        let (posted, counters) = ((0..pool.blocks()).map(|_| None).collect(), ReceiveCounters::default());
+        let (parts, is_broken) = (Payload::default(), false);
+        let whole = vec![0; umem.card.config.largest + MOST_HEADERS].into();
+        let mut receiver = Self {
+            umem,
+            receive,
+            fill,
+            pool,
+            posted,
+            with_kernel: 0,
+            fragments,
+            looks: 0,
+            parts,
+            is_broken,
+            whole,
+            watch,
+            counters,
+            around,
+        };
+        receiver.refill();
+        Ok(receiver)
+    }
+
+    fn frame_size(&self) -> usize {
+        self.pool.block_size()
+    }
+
+    /// Gives the kernel every frame that is at home.
+    fn refill(&mut self) {
+        let wanted = self.pool.blocks() as u32;
+        let (mut given, frame_size) = (0, self.frame_size());
+        while self.fill.room(wanted) > given
+            && let Some(posted) = spare(&mut self.pool)
+        {
+            let offset = posted.address().as_ptr().addr() - self.pool.address().as_ptr().addr();
+            self.posted[offset / frame_size] = Some(posted);
+            self.fill.put(offset as u64);
+            given += 1;
+            if given == FILL_BATCH {
+                break;
+            }
+        }
+        if given > 0 {
+            self.with_kernel += given as usize;
+            self.fill.publish();
+        } else if self.with_kernel == 0 {
+            self.counters.dry += 1;
+        }
+        if self.fill.needs_wakeup() {
+            let mut nothing = [0_u8; 0];
+            // SAFETY: asks the kernel to look at the fill ring; nothing is written here.
+            unsafe {
+                libc::recvfrom(
+                    self.umem.socket().as_raw_fd(),
+                    nothing.as_mut_ptr().cast(),
+                    0,
+                    libc::MSG_DONTWAIT,
+                    core::ptr::null_mut(),
+                    core::ptr::null_mut(),
+                );
+            }
+        }
+    }
+
+    /// What the kernel has written into a frame; none where it says what cannot be.
+    fn written(&mut self, entry: &libc::xdp_desc) -> Option<Slice> {
+        let size = self.frame_size();
+        let address = usize::try_from(entry.addr).ok()?;
+        let (frame, begin, length) = (address / size, address % size, entry.len as usize);
+        let posted = self.posted.get_mut(frame)?.take()?;
+        self.with_kernel -= 1;
+        if begin + length > size {
+            // SAFETY: the kernel has given the frame back, whatever it says of it.
+            drop(unsafe { posted.reclaim(0) });
+            return None;
+        }
+        // SAFETY: the kernel has written these bytes and given the frame back.
+        let mut loan = unsafe { posted.reclaim(begin + length) };
+        let mut slice = loan.split_committed()?;
+        slice.skip(begin);
+        Some(slice)
+    }
+
+    /// Takes a frame, and hands its packet on when it is whole.
+    fn take(&mut self, entry: &libc::xdp_desc, packets: &mut Vec<Packet>) {
+        match self.written(entry) {
+            Some(slice) => self.parts.push(slice),
+            None => self.is_broken = true,
+        }
+        if entry.options & libc::XDP_PKT_CONTD != 0 {
+            return;
+        }
+        let (frame, is_broken) = (core::mem::take(&mut self.parts), core::mem::take(&mut self.is_broken));
+        if is_broken {
+            self.counters.lost.add(Cause::Malformed, 1);
+            return;
+        }
+        match self.open(frame) {
+            Ok(None) => {}
+            Ok(Some(packet)) => {
+                self.counters.packets += 1;
+                self.counters.bytes += packet.payload.len() as u64;
+                packets.push(packet);
+            }
+            Err(cause) => self.counters.lost.add(cause, 1),
+        }
+    }
+
+    /// The packet that a frame carries, if it is wanted.
+    fn open(&mut self, mut frame: Payload) -> Result<Option<Packet>, Cause> {
+        let bytes = match frame.contiguous() {
+            Some(bytes) => bytes,
+            // What lies in several frames is put together to be looked at, and handed on as it lies.
+            None => {
+                let whole = self.whole.get_mut(..frame.len()).ok_or(Cause::Truncated)?;
+                frame.copy_to(0, whole);
+                whole
+            }
+        };
+        let (wanted, checksums) = (&self.umem.card.wanted, self.umem.card.config.checksums);
+        let ethernet = EthernetFrame::parse(bytes).map_err(|error| error.cause())?;
+        let before = ethernet.header.byte_count();
+        let Some(Opened { from, payload }) = wanted.open(ethernet.payload, checksums)? else { return Ok(None) };
+        frame.skip(before + payload.start);
+        frame.truncate(payload.len());
+        Ok(Some(Packet { from, payload: frame }))
+    }
+
+    /// The kernel's counts of this socket.
+    fn statistics(&self) -> libc::xdp_statistics {
+        let mut numbers = libc::xdp_statistics {
+            rx_dropped: 0,
+            rx_invalid_descs: 0,
+            tx_invalid_descs: 0,
+            rx_ring_full: 0,
+            rx_fill_ring_empty_descs: 0,
+            tx_ring_empty_descs: 0,
+        };
+        // Where it fails they stay 0.
+        let _ = ask(self.umem.socket(), libc::XDP_STATISTICS, &mut numbers);
+        numbers
+    }
+}
+
+/// The longest headers: of Ethernet with a tag, of IPv4 with options, and of UDP.
+const MOST_HEADERS: usize = 18 + 60 + 8;
+
+/// How often frames are taken before fragments are looked at, which costs a system call, while there are frames.
+const LOOKS: u32 = 16;
+
+/// Frames that are given at a time.
+const FILL_BATCH: u32 = 512;
+
+impl Receiver for XdpReceiver {
+    fn receive(&mut self, now: Instant, packets: &mut Vec<Packet>) -> usize {
+        let before = packets.len();
+        self.refill();
+        let batch = self.umem.card.config.batch;
+        let mut taken = 0;
+        while packets.len() - before < batch && self.receive.available() > 0 {
+            let entry = self.receive.take();
+            self.take(&entry, packets);
+            taken += 1;
+        }
+        if taken > 0 {
+            self.receive.release();
+            self.counters.calls += 1;
+        }
+        self.looks += 1;
+        if taken == 0 || self.looks >= LOOKS {
+            self.looks = 0;
+            self.fragments.iter_mut().for_each(|fragments| _ = fragments.receive(now, packets));
+        }
+        packets.len() - before
+    }
+
+    fn address(&self) -> SocketAddrV4 {
+        self.umem.card.wanted.address
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.receive.available() == 0
+    }
+
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.watch.as_fd())
+    }
+
+    fn counters(&mut self) -> ReceiveCounters {
+        let (numbers, mut counters) = (self.statistics(), self.counters);
+        counters.lost.add(Cause::NoFrame, numbers.rx_dropped);
+        counters.lost.add(Cause::RingFull, numbers.rx_ring_full);
+        if let Some(fragments) = &mut self.fragments {
+            let theirs = fragments.counters();
+            counters.packets += theirs.packets;
+            counters.bytes += theirs.bytes;
+            counters.calls += theirs.calls;
+            counters.lost.merge(&theirs.lost);
+        }
+        counters.around = self.around.read();
+        counters
+    }
+
+    fn memory_in_use(&mut self) -> MemoryInUse {
+        self.pool.collect();
+        let out = self.pool.blocks() - self.pool.available(Owner::SHARED);
+        MemoryInUse { held: out - self.with_kernel, all: self.pool.blocks() }
+    }
+}
+
+impl Drop for XdpReceiver {
+    fn drop(&mut self) {
+        self.umem.keep(self.posted.iter_mut().filter_map(Option::take), core::iter::empty());
+    }
+}
