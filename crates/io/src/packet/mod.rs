@@ -14,6 +14,7 @@
 //! One suite (`tests/packets`) runs over every mechanism.
 
 mod around;
+pub mod cable;
 mod config;
 mod error;
 mod frames;

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 
+use ropewalk_io::packet::cable::{CARD, Cable, SINK, SOURCE};
 use ropewalk_io::packet::{
     Flow, FrameConfig, FrameSender, Packet, PacketError, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver,
     RingConfig, RingReceiver, SendConfig, SendMechanism, Sender, SocketReceiver, SocketSender, TransmitRing, XdpCard,
@@ -10,7 +11,6 @@ use ropewalk_io::packet::{
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_terms::Instant;
 
-use crate::namespaces::{CARD, Cable, SINK, SOURCE};
 use crate::world::{Mechanism, Pair, Sizes, Skip, pattern, run};
 use crate::{pool, staging};
 
@@ -95,25 +95,23 @@ pub(crate) fn pair(
     sender: SenderMaker,
     sizes: Sizes,
 ) -> Result<(Cable, Pair), &'static str> {
-    let cable = Cable::lay(mtu, 1)?;
-    cable.resolve();
+    let cable = lay(mtu)?;
     let receiver = cable.sink.inside(|| receiver(flow, sizes));
     let sender = cable.source.inside(|| sender(flow, sizes));
     Ok((cable, Pair { receiver, sender }))
 }
 
-impl Cable {
-    /// Lets each host find the other one's card, so that no packet has to wait for that, or is lost since the kernel has not
-    /// yet noticed that the cable is there.
-    pub(crate) fn resolve(&self) {
-        let sink = self.sink.inside(|| UdpSocket::bind((SINK, 0))).expect("its own address");
-        let source = self.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
-        let to: SocketAddr = sink.local_addr().expect("a bound address");
-        source.send_to(b"?", to).expect("a way");
-        let (_, from) = sink.recv_from(&mut [0; 1]).expect("a packet");
-        sink.send_to(b"!", from).expect("a way back");
-        source.recv_from(&mut [0; 1]).expect("a packet");
-    }
+/// A cable between hosts that know each other.
+///
+/// # Errors
+/// What must be said where there are none to be had.
+pub(crate) fn lay(mtu: u32) -> Result<Cable, &'static str> {
+    let cable = Cable::lay(mtu, 1).map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => "may not make network namespaces",
+        _ => panic!("no cable: {error}"),
+    })?;
+    cable.resolve().expect("a way there and back");
+    Ok(cable)
 }
 
 macro_rules! between_hosts {
@@ -159,8 +157,7 @@ between_hosts!(RawRings, JUMBO, Flow::Ip(253), ring, transmit_ring, train 1, wai
 
 /// Each of a group gets the packets of some senders, and every one of theirs.
 fn a_group_shares_the_packets(receiver: fn(SocketAddrV4) -> Box<dyn Receiver + Send>) -> Skip {
-    let cable = Cable::lay(USUAL, 1)?;
-    cable.resolve();
+    let cable = lay(USUAL)?;
     let first = cable.sink.inside(|| receiver(TO));
     let to = first.address();
     let mut group = [first, cable.sink.inside(|| receiver(to))];
@@ -213,8 +210,7 @@ fn receive(receiver: &mut dyn Receiver, count: usize) -> Vec<Packet> {
 #[test]
 fn a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it() {
     run("cable::a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it", || {
-        let cable = Cable::lay(USUAL, 1)?;
-        cable.resolve();
+        let cable = lay(USUAL)?;
         let (mut receiver, mut sender) = sink_queue(&cable, |_| {});
         assert!(sender.is_near(SOURCE, MonotonicClock.now()));
         let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
@@ -243,8 +239,7 @@ fn a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it() {
 #[test]
 fn a_card_is_as_before_when_its_receivers_have_ended() {
     run("cable::a_card_is_as_before_when_its_receivers_have_ended", || {
-        let cable = Cable::lay(USUAL, 1)?;
-        cable.resolve();
+        let cable = lay(USUAL)?;
         let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
         for _ in 0..3 {
             let (mut receiver, sender) = sink_queue(&cable, |_| {});
@@ -272,8 +267,7 @@ fn a_card_is_as_before_when_its_receivers_have_ended() {
 #[test]
 fn a_generic_program_receives_as_one_of_the_driver_does() {
     run("cable::a_generic_program_receives_as_one_of_the_driver_does", || {
-        let cable = Cable::lay(USUAL, 1)?;
-        cable.resolve();
+        let cable = lay(USUAL)?;
         let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
         let (mut receiver, _sender) = sink_queue(&cable, |config| config.mode = XdpMode::Generic);
         for number in 0..100 {
@@ -288,7 +282,7 @@ fn a_generic_program_receives_as_one_of_the_driver_does() {
 #[test]
 fn a_card_that_cannot_write_into_frames_says_so() {
     run("cable::a_card_that_cannot_write_into_frames_says_so", || {
-        let cable = Cable::lay(USUAL, 1)?;
+        let cable = lay(USUAL)?;
         let error = cable.sink.inside(|| {
             let config = XdpConfig { mode: XdpMode::ZeroCopy, ..XdpConfig::new(Flow::Udp, TO, CARD) };
             let card = XdpCard::attach(config, pool("fragments", 64 << 10, 4)).expect("a program at the card");

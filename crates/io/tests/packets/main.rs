@@ -1,7 +1,6 @@
 //! One conformance suite for every mechanism behind [`ropewalk_io::packet::Receiver`] and its `Sender`.
 
 mod cable;
-mod namespaces;
 mod odd;
 mod sockets;
 mod suite;

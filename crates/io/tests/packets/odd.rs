@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use ropewalk_io::packet::cable::{CARD, Cable, SINK, SOURCE};
 use ropewalk_io::packet::{Card, Flow, Packet, Receiver};
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_wire::internet::{
@@ -12,7 +13,6 @@ use ropewalk_wire::internet::{
 use rustix::net::{self, AddressFamily, SendFlags, SocketType};
 
 use crate::cable::{self, ReceiverMaker, USUAL};
-use crate::namespaces::{CARD, Cable, SINK, SOURCE};
 use crate::world::{Sizes, Skip, pattern, run};
 
 /// The two hosts, a receiver in one, and in the other a socket that sends any bytes as a frame.
@@ -27,8 +27,7 @@ struct Wire {
 
 impl Wire {
     fn new(flow: Flow, receiver: ReceiverMaker) -> Result<Self, &'static str> {
-        let cable = Cable::lay(USUAL, 1)?;
-        cable.resolve();
+        let cable = cable::lay(USUAL)?;
         let receiver = cable.sink.inside(|| receiver(flow, Sizes::default()));
         let find = || Card::find(CARD, net::socket(AddressFamily::INET, SocketType::DGRAM, None).expect("a socket"));
         let to = cable.sink.inside(find).expect("a card of ours");
@@ -228,11 +227,11 @@ fn a_card_that_goes_down_and_comes_up_again_receives_again(flow: Flow, receiver:
     wire.send(&wire.good(b"before"));
     assert_eq!(wire.received(), [b"before"]);
     for _ in 0..2 {
-        wire.cable.sink.set_up(false);
+        wire.cable.sink.set_up(false).expect("a card of ours");
         // The cable has lost its other end: what is sent is lost, or refused.
         let _ = net::send(&wire.socket, &wire.good(b"lost"), SendFlags::empty());
         assert_eq!(wire.receiver.receive(MonotonicClock.now(), &mut wire.came), 0);
-        wire.cable.sink.set_up(true);
+        wire.cable.sink.set_up(true).expect("a card of ours");
         let begin = MonotonicClock.now();
         while wire.came.is_empty() {
             let _ = net::send(&wire.socket, &wire.good(b"again"), SendFlags::empty());

@@ -1,75 +1,100 @@
-//! Two hosts with a cable between them: network namespaces and a pair of virtual Ethernet cards, made and removed here.
+//! Two hosts on one machine with a cable between them, for tests and benches: network namespaces and a pair of virtual
+//! Ethernet cards. They go with what refers to them. Only the administrator may make them.
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::net::Ipv4Addr;
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 /// The name of the card in either host.
-pub(crate) const CARD: &str = "veth0";
-/// Their addresses.
-pub(crate) const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-pub(crate) const SINK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-
-/// What must be said where there are no namespaces to be had.
-pub(crate) const NOT_ALLOWED: &str = "may not make network namespaces";
+pub const CARD: &str = "veth0";
+/// The address of the host that sends.
+pub const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// The address of the host that receives.
+pub const SINK: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 
 /// A host: a network namespace, which goes with its last descriptor, socket and card.
-pub(crate) struct Host(OwnedFd);
+pub struct Host(OwnedFd);
 
 impl Host {
-    fn new() -> Result<Self, &'static str> {
+    fn new() -> io::Result<Self> {
         let made = std::thread::spawn(|| {
             // SAFETY: of this thread alone, which ends here, the network namespace changes.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
-            Ok::<_, Errno>(File::open("/proc/thread-self/ns/net").expect("Linux names namespaces").into())
+            Ok(File::open("/proc/thread-self/ns/net")?.into())
         });
-        made.join().expect("the thread does not panic").map(Self).map_err(|_| NOT_ALLOWED)
+        made.join().expect("the thread does not panic").map(Self)
     }
 
-    /// Does something in this host: sockets that are opened there belong to it wherever they are used.
-    pub(crate) fn inside<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
+    /// Does something in this host, on a thread of its own: sockets that are opened there belong to it wherever they are
+    /// used.
+    ///
+    /// # Panics
+    /// If what is done there does.
+    pub fn inside<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
         let on_a_thread = || {
             move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network)).expect("a namespace of ours");
             what()
         };
-        std::thread::scope(|scope| scope.spawn(on_a_thread).join())
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let done = std::thread::scope(|scope| scope.spawn(on_a_thread).join());
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
     /// Brings the card up or takes it down.
-    pub(crate) fn set_up(&self, is_up: bool) {
-        self.inside(|| request(&up(CARD, is_up)));
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn set_up(&self, is_up: bool) -> io::Result<()> {
+        self.inside(|| request(&up(CARD, is_up)))
     }
 
-    fn settle(&self, address: Ipv4Addr) {
+    fn settle(&self, address: Ipv4Addr) -> io::Result<()> {
         self.inside(|| {
-            request(&up("lo", true));
-            request(&up(CARD, true));
-            request(&named(CARD, address));
-        });
+            request(&up("lo", true))?;
+            request(&up(CARD, true))?;
+            request(&named(CARD, address)?)
+        })
     }
 }
 
 /// Two hosts and the cable.
-pub(crate) struct Cable {
-    pub(crate) source: Host,
-    pub(crate) sink: Host,
+pub struct Cable {
+    /// The host at [`SOURCE`].
+    pub source: Host,
+    /// The host at [`SINK`].
+    pub sink: Host,
 }
 
 impl Cable {
     /// Lays a cable that carries packets of up to `mtu` bytes, with so many queues at each end.
-    pub(crate) fn lay(mtu: u32, queues: u32) -> Result<Self, &'static str> {
+    ///
+    /// # Errors
+    /// What the kernel says, mostly that the right is missing.
+    pub fn lay(mtu: u32, queues: u32) -> io::Result<Self> {
         let (source, sink) = (Host::new()?, Host::new()?);
         let cards = cards(mtu, queues, sink.0.as_fd());
-        source.inside(|| request(&cards));
-        source.settle(SOURCE);
-        sink.settle(SINK);
+        source.inside(|| request(&cards))?;
+        source.settle(SOURCE)?;
+        sink.settle(SINK)?;
         Ok(Self { source, sink })
+    }
+
+    /// Lets each host find the other one's card, so that no packet has to wait for that, or is lost since the kernel has not
+    /// yet noticed that the cable is there.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn resolve(&self) -> io::Result<()> {
+        let sink = self.sink.inside(|| UdpSocket::bind((SINK, 0)))?;
+        let source = self.source.inside(|| UdpSocket::bind((SOURCE, 0)))?;
+        source.send_to(b"?", sink.local_addr()?)?;
+        let (_, from) = sink.recv_from(&mut [0; 1])?;
+        sink.send_to(b"!", from)?;
+        source.recv_from(&mut [0; 1]).map(|_| ())
     }
 }
 
@@ -129,43 +154,30 @@ fn cards(mtu: u32, queues: u32, peer: BorrowedFd<'_>) -> Message {
     described(Message::new(libc::RTM_NEWLINK, flags, &card(0, 0))).with(libc::IFLA_LINKINFO, &kind.0)
 }
 
-fn named(name: &str, address: Ipv4Addr) -> Message {
-    let socket = net::socket(AddressFamily::INET, SocketType::DGRAM, None).expect("a socket");
-    let index = net::netdevice::name_to_index(&socket, name).expect("a card of ours");
+fn named(name: &str, address: Ipv4Addr) -> io::Result<Message> {
+    let socket = net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let index = net::netdevice::name_to_index(&socket, name)?;
     let mut head = vec![libc::AF_INET as u8, 24, 0, 0];
     head.extend_from_slice(&index.to_ne_bytes());
     let octets = address.octets();
-    Message::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE, &head)
-        .with(libc::IFA_LOCAL, &octets)
-        .with(libc::IFA_ADDRESS, &octets)
+    let message = Message::new(libc::RTM_NEWADDR, libc::NLM_F_CREATE, &head);
+    Ok(message.with(libc::IFA_LOCAL, &octets).with(libc::IFA_ADDRESS, &octets))
 }
 
 /// Asks the kernel of the present namespace for it.
-fn request(message: &Message) {
+fn request(message: &Message) -> io::Result<()> {
     // NETLINK_ROUTE is number 0, which is the default.
-    let protocol = None;
-    let socket = net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol);
-    let socket = socket.expect("a netlink socket");
+    let socket = net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     let mut bytes = message.0.clone();
     let length = bytes.len() as u32;
     bytes[..4].copy_from_slice(&length.to_ne_bytes());
-    net::send(&socket, &bytes, SendFlags::empty()).expect("the kernel listens");
+    net::send(&socket, &bytes, SendFlags::empty())?;
     let mut answer = [0; 4096];
-    let (length, _) = net::recv(&socket, &mut answer[..], RecvFlags::empty()).expect("the kernel answers");
-    let error = answer.get(16..20).filter(|_| length >= 20).and_then(|bytes| bytes.try_into().ok());
-    assert_eq!(error.map(i32::from_ne_bytes), Some(0), "the kernel's answer, as a negative errno");
-}
-
-#[test]
-fn packets_go_through_the_cable() {
-    let cable = match Cable::lay(1500, 1) {
-        Ok(cable) => cable,
-        Err(why) => return ropewalk_tidy::skipped("namespaces::packets_go_through_the_cable", why),
-    };
-    let sink = cable.sink.inside(|| std::net::UdpSocket::bind((SINK, 0))).expect("its own address");
-    let to = sink.local_addr().expect("a bound address");
-    let source = cable.source.inside(|| std::net::UdpSocket::bind((SOURCE, 0))).expect("its own address");
-    source.send_to(b"hello", to).expect("a way");
-    let mut bytes = [0; 9];
-    assert_eq!(sink.recv_from(&mut bytes).ok(), Some((5, source.local_addr().expect("a bound address"))));
+    let (length, _) = net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
+    // Behind the header of 16 bytes, as a negative number.
+    match answer.get(16..20).filter(|_| length >= 20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes) {
+        Some(0) => Ok(()),
+        Some(error) => Err(io::Error::from_raw_os_error(-error)),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
 }
