@@ -2,7 +2,7 @@
 
 mod support;
 
-use ropewalk_node::configuration::{Configuration, parse, schema};
+use ropewalk_node::configuration::{Configuration, parse, push, schema};
 use ropewalk_node::run::launch;
 use ropewalk_terms::EventKey;
 use serde_json::Value;
@@ -39,6 +39,10 @@ fn read(name: &str, text: &str) -> Configuration {
     parse(name, text, &variable).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
+fn read_push(name: &str, text: &str) {
+    push::parse(name, text, &|_| None).unwrap_or_else(|error| panic!("{error}\n{text}"));
+}
+
 #[test]
 fn every_block_of_the_page_is_a_good_configuration() {
     let page = page();
@@ -67,7 +71,12 @@ fn every_example_is_a_good_configuration() {
     let files = entries.map(|entry| entry.expect("it can be read").path());
     let examples: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "toml")).collect();
     for example in &examples {
-        read(&example.display().to_string(), &std::fs::read_to_string(example).expect("it can be read"));
+        let (name, text) = (example.display().to_string(), std::fs::read_to_string(example).expect("it can be read"));
+        if push::is_push(&text) {
+            read_push(&name, &text);
+        } else {
+            read(&name, &text);
+        }
     }
     assert!(examples.len() >= 2, "{examples:?}");
 }
@@ -108,13 +117,26 @@ fn names(schema: &Value, into: &mut Vec<String>) {
 
 #[test]
 fn every_key_and_every_choice_stands_on_the_page() {
-    let page = page();
+    stand_on("docs/configuration.md", &page(), &schema(), 60);
+}
+
+#[test]
+fn every_key_and_every_choice_of_a_push_system_stands_on_its_page() {
+    let name = "docs/gateway.md";
+    let page = std::fs::read_to_string(root().join(name)).expect("the page is there");
+    stand_on(name, &page, &push::schema(), 50);
+    let blocks = blocks(&page);
+    assert!(!blocks.is_empty());
+    blocks.into_iter().for_each(|block| read_push(name, block));
+}
+
+fn stand_on(name: &str, page: &str, schema: &str, least: usize) {
     let mut all = Vec::new();
-    names(&serde_json::from_str(&schema()).expect("the schema is JSON"), &mut all);
-    assert!(all.len() > 60, "the schema names {} only", all.len());
+    names(&serde_json::from_str(schema).expect("the schema is JSON"), &mut all);
+    assert!(all.len() > least, "the schema names {} only", all.len());
     let stands = |name: &str| {
         ["`{}`", "`\"{}\"`", "`[{}]`", "`[[{}]]`"].iter().any(|form| page.contains(&form.replace("{}", name)))
     };
     let missing: Vec<_> = all.iter().filter(|name| !stands(name) && *name != "version").collect();
-    assert!(missing.is_empty(), "docs/configuration.md does not describe {missing:?}");
+    assert!(missing.is_empty(), "{name} does not describe {missing:?}");
 }

@@ -1,7 +1,7 @@
 //! What can be asked for on the command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ropewalk_node::quantity::{Bytes, Rate, Size, Time};
+use ropewalk_node::quantity::{Bytes, Rate, Size, Time, Times};
 use std::path::PathBuf;
 
 /// Gathers the fragments of a particle detector's front ends into whole events, losslessly.
@@ -23,8 +23,15 @@ pub(crate) enum Command {
     Demo(DemoOptions),
     /// Take a run as a configuration describes it, all nodes in one process.
     Run(RunOptions),
-    /// Be one node of a run: a readout unit, a builder unit or the event manager.
+    /// Be one node of a run: a readout unit, a builder unit, the event manager or a gateway.
     Node(NodeOptions),
+    /// Be front ends that are not there.
+    Source {
+        #[command(subcommand)]
+        command: SourceCommand,
+    },
+    /// Be nodes of a farm that are not there: take events of gateways and decide on them.
+    FarmNode(FarmNodeOptions),
     /// Count and check what run directories hold: every key once, checksums, gaps.
     Verify(VerifyOptions),
     /// Show the records of a run file in readable form.
@@ -52,6 +59,65 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum SourceCommand {
+    /// The trigger and all sources of multi-event packets of a push system, from one process.
+    #[command(
+        after_help = "Examples, with fixed ports in the configuration (trigger.listen, gateway.listen, gateway.control):
+  ropewalk source mep gateway.toml --duration 10s
+  ropewalk source mep gateway.toml --flow l1 --rate 'poisson(20kHz)' --loss 0.001 --json"
+    )]
+    Mep(SourceMepOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SourceMepOptions {
+    /// The configuration.
+    pub(crate) config: PathBuf,
+    /// This flow alone; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) flow: Vec<String>,
+    /// How often events come, instead of what stands in the configuration.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
+    /// The share of packets that are lost on purpose.
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) loss: Option<f64>,
+    /// Stop after this time.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Time>,
+    /// Stop after so many events of the first flow.
+    #[arg(long, value_name = "N")]
+    pub(crate) events: Option<u64>,
+    /// Print the account as JSON; the last line is one object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples, with fixed ports in the configuration (gateway.control):
+  ropewalk farm-node gateway.toml
+  ropewalk farm-node gateway.toml --nodes 0..2 --decision-time 'lognormal(2ms,1.0)' --accept 0.05")]
+pub(crate) struct FarmNodeOptions {
+    /// The configuration.
+    pub(crate) config: PathBuf,
+    /// Which of the farm's nodes to be: from the first number to before the second; all of them unless given.
+    #[arg(long, value_name = "FIRST..END", value_parser = crate::push::numbers)]
+    pub(crate) nodes: Option<std::ops::Range<u16>>,
+    /// How long a decision takes, instead of what stands in the configuration.
+    #[arg(long, value_name = "TIMES")]
+    pub(crate) decision_time: Option<Times>,
+    /// The share of events that are accepted.
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) accept: Option<f64>,
+    /// Stop after this time; without it, when interrupted.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Time>,
+    /// Print the account as JSON; the last line is one object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Read and check a configuration; says where and what is wrong.
     #[command(after_help = "Example: ropewalk config check examples/cms-csc.toml")]
@@ -60,7 +126,11 @@ pub(crate) enum ConfigCommand {
         file: PathBuf,
     },
     /// Print the JSON schema of configurations.
-    Schema,
+    Schema {
+        /// Of push systems (gateways), instead of pull systems.
+        #[arg(long)]
+        push: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -140,6 +210,8 @@ pub(crate) enum NodeRole {
     Builder,
     /// The event manager; it writes run.json.
     Manager,
+    /// A gateway of a push system; it writes run.json.
+    Gateway,
 }
 
 #[derive(Debug, Args)]
@@ -147,6 +219,10 @@ pub(crate) enum NodeRole {
   ropewalk node manager setup.toml --events 100000
   ropewalk node readout setup.toml --name ru0
   ropewalk node builder setup.toml --name bu0 --output /data0
+A gateway of a push system, its sources and its farm:
+  ropewalk node gateway gateway.toml --name gw0 --duration 60s
+  ropewalk source mep gateway.toml
+  ropewalk farm-node gateway.toml
 When the event manager has died, and the others wait for another one:
   ropewalk node manager setup.toml --take-over")]
 pub(crate) struct NodeOptions {

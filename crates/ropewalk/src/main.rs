@@ -15,9 +15,10 @@ mod simulate;
 mod sizing;
 mod topology;
 
-use arguments::{Arguments, Command, ConfigCommand};
+use arguments::{Arguments, Command, ConfigCommand, NodeRole, SourceCommand};
 use clap::Parser;
 use exit::Failure;
+use ropewalk_node::configuration;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -44,7 +45,10 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Demo(options) => demo::demo(&options),
         Command::Run(options) if push::is_push(&options) => push::run(&options),
         Command::Run(options) => running::run(&options),
+        Command::Node(options) if options.role == NodeRole::Gateway => push::gateway(&options),
         Command::Node(options) => nodes::node(&options),
+        Command::Source { command: SourceCommand::Mep(options) } => push::sources(&options),
+        Command::FarmNode(options) => push::farm_node(&options),
         Command::Verify(options) => files::verify(&options),
         Command::Inspect(options) => files::inspect(&options),
         Command::Replay(options) => files::replay(&options),
@@ -54,8 +58,9 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Simulate(options) => simulate::simulate(&options),
         Command::Topology(options) => topology::topology(&options),
         Command::Config { command: ConfigCommand::Check { file } } => topology::config_check(&file),
-        Command::Config { command: ConfigCommand::Schema } => {
-            println!("{}", ropewalk_node::configuration::schema());
+        Command::Config { command: ConfigCommand::Schema { push } } => {
+            let schema = if push { configuration::push::schema() } else { configuration::schema() };
+            println!("{schema}");
             Ok(exit::GOOD)
         }
     }

@@ -77,6 +77,9 @@ fn which(configuration: &Configuration, options: &NodeOptions) -> Result<(Role, 
             })?;
             return Ok((Role::Manager, index));
         }
+        NodeRole::Gateway => {
+            return Err(Failure::Usage("a gateway is a node of a push system: its file has a [[gateway]]".to_owned()));
+        }
         NodeRole::Readout => {
             (Role::Readout, "readout", configuration.readout.iter().map(|one| one.name.as_str()).collect())
         }

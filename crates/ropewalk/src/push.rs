@@ -1,6 +1,6 @@
 //! Taking a run of a push system: sources, gateways, a farm.
 
-use crate::arguments::RunOptions;
+use crate::arguments::{FarmNodeOptions, NodeOptions, RunLimits, RunOptions, SourceMepOptions};
 use crate::exit::{self, Failure};
 use crate::render::grouped;
 use crate::signals::Interrupts;
@@ -10,16 +10,18 @@ use ropewalk_node::configuration::push::{self, PushConfiguration};
 use ropewalk_node::run::push::{PushHandle, PushPart, PushSnapshot, PushSummary, launch_push};
 use serde_json::Value;
 use std::io::IsTerminal;
+use std::ops::Range;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// When a part of a push system ends, and how it is told.
-pub(crate) struct PushLimits {
+struct PushLimits {
     /// After this time.
-    pub(crate) duration: Option<Duration>,
+    duration: Option<Duration>,
     /// After so many events of the first flow.
-    pub(crate) events: Option<u64>,
+    events: Option<u64>,
     /// The account as JSON.
-    pub(crate) json: bool,
+    json: bool,
 }
 
 /// Whether the file describes a push system.
@@ -28,8 +30,24 @@ pub(crate) fn is_push(options: &RunOptions) -> bool {
 }
 
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
-    let mut configuration = push::read(&options.config)?;
-    let given = &options.limits;
+    take_with(&options.config, &PushPart::Whole, &options.limits)
+}
+
+/// One gateway, its sources and its farm being other processes.
+pub(crate) fn gateway(options: &NodeOptions) -> Result<u8, Failure> {
+    let configuration = push::read(&options.config)?;
+    let names: Vec<&str> = configuration.gateway.iter().map(|gateway| gateway.name.as_str()).collect();
+    let known = names.join(", ");
+    let name = match &options.name {
+        None => return Err(Failure::Usage(format!("say which gateway to be with --name; there are: {known}"))),
+        Some(name) if names.contains(&name.as_str()) => name.clone(),
+        Some(name) => return Err(Failure::Usage(format!("no gateway is named `{name}`; there are: {known}"))),
+    };
+    take_with(&options.config, &PushPart::Gateway(name), &options.limits)
+}
+
+fn take_with(config: &Path, part: &PushPart, given: &RunLimits) -> Result<u8, Failure> {
+    let mut configuration = push::read(config)?;
     if let Some(output) = &given.output {
         configuration.run.output.clone_from(output);
     }
@@ -39,11 +57,60 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
         events: given.events.or(configuration.run.events),
         json: given.json,
     };
-    take(&configuration, &PushPart::Whole, &limits)
+    take(&configuration, part, &limits)
+}
+
+/// The trigger and the sources of some flows.
+pub(crate) fn sources(options: &SourceMepOptions) -> Result<u8, Failure> {
+    let mut configuration = push::read(&options.config)?;
+    for name in &options.flow {
+        if !configuration.flow.iter().any(|flow| flow.name == *name) {
+            return Err(Failure::Usage(format!("no flow is named `{name}`")));
+        }
+    }
+    for flow in &mut configuration.flow {
+        let emulate = flow.emulate.get_or_insert_default();
+        emulate.rate = options.rate.or(emulate.rate);
+        emulate.loss = options.loss.unwrap_or(emulate.loss);
+        if !(0.0..=1.0).contains(&emulate.loss) {
+            return Err(Failure::Usage("--loss: a share lies between 0 and 1".to_owned()));
+        }
+    }
+    let limits = PushLimits {
+        duration: options.duration.or(configuration.run.duration).map(|time| time.0),
+        events: options.events.or(configuration.run.events),
+        json: options.json,
+    };
+    take(&configuration, &PushPart::Sources(options.flow.clone()), &limits)
+}
+
+/// Some nodes of the farm.
+pub(crate) fn farm_node(options: &FarmNodeOptions) -> Result<u8, Failure> {
+    let mut configuration = push::read(&options.config)?;
+    let emulate = configuration.farm.emulate.get_or_insert_default();
+    emulate.decision_time = options.decision_time.unwrap_or(emulate.decision_time);
+    emulate.accept = options.accept.unwrap_or(emulate.accept);
+    if !(0.0..=1.0).contains(&emulate.accept) {
+        return Err(Failure::Usage("--accept: a share lies between 0 and 1".to_owned()));
+    }
+    let all = configuration.farm.nodes;
+    let nodes = options.nodes.clone().unwrap_or(0..all);
+    if nodes.is_empty() || nodes.end > all {
+        return Err(Failure::Usage(format!("--nodes: the farm has the nodes 0..{all}")));
+    }
+    let limits = PushLimits { duration: options.duration.map(|time| time.0), events: None, json: options.json };
+    take(&configuration, &PushPart::Nodes(nodes), &limits)
+}
+
+/// Numbers as `0..4`.
+pub(crate) fn numbers(text: &str) -> Result<Range<u16>, String> {
+    let wrong = || format!("`{text}` is no range of numbers such as 0..4");
+    let (first, end) = text.split_once("..").ok_or_else(wrong)?;
+    Ok(first.parse().map_err(|_| wrong())?..end.parse().map_err(|_| wrong())?)
 }
 
 /// Takes a part in a run and tells its account; the exit status.
-pub(crate) fn take(configuration: &PushConfiguration, part: &PushPart, limits: &PushLimits) -> Result<u8, Failure> {
+fn take(configuration: &PushConfiguration, part: &PushPart, limits: &PushLimits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let mut handle = launch_push(configuration, part, limits.events)?;
     for (name, address) in handle.addresses() {

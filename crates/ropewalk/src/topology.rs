@@ -4,7 +4,7 @@ use crate::arguments::TopologyOptions;
 use crate::exit::{self, Failure};
 use crate::files::{counted, print_json};
 use ropewalk_host::{Kind, Machine, Picture, Plan};
-use ropewalk_node::configuration::{self, Configuration};
+use ropewalk_node::configuration::{self, Configuration, push};
 use ropewalk_node::run::{PlacementError, RunError, placement, placement_on};
 use serde::Serialize;
 use std::path::Path;
@@ -43,6 +43,19 @@ pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
 }
 
 pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
+    if push::is_push(&configuration::read_text(file)?.1) {
+        let configuration = push::read(file)?;
+        let sources = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
+        println!(
+            "{}: good: {}, {}, {}, {}",
+            file.display(),
+            counted(configuration.flow.len(), "flow"),
+            counted(sources, "source"),
+            counted(configuration.gateway.len(), "gateway"),
+            counted(usize::from(configuration.farm.nodes), "node")
+        );
+        return Ok(exit::GOOD);
+    }
     let configuration = configuration::read(file)?;
     let plan = placement(&configuration).map_err(|error| unfit(file, error))?;
     println!(

@@ -9,6 +9,7 @@ mod felix;
 mod felix_input;
 mod felix_process;
 mod felix_run;
+mod gateway;
 mod interrupts;
 mod manager_killed;
 mod nodes;

@@ -206,9 +206,6 @@ pub struct GatewaySection {
     /// How an event is put together for sending.
     #[serde(default)]
     pub gather: Gathering,
-    /// Who does what.
-    #[serde(default)]
-    pub architecture: Architecture,
     /// Memory that packets are received into.
     #[serde(default = "memory")]
     pub memory: Bytes,
@@ -230,10 +227,6 @@ pub enum ReceiveChoice {
     Gro,
     /// IP of the experiment's own protocol number.
     RawIp,
-    /// A ring that the kernel writes packets into.
-    Tpacket,
-    /// A ring of frames that the kernel is lent.
-    AfXdp,
 }
 
 /// How events are sent: the words of `ropewalk_io::packet`.
@@ -249,10 +242,6 @@ pub enum SendChoice {
     Gso,
     /// IP of the experiment's own protocol number.
     RawIp,
-    /// A ring that the kernel reads packets from.
-    TxRing,
-    /// A ring of frames that the kernel is lent.
-    AfXdp,
 }
 
 /// How an event is put together (paper 1, Table III).
@@ -266,17 +255,6 @@ pub enum Gathering {
     /// Copied by a routine made for fragments of some 32 to 100 bytes.
     #[default]
     ShortCopy,
-}
-
-/// Who does what in a gateway (paper 1, Table I).
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Architecture {
-    /// One thread receives, builds and sends.
-    #[default]
-    RunToCompletion,
-    /// One thread receives, another one sends.
-    ProducerConsumer,
 }
 
 /// When a gateway asks for fewer triggers.

@@ -232,7 +232,7 @@ impl Assembly<'_> {
                 share,
             ))?);
             let config = ReceiveConfig {
-                mechanism: resolve::receive(section.receive).ok_or_else(|| not_here(name, "receive"))?,
+                mechanism: resolve::receive(section.receive),
                 batch: BATCH,
                 largest: flow.largest_packet.0 as usize,
                 socket_buffer: SOCKET_BUFFER,
@@ -247,7 +247,7 @@ impl Assembly<'_> {
         self.handle.addresses.push((format!("{name} control"), control.address().to_string()));
         places.control.push(control.address());
         let config = SendConfig {
-            mechanism: resolve::send(section.send).ok_or_else(|| not_here(name, "send"))?,
+            mechanism: resolve::send(section.send),
             batch: BATCH,
             ..SendConfig::new(kind(section.send == SendChoice::RawIp), SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))
         };
@@ -397,10 +397,6 @@ impl Assembly<'_> {
 
 const fn kind(is_raw: bool) -> Flow {
     if is_raw { Flow::Ip(PROTOCOL) } else { Flow::Udp }
-}
-
-fn not_here(name: &str, key: &str) -> RunError {
-    RunError::Unfit(format!("{name}: `{key}` names a ring of packets, which needs an interface of its own"))
 }
 
 fn epoch() -> Utc {

@@ -84,23 +84,21 @@ pub(super) const fn gathering(section: &GatewaySection) -> Gathering {
     }
 }
 
-/// The mechanism of a word; none where it is a ring of packets, which needs an interface.
-pub(super) const fn receive(choice: ReceiveChoice) -> Option<ReceiveMechanism> {
+/// How packets are received.
+pub(super) const fn receive(choice: ReceiveChoice) -> ReceiveMechanism {
     match choice {
-        ReceiveChoice::Recvfrom => Some(ReceiveMechanism::RecvFrom),
-        ReceiveChoice::Recvmmsg | ReceiveChoice::RawIp => Some(ReceiveMechanism::RecvMmsg),
-        ReceiveChoice::Gro => Some(ReceiveMechanism::UdpGro),
-        ReceiveChoice::Tpacket | ReceiveChoice::AfXdp => None,
+        ReceiveChoice::Recvfrom => ReceiveMechanism::RecvFrom,
+        ReceiveChoice::Recvmmsg | ReceiveChoice::RawIp => ReceiveMechanism::RecvMmsg,
+        ReceiveChoice::Gro => ReceiveMechanism::UdpGro,
     }
 }
 
-/// The mechanism of a word; none where it is a ring of packets.
-pub(super) const fn send(choice: SendChoice) -> Option<SendMechanism> {
+/// How events are sent.
+pub(super) const fn send(choice: SendChoice) -> SendMechanism {
     match choice {
-        SendChoice::Sendto => Some(SendMechanism::SendTo),
-        SendChoice::Sendmmsg | SendChoice::RawIp => Some(SendMechanism::SendMmsg),
-        SendChoice::Gso => Some(SendMechanism::UdpGso),
-        SendChoice::TxRing | SendChoice::AfXdp => None,
+        SendChoice::Sendto => SendMechanism::SendTo,
+        SendChoice::Sendmmsg | SendChoice::RawIp => SendMechanism::SendMmsg,
+        SendChoice::Gso => SendMechanism::UdpGso,
     }
 }
 

@@ -95,20 +95,7 @@ impl FlowSummary {
         let (packets, events) = (&self.packets, &self.events);
         let seconds = running.as_secs_f64();
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-        json!({
-            "sent": self.sources.map(|sources| json!({
-                "sets": sources.sets,
-                "events": sources.sets * u64::from(packing),
-                "packets": sources.packets,
-                "bytes": sources.bytes,
-                "lost_on_purpose": sources.lost,
-                "sent_twice": sources.duplicates,
-                "failed": sources.failed,
-                "decisions_in_order": sources.decisions,
-                "decisions_missed": sources.missed,
-                "live_s": sources.live.as_secs_f64(),
-                "dead_s": sources.dead.as_secs_f64(),
-            })),
+        let mut flow = json!({
             "packets": fragments(&packets.packets, packets.bytes),
             "lost_by_cause": causes(&self.lost),
             "lost_around_by_cause": causes(&self.around),
@@ -152,7 +139,11 @@ impl FlowSummary {
                 "bytes_per_s": per_second(packets.bytes),
                 "events_per_s": per_second(events.decided + events.by_default),
             },
-        })
+        });
+        if let Some(sources) = &self.sources {
+            flow["sent"] = sent(sources, packing);
+        }
+        flow
     }
 
     /// Every event was complete and decided by a node.
@@ -166,6 +157,22 @@ impl FlowSummary {
             && self.events.by_default == 0
             && self.events.events.in_flight == 0
     }
+}
+
+fn sent(sources: &PacketSourceReport, packing: u16) -> Value {
+    json!({
+        "sets": sources.sets,
+        "events": sources.sets * u64::from(packing),
+        "packets": sources.packets,
+        "bytes": sources.bytes,
+        "lost_on_purpose": sources.lost,
+        "sent_twice": sources.duplicates,
+        "failed": sources.failed,
+        "decisions_in_order": sources.decisions,
+        "decisions_missed": sources.missed,
+        "live_s": sources.live.as_secs_f64(),
+        "dead_s": sources.dead.as_secs_f64(),
+    })
 }
 
 fn fragments(account: &FragmentAccount, bytes: u64) -> Value {

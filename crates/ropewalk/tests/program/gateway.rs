@@ -1,0 +1,98 @@
+//! `examples/lhcb-gateway.toml` as it is run, in one process and in several, one of which is killed.
+
+use crate::accounts::{expect_form, schema};
+use crate::process::Program;
+use crate::support::TemporaryDirectory;
+use serde_json::Value;
+use std::path::Path;
+
+/// The example, changed as a test needs it.
+fn example(directory: &TemporaryDirectory, changes: &[(&str, &str)]) -> String {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lhcb-gateway.toml");
+    let mut text = std::fs::read_to_string(example).expect("the example is there");
+    for (from, to) in changes {
+        assert!(text.contains(from), "the example has no `{from}`");
+        text = text.replace(from, to);
+    }
+    let file = directory.path().join("gateway.toml");
+    std::fs::write(&file, text).expect("a file can be written");
+    file.display().to_string()
+}
+
+fn number(account: &Value, place: &str) -> u64 {
+    account.pointer(place).and_then(Value::as_u64).unwrap_or_else(|| panic!("{place} is no number: {account:#}"))
+}
+
+#[test]
+fn both_flows_of_paper_1_are_built_decided_and_written() {
+    let directory = TemporaryDirectory::new("gateway-run");
+    let config = example(&directory, &[("poisson(20kHz)", "poisson(5kHz)"), ("poisson(1kHz)", "poisson(200Hz)")]);
+    let output = directory.path().display().to_string();
+    let ended = Program::run(["run", &config, "--output", &output, "--duration", "1s", "--json"]);
+    let account = ended.account();
+    expect_form(&account, &schema("push-run.json"));
+    assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
+    for (flow, packing) in [("l1", 25), ("hlt", 10)] {
+        let number = |place: &str| number(&account, &format!("/flows/{flow}{place}"));
+        assert!(number("/sent/sets") > 0, "{account:#}");
+        assert_eq!(number("/events/assigned"), packing * number("/sets/opened"), "{flow}");
+        assert_eq!((number("/events/in_flight"), number("/sets/refused")), (0, 0), "{flow}");
+        assert_eq!(number("/farm/decided") + number("/farm/by_default"), number("/events/assigned"), "{flow}");
+    }
+    let l1 = |place: &str| number(&account, &format!("/flows/l1{place}"));
+    assert_eq!((l1("/sent/decisions_in_order"), l1("/sent/decisions_missed")), (l1("/events/assigned"), 0));
+    assert_eq!(number(&account, "/written"), number(&account, "/flows/hlt/events/accepted"));
+}
+
+/// A process each for the gateway, the sources, and two nodes; one node is killed without a word.
+#[test]
+fn a_node_that_is_killed_costs_no_event() {
+    let directory = TemporaryDirectory::new("gateway-processes");
+    let base = 23_400;
+    let listen = format!("listen = {{ l1 = \"127.0.0.1:{}\", hlt = \"127.0.0.1:{}\" }}", base + 1, base + 2);
+    let control = format!(
+        "{listen}\ncontrol = \"127.0.0.1:{base}\"\n[trigger]\nlisten = {{ l1 = \"127.0.0.1:{}\", \
+                           hlt = \"127.0.0.1:{}\" }}",
+        base + 3,
+        base + 4
+    );
+    let config = example(
+        &directory,
+        &[
+            ("listen = { l1 = \"127.0.0.1:0\", hlt = \"127.0.0.1:0\" }", &control),
+            ("poisson(20kHz)", "poisson(2kHz)"),
+            ("poisson(1kHz)", "poisson(100Hz)"),
+            ("name = \"l1\"\npacking = 25\n", "name = \"l1\"\npacking = 25\ndecision_timeout = \"20s\"\n"),
+            ("name = \"hlt\"\npacking = 10\n", "name = \"hlt\"\npacking = 10\ndecision_timeout = \"20s\"\n"),
+            ("nodes = 2", "nodes = 2\nsilence = \"300ms\""),
+            ("accept = 0.05", "accept = 1.0"),
+        ],
+    );
+    let output = directory.path().display().to_string();
+    let mut gateway = Program::start(["node", "gateway", &config, "--name", "gw0", "--output", &output, "--json"]);
+    gateway.expect_error_line("gw0 control listens on ");
+    let node = |numbers| Program::start(["farm-node", &config, "--nodes", numbers]);
+    let (stays, mut killed) = (node("0..1"), node("1..2"));
+    let sources = Program::start(["source", "mep", &config, "--duration", "2s", "--json"]);
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    killed.kill();
+    let sources = sources.end();
+    let sent = sources.expect_status(0).account();
+    // What the dead node had is decided by the other one.
+    std::thread::sleep(std::time::Duration::from_millis(800));
+    gateway.interrupt();
+    let ended = gateway.end();
+    let account = ended.expect_status(0).account();
+    expect_form(&account, &schema("push-run.json"));
+    assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
+    for flow in ["l1", "hlt"] {
+        let events = number(&sent, &format!("/flows/{flow}/sent/events"));
+        let place = |place: &str| number(&account, &format!("/flows/{flow}/{place}"));
+        assert!(events > 0);
+        assert_eq!((place("farm/decided"), place("farm/by_default")), (events, 0), "{account:#}");
+    }
+    assert_eq!(number(&account, "/written"), number(&sent, "/flows/hlt/sent/events"));
+    assert!(number(&account, "/flows/l1/farm/taken_back") > 0, "{account:#}");
+    stays.interrupt();
+    stays.end().expect_status(0);
+}
