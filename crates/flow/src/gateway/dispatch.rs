@@ -8,7 +8,7 @@
 //! a list of pieces or copied into a transmit buffer is decided by who asks for its bytes. It stays until it was sent.
 
 use super::farm::{Farm, Held, is_waiting};
-use super::gather::{FragmentPlace, append_range, range_of};
+use super::gather::{Bytes, FragmentPlace, InPieces, Range, append_range};
 use super::nodes::EventPlace;
 use super::set::{Ending, Stage};
 use ropewalk_memory::{Slice, Staging};
@@ -128,8 +128,8 @@ impl Farm {
     }
 
     /// The push of [`Farm::next_push`].
-    pub fn push_view(&self) -> PushView<'_> {
-        PushView { plan: &self.plan, slots: &self.slots }
+    pub fn push_view(&self) -> PushBytes<'_> {
+        PushBytes { plan: &self.plan, slots: &self.slots }
     }
 
     /// The push was handed to the transport.
@@ -298,18 +298,18 @@ fn head_of(held: &Held, event: u16) -> PieceHead {
 
 /// A push that is to be sent: its bytes, where they lie.
 #[derive(Copy, Clone, Debug)]
-pub struct PushView<'a> {
+pub struct PushBytes<'a> {
     plan: &'a Plan,
     slots: &'a [Option<Held>],
 }
 
-impl<'a> PushView<'a> {
+impl<'a> PushBytes<'a> {
     /// Bytes of the whole message.
     pub const fn length(&self) -> usize {
         self.plan.length
     }
 
-    /// How many pieces [`PushView::pieces`] gives, where every packet lies in one; otherwise there may be more.
+    /// How many pieces [`PushBytes::pieces`] gives, where every packet lies in one; otherwise there may be more.
     pub const fn piece_count(&self) -> usize {
         self.plan.parts.len()
     }
@@ -318,13 +318,13 @@ impl<'a> PushView<'a> {
     #[inline]
     pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (heads, slots) = (&self.plan.heads, self.slots);
-        self.plan.parts.iter().flat_map(move |part| {
+        InPieces::new(self.plan.parts.iter().map(move |part| {
             let (start, length) = (part.start as usize, part.length as usize);
-            let head = (part.slot == HEADS).then(|| &heads[start..start + length]);
-            let held = slots.get(usize::from(part.slot)).and_then(Option::as_ref);
-            let packet = held.map(|held| range_of(&held.set.packets[usize::from(part.source)], start, length));
-            head.into_iter().chain(packet.into_iter().flatten())
-        })
+            match slots.get(usize::from(part.slot)) {
+                Some(Some(held)) => Bytes::In(Range::new(&held.set.packets[usize::from(part.source)], start, length)),
+                _ => Bytes::Here(&heads[start..start + length]),
+            }
+        }))
     }
 
     /// Appends the same as slices: heads are staged, packets stay where they lie. False where there was no room for the heads;
@@ -386,9 +386,9 @@ impl<'a> StoredView<'a> {
     /// Its raw banks in the order of sources.
     pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let packets = &self.held.set.packets;
-        self.fragments.iter().flat_map(move |fragment| {
-            let (start, length) = (usize::from(fragment.start), usize::from(fragment.length));
-            range_of(&packets[usize::from(fragment.source)], start, length)
-        })
+        InPieces::new(self.fragments.iter().map(move |fragment| {
+            let packet = &packets[usize::from(fragment.source)];
+            Bytes::In(Range::new(packet, usize::from(fragment.start), usize::from(fragment.length)))
+        }))
     }
 }

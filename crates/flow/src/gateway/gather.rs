@@ -13,22 +13,93 @@ pub(super) struct FragmentPlace {
     pub(super) length: u16,
 }
 
-/// The bytes of a range of a packet: one piece, unless the packet itself lies in several.
-#[inline]
-pub(super) fn range_of(packet: &Payload, start: usize, length: usize) -> impl Iterator<Item = &[u8]> {
-    let whole = packet.contiguous().and_then(|bytes| bytes.get(start..start + length));
-    let pieces = whole.is_none().then(|| range_of_pieces(packet, start, length));
-    whole.into_iter().chain(pieces.into_iter().flatten())
+/// A range of a packet.
+#[derive(Copy, Clone, Debug)]
+pub(super) struct Range<'a> {
+    packet: &'a Payload,
+    start: usize,
+    length: usize,
 }
 
-fn range_of_pieces(packet: &Payload, start: usize, length: usize) -> impl Iterator<Item = &[u8]> {
-    let (mut skip, mut left) = (start, length);
-    packet.pieces().filter_map(move |piece| {
-        let from = skip.min(piece.len());
-        let part = &piece[from..][..left.min(piece.len() - from)];
-        (skip, left) = (skip - from, left - part.len());
+impl<'a> Range<'a> {
+    pub(super) const fn new(packet: &'a Payload, start: usize, length: usize) -> Self {
+        Self { packet, start, length }
+    }
+
+    /// Takes the bytes off the front that lie in one piece: all of them, unless the packet itself lies in several.
+    #[inline]
+    pub(super) fn take_piece(&mut self) -> Option<&'a [u8]> {
+        let (start, length) = (self.start, core::mem::take(&mut self.length));
+        match self.packet.contiguous() {
+            Some(bytes) => bytes.get(start..start + length).filter(|bytes| !bytes.is_empty()),
+            None => self.take_of_several(start, length),
+        }
+    }
+
+    #[cold]
+    fn take_of_several(&mut self, start: usize, length: usize) -> Option<&'a [u8]> {
+        let mut before = 0;
+        let here = self.packet.pieces().find_map(|piece| {
+            let part = piece.get(start - before..).filter(|part| !part.is_empty());
+            before += if part.is_none() { piece.len() } else { 0 };
+            part
+        })?;
+        let part = &here[..length.min(here.len())];
+        (self.start, self.length) = (start + part.len(), length - part.len());
         (!part.is_empty()).then_some(part)
-    })
+    }
+}
+
+/// Goes through ranges, piece by piece.
+#[derive(Clone, Debug)]
+pub(super) struct InPieces<'a, I> {
+    ranges: I,
+    rest: Option<Range<'a>>,
+}
+
+impl<'a, I> InPieces<'a, I> {
+    pub(super) const fn new(ranges: I) -> Self {
+        Self { ranges, rest: None }
+    }
+}
+
+impl<'a, I: Iterator<Item = Bytes<'a>>> Iterator for InPieces<'a, I> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            if let Some(rest) = &mut self.rest {
+                let piece = rest.take_piece();
+                if rest.length == 0 {
+                    self.rest = None;
+                }
+                if piece.is_some() {
+                    return piece;
+                }
+                self.rest = None;
+            }
+            match self.ranges.next()? {
+                Bytes::Here(bytes) => return Some(bytes),
+                Bytes::In(mut range) => {
+                    let piece = range.take_piece();
+                    if range.length > 0 {
+                        self.rest = Some(range);
+                    }
+                    if piece.is_some() {
+                        return piece;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Bytes that are to be sent: of a head, or in a packet.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Bytes<'a> {
+    Here(&'a [u8]),
+    In(Range<'a>),
 }
 
 /// Appends a range of a packet as slices, where it lies.
@@ -65,11 +136,13 @@ mod tests {
                 rest = behind;
             }
             let (start, end) = (a.min(b).min(bytes.len()), a.max(b).min(bytes.len()));
-            let found: Vec<u8> = range_of(&packet, start, end - start).flatten().copied().collect();
-            prop_assert_eq!(&found, &bytes[start..end]);
+            let ranges = [Bytes::In(Range::new(&packet, start, end - start)), Bytes::Here(&[7, 7])];
+            let found: Vec<u8> = InPieces::new(ranges.into_iter()).flatten().copied().collect();
+            prop_assert_eq!(found, [&bytes[start..end], &[7, 7]].concat());
             let mut slices = Vec::new();
             append_range(&packet, start, end - start, &mut slices);
-            prop_assert_eq!(slices.iter().flat_map(|slice| slice.iter()).copied().collect::<Vec<_>>(), found);
+            let sliced: Vec<u8> = slices.iter().flat_map(|slice| slice.iter()).copied().collect();
+            prop_assert_eq!(&sliced, &bytes[start..end]);
         }
     }
 }

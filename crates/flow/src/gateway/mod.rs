@@ -14,7 +14,7 @@
 //! Sources *push*: nobody can hold them back but the trigger, through the throttle. So every packet that is missing, late
 //! or wrong ends in a named counter, and every set of events has an end: complete, or incomplete with the missing sources
 //! and their causes. Packets stay where they were received ([`Payload`](ropewalk_memory::Payload)); events are gathered out
-//! of them while they are sent, as a list of pieces or by copy into a transmit buffer ([`PushView`]).
+//! of them while they are sent, as a list of pieces or by copy into a transmit buffer ([`PushBytes`]).
 //!
 //! A drive for one input queue, run to completion ([`Gateway`]):
 //! 1. `on_packet` for every packet of a batch, `on_message` for every message of a node; one `now` for the batch.
@@ -58,7 +58,7 @@ mod window;
 pub use account::{FarmAccount, FlowAccount};
 pub use assembly::Assembly;
 pub use config::{DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Output, PacketSource};
-pub use dispatch::{PushView, StoredView};
+pub use dispatch::{PushBytes, StoredView};
 pub use error::GatewayConfigError;
 pub use farm::Farm;
 pub use node::{FarmNode, FarmNodeConfig, ReceivedEvent};

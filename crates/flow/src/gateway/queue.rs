@@ -3,7 +3,7 @@
 use super::account::{FarmAccount, FlowAccount};
 use super::assembly::Assembly;
 use super::config::{FlowConfig, GatewayConfig};
-use super::dispatch::{PushView, StoredView};
+use super::dispatch::{PushBytes, StoredView};
 use super::error::GatewayConfigError;
 use super::farm::Farm;
 use super::set::EventSet;
@@ -309,7 +309,7 @@ impl Gateway {
     }
 
     /// The push of [`Gateway::next_push`].
-    pub fn push_view(&self) -> PushView<'_> {
+    pub fn push_view(&self) -> PushBytes<'_> {
         self.sender.farm.push_view()
     }
 

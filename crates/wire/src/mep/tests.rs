@@ -9,8 +9,12 @@ fn packet(first: u32, partition: u32, fragments: &[Vec<u8>]) -> Vec<u8> {
     bytes.split_off(1)
 }
 
+/// Of any lengths, or all of the same one.
 fn fragments() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..34)
+    let any_length = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..34);
+    let equal =
+        (0_usize..40).prop_flat_map(|length| prop::collection::vec(prop::collection::vec(any::<u8>(), length), 0..34));
+    prop_oneof![any_length, equal]
 }
 
 proptest! {

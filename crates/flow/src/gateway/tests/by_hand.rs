@@ -249,7 +249,8 @@ proptest! {
             let total = set.gather(event, &mut places);
             let found: Vec<u8> = places.iter().flat_map(|place| {
                 let packet = &set.packets[usize::from(place.source)];
-                gather::range_of(packet, place.start.into(), place.length.into()).flatten().copied()
+                let range = gather::Range::new(packet, place.start.into(), place.length.into());
+                gather::InPieces::new(std::iter::once(gather::Bytes::In(range))).flatten().copied()
             }).collect();
             let wanted: Vec<u8> = (0..lengths.len()).flat_map(|source| fragment(source, usize::from(event))).collect();
             prop_assert_eq!(total as usize, wanted.len());

@@ -2,6 +2,7 @@
 
 mod by_hand;
 mod farm;
+mod halves;
 mod throttle;
 mod world;
 
