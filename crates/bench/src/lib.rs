@@ -1,7 +1,7 @@
 //! The figures of Ropewalk, each measured in turns with its limit.
 //!
 //! ```text
-//!  run(name) -> builder | machines | crc | write | start | sizing | tcpla | felix   one file per bench
+//!  run(name) -> builder | machines | crc | write | start | sizing | tcpla | felix | packet   one file per bench
 //!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
 //!                                                              pairs' ratios
 //!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
@@ -16,6 +16,7 @@ mod crc;
 mod felix;
 mod fragments;
 mod machines;
+mod packet;
 mod page;
 mod pairs;
 mod run;
@@ -122,7 +123,7 @@ impl BenchError {
 }
 
 /// The names of all benches.
-pub const NAMES: &[&str] = &["builder", "machines", "crc", "write", "start", "sizing", "tcpla", "felix"];
+pub const NAMES: &[&str] = &["builder", "machines", "crc", "write", "start", "sizing", "tcpla", "felix", "packet"];
 
 /// Runs a bench and prints its figures to `out`.
 ///
@@ -138,6 +139,7 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), 
         "sizing" => sizing::bench,
         "tcpla" => tcpla::bench,
         "felix" => felix::bench,
+        "packet" => packet::bench,
         _ => return Err(BenchError::Unknown { name: name.to_owned() }),
     };
     let mut session = Session::open(name, options, out)?;

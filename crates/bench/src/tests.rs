@@ -115,6 +115,17 @@ fn felix_gives_threads_memory_and_the_roofline() {
 }
 
 #[test]
+fn packet_gives_rates_and_the_sweep_of_every_mechanism_or_says_why_not() {
+    let of = |case: &str| lines("packet", Options { case: Some(case.to_owned()), ..options("packet") });
+    if of("mechanism=recvmmsg payload_bytes=18").iter().any(|line| line["skipped"].is_string()) {
+        let name = "tests::packet_gives_rates_and_the_sweep_of_every_mechanism_or_says_why_not";
+        return ropewalk_tidy::skipped(name, "may not make network namespaces");
+    }
+    check_case("packet", Some("figure=rates"), 20);
+    check_case("packet", Some("figure=stumble mechanism=ring offered=0"), 4);
+}
+
+#[test]
 fn a_page_shows_what_was_measured() {
     let directory = std::env::temp_dir().join(format!("ropewalk-bench-html-{}", std::process::id()));
     let case = Some("figure=7 mechanism=epoll".to_owned());

@@ -384,7 +384,7 @@ pub(crate) struct TopologyOptions {
   ropewalk bench crc --case checksum=crc16 --json
   ropewalk bench machines --report reports")]
 pub(crate) struct BenchOptions {
-    /// builder, machines, crc, write, start, sizing, tcpla or felix.
+    /// builder, machines, crc, write, start, sizing, tcpla, felix or packet.
     pub(crate) name: String,
     /// Fewer pairs, within a minute.
     #[arg(long)]
