@@ -339,11 +339,6 @@ impl Readout {
         self.table.base() < self.head
     }
 
-    /// Bytes of the fragments of settled events that are held. Costs nothing, however many there are.
-    pub const fn settled_bytes(&self) -> u64 {
-        self.table.settled_bytes()
-    }
-
     /// How many events are held.
     pub fn held(&self) -> usize {
         self.table.held()

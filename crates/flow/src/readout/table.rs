@@ -109,8 +109,6 @@ pub(super) struct Table {
     end: Position,
     /// Events before this one were offered for evacuation.
     visited: Position,
-    /// Bytes of the payloads of settled events that are held.
-    settled_bytes: u64,
 }
 
 impl Table {
@@ -127,7 +125,6 @@ impl Table {
             base: start,
             end: start,
             visited: start,
-            settled_bytes: 0,
         }
     }
 
@@ -198,7 +195,6 @@ impl Table {
                 slot.missing = first.map_or(0, |_| 1 + missing.count() as u16);
             } else if slot.state == State::Open {
                 slot.state = State::Settled;
-                self.settled_bytes += u64::from(slot.bytes);
                 if usize::from(slot.fragments) < self.sources {
                     self.note_missing(position, &cause);
                 }
@@ -246,11 +242,7 @@ impl Table {
         }
         for position in positions {
             let index = self.index(position);
-            let slot = &mut self.slots[index];
-            if slot.position == position && slot.state == State::Settled {
-                self.settled_bytes = self.settled_bytes.saturating_sub(slot.bytes.into());
-            }
-            *slot = Slot::new(position, State::Released);
+            self.slots[index] = Slot::new(position, State::Released);
         }
     }
 
@@ -281,11 +273,7 @@ impl Table {
                 && let Place::Held(fragment) = place
             {
                 slot.fragments -= 1;
-                let left = slot.bytes.saturating_sub(fragment.meta.length);
-                if slot.state == State::Settled {
-                    self.settled_bytes = self.settled_bytes.saturating_sub((slot.bytes - left).into());
-                }
-                slot.bytes = left;
+                slot.bytes = slot.bytes.saturating_sub(fragment.meta.length);
                 *place = Place::Vacant;
                 count += 1;
                 if slot.fragments == 0 {
@@ -311,11 +299,6 @@ impl Table {
     pub(super) fn held_bytes(&self) -> u64 {
         let held = (self.base..self.end).filter_map(|position| self.slot(position)).filter(|slot| slot.fragments > 0);
         held.map(|slot| u64::from(slot.bytes)).sum()
-    }
-
-    /// Bytes of the payloads of settled events, as they were counted on their way through.
-    pub(super) const fn settled_bytes(&self) -> u64 {
-        self.settled_bytes
     }
 
     /// Shows the payloads held to `visit`, oldest event first, each only once as long as `visit` says to go on.

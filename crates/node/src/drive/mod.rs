@@ -24,7 +24,6 @@ pub mod gateway;
 mod link;
 mod manager;
 mod managers;
-mod pace;
 mod reader;
 mod readout;
 mod refusal;

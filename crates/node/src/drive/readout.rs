@@ -12,7 +12,6 @@ use super::farewell::Farewell;
 use super::front_ends::FrontEnds;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
-use super::pace::Pace;
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
 use super::stream::StreamServer;
@@ -54,6 +53,10 @@ pub struct ReadoutDriveConfig {
     pub report_interval: Duration,
 }
 
+/// What is settled goes before more is received, for so many turns: its blocks are filled again while they are in the
+/// cache, into which the kernel copies a quarter faster than into memory. Who builds in this thread is done by then.
+const MOST_HELD_BACK: u32 = 8;
+
 /// What is at the other end of an endpoint between nodes.
 struct Peer {
     endpoint: Endpoint,
@@ -86,7 +89,8 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     report_due: Instant,
     /// Messages wait for room, and the machine is not asked for more meanwhile.
     stuck: bool,
-    pace: Pace,
+    /// For how many more turns nothing is received while settled events are held.
+    patience: u32,
     counts: Counts,
     farewell: Farewell,
     refusal: Option<Refusal>,
@@ -119,7 +123,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             events: Vec::with_capacity(1024),
             report_due: Instant::ZERO,
             stuck: false,
-            pace: Pace::default(),
+            patience: 0,
             counts: Counts::default(),
             farewell: Farewell::default(),
             refusal: None,
@@ -180,13 +184,16 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         own.chain(self.cards.pools()).chain(received(&mut self.peers)).collect()
     }
 
-    /// Receives, unless what is settled goes first. Holding back is work, so that the thread goes on.
+    /// Receives, unless what came in the last turns is not built yet. Where a source may be given up by the clock, what it
+    /// sent is heard before that. Holding back is work, so that the thread goes on.
     fn receive(&mut self, now: Instant) -> usize {
-        if self.pace.holds_back(now, &self.readout) {
+        let is_due = self.readout.next_deadline().is_some_and(|due| now >= due);
+        if self.patience > 0 && self.readout.holds_settled() && !is_due {
+            self.patience -= 1;
             return 1;
         }
         let work = self.front_ends.poll(now, &mut self.readout);
-        self.pace.received(work);
+        self.patience = if work > 0 { MOST_HELD_BACK } else { 0 };
         work
     }
 
