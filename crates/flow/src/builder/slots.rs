@@ -72,6 +72,8 @@ pub(super) struct Slots {
     fragments: Box<[Option<Fragment>]>,
     causes: Box<[Option<Cause>]>,
     awaited: Box<[u64]>,
+    /// By source: references that go back together. Holds nothing between two calls.
+    returns: Box<[Returns]>,
     sources: usize,
     words: usize,
 }
@@ -86,6 +88,7 @@ impl Slots {
             fragments: (0..count * sources).map(|_| None).collect(),
             causes: vec![None; count * sources].into_boxed_slice(),
             awaited: vec![0; count * words].into_boxed_slice(),
+            returns: (0..sources).map(|_| Returns::default()).collect(),
             sources,
             words,
         }
@@ -137,21 +140,19 @@ impl Slots {
         Some(slot)
     }
 
-    /// Lets go of the payloads of these slots, source by source: what one source sent of several events lies side by side.
+    /// Lets go of the payloads of these slots. What one source sent of several events often lies in one block.
     pub(super) fn drop_payloads(&mut self, slots: &[u32]) {
-        let mut returns = Returns::default();
-        for place in 0..self.sources {
-            for &slot in slots {
-                let fragment = &mut self.fragments[slot as usize * self.sources + place];
+        for &slot in slots {
+            self.at_mut(slot).holds_payloads = false;
+            let range = self.range(slot);
+            for (fragment, returns) in self.fragments[range].iter_mut().zip(&mut self.returns) {
                 if let Some(fragment) = fragment {
                     returns.take(&mut fragment.payload);
                 }
                 overwrite(fragment, None);
             }
         }
-        for &slot in slots {
-            self.at_mut(slot).holds_payloads = false;
-        }
+        self.returns.fill_with(Returns::default);
     }
 
     /// The slot is free again. Its payloads must be dropped.
