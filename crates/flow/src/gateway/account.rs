@@ -54,7 +54,7 @@ pub struct FarmAccount {
     pub by_default: u64,
     /// Decisions that came after their event was decided by default.
     pub late: u64,
-    /// Decisions that nobody waited for: told again, or of an earlier attempt.
+    /// Decisions that nobody waited for: told again, or of an earlier attempt. Of all flows together, at the first one.
     pub ignored: u64,
     /// Decisions of which only is known that they were made: their message was lost. The event goes out again.
     pub lost: u64,

@@ -52,16 +52,11 @@ impl Farm {
 
     fn on_decision(&mut self, node: u16, decision: &Decision, now: Instant) {
         let Some(known) = self.nodes.get(node) else { return };
-        let settled = known.settle(decision.sequence);
-        let place = match settled {
+        let place = match known.settle(decision.sequence) {
             Settled::Awaited(place) => place,
-            Settled::Late | Settled::Nobody => {
-                let by_time = settled == Settled::Late;
-                // Whose event it was is not known any more; the first flow, which is in the greatest hurry, counts it.
-                let account = &mut self.flows[0].account;
-                *(if by_time { &mut account.late } else { &mut account.ignored }) += 1;
-                return;
-            }
+            Settled::Late(flow) => return self.flows[usize::from(flow)].account.late += 1,
+            // Whose event it was is not known any more: the first flow counts it.
+            Settled::Nobody => return self.flows[0].account.ignored += 1,
         };
         match decision.verdict {
             Verdict::NotReceived => self.send_again(place, |account| &mut account.not_received),
@@ -104,7 +99,8 @@ impl Farm {
     pub(super) fn decide_by_default(&mut self, slot: u16, now: Instant) {
         let Some(held) = &self.slots[usize::from(slot)] else { return };
         let (serial, events) = (held.serial, held.set.events.len() as u16);
-        let decision = self.flows[usize::from(held.set.flow)].config.default_decision;
+        let flow = held.set.flow;
+        let decision = self.flows[usize::from(flow)].config.default_decision;
         let ruling = Ruling { accept: decision.accept, word: decision.word, by_default: true };
         for event in 0..events {
             let place = EventPlace { slot, event, serial };
@@ -112,7 +108,7 @@ impl Farm {
             if let Some(Stage::Sent { node, sequence }) = stage
                 && let Some(node) = self.nodes.get(node)
             {
-                node.give_up(sequence);
+                node.give_up(sequence, flow);
             }
             if stage.is_some_and(|stage| stage != Stage::Decided) {
                 self.decide(place, ruling, now);

@@ -21,8 +21,8 @@ enum Entry {
     Settled,
     /// The node has it, and a decision is awaited.
     Awaited(EventPlace),
-    /// The node may have it, but it was decided by default.
-    GivenUp,
+    /// The node may have it, but it was decided by default: an event of this flow.
+    GivenUp(u8),
 }
 
 /// What came of a sequence number that a node tells about.
@@ -30,8 +30,8 @@ enum Entry {
 pub(super) enum Settled {
     /// A decision was awaited for this event.
     Awaited(EventPlace),
-    /// It was decided by default before.
-    Late,
+    /// It was decided by default before: an event of this flow.
+    Late(u8),
     /// Nobody waited.
     Nobody,
 }
@@ -113,7 +113,7 @@ impl Node {
         let settled = match core::mem::take(self.entry(sequence)) {
             Entry::Settled => return Settled::Nobody,
             Entry::Awaited(place) => Settled::Awaited(place),
-            Entry::GivenUp => Settled::Late,
+            Entry::GivenUp(flow) => Settled::Late(flow),
         };
         self.outstanding -= 1;
         while self.floor < self.next && *self.entry(self.floor) == Entry::Settled {
@@ -123,9 +123,9 @@ impl Node {
     }
 
     /// The event was decided without the node, which goes on having it until it says something.
-    pub(super) fn give_up(&mut self, sequence: u64) {
+    pub(super) fn give_up(&mut self, sequence: u64, flow: u8) {
         if (self.floor..self.next).contains(&sequence) {
-            *self.entry(sequence) = Entry::GivenUp;
+            *self.entry(sequence) = Entry::GivenUp(flow);
         }
     }
 

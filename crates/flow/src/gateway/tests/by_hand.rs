@@ -143,6 +143,16 @@ fn one_set_too_many_closes_the_oldest() {
 }
 
 #[test]
+fn a_set_that_the_window_has_left_behind_is_closed() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &FlowConfig { window: 64, ..flow(2, 4) });
+    for set in [0, 63, 64] {
+        assembly.on_packet(address(0), bench.packet(4 * set, 4, 1, 8), at(0));
+    }
+    assert_eq!(finished(&mut assembly), [(0, Ending::Incomplete, vec![(1, Cause::CrowdedOut)])]);
+}
+
+#[test]
 fn where_no_set_is_left_the_whole_set_is_refused() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &FlowConfig { assembling: 1, sets: 1, ..flow(2, 4) });

@@ -152,6 +152,18 @@ fn an_event_that_does_not_fit_is_cut_and_its_last_part_shares_a_push() {
 }
 
 #[test]
+fn the_rest_of_an_event_that_was_decided_meanwhile_is_not_sent() {
+    let mut setup = Setup::new(|config| config.farm.largest_push = 32 + 32 + 30);
+    setup.set(0);
+    setup.credit(0, 2, 1, 0);
+    assert!(setup.push(0).is_some());
+    setup.gateway.turn(at(500), |_| {});
+    assert_eq!((setup.stream(500).len(), setup.push(500)), (4, None));
+    setup.set(501);
+    assert_eq!(setup.push(501).map(|(_, _, pieces)| pieces[0].0.key.number()), Some(4));
+}
+
+#[test]
 fn a_lost_message_of_decisions_loses_no_credit_and_its_events_go_out_again() {
     let mut setup = Setup::new(|_| {});
     setup.set(0);
@@ -240,7 +252,12 @@ fn an_event_without_a_decision_is_decided_by_default_in_time() {
     // What it has still counts against its credit, until it says something.
     setup.set(500);
     setup.credit(0, 2, 1, 500);
-    assert_eq!(setup.pushes(500).len(), 1);
+    let (_, floor, pieces) = setup.push(500).expect("a push");
+    assert_eq!(
+        (floor, pieces.len(), setup.push(500)),
+        (2, 1, None),
+        "nothing is awaited of what was decided by default"
+    );
     setup.decisions(0, 1, &[(0, Reject)], 501);
     assert_eq!((setup.farm().late, setup.farm().by_default, setup.farm().decided), (1, 3, 1));
     assert_eq!(setup.pushes(501).len(), 1);
