@@ -7,26 +7,28 @@ use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
 use ropewalk_node::run::{RunSummary, launch};
 use ropewalk_terms::EventKey;
-use ropewalk_wire::run_file::FragmentFlags;
+use ropewalk_wire::rod;
+use ropewalk_wire::run_file::{FragmentFlags, FragmentView};
 use std::fmt::Write as _;
 use support::{Run, TemporaryDirectory};
 
 const LINKS: u32 = 6;
 const EVENTS: u64 = 3000;
 
-/// A run of one card whose first e-link is the trigger source.
-fn configuration(output: &TemporaryDirectory, card: &str) -> String {
+/// A run of one card whose first e-link is the trigger source, and whose e-links from `first_rod` on say heads of ROD
+/// fragments.
+fn configuration(output: &TemporaryDirectory, card: &str, first_rod: u32) -> String {
     let mut text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\npool = \"4MiB\"\nblock = \"64KiB\"\n\
          [[builder]]\nname = \"bu0\"\n[timeouts]\nreadout = \"300ms\"\n[[felix]]\nname = \"card\"\nmemory = \"4MiB\"\n{card}\n",
         output.path().display().to_string()
     );
     for link in 0..LINKS {
-        let trigger = link == 0;
+        let (trigger, event) = (link == 0, if link < first_rod { "" } else { ", event = \"rod\"" });
         let _ = write!(
             text,
             "[[source]]\nid = {}\nreadout = \"ru0\"\nmax_fragment = \"64KiB\"\ntrigger = {trigger}\n\
-             felix = {{ card = \"card\", elink = {link} }}\n",
+             felix = {{ card = \"card\", elink = {link}{event} }}\n",
             100 + link
         );
     }
@@ -35,24 +37,31 @@ fn configuration(output: &TemporaryDirectory, card: &str) -> String {
 
 /// Runs it, and looks at every byte of every event in the files. Returns the flags of all fragments in them.
 fn run(name: &str, card: &str) -> (RunSummary, Vec<FragmentFlags>) {
+    let mut flags = Vec::new();
+    let summary = run_with(name, card, LINKS, |fragment, number| {
+        let origin = ChunkOrigin::of(fragment.payload).expect("every byte is as the card wrote it");
+        assert_eq!((origin.source, u64::from(origin.number)), (fragment.entry.source, number));
+        flags.push(fragment.entry.flags);
+    });
+    (summary, flags)
+}
+
+/// Runs it, and shows every fragment in the files with the number of its event.
+fn run_with(name: &str, card: &str, first_rod: u32, mut look: impl FnMut(&FragmentView<'_>, u64)) -> RunSummary {
     let output = TemporaryDirectory::new(name);
-    let text = configuration(&output, card);
+    let text = configuration(&output, card, first_rod);
     let configuration = parse(name, &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let mut handle = launch(&configuration, Some(EVENTS)).unwrap_or_else(|error| panic!("{error}"));
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, EVENTS)));
     let summary = Run { handle }.end();
     assert!(summary.is_balanced(), "{:?}", summary.ledger);
     let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
-    let (mut reader, mut flags) = (index.reader(), Vec::new());
+    let mut reader = index.reader();
     while let Some(event) = reader.next_event().expect("it can be read") {
         let number = event.event.head().key.number();
-        for fragment in event.event.fragments() {
-            let origin = ChunkOrigin::of(fragment.payload).expect("every byte is as the card wrote it");
-            assert_eq!((origin.source, u64::from(origin.number)), (fragment.entry.source, number));
-            flags.push(fragment.entry.flags);
-        }
+        event.event.fragments().for_each(|fragment| look(&fragment, number));
     }
-    (summary, flags)
+    summary
 }
 
 #[test]
@@ -66,6 +75,28 @@ fn every_chunk_of_a_card_is_in_the_files_without_a_copy() {
         assert_eq!((summary.events.written, fragments.len() as u64), (EVENTS, EVENTS * u64::from(LINKS)), "{name}");
         assert_eq!(summary.copies["bytes"], 0, "{name}");
     }
+}
+
+#[test]
+fn links_with_heads_of_their_own_are_built_and_agree_in_their_bunch_crossings() {
+    let card = "event = { offset = 3, bytes = 5, endian = \"big\", mask = 0xfff_fff0 }\n\
+                [felix.emulate]\nchunk_size = \"uniform(16,3000)\"\nrate = \"20kHz\"";
+    let first_rod = LINKS - 2;
+    let mut crossings = std::collections::BTreeMap::new();
+    let summary = run_with("felix-heads", card, first_rod, |fragment, number| {
+        let (entry, head) = (fragment.entry, fragment.payload);
+        if entry.source.0 < 100 + first_rod {
+            let field = u64::from_be_bytes(*head.first_chunk().expect("eight bytes"));
+            assert_eq!((field >> 4 & 0xff_ffff, entry.flags), (number, FragmentFlags::default()));
+        } else {
+            let header = rod::Header::parse(head.first_chunk().expect("a header")).expect("a header");
+            assert_eq!((u64::from(header.level1_id()), header.bunch_crossing()), (number, entry.bunch_crossing));
+            assert_eq!(entry.flags, FragmentFlags::HAS_BUNCH_CROSSING);
+            assert_eq!(*crossings.entry(number).or_insert(entry.bunch_crossing), entry.bunch_crossing);
+        }
+    });
+    assert!(summary.is_lossless(), "{:?} {:?}", summary.fragments, summary.events);
+    assert!(crossings.len() as u64 == EVENTS && crossings.values().any(|crossing| *crossing != crossings[&1]));
 }
 
 /// What a fault leaves behind in a run.

@@ -103,7 +103,8 @@ fn until(host: &mut Host, clients: &mut [Client], what: &str, mut is_so: impl Fn
 fn who_serves_chunks_allocates_nothing_between_a_subscription_and_its_end() {
     OUTSIDE.set(true);
     let (writer, reader) = ring(PoolConfig::heap("card", 16 << 10, 16)).expect("memory");
-    let input = StreamInput::new(InputConfig { chunks: ChunkConfig::new(FORMAT), rule: EventRule::USUAL }, reader);
+    let input =
+        StreamInput::new(InputConfig { chunks: ChunkConfig::new(FORMAT), rules: EventRule::USUAL.into() }, reader);
     let mut endpoints = tcp();
     let point = endpoints.listen("127.0.0.1:0").expect("a free port");
     let address = endpoints.address_of(point).expect("it listens");

@@ -123,6 +123,16 @@ flaws! {
     QueueDropUncounted = "queue_drop_uncounted",
     /// A chunk goes to every member of a group.
     GroupMemberTwice = "group_member_twice",
+    /// What waits for who may lose chunks stays where the card left it, and holds the card's memory.
+    MonitorHoldsCard = "monitor_holds_card",
+    /// A subscriber whose connection ended keeps its place, and what waits for it.
+    QueueKeptForTheDead = "queue_kept_for_the_dead",
+    /// What waits for a member of a group that goes is handed over to nobody.
+    HeirsForgotten = "heirs_forgotten",
+    /// Subscribers are told the end before they have the rest of the last batch.
+    RestUnheard = "rest_unheard",
+    /// Pages are given back in which a chunk lies that has not ended.
+    PageReleasedTooEarly = "page_released_too_early",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

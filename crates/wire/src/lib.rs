@@ -10,5 +10,6 @@ pub mod generic;
 pub mod internet;
 pub mod mep;
 pub mod message;
+pub mod rod;
 pub mod run_file;
 pub mod stream;

@@ -155,7 +155,7 @@ impl Card {
             ring(PoolConfig::anonymous("bench card", PAGE, self.blocks.len() / PAGE)).map_err(BenchError::wrong)?;
         writer.space().copy_from_slice(&self.blocks);
         let chunks = ChunkConfig::new(FORMAT);
-        let input = StreamInput::new(InputConfig { chunks, rule: EventRule::USUAL }, reader);
+        let input = StreamInput::new(InputConfig { chunks, rules: EventRule::USUAL.into() }, reader);
         let mut endpoints = tcp((16 << 10, 64))?;
         let point = endpoints.listen("127.0.0.1:0").map_err(BenchError::wrong)?;
         let address = endpoints.address_of(point).ok_or_else(|| BenchError::wrong("no address"))?;

@@ -96,7 +96,7 @@ impl Pipeline {
             ring(PoolConfig::anonymous("bench card", PAGE, bytes / PAGE)).map_err(BenchError::wrong)?;
         blocks::fill(sizes, writer.space());
         let chunks = ChunkConfig::new(FORMAT);
-        let input = StreamInput::new(InputConfig { chunks, rule: EventRule::USUAL }, reader);
+        let input = StreamInput::new(InputConfig { chunks, rules: EventRule::USUAL.into() }, reader);
         let mut router = Router::new(RouterConfig::default());
         let subscriber = router.join().map_err(BenchError::wrong)?;
         let all = Range { first: ELink::new(0), last: ELink::new(ELINKS as u16 - 1) };

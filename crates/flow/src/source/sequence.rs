@@ -23,6 +23,16 @@ pub enum TriggerRate {
     },
 }
 
+impl TriggerRate {
+    /// Triggers a second on average; none where there is no limit.
+    pub const fn hertz(self) -> Option<f64> {
+        match self {
+            Self::Unlimited => None,
+            Self::Periodic { hertz } | Self::Poisson { hertz } => Some(hertz),
+        }
+    }
+}
+
 /// One trigger.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Trigger {

@@ -1,7 +1,7 @@
 //! How much room a router has.
 
 use super::queue::Amount;
-use crate::readout::felix::{ChunkConfig, EventRule};
+use crate::readout::felix::{ChunkConfig, EventRules};
 use std::time::Duration;
 
 /// What a [`Router`](super::Router) is to be. A subscriber's queue is made when it joins.
@@ -39,11 +39,11 @@ impl Default for RouterConfig {
 }
 
 /// What a [`StreamInput`](super::StreamInput) is to be.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InputConfig {
     /// Its blocks and chunks.
     pub chunks: ChunkConfig,
     /// Where a chunk says of which event it is; chunks that are too short are of event 0. Looked at only while a group
     /// shares by event.
-    pub rule: EventRule,
+    pub rules: EventRules,
 }

@@ -1,7 +1,7 @@
 //! One card's ring up to the router.
 
 use super::{BatchCursor, InputConfig, Router};
-use crate::readout::felix::{ChunkDecoder, ChunkReport, EventRule};
+use crate::readout::felix::{ChunkDecoder, ChunkReport, EventRules};
 use ropewalk_memory::ring::RingReader;
 use ropewalk_terms::Instant;
 use ropewalk_wire::felix::BlockFormat;
@@ -26,7 +26,7 @@ pub struct StreamInput {
     ring: RingReader,
     decoder: ChunkDecoder,
     format: BlockFormat,
-    rule: EventRule,
+    rules: EventRules,
     /// Up to where blocks were decoded.
     position: u64,
     /// How far the last batch was handed on; none when all of it was.
@@ -42,7 +42,7 @@ impl StreamInput {
             position: ring.released(),
             decoder: ChunkDecoder::new(config.chunks),
             format: config.chunks.format,
-            rule: config.rule,
+            rules: config.rules,
             ring,
             cursor: None,
             waits: 0,
@@ -119,7 +119,7 @@ impl StreamInput {
     fn hand_on(&mut self, now: Instant, router: &mut Router) -> usize {
         let Some(mut cursor) = self.cursor else { return 0 };
         let batch = self.decoder.batch();
-        let passed = router.route(batch, &mut self.ring, self.rule, &mut cursor, now);
+        let passed = router.route(batch, &mut self.ring, &self.rules, &mut cursor, now);
         if !cursor.is_at_end(batch) {
             self.cursor = Some(cursor);
             return passed;

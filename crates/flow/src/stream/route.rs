@@ -3,7 +3,7 @@
 use super::lot::Lot;
 use super::queue::Origin;
 use super::{Router, StreamChunk};
-use crate::readout::felix::{Chunk, ChunkBatch, EventRule, Piece, Run};
+use crate::readout::felix::{Chunk, ChunkBatch, EventRule, EventRules, Piece, Run};
 use ropewalk_memory::Payload;
 use ropewalk_memory::ring::RingReader;
 use ropewalk_terms::Instant;
@@ -29,7 +29,7 @@ impl BatchCursor {
 impl Router {
     /// Hands a batch on from where `cursor` stands, in the order of its runs, until all of it is with its subscribers or
     /// somebody must be waited for: the cursor says which. Returns how many chunks and signals were passed. Subscribers
-    /// get slices of `ring`, in which the batch lies; the event's number is looked for by `rule` where a group needs it.
+    /// get slices of `ring`, in which the batch lies; the event's number is looked for by `rules` where a group needs it.
     ///
     /// The batch is only read, and the router keeps what it needs of it: so the same batch can be consumed by others as
     /// well, each with a cursor of its own and in any order (a readout unit takes its fragments by
@@ -47,7 +47,7 @@ impl Router {
         &mut self,
         batch: &ChunkBatch,
         ring: &mut RingReader,
-        rule: EventRule,
+        rules: &EventRules,
         cursor: &mut BatchCursor,
         now: Instant,
     ) -> usize {
@@ -61,7 +61,7 @@ impl Router {
                 let origin = Origin { batch, run, needs_from: held_from, now };
                 self.route_run(set, Lot::new(origin, items), ring)
             } else {
-                self.route_chunks(batch, run, items, ring, rule, now)
+                self.route_chunks(batch, run, items, ring, rules, now)
             };
             passed += taken;
             if taken < items.len() {
@@ -110,11 +110,11 @@ impl Router {
         run: &Run,
         items: &[SubChunk],
         ring: &mut RingReader,
-        rule: EventRule,
+        rules: &EventRules,
         now: Instant,
     ) -> usize {
         let is_wanted = self.is_wanted(run.elink);
-        let rule = self.shares_by_event().then_some(rule);
+        let rule = self.shares_by_event().then(|| rules.of(run.elink));
         let is_taken = |&&item: &&SubChunk| {
             let chunk = chunk(batch.chunk(item), run, ring, rule, is_wanted);
             chunk.is_none_or(|chunk| self.offer(chunk, now).is_ok())

@@ -140,7 +140,8 @@ impl Router {
         let Some(mut gone) = place.subscriber.take() else { return SubscriberAccount::default() };
         while let Some(chunk) = gone.pop(&self.pages) {
             let set = self.wanted[chunk.head.elink.index()];
-            match self.pick(self.members(set, gone.share), gone.share, &chunk) {
+            let heir = self.pick(self.members(set, gone.share), gone.share, &chunk);
+            match heir.filter(|_| !is_planted(Flaw::HeirsForgotten)) {
                 None => gone.count_lost(&chunk),
                 Some(heir) => {
                     gone.count_moved();
@@ -357,6 +358,11 @@ impl Router {
     /// Chunks that came, and those among them that nobody wanted.
     pub const fn received(&self) -> (u64, u64) {
         (self.received, self.unwanted)
+    }
+
+    /// How many subscribers there are.
+    pub fn subscriber_count(&self) -> usize {
+        self.subscribers().count()
     }
 
     /// How many subscribers want something.

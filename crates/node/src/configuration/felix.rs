@@ -1,6 +1,8 @@
 //! Link cards (FELIX) whose e-links are sources.
 
+use super::felix_event::EventChoice;
 use super::felix_serve::ServeSection;
+use super::model::SourceSection;
 use crate::offline::felix::BlockOrigin;
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time};
 use ropewalk_flow::readout::felix::EventRule;
@@ -31,7 +33,7 @@ pub struct FelixSection {
     pub wake: WakeChoice,
     /// Where its chunks say to which event they belong.
     #[serde(default)]
-    pub event: EventField,
+    pub event: EventChoice,
     /// Subscribers may ask for its chunks as well.
     pub serve: Option<ServeSection>,
     /// An emulator takes its place.
@@ -50,6 +52,12 @@ impl FelixSection {
     /// Whether its blocks come from outside of the process that reads its ring.
     pub fn is_foreign(&self) -> bool {
         self.input.is_some() || self.writer == WriterChoice::Process
+    }
+
+    /// Where the chunks of one of its e-links say to which event they belong.
+    pub fn rule_of(&self, source: &SourceSection) -> EventRule {
+        let own = source.felix.as_ref().and_then(|link| link.event);
+        own.unwrap_or(self.event).rule()
     }
 }
 
@@ -109,50 +117,8 @@ pub struct ELinkSection {
     pub card: String,
     /// The e-link, 0 to 2047.
     pub elink: u16,
-}
-
-/// The event's number in a chunk.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct EventField {
-    /// Bytes before it.
-    pub offset: u16,
-    /// Bytes that it stands in, 1 to 8.
-    pub bytes: u8,
-    /// The order of these bytes.
-    pub endian: Endian,
-    /// Which of their bits it is; all where none are given.
-    pub mask: Option<u64>,
-}
-
-impl Default for EventField {
-    fn default() -> Self {
-        Self { offset: 0, bytes: 4, endian: Endian::Little, mask: None }
-    }
-}
-
-impl EventField {
-    /// The rule in the words of the machines.
-    pub fn rule(self) -> EventRule {
-        let all = u64::MAX.checked_shr(64 - 8 * u32::from(self.bytes.clamp(1, 8))).unwrap_or(0);
-        EventRule {
-            offset: self.offset,
-            bytes: self.bytes,
-            is_big_endian: self.endian == Endian::Big,
-            mask: self.mask.unwrap_or(all),
-        }
-    }
-}
-
-/// The order of a number's bytes.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Endian {
-    /// The least significant one first.
-    #[default]
-    Little,
-    /// The most significant one first.
-    Big,
+    /// Where its chunks say to which event they belong, if not as the card's others do.
+    pub event: Option<EventChoice>,
 }
 
 /// An emulated card.
@@ -307,16 +273,5 @@ mod tests {
         for text in ["", "0xABCF", "512", "65KiB", "1500", "4"] {
             assert!(text.parse::<Blocks>().is_err_and(|error| error.contains("such as 4KiB")), "{text}");
         }
-    }
-
-    #[test]
-    fn a_field_of_any_width_has_all_its_bits_unless_some_are_named() {
-        let bits = |bytes, mask| EventField { bytes, mask, ..EventField::default() }.rule().bits();
-        assert_eq!(EventField::default().rule(), EventRule::USUAL);
-        assert_eq!(
-            (bits(1, None), bits(3, None), bits(8, None), bits(4, Some(0xff_ff00))),
-            (Some(8), Some(24), Some(64), Some(16))
-        );
-        assert_eq!((bits(0, None), bits(9, None)), (None, None));
     }
 }

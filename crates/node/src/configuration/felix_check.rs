@@ -1,12 +1,13 @@
 //! What cards and their e-links must fulfil.
 
 use super::check::fault;
-use super::felix::{FelixSection, WriterChoice};
+use super::felix::{ELinkSection, EmulateCard, FelixSection, WriterChoice};
+use super::felix_event::EventChoice;
 use super::felix_serve::ServeSection;
-use super::model::Configuration;
+use super::model::{Configuration, SourceSection};
 use super::parse::Fault;
 use crate::quantity::Bytes;
-use ropewalk_flow::source::felix::FAULTS;
+use ropewalk_flow::source::felix::{BLOCK_TIMEOUT, CHUNK_HEAD_BYTES, FAULTS};
 use ropewalk_wire::felix::ELINKS;
 use std::collections::BTreeMap;
 
@@ -45,16 +46,59 @@ fn links(configuration: &Configuration) -> Result<(), Fault> {
             let message = format!("source[{other}] of the same card is in `{readout}`: one readout unit reads a card");
             return Err(fault(key("readout"), message));
         }
-        let bits =
-            configuration.felix.iter().find(|card| card.name == link.card).and_then(|card| card.event.rule().bits());
+        if link.event.is_some_and(|event| !is_rule(event)) {
+            return Err(fault(key("felix.event"), EVENT));
+        }
+        let card = configuration.felix.iter().find(|card| card.name == link.card);
+        let bits = card.and_then(|card| card.rule_of(source).bits());
         if source.counter_bits.is_some() && source.counter_bits != bits {
-            return Err(fault(
-                key("counter_bits"),
-                "the card's `event` says how many bits the number has: leave it out",
-            ));
+            return Err(fault(key("counter_bits"), "`event` says how many bits the number has: leave it out"));
         }
     }
     Ok(())
+}
+
+/// What of a block finds no room in the window keeps the blocks behind it waiting, and with them the e-links that could make
+/// room: until their time-out.
+fn window(
+    configuration: &Configuration,
+    card: &FelixSection,
+    emulate: &EmulateCard,
+    links: &[(&SourceSection, &ELinkSection)],
+) -> Result<(), Fault> {
+    let format = card.blocks.0;
+    let in_block = |source: &SourceSection| {
+        let size = if source.trigger { emulate.trigger_chunk_size } else { emulate.chunk_size };
+        let least = card.rule_of(source).head_bytes().max(CHUNK_HEAD_BYTES);
+        let chunk = size.0.mean().max(least as f64) + format.trailer_bytes() as f64;
+        let full = format.most_data_bytes() as f64 / chunk;
+        // A block that is not full leaves all the same, after a while.
+        let in_time = emulate
+            .rate
+            .and_then(|rate| rate.0.hertz())
+            .map_or(f64::INFINITY, |hertz| hertz * BLOCK_TIMEOUT.as_secs_f64() + 1.0);
+        full.min(in_time).ceil() as u64
+    };
+    let needed = links.iter().map(|(source, _)| in_block(source)).max().unwrap_or(0);
+    let readout = |readout: &&str| configuration.readout.iter().position(|one| one.name == **readout);
+    let readout = links.first().map(|(source, _)| source.readout.as_str()).as_ref().and_then(readout);
+    let Some((index, readout)) = readout.map(|index| (index, &configuration.readout[index])) else { return Ok(()) };
+    if u64::from(readout.window) >= needed {
+        return Ok(());
+    }
+    let message = format!(
+        "a block of {} brings chunks of {needed} events, and what does not fit into the window keeps the other e-links \
+         waiting until their time-out: {needed} at least",
+        card.name
+    );
+    Err(fault(format!("readout[{index}].window"), message))
+}
+
+/// What a field must be.
+const EVENT: &str = "a field of 1 to 8 bytes, and a mask of at least 8 neighbouring bits in it";
+
+fn is_rule(event: EventChoice) -> bool {
+    event.rule().bits().is_some_and(|bits| bits >= 8)
 }
 
 fn card(configuration: &Configuration, card: &FelixSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
@@ -65,9 +109,8 @@ fn card(configuration: &Configuration, card: &FelixSection, key: impl Fn(&str) -
             format!("no source is an e-link of it: give one `felix = {{ card = \"{}\", elink = 0 }}`", card.name);
         return Err(fault(key("name"), message));
     }
-    if card.event.rule().bits().is_none_or(|bits| bits < 8) {
-        let message = "a field of 1 to 8 bytes, and a mask of at least 8 neighbouring bits in it";
-        return Err(fault(key("event"), message));
+    if !is_rule(card.event) {
+        return Err(fault(key("event"), EVENT));
     }
     let largest = links.iter().map(|(source, _)| source.max_fragment.0).max().unwrap_or(0);
     let needed = (4 * largest).max(1 << 20);
@@ -103,6 +146,7 @@ fn card(configuration: &Configuration, card: &FelixSection, key: impl Fn(&str) -
             return Err(fault(key(name), "the emulated chunks are larger than the sources' max_fragment allows"));
         }
     }
+    window(configuration, card, emulate, &links)?;
     for (index, outage) in emulate.outages.iter().enumerate() {
         if links.iter().all(|(_, link)| link.elink != outage.elink) {
             return Err(fault(key(&format!("emulate.outages[{index}].elink")), "no source is this e-link"));

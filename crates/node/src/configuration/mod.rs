@@ -10,6 +10,7 @@ mod check;
 mod error;
 mod felix;
 mod felix_check;
+mod felix_event;
 mod felix_serve;
 mod model;
 mod parse;
@@ -20,9 +21,9 @@ mod tests;
 
 pub use error::ConfigurationError;
 pub use felix::{
-    Blocks, ELinkSection, EmulateCard, Endian, EventField, FaultShares, FelixSection, InputChoice, OutageSection,
-    WakeChoice, WriterChoice,
+    Blocks, ELinkSection, EmulateCard, FaultShares, FelixSection, InputChoice, OutageSection, WakeChoice, WriterChoice,
 };
+pub use felix_event::{Endian, EventChoice, EventField};
 pub use felix_serve::ServeSection;
 pub use model::{
     Acknowledge, BuilderSection, BunchCrossing, Configuration, Emulate, FormatName, IncompleteChoice, ManagerSection,

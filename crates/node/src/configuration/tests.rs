@@ -171,6 +171,16 @@ fn cards_and_their_links_say_what_would_be_right() {
         (with(&format!("{card}memory = \"100KiB\""), ""), "felix[0].memory", "1.0 MiB in all"),
         (with(&format!("{card}event = {{ bytes = 9 }}"), ""), "felix[0].event", "1 to 8 bytes"),
         (with(&format!("{card}event = {{ mask = 0x0f }}"), ""), "felix[0].event", "at least 8"),
+        (
+            with(card, "").replace("elink = 3 }", "elink = 3, event = { bytes = 0 } }"),
+            "source[0].felix.event",
+            "1 to 8 bytes",
+        ),
+        (
+            with(card, "").replace("elink = 3 }", "elink = 3, event = \"rod\" }\ncounter_bits = 32"),
+            "source[0].counter_bits",
+            "leave it out",
+        ),
         (with(&format!("{card}serve = {{ subscribers = 65 }}"), ""), "felix[0].serve.subscribers", "1 to 64"),
         (with(&format!("{card}input = \"-\"\n[felix.emulate]"), ""), "felix[0].input", "leave out"),
         (with(&format!("{card}writer = \"process\""), ""), "felix[0].writer", "only an emulated card"),
@@ -194,8 +204,35 @@ fn cards_and_their_links_say_what_would_be_right() {
         assert_eq!(error.key, key, "{text}");
         assert!(error.message.contains(words) && error.line > 0, "{error}");
     }
+}
+
+#[test]
+fn what_a_card_cannot_be_is_said_in_words() {
+    let base =
+        GOOD.replace("play = \"${DATA}/one.raw\"", "felix = { card = \"flx\", elink = 3 }\nmax_fragment = \"64KiB\"");
+    let card = "[[felix]]\nname = \"flx\"\n";
+    let with = |card: &str, more: &str| format!("{base}{more}{card}");
+    let emulate = |what: &str| format!("{card}[felix.emulate]\n{what}\n");
+    let own = with(&format!("{card}event = {{ offset = 4, endian = \"big\" }}"), "")
+        .replace("elink = 3 }", "elink = 3, event = \"rod\" }");
+    let own = parse("test.toml", &own, &variable).expect("a link with a rule of its own");
+    assert_eq!(own.felix[0].rule_of(&own.source[0]), EventChoice::Rod.rule());
+    assert_eq!(own.felix[0].event.rule().head_bytes(), 8);
+    let narrow = |chunks: &str| {
+        let text = with(&emulate(&format!("chunk_size = \"{chunks}\"\ntrigger_chunk_size = \"{chunks}\"")), "");
+        text.replacen("[[readout]]", "[[readout]]\nwindow = 100", 1)
+    };
+    // In 4 KiB, less a header and a trailer of four bytes, 111 chunks of 33 bytes begin, or 100 of 37.
+    assert_eq!(error(&narrow("33")).key, "readout[0].window");
+    assert!(parse("test.toml", &narrow("37"), &variable).is_ok(), "100 of them fit");
+    let slow = narrow("33").replace("[felix.emulate]", "[felix.emulate]\nrate = \"50kHz\"");
+    assert!(parse("test.toml", &slow, &variable).is_ok(), "no block waits for so many");
     for (text, words) in [
+        (narrow("33"), "brings chunks of 111 events"),
         (with(&format!("{card}blocks = \"3B\""), ""), "such as 4KiB"),
+        (with(&format!("{card}event = \"ros\""), ""), "`ros` is no kind of heads: a table of `offset`"),
+        (with(&format!("{card}event = 4"), ""), "or \"rod\", the header of a ROD fragment"),
+        (with(&format!("{card}event = {{ ofset = 4 }}"), ""), "unknown field `ofset`"),
         (with(&emulate("faults = { crc = 2.0 }"), ""), "`crc` strikes a share of all chunks: a number from 0 to 1"),
         (with(&emulate("faults = { bitrot = 0.1 }"), ""), "no fault `bitrot`; there are busy, crc,"),
         (with(&emulate("faults = { crc = 0.6, busy = 0.6 }"), ""), "1 at most together"),

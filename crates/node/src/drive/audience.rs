@@ -1,10 +1,11 @@
 //! The subscribers of a card that a readout unit reads: each batch is decoded once, for the events and for them.
 
-use super::stream::StreamServer;
-use ropewalk_flow::readout::felix::{CardInput, ChunkBatch, EventRule, Listener};
+use super::stream::{ServerReport, StreamServer};
+use ropewalk_flow::readout::felix::{CardInput, ChunkBatch, EventRules, Listener};
 use ropewalk_flow::stream::BatchCursor;
 use ropewalk_io::Dispatcher;
 use ropewalk_memory::ring::RingReader;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Counter, Instant};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -17,7 +18,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 /// The server of one card, as the listener that its input knows.
 pub(super) struct Audience<D> {
     server: StreamServer<D>,
-    rule: EventRule,
+    rules: EventRules,
     /// How far the present batch was routed.
     cursor: BatchCursor,
     /// The time of this turn.
@@ -29,10 +30,10 @@ pub(super) struct Audience<D> {
 }
 
 impl<D: Dispatcher> Audience<D> {
-    pub(super) const fn new(server: StreamServer<D>, rule: EventRule) -> Self {
+    pub(super) const fn new(server: StreamServer<D>, rules: EventRules) -> Self {
         Self {
             server,
-            rule,
+            rules,
             cursor: BatchCursor { run: 0, item: 0 },
             now: Instant::ZERO,
             relief_due: Instant::ZERO,
@@ -61,6 +62,24 @@ impl<D: Dispatcher> Audience<D> {
         self.server.send_all(self.now)
     }
 
+    /// Whether everybody has, in the transport at least, what `input` has decoded.
+    pub(super) fn is_settled(&self, input: &CardInput) -> bool {
+        input.is_heard() && self.server.is_settled() || is_planted(Flaw::RestUnheard)
+    }
+
+    /// Cuts off whoever has not read what waits for it; then others have what that kept from them. Returns how many go.
+    pub(super) fn cut_off(&mut self, now: Instant, input: &mut CardInput) -> usize {
+        self.now = now;
+        let gone = self.server.cut_off_holders(now);
+        input.hand_rest_to(self);
+        gone
+    }
+
+    /// What the server did, and who is missing there, for checkers.
+    pub(super) fn served(&self) -> (ServerReport, usize) {
+        (self.server.report(), self.server.absent())
+    }
+
     /// Nothing more comes.
     pub(super) const fn end(&mut self) {
         self.server.end();
@@ -71,7 +90,7 @@ impl<D: Dispatcher> Audience<D> {
     pub(super) fn leave(&mut self, now: Instant, input: &mut CardInput) -> usize {
         let by = *self.leaves_by.get_or_insert(now.after(LEAVING));
         let heard = self.hear(now);
-        if input.hand_rest_to(self) {
+        if is_planted(Flaw::RestUnheard) || input.hand_rest_to(self) {
             self.server.end();
         }
         let work = heard + self.send(false);
@@ -115,7 +134,7 @@ impl<D: Dispatcher> Audience<D> {
 
 impl<D: Dispatcher> Listener for Audience<D> {
     fn take(&mut self, batch: &ChunkBatch, ring: &mut RingReader) -> bool {
-        self.server.router_mut().route(batch, ring, self.rule, &mut self.cursor, self.now);
+        self.server.router_mut().route(batch, ring, &self.rules, &mut self.cursor, self.now);
         let is_done = self.cursor.is_at_end(batch);
         if is_done {
             self.cursor = BatchCursor::default();

@@ -8,7 +8,7 @@
 //! Without a bell the reader looks again and again.
 
 use super::audience::Audience;
-use super::stream::StreamServer;
+use super::stream::{ServerReport, StreamServer};
 use ropewalk_flow::readout::Readout;
 use ropewalk_flow::readout::felix::{CardConfig, CardInput};
 use ropewalk_io::Dispatcher;
@@ -55,7 +55,7 @@ impl<D: Dispatcher> Cards<D> {
         readout: &Readout,
     ) {
         let input = CardInput::new(config, ring, readout);
-        let audience = server.map(|server| Audience::new(server, config.rule));
+        let audience = server.map(|server| Audience::new(server, config.rules.clone()));
         self.cards.push(Card { input, audience, bell, is_armed: false });
     }
 
@@ -64,11 +64,29 @@ impl<D: Dispatcher> Cards<D> {
         self.cards.iter().map(|card| &card.input)
     }
 
+    /// What the subscribers of each card got, and how many of them are known without a connection, for checkers.
+    pub(super) fn served(&self) -> impl Iterator<Item = (ServerReport, usize)> {
+        self.cards.iter().filter_map(|card| card.audience.as_ref().map(Audience::served))
+    }
+
     /// Takes what has come. Returns how much happened.
     pub(super) fn turn(&mut self, now: Instant, readout: &mut Readout) -> usize {
         let is_polled = self.cards.iter().any(|card| card.bell.is_none() && !card.input.is_ended());
         self.poll_due = is_polled.then(|| now.after(POLL));
         self.cards.iter_mut().map(|card| card.turn(now, readout)).sum()
+    }
+
+    /// Whether all subscribers have what was decoded, in the transport at least: their account can be made.
+    pub(super) fn are_settled(&self) -> bool {
+        let is_settled =
+            |card: &Card<D>| card.audience.as_ref().is_none_or(|audience| audience.is_settled(&card.input));
+        self.cards.iter().all(is_settled)
+    }
+
+    /// Who does not read is cut off, so that the account can be made. Returns how many go.
+    pub(super) fn cut_off(&mut self, now: Instant) -> usize {
+        let cut_off = |card: &mut Card<D>| Some(card.audience.as_mut()?.cut_off(now, &mut card.input));
+        self.cards.iter_mut().filter_map(cut_off).sum()
     }
 
     /// The readout unit has ended: subscribers hear the rest and the end. Returns how much happened.

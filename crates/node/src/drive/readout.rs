@@ -14,7 +14,7 @@ use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
-use super::stream::StreamServer;
+use super::stream::{ServerReport, StreamServer};
 use super::table::EndpointTable;
 use ropewalk_flow::messages::{Batch, Finished, Message, Report, ReportEntry};
 use ropewalk_flow::readout::felix::{CardConfig, CardInput};
@@ -57,6 +57,9 @@ pub struct ReadoutDriveConfig {
 /// cache, into which the kernel copies a quarter faster than into memory. Who builds in this thread is done by then.
 const MOST_HELD_BACK: u32 = 8;
 
+/// How long the account of subscribers waits for those who do not read what is theirs.
+const SETTLING: Duration = Duration::from_secs(1);
+
 /// What is at the other end of an endpoint between nodes.
 struct Peer {
     endpoint: Endpoint,
@@ -92,6 +95,8 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     /// For how many more turns nothing is received while settled events are held.
     patience: u32,
     counts: Counts,
+    /// The last word, and until when it waits for the account of subscribers.
+    last_word: Option<(Finished, Instant)>,
     farewell: Farewell,
     refusal: Option<Refusal>,
 }
@@ -125,6 +130,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             stuck: false,
             patience: 0,
             counts: Counts::default(),
+            last_word: None,
             farewell: Farewell::default(),
             refusal: None,
             front_ends,
@@ -170,6 +176,11 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// What reads its cards, for checkers.
     pub fn cards(&self) -> impl Iterator<Item = &CardInput> {
         self.cards.inputs()
+    }
+
+    /// What the subscribers of its cards got, and how many of them are known without a connection. For checkers.
+    pub fn served(&self) -> impl Iterator<Item = (ServerReport, usize)> {
+        self.cards.served()
     }
 
     /// The event manager whose order was carried out last: its epoch, and which life of it that was. For checkers.
@@ -312,6 +323,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         if let Some(left) = left {
             let _ = self.links.remove(left);
         }
+        self.last_word = None;
         self.farewell.manager_came();
         true
     }
@@ -376,9 +388,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             work += 1;
             match action {
                 ReadoutAction::ToManager(Message::Finished(finished)) => {
-                    self.report();
-                    self.unsent.push_back(Message::Finished(Finished { in_flight: finished.in_flight }));
-                    self.farewell.say();
+                    self.last_word = Some((finished, now.after(SETTLING)));
                 }
                 ReadoutAction::ToManager(message) => self.unsent.push_back(message),
                 ReadoutAction::Answer { builder, entry } => {
@@ -397,11 +407,32 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
                 break;
             }
         }
+        self.say_last_word(now);
         for index in 0..self.answers.len() {
             self.flush_answers(index);
         }
         self.leave();
         work
+    }
+
+    /// Says that everything is done, with a last account, in which nothing waits for subscribers any more.
+    fn say_last_word(&mut self, now: Instant) {
+        let Some((finished, until)) = self.last_word else { return };
+        if !self.cards.are_settled() {
+            if now < until {
+                return;
+            }
+            // Others take over what waited for those who go, and have their time for it.
+            if self.cards.cut_off(now) > 0 && !self.cards.are_settled() {
+                self.last_word = Some((finished, now.after(SETTLING)));
+                return;
+            }
+        }
+        self.last_word = None;
+        self.report();
+        self.unsent.push_back(Message::Finished(finished));
+        self.farewell.say();
+        self.flush_unsent();
     }
 
     /// Everything is said: closes the connection to the manager, which ends when all have done so.
@@ -522,7 +553,8 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
         let inputs = [self.front_ends.next_deadline(), self.cards.next_deadline()];
         // What the machine wants done at a time is not done before there is room.
         let machine = self.readout.next_deadline().filter(|_| !self.stuck);
-        let own = [report, machine, self.peers.next_deadline()];
+        let last_word = self.last_word.map(|(_, until)| until).filter(|_| !self.stuck);
+        let own = [report, machine, last_word, self.peers.next_deadline()];
         own.into_iter().chain(managers).chain(inputs).flatten().min()
     }
 

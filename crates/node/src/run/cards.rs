@@ -9,7 +9,7 @@ use crate::configuration::{Blocks, EmulateCard, FelixSection, ServeSection, Sour
 use crate::drive::ReadoutDrive;
 use crate::drive::stream::StreamServer;
 use crate::offline::felix::BlockOrigin;
-use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig};
+use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig, EventRules};
 use ropewalk_flow::source::TriggerRate;
 use ropewalk_flow::source::felix::{CHUNK_HEAD_BYTES, EmulatedCardConfig, EmulatedLinkConfig, Outage};
 use ropewalk_io::Dispatcher;
@@ -70,7 +70,7 @@ impl Workshop<'_> {
             let links = self.resolved.links(card);
             let config = CardConfig {
                 chunks: chunks(card, &links),
-                rule: card.event.rule(),
+                rules: rules(card, &links),
                 links: links.iter().map(|&(elink, source)| (elink, SourceId(source.id))).collect(),
             };
             let bell = match card.wake {
@@ -132,7 +132,7 @@ impl Resolved {
 }
 
 /// The longest chunk that any of its sources takes, in bytes.
-fn largest_chunk(links: &[(ELink, &SourceSection)]) -> u64 {
+pub(super) fn largest_chunk(links: &[(ELink, &SourceSection)]) -> u64 {
     links.iter().map(|(_, source)| source.max_fragment.0).max().unwrap_or(0)
 }
 
@@ -149,6 +149,12 @@ pub(super) fn chunks(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> 
     let pieces = links.len() * (largest as usize / format.most_data_bytes() + 2);
     let open_pieces = pieces.min(card.memory.0 as usize / format.block_bytes());
     ChunkConfig { most_chunk_bytes: largest, open_pieces, ..ChunkConfig::new(format) }
+}
+
+/// Where the chunks of each e-link say to which event they belong.
+pub(super) fn rules(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> EventRules {
+    let own = links.iter().filter(|(_, source)| source.felix.as_ref().is_some_and(|link| link.event.is_some()));
+    own.fold(card.event.rule().into(), |rules, &(elink, source)| rules.with(elink, card.rule_of(source)))
 }
 
 /// Reads a card's blocks. A file is looked into at once, to see whether they are what the card is configured to write.
@@ -184,15 +190,18 @@ pub(super) fn emulated(
         elink,
         source: SourceId(source.id),
         size: if source.trigger { emulate.trigger_chunk_size.0 } else { emulate.chunk_size.0 },
+        rule: card.rule_of(source),
         outages: outages(elink),
     };
+    let heads = links.iter().map(|&(_, source)| card.rule_of(source).head_bytes());
+    let least_chunk_bytes = heads.fold(CHUNK_HEAD_BYTES, usize::max) as u32;
     EmulatedCardConfig {
         format: card.blocks.0,
         links: links.iter().map(link).collect(),
         rate: emulate.rate.map_or(TriggerRate::Unlimited, |rate| rate.0),
         seed: SEED,
         link_bytes_per_second: emulate.link_speed.map(|speed| speed.bytes_per_second),
-        least_chunk_bytes: CHUNK_HEAD_BYTES as u32,
+        least_chunk_bytes,
         most_chunk_bytes: u32::try_from(largest_chunk(links)).unwrap_or(u32::MAX),
         ring_bytes: card.memory.0,
         faults: emulate.faults.0,

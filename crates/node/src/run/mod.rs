@@ -34,7 +34,7 @@ pub use placement::{PlacementError, placement, placement_of_node, placement_on};
 pub use registry::{Registry, RunDirectory};
 pub use resolve::Addresses;
 pub use serve::{CardOffer, OfferWriter, Served, Serving, serve};
-pub use stream::{StreamRunError, subscribe};
+pub use stream::{LARGEST_CHUNK_BYTES, StreamRunError, subscribe};
 pub use summary::{
     CardSummary, EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SubscriberSummary, SynchronySummary,
     disk_error,

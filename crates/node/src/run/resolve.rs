@@ -168,7 +168,7 @@ impl Resolved {
             FormatName::Generic => Format::Generic,
         };
         let card = self.card_of(source);
-        let usual = match card.and_then(|card| card.event.rule().bits()) {
+        let usual = match card.and_then(|card| card.rule_of(source).bits()) {
             Some(bits) => SourceConfig::of_card(SourceId(source.id), bits),
             None => SourceConfig::new(SourceId(source.id), format),
         };

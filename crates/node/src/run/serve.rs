@@ -1,6 +1,6 @@
 //! Serving the chunks of cards and building nothing: of blocks as they stand in a file, or of the cards of a configuration.
 
-use super::cards::{chunks, emulated, ring_of};
+use super::cards::{chunks, emulated, largest_chunk, ring_of, rules};
 use super::feeder::{Feeder, FeederNotes};
 use super::resolve::{Addresses, Resolved};
 use super::stream::{StreamRunError, pool, turn};
@@ -10,7 +10,7 @@ use crate::drive::stream::{CardServer, ServerReport};
 use crate::drive::{Drive, EmulatedCardDrive};
 use crate::offline::OfflineError;
 use crate::offline::felix::BlockOrigin;
-use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
+use ropewalk_flow::readout::felix::{ChunkConfig, EventRules};
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_flow::source::felix::EmulatedCardConfig;
 use ropewalk_flow::stream::{InputConfig, StreamCounts, StreamInput};
@@ -40,7 +40,7 @@ pub struct CardOffer {
     /// Bytes of its ring.
     pub memory: u64,
     /// Where a chunk says of which event it is.
-    pub rule: EventRule,
+    pub rules: EventRules,
     /// Who writes its blocks.
     pub writer: OfferWriter,
 }
@@ -56,6 +56,8 @@ pub enum OfferWriter {
         again: bool,
         /// At most so many bytes a second.
         bytes_per_second: Option<f64>,
+        /// Longer chunks are given up; at most [`LARGEST_CHUNK_BYTES`](super::LARGEST_CHUNK_BYTES).
+        most_chunk_bytes: u64,
     },
     /// An emulator.
     Emulated(Box<EmulatedCardConfig>, ChunkConfig),
@@ -86,6 +88,7 @@ impl CardOffer {
                 origin: input.0.clone(),
                 again: false,
                 bytes_per_second: card.input_speed.map(|speed| speed.bytes_per_second),
+                most_chunk_bytes: largest_chunk(&links),
             },
             (None, None) => {
                 let why = format!("nobody writes the blocks of {}: give it `input` or [felix.emulate]", card.name);
@@ -93,7 +96,7 @@ impl CardOffer {
             }
         };
         let serve = card.serve.clone().unwrap_or_default();
-        Ok(Self { name: card.name.clone(), serve, memory: card.memory.0, rule: card.event.rule(), writer })
+        Ok(Self { name: card.name.clone(), serve, memory: card.memory.0, rules: rules(card, &links), writer })
     }
 }
 
@@ -203,11 +206,14 @@ fn open(offer: &CardOffer, writers: &Writers) -> Result<(ServedCard, Begin), Str
         Ok((writer, ServedCard::new(offer, chunks, reader, bell.clone())?))
     };
     match &offer.writer {
-        OfferWriter::Blocks { origin, again, bytes_per_second } => {
+        OfferWriter::Blocks { origin, again, bytes_per_second, most_chunk_bytes } => {
             let (again, bytes_per_second, origin) = (*again, *bytes_per_second, origin.clone());
             let is_over = Arc::clone(&writers.is_over);
             let input = origin.blocks(&is_over)?;
-            let (writer, card) = make(ChunkConfig::new(input.format()))?;
+            let chunks = ChunkConfig::with_most(input.format(), *most_chunk_bytes);
+            // Nothing is open that the ring cannot hold.
+            let in_ring = offer.memory as usize / chunks.format.block_bytes();
+            let (writer, card) = make(ChunkConfig { open_pieces: chunks.open_pieces.min(in_ring), ..chunks })?;
             let feeder = Feeder { origin, input, writer, bell: Some(bell), again, bytes_per_second, is_over };
             Ok((card, Begin::Feeder(Box::new(feeder))))
         }
@@ -234,7 +240,7 @@ impl ServedCard {
         let mut endpoints = Tcp::new(TcpConfig::default(), pool("subscribers", SUBSCRIBER_BLOCKS)?)?;
         let point = endpoints.listen(&offer.serve.listen)?;
         let address = endpoints.address_of(point).unwrap_or_default();
-        let stream = StreamInput::new(InputConfig { chunks, rule: offer.rule }, ring);
+        let stream = StreamInput::new(InputConfig { chunks, rules: offer.rules.clone() }, ring);
         let staging = Staging::new(pool("heads", STAGING_BLOCKS)?);
         let server = CardServer::new(offer.serve.server(), stream, endpoints, staging);
         Ok(Self { server, address, bell, is_armed: false })

@@ -17,8 +17,8 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 const RECEIVE_BLOCKS: (usize, usize) = (256 << 10, 64);
 /// Blocks that heads and other small messages are staged in.
 const STAGING_BLOCKS: (usize, usize) = (128 << 10, 64);
-/// The longest chunk that a subscriber believes in: all of it must fit into its receive pool.
-const MOST_CHUNK_BYTES: u32 = 8 << 20;
+/// The longest chunk that a subscriber believes in, in bytes: all of it must fit into its receive pool.
+pub const LARGEST_CHUNK_BYTES: u64 = 8 << 20;
 
 /// Why blocks are not served, or chunks do not come.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,7 @@ pub fn subscribe(
     let address = config.address.clone();
     let endpoints = Tcp::new(TcpConfig::default(), pool("chunks", RECEIVE_BLOCKS)?)?;
     let staging = Staging::new(pool("messages", STAGING_BLOCKS)?);
-    let config = ClientConfig { most_chunk_bytes: MOST_CHUNK_BYTES.min(config.most_chunk_bytes), ..config };
+    let config = ClientConfig { most_chunk_bytes: config.most_chunk_bytes.min(LARGEST_CHUNK_BYTES as u32), ..config };
     let mut client = StreamClient::new(config, endpoints, staging, take);
     turn(&mut client, Waiter::new()?, |client| {
         if !watch(client.report(), client.state()) {

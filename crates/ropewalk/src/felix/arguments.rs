@@ -9,6 +9,9 @@ use ropewalk_wire::felix::{ELINKS, ELink};
 use ropewalk_wire::stream::{Down, LARGEST_DOWN_BYTES};
 use std::path::PathBuf;
 
+/// The longest chunk where nobody says anything else.
+const MAX_CHUNK: &str = "1MiB";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum FelixCommand {
     /// Count what a file of blocks holds: chunks of each e-link, sizes, errors by name.
@@ -50,6 +53,9 @@ The kind of the blocks is found by itself. The status is 1 where anything is dam
 pub(crate) struct DecodeOptions {
     /// A file of blocks, a FIFO, or - for standard input.
     pub(crate) file: PathBuf,
+    /// Chunks that are longer are given up.
+    #[arg(long, value_name = "SIZE", default_value = MAX_CHUNK)]
+    pub(crate) max_chunk: Bytes,
     /// Print the report as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
@@ -127,6 +133,9 @@ pub(crate) struct ServeOptions {
     /// The card's ring, in which chunks lie until they are sent [default: 64MiB].
     #[arg(long, value_name = "SIZE")]
     pub(crate) ring: Option<Bytes>,
+    /// Chunks that are longer are given up; of a configuration the longest `max_fragment` counts [default: 1MiB].
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_chunk: Option<Bytes>,
     /// So many bytes are sent without waiting for more [default: 64KiB].
     #[arg(long, value_name = "SIZE")]
     pub(crate) coalesce: Option<Bytes>,

@@ -30,7 +30,7 @@ pub(crate) fn felix(command: &FelixCommand) -> Result<u8, Failure> {
 }
 
 fn decode(options: &DecodeOptions) -> Result<u8, Failure> {
-    let report = felix::decode(&mut felix::open(&options.file)?)?;
+    let report = felix::decode(&mut felix::open(&options.file)?, options.max_chunk.0)?;
     if options.json {
         print_json(&report)?;
     } else {

@@ -5,12 +5,13 @@ use crate::exit::{self, Failure};
 use crate::files::print_json;
 use crate::render::grouped;
 use crate::signals::Interrupts;
-use ropewalk_flow::readout::felix::EventRule;
+use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
 use ropewalk_flow::stream::SubscriberAccount;
 use ropewalk_node::configuration::{self, ServeSection};
 use ropewalk_node::drive::stream::{ClientConfig, ClientReport};
 use ropewalk_node::offline::felix::BlockOrigin;
-use ropewalk_node::run::{self, CardOffer, OfferWriter, Served, Serving, StreamRunError};
+use ropewalk_node::quantity::Bytes;
+use ropewalk_node::run::{self, CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving, StreamRunError};
 use ropewalk_wire::stream::{Balance, MOST_RANGES, Policy, Range, Share, Subscribe};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -74,8 +75,13 @@ fn offers(options: &ServeOptions) -> Result<Vec<CardOffer>, Failure> {
             name: "felix".to_owned(),
             serve: ServeSection::default(),
             memory: 64 << 20,
-            rule: EventRule::USUAL,
-            writer: OfferWriter::Blocks { origin, again: false, bytes_per_second: None },
+            rules: EventRule::USUAL.into(),
+            writer: OfferWriter::Blocks {
+                origin,
+                again: false,
+                bytes_per_second: None,
+                most_chunk_bytes: ChunkConfig::USUAL_MOST_BYTES,
+            },
         }]
     };
     for offer in &mut offers {
@@ -88,7 +94,12 @@ fn offers(options: &ServeOptions) -> Result<Vec<CardOffer>, Failure> {
         serve.coalesce_time = options.coalesce_time.unwrap_or(serve.coalesce_time);
         serve.loop_back |= options.loop_back;
         offer.memory = options.ring.map_or(offer.memory, |ring| ring.0);
-        if let OfferWriter::Blocks { again, bytes_per_second, .. } = &mut offer.writer {
+        if options.max_chunk.is_some_and(|most| is_configuration || most.0 > LARGEST_CHUNK_BYTES) {
+            let most = Bytes(LARGEST_CHUNK_BYTES);
+            return Err(Failure::Usage(format!("--max-chunk is for blocks of a file, and {most} at most")));
+        }
+        if let OfferWriter::Blocks { again, bytes_per_second, most_chunk_bytes, .. } = &mut offer.writer {
+            *most_chunk_bytes = options.max_chunk.map_or(*most_chunk_bytes, |most| most.0);
             *again = options.again;
             *bytes_per_second = options.rate.map(|rate| rate.bytes_per_second).or(*bytes_per_second);
         } else if options.again || options.rate.is_some() {

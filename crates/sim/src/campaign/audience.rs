@@ -4,6 +4,7 @@ use super::broken::{Broken, Checker};
 use super::cards::{CardSetting, SubscriberSetting};
 use super::machines::{Card, Got, Said, Visit};
 use super::world::World;
+use ropewalk_terms::Instant;
 use ropewalk_wire::stream::{Balance, Policy, Share};
 use std::collections::{BTreeMap, BTreeSet};
 

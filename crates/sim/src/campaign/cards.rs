@@ -6,7 +6,7 @@ use super::place::Place;
 use super::scenario::{Managers, SECOND_CALL, Scenario};
 use super::schedule::{LONGEST, SHORTEST, moment};
 use super::trouble::{Damage, Trouble};
-use ropewalk_flow::readout::felix::EventRule;
+use ropewalk_flow::readout::felix::{EventRule, NumberField};
 use ropewalk_wire::felix::{BlockFormat, Status};
 use ropewalk_wire::stream::{Balance, Policy, Share};
 use std::ops::RangeInclusive;
@@ -14,8 +14,11 @@ use std::time::Duration;
 
 /// Which stream of the seed decides on cards.
 const CARDS_STREAM: u64 = 407;
-/// Which one on its subscribers.
+/// Which one on its subscribers, and which one on the hard cases of those.
 const AUDIENCE_STREAM: u64 = 405;
+const HARD_STREAM: u64 = 409;
+/// Which one on e-links with heads of their own.
+const HEADS_STREAM: u64 = 411;
 /// The most faults of subscribers.
 const MOST_OF_AUDIENCE: u64 = 10;
 /// The most faults of a card.
@@ -32,6 +35,8 @@ pub struct CardSetting {
     pub format: BlockFormat,
     /// Where its chunks say to which event they belong.
     pub rule: EventRule,
+    /// The e-links from this one on, counted from 0, begin their chunks as ROD fragments instead.
+    pub rods_from: usize,
     /// Bytes of a page of its ring.
     pub page_bytes: usize,
     /// Pages of its ring.
@@ -90,6 +95,7 @@ impl CardSetting {
             streams: 0,
             format: BlockFormat::WIDE,
             rule: EventRule::USUAL,
+            rods_from: usize::MAX,
             page_bytes: 4 << 10,
             pages: 32,
             waits: true,
@@ -100,6 +106,11 @@ impl CardSetting {
             queue_chunks: 1000,
             transport_bytes: 128 << 10,
         }
+    }
+
+    /// Where the chunks of its e-link number `link` say to which event they belong.
+    pub const fn rule_of(&self, link: usize) -> EventRule {
+        if link < self.rods_from { self.rule } else { EventRule::Rod }
     }
 
     /// Whether all who subscribe may lose chunks: then nobody of them ever keeps the card waiting.
@@ -130,10 +141,66 @@ impl CardSetting {
         self.transport_bytes = draw.of(&[16 << 10, 128 << 10]);
     }
 
+    /// Nobody must miss anything, or nobody needs to; as many wait for everything at once as there is room for.
+    fn set_all(&mut self, policy: Policy, share: Share, links: u16) {
+        for one in &mut self.subscribers {
+            *one = SubscriberSetting { policy, share, comes: one.comes, ..SubscriberSetting::usual(links) };
+        }
+    }
+
+    /// Now and then a case that chance alone hardly ever makes. Returns what goes wrong in it, where the card's first
+    /// subscriber is number `first`.
+    fn draw_hard_case(&mut self, draw: &mut Draw, links: u16, first: u16, span: Duration) -> Vec<Scheduled> {
+        let case = draw.below(8);
+        if self.subscribers.is_empty() {
+            return Vec::new();
+        }
+        let at = |draw: &mut Draw, least, most| span.mul_f64(draw.between(least, most) as f64 / 100.0);
+        let slow = |subscriber, rate| Fault::SubscriberSlow { subscriber, rate: 1_u64 << rate };
+        match case {
+            // A monitor hardly reads for long, and all that the card has room for is little.
+            0 | 1 => {
+                self.set_all(Policy::Drop, Share::Alone, links);
+                (self.page_bytes, self.pages) = ((4_usize << 10).next_multiple_of(self.format.block_bytes()), 4);
+                self.transport_bytes = 1 << 10;
+                let lasts = Duration::from_millis(draw.between(2000, 4000));
+                let fault = slow(first, draw.between(4, 8));
+                vec![Scheduled { at: at(draw, 0, 30), lasts, fault }]
+            }
+            // A member of a group becomes slow and dies, while another one stays.
+            2 | 3 => {
+                let share = Share::Group(1, draw.of(&[Balance::RoundRobin, Balance::ByEvent]));
+                self.subscribers.resize(2, SubscriberSetting::usual(links));
+                self.set_all(Policy::BackPressure, share, links);
+                self.subscribers[0].comes = Duration::ZERO;
+                (self.queue_bytes, self.queue_chunks, self.transport_bytes) = (8 << 10, 32, 512);
+                let (begin, lasts) = (at(draw, 0, 20), Duration::from_secs(3));
+                let dies = begin + at(draw, 20, 70);
+                let fault = slow(first + 1, draw.between(6, 10));
+                let killed = Fault::SubscriberKilled(first + 1);
+                vec![
+                    Scheduled { at: begin, lasts, fault },
+                    Scheduled { at: dies, lasts: Duration::from_millis(draw.between(1, 500)), fault: killed },
+                ]
+            }
+            // Who must miss nothing is slow when the run ends, and much comes at once.
+            4 => {
+                self.set_all(Policy::BackPressure, Share::Alone, links);
+                (self.queue_bytes, self.queue_chunks, self.transport_bytes) = (1 << 10, 4, 1 << 10);
+                (self.blocks_per_batch, self.pages) = (64, 64);
+                let lasts = Duration::from_millis(draw.between(500, 2000));
+                let fault = slow(first, draw.between(12, 16));
+                vec![Scheduled { at: at(draw, 60, 100), lasts, fault }]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     fn draw(draw: &mut Draw, readout: u16, sources: usize) -> Self {
         let kibibytes = BlockFormat::sized(draw.between(1, 4) as u16).expect("blocks have up to 64 KiB");
         let format = draw.of(&[BlockFormat::NARROW, BlockFormat::WIDE, kibibytes]);
-        let rule = |offset, bytes, is_big_endian, mask| EventRule { offset, bytes, is_big_endian, mask };
+        let rule =
+            |offset, bytes, is_big_endian, mask| EventRule::Field(NumberField { offset, bytes, is_big_endian, mask });
         Self {
             streams: if draw.one_in(4) { draw.below(sources as u64) as usize } else { 0 },
             format,
@@ -175,6 +242,12 @@ impl Scenario {
             Scheduled { fault, ..one }
         });
         self.faults = faults.filter(|one| one.fault.places().iter().all(|&place| !self.is_on_card(place))).collect();
+        let (mut heads, each) = (Draw::new(self.seed, HEADS_STREAM), self.sources_each());
+        for card in &mut self.cards {
+            if heads.one_in(4) {
+                card.rods_from = heads.below(each as u64) as usize;
+            }
+        }
         let span = self.pace * self.events as u32;
         self.draw_audience(span);
         let begin = if let Managers::Standby(_) = self.managers { SECOND_CALL } else { Duration::ZERO };
@@ -203,6 +276,12 @@ impl Scenario {
             if draw.one_in(2) {
                 card.draw_subscribers(&mut draw, links as u16, span);
             }
+        }
+        let (mut hard, mut first) = (Draw::new(self.seed, HARD_STREAM), 0);
+        for card in &mut self.cards {
+            let links = each - card.streams.min(each);
+            self.faults.extend(card.draw_hard_case(&mut hard, links as u16, first, span));
+            first += card.subscribers.len() as u16;
         }
         let count = self.cards.iter().map(|card| card.subscribers.len() as u64).sum::<u64>();
         let mut before = Duration::ZERO;

@@ -6,7 +6,7 @@
 //! source id   event number          word's offset
 //! ```
 
-use ropewalk_flow::readout::felix::EventRule;
+use ropewalk_flow::readout::felix::{EventRule, NumberField};
 use ropewalk_terms::SourceId;
 use ropewalk_wire::{fed, ferol, generic};
 
@@ -69,19 +69,25 @@ impl Contents {
     }
 
     /// Bytes of a chunk before its pattern: the event's number is among them, where the rule says.
-    pub(super) const CHUNK_HEAD: usize = 8;
+    pub(super) const fn chunk_head(rule: EventRule) -> usize {
+        match rule {
+            EventRule::Field(_) => 8,
+            EventRule::Rod => 36,
+        }
+    }
 
     /// The chunk of an e-link for an event, with this number where the rule looks for it.
     pub(super) fn chunk(&self, rule: EventRule, source: SourceId, event: u64, number: u64) -> Vec<u8> {
-        // What stands beside the number is no number.
-        let noise = mixed(self.seed, u64::from(source.0), event) & !rule.mask;
-        let field = number << rule.mask.trailing_zeros() & rule.mask | noise;
-        let (place, bytes) = (usize::from(rule.offset), usize::from(rule.bytes));
-        let mut chunk = vec![0xee; Self::CHUNK_HEAD];
-        let little = field.to_le_bytes();
-        chunk[place..place + bytes].copy_from_slice(&little[..bytes]);
-        if rule.is_big_endian {
-            chunk[place..place + bytes].reverse();
+        let mut chunk = vec![0xee; Self::chunk_head(rule)];
+        let noise = mixed(self.seed, u64::from(source.0), event);
+        match rule {
+            EventRule::Field(field) => write_number(&mut chunk, field, number, noise),
+            EventRule::Rod => {
+                // What stands beside the number is how often its counter was reset.
+                let level1_id = number as u32 & 0xff_ffff | (noise as u32) << 24;
+                let words = [0xee12_34ee, 9, 0x0301_0000, source.0, 1, level1_id, (event % ORBIT) as u32 + 1, 0, 0];
+                chunk.chunks_mut(4).zip(words).for_each(|(place, word)| place.copy_from_slice(&word.to_le_bytes()));
+            }
         }
         chunk.extend(self.pattern(source, event));
         chunk
@@ -102,6 +108,16 @@ impl Contents {
             }
         }
         bytes
+    }
+}
+
+/// Writes a number into its field; what stands beside it there is `noise`, and no number.
+fn write_number(chunk: &mut [u8], field: NumberField, number: u64, noise: u64) {
+    let word = number << field.mask.trailing_zeros() & field.mask | noise & !field.mask;
+    let place = &mut chunk[usize::from(field.offset)..][..usize::from(field.bytes)];
+    place.copy_from_slice(&word.to_le_bytes()[..place.len()]);
+    if field.is_big_endian {
+        place.reverse();
     }
 }
 

@@ -194,7 +194,7 @@ impl World {
     fn content(&self, source: usize, event: u64, number: u64) -> Vec<u8> {
         let (contents, id) = (self.scenario.contents(), self.scenario.source_id(source));
         match self.scenario.card_of(source) {
-            Some((card, _)) => contents.chunk(self.scenario.cards[card].rule, id, event, number),
+            Some((card, link)) => contents.chunk(self.scenario.cards[card].rule_of(link), id, event, number),
             None => contents.fragment_numbered(self.scenario.sources[source], id, event, number),
         }
     }

@@ -1,6 +1,6 @@
 //! One card's ring up to a readout unit's sources.
 
-use super::{Chunk, ChunkBatch, ChunkConfig, ChunkDecoder, ChunkFault, ChunkReport, EventRule};
+use super::{Chunk, ChunkBatch, ChunkConfig, ChunkDecoder, ChunkFault, ChunkReport, EventHead, EventRule, EventRules};
 use crate::messages::{FragmentFlags, FragmentMeta, Received};
 use crate::readout::Readout;
 use ropewalk_memory::Payload;
@@ -22,7 +22,7 @@ pub struct CardConfig {
     /// Its blocks and chunks.
     pub chunks: ChunkConfig,
     /// Where its chunks say to which event they belong.
-    pub rule: EventRule,
+    pub rules: EventRules,
     /// Which of its e-links is which source; sources that the readout unit does not have are left out.
     pub links: Vec<(ELink, SourceId)>,
 }
@@ -47,6 +47,7 @@ struct Link {
     /// Its index in the readout unit.
     source: usize,
     id: SourceId,
+    rule: EventRule,
 }
 
 /// Where in a batch the next item stands.
@@ -87,7 +88,6 @@ impl Listener for () {
 pub struct CardInput {
     ring: RingReader,
     decoder: ChunkDecoder,
-    rule: EventRule,
     links: Vec<Link>,
     /// By e-link: its place in `links`.
     places: Box<[u16]>,
@@ -123,13 +123,12 @@ impl CardInput {
         for &(elink, id) in &config.links {
             if let Some(source) = readout.source_index(id) {
                 places[elink.index()] = links.len() as u16;
-                links.push(Link { source, id });
+                links.push(Link { source, id, rule: config.rules.of(elink) });
             }
         }
         Self {
             position: ring.released(),
             decoder: ChunkDecoder::new(config.chunks),
-            rule: config.rule,
             ring,
             links,
             places,
@@ -175,6 +174,11 @@ impl CardInput {
                 self.done();
             }
         }
+        !self.is_listening
+    }
+
+    /// Whether the listener has all of the last batch.
+    pub const fn is_heard(&self) -> bool {
         !self.is_listening
     }
 
@@ -251,8 +255,8 @@ impl CardInput {
         if is_planted(Flaw::PageNeverReleased) {
             return;
         }
-        let open = self.decoder.oldest_open().unwrap_or(u64::MAX);
-        self.ring.done_to(self.position.min(open));
+        let open = self.decoder.oldest_open().filter(|_| !is_planted(Flaw::PageReleasedTooEarly));
+        self.ring.done_to(self.position.min(open.unwrap_or(u64::MAX)));
     }
 
     fn connect(&mut self, now: Instant, readout: &mut Readout) {
@@ -303,7 +307,7 @@ impl CardInput {
 
     /// Hands the chunks of the batch on, run by run, until a source has no room.
     fn hand_on(&mut self, now: Instant, readout: &mut Readout) -> usize {
-        let Self { decoder, ring, links, places, rule, received, cursor: place, nobodys, .. } = self;
+        let Self { decoder, ring, links, places, received, cursor: place, nobodys, .. } = self;
         let Some(mut cursor) = *place else { return 0 };
         let batch = decoder.batch();
         let mut work = 0;
@@ -323,7 +327,7 @@ impl CardInput {
                 return work;
             }
             let now_taken = &items[..items.len().min(room)];
-            let fragments = now_taken.iter().filter_map(|&item| fragment(batch.chunk(item), ring, *rule, link.id));
+            let fragments = now_taken.iter().filter_map(|&item| fragment(batch.chunk(item), ring, link));
             received.extend(fragments);
             work += now_taken.len();
             if !received.is_empty() {
@@ -365,7 +369,7 @@ impl CardInput {
 
 /// A chunk as a fragment; none for a signal.
 #[inline]
-fn fragment(chunk: Chunk<'_>, ring: &mut RingReader, rule: EventRule, source: SourceId) -> Option<Received> {
+fn fragment(chunk: Chunk<'_>, ring: &mut RingReader, link: &Link) -> Option<Received> {
     let mut payload = Payload::default();
     let status = match chunk {
         Chunk::Short { piece, status } => {
@@ -378,20 +382,21 @@ fn fragment(chunk: Chunk<'_>, ring: &mut RingReader, rule: EventRule, source: So
         }
         Chunk::Signal(_) => return None,
     };
-    let Some(raw_id) = rule.number(&payload) else {
-        return Some(given_up(source, Cause::Malformed));
+    let Some(head) = link.rule.read(&payload) else {
+        return Some(given_up(link.id, Cause::Malformed));
+    };
+    let EventHead { number, bunch_crossing, trigger_type } = head;
+    let known = match bunch_crossing {
+        Some(_) => FragmentFlags::HAS_BUNCH_CROSSING,
+        None => FragmentFlags::default(),
     };
     let meta = FragmentMeta {
-        source,
+        source: link.id,
         length: payload.len() as u32,
-        flags: if status.is_good() || is_planted(Flaw::ChunkFlagsLost) {
-            FragmentFlags::default()
-        } else {
-            flags(status)
-        },
-        bunch_crossing: 0,
-        trigger_type: 0,
-        raw_id,
+        flags: if status.is_good() || is_planted(Flaw::ChunkFlagsLost) { known } else { known.with(flags(status)) },
+        bunch_crossing: bunch_crossing.unwrap_or(0),
+        trigger_type: trigger_type.into(),
+        raw_id: number,
         time: 0,
     };
     Some(Received { meta, restarts: false, payload })

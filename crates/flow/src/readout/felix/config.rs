@@ -18,11 +18,19 @@ pub struct ChunkConfig {
 }
 
 impl ChunkConfig {
-    /// Batches of 32 blocks, or of 64 KiB if that is less, chunks of up to 1 MiB, and room for 64 open chunks of that size.
+    /// The longest chunk where nobody says anything else, in bytes.
+    pub const USUAL_MOST_BYTES: u64 = 1 << 20;
+
+    /// Batches of 32 blocks, or of 64 KiB if that is less, chunks of up to [`Self::USUAL_MOST_BYTES`], and room for 64 open
+    /// chunks of that size.
     pub const fn new(format: BlockFormat) -> Self {
+        Self::with_most(format, Self::USUAL_MOST_BYTES)
+    }
+
+    /// The same for chunks of up to `most_chunk_bytes`.
+    pub const fn with_most(format: BlockFormat, most_chunk_bytes: u64) -> Self {
         let in_64_kib = (64 << 10) / format.block_bytes();
         let blocks_per_batch = if in_64_kib < 32 { in_64_kib } else { 32 };
-        let most_chunk_bytes = 1 << 20;
         let open_pieces = 64 * (most_chunk_bytes as usize / format.most_data_bytes() + 2);
         Self { format, blocks_per_batch, most_chunk_bytes, open_pieces }
     }

@@ -1,10 +1,22 @@
 //! Where a chunk says to which event it belongs.
 
 use ropewalk_memory::Payload;
+use ropewalk_wire::felix::ELink;
+use ropewalk_wire::rod;
 
-/// The place of the event's number in a chunk, which is whatever the front end's designers made it.
+/// How the head of a chunk is read, which is whatever the front end's designers made it.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
-pub struct EventRule {
+pub enum EventRule {
+    /// The event's number is a field somewhere in the head, and nothing else is known.
+    Field(NumberField),
+    /// The head is that of a ROD fragment ([`rod::Header`]): the number is its level-1 id without the count of resets, and
+    /// it has bunch crossing and trigger type. A chunk that does not begin so is malformed.
+    Rod,
+}
+
+/// A field in the head of a chunk that holds the event's number.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct NumberField {
     /// Bytes before the field.
     pub offset: u16,
     /// Bytes of the field, 1 to 8.
@@ -15,12 +27,81 @@ pub struct EventRule {
     pub mask: u64,
 }
 
+/// What the head of a chunk says.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct EventHead {
+    /// The event's number, as the source counts.
+    pub number: u64,
+    /// Its bunch crossing, where the head has one.
+    pub bunch_crossing: Option<u16>,
+    /// Its trigger type; 0 where the head has none.
+    pub trigger_type: u8,
+}
+
 impl EventRule {
     /// A field of 32 bits, little-endian, at the beginning.
-    pub const USUAL: Self = Self { offset: 0, bytes: 4, is_big_endian: false, mask: 0xffff_ffff };
+    pub const USUAL: Self = Self::Field(NumberField::USUAL);
 
     /// How many bits the number has; none where the field has no such size, or the mask has gaps or bits beyond it.
     pub const fn bits(self) -> Option<u8> {
+        match self {
+            Self::Field(field) => field.bits(),
+            Self::Rod => Some(24),
+        }
+    }
+
+    /// Bytes that a chunk must have, so that its head can be read.
+    pub const fn head_bytes(self) -> usize {
+        match self {
+            Self::Field(field) => field.offset as usize + field.bytes as usize,
+            Self::Rod => rod::HEADER_BYTES,
+        }
+    }
+
+    /// What the head says; none where the chunk is too short, or does not begin as it should.
+    #[inline]
+    pub fn read(self, chunk: &Payload) -> Option<EventHead> {
+        match self {
+            Self::Field(field) => {
+                Some(EventHead { number: field.number(chunk)?, bunch_crossing: None, trigger_type: 0 })
+            }
+            Self::Rod => {
+                let header = rod::Header::parse(&chunk.read_array(0)?).ok()?;
+                let (number, bunch_crossing) = (u64::from(header.level1_id()), Some(header.bunch_crossing()));
+                Some(EventHead { number, bunch_crossing, trigger_type: header.trigger_type() })
+            }
+        }
+    }
+
+    /// The number alone.
+    #[inline]
+    pub fn number(self, chunk: &Payload) -> Option<u64> {
+        match self {
+            Self::Field(field) => field.number(chunk),
+            Self::Rod => Some(self.read(chunk)?.number),
+        }
+    }
+
+    /// Makes the head of a source's chunk say this; bits of the head that have no such meaning stay as they are. Nothing
+    /// is written where the chunk is too short.
+    pub fn write(self, head: EventHead, source: u32, chunk: &mut [u8]) {
+        let Some(place) = chunk.get_mut(..self.head_bytes()) else { return };
+        match self {
+            Self::Field(field) => field.write(head.number, &mut place[usize::from(field.offset)..]),
+            Self::Rod => {
+                let bunch_crossing = head.bunch_crossing.unwrap_or(0);
+                let header = rod::Header::new(source, head.number as u32, bunch_crossing, head.trigger_type);
+                place.copy_from_slice(&header.to_bytes());
+            }
+        }
+    }
+}
+
+impl NumberField {
+    /// 32 bits, little-endian, at the beginning.
+    pub const USUAL: Self = Self { offset: 0, bytes: 4, is_big_endian: false, mask: 0xffff_ffff };
+
+    const fn bits(self) -> Option<u8> {
         if self.bytes == 0 || self.bytes > 8 || self.mask == 0 {
             return None;
         }
@@ -29,9 +110,8 @@ impl EventRule {
         if fits && moved & moved.wrapping_add(1) == 0 { Some(moved.count_ones() as u8) } else { None }
     }
 
-    /// The number; none where the chunk is too short for it.
     #[inline]
-    pub fn number(self, chunk: &Payload) -> Option<u64> {
+    fn number(self, chunk: &Payload) -> Option<u64> {
         let mut field = [0; 8];
         let place = usize::from(self.offset);
         match chunk.contiguous().and_then(|bytes| bytes.get(place..)?.first_chunk::<8>()) {
@@ -39,12 +119,62 @@ impl EventRule {
             None if chunk.copy_to(place, field.get_mut(..usize::from(self.bytes))?) => {}
             None => return None,
         }
-        let word = if self.is_big_endian {
-            u64::from_be_bytes(field) >> (64 - 8 * u32::from(self.bytes))
+        Some((self.word(field) & self.mask) >> self.mask.trailing_zeros())
+    }
+
+    /// The field in the first bytes of these.
+    const fn word(self, bytes: [u8; 8]) -> u64 {
+        if self.is_big_endian {
+            u64::from_be_bytes(bytes) >> (64 - 8 * self.bytes as u32)
         } else {
-            u64::from_le_bytes(field)
-        };
-        Some((word & self.mask) >> self.mask.trailing_zeros())
+            u64::from_le_bytes(bytes)
+        }
+    }
+
+    fn write(self, number: u64, field: &mut [u8]) {
+        let mut bytes = [0; 8];
+        let Some(place) = bytes.get_mut(..field.len()) else { return };
+        place.copy_from_slice(field);
+        let word = self.word(bytes) & !self.mask | number << self.mask.trailing_zeros() & self.mask;
+        field.copy_from_slice(&word.to_le_bytes()[..field.len()]);
+        if self.is_big_endian {
+            field.reverse();
+        }
+    }
+}
+
+/// The rules of a card's e-links: one for all that have none of their own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventRules {
+    usual: EventRule,
+    /// In the order of the e-links.
+    own: Vec<(ELink, EventRule)>,
+}
+
+impl EventRules {
+    /// The rule of an e-link.
+    pub fn of(&self, elink: ELink) -> EventRule {
+        match self.own.binary_search_by_key(&elink, |&(own, _)| own) {
+            Ok(place) => self.own[place].1,
+            Err(_) => self.usual,
+        }
+    }
+
+    /// The same, but for one e-link that has a rule of its own.
+    #[must_use]
+    pub fn with(mut self, elink: ELink, rule: EventRule) -> Self {
+        match self.own.binary_search_by_key(&elink, |&(own, _)| own) {
+            Ok(place) => self.own[place].1 = rule,
+            Err(place) => self.own.insert(place, (elink, rule)),
+        }
+        self
+    }
+}
+
+impl From<EventRule> for EventRules {
+    /// One rule for all.
+    fn from(usual: EventRule) -> Self {
+        Self { usual, own: Vec::new() }
     }
 }
 
@@ -57,32 +187,59 @@ mod tests {
     fn payload(pieces: &[&[u8]]) -> Payload {
         let mut pool = Pool::new(PoolConfig::heap("test", 64, 64)).expect("a small pool");
         let mut slice = |bytes: &&[u8]| pool.loan(Owner::SHARED).expect("a block").append(bytes).expect("it fits");
-        pieces.iter().map(&mut slice).collect()
+        pieces.iter().filter(|piece| !piece.is_empty()).map(&mut slice).collect()
+    }
+
+    fn field(offset: u16, bytes: u8, is_big_endian: bool, mask: u64) -> EventRule {
+        EventRule::Field(NumberField { offset, bytes, is_big_endian, mask })
     }
 
     #[test]
     fn a_number_is_found_wherever_the_rule_says_that_it_stands() {
         let bytes = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99];
-        let rule = |offset, bytes, is_big_endian, mask| EventRule { offset, bytes, is_big_endian, mask };
         for (rule, number) in [
             (EventRule::USUAL, 0x4433_2211),
-            (rule(1, 2, true, 0xffff), 0x2233),
-            (rule(1, 3, false, 0xff_fff0), 0x4_4332),
-            (rule(1, 8, true, u64::MAX), 0x2233_4455_6677_8899),
-            (rule(8, 1, false, 0x0f), 0x09),
+            (field(1, 2, true, 0xffff), 0x2233),
+            (field(1, 3, false, 0xff_fff0), 0x4_4332),
+            (field(1, 8, true, u64::MAX), 0x2233_4455_6677_8899),
+            (field(8, 1, false, 0x0f), 0x09),
         ] {
             for cut in 0..=bytes.len() {
                 let (front, back) = bytes.split_at(cut);
                 assert_eq!(rule.number(&payload(&[front, back])), Some(number), "{rule:?} cut at {cut}");
             }
-            let short = &bytes[..usize::from(rule.offset) + usize::from(rule.bytes) - 1];
-            assert_eq!(rule.number(&payload(&[short])), None);
+            assert_eq!(rule.number(&payload(&[&bytes[..rule.head_bytes() - 1]])), None);
         }
     }
 
     #[test]
+    fn the_header_of_a_rod_fragment_says_number_crossing_and_type_however_it_is_cut() {
+        let mut chunk = rod::Header::new(0x0076_0001, 0x00ab_cdef, 0x123, 0x84).to_bytes().to_vec();
+        // The event counter was reset three times: that is no part of the number.
+        chunk[23] = 3;
+        chunk.extend([1, 2, 3, 4]);
+        let head = EventHead { number: 0x00ab_cdef, bunch_crossing: Some(0x123), trigger_type: 0x84 };
+        for cut in 0..=chunk.len() {
+            let (front, back) = chunk.split_at(cut);
+            assert_eq!(EventRule::Rod.read(&payload(&[front, back])), Some(head), "cut at {cut}");
+        }
+        assert_eq!((EventRule::Rod.bits(), EventRule::Rod.head_bytes()), (Some(24), 36));
+        assert_eq!(EventRule::Rod.read(&payload(&[&chunk[..35]])), None, "too short");
+        chunk[0] ^= 1;
+        assert_eq!(EventRule::Rod.read(&payload(&[&chunk])), None, "without the marker");
+    }
+
+    #[test]
+    fn an_e_link_without_a_rule_of_its_own_has_the_rule_of_all() {
+        let [first, second, third] = [5, 9, 2].map(ELink::new);
+        let rules = EventRules::from(EventRule::USUAL).with(first, EventRule::Rod).with(third, field(1, 2, true, 0xff));
+        assert_eq!((rules.of(first), rules.of(second)), (EventRule::Rod, EventRule::USUAL));
+        assert_eq!(rules.with(third, EventRule::Rod).of(third), EventRule::Rod);
+    }
+
+    #[test]
     fn a_mask_with_a_gap_or_beyond_its_field_is_no_rule() {
-        let bits = |bytes, mask| EventRule { bytes, mask, ..EventRule::USUAL }.bits();
+        let bits = |bytes, mask| field(0, bytes, false, mask).bits();
         assert_eq!(EventRule::USUAL.bits(), Some(32));
         assert_eq!((bits(8, u64::MAX), bits(3, 0xff_f000), bits(1, 0x80)), (Some(64), Some(12), Some(1)));
         assert_eq!(
@@ -91,18 +248,43 @@ mod tests {
         );
     }
 
+    fn any_rule() -> impl Strategy<Value = EventRule> {
+        let fields = (0..30_u16, 1..=8_u8, any::<bool>(), 0..64_u32, 1..=64_u32);
+        let fields = fields.prop_map(|(offset, bytes, is_big_endian, low, width)| {
+            field(offset, bytes, is_big_endian, u64::MAX >> (64 - width) << low)
+        });
+        prop_oneof![4 => fields, 1 => Just(EventRule::Rod)]
+    }
+
     proptest! {
         #[test]
         fn no_chunk_makes_a_number_larger_than_its_bits(
-            chunk in prop::collection::vec(any::<u8>(), 0..30), offset in 0..30_u16, bytes in 1..=8_u8,
-            is_big_endian: bool, low in 0..64_u32, width in 1..=64_u32,
+            chunk in prop::collection::vec(any::<u8>(), 0..50), rule in any_rule(),
         ) {
-            let mask = u64::MAX >> (64 - width) << low;
-            let rule = EventRule { offset, bytes, is_big_endian, mask };
             let number = rule.number(&payload(&[&chunk]));
-            prop_assert_eq!(number.is_some(), usize::from(offset) + usize::from(bytes) <= chunk.len());
+            let is_long_enough = rule.head_bytes() <= chunk.len();
+            prop_assert!(number.is_none() || is_long_enough);
+            prop_assert!(number.is_some() || !is_long_enough || rule == EventRule::Rod);
             if let (Some(number), Some(bits)) = (number, rule.bits()) {
                 prop_assert!(bits == 64 || number >> bits == 0);
+            }
+        }
+
+        #[test]
+        fn what_is_written_into_a_head_is_read_from_it(
+            chunk in prop::collection::vec(any::<u8>(), 0..50), rule in any_rule(), number: u64, crossing in 0..0xfff_u16,
+        ) {
+            prop_assume!(rule.bits().is_some());
+            let number = rule.bits().map_or(0, |bits| number & u64::MAX >> (64 - bits));
+            let bunch_crossing = (rule == EventRule::Rod).then_some(crossing);
+            let head = EventHead { number, bunch_crossing, trigger_type: 0 };
+            let mut written = chunk.clone();
+            rule.write(head, 7, &mut written);
+            if rule.head_bytes() > chunk.len() {
+                prop_assert_eq!(written, chunk);
+            } else {
+                prop_assert_eq!(rule.read(&payload(&[&written])), Some(head));
+                prop_assert_eq!(&written[rule.head_bytes()..], &chunk[rule.head_bytes()..]);
             }
         }
     }

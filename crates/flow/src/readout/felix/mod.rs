@@ -33,6 +33,6 @@ pub use batch::{Chunk, ChunkBatch, Piece, Run, Scattered};
 pub use card::{CardConfig, CardCounts, CardInput, Listener};
 pub use config::ChunkConfig;
 pub use decoder::ChunkDecoder;
-pub use event_rule::EventRule;
+pub use event_rule::{EventHead, EventRule, EventRules, NumberField};
 pub use report::{ChunkFault, ChunkReport};
 pub use retention::{Retention, SpanId};

@@ -8,9 +8,10 @@ use ropewalk_terms::SourceId;
 
 /// Triggers for which the card asks at once where they have no times.
 const ADVANCE: u64 = 32;
-/// How long a block that is not full waits for more: in time, and in bytes that others write. The second keeps links
-/// that bring little near the others where nothing but the host's speed counts.
-const BLOCK_TIMEOUT: Duration = Duration::from_millis(1);
+/// How long a block of an emulated card that is not full waits for more.
+pub const BLOCK_TIMEOUT: Duration = Duration::from_millis(1);
+/// The same in bytes that others write: links that bring little stay near the others where nothing but the host's speed
+/// counts.
 const BLOCK_TIMEOUT_BYTES: u64 = 256 << 10;
 
 /// Writes blocks of all its e-links: when they are due into whatever memory it is given ([`Self::fill`]), or trigger by

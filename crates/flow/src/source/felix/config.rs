@@ -1,6 +1,7 @@
 //! What an emulated card is to be.
 
 use super::Faults;
+use crate::readout::felix::EventRule;
 use crate::source::{SizeDistribution, TriggerRate};
 use core::time::Duration;
 use ropewalk_terms::SourceId;
@@ -40,7 +41,7 @@ impl EmulatedCardConfig {
     ) -> Self {
         let link = |elink: ELink| {
             let source = SourceId(elink.number().into());
-            EmulatedLinkConfig { elink, source, size, outages: Vec::new() }
+            EmulatedLinkConfig { elink, source, size, rule: EventRule::USUAL, outages: Vec::new() }
         };
         Self {
             format,
@@ -65,6 +66,8 @@ pub struct EmulatedLinkConfig {
     pub source: SourceId,
     /// How large its chunks are.
     pub size: SizeDistribution,
+    /// Where its chunks say to which event they belong.
+    pub rule: EventRule,
     /// When it is silent.
     pub outages: Vec<Outage>,
 }

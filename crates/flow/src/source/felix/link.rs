@@ -1,6 +1,7 @@
 //! One e-link of an emulated card.
 
 use super::{CHUNK_HEAD_BYTES, ChunkOrigin, EmulatedCardConfig, EmulatedLinkConfig, FAULTS, Fault, Faults};
+use crate::readout::felix::EventHead;
 use crate::source::{Random, Trigger, TriggerSequence};
 use core::time::Duration;
 use ropewalk_terms::SourceId;
@@ -130,7 +131,7 @@ impl EmulatedLink {
 
     /// The chunk of the next trigger, with all that may go wrong, into as many blocks as it takes.
     pub(super) fn speak(&mut self, card: &Card<'_>, out: &mut Vec<u8>) {
-        let (config, from, due, number) = (card.config, out.len(), self.due(), self.next.number as u32);
+        let (config, from, due, trigger) = (card.config, out.len(), self.due(), self.next);
         let length = self.config.size.next(&mut self.random).max(config.least_chunk_bytes) as usize;
         let fault = config.faults.draw(false, &mut self.random).filter(|&fault| self.may_have(fault, card));
         if let Some(speed) = config.link_bytes_per_second {
@@ -152,7 +153,7 @@ impl EmulatedLink {
         if self.encoder.is_empty() {
             (self.open_since, self.open_at) = (due, card.written);
         }
-        self.say(number, length, fault, card, out);
+        self.say(&trigger, length, fault, card, out);
         if out.len() > from {
             (self.open_since, self.open_at) = (due, card.written);
         }
@@ -169,7 +170,7 @@ impl EmulatedLink {
     }
 
     /// A chunk and what stands behind it.
-    fn say(&mut self, number: u32, length: usize, fault: Option<Fault>, card: &Card<'_>, out: &mut Vec<u8>) {
+    fn say(&mut self, trigger: &Trigger, length: usize, fault: Option<Fault>, card: &Card<'_>, out: &mut Vec<u8>) {
         let length = match fault {
             Some(Fault::Truncated | Fault::TimedOut) => {
                 (length / 2).max(card.config.least_chunk_bytes.min(length as u32) as usize)
@@ -179,7 +180,10 @@ impl EmulatedLink {
             _ => length,
         };
         let chunk = &mut self.chunk[..length];
-        ChunkOrigin { source: self.config.source, number }.fill(chunk);
+        let EmulatedLinkConfig { source, rule, .. } = self.config;
+        ChunkOrigin { source, number: trigger.number as u32 }.fill(chunk);
+        let bunch_crossing = Some(trigger.bunch_crossing);
+        rule.write(EventHead { number: trigger.number, bunch_crossing, trigger_type: 0 }, source.0, chunk);
         let mut piece = |kind| {
             let trailer = Trailer::new(kind, CHUNK_HEAD_BYTES as u16, Status::GOOD);
             self.encoder.sub_chunk(trailer, chunk, out);
@@ -194,7 +198,7 @@ impl EmulatedLink {
         self.injected.bytes += length as u64;
         match fault {
             Some(Fault::Silence) => self.encoder.time_out(out),
-            Some(Fault::OutOfBand) => self.encoder.out_of_band(number, out),
+            Some(Fault::OutOfBand) => self.encoder.out_of_band(trigger.number as u32, out),
             Some(Fault::Stalled) => {
                 self.encoder.time_out(out);
                 self.stalled_until = card.written + card.config.ring_bytes;

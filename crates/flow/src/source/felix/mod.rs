@@ -21,7 +21,7 @@ mod pattern;
 #[cfg(test)]
 mod tests;
 
-pub use card::EmulatedCard;
+pub use card::{BLOCK_TIMEOUT, EmulatedCard};
 pub use config::{EmulatedCardConfig, EmulatedLinkConfig, Outage};
 pub use fault::{FAULTS, Fault, FaultError, FaultShare, Faults};
 pub use link::Injected;

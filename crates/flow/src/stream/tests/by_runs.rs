@@ -13,7 +13,7 @@ fn chunk_by_chunk(
     router: &mut Router,
     batch: &ChunkBatch,
     ring: &mut RingReader,
-    rule: EventRule,
+    rules: &EventRules,
     cursor: &mut BatchCursor,
     now: Instant,
 ) -> usize {
@@ -32,7 +32,7 @@ fn chunk_by_chunk(
                 }
                 Chunk::Signal(_) => None,
             };
-            let event = rule.number(&payload).unwrap_or(0);
+            let event = rules.of(run.elink).number(&payload).unwrap_or(0);
             let (elink, sequence, length) = (run.elink, run.sequence, payload.len() as u32);
             if let Some(status) = status {
                 let head = ChunkHead { elink, status, sequence, length };
@@ -48,7 +48,7 @@ fn chunk_by_chunk(
     passed
 }
 
-type Route = fn(&mut Router, &ChunkBatch, &mut RingReader, EventRule, &mut BatchCursor, Instant) -> usize;
+type Route = fn(&mut Router, &ChunkBatch, &mut RingReader, &EventRules, &mut BatchCursor, Instant) -> usize;
 
 /// A card, its decoder, and a router that is given the batches in one way or the other.
 struct Side {
@@ -87,7 +87,7 @@ impl Side {
             }
             let Some(cursor) = &mut self.cursor else { break };
             let batch = self.decoder.batch();
-            passed += (self.route)(&mut self.router, batch, &mut self.ring, EventRule::USUAL, cursor, now);
+            passed += (self.route)(&mut self.router, batch, &mut self.ring, &EventRule::USUAL.into(), cursor, now);
             if !cursor.is_at_end(batch) {
                 break;
             }

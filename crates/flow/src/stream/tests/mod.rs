@@ -3,7 +3,7 @@
 mod by_runs;
 
 use super::*;
-use crate::readout::felix::{ChunkConfig, EventRule};
+use crate::readout::felix::{ChunkConfig, EventRule, EventRules};
 use crate::source::SizeDistribution;
 use crate::source::felix::{ChunkOrigin, EmulatedCard, EmulatedCardConfig};
 use proptest::prelude::*;
@@ -341,7 +341,7 @@ fn card(turns: usize) -> (RingWriter, RingReader, Vec<u8>) {
 fn chunks_leave_the_ring_as_they_lie_and_a_subscriber_that_waits_holds_the_card_up() {
     let (mut writer, reader, blocks) = card(200);
     let chunks = ChunkConfig { blocks_per_batch: 4, ..ChunkConfig::new(BlockFormat::NARROW) };
-    let mut input = StreamInput::new(InputConfig { chunks, rule: EventRule::USUAL }, reader);
+    let mut input = StreamInput::new(InputConfig { chunks, rules: EventRule::USUAL.into() }, reader);
     let share = Share::Group(1, Balance::ByEvent);
     let patient = Subscribe { policy: Policy::BackPressure, share, ..wants(1, 3) };
     let config = RouterConfig { queue_bytes: 4000, queue_chunks: 100, ..SMALL };

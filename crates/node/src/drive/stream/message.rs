@@ -2,6 +2,7 @@
 
 use ropewalk_flow::stream::{Router, SubscriberId};
 use ropewalk_memory::{Slice, Staging};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::stream::{ChunkHead, MOST_CHUNKS, encode_heads, heads_bytes};
 use std::ops::ControlFlow;
 
@@ -54,7 +55,8 @@ impl Gatherer {
     ) -> Gathered {
         self.heads.clear();
         self.slices.clear();
-        let (must_copy, queued) = (router.may_lose(id), router.queued(id));
+        let must_copy = router.may_lose(id) && !is_planted(Flaw::MonitorHoldsCard);
+        let queued = router.queued(id);
         let heads_bytes = heads_bytes((queued.chunks as usize).min(MOST_CHUNKS));
         if must_copy || queued.bytes < COPIED_BELOW * queued.chunks {
             let least = heads_bytes + LEAST_COPY.min(queued.bytes as usize);

@@ -9,6 +9,7 @@ use ropewalk_flow::stream::{
 use ropewalk_io::{Dispatcher, Endpoint, Event, SendLimits};
 use ropewalk_memory::{Payload, Pool, PoolConfig, Slice, Staging, prepare_chains};
 use ropewalk_terms::Instant;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::felix::{BlockFormat, Decoded, Decoder};
 use ropewalk_wire::frame::FrameError;
 use ropewalk_wire::stream::{ChunkHead, Down, End, Loss, Message, RefuseReason, STREAM_VERSION, Subscribed};
@@ -149,6 +150,29 @@ impl<D: Dispatcher> StreamServer<D> {
         })
     }
 
+    /// Whether nothing waits for anybody.
+    pub fn is_settled(&self) -> bool {
+        self.router.is_empty()
+    }
+
+    /// Ends the connections of those for whom something waits. What others cannot have of it is dropped. Returns how many.
+    pub fn cut_off_holders(&mut self, now: Instant) -> usize {
+        let holds =
+            |one: &Connection| one.id.is_some_and(|id| self.router.queued(id).chunks > 0).then_some(one.endpoint);
+        let holders: Vec<Endpoint> = self.connections.iter().flatten().filter_map(holds).collect();
+        for &endpoint in &holders {
+            self.endpoints.abort(endpoint);
+            self.ended(endpoint, now);
+        }
+        holders.len()
+    }
+
+    /// Subscribers that the router knows and whose connection is gone, for checkers: there are none.
+    pub fn absent(&self) -> usize {
+        let connected = self.connections.iter().flatten().filter(|one| one.id.is_some()).count();
+        self.router.subscriber_count().abs_diff(connected)
+    }
+
     /// Nothing more comes from the card: what waits is sent, and everybody is told the end.
     pub const fn end(&mut self) {
         self.is_ending = true;
@@ -241,7 +265,8 @@ impl<D: Dispatcher> StreamServer<D> {
     }
 
     fn ended(&mut self, endpoint: Endpoint, now: Instant) {
-        if let Some(id) = self.connection(endpoint).and_then(|connection| connection.id) {
+        let gone = self.connection(endpoint).and_then(|connection| connection.id);
+        if let Some(id) = gone.filter(|_| !is_planted(Flaw::QueueKeptForTheDead)) {
             self.router.leave(id, now);
         }
         if self.connection(endpoint).is_some() {
@@ -386,6 +411,9 @@ impl<D: Dispatcher> StreamServer<D> {
 
     /// The card has no room: nobody who may lose chunks holds any of it.
     pub fn relieve(&mut self) {
+        if is_planted(Flaw::MonitorHoldsCard) {
+            return;
+        }
         for connection in self.connections.iter_mut().flatten() {
             let (Some(id), staging) = (connection.id, &mut connection.staging) else { continue };
             let mut copied = 0;

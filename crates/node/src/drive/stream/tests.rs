@@ -66,7 +66,8 @@ impl Host {
         let (writer, reader) = ring(PoolConfig::heap("card", 16 << 10, 16)).expect("memory");
         let size = SizeDistribution::Uniform { least: 10, most: 1500 };
         let card = EmulatedCard::new(EmulatedCardConfig::new(FORMAT, [1, 2, 3].map(ELink::new), size, 1));
-        let input = StreamInput::new(InputConfig { chunks: ChunkConfig::new(FORMAT), rule: EventRule::USUAL }, reader);
+        let input =
+            StreamInput::new(InputConfig { chunks: ChunkConfig::new(FORMAT), rules: EventRule::USUAL.into() }, reader);
         let mut endpoints = tcp();
         let point = endpoints.listen(address).expect("a free port");
         let address = endpoints.address_of(point).expect("it listens");

@@ -12,8 +12,6 @@ pub const DECODE_SCHEMA: &str = "ropewalk-felix-decode-1";
 
 /// So many faults are told with their places.
 const FIRST_FAULTS: usize = 10;
-/// Chunks that are longer are given up.
-const MOST_CHUNK_BYTES: u64 = 64 << 20;
 /// Pieces of all chunks that are open at once: a gigabyte of them in blocks of 1 KiB. Chunks beyond are given up.
 const OPEN_PIECES: usize = 1 << 20;
 
@@ -167,15 +165,14 @@ impl DecodeReport {
     }
 }
 
-/// Decodes blocks to the stream's end and counts what is in them.
+/// Decodes blocks to the stream's end and counts what is in them. Chunks of more than `most_chunk_bytes` are given up.
 ///
 /// # Errors
 /// Where reading fails.
-pub fn decode(input: &mut BlockInput) -> Result<DecodeReport, OfflineError> {
+pub fn decode(input: &mut BlockInput, most_chunk_bytes: u64) -> Result<DecodeReport, OfflineError> {
     let format = input.format();
     let mut report = DecodeReport::new(format);
-    let config =
-        ChunkConfig { most_chunk_bytes: MOST_CHUNK_BYTES, open_pieces: OPEN_PIECES, ..ChunkConfig::new(format) };
+    let config = ChunkConfig { most_chunk_bytes, open_pieces: OPEN_PIECES, ..ChunkConfig::new(format) };
     let mut decoder = ChunkDecoder::new(config);
     let mut links: Vec<_> = (0..ELINKS as u16).map(|number| ELinkReport::new(ELink::new(number))).collect();
     while let Some((mut at, mut blocks)) = input.next_blocks()? {
@@ -228,14 +225,15 @@ mod tests {
 
     use super::super::{GenerateOptions, generate};
     use super::{
-        BTreeMap, BlockFormat, BlockHeader, BlockInput, DecodeReport, ELINKS, ELink, ELinkReport, MOST_CHUNK_BYTES,
-        decode,
+        BTreeMap, BlockFormat, BlockHeader, BlockInput, ChunkConfig, DecodeReport, ELINKS, ELink, ELinkReport, decode,
     };
     use ropewalk_flow::source::SizeDistribution;
     use ropewalk_flow::source::felix::{EmulatedCardConfig, FAULTS, Fault, FaultShare, Faults};
     use ropewalk_wire::felix::{Decoded, Decoder};
     use std::io::Cursor;
     use std::path::Path;
+
+    const MOST: u64 = ChunkConfig::USUAL_MOST_BYTES;
 
     fn input(bytes: &[u8]) -> BlockInput {
         BlockInput::new(Path::new("-"), Box::new(Cursor::new(bytes.to_vec()))).expect("there are blocks")
@@ -245,7 +243,7 @@ mod tests {
     fn plainly(input: &mut BlockInput) -> DecodeReport {
         let format = input.format();
         let mut report = DecodeReport::new(format);
-        let mut decoder = Decoder::new(format, MOST_CHUNK_BYTES);
+        let mut decoder = Decoder::new(format, MOST);
         let mut links: Vec<_> = (0..ELINKS as u16).map(|number| ELinkReport::new(ELink::new(number))).collect();
         while let Some((at, blocks)) = input.next_blocks().expect("a vector can be read") {
             for (index, block) in blocks.chunks(format.block_bytes()).enumerate() {
@@ -288,6 +286,17 @@ mod tests {
     }
 
     #[test]
+    fn a_chunk_that_is_longer_than_wanted_is_given_up() {
+        let size = SizeDistribution::Fixed(5000);
+        let card = EmulatedCardConfig::new(BlockFormat::WIDE, [ELink::new(3)], size, 1);
+        let mut blocks = Vec::new();
+        generate(&GenerateOptions { card, chunks: Some(10), bytes: None }, &mut blocks).expect("a vector");
+        let found = |most| decode(&mut input(&blocks), most).expect("a vector");
+        assert_eq!((found(5000).chunks, found(5000).is_damaged()), (10, false));
+        assert_eq!((found(4999).chunks, found(4999).chunk_errors["oversize"]), (0, 10));
+    }
+
+    #[test]
     fn the_report_is_that_of_the_plain_decoder_whatever_the_card_and_the_wire_did() {
         let sized = |kibibytes| BlockFormat::sized(kibibytes).expect("a size");
         let mut names = BTreeMap::new();
@@ -306,7 +315,8 @@ mod tests {
                 let place = blocks.len() / 3;
                 blocks[place] ^= 0x55;
                 blocks.drain(2 * place..2 * place + 100);
-                let (found, expected) = (decode(&mut input(&blocks)).expect("a vector"), plainly(&mut input(&blocks)));
+                let (found, expected) =
+                    (decode(&mut input(&blocks), MOST).expect("a vector"), plainly(&mut input(&blocks)));
                 assert_eq!(found, expected, "{format}, chunks of up to {most} bytes");
                 names.extend(found.block_errors);
                 names.extend(found.chunk_errors);

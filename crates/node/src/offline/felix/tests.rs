@@ -35,7 +35,7 @@ fn input(bytes: &[u8]) -> BlockInput {
 }
 
 fn report(bytes: &[u8]) -> DecodeReport {
-    decode(&mut input(bytes)).expect("a vector can be read")
+    decode(&mut input(bytes), 64 << 20).expect("a vector can be read")
 }
 
 fn formats() -> [BlockFormat; 4] {

@@ -22,8 +22,8 @@ pub(in super::super) fn readout(site: &Site<'_>, around: &Surroundings, index: u
     let scenario = site.scenario;
     let mine = (0..scenario.sources.len()).filter(|&source| scenario.readout_of(source) == index);
     let source = |source| match scenario.card_of(source) {
-        Some((card, _)) => {
-            let bits = scenario.cards[card].rule.bits().expect("the rules of scenarios are rules");
+        Some((card, link)) => {
+            let bits = scenario.cards[card].rule_of(link).bits().expect("the rules of scenarios are rules");
             SourceConfig::of_card(scenario.source_id(source), bits)
         }
         None => SourceConfig::new(scenario.source_id(source), scenario.sources[source]),

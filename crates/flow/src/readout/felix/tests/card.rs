@@ -37,7 +37,13 @@ fn source(link: u32) -> SourceId {
 impl Rig {
     /// A ring of so many KiB, and a window of so many events.
     pub(super) fn new(kibibytes: usize, window: u32) -> Self {
-        let sources = (0..LINKS).map(|link| SourceConfig::of_card(source(link), 32)).collect();
+        Self::with_rules(kibibytes, window, &EventRule::USUAL.into())
+    }
+
+    /// The same, where the e-links' chunks have these heads.
+    pub(super) fn with_rules(kibibytes: usize, window: u32, rules: &EventRules) -> Self {
+        let bits = |link| rules.of(elink(link)).bits().expect("a rule");
+        let sources = (0..LINKS).map(|link| SourceConfig::of_card(source(link), bits(link))).collect();
         let config = ReadoutConfig { source_timeout: TIMEOUT, window, ..ReadoutConfig::new(0, sources) };
         let mut readout = Readout::new(config);
         let now = Instant::from_nanoseconds(1_000);
@@ -45,7 +51,7 @@ impl Rig {
         let (writer, reader) = ring(PoolConfig::heap("card", 1 << 10, kibibytes)).expect("a small ring");
         let chunks = ChunkConfig { blocks_per_batch: 8, most_chunk_bytes: 64 << 10, ..ChunkConfig::new(FORMAT) };
         let links = (0..LINKS).map(|link| (elink(link), source(link))).collect();
-        let input = CardInput::new(&CardConfig { chunks, rule: EventRule::USUAL, links }, reader, &readout);
+        let input = CardInput::new(&CardConfig { chunks, rules: rules.clone(), links }, reader, &readout);
         let encoders = (0..=LINKS).map(|link| Encoder::new(FORMAT, elink(link))).collect();
         Self { writer, input, readout, now, encoders }
     }
@@ -54,7 +60,23 @@ impl Rig {
     pub(super) fn say(&mut self, link: u32, number: u32, bytes: usize) {
         let mut chunk = vec![0; bytes];
         ChunkOrigin { source: source(link), number }.fill(&mut chunk);
-        self.encode(link, |encoder, out| encoder.chunk(&chunk, Status::GOOD, out));
+        self.say_bytes(link, &chunk);
+    }
+
+    /// A chunk of these bytes in blocks of its own.
+    pub(super) fn say_bytes(&mut self, link: u32, chunk: &[u8]) {
+        self.encode(link, |encoder, out| encoder.chunk(chunk, Status::GOOD, out));
+    }
+
+    /// The kind of the card's blocks.
+    pub(super) const fn format(&self) -> BlockFormat {
+        FORMAT
+    }
+
+    /// Somebody else writes into the ring.
+    pub(super) fn write_with(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) {
+        let filled = fill(self.writer.space());
+        let _ = self.writer.commit(filled);
     }
 
     fn encode(&mut self, link: u32, what: impl FnOnce(&mut Encoder, &mut Vec<u8>)) {
@@ -76,7 +98,7 @@ impl Rig {
         }
     }
 
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         self.turn_with(&mut ());
     }
 
@@ -100,7 +122,7 @@ impl Rig {
         self.turn();
     }
 
-    fn account(&self, link: u32) -> FragmentAccount {
+    pub(super) fn account(&self, link: u32) -> FragmentAccount {
         let account = self.readout.account(link as usize);
         assert_eq!(account.received, account.accounted(), "link {link}: {account:?}");
         account

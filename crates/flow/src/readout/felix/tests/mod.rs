@@ -1,6 +1,7 @@
 //! The machine against the plain decoder of `wire`, and what only the machine has: batches, positions, room.
 
 mod card;
+mod heads;
 mod listener;
 mod machine;
 mod retention;

@@ -139,7 +139,7 @@ impl Link {
             last: scenario.events,
             pace: scenario.pace,
             contents: scenario.contents(),
-            rule: setting.rule,
+            rule: setting.rule_of(link.into()),
             encoder: Encoder::new(setting.format, elink(link)),
             under_way: VecDeque::new(),
             block: 0,
@@ -298,7 +298,7 @@ impl Link {
                 let has_place = flags != Status::BUSY || self.format().trailer_bytes() == 4;
                 status = if has_place { flags } else { Status::GOOD };
                 if flags.has(Status::TRUNCATED) || flags.has(Status::TIMED_OUT) {
-                    chunk.truncate((chunk.len() / 2).max(Contents::CHUNK_HEAD));
+                    chunk.truncate((chunk.len() / 2).max(Contents::chunk_head(self.rule)));
                 }
                 if flags.has(Status::TIMED_OUT) {
                     status = status.and(Status::TRUNCATED);

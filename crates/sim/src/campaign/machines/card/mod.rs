@@ -25,7 +25,7 @@ use super::Site;
 use super::readout::ReadoutMachine;
 use super::record::Record;
 use super::subscriber::server;
-use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig};
+use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig, EventRules};
 use ropewalk_io::wait::Bell;
 use ropewalk_memory::PoolConfig;
 use ropewalk_memory::ring::{RingWriter, ring};
@@ -92,7 +92,7 @@ impl Card {
         around: &Surroundings,
         readout: &mut ReadoutMachine,
     ) -> Option<u32> {
-        let CardSetting { format, rule, page_bytes, pages, blocks_per_batch, .. } = self.setting;
+        let CardSetting { format, page_bytes, pages, blocks_per_batch, .. } = self.setting;
         let memory = PoolConfig::heap("ring", page_bytes, pages);
         let (writer, reader) = ring(memory).expect("there is memory for a small ring");
         let chunks = ChunkConfig {
@@ -103,7 +103,10 @@ impl Card {
         };
         let links = self.links.iter().map(|link| (link.elink(), link.id)).collect();
         let bell = Bell::new().expect("there is a descriptor for a bell");
-        let config = CardConfig { chunks, rule, links };
+        let rules = self.links.iter().enumerate().fold(EventRules::from(self.setting.rule), |rules, (index, link)| {
+            rules.with(link.elink(), self.setting.rule_of(index))
+        });
+        let config = CardConfig { chunks, rules, links };
         let host = if self.setting.subscribers.is_empty() {
             readout.add_card(&config, reader, Some(bell));
             None
