@@ -58,6 +58,7 @@ impl World {
                 owner.insert(own, *index);
             }
         }
+        self.judge_fail_over(card, setting, members, &owner)?;
         // Who leaves may take with it what is under way; while nobody does nothing is lost.
         let first = self.first_of(setting);
         let settings = || members.iter().map(|&(index, _)| &setting.subscribers[index - first]);
@@ -78,6 +79,52 @@ impl World {
         } else {
             Ok(())
         }
+    }
+
+    /// What waited for members that left went to one that stayed: nobody got only what had been sent to them already.
+    fn judge_fail_over(
+        &self,
+        card: &Card,
+        setting: &CardSetting,
+        members: &[Member],
+        owner: &BTreeMap<Place, usize>,
+    ) -> Result<(), Broken> {
+        // The server says how many chunks it has sent, to all its subscribers together: they are of one group here.
+        let are_one_group = members.len() == setting.subscribers.len()
+            && setting.subscribers.iter().all(|one| one.policy == Policy::BackPressure && one.one_in == 1);
+        let readout = self.readouts[usize::from(setting.readout)].machine();
+        let served = readout.and_then(|readout| readout.served().next());
+        let (Some((served, _)), Some(stayer), true) = (served, self.stayer(card, members), are_one_group) else {
+            return Ok(());
+        };
+        let is_of_now = |place: &&Place| card.said(**place).ring == card.life();
+        let of_stayer = stayer.iter().filter(is_of_now);
+        let Some(begin) = of_stayer.map(|&place| card.said(place).end).min() else { return Ok(()) };
+        let end = if card.is_closed() && card.handed_on == card.written() { card.handed_on } else { 0 };
+        let is_due = |said: &Said| said.end > begin && said.end <= end && !said.is_doubtful;
+        let all = setting.subscribers[0].links();
+        let missing =
+            card.places(card.life(), all).filter(|place| is_due(card.said(*place)) && !owner.contains_key(place));
+        let missing: Vec<Place> = missing.collect();
+        let came = members.iter().flat_map(|(_, visits)| visits.iter().flatten()).filter(is_of_now).count() as u64;
+        let (sent, lost) = (served.subscribers.sent, missing.len() as u64);
+        Broken::unless(lost + came <= sent, Checker::Loss, || {
+            let words = "a member stayed, and nobody got chunks that had not been sent to those who left";
+            format!("{words}: {lost} are missing, {came} came of {sent} that were sent, first {:?}", missing.first())
+        })
+    }
+
+    /// What came to a member that was there before all others in the life of a readout unit, and until its end.
+    fn stayer<'a>(&self, card: &Card, members: &'a [Member]) -> Option<&'a BTreeSet<Place>> {
+        let of_now = |&(index, _): &&Member| {
+            let journal = self.journals[*index].borrow();
+            let visits = journal.iter().filter(|visit| visit.ring == card.life());
+            visits.map(|visit| (visit.begun, visit.end.is_some())).collect::<Vec<_>>()
+        };
+        let first =
+            members.iter().min_by_key(|member| of_now(member).first().map_or(Instant::FAR_FUTURE, |one| one.0))?;
+        let stays = matches!(of_now(&first)[..], [(_, true)]);
+        first.1.last().filter(|_| stays)
     }
 
     /// Whether a visit of a subscriber ended otherwise than with the server's word, or goes on.

@@ -14,6 +14,9 @@ use ropewalk_terms::Instant;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// Bytes on their way to a subscriber that is slow, at most.
+const SLOW_WINDOW: usize = 1 << 10;
+
 /// A fault that goes on.
 #[derive(Clone, Debug)]
 struct Active {
@@ -206,11 +209,16 @@ impl World {
     /// The line between a subscriber and its readout unit is dead or slow, or well again.
     fn set_line_of_subscriber(&mut self, fault: &Fault, subscriber: u16, begins: bool) {
         let (one, other) = (Place::Subscriber(subscriber), self.server_of(subscriber));
-        let line = match *fault {
-            Fault::SubscriberSlow { rate, .. } => Fault::SlowLink { one, other, rate },
-            _ => Fault::Partition { one, other },
-        };
-        self.set_link(&line, begins);
+        match *fault {
+            // Who is slow has also little room: what waits for it waits at the server.
+            Fault::SubscriberSlow { rate, .. } => {
+                let slow = Faults { bandwidth: Some(rate), window: SLOW_WINDOW, ..self.scenario.network.clone() };
+                for (one, other) in if begins { self.pairs(one, other) } else { self.pairs_ever(one, other) } {
+                    self.network.set_link(one, other, begins.then(|| slow.clone()));
+                }
+            }
+            _ => self.set_link(&Fault::Partition { one, other }, begins),
+        }
     }
 
     fn begin_fault_of_managers(&mut self, active: &mut Active) -> bool {

@@ -2,10 +2,11 @@
 
 use super::broken::{Broken, Checker};
 use super::fault::Fault;
+use super::machines::ReadoutMachine;
 use super::node::Node;
 use super::place::Place;
 use super::referee::Held;
-use super::scenario::End;
+use super::scenario::{End, Managers};
 use super::timeline::Timeline;
 use super::world::World;
 use ropewalk_flow::builder::IncompletePolicy;
@@ -104,8 +105,14 @@ impl World {
         Ok(())
     }
 
-    /// What was acknowledged stands in files.
+    /// What was acknowledged stands in files, and in the account of a run that ended nothing waits for subscribers.
     fn judge_account(&mut self, held: &Held) -> Result<(), Broken> {
+        let ended = |node: &Node<ReadoutMachine>| node.life == 1 && node.machine().is_some_and(|one| one.is_done());
+        let have_all_ended = self.scenario.managers == Managers::Alone && self.readouts.iter().all(ended);
+        let queued = self.snapshot().ledger.chunks.queued;
+        Broken::unless(!have_all_ended || queued == 0, Checker::Ledger, || {
+            format!("{queued} chunks wait for subscribers in the account of a run that has ended")
+        })?;
         let events = self.snapshot().ledger.events;
         let (kept, in_files) = (events.built + events.incomplete_emitted, held.events.len() as u64);
         Broken::unless(in_files >= kept || self.may_forget(), Checker::Loss, || {

@@ -83,6 +83,15 @@ impl Machine for ReadoutMachine {
                 format!("source {source} of it: fragments received are not accounted for: {account:?}")
             })?;
         }
+        for (served, absent) in self.served() {
+            Broken::unless(absent == 0, Checker::Bounds, || {
+                format!("{absent} subscribers of its card are kept whose connections are gone")
+            })?;
+            let all = served.subscribers;
+            Broken::unless(all.is_balanced(), Checker::Ledger, || {
+                format!("chunks for subscribers are not accounted for: {all:?}")
+            })?;
+        }
         let window = u64::from(scenario.rooms.window);
         Broken::unless(machine.lead() <= window, Checker::Bounds, || {
             format!("a source was read {} events past the oldest one, {window} are allowed", machine.lead())

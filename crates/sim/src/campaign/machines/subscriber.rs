@@ -33,15 +33,17 @@ pub(in super::super) struct Got {
     pub(in super::super) bytes: Vec<u8>,
 }
 
-/// What came over one connection, from when it was subscribed.
+/// What came over one connection. It begins when it is asked for: the server may have heard that, and count on a member that
+/// dies before it has the answer.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Visit {
     /// Which ring of the card that was.
     pub(in super::super) ring: u64,
+    /// When it began.
+    pub(in super::super) begun: Instant,
     /// In the order in which they came.
     pub(in super::super) chunks: Vec<Got>,
-    /// When it was over; none while it goes on. A connection that was lost before the server's word came is a visit too:
-    /// what the server sent by it is gone.
+    /// When it was over; none while it goes on, or where its subscriber died.
     pub(in super::super) ended: Option<Instant>,
     /// What the server said at the end, where it did.
     pub(in super::super) end: Option<End>,
@@ -64,8 +66,8 @@ pub(in super::super) struct Subscriber {
     /// Connections and lost chunks that the client told before.
     connections: u64,
     lost: u64,
-    /// It had asked, and had no answer.
-    was_asking: bool,
+    /// The last visit of the journal goes on.
+    is_visiting: bool,
     /// The card's present ring, as the world tells it.
     pub(in super::super) ring: u64,
 }
@@ -104,7 +106,7 @@ impl Subscriber {
             comes: Instant::ZERO.after(setting.comes),
             connections: 0,
             lost: 0,
-            was_asking: false,
+            is_visiting: false,
             ring,
         };
         (subscriber, hosts)
@@ -114,20 +116,20 @@ impl Subscriber {
     fn note(&mut self, now: Instant) {
         let mut journal = self.journal.borrow_mut();
         let (report, state) = (self.client.report(), self.client.state());
-        let is_lost = matches!(state, ClientState::Away(_) | ClientState::Lost(_));
         let is_new = report.connections > self.connections;
-        if is_new || self.was_asking && is_lost {
-            self.connections = report.connections;
-            let ended = (!is_new).then_some(now);
-            journal.push(Visit { ring: self.ring, chunks: Vec::new(), ended, end: None, lost: 0 });
+        self.connections = report.connections;
+        if (is_new || *state == ClientState::Asking) && !self.is_visiting {
+            self.is_visiting = true;
+            let (ring, begun) = (self.ring, now);
+            journal.push(Visit { ring, begun, chunks: Vec::new(), ended: None, end: None, lost: 0 });
         }
-        self.was_asking = *state == ClientState::Asking;
-        let Some(visit) = journal.last_mut().filter(|visit| visit.ended.is_none()) else { return };
+        let Some(visit) = journal.last_mut().filter(|_| self.is_visiting) else { return };
         visit.chunks.append(&mut self.arrivals.borrow_mut());
         visit.lost += report.lost.chunks - self.lost;
         self.lost = report.lost.chunks;
-        if *state != ClientState::Subscribed {
+        if !matches!(state, ClientState::Asking | ClientState::Subscribed) {
             (visit.ended, visit.end) = (Some(now), report.end);
+            self.is_visiting = false;
         }
     }
 }
