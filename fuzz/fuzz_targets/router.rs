@@ -1,4 +1,4 @@
-//! A front end that sends anything, cut anywhere: see `ropewalk_sim::inputs::router`.
+//! Chunks to subscribers that come, read or do not, and go: see `ropewalk_sim::inputs::router`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -9,6 +9,7 @@
 //! with random ones, so that they cannot rot.
 
 mod builder;
+mod card;
 mod choices;
 mod control;
 mod framer;
