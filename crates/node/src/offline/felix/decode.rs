@@ -287,13 +287,13 @@ mod tests {
 
     #[test]
     fn a_chunk_that_is_longer_than_wanted_is_given_up() {
-        let size = SizeDistribution::Fixed(5000);
+        let size = SizeDistribution::Fixed(100_000);
         let card = EmulatedCardConfig::new(BlockFormat::WIDE, [ELink::new(3)], size, 1);
         let mut blocks = Vec::new();
         generate(&GenerateOptions { card, chunks: Some(10), bytes: None }, &mut blocks).expect("a vector");
         let found = |most| decode(&mut input(&blocks), most).expect("a vector");
-        assert_eq!((found(5000).chunks, found(5000).is_damaged()), (10, false));
-        assert_eq!((found(4999).chunks, found(4999).chunk_errors["oversize"]), (0, 10));
+        assert_eq!((found(100_000).chunks, found(100_000).is_damaged()), (10, false));
+        assert_eq!((found(99_999).chunks, found(99_999).chunk_errors["oversize"]), (0, 10));
     }
 
     #[test]
