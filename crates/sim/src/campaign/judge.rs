@@ -105,10 +105,12 @@ impl World {
         Ok(())
     }
 
-    /// What was acknowledged stands in files, and in the account of a run that ended nothing waits for subscribers.
+    /// What was acknowledged stands in files, and in the account of a run that ended nothing waits for subscribers. A
+    /// forced stop waits for nobody: there it is counted as it is.
     fn judge_account(&mut self, held: &Held) -> Result<(), Broken> {
         let ended = |node: &Node<ReadoutMachine>| node.life == 1 && node.machine().is_some_and(|one| one.is_done());
-        let have_all_ended = self.scenario.managers == Managers::Alone && self.readouts.iter().all(ended);
+        let is_awaited = self.scenario.managers == Managers::Alone && !self.scenario.end.is_forced();
+        let have_all_ended = is_awaited && self.readouts.iter().all(ended);
         let queued = self.snapshot().ledger.chunks.queued;
         Broken::unless(!have_all_ended || queued == 0, Checker::Ledger, || {
             format!("{queued} chunks wait for subscribers in the account of a run that has ended")
