@@ -1,15 +1,13 @@
 //! The eight bytes in front of every message.
 
-use crate::frame::{FrameError, kinds};
+use crate::frame::{FrameError, frame, kinds};
 
-/// Bytes of a frame's head.
-pub const FRAME_BYTES: usize = 8;
 /// The version of these messages. One of another version is refused.
 pub const GATEWAY_VERSION: u8 = 1;
 /// The longest body, in bytes: as much as a datagram carries.
 pub const LARGEST_BODY_BYTES: usize = 0xFFFF;
 
-const MAGIC: [u8; 2] = *b"RG";
+const MAGIC: [u8; 3] = [b'R', b'G', GATEWAY_VERSION];
 
 kinds! {
     /// Node to gateway: which life, and room for so many events.
@@ -26,37 +24,15 @@ kinds! {
     Throttle = 6,
 }
 
-/// The head of a message.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Frame {
-    /// What follows.
-    pub kind: Kind,
-    /// Its length in bytes.
-    pub body: u32,
+/// The longest body of a message, in bytes.
+const fn longest(_: Kind) -> usize {
+    LARGEST_BODY_BYTES
 }
 
+// Messages of another version have another magic number.
+frame!(MAGIC, longest);
+
 impl Frame {
-    /// The head's bytes.
-    pub const fn to_bytes(self) -> [u8; FRAME_BYTES] {
-        let [a, b, c, d] = self.body.to_le_bytes();
-        [MAGIC[0], MAGIC[1], GATEWAY_VERSION, self.kind as u8, a, b, c, d]
-    }
-
-    /// Reads a head.
-    ///
-    /// # Errors
-    /// [`FrameError::Magic`] where the bytes are something else or of another version, [`FrameError::Meaning`] for an
-    /// unknown kind, [`FrameError::Long`] for a body that is too long.
-    pub fn parse(bytes: &[u8; FRAME_BYTES]) -> Result<Self, FrameError> {
-        let [m0, m1, version, kind, a, b, c, d] = *bytes;
-        if [m0, m1] != MAGIC || version != GATEWAY_VERSION {
-            return Err(FrameError::Magic);
-        }
-        let kind = Kind::from_u8(kind).ok_or(FrameError::Meaning)?;
-        let body = u32::from_le_bytes([a, b, c, d]);
-        if body as usize > LARGEST_BODY_BYTES { Err(FrameError::Long) } else { Ok(Self { kind, body }) }
-    }
-
     /// Splits a message off the front of a datagram, or of what has come of a stream so far: its kind, its body, the rest.
     ///
     /// # Errors

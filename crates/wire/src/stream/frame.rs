@@ -1,9 +1,6 @@
 //! The eight bytes in front of every message.
 
-use crate::frame::{FrameError, kinds};
-
-/// Bytes of a frame's head.
-pub const FRAME_BYTES: usize = 8;
+use crate::frame::{FrameError, frame, kinds};
 
 /// The longest body of a message other than chunks, in bytes.
 pub const LARGEST_CONTROL_BYTES: usize = 64 * 1024 + 64;
@@ -31,37 +28,9 @@ kinds! {
     Down = 9,
 }
 
-/// The head of a frame.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub struct Frame {
-    /// What follows.
-    pub kind: Kind,
-    /// Its length in bytes.
-    pub body: u32,
+/// The longest body of a message, in bytes: of chunks there may be any number.
+const fn longest(kind: Kind) -> usize {
+    if matches!(kind, Kind::Chunks) { usize::MAX } else { LARGEST_CONTROL_BYTES }
 }
 
-impl Frame {
-    /// The head's bytes.
-    pub const fn to_bytes(self) -> [u8; FRAME_BYTES] {
-        let [a, b, c, d] = self.body.to_le_bytes();
-        [MAGIC[0], MAGIC[1], MAGIC[2], self.kind as u8, a, b, c, d]
-    }
-
-    /// Reads a head.
-    ///
-    /// # Errors
-    /// [`FrameError::Magic`] where the bytes are something else, [`FrameError::Meaning`] for an unknown kind,
-    /// [`FrameError::Long`] where a message that is not chunks is too long.
-    pub fn parse(bytes: &[u8; FRAME_BYTES]) -> Result<Self, FrameError> {
-        let [m0, m1, m2, kind, a, b, c, d] = *bytes;
-        if [m0, m1, m2] != MAGIC {
-            return Err(FrameError::Magic);
-        }
-        let kind = Kind::from_u8(kind).ok_or(FrameError::Meaning)?;
-        let body = u32::from_le_bytes([a, b, c, d]);
-        if kind != Kind::Chunks && body as usize > LARGEST_CONTROL_BYTES {
-            return Err(FrameError::Long);
-        }
-        Ok(Self { kind, body })
-    }
-}
+frame!(MAGIC, longest);
