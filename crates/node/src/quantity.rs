@@ -332,6 +332,8 @@ macro_rules! read_from_text {
         }
     )*};
 }
+pub(crate) use read_from_text;
+
 read_from_text!(
     Bytes: BYTES, Time: TIME, Rate: RATE, Size: SIZE, ChunkBytes: CHUNK, Bandwidth: BANDWIDTH, Times: TIMES
 );

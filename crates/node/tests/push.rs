@@ -17,9 +17,14 @@ const PACKING: u16 = 5;
 
 /// A run of one flow, whose every event is accepted and written. `flow` and `rest` are more keys.
 fn run(output: &TemporaryDirectory, port: u16, flow: &str, rest: &str, events: u64) -> PushSummary {
+    run_from(&format!("127.0.0.1:{port}"), output, flow, rest, events)
+}
+
+/// The same, of sources with these addresses.
+fn run_from(sources: &str, output: &TemporaryDirectory, flow: &str, rest: &str, events: u64) -> PushSummary {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\n\
-         sources = {{ count = {SOURCES}, first = 700, address = \"127.0.0.1:{port}\" }}\n\
+         sources = {{ count = {SOURCES}, first = 700, address = \"{sources}\" }}\n\
          decision_timeout = \"20s\"\nbudget = \"20s\"\n{flow}\n\
          [farm]\nemulate = {{ accept = 1.0, decision_time = \"uniform(0s,2ms)\" }}\n{rest}\n",
         output.path().display().to_string()
@@ -137,4 +142,32 @@ fn decisions_of_the_first_level_leave_in_the_order_of_events() {
     assert!(summary.is_complete(), "{:?}", summary.flows);
     assert_eq!(number(&summary, "/sent/decisions_in_order"), 2000);
     assert_eq!((number(&summary, "/sent/decisions_missed"), summary.written), (0, 0));
+}
+
+#[test]
+fn a_slow_farm_fills_the_memory_the_trigger_is_stopped_in_time_and_nothing_is_lost() {
+    let output = TemporaryDirectory::new("push-memory");
+    let emulate =
+        "sets = 4096\nassembling = 1024\ntimeout = \"10s\"\nemulate = { fragment_size = \"200\", rate = \"40kHz\" }";
+    let rest = "nodes = 1\n[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\nmemory = \"1MiB\"\n\
+                throttle = { rate = \"75MB/s\", latency = \"2ms\" }";
+    let summary = run(&output, 21_800, emulate, rest, 10_000);
+    assert!(summary.is_complete(), "{:?}", summary.flows);
+    assert_eq!(summary.written, 10_000);
+    let causes = &summary.gateways["gw0"]["throttle"]["by_cause"];
+    assert!(causes["memory"]["stops"].as_u64().is_some_and(|stops| stops > 0), "{causes}");
+    assert_eq!(causes["hlt"]["stops"], 0, "there are sets enough: {causes}");
+}
+
+#[test]
+fn packets_straight_over_ip_are_built_as_others_are() {
+    let test = "push::packets_straight_over_ip_are_built_as_others_are";
+    if rustix::process::geteuid().as_raw() != 0 {
+        return ropewalk_tidy::skipped(test, "needs root to open raw sockets");
+    }
+    let output = TemporaryDirectory::new("push-raw");
+    let text = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.4.0.1:0\" }\nreceive = \"raw_ip\"";
+    let summary = run_from("127.3.0.1", &output, "emulate = { rate = \"20kHz\" }", text, 1000);
+    assert!(summary.is_complete(), "{:?}", summary.flows);
+    assert_eq!((summary.written, number(&summary, "/packets/received")), (1000, 1000 / 5 * u64::from(SOURCES)));
 }

@@ -11,7 +11,6 @@ use ropewalk_node::run::push::{PushHandle, PushPart, PushSnapshot, PushSummary, 
 use serde_json::Value;
 use std::io::IsTerminal;
 use std::ops::Range;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// When a part of a push system ends, and how it is told.
@@ -30,7 +29,7 @@ pub(crate) fn is_push(options: &RunOptions) -> bool {
 }
 
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
-    take_with(&options.config, &PushPart::Whole, &options.limits)
+    take_with(push::read(&options.config)?, &PushPart::Whole, &options.limits)
 }
 
 /// One gateway, its sources and its farm being other processes.
@@ -43,11 +42,10 @@ pub(crate) fn gateway(options: &NodeOptions) -> Result<u8, Failure> {
         Some(name) if names.contains(&name.as_str()) => name.clone(),
         Some(name) => return Err(Failure::Usage(format!("no gateway is named `{name}`; there are: {known}"))),
     };
-    take_with(&options.config, &PushPart::Gateway(name), &options.limits)
+    take_with(configuration, &PushPart::Gateway(name), &options.limits)
 }
 
-fn take_with(config: &Path, part: &PushPart, given: &RunLimits) -> Result<u8, Failure> {
-    let mut configuration = push::read(config)?;
+fn take_with(mut configuration: PushConfiguration, part: &PushPart, given: &RunLimits) -> Result<u8, Failure> {
     if let Some(output) = &given.output {
         configuration.run.output.clone_from(output);
     }
@@ -166,7 +164,7 @@ impl Totals {
     fn of(snapshot: &PushSnapshot) -> Self {
         let mut totals = Self::default();
         for (_, gateway) in &snapshot.gateways {
-            totals.written += gateway.storage.events;
+            totals.written += gateway.storage.map_or(0, |storage| storage.events);
             for flow in &gateway.flows {
                 totals.packets += flow.packets.packets.received;
                 totals.bytes += flow.packets.bytes;

@@ -34,6 +34,19 @@ impl FlowAccount {
         let ended = self.complete + self.incomplete + self.dropped.total() + self.open;
         self.packets.received == self.packets.accounted() && self.opened == ended
     }
+
+    /// Adds another account.
+    pub fn merge(&mut self, other: &Self) {
+        self.packets.merge(&other.packets);
+        self.bytes += other.bytes;
+        self.opened += other.opened;
+        self.complete += other.complete;
+        self.incomplete += other.incomplete;
+        self.dropped.merge(&other.dropped);
+        self.refused += other.refused;
+        self.open += other.open;
+        self.missing.merge(&other.missing);
+    }
 }
 
 /// The account of a flow's events in the farm. Balances at any time, with what is in flight counted from the table.
@@ -80,5 +93,24 @@ impl FarmAccount {
         events.assigned == events.accounted()
             && decided == events.accepted + events.rejected + events.quarantined
             && decided == self.decided + self.by_default
+    }
+
+    /// Adds another account.
+    pub fn merge(&mut self, other: &Self) {
+        self.events.merge(&other.events);
+        self.pushed += other.pushed;
+        self.pushed_again += other.pushed_again;
+        self.pushed_bytes += other.pushed_bytes;
+        self.decided += other.decided;
+        self.by_default += other.by_default;
+        self.late += other.late;
+        self.ignored += other.ignored;
+        self.lost += other.lost;
+        self.not_received += other.not_received;
+        self.taken_back += other.taken_back;
+        self.in_budget += other.in_budget;
+        self.streamed += other.streamed;
+        self.stored += other.stored;
+        self.stored_bytes += other.stored_bytes;
     }
 }

@@ -85,7 +85,7 @@ impl MepSourceConfig {
 }
 
 /// A packet on its way, or lost on it.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct EmulatedPacket {
     /// Which set of events, from 0.
     pub set: u64,

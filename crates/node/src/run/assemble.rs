@@ -144,9 +144,7 @@ impl Workshop<'_> {
         let node = NodeId::builder(index);
         let config = self.resolved.builder_drive(index, self.identity(node));
         let name = config.name.clone();
-        let clock = MonotonicClock;
-        let epoch = Utc(clock.utc().0 - clock.now().as_nanoseconds() as i64);
-        let storage = match self.resolved.storage(index, epoch) {
+        let storage = match self.resolved.storage(index, epoch()) {
             None => None,
             Some(storage) => {
                 let config = RealDiskConfig {
@@ -225,7 +223,7 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
     }
     let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
     let sources = workshop.sources(&addresses, &gate)?;
-    let mut start = Start::new(run_directory(configuration)?, &resolved, &placer);
+    let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placer);
     start.names = names;
     start.manager(manager, &mut groups);
     for (name, drives) in groups.into_threads() {
@@ -258,7 +256,7 @@ pub fn launch_node(
         Role::Manager => {
             let manager = workshop.manager(index, control(MANAGER)?)?;
             let managing = Managing::First { epoch: resolved.manager.epoch, address: manager.address() };
-            let mut start = Start::new(run_directory(configuration)?, &resolved, &placer);
+            let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placer);
             start.manage(manager, managing)?;
             start.finish()
         }
@@ -332,18 +330,22 @@ pub fn take_over(configuration: &Configuration, mut addresses: Addresses, index:
 }
 
 /// Takes a run number. This comes last: a run that could not be set up leaves nothing behind.
-fn run_directory(configuration: &Configuration) -> Result<RunDirectory, RunError> {
-    let output = &configuration.run.output;
+pub(super) fn run_directory(output: &Path) -> Result<RunDirectory, RunError> {
     let what = || format!("{}: cannot make a run directory here, choose another with --output", output.display());
     Registry::open(output).and_then(|registry| registry.next_run()).map_err(system(what()))
 }
 
-fn nowhere() -> RunDirectory {
+pub(super) fn nowhere() -> RunDirectory {
     RunDirectory { run: RunNumber(0), path: Path::new("").to_owned() }
 }
 
+/// The time of day when the monotonic clock stood at zero.
+pub(super) fn epoch() -> Utc {
+    Utc(MonotonicClock.utc().0 - MonotonicClock.now().as_nanoseconds() as i64)
+}
+
 /// A life that is younger than every one before on this machine.
-fn incarnation() -> Incarnation {
+pub(super) fn incarnation() -> Incarnation {
     Incarnation(MonotonicClock.utc().0.max(1) as u64)
 }
 

@@ -175,7 +175,7 @@ fn by_source(snapshot: &RunSnapshot) -> Map<String, Value> {
     snapshot.sources.iter().map(account).collect()
 }
 
-fn causes(by_cause: &ByCause) -> Map<String, Value> {
+pub(super) fn causes(by_cause: &ByCause) -> Map<String, Value> {
     by_cause.iter().map(|(cause, count)| (cause.name().to_owned(), count.into())).collect()
 }
 

@@ -1,25 +1,13 @@
 //! `examples/felix.toml` as it is run: events and subscribers from one card, whose link fails and returns.
 
 use crate::accounts::{expect_form, schema};
+use crate::examples::example;
 use crate::process::Program;
 use crate::support::{TemporaryDirectory, wait_for};
 use ropewalk_wire::felix::ELink;
 use ropewalk_wire::stream::{CHUNK_HEAD_BYTES, ChunkHead};
 use std::collections::BTreeMap;
 use std::path::Path;
-
-/// The example, changed as a test needs it: a port of its own, and whatever else.
-fn example(directory: &TemporaryDirectory, changes: &[(&str, &str)]) -> String {
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/felix.toml");
-    let mut text = std::fs::read_to_string(example).expect("the example is there");
-    for (from, to) in changes {
-        assert!(text.contains(from), "the example has no `{from}`");
-        text = text.replace(from, to);
-    }
-    let file = directory.path().join("felix.toml");
-    std::fs::write(&file, text).expect("a file can be written");
-    file.display().to_string()
-}
 
 /// The events' numbers in the chunks that a subscriber wrote to its file, by e-link.
 fn numbers(file: &Path) -> BTreeMap<u16, Vec<u32>> {
@@ -43,6 +31,7 @@ fn a_card_serves_its_subscribers_and_builds_its_events_whatever_happens_to_link_
     let (elink, outage) = (ELink::new(31).number(), "elink = 31, from = \"500ms\", lasts = \"700ms\"");
     let config = example(
         &directory,
+        "felix.toml",
         &[
             ("{ listen = \"127.0.0.1:9570\" }", "{ wait = 2 }"),
             ("elink = 31, from = \"20s\", lasts = \"10s\"", outage),

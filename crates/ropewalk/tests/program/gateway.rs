@@ -1,23 +1,10 @@
 //! `examples/lhcb-gateway.toml` as it is run, in one process and in several, one of which is killed.
 
 use crate::accounts::{expect_form, schema};
+use crate::examples::example;
 use crate::process::Program;
 use crate::support::TemporaryDirectory;
 use serde_json::Value;
-use std::path::Path;
-
-/// The example, changed as a test needs it.
-fn example(directory: &TemporaryDirectory, changes: &[(&str, &str)]) -> String {
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lhcb-gateway.toml");
-    let mut text = std::fs::read_to_string(example).expect("the example is there");
-    for (from, to) in changes {
-        assert!(text.contains(from), "the example has no `{from}`");
-        text = text.replace(from, to);
-    }
-    let file = directory.path().join("gateway.toml");
-    std::fs::write(&file, text).expect("a file can be written");
-    file.display().to_string()
-}
 
 fn number(account: &Value, place: &str) -> u64 {
     account.pointer(place).and_then(Value::as_u64).unwrap_or_else(|| panic!("{place} is no number: {account:#}"))
@@ -26,7 +13,11 @@ fn number(account: &Value, place: &str) -> u64 {
 #[test]
 fn both_flows_of_paper_1_are_built_decided_and_written() {
     let directory = TemporaryDirectory::new("gateway-run");
-    let config = example(&directory, &[("poisson(20kHz)", "poisson(5kHz)"), ("poisson(1kHz)", "poisson(200Hz)")]);
+    let config = example(
+        &directory,
+        "lhcb-gateway.toml",
+        &[("poisson(20kHz)", "poisson(5kHz)"), ("poisson(1kHz)", "poisson(200Hz)")],
+    );
     let output = directory.path().display().to_string();
     let ended = Program::run(["run", &config, "--output", &output, "--duration", "1s", "--json"]);
     let account = ended.account();
@@ -58,6 +49,7 @@ fn a_node_that_is_killed_costs_no_event() {
     );
     let config = example(
         &directory,
+        "lhcb-gateway.toml",
         &[
             ("listen = { l1 = \"127.0.0.1:0\", hlt = \"127.0.0.1:0\" }", &control),
             ("poisson(20kHz)", "poisson(2kHz)"),

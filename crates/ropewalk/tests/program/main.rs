@@ -5,6 +5,7 @@ mod accounts;
 mod bench;
 mod builder_killed;
 mod cluster;
+mod examples;
 mod felix;
 mod felix_input;
 mod felix_process;

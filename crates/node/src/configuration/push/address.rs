@@ -1,5 +1,6 @@
 //! Addresses of sources and of what listens.
 
+use crate::quantity::read_from_text;
 use ropewalk_flow::gateway::Address;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -70,23 +71,4 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-macro_rules! read_from_text {
-    ($($name:ident: $wanted:expr),*) => {$(
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                Cow::<'de, str>::deserialize(from)?.parse().map_err(serde::de::Error::custom)
-            }
-        }
-
-        impl JsonSchema for $name {
-            fn schema_name() -> Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({ "type": "string", "description": $wanted })
-            }
-        }
-    )*};
-}
 read_from_text!(Addresses: ADDRESSES, ListenAddress: LISTEN);

@@ -1,6 +1,6 @@
 //! What the configuration of a push system must fulfil beyond its syntax.
 
-use super::model::{FlowSection, GatewaySection, PushConfiguration};
+use super::model::{FlowSection, GatewaySection, PushConfiguration, ReceiveChoice};
 use crate::configuration::IncompleteChoice;
 use crate::configuration::parse::Fault;
 use std::collections::BTreeSet;
@@ -22,6 +22,7 @@ pub(super) fn check(configuration: &PushConfiguration) -> Result<(), Fault> {
         self::flow(flow, |field| format!("flow[{index}].{field}"))?;
     }
     sources_apart(configuration)?;
+    raw_ip(configuration)?;
     for (index, gateway) in configuration.gateway.iter().enumerate() {
         self::gateway(configuration, gateway, |field| format!("gateway[{index}].{field}"))?;
     }
@@ -97,6 +98,33 @@ fn sources_apart(configuration: &PushConfiguration) -> Result<(), Fault> {
         for (key, address) in flows.chain([(format!("gateway[{index}].control"), &gateway.control)]) {
             if address.0.port() != 0 && !seen.insert(address.0) {
                 return Err(Fault::new(key, format!("{address} is used twice")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Packets straight over IP have no ports.
+fn raw_ip(configuration: &PushConfiguration) -> Result<(), Fault> {
+    let is_raw = |gateway: &GatewaySection| gateway.receive == ReceiveChoice::RawIp;
+    if !configuration.gateway.iter().any(is_raw) {
+        return Ok(());
+    }
+    if let Some(index) = configuration.gateway.iter().position(|gateway| !is_raw(gateway)) {
+        let message = "sources send to all gateways alike: all of them receive \"raw_ip\", or none";
+        return Err(Fault::new(format!("gateway[{index}].receive"), message));
+    }
+    if let Some(index) = configuration.flow.iter().position(|flow| flow.sources.address.are_ports()) {
+        let message =
+            "packets straight over IP have no ports: each source needs an address of its own, such as 10.0.0.1";
+        return Err(Fault::new(format!("flow[{index}].sources.address"), message));
+    }
+    let mut seen = BTreeSet::new();
+    for (index, gateway) in configuration.gateway.iter().enumerate() {
+        for (flow, address) in &gateway.listen {
+            if !seen.insert(address.0.ip()) {
+                let message = format!("packets straight over IP have no ports: {} is used twice", address.0.ip());
+                return Err(Fault::new(format!("gateway[{index}].listen.{flow}"), message));
             }
         }
     }

@@ -166,8 +166,8 @@ pub struct EmulateFlow {
     pub duplicates: f64,
     /// The share of packets that are sent behind later ones.
     pub reordered: f64,
-    /// By how much sources send later than the trigger, each time anew.
-    pub jitter: Times,
+    /// A packet is sent up to so much later than the trigger.
+    pub jitter: Time,
     /// Where chance begins.
     pub seed: u64,
 }
@@ -180,7 +180,7 @@ impl Default for EmulateFlow {
             loss: 0.0,
             duplicates: 0.0,
             reordered: 0.0,
-            jitter: Times::Fixed(Duration::ZERO),
+            jitter: Time(Duration::ZERO),
             seed: 1,
         }
     }
@@ -225,7 +225,7 @@ pub enum ReceiveChoice {
     Recvmmsg,
     /// UDP, packets of one source joined by the kernel where they can be.
     Gro,
-    /// IP of the experiment's own protocol number.
+    /// IP of the experiment's own protocol number: without ports, so that addresses tell flows and sources apart.
     RawIp,
 }
 
@@ -240,8 +240,6 @@ pub enum SendChoice {
     Sendmmsg,
     /// UDP, cut to packets by the kernel.
     Gso,
-    /// IP of the experiment's own protocol number.
-    RawIp,
 }
 
 /// How an event is put together (paper 1, Table III).

@@ -65,6 +65,7 @@ fn every_fault_is_told_with_its_key() {
         (", hlt = \"127.0.0.1:9702\"", "", "gateway[0].listen"),
         ("hlt = \"127.0.0.1:9702\"", "hlt = \"127.0.0.1:9702\", xlt = \"127.0.0.1:9703\"", "gateway[0].listen.xlt"),
         ("name = \"gw0\"", "name = \"gw0\"\nmemory = \"1KiB\"", "gateway[0].memory"),
+        ("name = \"gw0\"", "name = \"gw0\"\nreceive = \"raw_ip\"", "flow[1].sources.address"),
         ("[[gateway]]", "[farm]\nnodes = 0\n[[gateway]]", "farm.nodes"),
         ("[[gateway]]", "[farm]\nlargest_push = \"1MiB\"\n[[gateway]]", "farm.largest_push"),
         ("[[gateway]]", "[farm]\nemulate = { accept = 2.0 }\n[[gateway]]", "farm.emulate.accept"),
@@ -74,4 +75,16 @@ fn every_fault_is_told_with_its_key() {
         assert!(text.contains("test.toml:"), "{text}");
     }
     assert!(fault("127.1.0.1", "gw1.example.org").contains("10.0.0.1"), "an address is a number");
+}
+
+#[test]
+fn over_ip_alone_addresses_tell_flows_apart_and_all_gateways_do_alike() {
+    let addresses = GOOD.replace("127.0.0.1:20000", "127.2.0.1").replace("\"gw0\"", "\"gw0\"\nreceive = \"raw_ip\"");
+    let two_flows = read(&addresses).expect_err("one address for both flows").to_string();
+    assert!(two_flows.contains("gateway[0].listen.l1"), "{two_flows}");
+    let good = addresses.replace("127.0.0.1:9702", "127.0.0.2:9702");
+    read(&good).unwrap_or_else(|error| panic!("{error}"));
+    let other = "\n[[gateway]]\nname = \"gw1\"\nlisten = { l1 = \"127.0.0.3:1\", hlt = \"127.0.0.4:1\" }\n";
+    let mixed = read(&(good + other)).expect_err("one gateway listens to UDP").to_string();
+    assert!(mixed.contains("gateway[1].receive"), "{mixed}");
 }

@@ -1,11 +1,12 @@
 //! An emulated node of the farm: it takes events of every gateway, and decides on them after a while.
 
 use super::filter::{EmulatedFilter, FilterConfig};
-use super::queue::contiguous;
+use super::link::Link;
+use super::message::{contiguous, send_over};
 use super::report::Notice;
 use crate::drive::Drive;
 use ropewalk_flow::gateway::{FarmNode, FarmNodeConfig};
-use ropewalk_io::packet::{Packet, Receiver, Refusal, Sender};
+use ropewalk_io::packet::{Packet, Refusal};
 use ropewalk_terms::Instant;
 use ropewalk_wire::gateway::{EventFlags, Frame, Kind, Message, PushView};
 use std::net::SocketAddrV4;
@@ -46,11 +47,10 @@ pub struct FarmNodeReport {
 }
 
 /// A node: see the module's first line.
-pub struct FarmNodeDrive<R: Receiver, S: Sender> {
+pub struct FarmNodeDrive<L: Link> {
     gateways: Vec<(SocketAddrV4, FarmNode)>,
     filter: EmulatedFilter,
-    receiver: R,
-    sender: S,
+    link: L,
     packets: Vec<Packet>,
     message: Vec<u8>,
     /// To whom the message still has to go.
@@ -61,15 +61,14 @@ pub struct FarmNodeDrive<R: Receiver, S: Sender> {
     notice: Notice<FarmNodeReport>,
 }
 
-impl<R: Receiver, S: Sender> FarmNodeDrive<R, S> {
-    /// A node that receives by `receiver` and answers by `sender`; both have the same address.
-    pub fn new(config: FarmNodeDriveConfig, receiver: R, sender: S) -> Self {
+impl<L: Link> FarmNodeDrive<L> {
+    /// A node that hears gateways and answers over `link`.
+    pub fn new(config: FarmNodeDriveConfig, link: L) -> Self {
         let machine = |gateway| FarmNode::new(FarmNodeConfig { gateway, ..config.machine });
         Self {
             gateways: (0..).zip(&config.gateways).map(|(number, &at)| (at, machine(number))).collect(),
             filter: EmulatedFilter::new(config.filter, config.seed),
-            receiver,
-            sender,
+            link,
             packets: Vec::with_capacity(1024),
             message: Vec::with_capacity(2048),
             unsent: None,
@@ -86,7 +85,7 @@ impl<R: Receiver, S: Sender> FarmNodeDrive<R, S> {
     }
 
     fn hear(&mut self, now: Instant) -> usize {
-        let work = self.receiver.receive(now, &mut self.packets);
+        let work = self.link.receive(now, &mut self.packets);
         let Self { packets, gateways, scratch, report, .. } = self;
         for Packet { payload, .. } in packets.drain(..) {
             let bytes = contiguous(&payload, scratch);
@@ -140,14 +139,8 @@ impl<R: Receiver, S: Sender> FarmNodeDrive<R, S> {
         let mut told = 0;
         loop {
             if let Some(to) = self.unsent {
-                let message = &self.message;
-                let mut fill = |room: &mut [u8]| {
-                    room[..message.len()].copy_from_slice(message);
-                    message.len()
-                };
-                match self.sender.send_with(to, message.len(), &mut fill) {
-                    Err(Refusal::Full) if self.sender.flush(now) == 0 => return told,
-                    Err(Refusal::Full) => continue,
+                match send_over(&mut self.link, to, &self.message, now) {
+                    Err(Refusal::Full) => return told,
                     Ok(()) | Err(Refusal::TooLarge) => self.unsent = None,
                 }
                 told += 1;
@@ -162,9 +155,9 @@ impl<R: Receiver, S: Sender> FarmNodeDrive<R, S> {
     }
 }
 
-impl<R: Receiver, S: Sender> Drive for FarmNodeDrive<R, S> {
+impl<L: Link> Drive for FarmNodeDrive<L> {
     fn turn(&mut self, now: Instant) -> usize {
-        let work = self.hear(now) + self.decide(now) + self.tell(now) + self.sender.flush(now);
+        let work = self.hear(now) + self.decide(now) + self.tell(now) + self.link.flush(now);
         if work > 0 {
             self.notice.renew(|report| *report = self.report);
         }
@@ -173,15 +166,15 @@ impl<R: Receiver, S: Sender> Drive for FarmNodeDrive<R, S> {
 
     fn next_deadline(&self) -> Option<Instant> {
         let machines = self.gateways.iter().map(|(_, machine)| machine.next_deadline());
-        machines.chain(self.filter.next_deadline()).chain(self.receiver.next_deadline()).min()
+        machines.chain(self.filter.next_deadline()).chain(self.link.next_deadline()).min()
     }
 
     fn prepare_wait(&mut self) -> bool {
-        self.sender.queued() == 0 && self.unsent.is_none() && self.receiver.prepare_wait()
+        self.unsent.is_none() && self.link.prepare_wait()
     }
 
     fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        into.extend(self.receiver.wait_descriptor());
+        into.extend(self.link.wait_descriptor());
     }
 
     fn is_done(&self) -> bool {

@@ -6,18 +6,23 @@
 //!   of one flow          decision stream--------+    |
 //!                                               accepted events -> Storage -> io::disk
 //! ```
-//! Everything travels in datagrams that may be lost; the machines know that. Nodes need not be configured: a gateway
-//! answers where a node's credit came from.
+//! Everything travels in datagrams that may be lost; the machines know that. So nothing else is promised where gateways and
+//! nodes speak over TCP ([`Connections`]). Nodes need not be configured: a gateway answers where a node's credit came from.
 
+mod connections;
 mod farm_node;
 mod filter;
+mod link;
+mod message;
 mod queue;
 mod report;
 mod sources;
 mod storing;
 
+pub use connections::Connections;
 pub use farm_node::{FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport};
 pub use filter::{EmulatedFilter, FilterConfig};
+pub use link::{Datagrams, Link};
 pub use queue::{GatewayDrive, GatewayDriveConfig, Gathering};
 pub use report::{GatewayReport, InputReport, Notice};
 pub use sources::{PacketSourceDrive, PacketSourceDriveConfig, PacketSourceReport};

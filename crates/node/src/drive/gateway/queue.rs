@@ -1,5 +1,7 @@
 //! One input queue of a gateway, run to completion: packets in, events out, decisions in, accepted events to files.
 
+use super::link::Link;
+use super::message::{contiguous, send_bytes, send_over};
 use super::report::{GatewayReport, InputReport, Notice};
 use super::storing::StoredEvent;
 use crate::drive::{Drive, Progress, Storage};
@@ -36,7 +38,7 @@ pub struct GatewayDriveConfig {
     pub triggers: Vec<Option<SocketAddrV4>>,
     /// The trigger waits to be asked for packets.
     pub requests: bool,
-    /// Which life of the gateway, and the run that it takes.
+    /// The run that it takes.
     pub run: RunNumber,
     /// The time of day when the monotonic clock stood at zero.
     pub epoch: Utc,
@@ -46,8 +48,17 @@ pub struct GatewayDriveConfig {
     pub is_over: Arc<AtomicBool>,
     /// How long it may take to end behind that.
     pub drain: Duration,
+    /// Memory that the packets of each flow are received into, in bytes: the throttle watches the fullest.
+    pub memory: u64,
     /// Above this share of held memory, in percent, packets are copied out of it.
     pub evacuate_above: usize,
+}
+
+/// Who a message is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum To {
+    Node(SocketAddrV4),
+    Trigger(SocketAddrV4),
 }
 
 /// How far its end is.
@@ -56,19 +67,20 @@ enum Phase {
     Running,
     /// Every flow has ended; until then, what is on its way may still come.
     Draining(Instant),
-    /// No packet is taken any more.
-    Closing,
+    /// No packet is taken any more; what is queued leaves, if somebody takes it until then.
+    Closing(Instant),
     Over,
 }
 
 /// A gateway's input queue: see the module's picture.
-pub struct GatewayDrive<R: Receiver, S: Sender, D: Disk> {
+pub struct GatewayDrive<R: Receiver, L: Link, S: Sender, D: Disk> {
     config: GatewayDriveConfig,
     gateway: Gateway,
     inputs: Vec<R>,
-    /// Where nodes are heard.
-    control: R,
-    sender: S,
+    /// To and from nodes.
+    farm: L,
+    /// To triggers.
+    triggers: S,
     /// Where each node was heard last.
     nodes: Vec<Option<SocketAddrV4>>,
     storage: Option<Storage<D>>,
@@ -78,22 +90,27 @@ pub struct GatewayDrive<R: Receiver, S: Sender, D: Disk> {
     slices: Vec<Slice>,
     /// An encoded message, and to whom it still has to go.
     message: Vec<u8>,
-    unsent: Vec<SocketAddrV4>,
+    unsent: Vec<To>,
     scratch: Vec<u8>,
     phase: Phase,
     stopped: Vec<bool>,
     /// Had nothing come by then, nothing more would come.
     quiet_from: Instant,
     evacuated: u64,
+    /// Accepted events that could not be written.
+    not_written: u64,
     /// The ids of each flow's sources.
     sources: Vec<Vec<SourceId>>,
     progress: Vec<(u32, Progress)>,
     notice: Notice<GatewayReport>,
     renew_at: Instant,
+    ask_at: Instant,
 }
 
-/// How often the report is renewed, and the kernel is asked what it lost.
+/// How often the report is renewed.
 const RENEW: Duration = Duration::from_millis(50);
+/// How often the kernel is asked what it lost.
+const ASK: Duration = Duration::from_secs(1);
 /// What has not come for so long behind the last event is not on its way any more.
 const QUIET: Duration = Duration::from_millis(200);
 /// Pushes of one turn, so that packets are received again before their socket is full.
@@ -103,16 +120,16 @@ const MESSAGES: usize = 64;
 /// Events to storage of one turn.
 const STORED: usize = 64;
 
-impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
-    /// A gateway that receives each flow's packets from one of `inputs`, hears nodes by `control` and sends by `sender`.
+impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
+    /// A gateway that receives each flow's packets from one of `inputs`, and speaks with nodes and to triggers.
     ///
     /// # Errors
     /// What is wrong with the machine's configuration.
     pub fn new(
         config: GatewayDriveConfig,
         inputs: Vec<R>,
-        control: R,
-        sender: S,
+        farm: L,
+        triggers: S,
         storage: Option<Storage<D>>,
         staging: Staging,
     ) -> Result<Self, GatewayConfigError> {
@@ -124,8 +141,8 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
         let drive = Self {
             gateway,
             inputs,
-            control,
-            sender,
+            farm,
+            triggers,
             nodes,
             storage,
             staging,
@@ -138,10 +155,12 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
             stopped: vec![false; flows],
             quiet_from: Instant::ZERO,
             evacuated: 0,
+            not_written: 0,
             sources,
             progress: Vec::with_capacity(1024),
             notice: Notice::default(),
             renew_at: Instant::ZERO,
+            ask_at: Instant::ZERO,
             config,
         };
         drive.notice.renew(|report| report.flows.resize(flows, InputReport::default()));
@@ -153,11 +172,6 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
         self.notice.clone()
     }
 
-    /// The machine, for tests.
-    pub const fn gateway(&self) -> &Gateway {
-        &self.gateway
-    }
-
     /// The run's directory is entered.
     pub fn begin(&mut self, now: Instant) {
         if let Some(storage) = &mut self.storage {
@@ -166,13 +180,14 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
     }
 
     fn receive(&mut self, now: Instant) -> usize {
-        let mut work = 0;
-        if self.phase == Phase::Closing || self.phase == Phase::Over {
+        if matches!(self.phase, Phase::Closing(_) | Phase::Over) {
             return 0;
         }
+        let (mut work, mut fullest) = (0, 0);
         for (flow, input) in (0..).zip(&mut self.inputs) {
             work += input.receive(now, &mut self.packets);
             let used = input.memory_in_use();
+            fullest = fullest.max(self.config.memory * used.held as u64 / used.all.max(1) as u64);
             let must_move = used.is_above(self.config.evacuate_above);
             for Packet { from, payload } in self.packets.drain(..) {
                 let payload = if must_move { moved(payload, &mut self.staging, &mut self.evacuated) } else { payload };
@@ -180,6 +195,7 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
                 self.gateway.on_packet(flow, from, payload, now);
             }
         }
+        self.gateway.receiver().on_pool(fullest, self.config.memory, now);
         if work > 0 {
             self.quiet_from = now.after(QUIET);
         }
@@ -188,7 +204,7 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
 
     /// What nodes say.
     fn hear(&mut self, now: Instant) -> usize {
-        let work = self.control.receive(now, &mut self.packets);
+        let work = self.farm.receive(now, &mut self.packets);
         for Packet { from, payload } in self.packets.drain(..) {
             let Some(message) = decoded(&payload, &mut self.scratch) else { continue };
             if let Message::Credit(credit) = &message
@@ -208,7 +224,7 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
             let Some(to) = self.nodes.get(usize::from(node)).copied().flatten() else { return pushed };
             match self.send_push(to) {
                 Ok(()) => self.gateway.sent(now),
-                Err(Refusal::Full) if self.sender.flush(now) > 0 => {}
+                Err(Refusal::Full) if self.farm.flush(now) > 0 => {}
                 Err(_) => return pushed,
             }
         }
@@ -220,14 +236,14 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
         match self.config.gathering {
             Gathering::Copy(copying) => {
                 let mut fill = |room: &mut [u8]| view.copy_to(room, copying).unwrap_or(0);
-                self.sender.send_with(to, view.length(), &mut fill)
+                self.farm.send_with(to, view.length(), &mut fill)
             }
             Gathering::Iovec => {
                 self.slices.clear();
                 if !view.append_slices(&mut self.staging, &mut self.slices) {
                     return Err(Refusal::Full);
                 }
-                self.sender.send(to, &mut self.slices)
+                self.farm.send(to, &mut self.slices)
             }
         }
     }
@@ -236,14 +252,12 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
     fn tell(&mut self, now: Instant) -> usize {
         for told in 0..MESSAGES {
             while let Some(&to) = self.unsent.last() {
-                let message = &self.message;
-                let mut fill = |room: &mut [u8]| {
-                    room[..message.len()].copy_from_slice(message);
-                    message.len()
+                let sent = match to {
+                    To::Node(to) => send_over(&mut self.farm, to, &self.message, now),
+                    To::Trigger(to) => send_bytes(&mut self.triggers, to, &self.message, now),
                 };
-                match self.sender.send_with(to, message.len(), &mut fill) {
-                    Err(Refusal::Full) if self.sender.flush(now) == 0 => return told,
-                    Err(Refusal::Full) => {}
+                match sent {
+                    Err(Refusal::Full) => return told,
                     Ok(()) | Err(Refusal::TooLarge) => drop(self.unsent.pop()),
                 }
             }
@@ -260,15 +274,16 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
         if let Some(outgoing) = self.gateway.next_message(now) {
             match outgoing {
                 Outgoing::Progress(node, progress) => {
-                    self.unsent.extend(self.nodes.get(usize::from(node)).copied().flatten());
+                    self.unsent.extend(self.nodes.get(usize::from(node)).copied().flatten().map(To::Node));
                     Message::Progress(progress).encode(&mut self.message);
                 }
                 Outgoing::Stream(stream) => {
-                    self.unsent.extend(self.config.triggers.get(usize::from(stream.flow)).copied().flatten());
+                    let trigger = self.config.triggers.get(usize::from(stream.flow)).copied().flatten();
+                    self.unsent.extend(trigger.map(To::Trigger));
                     Message::Stream(stream).encode(&mut self.message);
                 }
                 Outgoing::Throttle(throttle) => {
-                    self.unsent.extend(self.config.triggers.iter().flatten());
+                    self.unsent.extend(self.config.triggers.iter().flatten().copied().map(To::Trigger));
                     Message::Throttle(throttle).encode(&mut self.message);
                 }
             }
@@ -282,7 +297,7 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
         for (flow, trigger) in (0..).zip(&self.config.triggers) {
             let Some(trigger) = trigger else { continue };
             if let Some(request) = self.gateway.next_request(flow, utc, now) {
-                self.unsent.push(*trigger);
+                self.unsent.push(To::Trigger(*trigger));
                 self.message.extend_from_slice(&request.to_bytes());
                 return true;
             }
@@ -323,12 +338,12 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
                 let is_empty = in_flight.fragments.in_flight == 0 && in_flight.events.in_flight == 0;
                 if now >= until {
                     self.gateway.receiver().close_all(Cause::DrainTimedOut);
-                    self.phase = Phase::Closing;
+                    self.phase = Phase::Closing(now.after(self.config.drain));
                 } else if is_empty && now >= self.quiet_from {
-                    self.phase = Phase::Closing;
+                    self.phase = Phase::Closing(now.after(self.config.drain));
                 }
             }
-            Phase::Closing => {
+            Phase::Closing(until) => {
                 let in_flight = self.gateway.ledger().events.in_flight;
                 let has_stored = in_flight == 0 && self.gateway.next_stored().is_none();
                 let is_closed = self.storage.as_mut().is_none_or(|storage| {
@@ -337,8 +352,10 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
                     }
                     storage.is_closed() || storage.has_given_up()
                 });
-                if has_stored && is_closed && self.unsent.is_empty() && self.sender.queued() == 0 {
+                let is_queued = !self.unsent.is_empty() || self.farm.is_queued() || self.triggers.queued() > 0;
+                if has_stored && is_closed && (!is_queued || now >= until) {
                     self.phase = Phase::Over;
+                    self.ask_at = now;
                     self.renew(now);
                 }
             }
@@ -356,14 +373,18 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
             return 0;
         };
         let mut work = storage.poll(now, &mut self.progress);
-        self.progress.clear();
+        self.not_written +=
+            self.progress.drain(..).filter(|(_, progress)| *progress == Progress::Failed).count() as u64;
         for _ in 0..STORED {
             if self.gateway.next_stored().is_none() {
                 break;
             }
             let Some(event) = self.gateway.stored_view() else { break };
-            if !storage.add(now, 0, &StoredEvent::new(event, &self.sources)) && !storage.has_given_up() {
-                break;
+            if !storage.add(now, 0, &StoredEvent::new(event, &self.sources)) {
+                if !storage.has_given_up() {
+                    break;
+                }
+                self.not_written += 1;
             }
             self.gateway.stored();
             work += 1;
@@ -374,30 +395,35 @@ impl<R: Receiver, S: Sender, D: Disk> GatewayDrive<R, S, D> {
 
     fn renew(&mut self, now: Instant) {
         self.renew_at = now.after(RENEW);
-        let Self { gateway, inputs, sender, storage, notice, evacuated, phase, .. } = self;
+        let asks = now >= self.ask_at;
+        if asks {
+            self.ask_at = now.after(ASK);
+        }
+        let Self { gateway, inputs, farm, storage, notice, evacuated, not_written, phase, .. } = self;
         notice.renew(|report| {
             for ((flow, input), known) in (0..).zip(inputs).zip(&mut report.flows) {
-                let (packets, events) = gateway.account(flow);
-                *known = InputReport { received: input.counters(), packets, events };
+                (known.packets, known.events) = gateway.account(flow);
+                if asks {
+                    known.received = input.counters();
+                }
             }
-            report.ledger = gateway.ledger();
-            report.sent = sender.counters();
-            report.storage = storage.as_ref().map(Storage::counts).unwrap_or_default();
+            report.sent = farm.sent();
+            report.storage = storage.as_ref().map(Storage::counts);
             let throttle = gateway.throttle();
             (report.state, (report.live, report.dead)) = (throttle.state(), throttle.live_and_dead());
             report.stops.clear();
             report.stops.extend(throttle.levels().map(|level| (level.dead, level.stops)));
-            (report.evacuated, report.is_over) = (*evacuated, *phase == Phase::Over);
+            (report.evacuated, report.not_written, report.is_over) = (*evacuated, *not_written, *phase == Phase::Over);
         });
     }
 }
 
-impl<R: Receiver, S: Sender, D: Disk> Drive for GatewayDrive<R, S, D> {
+impl<R: Receiver, L: Link, S: Sender, D: Disk> Drive for GatewayDrive<R, L, S, D> {
     fn turn(&mut self, now: Instant) -> usize {
         let mut work = self.receive(now) + self.hear(now);
         self.gateway.turn(now, |_| ());
         work += self.push(now) + self.tell(now) + self.store(now);
-        work += self.sender.flush(now);
+        work += self.farm.flush(now) + self.triggers.flush(now);
         self.end(now);
         if now >= self.renew_at {
             self.renew(now);
@@ -406,21 +432,22 @@ impl<R: Receiver, S: Sender, D: Disk> Drive for GatewayDrive<R, S, D> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let inputs = self.inputs.iter().chain([&self.control]).filter_map(Receiver::next_deadline);
+        let inputs = self.inputs.iter().filter_map(Receiver::next_deadline).chain(self.farm.next_deadline());
         let storage = self.storage.as_ref().and_then(Storage::next_deadline);
         inputs.chain(storage).chain([self.gateway.next_deadline(), self.renew_at]).min()
     }
 
     fn prepare_wait(&mut self) -> bool {
-        let mut may_sleep = self.sender.queued() == 0 && self.unsent.is_empty();
-        for input in self.inputs.iter_mut().chain([&mut self.control]) {
+        let mut may_sleep = self.unsent.is_empty() && self.triggers.queued() == 0 && self.farm.prepare_wait();
+        for input in &mut self.inputs {
             may_sleep &= input.prepare_wait();
         }
         may_sleep && self.storage.as_mut().is_none_or(Storage::prepare_wait)
     }
 
     fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        into.extend(self.inputs.iter().chain([&self.control]).filter_map(Receiver::wait_descriptor));
+        into.extend(self.inputs.iter().filter_map(Receiver::wait_descriptor));
+        into.extend(self.farm.wait_descriptor());
         into.extend(self.storage.as_ref().and_then(Storage::wait_descriptor));
     }
 
@@ -441,18 +468,8 @@ fn moved(payload: Payload, staging: &mut Staging, evacuated: &mut u64) -> Payloa
 }
 
 /// A message in a datagram; none where it is no whole message of a kind that gateways hear.
-pub(super) fn decoded(payload: &Payload, scratch: &mut Vec<u8>) -> Option<Message> {
+fn decoded(payload: &Payload, scratch: &mut Vec<u8>) -> Option<Message> {
     let bytes = contiguous(payload, scratch);
     let (kind, body, _) = Frame::split(bytes).ok()?;
     Message::decode(kind, body).ok()
-}
-
-/// The bytes of a payload in one piece: where they lie, or put together in `scratch`.
-pub(super) fn contiguous<'a>(payload: &'a Payload, scratch: &'a mut Vec<u8>) -> &'a [u8] {
-    if let Some(bytes) = payload.contiguous() {
-        return bytes;
-    }
-    scratch.clear();
-    payload.pieces().for_each(|piece| scratch.extend_from_slice(piece));
-    scratch
 }

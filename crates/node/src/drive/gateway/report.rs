@@ -3,7 +3,6 @@
 use crate::drive::StorageCounts;
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount};
 use ropewalk_io::packet::{ReceiveCounters, SendCounters};
-use ropewalk_terms::Ledger;
 use ropewalk_wire::gateway::ThrottleState;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,12 +23,12 @@ pub struct InputReport {
 pub struct GatewayReport {
     /// Its flows.
     pub flows: Vec<InputReport>,
-    /// The account of all flows.
-    pub ledger: Ledger,
-    /// What was sent: events and messages.
+    /// What was sent to nodes: events and messages.
     pub sent: SendCounters,
-    /// What was written.
-    pub storage: StorageCounts,
+    /// What was written; none where nothing is to be.
+    pub storage: Option<StorageCounts>,
+    /// Accepted events that could not be written: the disk was given up.
+    pub not_written: u64,
     /// What the throttle says.
     pub state: ThrottleState,
     /// How long triggers could come.

@@ -1,6 +1,6 @@
 //! The trigger and all sources of one flow, emulated: sets of packets to the gateways that the trigger names.
 
-use super::queue::contiguous;
+use super::message::{contiguous, send_bytes};
 use super::report::Notice;
 use crate::drive::Drive;
 use ropewalk_flow::gateway::{Trigger, TriggerConfig};
@@ -84,8 +84,8 @@ pub struct PacketSourceDrive<R: Receiver, S: Sender> {
     is_queued: Vec<bool>,
     /// A packet for which there was no room.
     current: Option<EmulatedPacket>,
-    later: BinaryHeap<Reverse<(Instant, u64, Later)>>,
-    counted: u64,
+    /// Packets that are sent later than their trigger.
+    later: BinaryHeap<Reverse<(Instant, EmulatedPacket)>>,
     started: Option<Instant>,
     packets: Vec<Packet>,
     bytes: Vec<u8>,
@@ -96,23 +96,6 @@ pub struct PacketSourceDrive<R: Receiver, S: Sender> {
     told: Vec<u64>,
     report: PacketSourceReport,
     notice: Notice<PacketSourceReport>,
-}
-
-/// A packet that is sent later than its trigger.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-struct Later(EmulatedPacket);
-
-impl PartialOrd for Later {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Later {
-    /// All are alike: time and number decide.
-    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
-        std::cmp::Ordering::Equal
-    }
 }
 
 /// Packets of one turn.
@@ -143,7 +126,6 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
             senders,
             current: None,
             later: BinaryHeap::new(),
-            counted: 0,
             started: None,
             packets: Vec::with_capacity(1024),
             bytes: Vec::with_capacity(65_536),
@@ -210,7 +192,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
         if let Some(Reverse((due, ..))) = self.later.peek()
             && *due <= now
         {
-            return self.later.pop().map(|Reverse((_, _, Later(packet)))| packet);
+            return self.later.pop().map(|Reverse((_, packet))| packet);
         }
         loop {
             let packet = match self.sources.next_packet() {
@@ -223,8 +205,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
             } else if packet.delay.is_zero() {
                 return Some(packet);
             } else {
-                self.counted += 1;
-                self.later.push(Reverse((now.after(packet.delay), self.counted, Later(packet))));
+                self.later.push(Reverse((now.after(packet.delay), packet)));
             }
         }
     }
@@ -238,15 +219,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
         else {
             return true;
         };
-        let mut fill = |room: &mut [u8]| {
-            room[..bytes.len()].copy_from_slice(bytes);
-            bytes.len()
-        };
-        let mut queued = sender.send_with(to, bytes.len(), &mut fill);
-        if queued == Err(Refusal::Full) && sender.flush(now) > 0 {
-            queued = sender.send_with(to, bytes.len(), &mut fill);
-        }
-        match queued {
+        match send_bytes(sender, to, bytes, now) {
             Ok(()) => {}
             Err(Refusal::Full) => return false,
             Err(Refusal::TooLarge) => {

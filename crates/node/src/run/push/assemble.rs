@@ -3,14 +3,14 @@
 use super::handle::{FlowSource, PushHandle, RunningGateway};
 use super::resolve;
 use crate::configuration::SyncChoice;
-use crate::configuration::push::{GatewaySection, OutputChoice, PushConfiguration, ReceiveChoice, SendChoice};
+use crate::configuration::push::{FlowSection, GatewaySection, OutputChoice, PushConfiguration, ReceiveChoice};
 use crate::drive::gateway::{
-    FarmNodeDrive, FarmNodeDriveConfig, FilterConfig, GatewayDrive, GatewayDriveConfig, PacketSourceDrive,
+    Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FilterConfig, GatewayDrive, GatewayDriveConfig, PacketSourceDrive,
     PacketSourceDriveConfig,
 };
 use crate::drive::{Drive, Storage, StorageConfig};
-use crate::run::assemble::{RunError, system};
-use crate::run::registry::{Registry, RunDirectory};
+use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
+use crate::run::registry::RunDirectory;
 use crate::run::worker::{Ending, Worker};
 use ropewalk_flow::gateway::FarmNodeConfig;
 use ropewalk_flow::source::TriggerGate;
@@ -20,7 +20,7 @@ use ropewalk_io::packet::{
     Flow, PacketError, PacketMemory, ReceiveConfig, Receiver, SendConfig, SocketReceiver, SocketSender,
 };
 use ropewalk_memory::{Pool, PoolConfig, Staging};
-use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, RunNumber, Utc};
+use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, SourceId};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ pub enum PushPart {
 
 /// The protocol number of packets that are sent straight over IP: RFC 3692's first one for experiments.
 const PROTOCOL: u8 = 253;
-/// Blocks of the memory that packets are received into.
+/// The largest blocks of the memory that packets are received into.
 const PACKET_BLOCK: usize = 256 << 10;
 /// Memory for what nodes say and what is sent: block and blocks.
 const CONTROL_MEMORY: (usize, usize) = (64 << 10, 32);
@@ -62,13 +62,23 @@ const BATCH: usize = 256;
 /// What the kernel may hold for a receiver.
 const SOCKET_BUFFER: usize = 32 << 20;
 /// Above this share of held memory, in percent, packets are copied out of it.
-const EVACUATE_ABOVE: usize = 75;
+///
+/// Above the mark at which the throttle stops the trigger: it is for what the trigger cannot stop any more.
+const EVACUATE_ABOVE: usize = 90;
 /// How often a node says that it is there.
 const NODE_HEARTBEAT: Duration = Duration::from_millis(30);
 /// How long a node waits for the rest of an event.
 const NODE_PATIENCE: Duration = Duration::from_millis(100);
 /// The longest event that a node takes.
 const LARGEST_EVENT: u32 = 16 << 20;
+
+/// Blocks of so much memory for packets, and how many: enough of them that the throttle sees how full it is, each with room
+/// for some packets.
+fn packet_blocks(memory: usize, largest_packet: usize) -> (usize, usize) {
+    let least = (4 * largest_packet).next_power_of_two();
+    let block = (memory / 32).next_power_of_two().min(PACKET_BLOCK).max(least);
+    (block, (memory / block).max(2))
+}
 
 /// Where everybody is heard.
 struct Places {
@@ -117,7 +127,7 @@ pub fn launch_push(
     let gates = gates(configuration, part, events);
     let (is_over, ending) = (Arc::<AtomicBool>::default(), Arc::<Ending>::default());
     let handle = PushHandle::new(configuration, gates.iter().flatten().cloned().collect(), &is_over, &ending);
-    let incarnation = Incarnation(MonotonicClock.utc().0.max(1) as u64);
+    let incarnation = incarnation();
     let (gateways, emulators) = (Vec::new(), Vec::new());
     let mut assembly = Assembly { configuration, incarnation, gates, is_over, ending, handle, gateways, emulators };
     assembly.assemble(part)?;
@@ -127,7 +137,7 @@ pub fn launch_push(
 /// How far each flow's trigger has come, where it is in this process.
 fn gates(configuration: &PushConfiguration, part: &PushPart, events: Option<u64>) -> Vec<Option<Arc<TriggerGate>>> {
     let events = events.or(configuration.run.events);
-    let gate = |(index, flow): (usize, &crate::configuration::push::FlowSection)| {
+    let gate = |(index, flow): (usize, &FlowSection)| {
         flow.emulate.as_ref()?;
         match part {
             PushPart::Gateway(_) | PushPart::Nodes(_) => return None,
@@ -185,7 +195,7 @@ impl Assembly<'_> {
 
     /// Where the triggers that are in this process hear gateways.
     fn trigger_receivers(&self, part: &PushPart) -> Result<Vec<Option<SocketReceiver>>, RunError> {
-        let receiver = |(gate, flow): (&Option<Arc<TriggerGate>>, &crate::configuration::push::FlowSection)| {
+        let receiver = |(gate, flow): (&Option<Arc<TriggerGate>>, &FlowSection)| {
             if gate.is_none() {
                 return Ok(None);
             }
@@ -204,13 +214,7 @@ impl Assembly<'_> {
 
     fn directory(&mut self, part: &PushPart) -> Result<RunDirectory, RunError> {
         let has_gateway = matches!(part, PushPart::Whole | PushPart::Gateway(_));
-        let directory = if has_gateway {
-            let output = &self.configuration.run.output;
-            let what = format!("{}: cannot make a run directory here, choose another with --output", output.display());
-            Registry::open(output).and_then(|registry| registry.next_run()).map_err(system(what))?
-        } else {
-            RunDirectory { run: RunNumber(0), path: PathBuf::new() }
-        };
+        let directory = if has_gateway { run_directory(&self.configuration.run.output)? } else { nowhere() };
         (self.handle.run, self.handle.directory) = (directory.run, directory.path.clone());
         Ok(directory)
     }
@@ -224,13 +228,11 @@ impl Assembly<'_> {
     ) -> Result<(), RunError> {
         let name = &section.name;
         let mut inputs = Vec::new();
-        let share = (section.memory.0 as usize / self.configuration.flow.len() / PACKET_BLOCK).max(2);
+        let share = section.memory.0 as usize / self.configuration.flow.len();
         for flow in &self.configuration.flow {
-            let memory = PacketMemory::pool(Pool::new(PoolConfig::anonymous(
-                &format!("{name}-{}", flow.name),
-                PACKET_BLOCK,
-                share,
-            ))?);
+            let (block, blocks) = packet_blocks(share, flow.largest_packet.0 as usize);
+            let pool = PoolConfig::anonymous(&format!("{name}-{}", flow.name), block, blocks);
+            let memory = PacketMemory::pool(Pool::new(pool)?);
             let config = ReceiveConfig {
                 mechanism: resolve::receive(section.receive),
                 batch: BATCH,
@@ -246,13 +248,13 @@ impl Assembly<'_> {
         let control = control(name, section.control.0)?;
         self.handle.addresses.push((format!("{name} control"), control.address().to_string()));
         places.control.push(control.address());
-        let config = SendConfig {
-            mechanism: resolve::send(section.send),
-            batch: BATCH,
-            ..SendConfig::new(kind(section.send == SendChoice::RawIp), SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))
-        };
+        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let config =
+            SendConfig { mechanism: resolve::send(section.send), batch: BATCH, ..SendConfig::new(Flow::Udp, any) };
         let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
         let sender = SocketSender::new(config, staging).map_err(packet_error(name))?;
+        let staging = Staging::new(pool(&format!("{name}-triggers"), CONTROL_MEMORY)?);
+        let triggers = SocketSender::new(SendConfig::new(Flow::Udp, any), staging).map_err(packet_error(name))?;
         let storage = self.storage(index, section, directory)?;
         let drive_config = GatewayDriveConfig {
             machine: resolve::machine(self.configuration, index, section, self.incarnation, directory.run),
@@ -264,10 +266,12 @@ impl Assembly<'_> {
             gates: self.gates.clone(),
             is_over: Arc::clone(&self.is_over),
             drain: self.configuration.run.drain.0,
+            memory: section.memory.0 / self.configuration.flow.len() as u64,
             evacuate_above: EVACUATE_ABOVE,
         };
         let evacuation = Staging::new(pool(&format!("{name}-evacuated"), RECORDS_MEMORY)?);
-        let mut drive = GatewayDrive::new(drive_config, inputs, control, sender, storage, evacuation)
+        let farm = Datagrams { receiver: control, sender };
+        let mut drive = GatewayDrive::new(drive_config, inputs, farm, triggers, storage, evacuation)
             .map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
         drive.begin(MonotonicClock.now());
         let notice = drive.notice();
@@ -290,7 +294,7 @@ impl Assembly<'_> {
         let stored = self.configuration.flow.iter().filter(|flow| flow.output == OutputChoice::Storage);
         let entries = stored.flat_map(|flow| {
             (0..u32::from(flow.sources.count)).map(|number| SourceEntry {
-                id: ropewalk_terms::SourceId(flow.sources.first + number),
+                id: SourceId(flow.sources.first + number),
                 format: SourceFormat::BANKS,
                 name: format!("{}-{number}", flow.name),
             })
@@ -354,14 +358,12 @@ impl Assembly<'_> {
                 seed: emulate.seed.wrapping_add(u64::from(node)),
                 is_over: Arc::clone(&self.handle.nodes_are_over),
             };
-            let drive = FarmNodeDrive::new(config, receiver, sender);
+            let drive = FarmNodeDrive::new(config, Datagrams { receiver, sender });
             self.handle.nodes.push(drive.notice());
             drives.push(Box::new(drive));
         }
         if !drives.is_empty() {
-            let worker =
-                Worker::start("farm", drives, Arc::clone(&self.ending), || ()).map_err(system("thread farm"))?;
-            self.handle.emulators.push(worker);
+            self.emulators.push(("farm".to_owned(), drives));
         }
         Ok(())
     }
@@ -377,7 +379,7 @@ impl Assembly<'_> {
         for number in 0..u32::from(section.sources.count) {
             let Some(address) = section.sources.address.of(number) else { continue };
             let address = SocketAddrV4::new(address.ip, address.port);
-            let is_raw = self.configuration.gateway.iter().any(|gateway| gateway.receive == ReceiveChoice::RawIp);
+            let is_raw = self.configuration.gateway[0].receive == ReceiveChoice::RawIp;
             let config = SendConfig { batch: SOURCE_BATCH, ..SendConfig::new(kind(is_raw), address) };
             // From the heap: there may be hundreds, and a mapping of its own takes the system a millisecond.
             let (block, blocks) = SOURCE_MEMORY;
@@ -397,10 +399,6 @@ impl Assembly<'_> {
 
 const fn kind(is_raw: bool) -> Flow {
     if is_raw { Flow::Ip(PROTOCOL) } else { Flow::Udp }
-}
-
-fn epoch() -> Utc {
-    Utc(MonotonicClock.utc().0 - MonotonicClock.now().as_nanoseconds() as i64)
 }
 
 /// A socket for what nodes, gateways and triggers say to each other.

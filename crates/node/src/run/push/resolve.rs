@@ -6,7 +6,6 @@ use crate::configuration::push::{
     ReceiveChoice, SendChoice, TriggerNaming,
 };
 use crate::drive::gateway::Gathering;
-use crate::quantity::Times;
 use ropewalk_flow::gateway::{
     DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Naming, Output, PacketSource, ThrottleConfig,
     TriggerConfig,
@@ -97,7 +96,7 @@ pub(super) const fn receive(choice: ReceiveChoice) -> ReceiveMechanism {
 pub(super) const fn send(choice: SendChoice) -> SendMechanism {
     match choice {
         SendChoice::Sendto => SendMechanism::SendTo,
-        SendChoice::Sendmmsg | SendChoice::RawIp => SendMechanism::SendMmsg,
+        SendChoice::Sendmmsg => SendMechanism::SendMmsg,
         SendChoice::Gso => SendMechanism::UdpGso,
     }
 }
@@ -105,10 +104,6 @@ pub(super) const fn send(choice: SendChoice) -> SendMechanism {
 /// The emulated sources of a flow, and how often its events come; none where it has none.
 pub(super) fn sources(section: &FlowSection) -> Option<(MepSourceConfig, TriggerRate)> {
     let emulate = section.emulate.as_ref()?;
-    let jitter = match emulate.jitter {
-        Times::Fixed(time) | Times::Uniform { most: time, .. } => time,
-        Times::Exponential { mean } | Times::Lognormal { mean, .. } => 2 * mean,
-    };
     let sources = MepSourceConfig {
         seed: emulate.seed,
         partition: section.partition,
@@ -117,7 +112,7 @@ pub(super) fn sources(section: &FlowSection) -> Option<(MepSourceConfig, Trigger
         loss: emulate.loss,
         duplicates: emulate.duplicates,
         reordered: emulate.reordered,
-        jitter,
+        jitter: emulate.jitter.0,
         ..MepSourceConfig::new(section.sources.count, section.packing, 0)
     };
     Some((sources, emulate.rate.map_or(TriggerRate::Unlimited, |rate| rate.0)))
