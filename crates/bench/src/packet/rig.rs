@@ -57,7 +57,7 @@ impl Mechanism {
             }
             Self::Ring => Box::new(RingReceiver::new(&RingConfig::new(flow, address, CARD))?),
             Self::Xdp => {
-                let card = XdpCard::attach(XdpConfig::new(flow, address, CARD), pool("fragments", 64 << 10, 16)?)?;
+                let card = XdpCard::attach(XdpConfig::new(flow, address, CARD), [pool("fragments", 64 << 10, 16)?])?;
                 Box::new(card.open(0, Staging::new(pool("staging", 64 << 10, 4)?))?.0)
             }
         })
@@ -120,7 +120,7 @@ impl Rig {
 fn sender(flow: Flow) -> Result<Box<dyn Sender + Send>, PacketError> {
     let address = SocketAddrV4::new(SOURCE, 0);
     let config = XdpConfig { checksums: false, receive_frames: 64, ..XdpConfig::new(flow, address, CARD) };
-    let card = XdpCard::attach(config, pool("fragments", 64 << 10, 16)?)?;
+    let card = XdpCard::attach(config, [pool("fragments", 64 << 10, 16)?])?;
     let (_, mut sender) = card.open(0, Staging::new(pool("staging", 64 << 10, 4)?))?;
     sender.is_near(SINK, MonotonicClock.now());
     Ok(Box::new(sender))

@@ -4,6 +4,8 @@ use core::fmt;
 use core::str::FromStr;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use ropewalk_wire::internet::UDP_PROTOCOL;
+
 /// The packets that belong together: all that one receiver gets and one sender sends.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Flow {
@@ -11,6 +13,16 @@ pub enum Flow {
     Udp,
     /// Straight in IPv4 packets of this protocol number, as in paper 1: one that no one else on the machine uses.
     Ip(u8),
+}
+
+impl Flow {
+    /// The number of what IP carries.
+    pub const fn protocol(self) -> u8 {
+        match self {
+            Self::Udp => UDP_PROTOCOL,
+            Self::Ip(number) => number,
+        }
+    }
 }
 
 /// How packets are received.

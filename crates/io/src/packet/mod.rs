@@ -30,8 +30,8 @@ pub use config::{
 };
 pub use error::PacketError;
 pub use frames::{
-    Card, FrameConfig, FrameSender, RingConfig, RingReceiver, Transmit, TransmitRing, XdpCard, XdpConfig, XdpMode,
-    XdpReceiver, XdpTransmit,
+    Card, FrameConfig, FrameSender, RingConfig, RingReceiver, Transmit, TransmitRing, XdpCard, XdpConfig, XdpInput,
+    XdpMode, XdpReceiver, XdpTransmit,
 };
 pub use memory::{PacketMemory, PoolMemory};
 pub use receiver::{MemoryInUse, Packet, ReceiveCounters, Receiver};

@@ -11,6 +11,9 @@ use ropewalk_terms::{ByCause, Instant};
 pub struct Packet {
     /// Who sent it; the port is 0 where the packets have none.
     pub from: SocketAddrV4,
+    /// To which of the receiver's addresses it was sent, by the number that it has in the receiver's configuration; 0 where
+    /// there is one alone.
+    pub to: u16,
     /// What UDP carried, or IP itself: whole packets alone, put together again where they came in fragments. Mostly one
     /// slice; empty if there was nothing in it.
     pub payload: Payload,

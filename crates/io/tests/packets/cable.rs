@@ -6,7 +6,7 @@ use ropewalk_io::packet::cable::{CARD, Cable, SINK, SOURCE};
 use ropewalk_io::packet::{
     Flow, FrameConfig, FrameSender, Packet, PacketError, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver,
     RingConfig, RingReceiver, SendConfig, SendMechanism, Sender, SocketReceiver, SocketSender, TransmitRing, XdpCard,
-    XdpConfig, XdpMode, XdpReceiver, XdpTransmit,
+    XdpConfig, XdpInput, XdpMode, XdpReceiver, XdpTransmit,
 };
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_terms::Instant;
@@ -72,7 +72,7 @@ fn queue(flow: Flow, address: SocketAddrV4, sizes: Sizes) -> (XdpReceiver, Frame
     let receive_frames = (sizes.queue.min(sizes.block * sizes.blocks) / 4096).max(64);
     let (batch, largest, send_frames) = (sizes.batch, sizes.largest, sizes.send_batch);
     let config = XdpConfig { batch, largest, receive_frames, send_frames, ..XdpConfig::new(flow, address, CARD) };
-    let card = XdpCard::attach(config, pool("fragments", 64 << 10, 16)).expect("a program at the card");
+    let card = XdpCard::attach(config, [pool("fragments", 64 << 10, 16)]).expect("a program at the card");
     card.open(0, staging()).expect("a socket of its queue")
 }
 
@@ -192,7 +192,7 @@ fn sink_queue(cable: &Cable, config: impl FnOnce(&mut XdpConfig) + Send) -> (Xdp
     cable.sink.inside(|| {
         let mut settings = XdpConfig::new(Flow::Udp, TO, CARD);
         config(&mut settings);
-        let card = XdpCard::attach(settings, pool("fragments", 64 << 10, 4)).expect("a program at the card");
+        let card = XdpCard::attach(settings, [pool("fragments", 64 << 10, 4)]).expect("a program at the card");
         card.open(0, staging()).expect("a socket of its queue")
     })
 }
@@ -219,7 +219,7 @@ fn a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it() {
         for round in 0..3000_usize {
             let payload = pattern(round, 18 + round % 1400);
             source.send_to(&payload, SocketAddr::V4(receiver.address())).expect("a way");
-            let Packet { from, payload: came } = receive(&mut receiver, 1).remove(0);
+            let Packet { from, payload: came, .. } = receive(&mut receiver, 1).remove(0);
             let held = (round % 100 == 7).then(|| came.clone());
             let mut slices: Vec<_> = came.into_slices().collect();
             sender.send(from, &mut slices).expect("room");
@@ -236,6 +236,88 @@ fn a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it() {
     });
 }
 
+/// Several flows at one card: the number that packets of each get, and the queue that each belongs to.
+fn flows(wanted: &[(Flow, Option<u32>)], queues: u32) -> XdpConfig {
+    let input = |(to, &(flow, queue))| XdpInput { flow, address: TO, queue, to };
+    let inputs = (10..).zip(wanted).map(input).collect();
+    XdpConfig { inputs, queues, largest: 3000, ..XdpConfig::new(Flow::Udp, TO, CARD) }
+}
+
+fn fragments(config: &XdpConfig) -> Vec<ropewalk_memory::Pool> {
+    config.inputs.iter().map(|_| pool("fragments", 64 << 10, 4)).collect()
+}
+
+/// Sends a packet to an input, from a socket of its own.
+fn send_to(cable: &Cable, input: &XdpInput, payload: &[u8]) {
+    let mut sender = cable.source.inside(|| mmsg(input.flow, Sizes::default()));
+    let fill = &mut |room: &mut [u8]| {
+        room[..payload.len()].copy_from_slice(payload);
+        payload.len()
+    };
+    sender.send_with(input.address, payload.len(), fill).expect("room");
+    assert_eq!(sender.flush(MonotonicClock.now()), 1);
+}
+
+#[test]
+fn several_flows_share_a_queue_and_each_packet_says_whose_it_is() {
+    run("cable::several_flows_share_a_queue_and_each_packet_says_whose_it_is", || {
+        let cable = lay(USUAL)?;
+        let config = flows(&[(Flow::Udp, None), (Flow::Udp, None), (Flow::Ip(253), None), (Flow::Ip(254), None)], 1);
+        let (card, (mut receiver, _sender)) = cable.sink.inside(|| {
+            let memory = fragments(&config);
+            let card = XdpCard::attach(config, memory).expect("a program at the card");
+            let pair = card.open(0, staging()).expect("a socket of its queue");
+            (card, pair)
+        });
+        // Nobody wants these.
+        let other = XdpInput { flow: Flow::Ip(252), ..card.inputs()[2] };
+        for (number, input) in card.inputs().iter().chain([&other]).enumerate() {
+            // Whole, and in fragments.
+            send_to(&cable, input, &pattern(number, 900));
+            send_to(&cable, input, &pattern(number, 2500));
+        }
+        let mut came: Vec<_> = receive(&mut receiver, 8)
+            .iter()
+            .map(|packet| (packet.to, packet.payload.len(), packet.payload.to_vec()))
+            .collect();
+        came.sort();
+        let wanted = (0..4).flat_map(|number| [900, 2500].map(|bytes| (number, bytes)));
+        let wanted: Vec<_> =
+            wanted.map(|(number, bytes)| (10 + number as u16, bytes, pattern(number, bytes))).collect();
+        assert!(came == wanted);
+        assert_eq!(receiver.counters().packets, 8);
+        Ok(())
+    });
+}
+
+#[test]
+fn packets_come_to_the_queue_that_they_belong_to_wherever_the_card_puts_them() {
+    run("cable::packets_come_to_the_queue_that_they_belong_to_wherever_the_card_puts_them", || {
+        let cable = Cable::lay(USUAL, 2).map_err(|_| "may not make network namespaces")?;
+        cable.resolve().expect("a way there and back");
+        let config = flows(&[(Flow::Udp, Some(0)), (Flow::Udp, Some(1))], 2);
+        let (card, mut queues) = cable.sink.inside(|| {
+            let memory = fragments(&config);
+            let card = XdpCard::attach(config, memory).expect("a program at the card");
+            let queues = [0, 1].map(|queue| card.open(queue, staging()).expect("a socket of its queue"));
+            (card, queues)
+        });
+        // The cards' queue of a packet follows from its ports.
+        for number in 0..64 {
+            card.inputs().iter().for_each(|input| send_to(&cable, input, &pattern(number, 100)));
+        }
+        for ((receiver, _), to) in queues.iter_mut().zip([10, 11]) {
+            let mut came: Vec<_> =
+                receive(receiver, 64).iter().map(|packet| (packet.to, packet.payload.to_vec())).collect();
+            came.sort();
+            let mut wanted: Vec<_> = (0..64).map(|number| (to, pattern(number, 100))).collect();
+            wanted.sort();
+            assert!(came == wanted);
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn a_card_is_as_before_when_its_receivers_have_ended() {
     run("cable::a_card_is_as_before_when_its_receivers_have_ended", || {
@@ -246,7 +328,7 @@ fn a_card_is_as_before_when_its_receivers_have_ended() {
             let to = receiver.address();
             source.send_to(b"frame", to).expect("a way");
             let packets = receive(&mut receiver, 1);
-            let again = || XdpCard::attach(XdpConfig::new(Flow::Udp, TO, CARD), pool("fragments", 64 << 10, 4)).err();
+            let again = || XdpCard::attach(XdpConfig::new(Flow::Udp, TO, CARD), [pool("fragments", 64 << 10, 4)]).err();
             let refused = cable.sink.inside(|| again().map(|error| error.to_string())).expect("a card has one program");
             assert!(refused.starts_with("cannot attach a program to the card"), "{refused}");
             drop((receiver, sender));
@@ -285,7 +367,7 @@ fn a_card_that_cannot_write_into_frames_says_so() {
         let cable = lay(USUAL)?;
         let error = cable.sink.inside(|| {
             let config = XdpConfig { mode: XdpMode::ZeroCopy, ..XdpConfig::new(Flow::Udp, TO, CARD) };
-            let card = XdpCard::attach(config, pool("fragments", 64 << 10, 4)).expect("a program at the card");
+            let card = XdpCard::attach(config, [pool("fragments", 64 << 10, 4)]).expect("a program at the card");
             card.open(0, staging()).err().map(|error| error.to_string())
         });
         let error = error.expect("two hosts on one machine have no such card");
@@ -309,9 +391,11 @@ fn settings_of_rings_that_cannot_be_are_refused_with_words() {
         let mut config = XdpConfig::new(Flow::Udp, TO, CARD);
         change(&mut config);
         let fragments = pool("fragments", 64 << 10, 1);
-        matches!(XdpCard::attach(config, fragments), Err(PacketError::Config { .. }))
+        matches!(XdpCard::attach(config, [fragments]), Err(PacketError::Config { .. }))
     };
     assert!(card(|config| config.batch = 5000) && card(|config| config.frame_size = 8192));
     assert!(card(|config| config.receive_frames = 1) && card(|config| config.queues = 0));
-    assert!(card(|config| config.largest = 0) && card(|config| config.address.set_ip([0, 0, 0, 0].into())));
+    assert!(card(|config| config.largest = 0) && card(|config| config.inputs[0].address.set_ip([0, 0, 0, 0].into())));
+    assert!(card(|config| config.inputs[0].queue = Some(1)) && card(|config| config.inputs.clear()));
+    assert!(card(|config| config.inputs.push(config.inputs[0])), "there is memory for one alone");
 }

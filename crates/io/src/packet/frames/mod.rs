@@ -22,4 +22,4 @@ mod xdp;
 pub use card::Card;
 pub use ring::{RingConfig, RingReceiver, TransmitRing};
 pub use sender::{FrameConfig, FrameSender, Transmit};
-pub use xdp::{XdpCard, XdpConfig, XdpMode, XdpReceiver, XdpTransmit};
+pub use xdp::{XdpCard, XdpConfig, XdpInput, XdpMode, XdpReceiver, XdpTransmit};

@@ -7,7 +7,7 @@ use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::Instant;
 use ropewalk_wire::internet::{
     ETHERNET_BYTES, EtherType, EthernetHeader, Fragmentation, IPV4_BYTES, Ipv4Header, LEAST_FRAME_BYTES, MacAddress,
-    UDP_BYTES, UDP_PROTOCOL, UdpHeader,
+    UDP_BYTES, UdpHeader,
 };
 
 use super::card::Card;
@@ -158,10 +158,9 @@ impl<T: Transmit> FrameSender<T> {
 
     fn headers(&mut self, to: SocketAddrV4, card: MacAddress) -> Headers {
         let (flow, from) = (self.config.flow, self.config.address);
-        let protocol = if let Flow::Ip(number) = flow { number } else { UDP_PROTOCOL };
         self.identification = self.identification.wrapping_add(1);
         let fragmentation = Fragmentation::default();
-        let ip = Ipv4Header::new(*from.ip(), *to.ip(), protocol);
+        let ip = Ipv4Header::new(*from.ip(), *to.ip(), flow.protocol());
         let (destination, source, ether_type) = (card, self.card.mac, EtherType::IPV4);
         Headers {
             ethernet: EthernetHeader { destination, source, vlan: None, ether_type },

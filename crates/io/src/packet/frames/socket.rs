@@ -3,13 +3,12 @@
 
 use core::mem::zeroed;
 use std::io;
+use std::net::SocketAddrV4;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use ropewalk_wire::internet::UDP_PROTOCOL;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use super::card::Card;
-use super::open::Wanted;
 use crate::packet::Flow;
 
 /// IPv4, as packet sockets name it.
@@ -64,23 +63,22 @@ const NOTHING: [Step; 1] = [(RETURN, 0, 0, 0)];
 
 /// Lets whole packets of a flow through that were sent to this host. (Frames of a VLAN are somebody else's to the kernel,
 /// unless it has a card for that VLAN.)
-pub(super) fn filter(socket: &OwnedFd, wanted: &Wanted) -> io::Result<()> {
-    let protocol = if let Flow::Ip(number) = wanted.flow { number } else { UDP_PROTOCOL };
+pub(super) fn filter(socket: &OwnedFd, flow: Flow, address: SocketAddrV4) -> io::Result<()> {
     let mut steps: Vec<Step> = vec![
         (LOAD_WORD, 0, 0, KIND),
         (EQUALS, 0, REFUSE, u32::from(libc::PACKET_HOST)),
         (LOAD_BYTE, 0, 0, IP.wrapping_add(9)),
-        (EQUALS, 0, REFUSE, protocol.into()),
+        (EQUALS, 0, REFUSE, flow.protocol().into()),
         (LOAD_WORD, 0, 0, IP.wrapping_add(16)),
-        (EQUALS, 0, REFUSE, u32::from(wanted.ip())),
+        (EQUALS, 0, REFUSE, u32::from(*address.ip())),
         (LOAD_HALF, 0, 0, IP.wrapping_add(6)),
         (HAS_BITS, REFUSE, 0, 0x3FFF),
     ];
-    if wanted.flow == Flow::Udp {
+    if flow == Flow::Udp {
         steps.extend([
             (LOAD_HEADER_LENGTH, 0, 0, IP),
             (LOAD_HALF_BEHIND, 0, 0, IP.wrapping_add(2)),
-            (EQUALS, 0, REFUSE, wanted.address.port().into()),
+            (EQUALS, 0, REFUSE, address.port().into()),
         ]);
     }
     steps.extend([(RETURN, 0, 0, u32::MAX), (RETURN, 0, 0, 0)]);

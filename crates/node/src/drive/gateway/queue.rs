@@ -189,7 +189,7 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
             let used = input.memory_in_use();
             fullest = fullest.max(self.config.memory * used.held as u64 / used.all.max(1) as u64);
             let must_move = used.is_above(self.config.evacuate_above);
-            for Packet { from, payload } in self.packets.drain(..) {
+            for Packet { from, payload, .. } in self.packets.drain(..) {
                 let payload = if must_move { moved(payload, &mut self.staging, &mut self.evacuated) } else { payload };
                 let from = Address { ip: *from.ip(), port: from.port() };
                 self.gateway.on_packet(flow, from, payload, now);
@@ -205,7 +205,7 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
     /// What nodes say.
     fn hear(&mut self, now: Instant) -> usize {
         let work = self.farm.receive(now, &mut self.packets);
-        for Packet { from, payload } in self.packets.drain(..) {
+        for Packet { from, payload, .. } in self.packets.drain(..) {
             let Some(message) = decoded(&payload, &mut self.scratch) else { continue };
             if let Message::Credit(credit) = &message
                 && let Some(node) = self.nodes.get_mut(usize::from(credit.node))

@@ -146,7 +146,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
     fn hear(&mut self, now: Instant) -> usize {
         let work = self.control.receive(now, &mut self.packets);
         let Self { packets, trigger, scratch, report, told, speakers, .. } = self;
-        for Packet { from, payload } in packets.drain(..) {
+        for Packet { from, payload, .. } in packets.drain(..) {
             let bytes = contiguous(&payload, scratch);
             if let Ok((kind, body, _)) = Frame::split(bytes) {
                 match Message::decode(kind, body) {

@@ -74,6 +74,7 @@ pub struct RingReceiver {
     socket: OwnedFd,
     /// For the kernel somebody listens at the address.
     _listener: OwnedFd,
+    address: SocketAddrV4,
     wanted: Wanted,
     batch: usize,
     verify_checksums: bool,
@@ -97,9 +98,9 @@ impl RingReceiver {
         let (listener, address) = bound(config.flow, config.address, config.group.is_some())?;
         mute(&listener).map_err(refused("cannot keep a socket mute"))?;
         let card = Card::find(&config.card, &listener).map_err(refused("no such card"))?;
-        let wanted = Wanted { flow: config.flow, address, largest: config.largest };
+        let wanted = Wanted::one(config.flow, address, config.largest);
         let socket = packet_socket().map_err(refused("cannot open a packet socket"))?;
-        filter(&socket, &wanted).map_err(refused("cannot filter packets"))?;
+        filter(&socket, config.flow, address).map_err(refused("cannot filter packets"))?;
         let frames = map(&socket, config)?;
         bind(&socket, &card, true).map_err(refused("cannot listen at the card"))?;
         join(&socket, config.group).map_err(refused("cannot share the packets"))?;
@@ -107,6 +108,7 @@ impl RingReceiver {
         Ok(Self {
             socket,
             _listener: listener,
+            address,
             wanted,
             batch: config.batch,
             verify_checksums: config.verify_checksums,
@@ -172,13 +174,13 @@ impl RingReceiver {
         match self.wanted.open(bytes, self.verify_checksums && !is_known) {
             Ok(None) => {}
             Err(cause) => self.counters.lost.add(cause, 1),
-            Ok(Some(Opened { from, payload })) => {
+            Ok(Some(Opened { from, to, payload })) => {
                 let length = payload.len() as u32;
                 self.counters.packets += 1;
                 self.counters.bytes += u64::from(length);
                 // SAFETY: within the packet; the kernel gets the block back when it has come home.
                 let payload = unsafe { self.frames.slice(self.block, start.add(payload.start), length) };
-                packets.push(Packet { from, payload: payload.into() });
+                packets.push(Packet { from, to, payload: payload.into() });
             }
         }
     }
@@ -264,7 +266,7 @@ impl Receiver for RingReceiver {
     }
 
     fn address(&self) -> SocketAddrV4 {
-        self.wanted.address
+        self.address
     }
 
     fn prepare_wait(&mut self) -> bool {

@@ -14,10 +14,13 @@ use super::program::Program;
 use super::rings::{Ring, offsets};
 use super::{XdpReceiver, XdpTransmit};
 use crate::packet::frames::card::Card;
-use crate::packet::frames::open::Wanted;
+use crate::packet::frames::open::{Input, Wanted};
 use crate::packet::frames::sender::{FrameConfig, FrameSender};
 use crate::packet::frames::socket::set;
-use crate::packet::{Flow, MOST_BATCH, PacketError, ReceiveConfig, SendConfig, SocketReceiver};
+use crate::packet::{
+    Flow, MOST_BATCH, PacketError, PacketMemory, ReceiveConfig, Receiver, SendConfig, Sender, SocketReceiver,
+    SocketSender,
+};
 
 /// Where the program runs.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -31,13 +34,28 @@ pub enum XdpMode {
     Generic,
 }
 
-/// A flow at a card.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct XdpConfig {
+/// What a card's program picks: packets to one of the card's addresses.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct XdpInput {
     /// Which packets.
     pub flow: Flow,
     /// The card's address to which they are sent; with the port (0: any free one) for UDP.
     pub address: SocketAddrV4,
+    /// The card's queue to which they belong: its receiver gets them, those too that the card puts elsewhere, though these
+    /// take the long way, through the kernel. Without one, the receiver of the queue that they come in at gets them.
+    pub queue: Option<u32>,
+    /// What the packets say of where they were sent to ([`Packet::to`](crate::packet::Packet::to)).
+    pub to: u16,
+}
+
+/// Flows at a card.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct XdpConfig {
+    /// What is picked; its addresses differ.
+    pub inputs: Vec<XdpInput>,
+    /// What is sent, and the card's address from which it is (port 0: any free one, of each queue another). As it is, what
+    /// is sent comes from where the first input is received.
+    pub sends: Option<(Flow, SocketAddrV4)>,
     /// The name of the card.
     pub card: String,
     /// The card's queues, each of which can have a receiver and a sender.
@@ -62,8 +80,8 @@ impl XdpConfig {
     /// A flow at a card's address.
     pub fn new(flow: Flow, address: SocketAddrV4, card: &str) -> Self {
         Self {
-            flow,
-            address,
+            inputs: vec![XdpInput { flow, address, queue: None, to: 0 }],
+            sends: None,
             card: card.to_owned(),
             queues: 1,
             mode: XdpMode::Driver,
@@ -77,33 +95,66 @@ impl XdpConfig {
     }
 }
 
-/// A card whose packets of one flow come here and not to the kernel, as long as this or a receiver or sender of it is there.
+/// A card whose packets of some flows come here and not to the kernel, as long as this or a receiver or sender of it is there.
 pub struct XdpCard {
     program: Program,
     pub(super) card: Card,
     pub(super) config: XdpConfig,
     pub(super) wanted: Wanted,
-    /// Gets what the program leaves to the kernel, fragments of the flow: the first receiver that is opened reads it.
-    listener: Mutex<Option<SocketReceiver>>,
+    /// What the program picks, the ports filled in.
+    inputs: Vec<XdpInput>,
+    /// Get what the program leaves to the kernel: fragments, and what comes in at another queue. They go to the receiver of
+    /// their queue, or to the first one that is opened.
+    listeners: Mutex<Vec<Listener>>,
+}
+
+/// A socket at the address of an input.
+pub(super) struct Listener {
+    pub(super) receiver: SocketReceiver,
+    pub(super) to: u16,
+    queue: Option<u32>,
 }
 
 impl XdpCard {
-    /// Attaches the program. `fragments` is memory for packets that come in fragments, and are put together by the kernel.
+    /// Attaches the program. `fragments` is memory, of each input its own, for packets that come in fragments, and are put
+    /// together by the kernel.
     ///
     /// # Errors
     /// Impossible settings, no such card, one that has a program already, or without the rights (`CAP_NET_ADMIN`, `CAP_BPF`
     /// and `CAP_NET_RAW`).
-    pub fn attach(config: XdpConfig, fragments: Pool) -> Result<Arc<Self>, PacketError> {
+    pub fn attach(
+        config: XdpConfig,
+        fragments: impl IntoIterator<Item = impl Into<PacketMemory>>,
+    ) -> Result<Arc<Self>, PacketError> {
         check(&config)?;
-        let receive = ReceiveConfig { largest: config.largest, ..ReceiveConfig::new(config.flow, config.address) };
-        let listener = SocketReceiver::new(receive, fragments)?;
-        let address = crate::packet::Receiver::address(&listener);
+        let memory: Vec<PacketMemory> = fragments.into_iter().map(Into::into).collect();
+        if memory.len() < config.inputs.len() {
+            return Err(PacketError::Config {
+                what: "each input has memory of its own for packets that come in fragments",
+            });
+        }
+        let listen = |(memory, input): (PacketMemory, &XdpInput)| {
+            let receive = ReceiveConfig { largest: config.largest, ..ReceiveConfig::new(input.flow, input.address) };
+            let receiver = SocketReceiver::new(receive, memory)?;
+            Ok(Listener { receiver, to: input.to, queue: input.queue })
+        };
+        let listeners = memory.into_iter().zip(&config.inputs).map(listen).collect::<Result<Vec<_>, PacketError>>()?;
+        let heard =
+            |(input, listener): (&XdpInput, &Listener)| XdpInput { address: listener.receiver.address(), ..*input };
+        let inputs: Vec<XdpInput> = config.inputs.iter().zip(&listeners).map(heard).collect();
+        let address = inputs[0].address;
         let refused = |what: &'static str| move |source: io::Error| PacketError::of(what, address, source);
-        let card = Card::find(&config.card, &listener).map_err(refused("no such card"))?;
-        let wanted = Wanted { flow: config.flow, address, largest: config.largest };
-        let program = Program::attach(&card, &wanted, config.queues, config.mode)
+        let card = Card::find(&config.card, &listeners[0].receiver).map_err(refused("no such card"))?;
+        let picked = |&XdpInput { flow, address, to, .. }: &XdpInput| Input { flow, address, to };
+        let wanted = Wanted::new(inputs.iter().map(picked).collect(), config.largest);
+        let program = Program::attach(&card, &inputs, config.queues, config.mode)
             .map_err(refused("cannot attach a program to the card"))?;
-        Ok(Arc::new(Self { program, card, config, wanted, listener: Mutex::new(Some(listener)) }))
+        Ok(Arc::new(Self { program, card, config, wanted, inputs, listeners: Mutex::new(listeners) }))
+    }
+
+    /// What is picked, the ports filled in.
+    pub fn inputs(&self) -> &[XdpInput] {
+        &self.inputs
     }
 
     /// Opens the socket of one queue. What is sent from there leaves through it too, or, to addresses whose card the kernel
@@ -116,28 +167,45 @@ impl XdpCard {
         queue: u32,
         staging: Staging,
     ) -> Result<(XdpReceiver, FrameSender<XdpTransmit>), PacketError> {
-        let XdpConfig { flow, ref card, frame_size, receive_frames, send_frames, checksums, .. } = self.config;
-        let address = self.wanted.address;
+        let XdpConfig { ref card, frame_size, receive_frames, send_frames, checksums, .. } = self.config;
+        let address = self.inputs[0].address;
         let refused = |what: &'static str| move |source: io::Error| PacketError::of(what, address, source);
         let memory = PoolConfig::anonymous("frames", frame_size, receive_frames + send_frames);
         let pools = Pool::pair(memory, receive_frames)?;
         let (umem, rings) =
             Umem::open(self, queue, &pools.0).map_err(refused("cannot open a socket for the card's queue"))?;
-        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let listeners = self.listeners_of(queue);
+        let (flow, socket) = self.sending_socket(listeners.first(), staging)?;
+        let address = socket.address();
         let config = FrameConfig { frames: send_frames, checksums, ..FrameConfig::new(flow, address, card) };
-        let sending = SendConfig::new(flow, address);
-        let socket = match &*listener {
-            Some(listener) => listener.sender(sending, staging)?,
-            // Of another queue the packets come from another port.
-            None => crate::packet::SocketSender::new(
-                SendConfig { address: SocketAddrV4::new(*address.ip(), 0), ..sending },
-                staging,
-            )?,
-        };
         let transmit = XdpTransmit::new(Arc::clone(&umem), rings.transmit, rings.completion, pools.1);
         let sender = FrameSender::over(transmit, self.card.clone(), config, socket);
-        let receiver = XdpReceiver::new(umem, rings.receive, rings.fill, pools.0, listener.take());
+        let receiver = XdpReceiver::new(umem, rings.receive, rings.fill, pools.0, listeners);
         Ok((receiver.map_err(refused("cannot watch the sockets"))?, sender))
+    }
+
+    /// The listeners that the receiver of this queue reads.
+    fn listeners_of(&self, queue: u32) -> Vec<Listener> {
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.extract_if(.., |listener| listener.queue.is_none_or(|of| of == queue)).collect()
+    }
+
+    /// Where packets leave as long as the kernel does not know the receiver's card.
+    fn sending_socket(
+        &self,
+        listener: Option<&Listener>,
+        staging: Staging,
+    ) -> Result<(Flow, SocketSender), PacketError> {
+        let XdpInput { flow, address, .. } = self.inputs[0];
+        let socket = match (self.config.sends, listener) {
+            (Some((flow, address)), _) => {
+                return Ok((flow, SocketSender::new(SendConfig::new(flow, address), staging)?));
+            }
+            (None, Some(listener)) => listener.receiver.sender(SendConfig::new(flow, address), staging)?,
+            // Of another queue the packets come from another port.
+            (None, None) => SocketSender::new(SendConfig::new(flow, SocketAddrV4::new(*address.ip(), 0)), staging)?,
+        };
+        Ok((flow, socket))
     }
 }
 
@@ -153,8 +221,12 @@ fn check(config: &XdpConfig) -> Result<(), PacketError> {
         "there are at least 64 frames to receive into and one to send from"
     } else if config.largest == 0 || config.queues == 0 {
         "there is at least one queue, and packets have at least one byte"
-    } else if config.address.ip().is_unspecified() {
+    } else if config.inputs.is_empty() {
+        "there is at least one flow to receive"
+    } else if config.inputs.iter().any(|input| input.address.ip().is_unspecified()) {
         "a card's packets are picked by its own address, not 0.0.0.0"
+    } else if config.inputs.iter().any(|input| input.queue.is_some_and(|queue| queue >= config.queues)) {
+        "packets belong to one of the card's queues"
     } else {
         return Ok(());
     };

@@ -1,4 +1,4 @@
-//! AF_XDP: a program at the card's driver picks the flow, and its frames are copied (or written by the card itself) into
+//! AF_XDP: a program at the card's driver picks the flows, and their frames are copied (or written by the card itself) into
 //! memory of ours, past everything else that the kernel does with packets.
 //!
 //! ```text
@@ -22,6 +22,6 @@ mod receive;
 mod rings;
 mod transmit;
 
-pub use memory::{XdpCard, XdpConfig, XdpMode};
+pub use memory::{XdpCard, XdpConfig, XdpInput, XdpMode};
 pub use receive::XdpReceiver;
 pub use transmit::XdpTransmit;

@@ -5,12 +5,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use ropewalk_wire::internet::UDP_PROTOCOL;
-
 use super::super::card::Card;
-use super::super::open::Wanted;
-use super::XdpMode;
-use crate::packet::Flow;
+use super::{XdpInput, XdpMode};
 
 /// The instructions that clang makes of `pick.c`; a test compares them.
 const INSTRUCTIONS: &[u8] = include_bytes!("pick.bpf");
@@ -19,8 +15,9 @@ const INSTRUCTIONS: &[u8] = include_bytes!("pick.bpf");
 const STEP: usize = 8;
 const LOAD_64: u8 = 0x18;
 
-/// The constants of the source that are replaced, from this number on.
+/// The constants of the source that are replaced, from this number on; the first ones are maps.
 const MARKS: u64 = 0x0052_5700_0000_0000;
+const MAPS: usize = 2;
 
 /// The pseudo register that makes a constant a map.
 const MAP: u8 = 1;
@@ -30,9 +27,12 @@ const MAP_UPDATE: libc::c_int = 2;
 const PROGRAM_LOAD: libc::c_int = 5;
 const LINK_CREATE: libc::c_int = 28;
 
+const HASH: u32 = 1;
 const XSKMAP: u32 = 17;
 const XDP_PROGRAM: u32 = 6;
 const XDP_ATTACHMENT: u32 = 37;
+/// Packets to an address are picked at whatever queue they come in.
+const ANY_QUEUE: u32 = u32::MAX;
 /// The program looks at the first part of a frame that lies in several.
 const HAS_PARTS: u32 = 1 << 5;
 const DRIVER: u32 = 1 << 2;
@@ -91,9 +91,11 @@ pub(super) struct Program {
 
 impl Program {
     /// Loads the program for these packets and attaches it.
-    pub(super) fn attach(card: &Card, wanted: &Wanted, queues: u32, mode: XdpMode) -> io::Result<Self> {
-        let sockets = create_map(queues)?;
-        let instructions = patched(card, wanted, sockets.as_raw_fd());
+    pub(super) fn attach(card: &Card, inputs: &[XdpInput], queues: u32, mode: XdpMode) -> io::Result<Self> {
+        let sockets = create_map(XSKMAP, size_of::<u32>(), queues)?;
+        let picked = create_map(HASH, size_of::<u64>(), inputs.len() as u32)?;
+        inputs.iter().try_for_each(|input| update(&picked, &key_of(input), input.queue.unwrap_or(ANY_QUEUE)))?;
+        let instructions = patched(card, [sockets.as_raw_fd(), picked.as_raw_fd()]);
         let name = *b"ropewalk_pick\0\0\0";
         let load = ProgramLoad {
             kind: XDP_PROGRAM,
@@ -117,33 +119,35 @@ impl Program {
 
     /// Gives a queue's packets to this socket from now on, until the socket is closed.
     pub(super) fn redirect(&self, queue: u32, socket: RawFd) -> io::Result<()> {
-        let value = socket as u32;
-        let (key, value) = ((&raw const queue) as u64, (&raw const value) as u64);
-        let update = MapUpdate { map: self.sockets.as_raw_fd() as u32, key, value, ..MapUpdate::default() };
-        // SAFETY: key and value outlive the call, which reads them alone.
-        unsafe { ask(MAP_UPDATE, &update) }.map(|_| ())
+        update(&self.sockets, &queue, socket as u32)
     }
 }
 
-/// A map of sockets by queue.
-fn create_map(queues: u32) -> io::Result<OwnedFd> {
-    let map = MapCreate { kind: XSKMAP, key_bytes: 4, value_bytes: 4, entries: queues, flags: 0 };
+/// What the program makes of a packet to this address, to look for it: address and port as they stand there, the protocol.
+fn key_of(input: &XdpInput) -> [u8; 8] {
+    let ([a, b, c, d], [high, low]) = (input.address.ip().octets(), input.address.port().to_be_bytes());
+    [a, b, c, d, high, low, input.flow.protocol(), 0]
+}
+
+/// A map from keys of so many bytes to 32-bit numbers.
+fn create_map(kind: u32, key_bytes: usize, entries: u32) -> io::Result<OwnedFd> {
+    let map = MapCreate { kind, key_bytes: key_bytes as u32, value_bytes: 4, entries, flags: 0 };
     // SAFETY: numbers alone.
     unsafe { call(MAP_CREATE, &map) }
 }
 
-/// The instructions with the constants of a card and a flow.
-fn patched(card: &Card, wanted: &Wanted, sockets: RawFd) -> Vec<u8> {
-    let number = |bytes: &[u8]| {
-        let mut all = [0; 8];
-        all[..bytes.len()].copy_from_slice(bytes);
-        u64::from_le_bytes(all)
-    };
-    let (protocol, port) = match wanted.flow {
-        Flow::Udp => (UDP_PROTOCOL, number(&wanted.address.port().to_be_bytes())),
-        Flow::Ip(number) => (number, 0),
-    };
-    let values = [sockets as u64, number(&card.mac.0), number(&wanted.ip().octets()), protocol.into(), port];
+/// Sets what is under a key, which must be as long as the map's keys.
+fn update<K>(map: &OwnedFd, key: &K, value: u32) -> io::Result<()> {
+    let (key, value) = (core::ptr::from_ref(key) as u64, (&raw const value) as u64);
+    let update = MapUpdate { map: map.as_raw_fd() as u32, key, value, ..MapUpdate::default() };
+    // SAFETY: key and value outlive the call, which reads them alone.
+    unsafe { ask(MAP_UPDATE, &update) }.map(|_| ())
+}
+
+/// The instructions with the constants of a card, and these maps.
+fn patched(card: &Card, maps: [RawFd; MAPS]) -> Vec<u8> {
+    let [a, b, c, d, e, f] = card.mac.0;
+    let values = [maps[0] as u64, maps[1] as u64, u64::from_le_bytes([a, b, c, d, e, f, 0, 0])];
     let mut instructions = INSTRUCTIONS.to_vec();
     let mut at = 0;
     while at + 2 * STEP <= instructions.len() {
@@ -154,10 +158,12 @@ fn patched(card: &Card, wanted: &Wanted, sockets: RawFd) -> Vec<u8> {
         let low: [u8; 4] = [0, 1, 2, 3].map(|byte| instructions[at + 4 + byte]);
         let high: [u8; 4] = [0, 1, 2, 3].map(|byte| instructions[at + 12 + byte]);
         let mark = u64::from(u32::from_le_bytes(high)) << 32 | u64::from(u32::from_le_bytes(low));
-        if let Some(value) = mark.checked_sub(MARKS + 1).and_then(|place| values.get(place as usize)) {
+        if let Some(place) = mark.checked_sub(MARKS + 1).map(|place| place as usize)
+            && let Some(value) = values.get(place)
+        {
             instructions[at + 4..at + 8].copy_from_slice(&value.to_le_bytes()[..4]);
             instructions[at + 12..at + 16].copy_from_slice(&value.to_le_bytes()[4..]);
-            if mark == MARKS + 1 {
+            if place < MAPS {
                 instructions[at + 1] |= MAP << 4;
             }
         }

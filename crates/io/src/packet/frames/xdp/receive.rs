@@ -11,13 +11,13 @@ use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::internet::EthernetFrame;
 use rustix::event::epoll;
 
-use super::memory::{Umem, spare};
+use super::memory::{Listener, Umem, spare};
 use super::rings::{Ring, ask};
 use crate::packet::around::Around;
 use crate::packet::frames::open::Opened;
-use crate::packet::{MemoryInUse, Packet, ReceiveCounters, Receiver, SocketReceiver};
+use crate::packet::{MemoryInUse, Packet, ReceiveCounters, Receiver};
 
-/// Receives a flow from one queue of a card.
+/// Receives flows from one queue of a card.
 pub struct XdpReceiver {
     umem: Arc<Umem>,
     receive: Ring<libc::xdp_desc>,
@@ -26,8 +26,8 @@ pub struct XdpReceiver {
     /// By frame: those that the kernel has; and how many they are.
     posted: Vec<Option<Posted>>,
     with_kernel: usize,
-    /// What came in fragments, and how often it was not looked at.
-    fragments: Option<SocketReceiver>,
+    /// What the program left to the kernel, and how often it was not looked at.
+    listeners: Vec<Listener>,
     looks: u32,
     /// The parts of a packet of which more are to come.
     parts: Payload,
@@ -47,10 +47,11 @@ impl XdpReceiver {
         receive: Ring<libc::xdp_desc>,
         fill: Ring<u64>,
         pool: Pool,
-        fragments: Option<SocketReceiver>,
+        listeners: Vec<Listener>,
     ) -> io::Result<Self> {
         let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let sockets = fragments.as_ref().and_then(Receiver::wait_descriptor).into_iter().chain([umem.socket()]);
+        let sockets = listeners.iter().filter_map(|listener| listener.receiver.wait_descriptor());
+        let sockets = sockets.chain([umem.socket()]);
         for socket in sockets {
             epoll::add(&watch, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
@@ -65,7 +66,7 @@ impl XdpReceiver {
             pool,
             posted,
             with_kernel: 0,
-            fragments,
+            listeners,
             looks: 0,
             parts,
             is_broken,
@@ -177,10 +178,10 @@ impl XdpReceiver {
         let (wanted, checksums) = (&self.umem.card.wanted, self.umem.card.config.checksums);
         let ethernet = EthernetFrame::parse(bytes).map_err(|error| error.cause())?;
         let before = ethernet.header.byte_count();
-        let Some(Opened { from, payload }) = wanted.open(ethernet.payload, checksums)? else { return Ok(None) };
+        let Some(Opened { from, to, payload }) = wanted.open(ethernet.payload, checksums)? else { return Ok(None) };
         frame.skip(before + payload.start);
         frame.truncate(payload.len());
-        Ok(Some(Packet { from, payload: frame }))
+        Ok(Some(Packet { from, to, payload: frame }))
     }
 
     /// The kernel's counts of this socket.
@@ -226,13 +227,17 @@ impl Receiver for XdpReceiver {
         self.looks += 1;
         if taken == 0 || self.looks >= LOOKS {
             self.looks = 0;
-            self.fragments.iter_mut().for_each(|fragments| _ = fragments.receive(now, packets));
+            for Listener { receiver, to, .. } in &mut self.listeners {
+                let first = packets.len();
+                receiver.receive(now, packets);
+                packets[first..].iter_mut().for_each(|packet| packet.to = *to);
+            }
         }
         packets.len() - before
     }
 
     fn address(&self) -> SocketAddrV4 {
-        self.umem.card.wanted.address
+        self.umem.card.inputs()[0].address
     }
 
     fn prepare_wait(&mut self) -> bool {
@@ -247,8 +252,8 @@ impl Receiver for XdpReceiver {
         let (numbers, mut counters) = (self.statistics(), self.counters);
         counters.lost.add(Cause::NoFrame, numbers.rx_dropped);
         counters.lost.add(Cause::RingFull, numbers.rx_ring_full);
-        if let Some(fragments) = &mut self.fragments {
-            let theirs = fragments.counters();
+        for listener in &mut self.listeners {
+            let theirs = listener.receiver.counters();
             counters.packets += theirs.packets;
             counters.bytes += theirs.bytes;
             counters.calls += theirs.calls;

@@ -1,6 +1,7 @@
 //! That the instructions are what clang makes of the source, and that every constant is replaced.
 
 use super::*;
+use crate::packet::Flow;
 use ropewalk_wire::internet::MacAddress;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::Command;
@@ -16,18 +17,24 @@ fn marks(instructions: &[u8]) -> usize {
 #[test]
 fn every_constant_is_replaced_by_what_it_stands_for() {
     let card = Card { name: "x".to_owned(), index: 1, mac: MacAddress([1, 2, 3, 4, 5, 6]), mtu: 1500 };
-    let address = SocketAddrV4::new(Ipv4Addr::new(10, 20, 30, 40), 0x1234);
-    let wanted = Wanted { flow: Flow::Udp, address, largest: 1 };
-    assert_eq!(marks(INSTRUCTIONS), 5, "five constants, each in one place");
-    let patched = patched(&card, &wanted, 77);
+    assert_eq!(marks(INSTRUCTIONS), 3, "three constants, each in one place");
+    let patched = patched(&card, [77, 78]);
     assert_eq!((marks(&patched), patched.len()), (0, INSTRUCTIONS.len()));
-    let has = |low: [u8; 4], high: [u8; 4]| {
-        patched.windows(16).step_by(STEP).any(|two| two[0] == LOAD_64 && two[4..8] == low && two[12..] == high)
+    let loads = |of: u8, low: [u8; 4], high: [u8; 4]| {
+        let is_it = |two: &&[u8]| two[0] == LOAD_64 && two[1] >> 4 == of && two[4..8] == low && two[12..] == high;
+        patched.windows(16).step_by(STEP).filter(is_it).count()
     };
-    assert!(has([1, 2, 3, 4], [5, 6, 0, 0]) && has([10, 20, 30, 40], [0; 4]));
-    assert!(has([UDP_PROTOCOL, 0, 0, 0], [0; 4]) && has([0x12, 0x34, 0, 0], [0; 4]));
-    let is_map = |two: &[u8]| two[0] == LOAD_64 && two[1] >> 4 == MAP && two[4..8] == [77, 0, 0, 0];
-    assert_eq!(patched.windows(16).step_by(STEP).filter(|two| is_map(two)).count(), 1);
+    assert_eq!(loads(0, [1, 2, 3, 4], [5, 6, 0, 0]), 1);
+    assert_eq!((loads(MAP, [77, 0, 0, 0], [0; 4]), loads(MAP, [78, 0, 0, 0], [0; 4])), (1, 1));
+}
+
+#[test]
+fn a_key_has_eight_bytes_as_the_program_finds_them_in_a_packet() {
+    let address = SocketAddrV4::new(Ipv4Addr::new(10, 20, 30, 40), 0x1234);
+    let udp = XdpInput { flow: Flow::Udp, address, queue: None, to: 0 };
+    assert_eq!(key_of(&udp), [10, 20, 30, 40, 0x12, 0x34, 17, 0]);
+    let raw = XdpInput { flow: Flow::Ip(253), address: SocketAddrV4::new(*address.ip(), 0), ..udp };
+    assert_eq!(key_of(&raw), [10, 20, 30, 40, 0, 0, 253, 0]);
 }
 
 #[test]
