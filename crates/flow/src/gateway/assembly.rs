@@ -27,6 +27,21 @@ struct Last {
     slot: u16,
 }
 
+/// Why a packet does not find its place.
+#[derive(Copy, Clone, PartialEq, Eq)]
+enum Misplaced {
+    /// It is of no use.
+    For(Cause),
+    /// All sets are in use, and some of them will be free soon.
+    NoSet,
+}
+
+impl From<Cause> for Misplaced {
+    fn from(cause: Cause) -> Self {
+        Self::For(cause)
+    }
+}
+
 /// Whether a set may be begun for a packet.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Open {
@@ -54,8 +69,14 @@ pub struct Assembly {
     vacant: Vec<u16>,
     ages: Ages,
     last: Option<Last>,
+    /// Sets that there are, and those of them that are not in use.
+    sets: usize,
     empty: Vec<EventSet>,
     finished: VecDeque<EventSet>,
+    /// Everything that had come by then was seen; nobody says where it is none.
+    heard: Option<Instant>,
+    /// No set is begun any more, for this cause.
+    closed: Option<Cause>,
     account: FlowAccount,
 }
 
@@ -81,20 +102,29 @@ impl Assembly {
             vacant: (0..config.assembling).rev().collect(),
             ages: Ages::new(assembling),
             last: None,
+            sets,
             empty: core::iter::repeat_with(|| EventSet::new(flow, config)).take(sets).collect(),
             finished,
+            heard: None,
+            closed: None,
             account: FlowAccount::default(),
         }
     }
 
-    /// A packet came from this address. It is kept, or it is refused, counted and let go.
+    /// A packet came from this address. It is kept, or it is refused, counted and let go; or it comes back uncounted, for there
+    /// is no set for it now: it can be offered again when a set has been given back.
     #[inline]
-    pub fn on_packet(&mut self, from: Address, packet: Payload, now: Instant) {
-        self.account.packets.received += 1;
-        self.account.bytes += packet.len() as u64;
-        if let Err(cause) = self.accept(from, packet, now) {
-            self.count_refused(cause);
+    #[must_use = "a packet that comes back is in no account"]
+    pub fn on_packet(&mut self, from: Address, packet: Payload, now: Instant) -> Option<Payload> {
+        let bytes = packet.len() as u64;
+        match self.place_of(from, &packet, now) {
+            Ok((slot, source)) => self.place(slot, source, packet),
+            Err(Misplaced::For(cause)) => self.count_refused(cause),
+            Err(Misplaced::NoSet) => return Some(packet),
         }
+        self.account.packets.received += 1;
+        self.account.bytes += bytes;
+        None
     }
 
     #[cold]
@@ -110,29 +140,34 @@ impl Assembly {
     }
 
     #[inline]
-    fn accept(&mut self, from: Address, packet: Payload, now: Instant) -> Result<(), Cause> {
+    fn place_of(&mut self, from: Address, packet: &Payload, now: Instant) -> Result<(u16, u16), Misplaced> {
         let source = self.sources.find(from).ok_or(Cause::UnknownSource)?;
         let header = packet.read_array::<MEP_HEADER_BYTES>(0).ok_or(Cause::ShortPacket)?;
         let header = MepHeader::from_bytes(&header);
         let slot = self.slot_for(&header, source, now)?;
         let set = self.slots[usize::from(slot)].as_mut().expect("a set that is open has a slot");
         if !set.packets[usize::from(source)].is_empty() {
-            return Err(Cause::Duplicate);
+            return Err(Cause::Duplicate.into());
         }
-        if let Err(error) = check(&header, &packet) {
+        if let Err(error) = check(&header, packet) {
             set.absent[usize::from(source)] = Some(error.cause());
-            return Err(error.cause());
+            return Err(error.cause().into());
         }
+        Ok((slot, source))
+    }
+
+    #[inline]
+    fn place(&mut self, slot: u16, source: u16, packet: Payload) {
+        let set = self.slots[usize::from(slot)].as_mut().expect("a set that is open has a slot");
         set.place(source, packet);
         if set.is_whole() {
             self.close(slot, Cause::TimedOut);
         }
-        Ok(())
     }
 
     /// The slot of the set that a packet belongs to; a new set begins where it is the first.
     #[inline]
-    fn slot_for(&mut self, header: &MepHeader, source: u16, now: Instant) -> Result<u16, Cause> {
+    fn slot_for(&mut self, header: &MepHeader, source: u16, now: Instant) -> Result<u16, Misplaced> {
         let is_ours = header.partition == self.partition && header.packing == self.packing;
         match self.last {
             Some(last) if last.first_event == header.first_event && is_ours => Ok(last.slot),
@@ -140,9 +175,9 @@ impl Assembly {
         }
     }
 
-    fn search(&mut self, header: &MepHeader, source: u16, now: Instant) -> Result<u16, Cause> {
+    fn search(&mut self, header: &MepHeader, source: u16, now: Instant) -> Result<u16, Misplaced> {
         if header.partition != self.partition {
-            return Err(Cause::WrongPartition);
+            return Err(Cause::WrongPartition.into());
         }
         if header.packing != self.packing {
             // It says nothing about which set there is; one that is there learns why it waits in vain.
@@ -152,22 +187,22 @@ impl Assembly {
             {
                 set.absent[usize::from(source)].get_or_insert(Cause::WrongPacking);
             }
-            return Err(Cause::WrongPacking);
+            return Err(Cause::WrongPacking.into());
         }
         let slot = self.find(header.first_event, source, Open::Begin, now)?;
         self.last = Some(Last { first_event: header.first_event, slot });
         Ok(slot)
     }
 
-    fn find(&mut self, first_event: u32, source: u16, open: Open, now: Instant) -> Result<u16, Cause> {
+    fn find(&mut self, first_event: u32, source: u16, open: Open, now: Instant) -> Result<u16, Misplaced> {
         let set = self.number_of(first_event, source, open)?;
         match self.window.get(set) {
             Known::Open(slot) => Ok(slot),
-            Known::Complete => Err(Cause::Duplicate),
-            Known::Incomplete if self.window.had_come(set, source) => Err(Cause::Duplicate),
-            Known::Incomplete | Known::Past => Err(Cause::Late),
-            Known::Refused(cause) => Err(cause),
-            Known::New if open == Open::Find => Err(Cause::WrongPacking),
+            Known::Complete => Err(Cause::Duplicate.into()),
+            Known::Incomplete if self.window.had_come(set, source) => Err(Cause::Duplicate.into()),
+            Known::Incomplete | Known::Past => Err(Cause::Late.into()),
+            Known::Refused(cause) => Err(cause.into()),
+            Known::New if open == Open::Find => Err(Cause::WrongPacking.into()),
             Known::New => self.open(set, now),
         }
     }
@@ -200,8 +235,13 @@ impl Assembly {
         before.is_some_and(|(far, other)| is_near(far) && (other != source || (self.source_count == 1 && far != set)))
     }
 
-    /// Begins a set. Where there are too many in assembly the oldest is closed.
-    fn open(&mut self, set: SetNumber, now: Instant) -> Result<u16, Cause> {
+    /// Begins a set. Where there are too many in assembly the oldest is closed. Where there is none its packets can wait, except
+    /// for sets that are all in assembly: those may wait for the very packets that come behind this one.
+    fn open(&mut self, set: SetNumber, now: Instant) -> Result<u16, Misplaced> {
+        let in_assembly = self.slots.len() - self.vacant.len();
+        if self.empty.is_empty() && in_assembly < self.sets && self.closed.is_none() {
+            return Err(Misplaced::NoSet);
+        }
         if let Some(slot) = self.window.open_before(set) {
             self.close(slot, Cause::CrowdedOut);
         }
@@ -211,9 +251,10 @@ impl Assembly {
             self.close(oldest, Cause::CrowdedOut);
         }
         let Some(mut empty) = self.empty.pop() else {
-            self.window.set(set, Known::Refused(Cause::QueueFull));
+            let cause = self.closed.unwrap_or(Cause::QueueFull);
+            self.window.set(set, Known::Refused(cause));
             self.account.refused += 1;
-            return Err(Cause::QueueFull);
+            return Err(cause.into());
         };
         let slot = self.vacant.pop().expect("one was closed if all were taken");
         self.account.opened += 1;
@@ -271,9 +312,16 @@ impl Assembly {
         open.map(|set| set.first).min().unwrap_or(EventKey::MAX)
     }
 
+    /// Everything that had come by now was offered and taken. Whoever says so once says it again and again: a set does not
+    /// wait longer than it should for packets that are here already and were not looked at.
+    pub const fn on_drained(&mut self, now: Instant) {
+        self.heard = Some(now);
+    }
+
     /// Time passes: sets that waited too long are finished.
     pub fn on_time(&mut self, now: Instant) {
-        while let Some(slot) = self.ages.oldest().filter(|_| self.next_deadline() <= now) {
+        let heard = self.heard.map_or(now, |heard| heard.min(now));
+        while let Some(slot) = self.ages.oldest().filter(|_| self.next_deadline() <= heard) {
             self.close(slot, Cause::TimedOut);
         }
     }
@@ -297,8 +345,9 @@ impl Assembly {
         self.ages.iter().find(|&slot| self.slots[usize::from(slot)].as_ref().is_some_and(is_behind))
     }
 
-    /// Nothing more will be received: what is in assembly is finished as it is.
+    /// Nothing more will be received: what is in assembly is finished as it is, and no set is begun.
     pub fn close_all(&mut self, cause: Cause) {
+        self.closed = Some(cause);
         while let Some(slot) = self.ages.oldest() {
             self.close(slot, cause);
         }

@@ -73,11 +73,17 @@ impl Receiver {
         }
     }
 
-    /// A packet of a flow came from this address.
+    /// A packet of a flow came from this address; see [`Assembly::on_packet`] for the one that comes back.
     #[inline]
-    pub fn on_packet(&mut self, flow: u8, from: Address, packet: Payload, now: Instant) {
+    #[must_use = "a packet that comes back is in no account"]
+    pub fn on_packet(&mut self, flow: u8, from: Address, packet: Payload, now: Instant) -> Option<Payload> {
+        self.flows.get_mut(usize::from(flow))?.on_packet(from, packet, now)
+    }
+
+    /// All packets of a flow that had come by now were offered and taken; see [`Assembly::on_drained`].
+    pub fn on_drained(&mut self, flow: u8, now: Instant) {
         if let Some(flow) = self.flows.get_mut(usize::from(flow)) {
-            flow.on_packet(from, packet, now);
+            flow.on_drained(now);
         }
     }
 
@@ -271,10 +277,11 @@ impl Gateway {
         (self.receiver, self.sender)
     }
 
-    /// A packet of a flow came from this address.
+    /// A packet of a flow came from this address; see [`Assembly::on_packet`] for the one that comes back.
     #[inline]
-    pub fn on_packet(&mut self, flow: u8, from: Address, packet: Payload, now: Instant) {
-        self.receiver.on_packet(flow, from, packet, now);
+    #[must_use = "a packet that comes back is in no account"]
+    pub fn on_packet(&mut self, flow: u8, from: Address, packet: Payload, now: Instant) -> Option<Payload> {
+        self.receiver.on_packet(flow, from, packet, now)
     }
 
     /// A message from a node.

@@ -18,6 +18,11 @@ fn finished(assembly: &mut Assembly) -> Vec<Finished> {
     all
 }
 
+/// Offers a packet that does not come back.
+fn offer(assembly: &mut Assembly, from: Address, packet: Payload, now: Instant) {
+    assert_eq!(assembly.on_packet(from, packet, now), None, "there is a set for it");
+}
+
 fn dropped(assembly: &Assembly, cause: Cause) -> u64 {
     assembly.account().packets.dropped.get(cause)
 }
@@ -27,7 +32,7 @@ fn a_set_is_complete_when_every_source_is_there_in_whatever_order() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(3, 4));
     for (source, first) in [(2, 0), (0, 4), (1, 4), (0, 0), (2, 4), (1, 0)] {
-        assembly.on_packet(address(source), bench.packet(first, 4, 1, 8), at(0));
+        offer(&mut assembly, address(source), bench.packet(first, 4, 1, 8), at(0));
     }
     assert_eq!(finished(&mut assembly), [(4, Ending::Complete, vec![]), (0, Ending::Complete, vec![])]);
     let account = assembly.account();
@@ -39,7 +44,7 @@ fn a_set_is_complete_when_every_source_is_there_in_whatever_order() {
 fn a_set_that_waited_long_enough_says_who_is_missing() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(3, 4));
-    assembly.on_packet(address(1), bench.packet(8, 4, 1, 8), at(10));
+    offer(&mut assembly, address(1), bench.packet(8, 4, 1, 8), at(10));
     assert_eq!(assembly.next_deadline(), at(110));
     assembly.on_time(at(109));
     assert_eq!(finished(&mut assembly), []);
@@ -48,8 +53,8 @@ fn a_set_that_waited_long_enough_says_who_is_missing() {
     assert_eq!(finished(&mut assembly), [(8, Ending::Incomplete, missing)]);
     assert_eq!(assembly.next_deadline(), Instant::FAR_FUTURE);
     // What comes now is late, or was there.
-    assembly.on_packet(address(0), bench.packet(8, 4, 1, 8), at(111));
-    assembly.on_packet(address(1), bench.packet(8, 4, 1, 8), at(111));
+    offer(&mut assembly, address(0), bench.packet(8, 4, 1, 8), at(111));
+    offer(&mut assembly, address(1), bench.packet(8, 4, 1, 8), at(111));
     let account = assembly.account();
     assert_eq!((account.packets.late, account.packets.duplicate, account.missing.get(Cause::TimedOut)), (1, 1, 2));
 }
@@ -58,7 +63,7 @@ fn a_set_that_waited_long_enough_says_who_is_missing() {
 fn incomplete_sets_are_dropped_where_the_policy_says_so() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &FlowConfig { incomplete: Incomplete::Drop, ..flow(2, 4) });
-    assembly.on_packet(address(1), bench.packet(0, 4, 1, 8), at(0));
+    offer(&mut assembly, address(1), bench.packet(0, 4, 1, 8), at(0));
     assembly.on_time(at(100));
     assert_eq!(bench.held(), 0, "the packets go at once");
     let ending = Ending::Dropped(Cause::IncompletePolicy);
@@ -71,7 +76,7 @@ fn a_packet_that_comes_twice_is_a_duplicate_before_and_after_its_set_is_complete
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));
     for source in [0, 0, 1, 1] {
-        assembly.on_packet(address(source), bench.packet(0, 4, 1, 8), at(0));
+        offer(&mut assembly, address(source), bench.packet(0, 4, 1, 8), at(0));
     }
     assert_eq!(finished(&mut assembly).len(), 1);
     assert_eq!(assembly.account().packets.duplicate, 2);
@@ -101,12 +106,12 @@ fn what_is_wrong_with_a_packet_has_a_name() {
     ];
     for (index, (source, bytes, cause)) in cases.into_iter().enumerate() {
         let before = dropped(&assembly, cause);
-        assembly.on_packet(address(source), bench.payload(&bytes), at(0));
+        offer(&mut assembly, address(source), bench.payload(&bytes), at(0));
         assert_eq!(dropped(&assembly, cause), before + 1, "case {index}: {:?}", assembly.account().packets);
     }
-    assembly.on_packet(address(0), bench.payload(&changed(0, 96)), at(0));
+    offer(&mut assembly, address(0), bench.payload(&changed(0, 96)), at(0));
     assert_eq!(assembly.account().packets.stale, 1, "it lies before the run");
-    assembly.on_packet(address(1), bench.payload(&good), at(0));
+    offer(&mut assembly, address(1), bench.payload(&good), at(0));
     assembly.on_time(at(200));
     assert_eq!(
         finished(&mut assembly),
@@ -121,12 +126,12 @@ fn a_source_that_sends_a_good_packet_after_a_bad_one_is_not_missing() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));
     let good = bench.packet(0, 4, 1, 8).to_vec();
-    assembly.on_packet(address(0), bench.payload(&good[..30]), at(0));
-    (0..2).for_each(|source| assembly.on_packet(address(source), bench.payload(&good), at(0)));
+    offer(&mut assembly, address(0), bench.payload(&good[..30]), at(0));
+    (0..2).for_each(|source| offer(&mut assembly, address(source), bench.payload(&good), at(0)));
     let wrong = bench.packet(4, 5, 1, 8);
-    assembly.on_packet(address(0), wrong.clone(), at(1));
-    assembly.on_packet(address(1), bench.packet(4, 4, 1, 8), at(1));
-    assembly.on_packet(address(0), wrong, at(1));
+    offer(&mut assembly, address(0), wrong.clone(), at(1));
+    offer(&mut assembly, address(1), bench.packet(4, 4, 1, 8), at(1));
+    offer(&mut assembly, address(0), wrong, at(1));
     assembly.on_time(at(200));
     let missing = vec![(0, Cause::WrongPacking)];
     assert_eq!(finished(&mut assembly), [(0, Ending::Complete, vec![]), (4, Ending::Incomplete, missing)]);
@@ -137,7 +142,7 @@ fn one_set_too_many_closes_the_oldest() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &FlowConfig { assembling: 2, sets: 3, ..flow(2, 4) });
     for first in [4, 0, 8] {
-        assembly.on_packet(address(0), bench.packet(first, 4, 1, 8), at(first));
+        offer(&mut assembly, address(0), bench.packet(first, 4, 1, 8), at(first));
     }
     assert_eq!(finished(&mut assembly), [(4, Ending::Incomplete, vec![(1, Cause::CrowdedOut)])]);
 }
@@ -147,23 +152,56 @@ fn a_set_that_the_window_has_left_behind_is_closed() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &FlowConfig { window: 64, ..flow(2, 4) });
     for set in [0, 63, 64] {
-        assembly.on_packet(address(0), bench.packet(4 * set, 4, 1, 8), at(0));
+        offer(&mut assembly, address(0), bench.packet(4 * set, 4, 1, 8), at(0));
     }
     assert_eq!(finished(&mut assembly), [(0, Ending::Incomplete, vec![(1, Cause::CrowdedOut)])]);
 }
 
 #[test]
-fn where_no_set_is_left_the_whole_set_is_refused() {
+fn a_packet_for_which_there_is_no_set_comes_back_and_has_its_place_when_there_is_one() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &FlowConfig { assembling: 1, sets: 1, ..flow(2, 4) });
-    (0..2).for_each(|source| assembly.on_packet(address(source), bench.packet(0, 4, 1, 8), at(0)));
+    (0..2).for_each(|source| offer(&mut assembly, address(source), bench.packet(0, 4, 1, 8), at(0)));
     let set = assembly.take_finished().expect("it is complete");
-    assembly.on_packet(address(0), bench.packet(4, 4, 1, 8), at(0));
+    let packet = assembly.on_packet(address(0), bench.packet(4, 4, 1, 8), at(0)).expect("there is no set for it");
+    assert_eq!(assembly.account().packets.received, 2, "what comes back is in no account");
     assembly.give_back(set);
-    // There is room again, but half a set helps nobody.
-    assembly.on_packet(address(1), bench.packet(4, 4, 1, 8), at(0));
+    offer(&mut assembly, address(0), packet, at(0));
+    offer(&mut assembly, address(1), bench.packet(4, 4, 1, 8), at(0));
+    assert_eq!(finished(&mut assembly), [(4, Ending::Complete, vec![])]);
+}
+
+#[test]
+fn where_all_sets_are_in_assembly_or_no_more_is_wanted_the_whole_set_is_refused() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &FlowConfig { assembling: 2, sets: 2, ..flow(2, 4) });
+    for first in [0, 4, 8, 8] {
+        offer(&mut assembly, address(0), bench.packet(first, 4, 1, 8), at(0));
+    }
+    // The oldest was closed for it, but somebody has that.
     assert_eq!((dropped(&assembly, Cause::QueueFull), assembly.account().refused), (2, 1));
-    assert_eq!(finished(&mut assembly), []);
+    let set = assembly.take_finished().expect("it was crowded out");
+    assert!(assembly.on_packet(address(1), bench.packet(12, 4, 1, 8), at(0)).is_some());
+    assembly.close_all(Cause::DrainTimedOut);
+    offer(&mut assembly, address(1), bench.packet(12, 4, 1, 8), at(0));
+    assert_eq!((dropped(&assembly, Cause::DrainTimedOut), assembly.account().refused), (1, 2));
+    assembly.give_back(set);
+}
+
+#[test]
+fn a_set_does_not_time_out_while_packets_are_here_that_nobody_looked_at() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(2, 4));
+    assembly.on_drained(at(0));
+    offer(&mut assembly, address(0), bench.packet(0, 4, 1, 8), at(10));
+    assembly.on_time(at(500));
+    assert_eq!(finished(&mut assembly), [], "the thread was away, and the other packet may be here already");
+    offer(&mut assembly, address(1), bench.packet(0, 4, 1, 8), at(500));
+    offer(&mut assembly, address(0), bench.packet(4, 4, 1, 8), at(500));
+    assembly.on_drained(at(600));
+    assembly.on_time(at(600));
+    let missing = vec![(1, Cause::TimedOut)];
+    assert_eq!(finished(&mut assembly), [(0, Ending::Complete, vec![]), (4, Ending::Incomplete, missing)]);
 }
 
 #[test]
@@ -172,12 +210,12 @@ fn event_ids_go_round_and_sets_before_the_window_are_late() {
     let start = 0xFFFF_FFF8;
     let mut assembly = Assembly::new(0, &FlowConfig { first_event: start, window: 64, ..flow(1, 4) });
     for first in [start, start + 4, start + 8, start + 4 * 66] {
-        assembly.on_packet(address(0), bench.packet(first, 4, 1, 8), at(0));
+        offer(&mut assembly, address(0), bench.packet(first, 4, 1, 8), at(0));
     }
     let firsts: Vec<u64> = finished(&mut assembly).into_iter().map(|(first, ..)| first).collect();
     assert_eq!(firsts, [start, start + 4, 0x1_0000_0000, start + 4 * 66]);
     for first in [start, start + 8, start + 12] {
-        assembly.on_packet(address(0), bench.packet(first, 4, 1, 8), at(0));
+        offer(&mut assembly, address(0), bench.packet(first, 4, 1, 8), at(0));
     }
     let packets = assembly.account().packets;
     assert_eq!((packets.duplicate, packets.late, finished(&mut assembly).len()), (1, 1, 1));
@@ -188,7 +226,7 @@ fn two_sources_that_agree_are_believed_however_far_it_is() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &FlowConfig { plausibility: 1000, ..flow(3, 4) });
     for (source, first) in [(0, 40_000), (0, 40_000), (1, 80_000), (2, 80_004), (0, 80_000)] {
-        assembly.on_packet(address(source), bench.packet(first, 4, 1, 8), at(0));
+        offer(&mut assembly, address(source), bench.packet(first, 4, 1, 8), at(0));
     }
     assert_eq!(dropped(&assembly, Cause::ImplausibleJump), 3);
     let account = assembly.account();
@@ -200,7 +238,7 @@ fn a_lone_source_is_believed_when_it_goes_on() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &FlowConfig { plausibility: 1000, ..flow(1, 4) });
     for first in [40_000, 40_000, 40_004] {
-        assembly.on_packet(address(0), bench.packet(first, 4, 1, 8), at(0));
+        offer(&mut assembly, address(0), bench.packet(first, 4, 1, 8), at(0));
     }
     assert_eq!((dropped(&assembly, Cause::ImplausibleJump), finished(&mut assembly).len()), (2, 1));
 }
@@ -209,9 +247,9 @@ fn a_lone_source_is_believed_when_it_goes_on() {
 fn what_lies_behind_the_last_event_is_not_of_the_run() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));
-    (0..4).for_each(|set| assembly.on_packet(address(0), bench.packet(4 * set, 4, 1, 8), at(0)));
+    (0..4).for_each(|set| offer(&mut assembly, address(0), bench.packet(4 * set, 4, 1, 8), at(0)));
     assembly.stop_after(7);
-    assembly.on_packet(address(1), bench.packet(12, 4, 1, 8), at(0));
+    offer(&mut assembly, address(1), bench.packet(12, 4, 1, 8), at(0));
     assembly.close_all(Cause::DrainTimedOut);
     let after = |first| (first, Ending::Dropped(Cause::AfterStop), vec![(1, Cause::AfterStop)]);
     let open = |first| (first, Ending::Incomplete, vec![(1, Cause::DrainTimedOut)]);
@@ -224,7 +262,7 @@ fn each_set_says_from_where_on_sets_are_open() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));
     for (source, first) in [(0, 8), (0, 4), (0, 0), (1, 8), (1, 0), (1, 4)] {
-        assembly.on_packet(address(source), bench.packet(first, 4, 1, 8), at(0));
+        offer(&mut assembly, address(source), bench.packet(first, 4, 1, 8), at(0));
     }
     let from: Vec<_> = core::iter::from_fn(|| assembly.take_finished()).map(|set| set.open_from).collect();
     assert_eq!(from, [EventKey::new(0, 0), EventKey::new(0, 4), EventKey::MAX]);
@@ -251,7 +289,7 @@ proptest! {
             let mut bytes = Vec::new();
             encode_mep(0, 0, fragments.iter().map(Vec::as_slice), &mut bytes).expect("it is short");
             let packet = if in_pieces >> source & 1 == 1 { scattered(&bytes) } else { bench.payload(&bytes) };
-            assembly.on_packet(address(source as u16), packet, at(0));
+            offer(&mut assembly, address(source as u16), packet, at(0));
         }
         let mut set = assembly.take_finished().expect("it is complete");
         let mut places = Vec::new();

@@ -33,7 +33,7 @@ impl Setup {
     fn set(&mut self, now: u64) {
         let packet = self.bench.packet(4 * self.sets, 4, self.sets as u8, 40);
         self.sets += 1;
-        self.gateway.on_packet(0, address(0), packet, at(now));
+        assert_eq!(self.gateway.on_packet(0, address(0), packet, at(now)), None);
         self.gateway.turn(at(now), |_| {});
     }
 
@@ -331,7 +331,7 @@ fn decisions_wait_for_earlier_sets_that_are_still_in_assembly() {
     let mut setup = Setup::new(|config| config.flows[0] = FlowConfig { output: Output::Stream, ..flow(2, 4) });
     let mut packet = |source: u16, first: u64, now: u64| {
         let packet = setup.bench.packet(first, 4, 1, 8);
-        setup.gateway.on_packet(0, address(source), packet, at(now));
+        assert_eq!(setup.gateway.on_packet(0, address(source), packet, at(now)), None);
     };
     packet(0, 0, 0);
     packet(0, 4, 0);

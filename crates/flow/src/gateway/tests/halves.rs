@@ -61,7 +61,7 @@ fn run(every: u64) -> (FlowAccount, FarmAccount, Vec<(EventKey, bool)>) {
                 let mut bytes = Vec::new();
                 sources.encode(&packet, &mut bytes);
                 if !packet.is_lost {
-                    receiver.on_packet(0, address(packet.source), bench.payload(&bytes), now);
+                    assert_eq!(receiver.on_packet(0, address(packet.source), bench.payload(&bytes), now), None);
                 }
             }
         }

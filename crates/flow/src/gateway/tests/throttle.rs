@@ -136,7 +136,7 @@ fn a_gateway_asks_for_what_it_has_room_for_and_no_more() {
     assert_eq!((first, gateway.next_request(0, utc, at(0))), (wanted, None));
     let mut bench = Bench::new();
     let packets: Vec<_> = (0..4).map(|set| bench.packet(4 * set, 4, 1, 8)).collect();
-    packets.into_iter().for_each(|packet| gateway.on_packet(0, address(0), packet, at(1)));
+    packets.into_iter().for_each(|packet| assert_eq!(gateway.on_packet(0, address(0), packet, at(1)), None));
     gateway.turn(at(1), |_| {});
     assert_eq!(gateway.next_request(0, utc, at(1)), None, "nothing is decided, so there is no more room");
     // What was asked for and never began was lost, or will never come.
@@ -157,14 +157,14 @@ fn a_gateway_without_room_or_nodes_or_in_disorder_says_so() {
     gateway.on_message(&gateway::Message::Credit(credit), at(0));
     gateway.turn(at(0), |_| {});
     assert_eq!(gateway.throttle().state(), Ready);
-    gateway.on_packet(0, address(0), bench.packet(400_000, 4, 1, 8), at(1));
+    assert_eq!(gateway.on_packet(0, address(0), bench.packet(400_000, 4, 1, 8), at(1)), None);
     gateway.turn(at(1), |_| {});
     assert_eq!(gateway.throttle().state(), OutOfSync);
     gateway.turn(at(101), |_| {});
     assert_eq!(gateway.throttle().state(), Ready);
     for set in 0..14 {
         let packet = bench.packet(4 * set, 4, 1, 8);
-        gateway.on_packet(0, address(0), packet, at(102));
+        assert_eq!(gateway.on_packet(0, address(0), packet, at(102)), None);
     }
     gateway.turn(at(102), |_| {});
     assert_eq!(gateway.throttle().state(), Busy);

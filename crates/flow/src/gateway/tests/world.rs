@@ -192,7 +192,7 @@ impl World {
         let mut bytes = Vec::new();
         self.sources[usize::from(flow)].encode(packet, &mut bytes);
         let payload = self.bench.payload(&bytes);
-        self.gateway.on_packet(flow, address(packet.source), payload, at(self.now));
+        assert_eq!(self.gateway.on_packet(flow, address(packet.source), payload, at(self.now)), None);
     }
 
     /// What the gateway does.

@@ -1,0 +1,86 @@
+//! A flow's packets on their way from the receiver into the machine.
+
+use ropewalk_flow::gateway::{self, Address};
+use ropewalk_io::packet::{Packet, Receiver};
+use ropewalk_memory::Staging;
+use ropewalk_terms::Instant;
+use std::collections::VecDeque;
+use std::net::SocketAddrV4;
+
+/// The packets of one flow. Those for which there is no set yet wait here, and all behind them where they are: in the kernel,
+/// whose buffer is larger than a gateway's table needs to be.
+pub(super) struct Input<R> {
+    pub(super) receiver: R,
+    flow: u8,
+    /// Packets that the receiver hands on at most.
+    batch: usize,
+    packets: Vec<Packet>,
+    waiting: VecDeque<Packet>,
+    /// Packets that were copied because too much of their memory was held.
+    pub(super) evacuated: u64,
+}
+
+impl<R: Receiver> Input<R> {
+    pub(super) fn new(receiver: R, flow: u8, batch: usize) -> Self {
+        let (packets, waiting) = (Vec::with_capacity(2 * batch), VecDeque::with_capacity(2 * batch));
+        Self { receiver, flow, batch, packets, waiting, evacuated: 0 }
+    }
+
+    /// Whether packets wait for a set.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Offers packets to the machine, a batch at most. Where `evacuation` is given they are copied there first, as long as it
+    /// has room. Returns how many were taken from the receiver.
+    pub(super) fn receive(
+        &mut self,
+        machine: &mut gateway::Receiver,
+        evacuation: Option<&mut Staging>,
+        now: Instant,
+    ) -> usize {
+        if !self.offer_waiting(machine, now) {
+            return 0;
+        }
+        let received = self.receiver.receive(now, &mut self.packets);
+        if let Some(evacuation) = evacuation {
+            self.evacuate(evacuation);
+        }
+        let mut packets = self.packets.drain(..);
+        while let Some(Packet { from, payload }) = packets.next() {
+            if let Some(payload) = machine.on_packet(self.flow, address(from), payload, now) {
+                self.waiting.push_back(Packet { from, payload });
+                self.waiting.extend(packets);
+                return received;
+            }
+        }
+        if received < self.batch {
+            machine.on_drained(self.flow, now);
+        }
+        received
+    }
+
+    /// Offers what waits; false where there is still no set for it.
+    pub(super) fn offer_waiting(&mut self, machine: &mut gateway::Receiver, now: Instant) -> bool {
+        while let Some(Packet { from, payload }) = self.waiting.pop_front() {
+            if let Some(payload) = machine.on_packet(self.flow, address(from), payload, now) {
+                self.waiting.push_front(Packet { from, payload });
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Copies packets, so that where they came in is free again.
+    fn evacuate(&mut self, staging: &mut Staging) {
+        for packet in &mut self.packets {
+            let Some(copy) = packet.payload.evacuate(staging) else { return };
+            packet.payload = copy;
+            self.evacuated += 1;
+        }
+    }
+}
+
+const fn address(from: SocketAddrV4) -> Address {
+    Address { ip: *from.ip(), port: from.port() }
+}
