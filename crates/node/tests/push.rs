@@ -22,11 +22,23 @@ fn run(output: &TemporaryDirectory, port: u16, flow: &str, rest: &str, events: u
 
 /// The same, of sources with these addresses.
 fn run_from(sources: &str, output: &TemporaryDirectory, flow: &str, rest: &str, events: u64) -> PushSummary {
+    run_with(sources, output, flow, "accept = 1.0, decision_time = \"uniform(0s,2ms)\"", rest, events)
+}
+
+/// The same, with nodes that are emulated so.
+fn run_with(
+    sources: &str,
+    output: &TemporaryDirectory,
+    flow: &str,
+    nodes: &str,
+    rest: &str,
+    events: u64,
+) -> PushSummary {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\n\
          sources = {{ count = {SOURCES}, first = 700, address = \"{sources}\" }}\n\
          decision_timeout = \"20s\"\nbudget = \"20s\"\n{flow}\n\
-         [farm]\nemulate = {{ accept = 1.0, decision_time = \"uniform(0s,2ms)\" }}\n{rest}\n",
+         [farm]\nemulate = {{ {nodes} }}\n{rest}\n",
         output.path().display().to_string()
     );
     let gateway = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\n";
@@ -170,4 +182,44 @@ fn packets_straight_over_ip_are_built_as_others_are() {
     let summary = run_from("127.3.0.1", &output, "emulate = { rate = \"20kHz\" }", text, 1000);
     assert!(summary.is_complete(), "{:?}", summary.flows);
     assert_eq!((summary.written, number(&summary, "/packets/received")), (1000, 1000 / 5 * u64::from(SOURCES)));
+}
+
+#[test]
+fn nodes_may_be_reached_over_tcp_and_straight_over_ip() {
+    let test = "push::nodes_may_be_reached_over_tcp_and_straight_over_ip";
+    for (port, transport, farm) in [(21_900, "tcp", ""), (22_000, "raw_ip", "address = \"127.6.0.1\"\n")] {
+        if transport == "raw_ip" && rustix::process::geteuid().as_raw() != 0 {
+            return ropewalk_tidy::skipped(test, "needs root to open raw sockets");
+        }
+        for gather in ["iovec", "short_copy"] {
+            let output = TemporaryDirectory::new("push-transport");
+            let rest = format!(
+                "transport = \"{transport}\"\nlargest_push = \"9000\"\n{farm}[[gateway]]\nname = \"gw0\"\n\
+                 listen = {{ hlt = \"127.0.0.1:0\" }}\ncontrol = \"127.6.1.1:0\"\ngather = \"{gather}\""
+            );
+            let summary = run(&output, port, "emulate = { rate = \"20kHz\" }", &rest, 2000);
+            assert!(summary.is_complete(), "{transport}, {gather}: {:?}", summary.flows);
+            assert_eq!((summary.written, number(&summary, "/farm/pushed_again")), (2000, 0), "{transport}, {gather}");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_dies_and_comes_back_costs_no_event_whatever_it_is_reached_over() {
+    for (port, transport) in [(22_100, "udp"), (22_200, "tcp")] {
+        let output = TemporaryDirectory::new("push-death");
+        let outage = "{ node = 1, from = \"200ms\", lasts = \"500ms\" }";
+        let rest = format!("transport = \"{transport}\"\nsilence = \"100ms\"\n");
+        let flow = "emulate = { rate = \"4kHz\" }";
+        let emulate = format!("accept = 1.0, outages = [{outage}], decision_time = \"uniform(0s,2ms)\"");
+        let summary = run_with(&format!("127.0.0.1:{port}"), &output, flow, &emulate, &rest, 6000);
+        assert!(summary.is_complete(), "{transport}: {:?}", summary.flows);
+        assert_eq!((summary.written, number(&summary, "/farm/decided")), (6000, 6000), "{transport}");
+        assert!(
+            number(&summary, "/farm/taken_back") > 0,
+            "{transport}: it had events when it died: {:?}",
+            summary.flows
+        );
+        assert_eq!(summary.nodes["deaths"], 1);
+    }
 }

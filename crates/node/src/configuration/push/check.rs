@@ -1,6 +1,6 @@
 //! What the configuration of a push system must fulfil beyond its syntax.
 
-use super::model::{FlowSection, GatewaySection, PushConfiguration, ReceiveChoice};
+use super::model::{FlowSection, GatewaySection, PushConfiguration, ReceiveChoice, TransportChoice};
 use crate::configuration::IncompleteChoice;
 use crate::configuration::parse::Fault;
 use std::collections::BTreeSet;
@@ -167,6 +167,7 @@ fn farm(configuration: &PushConfiguration) -> Result<(), Fault> {
     if !(1..=256).contains(&farm.outstanding) {
         return Err(Fault::new("farm.outstanding", "between 1 and 256 events"));
     }
+    farm_over_ip(configuration)?;
     if farm.silence.0 < Duration::from_millis(100) {
         return Err(Fault::new("farm.silence", "100ms at least: nodes say every 30 ms that they are there"));
     }
@@ -177,5 +178,34 @@ fn farm(configuration: &PushConfiguration) -> Result<(), Fault> {
     if !(1..=256).contains(&emulate.at_once) {
         return Err(Fault::new("farm.emulate.at_once", "between 1 and 256 events"));
     }
+    if let Some(index) = emulate.outages.iter().position(|outage| outage.node >= farm.nodes) {
+        let message = format!("the farm has the nodes 0 to {}", farm.nodes - 1);
+        return Err(Fault::new(format!("farm.emulate.outages[{index}].node"), message));
+    }
     Ok(())
+}
+
+/// Nodes and gateways that speak straight over IP are known by their addresses alone.
+fn farm_over_ip(configuration: &PushConfiguration) -> Result<(), Fault> {
+    let farm = &configuration.farm;
+    let last = u32::from(farm.nodes) - 1;
+    if farm.address.is_some_and(|addresses| addresses.of(last).is_none()) {
+        return Err(Fault::new("farm.address", "the last node's address or port would be none"));
+    }
+    if farm.transport != TransportChoice::RawIp {
+        return Ok(());
+    }
+    if farm.emulate.is_some() && farm.address.is_none_or(|addresses| addresses.are_ports()) {
+        let message = "straight over IP there are no ports: each node needs an address of its own, such as 10.0.0.1";
+        return Err(Fault::new("farm.address", message));
+    }
+    let mut seen = BTreeSet::new();
+    let twice = configuration.gateway.iter().position(|gateway| !seen.insert(gateway.control.0.ip()));
+    match twice {
+        None => Ok(()),
+        Some(index) => {
+            let message = "straight over IP there are no ports: another gateway has this address";
+            Err(Fault::new(format!("gateway[{index}].control"), message))
+        }
+    }
 }

@@ -277,8 +277,26 @@ pub struct FarmSection {
     pub outstanding: u16,
     /// A node that says nothing for so long has no credit, and its events go to others.
     pub silence: Time,
+    /// What gateways and nodes reach each other by.
+    pub transport: TransportChoice,
+    /// Where emulated nodes are: `10.0.0.1` and those behind it, or `10.0.0.1:20000` and the ports behind that; anywhere on
+    /// loopback where it is not given. A gateway answers where it hears a node from, so that it need not know.
+    pub address: Option<Addresses>,
     /// Emulators take their place.
     pub emulate: Option<EmulateFarm>,
+}
+
+/// What gateways and nodes reach each other by. Events and decisions are the same messages everywhere.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TransportChoice {
+    /// UDP, sent as the gateway's `send` says.
+    #[default]
+    Udp,
+    /// IP of a protocol number for experiments; each node and each gateway's `control` needs an address of its own.
+    RawIp,
+    /// TCP; nodes connect to the gateway's `control`.
+    Tcp,
 }
 
 impl Default for FarmSection {
@@ -288,6 +306,8 @@ impl Default for FarmSection {
             largest_push: Bytes(1472),
             outstanding: 64,
             silence: Time(Duration::from_secs(1)),
+            transport: TransportChoice::default(),
+            address: None,
             emulate: None,
         }
     }
@@ -303,13 +323,33 @@ pub struct EmulateFarm {
     pub at_once: u16,
     /// The share of events that are accepted.
     pub accept: f64,
+    /// Nodes that die without a word, and come back knowing nothing.
+    pub outages: Vec<NodeOutage>,
     /// Where chance begins.
     pub seed: u64,
 }
 
+/// A node that dies and comes back.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeOutage {
+    /// Which one.
+    pub node: u16,
+    /// When, after the start.
+    pub from: Time,
+    /// For how long.
+    pub lasts: Time,
+}
+
 impl Default for EmulateFarm {
     fn default() -> Self {
-        Self { decision_time: Times::Fixed(Duration::from_millis(1)), at_once: 64, accept: 0.1, seed: 1 }
+        Self {
+            decision_time: Times::Fixed(Duration::from_millis(1)),
+            at_once: 64,
+            accept: 0.1,
+            outages: Vec::new(),
+            seed: 1,
+        }
     }
 }
 

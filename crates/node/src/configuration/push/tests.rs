@@ -67,6 +67,13 @@ fn every_fault_is_told_with_its_key() {
         ("name = \"gw0\"", "name = \"gw0\"\nmemory = \"1KiB\"", "gateway[0].memory"),
         ("name = \"gw0\"", "name = \"gw0\"\nreceive = \"raw_ip\"", "flow[1].sources.address"),
         ("[[gateway]]", "[farm]\nnodes = 0\n[[gateway]]", "farm.nodes"),
+        ("[[gateway]]", "[farm]\ntransport = \"raw_ip\"\nemulate = {}\n[[gateway]]", "farm.address"),
+        ("[[gateway]]", "[farm]\naddress = \"10.0.0.1:65535\"\n[[gateway]]", "farm.address"),
+        (
+            "[[gateway]]",
+            "[farm]\nemulate = { outages = [{ node = 2, from = \"1s\", lasts = \"1s\" }] }\n[[gateway]]",
+            "farm.emulate.outages[0].node",
+        ),
         ("[[gateway]]", "[farm]\nlargest_push = \"1MiB\"\n[[gateway]]", "farm.largest_push"),
         ("[[gateway]]", "[farm]\nemulate = { accept = 2.0 }\n[[gateway]]", "farm.emulate.accept"),
     ] {

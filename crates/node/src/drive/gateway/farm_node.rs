@@ -13,6 +13,7 @@ use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// What an emulated node is told before the run.
 #[derive(Clone, Debug)]
@@ -23,10 +24,21 @@ pub struct FarmNodeDriveConfig {
     pub gateways: Vec<SocketAddrV4>,
     /// How it decides.
     pub filter: FilterConfig,
+    /// When it is dead.
+    pub outages: Vec<Outage>,
     /// Where chance begins.
     pub seed: u64,
     /// It ends when this is set.
     pub is_over: Arc<AtomicBool>,
+}
+
+/// A time in which a node is dead: it hears nothing, and has forgotten everything when it is back.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Outage {
+    /// When, after its first turn.
+    pub from: Duration,
+    /// For how long.
+    pub lasts: Duration,
 }
 
 /// What a node has seen.
@@ -44,19 +56,23 @@ pub struct FarmNodeReport {
     pub accepted: u64,
     /// Datagrams that were no message of a gateway.
     pub malformed: u64,
+    /// How often it died.
+    pub deaths: u64,
 }
 
 /// A node: see the module's first line.
 pub struct FarmNodeDrive<L: Link> {
+    config: FarmNodeDriveConfig,
     gateways: Vec<(SocketAddrV4, FarmNode)>,
     filter: EmulatedFilter,
+    started: Option<Instant>,
+    is_dead: bool,
     link: L,
     packets: Vec<Packet>,
     message: Vec<u8>,
     /// To whom the message still has to go.
     unsent: Option<SocketAddrV4>,
     scratch: Vec<u8>,
-    is_over: Arc<AtomicBool>,
     report: FarmNodeReport,
     notice: Notice<FarmNodeReport>,
 }
@@ -64,24 +80,45 @@ pub struct FarmNodeDrive<L: Link> {
 impl<L: Link> FarmNodeDrive<L> {
     /// A node that hears gateways and answers over `link`.
     pub fn new(config: FarmNodeDriveConfig, link: L) -> Self {
-        let machine = |gateway| FarmNode::new(FarmNodeConfig { gateway, ..config.machine });
         Self {
-            gateways: (0..).zip(&config.gateways).map(|(number, &at)| (at, machine(number))).collect(),
+            gateways: machines(&config),
             filter: EmulatedFilter::new(config.filter, config.seed),
+            started: None,
+            is_dead: false,
             link,
             packets: Vec::with_capacity(1024),
             message: Vec::with_capacity(2048),
             unsent: None,
             scratch: Vec::with_capacity(2048),
-            is_over: config.is_over,
             report: FarmNodeReport::default(),
             notice: Notice::default(),
+            config,
         }
     }
 
     /// What it has seen.
     pub fn notice(&self) -> Notice<FarmNodeReport> {
         self.notice.clone()
+    }
+
+    /// Dies and comes back when it is time to. Whether it is dead.
+    fn live_or_die(&mut self, now: Instant) -> bool {
+        let age = now.since(*self.started.get_or_insert(now));
+        let is_dead = self.config.outages.iter().any(|outage| outage.from <= age && age < outage.from + outage.lasts);
+        if is_dead && !self.is_dead {
+            self.report.deaths += 1;
+            self.unsent = None;
+        } else if self.is_dead && !is_dead {
+            self.config.machine.incarnation.0 += 1;
+            self.gateways = machines(&self.config);
+            self.filter = EmulatedFilter::new(self.config.filter, self.config.seed);
+        }
+        self.is_dead = is_dead;
+        if is_dead {
+            self.link.receive(now, &mut self.packets);
+            self.packets.clear();
+        }
+        is_dead
     }
 
     fn hear(&mut self, now: Instant) -> usize {
@@ -155,8 +192,18 @@ impl<L: Link> FarmNodeDrive<L> {
     }
 }
 
+/// What it is towards each gateway.
+fn machines(config: &FarmNodeDriveConfig) -> Vec<(SocketAddrV4, FarmNode)> {
+    let machine = |gateway| FarmNode::new(FarmNodeConfig { gateway, ..config.machine });
+    (0..).zip(&config.gateways).map(|(number, &at)| (at, machine(number))).collect()
+}
+
 impl<L: Link> Drive for FarmNodeDrive<L> {
     fn turn(&mut self, now: Instant) -> usize {
+        if self.live_or_die(now) {
+            self.notice.renew(|report| *report = self.report);
+            return 0;
+        }
         let work = self.hear(now) + self.decide(now) + self.tell(now) + self.link.flush(now);
         if work > 0 {
             self.notice.renew(|report| *report = self.report);
@@ -165,6 +212,10 @@ impl<L: Link> Drive for FarmNodeDrive<L> {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
+        if self.is_dead {
+            // What comes meanwhile is thrown away now and then.
+            return None;
+        }
         let machines = self.gateways.iter().map(|(_, machine)| machine.next_deadline());
         machines.chain(self.filter.next_deadline()).chain(self.link.next_deadline()).min()
     }
@@ -178,6 +229,6 @@ impl<L: Link> Drive for FarmNodeDrive<L> {
     }
 
     fn is_done(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
+        self.config.is_over.load(Ordering::Relaxed)
     }
 }

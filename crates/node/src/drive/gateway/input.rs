@@ -1,4 +1,4 @@
-//! A flow's packets on their way from the receiver into the machine.
+//! Packets on their way from a receiver into the machine.
 
 use ropewalk_flow::gateway::{self, Address};
 use ropewalk_io::packet::{Packet, Receiver};
@@ -7,11 +7,12 @@ use ropewalk_terms::Instant;
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
-/// The packets of one flow. Those for which there is no set yet wait here, and all behind them where they are: in the kernel,
+/// The packets of one receiver, mostly those of one flow. Those for which there is no set yet wait here, and all behind them where they are: in the kernel,
 /// whose buffer is larger than a gateway's table needs to be.
 pub(super) struct Input<R> {
     pub(super) receiver: R,
-    flow: u8,
+    /// The flow of each of the receiver's addresses.
+    flows: Vec<u8>,
     /// Packets that the receiver hands on at most.
     batch: usize,
     packets: Vec<Packet>,
@@ -21,9 +22,9 @@ pub(super) struct Input<R> {
 }
 
 impl<R: Receiver> Input<R> {
-    pub(super) fn new(receiver: R, flow: u8, batch: usize) -> Self {
+    pub(super) fn new(receiver: R, flows: Vec<u8>, batch: usize) -> Self {
         let (packets, waiting) = (Vec::with_capacity(2 * batch), VecDeque::with_capacity(2 * batch));
-        Self { receiver, flow, batch, packets, waiting, evacuated: 0 }
+        Self { receiver, flows, batch, packets, waiting, evacuated: 0 }
     }
 
     /// Whether packets wait for a set.
@@ -47,24 +48,26 @@ impl<R: Receiver> Input<R> {
             self.evacuate(evacuation);
         }
         let mut packets = self.packets.drain(..);
-        while let Some(Packet { from, payload }) = packets.next() {
-            if let Some(payload) = machine.on_packet(self.flow, address(from), payload, now) {
-                self.waiting.push_back(Packet { from, payload });
+        while let Some(Packet { from, to, payload }) = packets.next() {
+            let flow = self.flows.get(usize::from(to)).copied().unwrap_or(u8::MAX);
+            if let Some(payload) = machine.on_packet(flow, address(from), payload, now) {
+                self.waiting.push_back(Packet { from, to, payload });
                 self.waiting.extend(packets);
                 return received;
             }
         }
         if received < self.batch {
-            machine.on_drained(self.flow, now);
+            self.flows.iter().for_each(|&flow| machine.on_drained(flow, now));
         }
         received
     }
 
     /// Offers what waits; false where there is still no set for it.
     pub(super) fn offer_waiting(&mut self, machine: &mut gateway::Receiver, now: Instant) -> bool {
-        while let Some(Packet { from, payload }) = self.waiting.pop_front() {
-            if let Some(payload) = machine.on_packet(self.flow, address(from), payload, now) {
-                self.waiting.push_front(Packet { from, payload });
+        while let Some(Packet { from, to, payload }) = self.waiting.pop_front() {
+            let flow = self.flows.get(usize::from(to)).copied().unwrap_or(u8::MAX);
+            if let Some(payload) = machine.on_packet(flow, address(from), payload, now) {
+                self.waiting.push_front(Packet { from, to, payload });
                 return false;
             }
         }

@@ -12,6 +12,7 @@
 mod connections;
 mod farm_node;
 mod filter;
+mod input;
 mod link;
 mod message;
 mod queue;
@@ -20,7 +21,7 @@ mod sources;
 mod storing;
 
 pub use connections::Connections;
-pub use farm_node::{FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport};
+pub use farm_node::{FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, Outage};
 pub use filter::{EmulatedFilter, FilterConfig};
 pub use link::{Datagrams, Link};
 pub use queue::{GatewayDrive, GatewayDriveConfig, Gathering};

@@ -1,11 +1,12 @@
 //! One input queue of a gateway, run to completion: packets in, events out, decisions in, accepted events to files.
 
+use super::input::Input;
 use super::link::Link;
 use super::message::{contiguous, send_bytes, send_over};
 use super::report::{GatewayReport, InputReport, Notice};
 use super::storing::StoredEvent;
 use crate::drive::{Drive, Progress, Storage};
-use ropewalk_flow::gateway::{Address, FlowConfig, Gateway, GatewayConfig, GatewayConfigError, Outgoing};
+use ropewalk_flow::gateway::{FlowConfig, Gateway, GatewayConfig, GatewayConfigError, Outgoing};
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::disk::Disk;
 use ropewalk_io::packet::{Packet, Receiver, Refusal, Sender};
@@ -48,6 +49,8 @@ pub struct GatewayDriveConfig {
     pub is_over: Arc<AtomicBool>,
     /// How long it may take to end behind that.
     pub drain: Duration,
+    /// Packets that an input hands on at most.
+    pub batch: usize,
     /// Memory that the packets of each flow are received into, in bytes: the throttle watches the fullest.
     pub memory: u64,
     /// Above this share of held memory, in percent, packets are copied out of it.
@@ -76,7 +79,7 @@ enum Phase {
 pub struct GatewayDrive<R: Receiver, L: Link, S: Sender, D: Disk> {
     config: GatewayDriveConfig,
     gateway: Gateway,
-    inputs: Vec<R>,
+    inputs: Vec<Input<R>>,
     /// To and from nodes.
     farm: L,
     /// To triggers.
@@ -96,7 +99,6 @@ pub struct GatewayDrive<R: Receiver, L: Link, S: Sender, D: Disk> {
     stopped: Vec<bool>,
     /// Had nothing come by then, nothing more would come.
     quiet_from: Instant,
-    evacuated: u64,
     /// Accepted events that could not be written.
     not_written: u64,
     /// The ids of each flow's sources.
@@ -140,7 +142,7 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
         let nodes = vec![None; usize::from(config.machine.farm.nodes)];
         let drive = Self {
             gateway,
-            inputs,
+            inputs: (0..).zip(inputs).map(|(flow, input)| Input::new(input, vec![flow], config.batch)).collect(),
             farm,
             triggers,
             nodes,
@@ -154,7 +156,6 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
             phase: Phase::Running,
             stopped: vec![false; flows],
             quiet_from: Instant::ZERO,
-            evacuated: 0,
             not_written: 0,
             sources,
             progress: Vec::with_capacity(1024),
@@ -184,16 +185,11 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
             return 0;
         }
         let (mut work, mut fullest) = (0, 0);
-        for (flow, input) in (0..).zip(&mut self.inputs) {
-            work += input.receive(now, &mut self.packets);
-            let used = input.memory_in_use();
+        for input in &mut self.inputs {
+            let used = input.receiver.memory_in_use();
             fullest = fullest.max(self.config.memory * used.held as u64 / used.all.max(1) as u64);
             let must_move = used.is_above(self.config.evacuate_above);
-            for Packet { from, payload, .. } in self.packets.drain(..) {
-                let payload = if must_move { moved(payload, &mut self.staging, &mut self.evacuated) } else { payload };
-                let from = Address { ip: *from.ip(), port: from.port() };
-                self.gateway.on_packet(flow, from, payload, now);
-            }
+            work += input.receive(self.gateway.receiver(), must_move.then_some(&mut self.staging), now);
         }
         self.gateway.receiver().on_pool(fullest, self.config.memory, now);
         if work > 0 {
@@ -335,9 +331,13 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
             }
             Phase::Draining(until) => {
                 let in_flight = self.gateway.ledger();
-                let is_empty = in_flight.fragments.in_flight == 0 && in_flight.events.in_flight == 0;
+                let is_waiting = self.inputs.iter().any(Input::is_waiting);
+                let is_empty = !is_waiting && in_flight.fragments.in_flight == 0 && in_flight.events.in_flight == 0;
                 if now >= until {
                     self.gateway.receiver().close_all(Cause::DrainTimedOut);
+                    for input in &mut self.inputs {
+                        input.offer_waiting(self.gateway.receiver(), now);
+                    }
                     self.phase = Phase::Closing(now.after(self.config.drain));
                 } else if is_empty && now >= self.quiet_from {
                     self.phase = Phase::Closing(now.after(self.config.drain));
@@ -399,12 +399,13 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
         if asks {
             self.ask_at = now.after(ASK);
         }
-        let Self { gateway, inputs, farm, storage, notice, evacuated, not_written, phase, .. } = self;
+        let Self { gateway, inputs, farm, storage, notice, not_written, phase, .. } = self;
+        let evacuated = inputs.iter().map(|input| input.evacuated).sum();
         notice.renew(|report| {
             for ((flow, input), known) in (0..).zip(inputs).zip(&mut report.flows) {
                 (known.packets, known.events) = gateway.account(flow);
                 if asks {
-                    known.received = input.counters();
+                    known.received = input.receiver.counters();
                 }
             }
             report.sent = farm.sent();
@@ -413,7 +414,7 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
             (report.state, (report.live, report.dead)) = (throttle.state(), throttle.live_and_dead());
             report.stops.clear();
             report.stops.extend(throttle.levels().map(|level| (level.dead, level.stops)));
-            (report.evacuated, report.not_written, report.is_over) = (*evacuated, *not_written, *phase == Phase::Over);
+            (report.evacuated, report.not_written, report.is_over) = (evacuated, *not_written, *phase == Phase::Over);
         });
     }
 }
@@ -432,7 +433,8 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> Drive for GatewayDrive<R, L, S, D
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let inputs = self.inputs.iter().filter_map(Receiver::next_deadline).chain(self.farm.next_deadline());
+        let inputs =
+            self.inputs.iter().filter_map(|input| input.receiver.next_deadline()).chain(self.farm.next_deadline());
         let storage = self.storage.as_ref().and_then(Storage::next_deadline);
         inputs.chain(storage).chain([self.gateway.next_deadline(), self.renew_at]).min()
     }
@@ -440,30 +442,19 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> Drive for GatewayDrive<R, L, S, D
     fn prepare_wait(&mut self) -> bool {
         let mut may_sleep = self.unsent.is_empty() && self.triggers.queued() == 0 && self.farm.prepare_wait();
         for input in &mut self.inputs {
-            may_sleep &= input.prepare_wait();
+            may_sleep &= input.receiver.prepare_wait();
         }
         may_sleep && self.storage.as_mut().is_none_or(Storage::prepare_wait)
     }
 
     fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        into.extend(self.inputs.iter().filter_map(Receiver::wait_descriptor));
+        into.extend(self.inputs.iter().filter_map(|input| input.receiver.wait_descriptor()));
         into.extend(self.farm.wait_descriptor());
         into.extend(self.storage.as_ref().and_then(Storage::wait_descriptor));
     }
 
     fn is_done(&self) -> bool {
         self.phase == Phase::Over
-    }
-}
-
-/// A copy of a packet in other memory, so that where it came in is free again; the packet itself where there is no room.
-fn moved(payload: Payload, staging: &mut Staging, evacuated: &mut u64) -> Payload {
-    match payload.evacuate(staging) {
-        Some(copy) => {
-            *evacuated += 1;
-            copy
-        }
-        None => payload,
     }
 }
 

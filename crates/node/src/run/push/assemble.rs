@@ -1,18 +1,15 @@
 //! From a configuration to running threads: sockets, pools, drives, wiring.
 
+use super::farm::{Farm, gateway_link, messages};
 use super::handle::{FlowSource, PushHandle, RunningGateway};
 use super::resolve;
 use crate::configuration::SyncChoice;
 use crate::configuration::push::{FlowSection, GatewaySection, OutputChoice, PushConfiguration, ReceiveChoice};
-use crate::drive::gateway::{
-    Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FilterConfig, GatewayDrive, GatewayDriveConfig, PacketSourceDrive,
-    PacketSourceDriveConfig,
-};
+use crate::drive::gateway::{GatewayDrive, GatewayDriveConfig, PacketSourceDrive, PacketSourceDriveConfig};
 use crate::drive::{Drive, Storage, StorageConfig};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
 use crate::run::registry::RunDirectory;
 use crate::run::worker::{Ending, Worker};
-use ropewalk_flow::gateway::FarmNodeConfig;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig};
@@ -26,7 +23,6 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 /// What of a push system is in this process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,31 +42,23 @@ const PROTOCOL: u8 = 253;
 /// The largest blocks of the memory that packets are received into.
 const PACKET_BLOCK: usize = 256 << 10;
 /// Memory for what nodes say and what is sent: block and blocks.
-const CONTROL_MEMORY: (usize, usize) = (64 << 10, 32);
+pub(super) const CONTROL_MEMORY: (usize, usize) = (64 << 10, 32);
 /// Memory of a gateway's or a node's sender.
-const SEND_MEMORY: (usize, usize) = (256 << 10, 16);
+pub(super) const SEND_MEMORY: (usize, usize) = (256 << 10, 16);
 /// Memory of an emulated source's sender: one for each source, and there may be hundreds.
 const SOURCE_MEMORY: (usize, usize) = (32 << 10, 4);
 /// Packets that a source queues before it calls the system.
 const SOURCE_BATCH: usize = 16;
 /// Memory for records on their way to the disk, and for packets that are moved.
 const RECORDS_MEMORY: (usize, usize) = (256 << 10, 128);
-/// The longest message to a trigger, a gateway or a node; pushes are such messages.
-const LARGEST_MESSAGE: usize = 9000;
 /// Packets that a system call receives or sends at most.
-const BATCH: usize = 256;
+pub(super) const BATCH: usize = 256;
 /// What the kernel may hold for a receiver.
-const SOCKET_BUFFER: usize = 32 << 20;
+pub(super) const SOCKET_BUFFER: usize = 32 << 20;
 /// Above this share of held memory, in percent, packets are copied out of it.
 ///
 /// Above the mark at which the throttle stops the trigger: it is for what the trigger cannot stop any more.
 const EVACUATE_ABOVE: usize = 90;
-/// How often a node says that it is there.
-const NODE_HEARTBEAT: Duration = Duration::from_millis(30);
-/// How long a node waits for the rest of an event.
-const NODE_PATIENCE: Duration = Duration::from_millis(100);
-/// The longest event that a node takes.
-const LARGEST_EVENT: u32 = 16 << 20;
 
 /// Blocks of so much memory for packets, and how many: enough of them that the throttle sees how full it is, each with room
 /// for some packets.
@@ -90,11 +78,11 @@ struct Places {
     triggers: Vec<Option<SocketAddrV4>>,
 }
 
-fn pool(name: &str, (block, blocks): (usize, usize)) -> Result<Pool, RunError> {
+pub(super) fn pool(name: &str, (block, blocks): (usize, usize)) -> Result<Pool, RunError> {
     Ok(Pool::new_untouched(PoolConfig::anonymous(name, block, blocks))?)
 }
 
-fn packet_error(name: &str) -> impl FnOnce(PacketError) -> RunError {
+pub(super) fn packet_error(name: &str) -> impl FnOnce(PacketError) -> RunError {
     let name = name.to_owned();
     move |error| RunError::Unfit(format!("{name}: {error}"))
 }
@@ -207,7 +195,7 @@ impl Assembly<'_> {
                 return Err(RunError::Unfit(message));
             }
             let name = format!("trigger-{}", flow.name);
-            control(&name, configured.unwrap_or(any)).map(Some)
+            messages(&name, Flow::Udp, configured.unwrap_or(any)).map(Some)
         };
         self.gates.iter().zip(&self.configuration.flow).map(receiver).collect()
     }
@@ -245,14 +233,10 @@ impl Assembly<'_> {
             inputs.push(input);
         }
         places.listen.push(inputs.iter().map(Receiver::address).collect());
-        let control = control(name, section.control.0)?;
-        self.handle.addresses.push((format!("{name} control"), control.address().to_string()));
-        places.control.push(control.address());
+        let (farm, control) = gateway_link(&self.configuration.farm, section)?;
+        self.handle.addresses.push((format!("{name} control"), control.to_string()));
+        places.control.push(control);
         let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        let config =
-            SendConfig { mechanism: resolve::send(section.send), batch: BATCH, ..SendConfig::new(Flow::Udp, any) };
-        let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
-        let sender = SocketSender::new(config, staging).map_err(packet_error(name))?;
         let staging = Staging::new(pool(&format!("{name}-triggers"), CONTROL_MEMORY)?);
         let triggers = SocketSender::new(SendConfig::new(Flow::Udp, any), staging).map_err(packet_error(name))?;
         let storage = self.storage(index, section, directory)?;
@@ -266,11 +250,11 @@ impl Assembly<'_> {
             gates: self.gates.clone(),
             is_over: Arc::clone(&self.is_over),
             drain: self.configuration.run.drain.0,
+            batch: BATCH,
             memory: section.memory.0 / self.configuration.flow.len() as u64,
             evacuate_above: EVACUATE_ABOVE,
         };
         let evacuation = Staging::new(pool(&format!("{name}-evacuated"), RECORDS_MEMORY)?);
-        let farm = Datagrams { receiver: control, sender };
         let mut drive = GatewayDrive::new(drive_config, inputs, farm, triggers, storage, evacuation)
             .map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
         drive.begin(MonotonicClock.now());
@@ -323,45 +307,14 @@ impl Assembly<'_> {
 
     /// The emulated nodes of this process, on one thread.
     fn nodes(&mut self, part: &PushPart, places: &Places) -> Result<(), RunError> {
-        let farm = &self.configuration.farm;
-        let numbers = match part {
-            PushPart::Whole => 0..farm.nodes,
-            PushPart::Nodes(numbers) => numbers.start..numbers.end.min(farm.nodes),
-            PushPart::Gateway(_) | PushPart::Sources(_) => return Ok(()),
+        let farm = Farm {
+            section: &self.configuration.farm,
+            incarnation: self.incarnation,
+            gateways: &places.control,
+            is_over: &self.handle.nodes_are_over,
         };
-        let Some(emulate) = &farm.emulate else { return Ok(()) };
-        let mut drives: Vec<Box<dyn Drive + Send>> = Vec::new();
-        for node in numbers {
-            let name = format!("node-{node}");
-            let receiver = control(&name, SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
-            let staging = Staging::new(pool(&format!("{name}-send"), CONTROL_MEMORY)?);
-            let config = SendConfig::new(Flow::Udp, receiver.address());
-            let sender = receiver.sender(config, staging).map_err(packet_error(&name))?;
-            let machine = FarmNodeConfig {
-                node,
-                incarnation: self.incarnation,
-                gateway: 0,
-                window: farm.outstanding,
-                heartbeat: NODE_HEARTBEAT,
-                patience: NODE_PATIENCE,
-                largest_event: LARGEST_EVENT,
-            };
-            let filter = FilterConfig {
-                times: emulate.decision_time,
-                at_once: usize::from(emulate.at_once),
-                accept: emulate.accept,
-            };
-            let config = FarmNodeDriveConfig {
-                machine,
-                gateways: places.control.clone(),
-                filter,
-                seed: emulate.seed.wrapping_add(u64::from(node)),
-                is_over: Arc::clone(&self.handle.nodes_are_over),
-            };
-            let drive = FarmNodeDrive::new(config, Datagrams { receiver, sender });
-            self.handle.nodes.push(drive.notice());
-            drives.push(Box::new(drive));
-        }
+        let (drives, notices) = farm.nodes(part)?;
+        self.handle.nodes = notices;
         if !drives.is_empty() {
             self.emulators.push(("farm".to_owned(), drives));
         }
@@ -399,15 +352,4 @@ impl Assembly<'_> {
 
 const fn kind(is_raw: bool) -> Flow {
     if is_raw { Flow::Ip(PROTOCOL) } else { Flow::Udp }
-}
-
-/// A socket for what nodes, gateways and triggers say to each other.
-fn control(name: &str, address: SocketAddrV4) -> Result<SocketReceiver, RunError> {
-    let memory = PacketMemory::pool(pool(&format!("{name}-control"), (256 << 10, 16))?);
-    let config = ReceiveConfig {
-        largest: LARGEST_MESSAGE,
-        socket_buffer: SOCKET_BUFFER,
-        ..ReceiveConfig::new(Flow::Udp, address)
-    };
-    SocketReceiver::new(config, memory).map_err(packet_error(name))
 }

@@ -7,6 +7,7 @@
 //! A thread for each gateway, one for the emulated sources of each flow, one for all emulated nodes.
 
 mod assemble;
+mod farm;
 mod handle;
 mod resolve;
 mod summary;

@@ -57,11 +57,13 @@ pub(super) fn machine(
     incarnation: Incarnation,
     run: RunNumber,
 ) -> GatewayConfig {
+    let usual = FarmConfig::new(configuration.farm.nodes);
     let farm = FarmConfig {
         largest_push: configuration.farm.largest_push.0 as usize,
         most_outstanding: configuration.farm.outstanding,
         silence: configuration.farm.silence.0,
-        ..FarmConfig::new(configuration.farm.nodes)
+        heartbeat: usual.heartbeat.min(configuration.farm.silence.0 / 3),
+        ..usual
     };
     let usual = ThrottleConfig::default();
     let throttle = ThrottleConfig {

@@ -253,6 +253,7 @@ impl PushSummary {
                 "sent_again": nodes.iter().map(|node| node.sent_again).sum::<u64>(),
                 "accepted": nodes.iter().map(|node| node.accepted).sum::<u64>(),
                 "malformed": nodes.iter().map(|node| node.malformed).sum::<u64>(),
+                "deaths": nodes.iter().map(|node| node.deaths).sum::<u64>(),
             }),
             written: snapshot
                 .gateways

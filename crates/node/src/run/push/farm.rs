@@ -1,0 +1,159 @@
+//! The farm: what gateways and nodes reach each other by, and the emulated nodes.
+
+use super::assemble::{BATCH, CONTROL_MEMORY, PushPart, SEND_MEMORY, SOCKET_BUFFER, packet_error, pool};
+use super::resolve;
+use crate::configuration::push::{FarmSection, GatewaySection, TransportChoice};
+use crate::drive::Drive;
+use crate::drive::gateway::{
+    Connections, Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, FilterConfig, Link, Notice, Outage,
+};
+use crate::run::assemble::{RunError, endpoint};
+use ropewalk_flow::gateway::FarmNodeConfig;
+use ropewalk_io::packet::{
+    Flow, PacketMemory, ReceiveConfig, Receiver, SendConfig, SendMechanism, SocketReceiver, SocketSender,
+};
+use ropewalk_io::tcp::{Tcp, TcpConfig};
+use ropewalk_memory::Staging;
+use ropewalk_terms::Incarnation;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// The protocol number between gateways and nodes straight over IP: RFC 3692's second one for experiments. Sources have the
+/// first.
+const PROTOCOL: u8 = 254;
+/// The longest message to a trigger, a gateway or a node; pushes are such messages.
+const LARGEST_MESSAGE: usize = 65_507;
+/// Memory for messages that come in over a socket: block and blocks.
+const MESSAGES_MEMORY: (usize, usize) = (256 << 10, 16);
+/// Blocks that connections are received into, and how many each of them may hold.
+const CONNECTION_MEMORY: (usize, usize) = (16 << 10, 16);
+/// How often a node says that it is there.
+const NODE_HEARTBEAT: Duration = Duration::from_millis(30);
+/// How long a node waits for the rest of an event.
+const NODE_PATIENCE: Duration = Duration::from_millis(100);
+/// The longest event that a node takes.
+const LARGEST_EVENT: u32 = 16 << 20;
+
+const fn flow(transport: TransportChoice) -> Flow {
+    if matches!(transport, TransportChoice::RawIp) { Flow::Ip(PROTOCOL) } else { Flow::Udp }
+}
+
+/// A socket for what nodes, gateways and triggers say to each other.
+pub(super) fn messages(name: &str, flow: Flow, address: SocketAddrV4) -> Result<SocketReceiver, RunError> {
+    let memory = PacketMemory::pool(pool(&format!("{name}-control"), MESSAGES_MEMORY)?);
+    let config =
+        ReceiveConfig { largest: LARGEST_MESSAGE, socket_buffer: SOCKET_BUFFER, ..ReceiveConfig::new(flow, address) };
+    SocketReceiver::new(config, memory).map_err(packet_error(name))
+}
+
+fn endpoints(name: &str, peers: u16) -> Result<Tcp, RunError> {
+    let (block, blocks) = CONNECTION_MEMORY;
+    let pool = pool(&format!("{name}-control"), (block, blocks * usize::from(peers)))?;
+    Tcp::new(TcpConfig::default(), pool).map_err(endpoint(name))
+}
+
+/// A gateway's way to its nodes, and where they find it.
+pub(super) fn gateway_link(
+    farm: &FarmSection,
+    section: &GatewaySection,
+) -> Result<(Box<dyn Link + Send>, SocketAddrV4), RunError> {
+    let name = &section.name;
+    let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
+    if farm.transport == TransportChoice::Tcp {
+        let (link, bound) = Connections::listen(endpoints(name, farm.nodes)?, &section.control.to_string(), staging)
+            .map_err(endpoint(name))?;
+        return Ok((Box::new(link), bound.parse().unwrap_or(section.control.0)));
+    }
+    let flow = flow(farm.transport);
+    let receiver = messages(name, flow, section.control.0)?;
+    let address = receiver.address();
+    let mechanism = match flow {
+        Flow::Udp => resolve::send(section.send),
+        Flow::Ip(_) => SendMechanism::SendMmsg,
+    };
+    // What leaves straight over IP says by its address alone who sent it.
+    let from = match flow {
+        Flow::Udp => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+        Flow::Ip(_) => address,
+    };
+    let config = SendConfig { mechanism, batch: BATCH, ..SendConfig::new(flow, from) };
+    let sender = SocketSender::new(config, staging).map_err(packet_error(name))?;
+    Ok((Box::new(Datagrams { receiver, sender }), address))
+}
+
+/// A node's way to so many gateways.
+fn node_link(farm: &FarmSection, node: u16, gateways: u16) -> Result<Box<dyn Link + Send>, RunError> {
+    let name = format!("node-{node}");
+    let staging = Staging::new(pool(&format!("{name}-send"), CONTROL_MEMORY)?);
+    if farm.transport == TransportChoice::Tcp {
+        return Ok(Box::new(Connections::connect(endpoints(&name, gateways)?, staging)));
+    }
+    let configured = farm.address.and_then(|addresses| addresses.of(u32::from(node)));
+    let address = configured
+        .map_or(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), |address| SocketAddrV4::new(address.ip, address.port));
+    let receiver = messages(&name, flow(farm.transport), address)?;
+    let config = SendConfig::new(flow(farm.transport), receiver.address());
+    let sender = match farm.transport {
+        TransportChoice::RawIp => SocketSender::new(config, staging),
+        _ => receiver.sender(config, staging),
+    };
+    Ok(Box::new(Datagrams { receiver, sender: sender.map_err(packet_error(&name))? }))
+}
+
+/// What emulated nodes are made of.
+pub(super) struct Farm<'a> {
+    pub(super) section: &'a FarmSection,
+    pub(super) incarnation: Incarnation,
+    /// Where each gateway is.
+    pub(super) gateways: &'a [SocketAddrV4],
+    pub(super) is_over: &'a Arc<AtomicBool>,
+}
+
+/// The emulated nodes of a part, and what they tell of themselves.
+pub(super) type Nodes = (Vec<Box<dyn Drive + Send>>, Vec<Notice<FarmNodeReport>>);
+
+impl Farm<'_> {
+    /// The emulated nodes that are in this process, if any.
+    pub(super) fn nodes(&self, part: &PushPart) -> Result<Nodes, RunError> {
+        let nodes = self.section.nodes;
+        let numbers = match part {
+            PushPart::Whole if self.section.emulate.is_some() => 0..nodes,
+            PushPart::Nodes(numbers) => numbers.start..numbers.end.min(nodes),
+            PushPart::Whole | PushPart::Gateway(_) | PushPart::Sources(_) => 0..0,
+        };
+        let (mut drives, mut notices) = (Vec::<Box<dyn Drive + Send>>::new(), Vec::new());
+        for node in numbers {
+            let drive = FarmNodeDrive::new(self.node(node), node_link(self.section, node, self.gateways.len() as u16)?);
+            notices.push(drive.notice());
+            drives.push(Box::new(drive));
+        }
+        Ok((drives, notices))
+    }
+
+    fn node(&self, node: u16) -> FarmNodeDriveConfig {
+        let emulate = self.section.emulate.clone().unwrap_or_default();
+        let outages = emulate.outages.iter().filter(|outage| outage.node == node);
+        FarmNodeDriveConfig {
+            machine: FarmNodeConfig {
+                node,
+                incarnation: self.incarnation,
+                gateway: 0,
+                window: self.section.outstanding,
+                heartbeat: NODE_HEARTBEAT,
+                patience: NODE_PATIENCE,
+                largest_event: LARGEST_EVENT,
+            },
+            gateways: self.gateways.to_vec(),
+            filter: FilterConfig {
+                times: emulate.decision_time,
+                at_once: usize::from(emulate.at_once),
+                accept: emulate.accept,
+            },
+            outages: outages.map(|outage| Outage { from: outage.from.0, lasts: outage.lasts.0 }).collect(),
+            seed: emulate.seed.wrapping_add(u64::from(node)),
+            is_over: Arc::clone(self.is_over),
+        }
+    }
+}
