@@ -10,52 +10,58 @@ use crate::sleeper::Sleeper;
 use crate::wait::{new_bell, ring, silence};
 
 /// Wakes one thread, but only if it said that it sleeps: a running one is never disturbed.
-pub(crate) struct Doorbell {
+#[derive(Debug)]
+pub struct Doorbell {
     sleeper: Sleeper,
     bell: OwnedFd,
 }
 
 impl Doorbell {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// A doorbell of a thread that is awake.
+    ///
+    /// # Errors
+    /// Where the system gives no descriptor.
+    pub fn new() -> io::Result<Self> {
         Ok(Self { sleeper: Sleeper::new(), bell: new_bell()? })
     }
 
     /// To be called after something was published.
-    pub(crate) fn notify(&self) {
+    pub fn notify(&self) {
         if self.sleeper.must_be_woken() {
             ring(self.bell.as_fd());
         }
     }
 
     /// Says that the thread is about to sleep. What it waits for must be looked at *after* this.
-    pub(crate) fn arm(&self) {
+    pub fn arm(&self) {
         self.sleeper.fall_asleep();
     }
 
     /// Says that the thread is awake. A ring that comes at this moment costs one sleep that ends at once.
-    pub(crate) fn disarm(&self) {
+    pub fn disarm(&self) {
         self.sleeper.wake();
     }
 
     /// Forgets the ring that ended a sleep.
-    pub(crate) fn silence(&self) {
+    pub fn silence(&self) {
         silence(self.bell.as_fd());
     }
 
     /// Sleeps until the bell is rung.
-    pub(crate) fn wait(&self) {
+    pub fn wait(&self) {
         self.wait_for(None);
     }
 
     /// The same, until the time is over.
-    pub(crate) fn wait_for(&self, timeout: Option<Duration>) {
+    pub fn wait_for(&self, timeout: Option<Duration>) {
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let mut descriptors = [PollFd::new(&self.bell, PollFlags::IN)];
         // An interrupted sleep ends early: whoever sleeps looks around and sleeps again.
         let _ = rustix::event::poll(&mut descriptors, timeout.as_ref());
     }
 
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+    /// Readable when the bell was rung.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 }

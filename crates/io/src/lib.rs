@@ -42,6 +42,7 @@ pub mod thread;
 pub mod wait;
 
 pub use clock::{Clock, MonotonicClock, SimulatedClock};
+pub use doorbell::Doorbell;
 pub use endpoint::{
     BrokenCause, ConnectCause, Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint,
 };

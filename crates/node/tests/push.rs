@@ -15,18 +15,30 @@ use support::{Held, TemporaryDirectory};
 const SOURCES: u16 = 9;
 const PACKING: u16 = 5;
 
+/// How the work of a gateway is divided among threads: it makes no difference to what comes of it.
+const ARCHITECTURES: [&str; 2] = ["run_to_completion", "threads"];
+
 /// A run of one flow, whose every event is accepted and written. `flow` and `rest` are more keys.
-fn run(output: &TemporaryDirectory, port: u16, flow: &str, rest: &str, events: u64) -> PushSummary {
-    run_from(&format!("127.0.0.1:{port}"), output, flow, rest, events)
+fn run(architecture: &str, output: &TemporaryDirectory, port: u16, flow: &str, rest: &str, events: u64) -> PushSummary {
+    run_from(architecture, &format!("127.0.0.1:{port}"), output, flow, rest, events)
 }
 
 /// The same, of sources with these addresses.
-fn run_from(sources: &str, output: &TemporaryDirectory, flow: &str, rest: &str, events: u64) -> PushSummary {
-    run_with(sources, output, flow, "accept = 1.0, decision_time = \"uniform(0s,2ms)\"", rest, events)
+fn run_from(
+    architecture: &str,
+    sources: &str,
+    output: &TemporaryDirectory,
+    flow: &str,
+    rest: &str,
+    events: u64,
+) -> PushSummary {
+    let nodes = "accept = 1.0, decision_time = \"uniform(0s,2ms)\"";
+    run_with(architecture, sources, output, flow, nodes, rest, events)
 }
 
 /// The same, with nodes that are emulated so.
 fn run_with(
+    architecture: &str,
     sources: &str,
     output: &TemporaryDirectory,
     flow: &str,
@@ -43,6 +55,7 @@ fn run_with(
     );
     let gateway = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\n";
     let text = if text.contains("[[gateway]]") { text } else { text + gateway };
+    let text = text.replace("[[gateway]]", &format!("[[gateway]]\narchitecture = \"{architecture}\""));
     let configuration = parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let mut handle =
         launch_push(&configuration, &PushPart::Whole, Some(events)).unwrap_or_else(|error| panic!("{error}"));
@@ -66,24 +79,26 @@ fn number(summary: &PushSummary, place: &str) -> u64 {
 
 #[test]
 fn every_event_is_built_decided_and_written_whoever_gathers_it() {
-    for (port, gather) in [(21_000, "iovec"), (21_100, "memcpy"), (21_200, "short_copy")] {
-        let output = TemporaryDirectory::new("push-whole");
-        let gateway =
-            format!("[[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\ngather = \"{gather}\"");
-        let emulate = "emulate = { fragment_size = \"uniform(8,200)\", rate = \"20kHz\" }";
-        let summary = run(&output, port, emulate, &gateway, 2000);
-        assert!(summary.is_complete(), "{gather}: {:?}", summary.flows);
-        assert_eq!((summary.written, number(&summary, "/farm/decided")), (2000, 2000), "{gather}");
-        let held = Held::in_directories(&[&summary.directory]);
-        let keys: BTreeSet<u64> = held.events.keys().map(|key| key.number()).collect();
-        assert_eq!(keys, (0..2000).collect(), "{gather}");
-        let sources = sources(SizeDistribution::Uniform { least: 8, most: 200 }, 0.0);
-        for (key, event) in &held.events {
-            for source in 0..SOURCES {
-                let mut banks = Vec::new();
-                sources.append_banks(source, key.number(), &mut banks);
-                let (found, _) = event.fragments[&(700 + u32::from(source))];
-                assert_eq!(found, support::hash(&banks), "{gather}: event {key}, source {source}");
+    for architecture in ARCHITECTURES {
+        for (port, gather) in [(21_000, "iovec"), (21_100, "memcpy"), (21_200, "short_copy")] {
+            let output = TemporaryDirectory::new("push-whole");
+            let gateway =
+                format!("[[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\ngather = \"{gather}\"");
+            let emulate = "emulate = { fragment_size = \"uniform(8,200)\", rate = \"20kHz\" }";
+            let summary = run(architecture, &output, port, emulate, &gateway, 2000);
+            assert!(summary.is_complete(), "{gather}: {:?}", summary.flows);
+            assert_eq!((summary.written, number(&summary, "/farm/decided")), (2000, 2000), "{gather}");
+            let held = Held::in_directories(&[&summary.directory]);
+            let keys: BTreeSet<u64> = held.events.keys().map(|key| key.number()).collect();
+            assert_eq!(keys, (0..2000).collect(), "{gather}");
+            let sources = sources(SizeDistribution::Uniform { least: 8, most: 200 }, 0.0);
+            for (key, event) in &held.events {
+                for source in 0..SOURCES {
+                    let mut banks = Vec::new();
+                    sources.append_banks(source, key.number(), &mut banks);
+                    let (found, _) = event.fragments[&(700 + u32::from(source))];
+                    assert_eq!(found, support::hash(&banks), "{gather}: event {key}, source {source}");
+                }
             }
         }
     }
@@ -95,80 +110,90 @@ fn sources(size: SizeDistribution, loss: f64) -> MepSourceConfig {
 
 #[test]
 fn exactly_the_events_of_packets_that_were_lost_are_incomplete() {
-    let output = TemporaryDirectory::new("push-loss");
-    let emulate = "timeout = \"300ms\"\nsets = 1024\nassembling = 512\nemulate = { fragment_size = \"32\", rate = \"5kHz\", loss = 0.02, duplicates = 0.02, \
-                   reordered = 0.05, jitter = \"1ms\" }";
-    let summary = run(&output, 21_300, emulate, "", 2000);
-    let held = Held::in_directories(&[&summary.directory]);
-    assert_eq!(held.events.len(), 2000);
-    let sources = sources(SizeDistribution::Fixed(32), 0.02);
-    let mut lost = 0;
-    for (key, event) in &held.events {
-        let set = key.number() / u64::from(PACKING);
-        let missing = |source: &u16| sources.is_lost(set, *source);
-        let wanted = (0..SOURCES).filter(missing).map(|source| (700 + u32::from(source), Some(Cause::TimedOut)));
-        assert_eq!(event.missing, wanted.collect(), "event {key}");
-        lost += event.missing.len() as u64;
+    for architecture in ARCHITECTURES {
+        let output = TemporaryDirectory::new("push-loss");
+        let emulate = "timeout = \"300ms\"\nsets = 1024\nassembling = 512\nemulate = { fragment_size = \"32\", rate = \"5kHz\", loss = 0.02, duplicates = 0.02, \
+                       reordered = 0.05, jitter = \"1ms\" }";
+        let summary = run(architecture, &output, 21_300, emulate, "", 2000);
+        let held = Held::in_directories(&[&summary.directory]);
+        assert_eq!(held.events.len(), 2000);
+        let sources = sources(SizeDistribution::Fixed(32), 0.02);
+        let mut lost = 0;
+        for (key, event) in &held.events {
+            let set = key.number() / u64::from(PACKING);
+            let missing = |source: &u16| sources.is_lost(set, *source);
+            let wanted = (0..SOURCES).filter(missing).map(|source| (700 + u32::from(source), Some(Cause::TimedOut)));
+            assert_eq!(event.missing, wanted.collect(), "event {key}");
+            lost += event.missing.len() as u64;
+        }
+        assert!(lost > 0);
+        assert_eq!(lost, number(&summary, "/sent/lost_on_purpose") * u64::from(PACKING));
+        assert_eq!(number(&summary, "/packets/duplicate"), number(&summary, "/sent/sent_twice"));
     }
-    assert!(lost > 0);
-    assert_eq!(lost, number(&summary, "/sent/lost_on_purpose") * u64::from(PACKING));
-    assert_eq!(number(&summary, "/packets/duplicate"), number(&summary, "/sent/sent_twice"));
 }
 
 #[test]
 fn incomplete_events_are_dropped_where_that_is_wanted() {
-    let output = TemporaryDirectory::new("push-drop");
-    let emulate = "incomplete = \"drop\"\ntimeout = \"200ms\"\nemulate = { rate = \"20kHz\", loss = 0.02 }";
-    let summary = run(&output, 21_400, emulate, "", 1000);
-    let held = Held::in_directories(&[&summary.directory]);
-    let sources = sources(SizeDistribution::Fixed(32), 0.02);
-    let is_whole = |set: &u64| (0..SOURCES).all(|source| !sources.is_lost(*set, source));
-    let whole: BTreeSet<u64> = (0..1000).filter(|event| is_whole(&(event / u64::from(PACKING)))).collect();
-    let keys: BTreeSet<u64> = held.events.keys().map(|key| key.number()).collect();
-    assert_eq!(keys, whole);
+    for architecture in ARCHITECTURES {
+        let output = TemporaryDirectory::new("push-drop");
+        let emulate = "incomplete = \"drop\"\ntimeout = \"200ms\"\nemulate = { rate = \"20kHz\", loss = 0.02 }";
+        let summary = run(architecture, &output, 21_400, emulate, "", 1000);
+        let held = Held::in_directories(&[&summary.directory]);
+        let sources = sources(SizeDistribution::Fixed(32), 0.02);
+        let is_whole = |set: &u64| (0..SOURCES).all(|source| !sources.is_lost(*set, source));
+        let whole: BTreeSet<u64> = (0..1000).filter(|event| is_whole(&(event / u64::from(PACKING)))).collect();
+        let keys: BTreeSet<u64> = held.events.keys().map(|key| key.number()).collect();
+        assert_eq!(keys, whole);
+    }
 }
 
 #[test]
 fn two_gateways_share_the_sets_however_the_trigger_names_them() {
-    for (port, naming) in [(21_500, "round_robin"), (21_600, "request")] {
-        let output = TemporaryDirectory::new("push-two");
-        let gateways = format!(
-            "[trigger]\nnaming = \"{naming}\"\n[[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n\
-             [[gateway]]\nname = \"gw1\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}"
-        );
-        let summary = run(&output, port, "emulate = { rate = \"4kHz\" }", &gateways, 2000);
-        assert!(summary.is_complete(), "{naming}: {:?}", summary.flows);
-        assert_eq!(summary.written, 2000, "{naming}");
-        for gateway in ["gw0", "gw1"] {
-            let written = summary.gateways[gateway]["written"]["events"].as_u64();
-            // How many depends on when its thread begins.
-            assert!(written.is_some_and(|written| written > 0), "{naming}: {gateway} wrote {written:?}");
+    for architecture in ARCHITECTURES {
+        for (port, naming) in [(21_500, "round_robin"), (21_600, "request")] {
+            let output = TemporaryDirectory::new("push-two");
+            let gateways = format!(
+                "[trigger]\nnaming = \"{naming}\"\n[[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n\
+                 [[gateway]]\nname = \"gw1\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}"
+            );
+            let summary = run(architecture, &output, port, "emulate = { rate = \"4kHz\" }", &gateways, 2000);
+            assert!(summary.is_complete(), "{naming}: {:?}", summary.flows);
+            assert_eq!(summary.written, 2000, "{naming}");
+            for gateway in ["gw0", "gw1"] {
+                let written = summary.gateways[gateway]["written"]["events"].as_u64();
+                // How many depends on when its thread begins.
+                assert!(written.is_some_and(|written| written > 0), "{naming}: {gateway} wrote {written:?}");
+            }
         }
     }
 }
 
 #[test]
 fn decisions_of_the_first_level_leave_in_the_order_of_events() {
-    let output = TemporaryDirectory::new("push-stream");
-    let summary = run(&output, 21_700, "output = \"stream\"\nemulate = { rate = \"20kHz\" }", "", 2000);
-    assert!(summary.is_complete(), "{:?}", summary.flows);
-    assert_eq!(number(&summary, "/sent/decisions_in_order"), 2000);
-    assert_eq!((number(&summary, "/sent/decisions_missed"), summary.written), (0, 0));
+    for architecture in ARCHITECTURES {
+        let output = TemporaryDirectory::new("push-stream");
+        let summary =
+            run(architecture, &output, 21_700, "output = \"stream\"\nemulate = { rate = \"20kHz\" }", "", 2000);
+        assert!(summary.is_complete(), "{:?}", summary.flows);
+        assert_eq!(number(&summary, "/sent/decisions_in_order"), 2000);
+        assert_eq!((number(&summary, "/sent/decisions_missed"), summary.written), (0, 0));
+    }
 }
 
 #[test]
 fn a_slow_farm_fills_the_memory_the_trigger_is_stopped_in_time_and_nothing_is_lost() {
-    let output = TemporaryDirectory::new("push-memory");
-    let emulate =
-        "sets = 4096\nassembling = 1024\ntimeout = \"10s\"\nemulate = { fragment_size = \"200\", rate = \"40kHz\" }";
-    let rest = "nodes = 1\n[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\nmemory = \"1MiB\"\n\
-                throttle = { rate = \"75MB/s\", latency = \"2ms\" }";
-    let summary = run(&output, 21_800, emulate, rest, 10_000);
-    assert!(summary.is_complete(), "{:?}", summary.flows);
-    assert_eq!(summary.written, 10_000);
-    let causes = &summary.gateways["gw0"]["throttle"]["by_cause"];
-    assert!(causes["memory"]["stops"].as_u64().is_some_and(|stops| stops > 0), "{causes}");
-    assert_eq!(causes["hlt"]["stops"], 0, "there are sets enough: {causes}");
+    for architecture in ARCHITECTURES {
+        let output = TemporaryDirectory::new("push-memory");
+        let emulate = "sets = 4096\nassembling = 1024\ntimeout = \"10s\"\nemulate = { fragment_size = \"200\", rate = \"40kHz\" }";
+        let rest = "nodes = 1\n[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\nmemory = \"1MiB\"\n\
+                    throttle = { rate = \"75MB/s\", latency = \"2ms\" }";
+        let summary = run(architecture, &output, 21_800, emulate, rest, 10_000);
+        assert!(summary.is_complete(), "{:?}", summary.flows);
+        assert_eq!(summary.written, 10_000);
+        let causes = &summary.gateways["gw0"]["throttle"]["by_cause"];
+        assert!(causes["memory"]["stops"].as_u64().is_some_and(|stops| stops > 0), "{causes}");
+        assert_eq!(causes["hlt"]["stops"], 0, "there are sets enough: {causes}");
+    }
 }
 
 #[test]
@@ -177,49 +202,59 @@ fn packets_straight_over_ip_are_built_as_others_are() {
     if rustix::process::geteuid().as_raw() != 0 {
         return ropewalk_tidy::skipped(test, "needs root to open raw sockets");
     }
-    let output = TemporaryDirectory::new("push-raw");
-    let text = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.4.0.1:0\" }\nreceive = \"raw_ip\"";
-    let summary = run_from("127.3.0.1", &output, "emulate = { rate = \"20kHz\" }", text, 1000);
-    assert!(summary.is_complete(), "{:?}", summary.flows);
-    assert_eq!((summary.written, number(&summary, "/packets/received")), (1000, 1000 / 5 * u64::from(SOURCES)));
+    for architecture in ARCHITECTURES {
+        let output = TemporaryDirectory::new("push-raw");
+        let text = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.4.0.1:0\" }\nreceive = \"raw_ip\"";
+        let summary = run_from(architecture, "127.3.0.1", &output, "emulate = { rate = \"20kHz\" }", text, 1000);
+        assert!(summary.is_complete(), "{:?}", summary.flows);
+        assert_eq!((summary.written, number(&summary, "/packets/received")), (1000, 1000 / 5 * u64::from(SOURCES)));
+    }
 }
 
 #[test]
 fn nodes_may_be_reached_over_tcp_and_straight_over_ip() {
-    let test = "push::nodes_may_be_reached_over_tcp_and_straight_over_ip";
-    for (port, transport, farm) in [(21_900, "tcp", ""), (22_000, "raw_ip", "address = \"127.6.0.1\"\n")] {
-        if transport == "raw_ip" && rustix::process::geteuid().as_raw() != 0 {
-            return ropewalk_tidy::skipped(test, "needs root to open raw sockets");
-        }
-        for gather in ["iovec", "short_copy"] {
-            let output = TemporaryDirectory::new("push-transport");
-            let rest = format!(
-                "transport = \"{transport}\"\nlargest_push = \"9000\"\n{farm}[[gateway]]\nname = \"gw0\"\n\
-                 listen = {{ hlt = \"127.0.0.1:0\" }}\ncontrol = \"127.6.1.1:0\"\ngather = \"{gather}\""
-            );
-            let summary = run(&output, port, "emulate = { rate = \"20kHz\" }", &rest, 2000);
-            assert!(summary.is_complete(), "{transport}, {gather}: {:?}", summary.flows);
-            assert_eq!((summary.written, number(&summary, "/farm/pushed_again")), (2000, 0), "{transport}, {gather}");
+    for architecture in ARCHITECTURES {
+        let test = "push::nodes_may_be_reached_over_tcp_and_straight_over_ip";
+        for (port, transport, farm) in [(21_900, "tcp", ""), (22_000, "raw_ip", "address = \"127.6.0.1\"\n")] {
+            if transport == "raw_ip" && rustix::process::geteuid().as_raw() != 0 {
+                return ropewalk_tidy::skipped(test, "needs root to open raw sockets");
+            }
+            for gather in ["iovec", "short_copy"] {
+                let output = TemporaryDirectory::new("push-transport");
+                let rest = format!(
+                    "transport = \"{transport}\"\nlargest_push = \"9000\"\n{farm}[[gateway]]\nname = \"gw0\"\n\
+                     listen = {{ hlt = \"127.0.0.1:0\" }}\ncontrol = \"127.6.1.1:0\"\ngather = \"{gather}\""
+                );
+                let summary = run(architecture, &output, port, "emulate = { rate = \"20kHz\" }", &rest, 2000);
+                assert!(summary.is_complete(), "{transport}, {gather}: {:?}", summary.flows);
+                assert_eq!(
+                    (summary.written, number(&summary, "/farm/pushed_again")),
+                    (2000, 0),
+                    "{transport}, {gather}"
+                );
+            }
         }
     }
 }
 
 #[test]
 fn a_node_that_dies_and_comes_back_costs_no_event_whatever_it_is_reached_over() {
-    for (port, transport) in [(22_100, "udp"), (22_200, "tcp")] {
-        let output = TemporaryDirectory::new("push-death");
-        let outage = "{ node = 1, from = \"200ms\", lasts = \"500ms\" }";
-        let rest = format!("transport = \"{transport}\"\nsilence = \"100ms\"\n");
-        let flow = "emulate = { rate = \"4kHz\" }";
-        let emulate = format!("accept = 1.0, outages = [{outage}], decision_time = \"uniform(0s,2ms)\"");
-        let summary = run_with(&format!("127.0.0.1:{port}"), &output, flow, &emulate, &rest, 6000);
-        assert!(summary.is_complete(), "{transport}: {:?}", summary.flows);
-        assert_eq!((summary.written, number(&summary, "/farm/decided")), (6000, 6000), "{transport}");
-        assert!(
-            number(&summary, "/farm/taken_back") > 0,
-            "{transport}: it had events when it died: {:?}",
-            summary.flows
-        );
-        assert_eq!(summary.nodes["deaths"], 1);
+    for architecture in ARCHITECTURES {
+        for (port, transport) in [(22_100, "udp"), (22_200, "tcp")] {
+            let output = TemporaryDirectory::new("push-death");
+            let outage = "{ node = 1, from = \"200ms\", lasts = \"500ms\" }";
+            let rest = format!("transport = \"{transport}\"\nsilence = \"100ms\"\n");
+            let flow = "emulate = { rate = \"4kHz\" }";
+            let emulate = format!("accept = 1.0, outages = [{outage}], decision_time = \"uniform(0s,2ms)\"");
+            let summary = run_with(architecture, &format!("127.0.0.1:{port}"), &output, flow, &emulate, &rest, 6000);
+            assert!(summary.is_complete(), "{transport}: {:?}", summary.flows);
+            assert_eq!((summary.written, number(&summary, "/farm/decided")), (6000, 6000), "{transport}");
+            assert!(
+                number(&summary, "/farm/taken_back") > 0,
+                "{transport}: it had events when it died: {:?}",
+                summary.flows
+            );
+            assert_eq!(summary.nodes["deaths"], 1);
+        }
     }
 }

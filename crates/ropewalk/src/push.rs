@@ -165,12 +165,12 @@ impl Totals {
         let mut totals = Self::default();
         for (_, gateway) in &snapshot.gateways {
             totals.written += gateway.storage.map_or(0, |storage| storage.events);
+            totals.lost += gateway.received.iter().map(|input| input.lost.total()).sum::<u64>();
             for flow in &gateway.flows {
                 totals.packets += flow.packets.packets.received;
                 totals.bytes += flow.packets.bytes;
                 totals.decided += flow.events.decided + flow.events.by_default;
                 totals.incomplete += flow.packets.incomplete;
-                totals.lost += flow.received.lost.total();
             }
         }
         totals

@@ -181,6 +181,11 @@ impl Farm {
         overdue.chain([self.next_look, self.next_told()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
+    /// Whether no set is held.
+    pub const fn is_empty(&self) -> bool {
+        self.vacant.len() == self.slots.len()
+    }
+
     /// Whether a node is there.
     pub fn has_nodes(&self) -> bool {
         self.nodes.iter().any(|node| node.is_present())

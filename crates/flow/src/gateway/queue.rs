@@ -190,6 +190,11 @@ impl Receiver {
         self.flows.get(usize::from(flow)).map_or(0, Assembly::finished_sets)
     }
 
+    /// Whether every set is here and empty: nothing is in assembly, and nothing that was finished is still with anybody.
+    pub fn is_empty(&self) -> bool {
+        self.sets.iter().zip(&self.flows).all(|(sets, flow)| *sets == flow.empty_sets() as u64)
+    }
+
     fn packing(&self, flow: u8) -> u16 {
         self.flows.get(usize::from(flow)).map_or(0, Assembly::packing)
     }
@@ -220,6 +225,16 @@ impl Sender {
     /// The farm: pushes, decisions, storage.
     pub const fn farm(&mut self) -> &mut Farm {
         &mut self.farm
+    }
+
+    /// The account of a flow's events.
+    pub fn account(&self, flow: u8) -> FarmAccount {
+        self.farm.account(flow)
+    }
+
+    /// When something is due that time alone brings.
+    pub fn next_deadline(&self) -> Instant {
+        self.farm.next_deadline()
     }
 
     /// Decisions that leave in order, or what a node is to be told.

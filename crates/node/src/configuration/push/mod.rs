@@ -10,9 +10,9 @@ mod tests;
 
 pub use address::{Addresses, ListenAddress};
 pub use model::{
-    DefaultChoice, EmulateFarm, EmulateFlow, FarmSection, FlowSection, GatewaySection, Gathering, NodeOutage,
-    OutputChoice, PushConfiguration, PushRunSection, ReceiveChoice, SendChoice, SourcesSection, ThrottleSection,
-    TransportChoice, TriggerNaming, TriggerSection,
+    Architecture, DefaultChoice, EmulateFarm, EmulateFlow, FarmSection, FlowSection, GatewaySection, Gathering,
+    NodeOutage, OutputChoice, PushConfiguration, PushRunSection, ReceiveChoice, SendChoice, SourcesSection,
+    ThrottleSection, TransportChoice, TriggerNaming, TriggerSection,
 };
 
 use super::ConfigurationError;

@@ -197,6 +197,9 @@ pub struct GatewaySection {
     /// Where nodes and the trigger reach it.
     #[serde(default = "any_port")]
     pub control: ListenAddress,
+    /// How its work is divided among threads.
+    #[serde(default)]
+    pub architecture: Architecture,
     /// How packets are received.
     #[serde(default)]
     pub receive: ReceiveChoice,
@@ -212,6 +215,17 @@ pub struct GatewaySection {
     /// When it asks for fewer triggers.
     #[serde(default)]
     pub throttle: ThrottleSection,
+}
+
+/// How the work of an input queue is divided among threads (paper 1, Table I).
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Architecture {
+    /// One thread receives, builds, sends and hears decisions.
+    #[default]
+    RunToCompletion,
+    /// One thread receives and builds, another one sends and hears decisions; sets of events go over in between.
+    Threads,
 }
 
 /// How packets are received: the words of `ropewalk_io::packet`.

@@ -7,8 +7,8 @@ use ropewalk_terms::Instant;
 use std::collections::VecDeque;
 use std::net::SocketAddrV4;
 
-/// The packets of one receiver, mostly those of one flow. Those for which there is no set yet wait here, and all behind them where they are: in the kernel,
-/// whose buffer is larger than a gateway's table needs to be.
+/// The packets of one receiver, mostly those of one flow. Those for which there is no set yet wait here, and all behind them
+/// where they are: in the kernel, whose buffer is larger than a gateway's table needs to be.
 pub(super) struct Input<R> {
     pub(super) receiver: R,
     /// The flow of each of the receiver's addresses.

@@ -9,21 +9,30 @@
 //! Everything travels in datagrams that may be lost; the machines know that. So nothing else is promised where gateways and
 //! nodes speak over TCP ([`Connections`]). Nodes need not be configured: a gateway answers where a node's credit came from.
 
+mod config;
 mod connections;
 mod farm_node;
 mod filter;
+mod handover;
 mod input;
 mod link;
 mod message;
 mod queue;
+mod receiving;
 mod report;
+mod sending;
 mod sources;
 mod storing;
+mod threads;
 
+pub use config::{GatewayDriveConfig, Gathering};
 pub use connections::Connections;
 pub use farm_node::{FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, Outage};
 pub use filter::{EmulatedFilter, FilterConfig};
 pub use link::{Datagrams, Link};
-pub use queue::{GatewayDrive, GatewayDriveConfig, Gathering};
-pub use report::{GatewayReport, InputReport, Notice};
+pub use queue::GatewayDrive;
+pub use receiving::ReceivingParts;
+pub use report::{FlowReport, GatewayReport, Notice};
+pub use sending::SendingParts;
 pub use sources::{PacketSourceDrive, PacketSourceDriveConfig, PacketSourceReport};
+pub use threads::{Halves, HalvesError, ReceivingDrive, SendingDrive, halves};

@@ -1,5 +1,6 @@
 //! What a gateway tells of itself while it runs.
 
+use super::config::GatewayDriveConfig;
 use crate::drive::StorageCounts;
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount};
 use ropewalk_io::packet::{ReceiveCounters, SendCounters};
@@ -9,20 +10,33 @@ use std::time::Duration;
 
 /// One flow of a gateway.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct InputReport {
-    /// What its sockets counted.
-    pub received: ReceiveCounters,
+pub struct FlowReport {
     /// What became of its packets.
     pub packets: FlowAccount,
     /// What became of its events.
     pub events: FarmAccount,
+    /// Finished sets that the half that sends had not got when it told of itself.
+    pub unclaimed: u64,
+    /// Those that it had got, by its own count; 0 where one thread does both.
+    pub(super) claimed: u64,
+}
+
+impl FlowReport {
+    /// Whether every set that is finished has come to the half that sends, or is on its way there.
+    pub fn is_handed_over(&self, packing: u16) -> bool {
+        let packets = &self.packets;
+        let finished = packets.complete + packets.incomplete + packets.dropped.total();
+        self.events.events.assigned + self.unclaimed * u64::from(packing) == finished * u64::from(packing)
+    }
 }
 
 /// A gateway, or one input queue of it.
 #[derive(Clone, Debug, Default)]
 pub struct GatewayReport {
     /// Its flows.
-    pub flows: Vec<InputReport>,
+    pub flows: Vec<FlowReport>,
+    /// What its inputs counted: one for each flow, or one for all of them together.
+    pub received: Vec<ReceiveCounters>,
     /// What was sent to nodes: events and messages.
     pub sent: SendCounters,
     /// What was written; none where nothing is to be.
@@ -43,6 +57,36 @@ pub struct GatewayReport {
     pub is_over: bool,
 }
 
+impl GatewayReport {
+    /// Of a gateway with so many flows, which has done nothing.
+    pub fn new(flows: usize) -> Self {
+        Self {
+            flows: vec![FlowReport::default(); flows],
+            received: vec![ReceiveCounters::default(); flows],
+            stops: Vec::with_capacity(flows + 3),
+            ..Self::default()
+        }
+    }
+
+    /// What the input of one flow counted; none where one input is there for all flows.
+    pub fn received_apart(&self, flow: usize) -> Option<ReceiveCounters> {
+        self.received.get(flow).copied().filter(|_| self.received.len() == self.flows.len())
+    }
+
+    /// What the input of all flows counted; none where each has its own.
+    pub fn received_together(&self) -> Option<ReceiveCounters> {
+        self.received.first().copied().filter(|_| self.received.len() != self.flows.len())
+    }
+
+    /// Takes over what another one says of nodes, decisions and files.
+    pub(super) fn take_sent(&mut self, other: &Self) {
+        for (own, other) in self.flows.iter_mut().zip(&other.flows) {
+            (own.events, own.claimed) = (other.events, other.claimed);
+        }
+        (self.sent, self.storage, self.not_written) = (other.sent, other.storage, other.not_written);
+    }
+}
+
 /// A value that a thread renews and others read.
 #[derive(Debug, Default)]
 pub struct Notice<T>(Arc<Mutex<T>>);
@@ -50,6 +94,13 @@ pub struct Notice<T>(Arc<Mutex<T>>);
 impl<T> Clone for Notice<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
+    }
+}
+
+impl Notice<GatewayReport> {
+    /// Of a gateway that has done nothing.
+    pub(super) fn of_gateway(config: &GatewayDriveConfig) -> Self {
+        Self(Arc::new(Mutex::new(GatewayReport::new(config.machine.flows.len()))))
     }
 }
 

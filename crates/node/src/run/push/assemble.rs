@@ -4,8 +4,13 @@ use super::farm::{Farm, gateway_link, messages};
 use super::handle::{FlowSource, PushHandle, RunningGateway};
 use super::resolve;
 use crate::configuration::SyncChoice;
-use crate::configuration::push::{FlowSection, GatewaySection, OutputChoice, PushConfiguration, ReceiveChoice};
-use crate::drive::gateway::{GatewayDrive, GatewayDriveConfig, PacketSourceDrive, PacketSourceDriveConfig};
+use crate::configuration::push::{
+    Architecture, FlowSection, GatewaySection, OutputChoice, PushConfiguration, ReceiveChoice,
+};
+use crate::drive::gateway::{
+    GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive, PacketSourceDriveConfig,
+    ReceivingParts, SendingParts, halves,
+};
 use crate::drive::{Drive, Storage, StorageConfig};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
 use crate::run::registry::RunDirectory;
@@ -14,7 +19,7 @@ use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig};
 use ropewalk_io::packet::{
-    Flow, PacketError, PacketMemory, ReceiveConfig, Receiver, SendConfig, SocketReceiver, SocketSender,
+    Flow, PacketError, PacketMemory, ReceiveConfig, Receiver, SendConfig, Sender, SocketReceiver, SocketSender,
 };
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, SourceId};
@@ -236,9 +241,6 @@ impl Assembly<'_> {
         let (farm, control) = gateway_link(&self.configuration.farm, section)?;
         self.handle.addresses.push((format!("{name} control"), control.to_string()));
         places.control.push(control);
-        let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        let staging = Staging::new(pool(&format!("{name}-triggers"), CONTROL_MEMORY)?);
-        let triggers = SocketSender::new(SendConfig::new(Flow::Udp, any), staging).map_err(packet_error(name))?;
         let storage = self.storage(index, section, directory)?;
         let drive_config = GatewayDriveConfig {
             machine: resolve::machine(self.configuration, index, section, self.incarnation, directory.run),
@@ -254,14 +256,49 @@ impl Assembly<'_> {
             memory: section.memory.0 / self.configuration.flow.len() as u64,
             evacuate_above: EVACUATE_ABOVE,
         };
-        let evacuation = Staging::new(pool(&format!("{name}-evacuated"), RECORDS_MEMORY)?);
-        let mut drive = GatewayDrive::new(drive_config, inputs, farm, triggers, storage, evacuation)
-            .map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
-        drive.begin(MonotonicClock.now());
-        let notice = drive.notice();
-        self.gateways.push((name.clone(), vec![Box::new(drive)]));
+        let evacuated = Staging::new(pool(&format!("{name}-evacuated"), RECORDS_MEMORY)?);
+        let heads = Staging::new(pool(&format!("{name}-heads"), SEND_MEMORY)?);
+        let receiving = ReceivingParts { inputs, triggers: trigger_sender(name)?, evacuated };
+        let sending = SendingParts { farm, triggers: trigger_sender(name)?, storage, heads };
+        let notice = self.turn_on(section.architecture, name, drive_config, receiving, sending)?;
         self.handle.gateways.push(RunningGateway { name: name.clone(), notice });
         Ok(())
+    }
+
+    /// Has one thread do all of an input queue's work, or two.
+    fn turn_on<R, L, S>(
+        &mut self,
+        architecture: Architecture,
+        name: &str,
+        config: GatewayDriveConfig,
+        receiving: ReceivingParts<R, S>,
+        sending: SendingParts<L, S, RealDisk>,
+    ) -> Result<Notice<GatewayReport>, RunError>
+    where
+        R: Receiver + Send + 'static,
+        L: Link + Send + 'static,
+        S: Sender + Send + 'static,
+    {
+        let now = MonotonicClock.now();
+        match architecture {
+            Architecture::RunToCompletion => {
+                let drive = GatewayDrive::new(config, receiving, sending);
+                let mut drive = drive.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
+                drive.begin(now);
+                let notice = drive.notice();
+                self.gateways.push((name.to_owned(), vec![Box::new(drive)]));
+                Ok(notice)
+            }
+            Architecture::Threads => {
+                let drives = halves(config, receiving, sending);
+                let (receiving, mut sending) = drives.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
+                sending.begin(now);
+                let notice = receiving.notice();
+                self.gateways.push((format!("{name}-receive"), vec![Box::new(receiving)]));
+                self.gateways.push((format!("{name}-send"), vec![Box::new(sending)]));
+                Ok(notice)
+            }
+        }
     }
 
     fn storage(
@@ -352,4 +389,11 @@ impl Assembly<'_> {
 
 const fn kind(is_raw: bool) -> Flow {
     if is_raw { Flow::Ip(PROTOCOL) } else { Flow::Udp }
+}
+
+/// A socket for what a gateway says to triggers.
+fn trigger_sender(name: &str) -> Result<SocketSender, RunError> {
+    let staging = Staging::new(pool(&format!("{name}-triggers"), CONTROL_MEMORY)?);
+    let any = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+    SocketSender::new(SendConfig::new(Flow::Udp, any), staging).map_err(packet_error(name))
 }

@@ -48,16 +48,18 @@ pub struct FlowSummary {
     events: FarmAccount,
     lost: ByCause,
     around: ByCause,
+    /// Some of its packets came in together with those of other flows: what was lost there is not known by flow.
+    is_mixed: bool,
     sources: Option<PacketSourceReport>,
     unbalanced: Vec<Value>,
 }
 
 impl FlowSummary {
-    fn new(snapshot: &PushSnapshot, flow: usize, name: &str) -> Self {
+    fn new(snapshot: &PushSnapshot, flow: usize, name: &str, packing: u16) -> Self {
         let mut summary = Self::default();
         for (gateway, gateway_report) in &snapshot.gateways {
-            let Some(input) = gateway_report.flows.get(flow) else { continue };
-            let (packets, events) = (&input.packets, &input.events);
+            let Some(known) = gateway_report.flows.get(flow) else { continue };
+            let (packets, events) = (&known.packets, &known.events);
             let mut check = |equation: &str, holds: bool| {
                 if !holds {
                     summary.unbalanced.push(json!({ "equation": equation, "flow": name, "gateway": gateway }));
@@ -65,18 +67,19 @@ impl FlowSummary {
             };
             check("packets received = where they went; sets opened = how they ended", packets.is_balanced());
             check("events assigned = where they went; decided = accepted + rejected", events.is_balanced());
-            if gateway_report.is_over {
-                // Of what the sockets count a gateway asks now and then, and once more at its end.
-                check("packets handed on by sockets = received", input.received.packets == packets.packets.received);
-            }
+            check("sets finished = sets in the farm + on their way there", known.is_handed_over(packing));
             summary.packets.merge(packets);
             summary.events.merge(events);
-            summary.lost.merge(&input.received.lost);
-            summary.around.merge(&input.received.around);
+            if let Some(received) = gateway_report.received_apart(flow) {
+                summary.lost.merge(&received.lost);
+                summary.around.merge(&received.around);
+            } else {
+                summary.is_mixed = true;
+            }
         }
         summary.sources = snapshot.sources.iter().find(|(of, _)| *of == flow).map(|(_, report)| *report);
         let is_over = snapshot.gateways.iter().all(|(_, gateway)| gateway.is_over);
-        if is_over && summary.unexplained() != 0 {
+        if is_over && !summary.is_mixed && summary.unexplained() != 0 {
             let equation = "packets sent = received + lost by a named cause";
             summary
                 .unbalanced
@@ -86,7 +89,7 @@ impl FlowSummary {
     }
 
     /// Packets that were sent and neither came nor were lost for a reason that anybody names; 0 where nothing is known of
-    /// what was sent, or no gateway is here.
+    /// what was sent, or no gateway is here. Where flows come in together, what they lost together is in there.
     fn unexplained(&self) -> i64 {
         let Some(sources) = self.sources.filter(|_| self.packets.opened > 0) else { return 0 };
         sources.packets as i64 - self.packets.packets.received as i64 - self.lost.total() as i64
@@ -199,7 +202,10 @@ fn gateway(report: &GatewayReport, flows: &[String]) -> Value {
         .zip(&report.stops)
         .map(|(name, (dead, stops))| (name.to_owned(), json!({ "dead_s": dead.as_secs_f64(), "stops": stops })));
     let written = report.storage.unwrap_or_default();
+    let together = report.received_together().unwrap_or_default();
     json!({
+        "lost_by_cause": causes(&together.lost),
+        "lost_around_by_cause": causes(&together.around),
         "sent": { "packets": report.sent.packets, "bytes": report.sent.bytes, "failed": report.sent.failed },
         "copied_bytes": report.sent.bytes_copied,
         "evacuated_packets": report.evacuated,
@@ -212,12 +218,43 @@ fn gateway(report: &GatewayReport, flows: &[String]) -> Value {
     })
 }
 
+/// Nothing was lost where flows come in together, and everything was written.
+fn is_whole(gateway: &GatewayReport) -> bool {
+    gateway.not_written == 0 && gateway.received_together().is_none_or(|input| input.lost.total() == 0)
+}
+
 /// The equation of a gateway's files, where it does not hold.
 fn unwritten((name, report): &(String, GatewayReport)) -> Option<Value> {
     let written = report.storage.filter(|_| report.is_over)?.events;
     let stored: u64 = report.flows.iter().map(|flow| flow.events.stored).sum();
     let equation = "events to storage = written + failed";
     (stored != written + report.not_written).then(|| json!({ "equation": equation, "gateway": name }))
+}
+
+/// The equation of a gateway's inputs, where it does not hold. Of what they count it asks now and then, and once more at its
+/// end.
+fn not_taken((name, report): &(String, GatewayReport)) -> Option<Value> {
+    let handed_on: u64 = report.received.iter().map(|input| input.packets).sum();
+    let received: u64 = report.flows.iter().map(|flow| flow.packets.packets.received).sum();
+    let equation = "packets handed on by inputs = received";
+    (report.is_over && handed_on != received).then(|| json!({ "equation": equation, "gateway": name }))
+}
+
+/// The equation of what was sent, of all flows together, where some of them come in together.
+fn unexplained_together(snapshot: &PushSnapshot, flows: &[FlowSummary]) -> Option<Value> {
+    let is_over = snapshot.gateways.iter().all(|(_, gateway)| gateway.is_over);
+    if !is_over || !flows.iter().any(|flow| flow.is_mixed) {
+        return None;
+    }
+    let lost: u64 = snapshot
+        .gateways
+        .iter()
+        .filter_map(|(_, gateway)| gateway.received_together())
+        .map(|input| input.lost.total())
+        .sum();
+    let unexplained = flows.iter().map(FlowSummary::unexplained).sum::<i64>() - lost as i64;
+    let equation = "packets sent = received + lost by a named cause";
+    (unexplained != 0).then(|| json!({ "equation": equation, "unexplained": unexplained }))
 }
 
 impl PushSummary {
@@ -231,10 +268,13 @@ impl PushSummary {
         directory: &Path,
         (running, whole): (Duration, Duration),
     ) -> Self {
+        let each = flows.iter().zip(packing).enumerate();
         let summaries: Vec<FlowSummary> =
-            flows.iter().enumerate().map(|(index, name)| FlowSummary::new(snapshot, index, name)).collect();
+            each.map(|(index, (name, packing))| FlowSummary::new(snapshot, index, name, *packing)).collect();
         let unbalanced = summaries.iter().flat_map(|flow| flow.unbalanced.iter().cloned());
-        let unbalanced: Vec<Value> = unbalanced.chain(snapshot.gateways.iter().filter_map(unwritten)).collect();
+        let unbalanced = unbalanced.chain(snapshot.gateways.iter().filter_map(unwritten));
+        let unbalanced = unbalanced.chain(snapshot.gateways.iter().filter_map(not_taken));
+        let unbalanced: Vec<Value> = unbalanced.chain(unexplained_together(snapshot, &summaries)).collect();
         let json_of =
             |((name, flow), packing): ((&String, &FlowSummary), &u16)| (name.clone(), flow.to_json(*packing, running));
         let nodes = &snapshot.nodes;
@@ -263,7 +303,7 @@ impl PushSummary {
                 .sum(),
             ledger: json!({ "balanced": unbalanced.is_empty(), "unbalanced": unbalanced }),
             is_complete: summaries.iter().all(FlowSummary::is_complete)
-                && snapshot.gateways.iter().all(|(_, gateway)| gateway.not_written == 0),
+                && snapshot.gateways.iter().all(|(_, gateway)| is_whole(gateway)),
         }
     }
 

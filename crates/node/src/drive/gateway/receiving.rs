@@ -1,0 +1,231 @@
+//! The receiving half of an input queue: packets become sets of events, the throttle speaks to the triggers.
+
+use super::config::GatewayDriveConfig;
+use super::input::Input;
+use super::message::send_bytes;
+use super::report::GatewayReport;
+use ropewalk_flow::gateway as machine;
+use ropewalk_flow::gateway::EventSet;
+use ropewalk_io::packet::{Receiver, Refusal, Sender};
+use ropewalk_memory::Staging;
+use ropewalk_terms::{Cause, Instant};
+use ropewalk_wire::gateway::Message;
+use std::net::SocketAddrV4;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// What the receiving half of an input queue works with.
+#[derive(Debug)]
+pub struct ReceivingParts<R, S> {
+    /// Where packets come in: a receiver for each flow, or one for all of them, whose packets say by the number of the
+    /// address that they were sent to ([`Packet::to`](ropewalk_io::packet::Packet::to)) whose they are.
+    pub inputs: Vec<R>,
+    /// Where the throttle's state and requests leave to triggers.
+    pub triggers: S,
+    /// Memory for packets that are moved, because too much of where they came in is held.
+    pub evacuated: Staging,
+}
+
+/// The receiving half: see the module's first line.
+pub(super) struct Receiving<R, S> {
+    config: Arc<GatewayDriveConfig>,
+    machine: machine::Receiver,
+    inputs: Vec<Input<R>>,
+    triggers: S,
+    staging: Staging,
+    /// An encoded message, and to whom it still has to go.
+    message: Vec<u8>,
+    unsent: Vec<SocketAddrV4>,
+    /// Flows that were told their last event.
+    stopped: Vec<bool>,
+    /// Had nothing come by then, nothing more would come.
+    quiet_from: Instant,
+    ask_at: Instant,
+}
+
+/// How often the kernel is asked what it lost.
+const ASK: Duration = Duration::from_secs(1);
+/// What has not come for so long behind the last event is not on its way any more.
+const QUIET: Duration = Duration::from_millis(200);
+/// Messages of one turn.
+const MESSAGES: usize = 16;
+
+impl<R: Receiver, S: Sender> Receiving<R, S> {
+    pub(super) fn new(
+        config: Arc<GatewayDriveConfig>,
+        machine: machine::Receiver,
+        parts: ReceivingParts<R, S>,
+    ) -> Self {
+        let (flows, triggers) = (config.machine.flows.len(), config.triggers.len());
+        let ReceivingParts { inputs, triggers: sender, evacuated } = parts;
+        let is_apart = inputs.len() == flows;
+        let flows_of = |place: u8| if is_apart { vec![place] } else { (0..flows as u8).collect() };
+        let inputs = (0..).zip(inputs).map(|(place, input)| Input::new(input, flows_of(place), config.batch)).collect();
+        Self {
+            config,
+            machine,
+            inputs,
+            triggers: sender,
+            staging: evacuated,
+            message: Vec::with_capacity(2048),
+            unsent: Vec::with_capacity(triggers),
+            stopped: vec![false; flows],
+            quiet_from: Instant::ZERO,
+            ask_at: Instant::ZERO,
+        }
+    }
+
+    /// Takes a batch of packets from each input.
+    pub(super) fn receive(&mut self, now: Instant) -> usize {
+        let (mut work, mut fullest) = (0, 0);
+        for input in &mut self.inputs {
+            let used = input.receiver.memory_in_use();
+            fullest = fullest.max(self.config.memory * used.held as u64 / used.all.max(1) as u64);
+            let must_move = used.is_above(self.config.evacuate_above);
+            work += input.receive(&mut self.machine, must_move.then_some(&mut self.staging), now);
+        }
+        self.machine.on_pool(fullest, self.config.memory, now);
+        if work > 0 {
+            self.quiet_from = now.after(QUIET);
+        }
+        work
+    }
+
+    /// Time passes. Without nodes nothing can be done with what comes, so that triggers are stopped.
+    pub(super) fn on_time(&mut self, has_nodes: bool, now: Instant) {
+        self.machine.on_time(now);
+        self.machine.set_error(!has_nodes, now);
+    }
+
+    /// The next finished set, for the other half.
+    pub(super) fn take_set(&mut self) -> Option<EventSet> {
+        self.machine.take_set()
+    }
+
+    /// A set comes back empty.
+    pub(super) fn give_back(&mut self, set: EventSet) {
+        self.machine.give_back(set);
+    }
+
+    /// Says what is to be said to triggers.
+    pub(super) fn tell(&mut self, now: Instant) -> usize {
+        for told in 0..MESSAGES {
+            while let Some(&to) = self.unsent.last() {
+                match send_bytes(&mut self.triggers, to, &self.message, now) {
+                    Err(Refusal::Full) => return told,
+                    Ok(()) | Err(Refusal::TooLarge) => drop(self.unsent.pop()),
+                }
+            }
+            self.message.clear();
+            if !self.next_message(now) {
+                return told;
+            }
+        }
+        MESSAGES
+    }
+
+    /// Encodes the next message; false where there is none.
+    fn next_message(&mut self, now: Instant) -> bool {
+        if let Some(throttle) = self.machine.next_throttle(now) {
+            self.unsent.extend(self.config.triggers.iter().flatten());
+            Message::Throttle(throttle).encode(&mut self.message);
+            return true;
+        }
+        self.config.requests && self.next_request(now)
+    }
+
+    fn next_request(&mut self, now: Instant) -> bool {
+        let utc = Duration::from_nanos(self.config.epoch.0.saturating_add_unsigned(now.as_nanoseconds()) as u64);
+        for (flow, trigger) in (0..).zip(&self.config.triggers) {
+            let Some(trigger) = trigger else { continue };
+            if let Some(request) = self.machine.next_request(flow, utc, now) {
+                self.unsent.push(*trigger);
+                self.message.extend_from_slice(&request.to_bytes());
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(super) fn flush(&mut self, now: Instant) -> usize {
+        self.triggers.flush(now)
+    }
+
+    /// Whether all flows have ended; each is told its last event once that is known.
+    pub(super) fn have_stopped(&mut self) -> bool {
+        for (flow, gate) in (0u8..).zip(&self.config.gates) {
+            let stopped = &mut self.stopped[usize::from(flow)];
+            if *stopped {
+                continue;
+            }
+            let Some(gate) = gate else {
+                *stopped = self.config.is_over.load(Ordering::Relaxed);
+                continue;
+            };
+            if let Some(issued) = gate.last() {
+                *stopped = true;
+                let first = self.config.machine.flows[usize::from(flow)].first_event;
+                self.machine.stop_after(flow, (first + issued).saturating_sub(1));
+            }
+        }
+        self.stopped.iter().all(|stopped| *stopped)
+    }
+
+    /// Whether every set is here and empty, and no packet waits for one.
+    pub(super) fn is_empty(&self) -> bool {
+        self.machine.is_empty() && !self.inputs.iter().any(Input::is_waiting)
+    }
+
+    /// Whether nothing has come for so long that nothing is on its way any more.
+    pub(super) fn is_quiet(&self, now: Instant) -> bool {
+        now >= self.quiet_from
+    }
+
+    /// What is in assembly is finished as it is, and what waits for a set is refused.
+    pub(super) fn close(&mut self, now: Instant) {
+        self.machine.close_all(Cause::DrainTimedOut);
+        for input in &mut self.inputs {
+            input.offer_waiting(&mut self.machine, now);
+        }
+    }
+
+    /// Whether everything was said and has left.
+    pub(super) fn has_told(&self) -> bool {
+        self.unsent.is_empty() && self.triggers.queued() == 0
+    }
+
+    /// Its part of the report; the inputs' own counters now and then, or because it is the last one.
+    pub(super) fn report(&mut self, report: &mut GatewayReport, is_last: bool, now: Instant) {
+        let asks = is_last || now >= self.ask_at;
+        if asks {
+            self.ask_at = now.after(ASK);
+            report.received.clear();
+            report.received.extend(self.inputs.iter_mut().map(|input| input.receiver.counters()));
+        }
+        for (flow, known) in (0..).zip(&mut report.flows) {
+            known.packets = self.machine.account(flow);
+            known.unclaimed = self.machine.finished_sets(flow) as u64;
+        }
+        let throttle = self.machine.throttle();
+        (report.state, (report.live, report.dead)) = (throttle.state(), throttle.live_and_dead());
+        report.stops.clear();
+        report.stops.extend(throttle.levels().map(|level| (level.dead, level.stops)));
+        report.evacuated = self.inputs.iter().map(|input| input.evacuated).sum();
+    }
+
+    pub(super) fn next_deadline(&self) -> Instant {
+        let inputs = self.inputs.iter().filter_map(|input| input.receiver.next_deadline());
+        inputs.chain([self.machine.next_deadline()]).min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        let has_told = self.has_told();
+        self.inputs.iter_mut().fold(has_told, |may_sleep, input| input.receiver.prepare_wait() && may_sleep)
+    }
+
+    pub(super) fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.inputs.iter().filter_map(|input| input.receiver.wait_descriptor()));
+    }
+}

@@ -1,0 +1,288 @@
+//! The sending half of an input queue: events out, decisions in, accepted events to files, other decisions to the trigger.
+
+use super::config::{GatewayDriveConfig, Gathering};
+use super::link::Link;
+use super::message::{contiguous, send_bytes, send_over};
+use super::report::GatewayReport;
+use super::storing::StoredEvent;
+use crate::drive::{Progress, Storage};
+use ropewalk_flow::gateway as machine;
+use ropewalk_flow::gateway::{EventSet, FlowConfig, Outgoing};
+use ropewalk_io::disk::Disk;
+use ropewalk_io::packet::{Packet, Refusal, Sender};
+use ropewalk_memory::{Payload, Slice, Staging};
+use ropewalk_terms::{Instant, SourceId};
+use ropewalk_wire::gateway::{Frame, Message};
+use std::net::SocketAddrV4;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// What the sending half of an input queue works with.
+pub struct SendingParts<L, S, D: Disk> {
+    /// To and from nodes.
+    pub farm: L,
+    /// Where decisions leave in the order of events.
+    pub triggers: S,
+    /// Where accepted events are written, if they are.
+    pub storage: Option<Storage<D>>,
+    /// Memory for heads of events that the kernel gathers.
+    pub heads: Staging,
+}
+
+/// Who a message is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum To {
+    Node(SocketAddrV4),
+    Trigger(SocketAddrV4),
+}
+
+/// The sending half: see the module's first line.
+pub(super) struct Sending<L, S, D: Disk> {
+    config: Arc<GatewayDriveConfig>,
+    machine: machine::Sender,
+    farm: L,
+    triggers: S,
+    /// Where each node was heard last.
+    nodes: Vec<Option<SocketAddrV4>>,
+    storage: Option<Storage<D>>,
+    staging: Staging,
+    packets: Vec<Packet>,
+    slices: Vec<Slice>,
+    /// An encoded message, and to whom it still has to go.
+    message: Vec<u8>,
+    unsent: Option<To>,
+    scratch: Vec<u8>,
+    /// Accepted events that could not be written.
+    not_written: u64,
+    /// The ids of each flow's sources.
+    sources: Vec<Vec<SourceId>>,
+    progress: Vec<(u32, Progress)>,
+}
+
+/// Pushes of one turn, so that packets are received again before their socket is full.
+const PUSHES: usize = 256;
+/// Messages of one turn.
+const MESSAGES: usize = 64;
+/// Events to storage of one turn.
+const STORED: usize = 64;
+
+impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
+    pub(super) fn new(config: Arc<GatewayDriveConfig>, machine: machine::Sender, parts: SendingParts<L, S, D>) -> Self {
+        let ids = |flow: &FlowConfig| flow.sources.iter().map(|source| source.id).collect();
+        let sources = config.machine.flows.iter().map(ids).collect();
+        let nodes = vec![None; usize::from(config.machine.farm.nodes)];
+        let SendingParts { farm, triggers, storage, heads } = parts;
+        Self {
+            config,
+            machine,
+            farm,
+            triggers,
+            nodes,
+            storage,
+            staging: heads,
+            packets: Vec::with_capacity(1024),
+            slices: Vec::with_capacity(1024),
+            message: Vec::with_capacity(2048),
+            unsent: None,
+            scratch: Vec::with_capacity(2048),
+            not_written: 0,
+            sources,
+            progress: Vec::with_capacity(1024),
+        }
+    }
+
+    /// The run's directory is entered.
+    pub(super) fn begin(&mut self, now: Instant) {
+        if let Some(storage) = &mut self.storage {
+            storage.begin(now, self.config.run, self.config.machine.incarnation);
+        }
+    }
+
+    /// What nodes say.
+    pub(super) fn hear(&mut self, now: Instant) -> usize {
+        let work = self.farm.receive(now, &mut self.packets);
+        for Packet { from, payload, .. } in self.packets.drain(..) {
+            let Some(message) = decoded(&payload, &mut self.scratch) else { continue };
+            if let Message::Credit(credit) = &message
+                && let Some(node) = self.nodes.get_mut(usize::from(credit.node))
+            {
+                *node = Some(from);
+            }
+            self.machine.on_message(&message, now);
+        }
+        work
+    }
+
+    pub(super) fn on_time(&mut self, now: Instant) {
+        self.machine.on_time(now);
+    }
+
+    /// Whether a node is there.
+    pub(super) fn has_nodes(&mut self) -> bool {
+        self.machine.farm().has_nodes()
+    }
+
+    /// A finished set comes.
+    pub(super) fn on_set(&mut self, set: EventSet, now: Instant) {
+        self.machine.on_set(set, now);
+    }
+
+    /// The next set whose events have all left.
+    pub(super) fn take_empty(&mut self) -> Option<EventSet> {
+        self.machine.take_empty()
+    }
+
+    /// Events to nodes.
+    pub(super) fn push(&mut self, now: Instant) -> usize {
+        for pushed in 0..PUSHES {
+            let Some(node) = self.machine.farm().next_push() else { return pushed };
+            // A node without an address never had credit.
+            let Some(to) = self.nodes.get(usize::from(node)).copied().flatten() else { return pushed };
+            match self.send_push(to) {
+                Ok(()) => self.machine.farm().sent(now),
+                Err(Refusal::Full) if self.farm.flush(now) > 0 => {}
+                Err(_) => return pushed,
+            }
+        }
+        PUSHES
+    }
+
+    fn send_push(&mut self, to: SocketAddrV4) -> Result<(), Refusal> {
+        let view = self.machine.farm().push_view();
+        match self.config.gathering {
+            Gathering::Copy(copying) => {
+                let mut fill = |room: &mut [u8]| view.copy_to(room, copying).unwrap_or(0);
+                self.farm.send_with(to, view.length(), &mut fill)
+            }
+            Gathering::Iovec => {
+                self.slices.clear();
+                if !view.append_slices(&mut self.staging, &mut self.slices) {
+                    return Err(Refusal::Full);
+                }
+                self.farm.send(to, &mut self.slices)
+            }
+        }
+    }
+
+    /// Says what is to be said to nodes and triggers.
+    pub(super) fn tell(&mut self, now: Instant) -> usize {
+        for told in 0..MESSAGES {
+            if let Some(to) = self.unsent {
+                let sent = match to {
+                    To::Node(to) => send_over(&mut self.farm, to, &self.message, now),
+                    To::Trigger(to) => send_bytes(&mut self.triggers, to, &self.message, now),
+                };
+                match sent {
+                    Err(Refusal::Full) => return told,
+                    Ok(()) | Err(Refusal::TooLarge) => self.unsent = None,
+                }
+            }
+            self.message.clear();
+            if !self.next_message(now) {
+                return told;
+            }
+        }
+        MESSAGES
+    }
+
+    /// Encodes the next message; false where there is none.
+    fn next_message(&mut self, now: Instant) -> bool {
+        let Some(outgoing) = self.machine.next_message(now) else { return false };
+        match outgoing {
+            Outgoing::Progress(node, progress) => {
+                self.unsent = self.nodes.get(usize::from(node)).copied().flatten().map(To::Node);
+                Message::Progress(progress).encode(&mut self.message);
+            }
+            Outgoing::Stream(stream) => {
+                let trigger = self.config.triggers.get(usize::from(stream.flow)).copied().flatten();
+                self.unsent = trigger.map(To::Trigger);
+                Message::Stream(stream).encode(&mut self.message);
+            }
+            // The other half's.
+            Outgoing::Throttle(_) => {}
+        }
+        true
+    }
+
+    /// Accepted events to storage.
+    pub(super) fn store(&mut self, now: Instant) -> usize {
+        let farm = self.machine.farm();
+        let Some(storage) = &mut self.storage else {
+            // Nothing is written: the events are counted and let go.
+            while farm.next_stored().is_some() {
+                farm.stored();
+            }
+            return 0;
+        };
+        let mut work = storage.poll(now, &mut self.progress);
+        self.not_written +=
+            self.progress.drain(..).filter(|(_, progress)| *progress == Progress::Failed).count() as u64;
+        for _ in 0..STORED {
+            if farm.next_stored().is_none() {
+                break;
+            }
+            let Some(event) = farm.stored_view() else { break };
+            if !storage.add(now, 0, &StoredEvent::new(event, &self.sources)) {
+                if !storage.has_given_up() {
+                    break;
+                }
+                self.not_written += 1;
+            }
+            farm.stored();
+            work += 1;
+        }
+        storage.flush(now);
+        work
+    }
+
+    pub(super) fn flush(&mut self, now: Instant) -> usize {
+        self.farm.flush(now) + self.triggers.flush(now)
+    }
+
+    /// Ends, once no set is held any more: files are closed, and what is queued leaves, if somebody takes it until then.
+    /// Whether all of that is done.
+    pub(super) fn finish(&mut self, until: Instant, now: Instant) -> bool {
+        if !self.machine.farm().is_empty() {
+            return false;
+        }
+        let is_closed = self.storage.as_mut().is_none_or(|storage| {
+            storage.finish(now);
+            storage.is_closed() || storage.has_given_up()
+        });
+        let is_queued = self.unsent.is_some() || self.farm.is_queued() || self.triggers.queued() > 0;
+        is_closed && (!is_queued || now >= until)
+    }
+
+    /// Its part of the report.
+    pub(super) fn report(&self, report: &mut GatewayReport) {
+        for (flow, known) in (0..).zip(&mut report.flows) {
+            known.events = self.machine.account(flow);
+        }
+        report.sent = self.farm.sent();
+        report.storage = self.storage.as_ref().map(Storage::counts);
+        report.not_written = self.not_written;
+    }
+
+    pub(super) fn next_deadline(&self) -> Instant {
+        let storage = self.storage.as_ref().and_then(Storage::next_deadline);
+        let others = storage.into_iter().chain(self.farm.next_deadline());
+        others.chain([self.machine.next_deadline()]).min().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        let may_sleep = self.unsent.is_none() && self.triggers.queued() == 0 && self.farm.prepare_wait();
+        self.storage.as_mut().is_none_or(Storage::prepare_wait) && may_sleep
+    }
+
+    pub(super) fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.farm.wait_descriptor());
+        into.extend(self.storage.as_ref().and_then(Storage::wait_descriptor));
+    }
+}
+
+/// A message in a datagram; none where it is no whole message of a kind that gateways hear.
+fn decoded(payload: &Payload, scratch: &mut Vec<u8>) -> Option<Message> {
+    let bytes = contiguous(payload, scratch);
+    let (kind, body, _) = Frame::split(bytes).ok()?;
+    Message::decode(kind, body).ok()
+}

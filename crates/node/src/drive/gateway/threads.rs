@@ -1,0 +1,278 @@
+//! One input queue of a gateway as producer and consumer: a thread for each half, queues of sets between them (paper 1,
+//! section III-A).
+//!
+//! ```text
+//!  packets --> ReceivingDrive == sets ==> SendingDrive --> events, decisions, files
+//!                            <== empty ==
+//! ```
+//! A set goes over when it is finished: nothing is shared at the rate of packets. A half that sleeps is woken by a bell.
+
+use super::config::GatewayDriveConfig;
+use super::handover::{End, line};
+use super::link::Link;
+use super::queue::{Phase, RENEW};
+use super::receiving::{Receiving, ReceivingParts};
+use super::report::{GatewayReport, Notice};
+use super::sending::{Sending, SendingParts};
+use crate::drive::Drive;
+use ropewalk_flow::gateway::{Gateway, GatewayConfigError};
+use ropewalk_io::disk::Disk;
+use ropewalk_io::packet::{Receiver, Sender};
+use ropewalk_terms::Instant;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a gateway's halves cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum HalvesError {
+    /// The machine's configuration is wrong.
+    #[error(transparent)]
+    Machine(#[from] GatewayConfigError),
+    /// The system gives no bell.
+    #[error("no bell between two threads: {0}")]
+    Bell(#[from] io::Error),
+}
+
+/// The drives of a gateway's input queue.
+pub type Halves<R, L, S, D> = (ReceivingDrive<R, S>, SendingDrive<L, S, D>);
+
+/// The two halves of a gateway's input queue, each for a thread of its own.
+///
+/// # Errors
+/// [`HalvesError`].
+pub fn halves<R: Receiver, L: Link, S: Sender, D: Disk>(
+    config: GatewayDriveConfig,
+    receiving: ReceivingParts<R, S>,
+    sending: SendingParts<L, S, D>,
+) -> Result<Halves<R, L, S, D>, HalvesError> {
+    let (receiver, sender) = Gateway::new(&config.machine)?.split();
+    let sets = config.machine.flows.iter().map(|flow| usize::from(flow.sets)).sum();
+    let (here, there) = line(sets)?;
+    let (drain, notice, told) = (config.drain, Notice::of_gateway(&config), Notice::of_gateway(&config));
+    let config = Arc::new(config);
+    let flows = config.machine.flows.len();
+    let receiving = ReceivingDrive {
+        half: Receiving::new(Arc::clone(&config), receiver, receiving),
+        end: here,
+        handed: vec![0; flows],
+        drain,
+        phase: Phase::Running,
+        told: told.clone(),
+        notice,
+        renew_at: Instant::ZERO,
+    };
+    let half = Sending::new(config, sender, sending);
+    let (taken, phase) = (vec![0; flows], Phase::Running);
+    Ok((receiving, SendingDrive { half, end: there, taken, drain, phase, told, renew_at: Instant::ZERO }))
+}
+
+/// The half that receives. It gives the account of both: what the other half told of itself some time ago, and what it has
+/// itself now, so that every set is found on one side or between them.
+pub struct ReceivingDrive<R: Receiver, S: Sender> {
+    half: Receiving<R, S>,
+    end: End,
+    /// Sets of each flow that went over.
+    handed: Vec<u64>,
+    drain: Duration,
+    phase: Phase,
+    /// What the other half told.
+    told: Notice<GatewayReport>,
+    notice: Notice<GatewayReport>,
+    renew_at: Instant,
+}
+
+impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
+    /// What the gateway tells of itself: both halves.
+    pub fn notice(&self) -> Notice<GatewayReport> {
+        self.notice.clone()
+    }
+
+    fn take_back(&mut self) -> usize {
+        let Self { half, end, .. } = self;
+        core::iter::from_fn(|| end.take()).map(|set| half.give_back(set)).count()
+    }
+
+    fn hand_over(&mut self) -> usize {
+        let mut count = 0;
+        while let Some(set) = self.half.take_set() {
+            self.handed[usize::from(set.flow())] += 1;
+            self.end.give(set);
+            count += 1;
+        }
+        if count > 0 {
+            self.end.ring();
+        }
+        count
+    }
+
+    fn end(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Running => {
+                if self.half.have_stopped() {
+                    self.phase = Phase::Draining(now.after(self.drain));
+                }
+            }
+            Phase::Draining(until) => {
+                if now >= until || (self.half.is_empty() && self.half.is_quiet(now)) {
+                    self.half.close(now);
+                    self.hand_over();
+                    self.end.close();
+                    self.phase = Phase::Closing(now.after(self.drain));
+                }
+            }
+            Phase::Closing(until) => {
+                // Closed by the other half when it had given everything back, and told of itself for the last time.
+                if self.end.is_closed() && (self.half.has_told() || now >= until) {
+                    self.take_back();
+                    self.phase = Phase::Over;
+                    self.renew(now);
+                }
+            }
+            Phase::Over => {}
+        }
+    }
+
+    fn renew(&mut self, now: Instant) {
+        self.renew_at = now.after(RENEW);
+        let Self { half, handed, told, notice, phase, .. } = self;
+        let is_over = *phase == Phase::Over;
+        notice.renew(|report| {
+            // The other half's first: whatever it had by then went over before.
+            told.renew(|told| report.take_sent(told));
+            half.report(report, is_over, now);
+            for (known, handed) in report.flows.iter_mut().zip(handed) {
+                known.unclaimed += *handed - known.claimed;
+            }
+            report.is_over = is_over;
+        });
+    }
+}
+
+impl<R: Receiver, S: Sender> Drive for ReceivingDrive<R, S> {
+    fn turn(&mut self, now: Instant) -> usize {
+        self.end.wake();
+        let mut work = if self.phase.receives() { self.half.receive(now) } else { 0 };
+        work += self.take_back();
+        self.half.on_time(self.end.has_nodes(), now);
+        work += self.hand_over() + self.half.tell(now) + self.half.flush(now);
+        self.end(now);
+        if now >= self.renew_at {
+            self.renew(now);
+        }
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        Some(self.half.next_deadline().min(self.renew_at))
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        let may_sleep = self.half.prepare_wait();
+        self.end.fall_asleep() && may_sleep
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        self.half.wait_descriptors(into);
+        into.push(self.end.wait_descriptor());
+    }
+
+    fn is_done(&self) -> bool {
+        self.phase == Phase::Over
+    }
+}
+
+/// The half that sends.
+pub struct SendingDrive<L: Link, S: Sender, D: Disk> {
+    half: Sending<L, S, D>,
+    end: End,
+    /// Sets of each flow that came over.
+    taken: Vec<u64>,
+    drain: Duration,
+    phase: Phase,
+    /// What it tells the other half.
+    told: Notice<GatewayReport>,
+    renew_at: Instant,
+}
+
+impl<L: Link, S: Sender, D: Disk> SendingDrive<L, S, D> {
+    /// The run's directory is entered.
+    pub fn begin(&mut self, now: Instant) {
+        self.half.begin(now);
+    }
+
+    fn take_over(&mut self, now: Instant) -> usize {
+        let mut count = 0;
+        while let Some(set) = self.end.take() {
+            self.taken[usize::from(set.flow())] += 1;
+            self.half.on_set(set, now);
+            count += 1;
+        }
+        count
+    }
+
+    fn give_back(&mut self) {
+        let mut count = 0;
+        while let Some(set) = self.half.take_empty() {
+            self.end.give(set);
+            count += 1;
+        }
+        if count > 0 {
+            self.end.ring();
+        }
+    }
+
+    fn renew(&mut self, now: Instant) {
+        self.renew_at = now.after(RENEW);
+        let Self { half, taken, told, .. } = self;
+        told.renew(|report| {
+            half.report(report);
+            report.flows.iter_mut().zip(taken).for_each(|(known, taken)| known.claimed = *taken);
+        });
+    }
+}
+
+impl<L: Link, S: Sender, D: Disk> Drive for SendingDrive<L, S, D> {
+    fn turn(&mut self, now: Instant) -> usize {
+        self.end.wake();
+        // Before the queue is looked at: behind this nothing more comes.
+        if self.phase == Phase::Running && self.end.is_closed() {
+            self.phase = Phase::Closing(now.after(self.drain));
+        }
+        let mut work = self.half.hear(now);
+        self.half.on_time(now);
+        work += self.take_over(now) + self.half.push(now) + self.half.tell(now) + self.half.store(now);
+        work += self.half.flush(now);
+        self.end.set_has_nodes(self.half.has_nodes());
+        self.give_back();
+        if let Phase::Closing(until) = self.phase
+            && self.half.finish(until, now)
+        {
+            self.phase = Phase::Over;
+            self.renew(now);
+            self.end.close();
+        } else if now >= self.renew_at {
+            self.renew(now);
+        }
+        work
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        Some(self.half.next_deadline().min(self.renew_at))
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        let may_sleep = self.half.prepare_wait();
+        self.end.fall_asleep() && may_sleep
+    }
+
+    fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        self.half.wait_descriptors(into);
+        into.push(self.end.wait_descriptor());
+    }
+
+    fn is_done(&self) -> bool {
+        self.phase == Phase::Over
+    }
+}
