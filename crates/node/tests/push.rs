@@ -204,8 +204,9 @@ fn packets_straight_over_ip_are_built_as_others_are() {
     }
     for architecture in ARCHITECTURES {
         let output = TemporaryDirectory::new("push-raw");
-        let text = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.4.0.1:0\" }\nreceive = \"raw_ip\"";
-        let summary = run_from(architecture, "127.3.0.1", &output, "emulate = { rate = \"20kHz\" }", text, 1000);
+        let text = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.4.0.1:0\" }";
+        let summary =
+            run_from(architecture, "127.3.0.1", &output, "protocol = 253\nemulate = { rate = \"20kHz\" }", text, 1000);
         assert!(summary.is_complete(), "{:?}", summary.flows);
         assert_eq!((summary.written, number(&summary, "/packets/received")), (1000, 1000 / 5 * u64::from(SOURCES)));
     }

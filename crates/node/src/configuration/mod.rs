@@ -32,7 +32,7 @@ pub use model::{
     TimeoutSection,
 };
 pub use parse::{Fault, parse, parse_as, point_at, read, read_text};
-pub(crate) use placement::{fault_of, policy};
+pub(crate) use placement::{fault_of, policy, policy_of};
 
 /// The JSON schema of a configuration, as text.
 pub fn schema() -> String {

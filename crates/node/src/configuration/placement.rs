@@ -9,14 +9,24 @@ use ropewalk_host::{CpuList, CpuListError, Kind, PlanError, Policy, Rule, Schedu
 /// # Errors
 /// Where a rule says nothing, or what no machine could follow.
 pub(crate) fn policy(configuration: &Configuration) -> Result<Policy, Fault> {
-    let threads = configuration.thread.iter().enumerate().map(|(index, rule)| thread_rule(index, rule));
-    let threads = threads.collect::<Result<_, _>>()?;
     let pools = configuration.pool.iter().map(pool_rule).collect();
-    let policy = Policy::new(threads, pools).map_err(|error| fault_of(&error))?;
+    let policy = Policy::new(rules(&configuration.thread)?, pools).map_err(|error| fault_of(&error))?;
     Ok(match configuration.run.placement {
         PlacementChoice::Rules => policy,
         PlacementChoice::Auto => policy.automatic(),
     })
+}
+
+/// The policy of rules for threads alone.
+///
+/// # Errors
+/// As [`policy`].
+pub(crate) fn policy_of(threads: &[ThreadRule]) -> Result<Policy, Fault> {
+    Policy::new(rules(threads)?, Vec::new()).map_err(|error| fault_of(&error))
+}
+
+fn rules(threads: &[ThreadRule]) -> Result<Vec<Rule>, Fault> {
+    threads.iter().enumerate().map(|(index, rule)| thread_rule(index, rule)).collect()
 }
 
 fn thread_rule(index: usize, rule: &ThreadRule) -> Result<Rule, Fault> {

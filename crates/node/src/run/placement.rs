@@ -19,7 +19,7 @@
 //! | `NAME-staging`, `NAME-control` | messages on their way; messages received, where nodes are processes of their own |
 //! | `sources`, `sources-receive` | what emulated and recorded sources send |
 
-use crate::configuration::{self, Configuration, Fault, PlacementChoice, ReadoutSection};
+use crate::configuration::{self, Configuration, Fault, PlacementChoice, ReadoutSection, ThreadRule};
 use ropewalk_host::{Feed, Item, Kind, Machine, MachineError, Plan, PlanError, Policy};
 use ropewalk_terms::Role;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -154,6 +154,19 @@ impl Wanted {
             return Ok(Self { machine: None, plan: Plan::default(), is_shared });
         }
         Self::here(configuration, part)
+    }
+
+    /// What rules ask for of threads with these names; nothing is looked at where there is no rule.
+    pub(super) fn of_threads(rules: &[ThreadRule], names: &[String]) -> Result<Self, PlacementError> {
+        if rules.is_empty() {
+            return Ok(Self { machine: None, plan: Plan::default(), is_shared: false });
+        }
+        let machine = Machine::read(Path::new("/"))?;
+        let policy = configuration::policy_of(rules).map_err(PlacementError::Unfit)?;
+        let thread = |name: &String| Item { kind: Kind::Thread, name: name.clone(), feed: None };
+        let plan = policy.plan(&machine, &names.iter().map(thread).collect::<Vec<_>>());
+        let plan = plan.map_err(|error| PlacementError::Unfit(configuration::fault_of(&error)))?;
+        Ok(Self { machine: Some(machine), plan, is_shared: false })
     }
 
     fn here(configuration: &Configuration, part: Part<'_>) -> Result<Self, PlacementError> {

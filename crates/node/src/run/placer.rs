@@ -4,7 +4,7 @@
 //! on without it and is warned. So it is with all that nobody wrote a rule for.
 
 use super::placement::{Part, PlacementError, Wanted};
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, ThreadRule};
 use ropewalk_host::{Capability, CpuList, Decision, Kind, Placement, Scheduling};
 use ropewalk_io::thread;
 use ropewalk_memory::ring::{RingReader, RingWriter, ring};
@@ -26,9 +26,17 @@ pub(super) struct Placer {
 
 impl Placer {
     pub(super) fn new(configuration: &Configuration, part: Part<'_>) -> Result<Self, PlacementError> {
-        let wanted = Wanted::of(configuration, part)?;
+        Ok(Self::over(Wanted::of(configuration, part)?))
+    }
+
+    /// Of a run that has these threads.
+    pub(super) fn of_threads(rules: &[ThreadRule], names: &[String]) -> Result<Self, PlacementError> {
+        Ok(Self::over(Wanted::of_threads(rules, names)?))
+    }
+
+    fn over(wanted: Wanted) -> Self {
         let (awaited, warnings) = (Cell::new(0), RefCell::new(Vec::new()));
-        Ok(Self { wanted, reports: channel(), awaited, warnings })
+        Self { wanted, reports: channel(), awaited, warnings }
     }
 
     /// Whether all units share one thread.

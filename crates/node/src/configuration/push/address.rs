@@ -55,6 +55,19 @@ impl FromStr for Addresses {
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ListenAddress(pub SocketAddrV4);
 
+impl ListenAddress {
+    /// Where an input queue listens: the ports of a gateway's queues lie behind the first one's, and where packets have no
+    /// ports its addresses. Any free port stays one. None behind the last port or address there is.
+    pub fn of_queue(self, queue: u16, has_ports: bool) -> Option<SocketAddrV4> {
+        let (ip, port) = (*self.0.ip(), self.0.port());
+        if !has_ports {
+            return Some(SocketAddrV4::new(Ipv4Addr::from_bits(ip.to_bits().checked_add(queue.into())?), 0));
+        }
+        let port = if port == 0 { 0 } else { port.checked_add(queue)? };
+        Some(SocketAddrV4::new(ip, port))
+    }
+}
+
 const LISTEN: &str = "an IPv4 address with a port, such as 127.0.0.1:9700";
 
 impl FromStr for ListenAddress {

@@ -1,8 +1,9 @@
 //! What the configuration of a push system must fulfil beyond its syntax.
 
-use super::model::{FlowSection, GatewaySection, PushConfiguration, ReceiveChoice, TransportChoice};
-use crate::configuration::IncompleteChoice;
+use super::address::ListenAddress;
+use super::model::{FlowSection, GatewaySection, PushConfiguration, ReceiveChoice, SendChoice, TransportChoice};
 use crate::configuration::parse::Fault;
+use crate::configuration::{IncompleteChoice, policy_of};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -21,11 +22,13 @@ pub(super) fn check(configuration: &PushConfiguration) -> Result<(), Fault> {
     for (index, flow) in configuration.flow.iter().enumerate() {
         self::flow(flow, |field| format!("flow[{index}].{field}"))?;
     }
-    sources_apart(configuration)?;
-    raw_ip(configuration)?;
+    policy_of(&configuration.thread)?;
     for (index, gateway) in configuration.gateway.iter().enumerate() {
-        self::gateway(configuration, gateway, |field| format!("gateway[{index}].{field}"))?;
+        let key = |field: &str| format!("gateway[{index}].{field}");
+        self::gateway(configuration, gateway, key)?;
+        mechanisms(configuration, gateway, key)?;
     }
+    listeners_apart(configuration)?;
     farm(configuration)
 }
 
@@ -59,6 +62,7 @@ fn flow(flow: &FlowSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
     if sources.address.of(u32::from(sources.count) - 1).is_none() {
         return Err(Fault::new(key("sources.address"), "the last source's address or port would be none"));
     }
+    protocol(flow, &key)?;
     if flow.packing == 0 {
         return Err(Fault::new(key("packing"), "at least one event is in a packet"));
     }
@@ -89,44 +93,86 @@ fn flow(flow: &FlowSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Flows of one gateway have listening addresses of their own; so their sources may share addresses. What must differ is
-/// where each gateway listens.
-fn sources_apart(configuration: &PushConfiguration) -> Result<(), Fault> {
+/// What listens must differ: flows, queues and gateways by address and port, and without ports by address and protocol.
+fn listeners_apart(configuration: &PushConfiguration) -> Result<(), Fault> {
     let mut seen = BTreeSet::new();
+    let mut enter = |key: String, first: ListenAddress, queue: u16, protocol: Option<u8>| {
+        let Some(address) = first.of_queue(queue, protocol.is_none()) else {
+            return Err(Fault::new(key, format!("queue {queue} would have no port, or no address")));
+        };
+        let is_any = protocol.is_none() && address.port() == 0;
+        if !is_any && !seen.insert((address, protocol)) {
+            let twice =
+                protocol.map_or(address.to_string(), |number| format!("{} with protocol {number}", address.ip()));
+            return Err(Fault::new(key, format!("{twice} is used twice")));
+        }
+        Ok(())
+    };
+    let control = (configuration.farm.transport == TransportChoice::RawIp).then_some(FARM_PROTOCOL);
     for (index, gateway) in configuration.gateway.iter().enumerate() {
-        let flows = gateway.listen.iter().map(|(flow, address)| (format!("gateway[{index}].listen.{flow}"), address));
-        for (key, address) in flows.chain([(format!("gateway[{index}].control"), &gateway.control)]) {
-            if address.0.port() != 0 && !seen.insert(address.0) {
-                return Err(Fault::new(key, format!("{address} is used twice")));
+        for queue in 0..gateway.queues {
+            for (name, address) in &gateway.listen {
+                let protocol = configuration.flow.iter().find(|flow| flow.name == *name).and_then(|flow| flow.protocol);
+                enter(format!("gateway[{index}].listen.{name}"), *address, queue, protocol)?;
             }
+            enter(format!("gateway[{index}].control"), gateway.control, queue, control)?;
         }
     }
     Ok(())
 }
 
+/// The protocol number between gateways and nodes straight over IP: RFC 3692's second one for experiments.
+pub(crate) const FARM_PROTOCOL: u8 = 254;
+/// Those that nobody else uses: unassigned ones, and RFC 3692's first one for experiments.
+const PROTOCOLS: core::ops::RangeInclusive<u8> = 147..=253;
+
 /// Packets straight over IP have no ports.
-fn raw_ip(configuration: &PushConfiguration) -> Result<(), Fault> {
-    let is_raw = |gateway: &GatewaySection| gateway.receive == ReceiveChoice::RawIp;
-    if !configuration.gateway.iter().any(is_raw) {
-        return Ok(());
+fn protocol(flow: &FlowSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+    let Some(number) = flow.protocol else { return Ok(()) };
+    if !PROTOCOLS.contains(&number) {
+        return Err(Fault::new(key("protocol"), "a number that nobody else uses: 147 to 253"));
     }
-    if let Some(index) = configuration.gateway.iter().position(|gateway| !is_raw(gateway)) {
-        let message = "sources send to all gateways alike: all of them receive \"raw_ip\", or none";
-        return Err(Fault::new(format!("gateway[{index}].receive"), message));
-    }
-    if let Some(index) = configuration.flow.iter().position(|flow| flow.sources.address.are_ports()) {
+    if flow.sources.address.are_ports() {
         let message =
             "packets straight over IP have no ports: each source needs an address of its own, such as 10.0.0.1";
-        return Err(Fault::new(format!("flow[{index}].sources.address"), message));
+        return Err(Fault::new(key("sources.address"), message));
     }
-    let mut seen = BTreeSet::new();
-    for (index, gateway) in configuration.gateway.iter().enumerate() {
-        for (flow, address) in &gateway.listen {
-            if !seen.insert(address.0.ip()) {
-                let message = format!("packets straight over IP have no ports: {} is used twice", address.0.ip());
-                return Err(Fault::new(format!("gateway[{index}].listen.{flow}"), message));
-            }
-        }
+    Ok(())
+}
+
+/// What rings and queues want.
+fn mechanisms(
+    configuration: &PushConfiguration,
+    gateway: &GatewaySection,
+    key: impl Fn(&str) -> String,
+) -> Result<(), Fault> {
+    if !(1..=64).contains(&gateway.queues) {
+        return Err(Fault::new(key("queues"), "between 1 and 64 input queues"));
+    }
+    let is_raw = configuration.flow.iter().any(|flow| flow.protocol.is_some());
+    if is_raw && gateway.receive == ReceiveChoice::Gro {
+        return Err(Fault::new(key("receive"), "the kernel joins UDP packets alone, and a flow has a `protocol`"));
+    }
+    if gateway.send == SendChoice::AfXdp && gateway.receive != ReceiveChoice::AfXdp {
+        return Err(Fault::new(
+            key("send"),
+            "what `af_xdp` sends leaves through the queue where packets come in: `receive` by it, too",
+        ));
+    }
+    let receives_by_ring = matches!(gateway.receive, ReceiveChoice::Tpacket | ReceiveChoice::AfXdp);
+    let sends_by_ring = matches!(gateway.send, SendChoice::TxRing | SendChoice::AfXdp);
+    if sends_by_ring && configuration.farm.transport == TransportChoice::Tcp {
+        return Err(Fault::new(key("send"), "rings carry packets, and the farm is reached over TCP"));
+    }
+    if (receives_by_ring || sends_by_ring) && gateway.interface.is_none() {
+        return Err(Fault::new(key("interface"), "rings are a network card's: give its name, such as \"eth0\""));
+    }
+    let is_unnamed = |address: &ListenAddress| address.0.ip().is_unspecified();
+    if let Some((flow, _)) = gateway.listen.iter().find(|(_, address)| receives_by_ring && is_unnamed(address)) {
+        return Err(Fault::new(key(&format!("listen.{flow}")), "a ring needs the card's own address, not 0.0.0.0"));
+    }
+    if (sends_by_ring || gateway.receive == ReceiveChoice::AfXdp) && is_unnamed(&gateway.control) {
+        return Err(Fault::new(key("control"), "a ring needs the card's own address, not 0.0.0.0"));
     }
     Ok(())
 }
@@ -199,13 +245,5 @@ fn farm_over_ip(configuration: &PushConfiguration) -> Result<(), Fault> {
         let message = "straight over IP there are no ports: each node needs an address of its own, such as 10.0.0.1";
         return Err(Fault::new("farm.address", message));
     }
-    let mut seen = BTreeSet::new();
-    let twice = configuration.gateway.iter().position(|gateway| !seen.insert(gateway.control.0.ip()));
-    match twice {
-        None => Ok(()),
-        Some(index) => {
-            let message = "straight over IP there are no ports: another gateway has this address";
-            Err(Fault::new(format!("gateway[{index}].control"), message))
-        }
-    }
+    Ok(())
 }

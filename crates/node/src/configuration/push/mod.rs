@@ -9,10 +9,11 @@ mod model;
 mod tests;
 
 pub use address::{Addresses, ListenAddress};
+pub(crate) use check::FARM_PROTOCOL;
 pub use model::{
     Architecture, DefaultChoice, EmulateFarm, EmulateFlow, FarmSection, FlowSection, GatewaySection, Gathering,
     NodeOutage, OutputChoice, PushConfiguration, PushRunSection, ReceiveChoice, SendChoice, SourcesSection,
-    ThrottleSection, TransportChoice, TriggerNaming, TriggerSection,
+    ThrottleSection, TransportChoice, TriggerNaming, TriggerSection, XdpChoice,
 };
 
 use super::ConfigurationError;

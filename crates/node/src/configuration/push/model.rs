@@ -1,7 +1,7 @@
 //! What stands in the configuration of a push system. `docs/gateway.md` describes the same.
 
 use super::address::{Addresses, ListenAddress};
-use crate::configuration::{IncompleteChoice, SyncChoice};
+use crate::configuration::{IncompleteChoice, SyncChoice, ThreadRule};
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -25,6 +25,9 @@ pub struct PushConfiguration {
     /// The nodes behind the gateways.
     #[serde(default)]
     pub farm: FarmSection,
+    /// Where threads run: the first rule that a thread's name matches.
+    #[serde(default)]
+    pub thread: Vec<ThreadRule>,
     /// The emulated trigger, which says which gateway the next packets go to.
     #[serde(default)]
     pub trigger: TriggerSection,
@@ -89,6 +92,8 @@ pub struct FlowSection {
     /// How long a set of events waits for its packets.
     #[serde(default = "timeout")]
     pub timeout: Time,
+    /// The protocol number of its packets, which then lie straight in IP's, without ports; UDP where it is not given.
+    pub protocol: Option<u8>,
     /// What becomes of events of which something is missing.
     #[serde(default)]
     pub incomplete: IncompleteChoice,
@@ -197,9 +202,18 @@ pub struct GatewaySection {
     /// Where nodes and the trigger reach it.
     #[serde(default = "any_port")]
     pub control: ListenAddress,
-    /// How its work is divided among threads.
+    /// Its input queues, each with threads of its own: addressees of their own for trigger and nodes, with the ports behind
+    /// the given ones (or the addresses, where packets have no ports).
+    #[serde(default = "one")]
+    pub queues: u16,
+    /// How the work of an input queue is divided among threads.
     #[serde(default)]
     pub architecture: Architecture,
+    /// The network card whose rings are used, where any are.
+    pub interface: Option<String>,
+    /// Where the program runs that picks packets for `af_xdp`.
+    #[serde(default)]
+    pub xdp: XdpChoice,
     /// How packets are received.
     #[serde(default)]
     pub receive: ReceiveChoice,
@@ -232,28 +246,47 @@ pub enum Architecture {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReceiveChoice {
-    /// UDP, one packet a call.
+    /// A socket, one packet a call.
     Recvfrom,
-    /// UDP, many packets a call.
+    /// A socket, many packets a call.
     #[default]
     Recvmmsg,
-    /// UDP, packets of one source joined by the kernel where they can be.
+    /// A socket, UDP packets of one source joined by the kernel where they can be.
     Gro,
-    /// IP of the experiment's own protocol number: without ports, so that addresses tell flows and sources apart.
-    RawIp,
+    /// A ring that the kernel fills and that is mapped (TPACKET_V3).
+    Tpacket,
+    /// The card's own queues, with rings and frames that are mapped (AF_XDP).
+    AfXdp,
+}
+
+/// Where the program runs that picks packets at the card.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum XdpChoice {
+    /// In the card's driver.
+    #[default]
+    Driver,
+    /// In the driver, and the card itself writes into the frames.
+    ZeroCopy,
+    /// Behind the driver, for cards that can do nothing else.
+    Generic,
 }
 
 /// How events are sent: the words of `ropewalk_io::packet`.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SendChoice {
-    /// UDP, one packet a call.
+    /// A socket, one packet a call.
     Sendto,
-    /// UDP, many packets a call.
+    /// A socket, many packets a call.
     #[default]
     Sendmmsg,
-    /// UDP, cut to packets by the kernel.
+    /// A socket, UDP packets cut apart by the kernel.
     Gso,
+    /// Written into a ring that the kernel sends from (PACKET_TX_RING).
+    TxRing,
+    /// Written into frames that the card's queue sends from (AF_XDP).
+    AfXdp,
 }
 
 /// How an event is put together (paper 1, Table III).
@@ -418,6 +451,10 @@ const fn assembling() -> u16 {
 
 const fn largest_packet() -> Bytes {
     Bytes(1472)
+}
+
+const fn one() -> u16 {
+    1
 }
 
 const fn memory() -> Bytes {

@@ -65,7 +65,19 @@ fn every_fault_is_told_with_its_key() {
         (", hlt = \"127.0.0.1:9702\"", "", "gateway[0].listen"),
         ("hlt = \"127.0.0.1:9702\"", "hlt = \"127.0.0.1:9702\", xlt = \"127.0.0.1:9703\"", "gateway[0].listen.xlt"),
         ("name = \"gw0\"", "name = \"gw0\"\nmemory = \"1KiB\"", "gateway[0].memory"),
-        ("name = \"gw0\"", "name = \"gw0\"\nreceive = \"raw_ip\"", "flow[1].sources.address"),
+        ("packing = 10", "packing = 10\nprotocol = 253", "flow[1].sources.address"),
+        ("packing = 25", "packing = 25\nprotocol = 17", "flow[0].protocol"),
+        ("name = \"gw0\"", "name = \"gw0\"\nqueues = 0", "gateway[0].queues"),
+        ("name = \"gw0\"", "name = \"gw0\"\nqueues = 2", "gateway[0].listen.l1"),
+        ("name = \"gw0\"", "name = \"gw0\"\nreceive = \"tpacket\"", "gateway[0].interface"),
+        ("name = \"gw0\"", "name = \"gw0\"\nsend = \"af_xdp\"", "gateway[0].send"),
+        ("[[gateway]]", "[farm]\ntransport = \"tcp\"\n[[gateway]]\nsend = \"tx_ring\"", "gateway[0].send"),
+        ("[[gateway]]", "[[thread]]\nmatch = \"gw0\"\n[[gateway]]", "thread[0]"),
+        (
+            "\nlisten = { l1 = \"127.0.0.1",
+            "\ninterface = \"lo\"\nreceive = \"af_xdp\"\nlisten = { l1 = \"0.0.0.0",
+            "gateway[0].listen.l1",
+        ),
         ("[[gateway]]", "[farm]\nnodes = 0\n[[gateway]]", "farm.nodes"),
         ("[[gateway]]", "[farm]\ntransport = \"raw_ip\"\nemulate = {}\n[[gateway]]", "farm.address"),
         ("[[gateway]]", "[farm]\naddress = \"10.0.0.1:65535\"\n[[gateway]]", "farm.address"),
@@ -85,13 +97,29 @@ fn every_fault_is_told_with_its_key() {
 }
 
 #[test]
-fn over_ip_alone_addresses_tell_flows_apart_and_all_gateways_do_alike() {
-    let addresses = GOOD.replace("127.0.0.1:20000", "127.2.0.1").replace("\"gw0\"", "\"gw0\"\nreceive = \"raw_ip\"");
-    let two_flows = read(&addresses).expect_err("one address for both flows").to_string();
+fn without_ports_protocols_and_addresses_tell_flows_queues_and_gateways_apart() {
+    let raw = GOOD.replace("127.0.0.1:20000", "127.2.0.1").replace("packing", "protocol = 253\npacking");
+    let two_flows = read(&raw).expect_err("one address for both flows").to_string();
     assert!(two_flows.contains("gateway[0].listen.l1"), "{two_flows}");
-    let good = addresses.replace("127.0.0.1:9702", "127.0.0.2:9702");
-    read(&good).unwrap_or_else(|error| panic!("{error}"));
-    let other = "\n[[gateway]]\nname = \"gw1\"\nlisten = { l1 = \"127.0.0.3:1\", hlt = \"127.0.0.4:1\" }\n";
-    let mixed = read(&(good + other)).expect_err("one gateway listens to UDP").to_string();
-    assert!(mixed.contains("gateway[1].receive"), "{mixed}");
+    assert!(two_flows.contains("127.0.0.1 with protocol 253 is used twice"), "{two_flows}");
+    let other_protocol = raw.replacen("protocol = 253", "protocol = 252", 1);
+    read(&other_protocol).unwrap_or_else(|error| panic!("{error}"));
+    let other_address = raw.replace("127.0.0.1:9702", "127.0.0.3:9702");
+    read(&other_address).unwrap_or_else(|error| panic!("{error}"));
+    let queues = other_address.replace("name = \"gw0\"", "name = \"gw0\"\nqueues = 3");
+    let overlap = read(&queues).expect_err("the third queue of one flow is the first of the other").to_string();
+    assert!(overlap.contains("gateway[0].listen"), "{overlap}");
+}
+
+#[test]
+fn queues_listen_behind_each_other() {
+    let first: ListenAddress = "10.0.0.5:9000".parse().expect("an address");
+    let of =
+        |first: ListenAddress, queue, has_ports| first.of_queue(queue, has_ports).map(|address| address.to_string());
+    assert_eq!(of(first, 3, true).as_deref(), Some("10.0.0.5:9003"));
+    assert_eq!(of(first, 3, false).as_deref(), Some("10.0.0.8:0"));
+    let any: ListenAddress = "10.0.0.5:0".parse().expect("an address");
+    assert_eq!(of(any, 3, true).as_deref(), Some("10.0.0.5:0"));
+    let last: ListenAddress = "255.255.255.255:65535".parse().expect("an address");
+    assert_eq!((of(last, 1, true), of(last, 1, false)), (None, None));
 }

@@ -2,25 +2,25 @@
 
 use super::farm::{Farm, gateway_link, messages};
 use super::handle::{FlowSource, PushHandle, RunningGateway};
+use super::inputs::{Inputs, inputs};
+use super::queues::{self, Queue, carrier};
 use super::resolve;
 use crate::configuration::SyncChoice;
-use crate::configuration::push::{
-    Architecture, FlowSection, GatewaySection, OutputChoice, PushConfiguration, ReceiveChoice,
-};
+use crate::configuration::push::{Architecture, FlowSection, OutputChoice, PushConfiguration};
 use crate::drive::gateway::{
     GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive, PacketSourceDriveConfig,
     ReceivingParts, SendingParts, halves,
 };
 use crate::drive::{Drive, Storage, StorageConfig};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
+use crate::run::placement::disk_thread;
+use crate::run::placer::Placer;
 use crate::run::registry::RunDirectory;
 use crate::run::worker::{Ending, Worker};
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig};
-use ropewalk_io::packet::{
-    Flow, PacketError, PacketMemory, ReceiveConfig, Receiver, SendConfig, Sender, SocketReceiver, SocketSender,
-};
+use ropewalk_io::packet::{Flow, PacketError, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, SourceId};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
@@ -42,10 +42,6 @@ pub enum PushPart {
     Nodes(core::ops::Range<u16>),
 }
 
-/// The protocol number of packets that are sent straight over IP: RFC 3692's first one for experiments.
-const PROTOCOL: u8 = 253;
-/// The largest blocks of the memory that packets are received into.
-const PACKET_BLOCK: usize = 256 << 10;
 /// Memory for what nodes say and what is sent: block and blocks.
 pub(super) const CONTROL_MEMORY: (usize, usize) = (64 << 10, 32);
 /// Memory of a gateway's or a node's sender.
@@ -65,19 +61,11 @@ pub(super) const SOCKET_BUFFER: usize = 32 << 20;
 /// Above the mark at which the throttle stops the trigger: it is for what the trigger cannot stop any more.
 const EVACUATE_ABOVE: usize = 90;
 
-/// Blocks of so much memory for packets, and how many: enough of them that the throttle sees how full it is, each with room
-/// for some packets.
-fn packet_blocks(memory: usize, largest_packet: usize) -> (usize, usize) {
-    let least = (4 * largest_packet).next_power_of_two();
-    let block = (memory / 32).next_power_of_two().min(PACKET_BLOCK).max(least);
-    (block, (memory / block).max(2))
-}
-
 /// Where everybody is heard.
 struct Places {
-    /// By gateway: nodes and triggers.
+    /// By input queue: nodes.
     control: Vec<SocketAddrV4>,
-    /// By gateway, by flow.
+    /// By input queue, by flow.
     listen: Vec<Vec<SocketAddrV4>>,
     /// By flow.
     triggers: Vec<Option<SocketAddrV4>>,
@@ -99,6 +87,7 @@ struct Assembly<'a> {
     gates: Vec<Option<Arc<TriggerGate>>>,
     is_over: Arc<AtomicBool>,
     ending: Arc<Ending>,
+    placer: Placer,
     handle: PushHandle,
     /// Threads that are started when all of them can be: sources last, so that nobody is late.
     gateways: Vec<Unit>,
@@ -122,7 +111,9 @@ pub fn launch_push(
     let handle = PushHandle::new(configuration, gates.iter().flatten().cloned().collect(), &is_over, &ending);
     let incarnation = incarnation();
     let (gateways, emulators) = (Vec::new(), Vec::new());
-    let mut assembly = Assembly { configuration, incarnation, gates, is_over, ending, handle, gateways, emulators };
+    let placer = Placer::of_threads(&configuration.thread, &threads(configuration))?;
+    let mut assembly =
+        Assembly { configuration, incarnation, gates, is_over, ending, placer, handle, gateways, emulators };
     assembly.assemble(part)?;
     assembly.start()
 }
@@ -145,13 +136,46 @@ fn gates(configuration: &PushConfiguration, part: &PushPart, events: Option<u64>
     configuration.flow.iter().enumerate().map(gate).collect()
 }
 
+/// The names of all threads, in whichever process they are.
+fn threads(configuration: &PushConfiguration) -> Vec<String> {
+    let mut names = Vec::new();
+    for queue in queues::all(configuration) {
+        let name = queue.name();
+        names.extend(configuration.run.write.then(|| disk_thread(&name)));
+        match queue.gateway.architecture {
+            Architecture::RunToCompletion => names.push(name),
+            Architecture::Threads => names.extend([receiving_thread(&name), sending_thread(&name)]),
+        }
+    }
+    names.extend(configuration.flow.iter().map(sources_thread));
+    names.push(FARM_THREAD.to_owned());
+    names
+}
+
+/// The thread of all emulated nodes.
+const FARM_THREAD: &str = "farm";
+
+fn receiving_thread(queue: &str) -> String {
+    format!("{queue}-receive")
+}
+
+fn sending_thread(queue: &str) -> String {
+    format!("{queue}-send")
+}
+
+fn sources_thread(flow: &FlowSection) -> String {
+    format!("sources-{}", flow.name)
+}
+
 impl Assembly<'_> {
     fn start(mut self) -> Result<PushHandle, RunError> {
         let start = |(name, drives): Unit| {
-            Worker::start(&name, drives, Arc::clone(&self.ending), || ()).map_err(system(format!("thread {name}")))
+            let place = self.placer.on_start(&name);
+            Worker::start(&name, drives, Arc::clone(&self.ending), place).map_err(system(format!("thread {name}")))
         };
         self.handle.workers = self.gateways.into_iter().map(start).collect::<Result<_, _>>()?;
         self.handle.emulators = self.emulators.into_iter().map(start).collect::<Result<_, _>>()?;
+        self.handle.warnings = self.placer.finish()?;
         self.handle.begin();
         Ok(self.handle)
     }
@@ -164,17 +188,24 @@ impl Assembly<'_> {
             places.triggers.push(control.as_ref().map(Receiver::address).or(configured));
         }
         let directory = self.directory(part)?;
-        for (index, section) in (0u16..).zip(&self.configuration.gateway) {
+        let queues: Vec<Queue<'_>> = queues::all(self.configuration).collect();
+        for queues in queues.chunk_by(|one, other| one.gateway.name == other.gateway.name) {
             let is_here = match part {
                 PushPart::Whole => true,
-                PushPart::Gateway(name) => *name == section.name,
+                PushPart::Gateway(name) => *name == queues[0].gateway.name,
                 PushPart::Sources(_) | PushPart::Nodes(_) => false,
             };
             if is_here {
-                self.gateway(index, section, &mut places, &directory)?;
+                let inputs = inputs(self.configuration, queues)?;
+                for (queue, inputs) in queues.iter().zip(inputs) {
+                    self.queue(queue, inputs, &mut places, &directory)?;
+                }
             } else {
-                places.control.push(section.control.0);
-                places.listen.push(self.configuration.flow.iter().map(|flow| section.listen[&flow.name].0).collect());
+                let transport = self.configuration.farm.transport;
+                places.control.extend(queues.iter().map(|queue| queue.control(transport)));
+                let listen =
+                    |queue: &Queue<'_>| self.configuration.flow.iter().map(|flow| queue.listen(flow)).collect();
+                places.listen.extend(queues.iter().map(listen));
             }
         }
         self.nodes(part, &places)?;
@@ -212,38 +243,25 @@ impl Assembly<'_> {
         Ok(directory)
     }
 
-    fn gateway(
+    /// An input queue of a gateway.
+    fn queue(
         &mut self,
-        index: u16,
-        section: &GatewaySection,
+        queue: &Queue<'_>,
+        inputs: Inputs,
         places: &mut Places,
         directory: &RunDirectory,
     ) -> Result<(), RunError> {
-        let name = &section.name;
-        let mut inputs = Vec::new();
-        let share = section.memory.0 as usize / self.configuration.flow.len();
-        for flow in &self.configuration.flow {
-            let (block, blocks) = packet_blocks(share, flow.largest_packet.0 as usize);
-            let pool = PoolConfig::anonymous(&format!("{name}-{}", flow.name), block, blocks);
-            let memory = PacketMemory::pool(Pool::new(pool)?);
-            let config = ReceiveConfig {
-                mechanism: resolve::receive(section.receive),
-                batch: BATCH,
-                largest: flow.largest_packet.0 as usize,
-                socket_buffer: SOCKET_BUFFER,
-                ..ReceiveConfig::new(kind(section.receive == ReceiveChoice::RawIp), section.listen[&flow.name].0)
-            };
-            let input = SocketReceiver::new(config, memory).map_err(packet_error(name))?;
-            self.handle.addresses.push((format!("{name} {}", flow.name), input.address().to_string()));
-            inputs.push(input);
+        let (section, name) = (queue.gateway, queue.name());
+        for (flow, address) in self.configuration.flow.iter().zip(&inputs.addresses) {
+            self.handle.addresses.push((format!("{name} {}", flow.name), address.to_string()));
         }
-        places.listen.push(inputs.iter().map(Receiver::address).collect());
-        let (farm, control) = gateway_link(&self.configuration.farm, section)?;
+        places.listen.push(inputs.addresses);
+        let (farm, control) = gateway_link(self.configuration, queue, inputs.transmit)?;
         self.handle.addresses.push((format!("{name} control"), control.to_string()));
         places.control.push(control);
-        let storage = self.storage(index, section, directory)?;
-        let drive_config = GatewayDriveConfig {
-            machine: resolve::machine(self.configuration, index, section, self.incarnation, directory.run),
+        let storage = self.storage(queue, directory)?;
+        let config = GatewayDriveConfig {
+            machine: resolve::machine(self.configuration, queue.number, section, self.incarnation, directory.run),
             gathering: resolve::gathering(section),
             triggers: places.triggers.clone(),
             requests: resolve::trigger(self.configuration).naming == ropewalk_flow::gateway::Naming::Request,
@@ -253,15 +271,15 @@ impl Assembly<'_> {
             is_over: Arc::clone(&self.is_over),
             drain: self.configuration.run.drain.0,
             batch: BATCH,
-            memory: section.memory.0 / self.configuration.flow.len() as u64,
+            memory: inputs.memory,
             evacuate_above: EVACUATE_ABOVE,
         };
         let evacuated = Staging::new(pool(&format!("{name}-evacuated"), RECORDS_MEMORY)?);
         let heads = Staging::new(pool(&format!("{name}-heads"), SEND_MEMORY)?);
-        let receiving = ReceivingParts { inputs, triggers: trigger_sender(name)?, evacuated };
-        let sending = SendingParts { farm, triggers: trigger_sender(name)?, storage, heads };
-        let notice = self.turn_on(section.architecture, name, drive_config, receiving, sending)?;
-        self.handle.gateways.push(RunningGateway { name: name.clone(), notice });
+        let receiving = ReceivingParts { inputs: inputs.receivers, triggers: trigger_sender(&name)?, evacuated };
+        let sending = SendingParts { farm, triggers: trigger_sender(&name)?, storage, heads };
+        let notice = self.turn_on(section.architecture, &name, config, receiving, sending)?;
+        self.handle.gateways.push(RunningGateway { name, notice });
         Ok(())
     }
 
@@ -294,24 +312,19 @@ impl Assembly<'_> {
                 let (receiving, mut sending) = drives.map_err(|error| RunError::Unfit(format!("{name}: {error}")))?;
                 sending.begin(now);
                 let notice = receiving.notice();
-                self.gateways.push((format!("{name}-receive"), vec![Box::new(receiving)]));
-                self.gateways.push((format!("{name}-send"), vec![Box::new(sending)]));
+                self.gateways.push((receiving_thread(name), vec![Box::new(receiving)]));
+                self.gateways.push((sending_thread(name), vec![Box::new(sending)]));
                 Ok(notice)
             }
         }
     }
 
-    fn storage(
-        &self,
-        index: u16,
-        section: &GatewaySection,
-        directory: &RunDirectory,
-    ) -> Result<Option<Storage<RealDisk>>, RunError> {
+    fn storage(&self, queue: &Queue<'_>, directory: &RunDirectory) -> Result<Option<Storage<RealDisk>>, RunError> {
         let run = &self.configuration.run;
         if !run.write {
             return Ok(None);
         }
-        let (name, gateways) = (&section.name, self.configuration.gateway.len() as u64);
+        let (name, queues) = (queue.name(), queues::all(self.configuration).count() as u64);
         let stored = self.configuration.flow.iter().filter(|flow| flow.output == OutputChoice::Storage);
         let entries = stored.flat_map(|flow| {
             (0..u32::from(flow.sources.count)).map(|number| SourceEntry {
@@ -321,7 +334,7 @@ impl Assembly<'_> {
             })
         });
         let config = StorageConfig {
-            writer: NodeId::builder(index),
+            writer: NodeId::builder(queue.number),
             epoch: epoch(),
             output: directory.path.parent().map(PathBuf::from).unwrap_or_default(),
             sources: entries.collect(),
@@ -330,15 +343,16 @@ impl Assembly<'_> {
             segment_bytes: run.segment_bytes.0,
             segment_events: u64::MAX,
             segment_time: None,
-            keep: run.keep.map(|keep| keep.0 / gateways),
+            keep: run.keep.map(|keep| keep.0 / queues),
             give_up_after: run.drain.0 / 2,
         };
         let disk = RealDiskConfig {
-            thread_name: format!("{name}-disk"),
+            thread_name: disk_thread(&name),
             sync_on_publish: run.sync != SyncChoice::Never,
             ..RealDiskConfig::default()
         };
-        let disk = RealDisk::new(disk, || ()).map_err(system(format!("{name}: disk thread")))?;
+        let place = self.placer.on_start(&disk.thread_name);
+        let disk = RealDisk::new(disk, place).map_err(system(format!("{name}: disk thread")))?;
         Ok(Some(Storage::new(disk, config, Staging::new(pool(&format!("{name}-records"), RECORDS_MEMORY)?))))
     }
 
@@ -353,7 +367,7 @@ impl Assembly<'_> {
         let (drives, notices) = farm.nodes(part)?;
         self.handle.nodes = notices;
         if !drives.is_empty() {
-            self.emulators.push(("farm".to_owned(), drives));
+            self.emulators.push((FARM_THREAD.to_owned(), drives));
         }
         Ok(())
     }
@@ -364,13 +378,12 @@ impl Assembly<'_> {
         let (Some((sources, rate)), Some(gate)) = (resolve::sources(section), self.gates[flow].clone()) else {
             return Ok(());
         };
-        let name = format!("sources-{}", section.name);
+        let name = sources_thread(section);
         let mut senders = Vec::new();
         for number in 0..u32::from(section.sources.count) {
             let Some(address) = section.sources.address.of(number) else { continue };
             let address = SocketAddrV4::new(address.ip, address.port);
-            let is_raw = self.configuration.gateway[0].receive == ReceiveChoice::RawIp;
-            let config = SendConfig { batch: SOURCE_BATCH, ..SendConfig::new(kind(is_raw), address) };
+            let config = SendConfig { batch: SOURCE_BATCH, ..SendConfig::new(carrier(section), address) };
             // From the heap: there may be hundreds, and a mapping of its own takes the system a millisecond.
             let (block, blocks) = SOURCE_MEMORY;
             let staging = Staging::new(Pool::new_untouched(PoolConfig::heap(&name, block, blocks))?);
@@ -385,10 +398,6 @@ impl Assembly<'_> {
         self.emulators.push((name, vec![Box::new(drive)]));
         Ok(())
     }
-}
-
-const fn kind(is_raw: bool) -> Flow {
-    if is_raw { Flow::Ip(PROTOCOL) } else { Flow::Udp }
 }
 
 /// A socket for what a gateway says to triggers.

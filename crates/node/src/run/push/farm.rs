@@ -1,8 +1,9 @@
 //! The farm: what gateways and nodes reach each other by, and the emulated nodes.
 
 use super::assemble::{BATCH, CONTROL_MEMORY, PushPart, SEND_MEMORY, SOCKET_BUFFER, packet_error, pool};
+use super::queues::Queue;
 use super::resolve;
-use crate::configuration::push::{FarmSection, GatewaySection, TransportChoice};
+use crate::configuration::push::{FarmSection, PushConfiguration, SendChoice, TransportChoice};
 use crate::drive::Drive;
 use crate::drive::gateway::{
     Connections, Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, FilterConfig, Link, Notice, Outage,
@@ -10,7 +11,8 @@ use crate::drive::gateway::{
 use crate::run::assemble::{RunError, endpoint};
 use ropewalk_flow::gateway::FarmNodeConfig;
 use ropewalk_io::packet::{
-    Flow, PacketMemory, ReceiveConfig, Receiver, SendConfig, SendMechanism, SocketReceiver, SocketSender,
+    Flow, FrameConfig, FrameSender, PacketMemory, ReceiveConfig, Receiver, SendConfig, SendMechanism, Sender,
+    SocketReceiver, SocketSender, TransmitRing, XdpTransmit,
 };
 use ropewalk_io::tcp::{Tcp, TcpConfig};
 use ropewalk_memory::Staging;
@@ -20,9 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// The protocol number between gateways and nodes straight over IP: RFC 3692's second one for experiments. Sources have the
-/// first.
-const PROTOCOL: u8 = 254;
 /// The longest message to a trigger, a gateway or a node; pushes are such messages.
 const LARGEST_MESSAGE: usize = 65_507;
 /// Memory for messages that come in over a socket: block and blocks.
@@ -35,10 +34,6 @@ const NODE_HEARTBEAT: Duration = Duration::from_millis(30);
 const NODE_PATIENCE: Duration = Duration::from_millis(100);
 /// The longest event that a node takes.
 const LARGEST_EVENT: u32 = 16 << 20;
-
-const fn flow(transport: TransportChoice) -> Flow {
-    if matches!(transport, TransportChoice::RawIp) { Flow::Ip(PROTOCOL) } else { Flow::Udp }
-}
 
 /// A socket for what nodes, gateways and triggers say to each other.
 pub(super) fn messages(name: &str, flow: Flow, address: SocketAddrV4) -> Result<SocketReceiver, RunError> {
@@ -54,23 +49,58 @@ fn endpoints(name: &str, peers: u16) -> Result<Tcp, RunError> {
     Tcp::new(TcpConfig::default(), pool).map_err(endpoint(name))
 }
 
-/// A gateway's way to its nodes, and where they find it.
+/// The way of a gateway's input queue to its nodes, and where they find it. `transmit` is what leaves through the queue of a
+/// card where packets come in.
 pub(super) fn gateway_link(
-    farm: &FarmSection,
-    section: &GatewaySection,
+    configuration: &PushConfiguration,
+    queue: &Queue<'_>,
+    transmit: Option<FrameSender<XdpTransmit>>,
 ) -> Result<(Box<dyn Link + Send>, SocketAddrV4), RunError> {
-    let name = &section.name;
-    let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
+    let (farm, name) = (&configuration.farm, queue.name());
+    let control = queue.control(farm.transport);
     if farm.transport == TransportChoice::Tcp {
-        let (link, bound) = Connections::listen(endpoints(name, farm.nodes)?, &section.control.to_string(), staging)
-            .map_err(endpoint(name))?;
-        return Ok((Box::new(link), bound.parse().unwrap_or(section.control.0)));
+        let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
+        let (link, bound) = Connections::listen(endpoints(&name, farm.nodes)?, &control.to_string(), staging)
+            .map_err(endpoint(&name))?;
+        return Ok((Box::new(link), bound.parse().unwrap_or(control)));
     }
-    let flow = flow(farm.transport);
-    let receiver = messages(name, flow, section.control.0)?;
+    let receiver = messages(&name, resolve::farm_carrier(farm.transport), control)?;
     let address = receiver.address();
+    let (sender, largest): (Box<dyn Sender + Send>, usize) = match transmit {
+        Some(transmit) => sized(transmit),
+        None if queue.gateway.send == SendChoice::TxRing => sized(transmit_ring(configuration, queue)?),
+        None => sized(sending_socket(configuration, queue, address)?),
+    };
+    if largest < farm.largest_push.0 as usize {
+        let message = format!("{name}: farm.largest_push: frames of its card have room for {largest} bytes");
+        return Err(RunError::Unfit(message));
+    }
+    Ok((Box::new(Datagrams { receiver, sender }), address))
+}
+
+/// A sender, and the most bytes that a packet of it has.
+fn sized<S: Sender + Send + 'static>(sender: S) -> (Box<dyn Sender + Send>, usize) {
+    let largest = sender.largest();
+    (Box::new(sender), largest)
+}
+
+fn transmit_ring(configuration: &PushConfiguration, queue: &Queue<'_>) -> Result<FrameSender<TransmitRing>, RunError> {
+    let name = queue.name();
+    let (flow, from) = resolve::frames(configuration, queue);
+    let card = queue.gateway.interface.as_deref().unwrap_or_default();
+    let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
+    FrameSender::<TransmitRing>::new(FrameConfig::new(flow, from, card), staging).map_err(packet_error(&name))
+}
+
+fn sending_socket(
+    configuration: &PushConfiguration,
+    queue: &Queue<'_>,
+    address: SocketAddrV4,
+) -> Result<SocketSender, RunError> {
+    let name = queue.name();
+    let flow = resolve::farm_carrier(configuration.farm.transport);
     let mechanism = match flow {
-        Flow::Udp => resolve::send(section.send),
+        Flow::Udp => resolve::send(queue.gateway.send),
         Flow::Ip(_) => SendMechanism::SendMmsg,
     };
     // What leaves straight over IP says by its address alone who sent it.
@@ -79,8 +109,8 @@ pub(super) fn gateway_link(
         Flow::Ip(_) => address,
     };
     let config = SendConfig { mechanism, batch: BATCH, ..SendConfig::new(flow, from) };
-    let sender = SocketSender::new(config, staging).map_err(packet_error(name))?;
-    Ok((Box::new(Datagrams { receiver, sender }), address))
+    let staging = Staging::new(pool(&format!("{name}-send"), SEND_MEMORY)?);
+    SocketSender::new(config, staging).map_err(packet_error(&name))
 }
 
 /// A node's way to so many gateways.
@@ -93,8 +123,9 @@ fn node_link(farm: &FarmSection, node: u16, gateways: u16) -> Result<Box<dyn Lin
     let configured = farm.address.and_then(|addresses| addresses.of(u32::from(node)));
     let address = configured
         .map_or(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), |address| SocketAddrV4::new(address.ip, address.port));
-    let receiver = messages(&name, flow(farm.transport), address)?;
-    let config = SendConfig::new(flow(farm.transport), receiver.address());
+    let carrier = resolve::farm_carrier(farm.transport);
+    let receiver = messages(&name, carrier, address)?;
+    let config = SendConfig::new(carrier, receiver.address());
     let sender = match farm.transport {
         TransportChoice::RawIp => SocketSender::new(config, staging),
         _ => receiver.sender(config, staging),

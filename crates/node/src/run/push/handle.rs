@@ -50,6 +50,7 @@ pub struct PushHandle {
     pub(super) emulators: Vec<Worker>,
     pub(super) nodes_are_over: Arc<AtomicBool>,
     pub(super) addresses: Vec<(String, String)>,
+    pub(super) warnings: Vec<String>,
     pub(super) directory: PathBuf,
     pub(super) run: RunNumber,
     gates: Vec<Arc<TriggerGate>>,
@@ -79,6 +80,7 @@ impl PushHandle {
             emulators: Vec::new(),
             nodes_are_over: Arc::default(),
             addresses: Vec::new(),
+            warnings: Vec::new(),
             directory: PathBuf::new(),
             run: RunNumber(0),
             gates,
@@ -102,6 +104,11 @@ impl PushHandle {
     /// Names and addresses where something listens.
     pub fn addresses(&self) -> &[(String, String)] {
         &self.addresses
+    }
+
+    /// What was refused, so that the run goes without.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// The run's directory; empty where this process has no gateway.

@@ -4,11 +4,13 @@
 //! assemble   configuration -> drives on threads     resolve   sections -> what machines and sockets are told
 //! handle     stop and snapshots                     summary   run.json and the last line of --json
 //! ```
-//! A thread for each gateway, one for the emulated sources of each flow, one for all emulated nodes.
+//! A thread (or two) for each input queue of a gateway, one for the emulated sources of each flow, one for all emulated nodes.
 
 mod assemble;
 mod farm;
 mod handle;
+mod inputs;
+mod queues;
 mod resolve;
 mod summary;
 

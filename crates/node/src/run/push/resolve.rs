@@ -1,9 +1,10 @@
 //! What machines and sockets are told, from what stands in the configuration.
 
+use super::queues::{self, Queue};
 use crate::configuration::IncompleteChoice;
 use crate::configuration::push::{
-    DefaultChoice, FlowSection, GatewaySection, Gathering as GatheringChoice, OutputChoice, PushConfiguration,
-    ReceiveChoice, SendChoice, TriggerNaming,
+    DefaultChoice, FARM_PROTOCOL, FlowSection, GatewaySection, Gathering as GatheringChoice, OutputChoice,
+    PushConfiguration, ReceiveChoice, SendChoice, TransportChoice, TriggerNaming, XdpChoice,
 };
 use crate::drive::gateway::Gathering;
 use ropewalk_flow::gateway::{
@@ -12,9 +13,10 @@ use ropewalk_flow::gateway::{
 };
 use ropewalk_flow::source::TriggerRate;
 use ropewalk_flow::source::mep::MepSourceConfig;
-use ropewalk_io::packet::{ReceiveMechanism, SendMechanism};
+use ropewalk_io::packet::{Flow, ReceiveMechanism, SendMechanism, XdpMode};
 use ropewalk_terms::{Incarnation, RunNumber, SourceId};
 use ropewalk_wire::gateway::Copying;
+use std::net::SocketAddrV4;
 
 /// How often a second packets of a flow come at most, where its sources are emulated.
 fn rate_of(flow: &FlowSection) -> f64 {
@@ -85,22 +87,42 @@ pub(super) const fn gathering(section: &GatewaySection) -> Gathering {
     }
 }
 
-/// How packets are received.
+/// How a socket receives packets.
 pub(super) const fn receive(choice: ReceiveChoice) -> ReceiveMechanism {
     match choice {
         ReceiveChoice::Recvfrom => ReceiveMechanism::RecvFrom,
-        ReceiveChoice::Recvmmsg | ReceiveChoice::RawIp => ReceiveMechanism::RecvMmsg,
         ReceiveChoice::Gro => ReceiveMechanism::UdpGro,
+        ReceiveChoice::Recvmmsg | ReceiveChoice::Tpacket | ReceiveChoice::AfXdp => ReceiveMechanism::RecvMmsg,
     }
 }
 
-/// How events are sent.
+/// How a socket sends events.
 pub(super) const fn send(choice: SendChoice) -> SendMechanism {
     match choice {
         SendChoice::Sendto => SendMechanism::SendTo,
-        SendChoice::Sendmmsg => SendMechanism::SendMmsg,
         SendChoice::Gso => SendMechanism::UdpGso,
+        SendChoice::Sendmmsg | SendChoice::TxRing | SendChoice::AfXdp => SendMechanism::SendMmsg,
     }
+}
+
+/// Where the program runs that picks packets at a card.
+pub(super) const fn xdp(choice: XdpChoice) -> XdpMode {
+    match choice {
+        XdpChoice::Driver => XdpMode::Driver,
+        XdpChoice::ZeroCopy => XdpMode::ZeroCopy,
+        XdpChoice::Generic => XdpMode::Generic,
+    }
+}
+
+/// What carries messages between gateways and nodes, where connections do not.
+pub(super) const fn farm_carrier(transport: TransportChoice) -> Flow {
+    if matches!(transport, TransportChoice::RawIp) { Flow::Ip(FARM_PROTOCOL) } else { Flow::Udp }
+}
+
+/// What frames carry that a gateway sends, and from where: another port than that where it hears nodes.
+pub(super) fn frames(configuration: &PushConfiguration, queue: &Queue<'_>) -> (Flow, SocketAddrV4) {
+    let transport = configuration.farm.transport;
+    (farm_carrier(transport), SocketAddrV4::new(*queue.control(transport).ip(), 0))
 }
 
 /// The emulated sources of a flow, and how often its events come; none where it has none.
@@ -123,7 +145,7 @@ pub(super) fn sources(section: &FlowSection) -> Option<(MepSourceConfig, Trigger
 /// The trigger of each flow.
 pub(super) fn trigger(configuration: &PushConfiguration) -> TriggerConfig {
     TriggerConfig {
-        gateways: configuration.gateway.len() as u16,
+        gateways: queues::all(configuration).count() as u16,
         naming: match configuration.trigger.naming {
             TriggerNaming::RoundRobin => Naming::RoundRobin,
             TriggerNaming::Request => Naming::Request,

@@ -1,0 +1,141 @@
+//! Where the packets of gateways come in: sockets, mapped rings, or a card's queues.
+
+use super::assemble::{BATCH, SEND_MEMORY, SOCKET_BUFFER, packet_error, pool};
+use super::queues::{Queue, carrier};
+use super::resolve;
+use crate::configuration::push::{FlowSection, PushConfiguration, ReceiveChoice, SendChoice};
+use crate::run::assemble::RunError;
+use ropewalk_io::packet::{
+    FrameSender, PacketMemory, ReceiveConfig, Receiver, RingConfig, RingReceiver, SocketReceiver, XdpCard, XdpConfig,
+    XdpInput, XdpTransmit,
+};
+use ropewalk_memory::{Pool, PoolConfig, Staging};
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+/// The largest blocks of the memory that packets are received into.
+const PACKET_BLOCK: usize = 256 << 10;
+/// Memory for packets of a flow that do not come in at their queue of the card: fragments, mostly.
+const DETOUR_MEMORY: usize = 4 << 20;
+/// Bytes of a card's frames.
+const FRAME: usize = 4096;
+/// The fewest frames of a card's queue.
+const LEAST_FRAMES: usize = 64;
+
+/// Where the packets of an input queue come in.
+pub(super) struct Inputs {
+    /// A receiver for each flow, or one for all.
+    pub(super) receivers: Vec<Box<dyn Receiver + Send>>,
+    /// Where each flow's packets have to be sent.
+    pub(super) addresses: Vec<SocketAddrV4>,
+    /// Memory of each receiver, in bytes.
+    pub(super) memory: u64,
+    /// What can leave through the same queue of a card.
+    pub(super) transmit: Option<FrameSender<XdpTransmit>>,
+}
+
+/// The inputs of a gateway's queues.
+///
+/// # Errors
+/// Where memory, an address, a card or a right cannot be had.
+pub(super) fn inputs(configuration: &PushConfiguration, queues: &[Queue<'_>]) -> Result<Vec<Inputs>, RunError> {
+    let flows = &configuration.flow;
+    match queues.first().map(|queue| queue.gateway.receive) {
+        Some(ReceiveChoice::AfXdp) => card(configuration, queues),
+        Some(ReceiveChoice::Tpacket) => queues.iter().map(|queue| apart(flows, queue, ring)).collect(),
+        _ => queues.iter().map(|queue| apart(flows, queue, socket)).collect(),
+    }
+}
+
+/// Blocks of so much memory for packets, and how many: enough of them that the throttle sees how full it is, each with room
+/// for some packets.
+fn packet_blocks(memory: usize, largest_packet: usize) -> (usize, usize) {
+    let least = (4 * largest_packet).next_power_of_two();
+    let block = (memory / 32).next_power_of_two().min(PACKET_BLOCK).max(least);
+    (block, (memory / block).max(2))
+}
+
+/// Makes a receiver of a flow with so much memory.
+type Make = fn(&Queue<'_>, &FlowSection, usize) -> Result<Box<dyn Receiver + Send>, RunError>;
+
+/// A receiver for each flow.
+fn apart(flows: &[FlowSection], queue: &Queue<'_>, make: Make) -> Result<Inputs, RunError> {
+    let memory = queue.memory() / flows.len();
+    let receivers = flows.iter().map(|flow| make(queue, flow, memory)).collect::<Result<Vec<_>, _>>()?;
+    let addresses = receivers.iter().map(Receiver::address).collect();
+    Ok(Inputs { receivers, addresses, memory: memory as u64, transmit: None })
+}
+
+fn socket(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> Result<Box<dyn Receiver + Send>, RunError> {
+    let (name, largest) = (queue.name(), flow.largest_packet.0 as usize);
+    let (block, blocks) = packet_blocks(memory, largest);
+    let pool = PoolConfig::anonymous(&format!("{name}-{}", flow.name), block, blocks);
+    let memory = PacketMemory::pool(Pool::new(pool)?);
+    let config = ReceiveConfig {
+        mechanism: resolve::receive(queue.gateway.receive),
+        batch: BATCH,
+        largest,
+        socket_buffer: SOCKET_BUFFER,
+        ..ReceiveConfig::new(carrier(flow), queue.listen(flow))
+    };
+    Ok(Box::new(SocketReceiver::new(config, memory).map_err(packet_error(&name))?))
+}
+
+fn ring(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> Result<Box<dyn Receiver + Send>, RunError> {
+    let largest = flow.largest_packet.0 as usize;
+    let (block_size, blocks) = packet_blocks(memory, largest);
+    let card = queue.gateway.interface.as_deref().unwrap_or_default();
+    let config = RingConfig {
+        batch: BATCH,
+        largest,
+        block_size,
+        blocks,
+        ..RingConfig::new(carrier(flow), queue.listen(flow), card)
+    };
+    Ok(Box::new(RingReceiver::new(&config).map_err(packet_error(&queue.name()))?))
+}
+
+/// The queues of a card, each with a receiver for all flows.
+fn card(configuration: &PushConfiguration, queues: &[Queue<'_>]) -> Result<Vec<Inputs>, RunError> {
+    let Some(Queue { gateway, .. }) = queues.first() else { return Ok(Vec::new()) };
+    let (name, flows) = (&gateway.name, &configuration.flow);
+    let largest = flows.iter().map(|flow| flow.largest_packet.0 as usize).max().unwrap_or_default();
+    let (block, blocks) = packet_blocks(DETOUR_MEMORY, largest);
+    let detour = |_| Pool::new_untouched(PoolConfig::anonymous(&format!("{name}-detour"), block, blocks));
+    let input = |queue: &Queue<'_>, (to, flow): (u16, &FlowSection)| {
+        let index = Some(u32::from(queue.index));
+        XdpInput { flow: carrier(flow), address: queue.listen(flow), queue: index, to }
+    };
+    let inputs = queues.iter().flat_map(|queue| (0..).zip(flows).map(move |flow| input(queue, flow)));
+    let inputs: Vec<XdpInput> = inputs.collect();
+    let detours = inputs.iter().map(detour).collect::<Result<Vec<_>, _>>()?;
+    let sends = resolve::frames(configuration, &queues[0]);
+    let card = gateway.interface.as_deref().unwrap_or_default();
+    let config = XdpConfig {
+        queues: queues.len() as u32,
+        inputs,
+        sends: Some(sends),
+        mode: resolve::xdp(gateway.xdp),
+        batch: BATCH,
+        largest,
+        frame_size: FRAME,
+        receive_frames: (queues[0].memory() / FRAME).max(LEAST_FRAMES),
+        ..XdpConfig::new(sends.0, sends.1, card)
+    };
+    let card = XdpCard::attach(config, detours).map_err(packet_error(name))?;
+    queues.iter().map(|queue| card_queue(&card, queue, flows.len())).collect()
+}
+
+fn card_queue(card: &Arc<XdpCard>, queue: &Queue<'_>, flows: usize) -> Result<Inputs, RunError> {
+    let name = queue.name();
+    let staging = Staging::new(pool(&format!("{name}-frames"), SEND_MEMORY)?);
+    let (receiver, sender) = card.open(queue.index.into(), staging).map_err(packet_error(&name))?;
+    let own = card.inputs().iter().skip(usize::from(queue.index) * flows).take(flows);
+    let transmit = (queue.gateway.send == SendChoice::AfXdp).then_some(sender);
+    Ok(Inputs {
+        receivers: vec![Box::new(receiver)],
+        addresses: own.map(|input| input.address).collect(),
+        memory: queue.memory() as u64,
+        transmit,
+    })
+}

@@ -1,0 +1,143 @@
+//! A gateway in a host of its own, with rings of its network card and several input queues: sources, trigger and nodes are
+//! at the other end of a cable.
+
+mod support;
+
+use ropewalk_io::packet::cable::{CARD, Cable, Host};
+use ropewalk_node::configuration::push::{PushConfiguration, parse};
+use ropewalk_node::run::push::{PushHandle, PushPart, PushSummary, launch_push};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use support::{Held, TemporaryDirectory};
+
+/// Events of the flow that is written.
+const EVENTS: u64 = 2000;
+
+/// How the gateway is set up.
+struct Setting {
+    receive: &'static str,
+    send: &'static str,
+    architecture: &'static str,
+    queues: u32,
+    /// What carries the second flow, whose packets come in fragments.
+    second: Second,
+}
+
+#[derive(Copy, Clone, PartialEq)]
+enum Second {
+    Udp,
+    Raw,
+}
+
+fn configuration(setting: &Setting, output: &TemporaryDirectory) -> PushConfiguration {
+    let Setting { receive, send, architecture, queues, second } = setting;
+    let second = match second {
+        Second::Udp => "sources = { count = 3, first = 900, address = \"10.77.0.1:23000\" }",
+        Second::Raw => "protocol = 253\nsources = { count = 1, first = 900, address = \"10.77.0.1\" }",
+    };
+    let text = format!(
+        "version = 1\n[run]\noutput = {:?}\n\
+         [[flow]]\nname = \"hlt\"\npacking = 5\nsources = {{ count = 9, first = 700, address = \"10.77.0.1:21000\" }}\n\
+         timeout = \"2s\"\ndecision_timeout = \"20s\"\nemulate = {{ fragment_size = \"uniform(8,200)\", rate = \"10kHz\" }}\n\
+         [[flow]]\nname = \"l1\"\npacking = 5\n{second}\nlargest_packet = \"4KiB\"\noutput = \"stream\"\n\
+         timeout = \"2s\"\ndecision_timeout = \"20s\"\nemulate = {{ fragment_size = \"700\", rate = \"2kHz\" }}\n\
+         [[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"10.77.0.2:9701\", l1 = \"10.77.0.2:9801\" }}\n\
+         control = \"10.77.0.2:9601\"\ninterface = {CARD:?}\nmemory = \"16MiB\"\nqueues = {queues}\n\
+         receive = {receive:?}\nsend = {send:?}\narchitecture = {architecture:?}\n\
+         [trigger]\nlisten = {{ hlt = \"10.77.0.1:9711\", l1 = \"10.77.0.1:9712\" }}\n\
+         [farm]\naddress = \"10.77.0.1:9720\"\nemulate = {{ accept = 1.0, decision_time = \"uniform(0s,2ms)\" }}\n",
+        output.path().display().to_string()
+    );
+    parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn launch(host: &Host, configuration: &PushConfiguration, part: PushPart) -> PushHandle {
+    let launch = || launch_push(configuration, &part, Some(EVENTS)).unwrap_or_else(|error| panic!("{error}"));
+    host.inside(launch)
+}
+
+/// Waits until a part has ended. `turn` is called again and again.
+fn end(handle: &mut PushHandle, mut turn: impl FnMut(&mut PushHandle)) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !handle.is_ended() {
+        assert!(Instant::now() < patience, "it does not end: {:?}", handle.snapshot());
+        std::thread::sleep(Duration::from_millis(2));
+        turn(handle);
+    }
+}
+
+/// The accounts of the gateway and of what is at the other end of the cable.
+fn run(cable: &Cable, configuration: &PushConfiguration) -> (PushSummary, PushSummary) {
+    let mut gateway = launch(&cable.sink, configuration, PushPart::Gateway("gw0".to_owned()));
+    let nodes = launch(&cable.source, configuration, PushPart::Nodes(0..2));
+    let mut sources = launch(&cable.source, configuration, PushPart::Sources(Vec::new()));
+    end(&mut sources, |sources| {
+        if sources.is_exhausted() {
+            sources.stop();
+        }
+    });
+    gateway.stop();
+    end(&mut gateway, |_| ());
+    let (gateway, sources) = (gateway.finish(), sources.finish());
+    nodes.finish();
+    assert!(gateway.is_balanced(), "{}", serde_json::to_string_pretty(&gateway).expect("JSON"));
+    (gateway, sources)
+}
+
+fn number(summary: &PushSummary, flow: &str, place: &str) -> u64 {
+    let found = summary.flows[flow].pointer(place).and_then(Value::as_u64);
+    found.unwrap_or_else(|| panic!("{place} is no number in {:?}", summary.flows))
+}
+
+/// Runs a setting: everything that was sent is received, built, decided and written.
+fn everything_comes_through(test: &str, setting: &Setting) {
+    let Ok(cable) = Cable::lay(1500, setting.queues) else {
+        return ropewalk_tidy::skipped(test, "may not make network namespaces");
+    };
+    cable.resolve().expect("a way there and back");
+    let output = TemporaryDirectory::new("gateway-rings");
+    let (gateway, sources) = run(&cable, &configuration(setting, &output));
+    assert!(gateway.is_complete(), "{}", serde_json::to_string_pretty(&gateway).expect("JSON"));
+    for flow in ["hlt", "l1"] {
+        let sent = number(&sources, flow, "/sent/packets");
+        assert_eq!(number(&gateway, flow, "/packets/received"), sent, "{flow}");
+        assert_eq!(number(&gateway, flow, "/packets/in_complete_events"), sent, "{flow}");
+    }
+    let streamed = number(&sources, "l1", "/sent/decisions_in_order");
+    assert_eq!(
+        (streamed, number(&sources, "l1", "/sent/events")),
+        (number(&gateway, "l1", "/farm/streamed"), streamed)
+    );
+    assert_eq!(gateway.gateways.len() as u32, setting.queues, "each queue has an entry");
+    assert!(gateway.gateways.values().all(|queue| queue["written"]["events"].as_u64() > Some(0)), "each had its part");
+    assert_eq!(gateway.written, EVENTS);
+    let held = Held::in_directories(&[&gateway.directory]);
+    let keys: BTreeSet<u64> = held.events.keys().map(|key| key.number()).collect();
+    assert_eq!(keys, (0..EVENTS).collect());
+}
+
+macro_rules! settings {
+    ($($name:ident: $receive:literal, $send:literal, $architecture:literal, $queues:literal, $second:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            let setting = Setting {
+                receive: $receive,
+                send: $send,
+                architecture: $architecture,
+                queues: $queues,
+                second: Second::$second,
+            };
+            everything_comes_through(concat!("gateway_rings::", stringify!($name)), &setting);
+        }
+    )*};
+}
+
+settings! {
+    mapped_rings_bring_packets_and_take_events: "tpacket", "tx_ring", "run_to_completion", 1, Raw;
+    a_queue_of_the_card_brings_both_flows: "af_xdp", "af_xdp", "run_to_completion", 1, Raw;
+    halves_on_two_threads_share_a_queue_of_the_card: "af_xdp", "af_xdp", "threads", 1, Raw;
+    queues_of_the_card_are_those_of_the_gateway: "af_xdp", "af_xdp", "run_to_completion", 2, Udp;
+    what_comes_from_the_card_may_leave_through_a_socket: "af_xdp", "sendmmsg", "threads", 2, Udp;
+    several_queues_have_sockets_of_their_own: "recvmmsg", "sendmmsg", "threads", 3, Udp;
+}
