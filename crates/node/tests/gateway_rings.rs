@@ -135,6 +135,7 @@ macro_rules! settings {
 
 settings! {
     mapped_rings_bring_packets_and_take_events: "tpacket", "tx_ring", "run_to_completion", 1, Raw;
+    several_queues_have_rings_of_their_own: "tpacket", "sendmmsg", "threads", 2, Udp;
     a_queue_of_the_card_brings_both_flows: "af_xdp", "af_xdp", "run_to_completion", 1, Raw;
     halves_on_two_threads_share_a_queue_of_the_card: "af_xdp", "af_xdp", "threads", 1, Raw;
     queues_of_the_card_are_those_of_the_gateway: "af_xdp", "af_xdp", "run_to_completion", 2, Udp;

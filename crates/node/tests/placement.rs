@@ -3,12 +3,13 @@
 mod support;
 
 use ropewalk_host::{Kind, RuleName};
-use ropewalk_node::configuration::parse;
+use ropewalk_node::configuration::{parse, push};
+use ropewalk_node::run::push::{PushPart, launch_push};
 use ropewalk_node::run::{PlacementError, RunError, launch, placement, placement_of_node, placement_on};
 use ropewalk_terms::{EventKey, Role};
 use std::collections::BTreeMap;
 use std::fs;
-use support::{Run, Setup};
+use support::{Run, Setup, TemporaryDirectory};
 
 /// Each thread of this process with the CPUs that it may run on; names end after 15 letters.
 fn threads() -> BTreeMap<String, String> {
@@ -48,6 +49,47 @@ fn threads_run_where_the_first_matching_rule_wants_them() {
     }
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 100)));
     assert_eq!(Run { handle }.end().events.written, 100);
+}
+
+/// A push system whose threads have rules.
+fn push_system(output: &TemporaryDirectory, rules: &str) -> push::PushConfiguration {
+    let text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"flow\"\npacking = 5\nemulate = {{ rate = \"1kHz\" }}\n\
+         sources = {{ count = 2, address = \"127.0.0.1:24000\" }}\n[farm]\nemulate = {{}}\n[[gateway]]\nname = \"gate\"\n\
+         listen = {{ flow = \"127.0.0.1:0\" }}\nqueues = 2\narchitecture = \"threads\"\n{rules}",
+        output.path().display().to_string()
+    );
+    push::parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn threads_of_a_push_system_run_where_rules_want_them() {
+    let (all, last) = allowed();
+    let output = TemporaryDirectory::new("push-placed");
+    let rules = [rule("-receive$", last), rule("^gate-1-send$", last), rule("^(gate-0-disk|farm)$", last)].concat();
+    let mut handle = launch_push(&push_system(&output, &rules), &PushPart::Whole, Some(100))
+        .unwrap_or_else(|error| panic!("{error}"));
+    let threads = threads();
+    let one = last.to_string();
+    for name in ["gate-0-receive", "gate-1-receive", "gate-1-send", "gate-0-disk", "farm"] {
+        assert_eq!(threads.get(name), Some(&one), "{name} in {threads:?}");
+    }
+    for name in ["gate-0-send", "gate-1-disk", "sources-flow"] {
+        assert_eq!(threads.get(name), Some(&all), "{name} in {threads:?}");
+    }
+    assert_eq!(handle.warnings(), [""; 0]);
+    while !handle.is_exhausted() {
+        std::thread::yield_now();
+    }
+    handle.stop();
+    while !handle.is_ended() {
+        std::thread::yield_now();
+    }
+    let summary = handle.finish();
+    assert!(summary.is_balanced() && summary.is_complete(), "{:?}", summary.flows);
+    let nowhere = push_system(&output, &rule("farm", 8191));
+    let error = launch_push(&nowhere, &PushPart::Whole, None).expect_err("there is no such CPU").to_string();
+    assert!(error.starts_with("thread rule 1: this process may not run on CPU 8191"), "{error}");
 }
 
 #[test]

@@ -62,6 +62,8 @@ fn run_with(
     let patience = Instant::now() + Duration::from_secs(60);
     while !handle.is_ended() {
         assert!(Instant::now() < patience, "it does not end: {:?}", handle.snapshot());
+        let now = handle.summary();
+        assert!(now.is_balanced(), "at any time: {:?}", now.ledger);
         std::thread::sleep(Duration::from_millis(2));
         if handle.is_exhausted() {
             handle.stop();

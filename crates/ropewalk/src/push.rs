@@ -3,6 +3,7 @@
 use crate::arguments::{FarmNodeOptions, NodeOptions, RunLimits, RunOptions, SourceMepOptions};
 use crate::exit::{self, Failure};
 use crate::render::grouped;
+use crate::running::warn;
 use crate::signals::Interrupts;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
@@ -111,6 +112,7 @@ pub(crate) fn numbers(text: &str) -> Result<Range<u16>, String> {
 fn take(configuration: &PushConfiguration, part: &PushPart, limits: &PushLimits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let mut handle = launch_push(configuration, part, limits.events)?;
+    warn(handle.warnings());
     for (name, address) in handle.addresses() {
         eprintln!("{name} listens on {address}");
     }

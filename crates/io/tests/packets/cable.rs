@@ -1,5 +1,6 @@
 //! The mechanisms between two hosts, where there are cards, frames and fragments.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 
 use ropewalk_io::packet::cable::{CARD, Cable, SINK, SOURCE};
@@ -286,6 +287,30 @@ fn several_flows_share_a_queue_and_each_packet_says_whose_it_is() {
             wanted.map(|(number, bytes)| (10 + number as u16, bytes, pattern(number, bytes))).collect();
         assert!(came == wanted);
         assert_eq!(receiver.counters().packets, 8);
+        Ok(())
+    });
+}
+
+#[test]
+fn rings_with_addresses_of_their_own_each_get_their_packets_and_fragments() {
+    run("cable::rings_with_addresses_of_their_own_each_get_their_packets_and_fragments", || {
+        let cable = lay(USUAL)?;
+        let flows = [Flow::Udp, Flow::Ip(253), Flow::Udp, Flow::Ip(254)];
+        let config = |flow| RingConfig { largest: 3000, ..RingConfig::new(flow, TO, CARD) };
+        let mut rings = cable.sink.inside(|| RingReceiver::several(&flows.map(config)).expect("rings"));
+        for (number, (ring, flow)) in rings.iter().zip(flows).enumerate() {
+            let input = XdpInput { flow, address: ring.address(), queue: None, to: 0 };
+            for bytes in [900, 2500] {
+                send_to(&cable, &input, &pattern(number, bytes));
+            }
+        }
+        for (number, ring) in rings.iter_mut().enumerate() {
+            let came = receive(ring, 2).iter().map(|packet| packet.payload.to_vec()).collect::<BTreeSet<_>>();
+            assert!(came == [900, 2500].map(|bytes| pattern(number, bytes)).into(), "ring {number}");
+        }
+        let foreign = XdpInput { flow: Flow::Ip(252), address: TO, queue: None, to: 0 };
+        send_to(&cable, &foreign, b"nobody's");
+        assert!(rings.iter_mut().all(|ring| ring.receive(MonotonicClock.now(), &mut Vec::new()) == 0));
         Ok(())
     });
 }

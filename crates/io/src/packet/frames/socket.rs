@@ -61,51 +61,73 @@ const IP: u32 = libc::SKF_NET_OFF as u32;
 /// Lets nothing through.
 const NOTHING: [Step; 1] = [(RETURN, 0, 0, 0)];
 
-/// Lets whole packets of a flow through that were sent to this host. (Frames of a VLAN are somebody else's to the kernel,
-/// unless it has a card for that VLAN.)
-pub(super) fn filter(socket: &OwnedFd, flow: Flow, address: SocketAddrV4) -> io::Result<()> {
+/// Stands for the step behind the last one of a list.
+const BEHIND: u8 = u8::MAX;
+
+/// Goes on at the end for packets to this address, and behind it for others.
+fn to(flow: Flow, address: SocketAddrV4) -> Vec<Step> {
     let mut steps: Vec<Step> = vec![
-        (LOAD_WORD, 0, 0, KIND),
-        (EQUALS, 0, REFUSE, u32::from(libc::PACKET_HOST)),
         (LOAD_BYTE, 0, 0, IP.wrapping_add(9)),
-        (EQUALS, 0, REFUSE, flow.protocol().into()),
+        (EQUALS, 0, BEHIND, flow.protocol().into()),
         (LOAD_WORD, 0, 0, IP.wrapping_add(16)),
-        (EQUALS, 0, REFUSE, u32::from(*address.ip())),
-        (LOAD_HALF, 0, 0, IP.wrapping_add(6)),
-        (HAS_BITS, REFUSE, 0, 0x3FFF),
+        (EQUALS, 0, BEHIND, u32::from(*address.ip())),
     ];
     if flow == Flow::Udp {
         steps.extend([
             (LOAD_HEADER_LENGTH, 0, 0, IP),
             (LOAD_HALF_BEHIND, 0, 0, IP.wrapping_add(2)),
-            (EQUALS, 0, REFUSE, address.port().into()),
+            (EQUALS, 0, BEHIND, address.port().into()),
         ]);
     }
-    steps.extend([(RETURN, 0, 0, u32::MAX), (RETURN, 0, 0, 0)]);
-    let last = steps.len() - 1;
+    steps
+}
+
+/// The steps, and what is returned at their end; who goes on behind them finds what comes behind these.
+fn returning(mut steps: Vec<Step>, value: u32) -> Vec<Step> {
+    steps.push((RETURN, 0, 0, value));
+    let end = steps.len();
     for (place, step) in steps.iter_mut().enumerate() {
         for target in [&mut step.1, &mut step.2] {
-            if *target == REFUSE {
-                *target = (last - place - 1) as u8;
+            if *target == BEHIND {
+                *target = (end - place - 1) as u8;
             }
         }
     }
-    attach(socket, &steps)
+    steps
 }
 
-/// Stands for the last step.
-const REFUSE: u8 = u8::MAX;
+/// Lets whole packets of a flow through that were sent to this host. (Frames of a VLAN are somebody else's to the kernel,
+/// unless it has a card for that VLAN.)
+pub(super) fn filter(socket: &OwnedFd, flow: Flow, address: SocketAddrV4) -> io::Result<()> {
+    let mut steps: Vec<Step> = vec![
+        (LOAD_WORD, 0, 0, KIND),
+        (EQUALS, 0, BEHIND, u32::from(libc::PACKET_HOST)),
+        (LOAD_HALF, 0, 0, IP.wrapping_add(6)),
+        (HAS_BITS, BEHIND, 0, 0x3FFF),
+    ];
+    steps.extend(to(flow, address));
+    let mut steps = returning(steps, u32::MAX);
+    steps.push((RETURN, 0, 0, 0));
+    attach(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &steps)
+}
 
-fn attach(socket: &OwnedFd, steps: &[Step]) -> io::Result<()> {
+/// Gives a packet to that socket of a group whose place is that of the packet's address here; others go to the first one.
+pub(super) fn steer(socket: &OwnedFd, addresses: &[(Flow, SocketAddrV4)]) -> io::Result<()> {
+    let each = (0..).zip(addresses).flat_map(|(place, &(flow, address))| returning(to(flow, address), place));
+    let steps: Vec<Step> = each.chain([(RETURN, 0, 0, 0)]).collect();
+    attach(socket, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, &steps)
+}
+
+fn attach(socket: &OwnedFd, level: i32, name: i32, steps: &[Step]) -> io::Result<()> {
     let step = |&(code, jt, jf, k): &Step| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut program: Vec<libc::sock_filter> = steps.iter().map(step).collect();
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // The kernel copies the steps.
-    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    set(socket, level, name, &program)
 }
 
 /// Lets nothing through to a socket that is bound: for the kernel somebody listens there, so that it does not answer that
 /// nobody does, and a port stays reserved.
 pub(super) fn mute(socket: &OwnedFd) -> io::Result<()> {
-    attach(socket, &NOTHING)
+    attach(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &NOTHING)
 }

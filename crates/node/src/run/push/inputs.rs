@@ -42,8 +42,8 @@ pub(super) fn inputs(configuration: &PushConfiguration, queues: &[Queue<'_>]) ->
     let flows = &configuration.flow;
     match queues.first().map(|queue| queue.gateway.receive) {
         Some(ReceiveChoice::AfXdp) => card(configuration, queues),
-        Some(ReceiveChoice::Tpacket) => queues.iter().map(|queue| apart(flows, queue, ring)).collect(),
-        _ => queues.iter().map(|queue| apart(flows, queue, socket)).collect(),
+        Some(ReceiveChoice::Tpacket) => rings(flows, queues),
+        _ => queues.iter().map(|queue| sockets(flows, queue)).collect(),
     }
 }
 
@@ -55,18 +55,32 @@ fn packet_blocks(memory: usize, largest_packet: usize) -> (usize, usize) {
     (block, (memory / block).max(2))
 }
 
-/// Makes a receiver of a flow with so much memory.
-type Make = fn(&Queue<'_>, &FlowSection, usize) -> Result<Box<dyn Receiver + Send>, RunError>;
-
-/// A receiver for each flow.
-fn apart(flows: &[FlowSection], queue: &Queue<'_>, make: Make) -> Result<Inputs, RunError> {
-    let memory = queue.memory() / flows.len();
-    let receivers = flows.iter().map(|flow| make(queue, flow, memory)).collect::<Result<Vec<_>, _>>()?;
+/// Receivers with so much memory, one for each flow.
+fn apart<R: Receiver + Send + 'static>(receivers: impl IntoIterator<Item = R>, memory: usize) -> Inputs {
+    let boxed = |receiver| -> Box<dyn Receiver + Send> { Box::new(receiver) };
+    let receivers: Vec<_> = receivers.into_iter().map(boxed).collect();
     let addresses = receivers.iter().map(Receiver::address).collect();
-    Ok(Inputs { receivers, addresses, memory: memory as u64, transmit: None })
+    Inputs { receivers, addresses, memory: memory as u64, transmit: None }
 }
 
-fn socket(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> Result<Box<dyn Receiver + Send>, RunError> {
+/// A socket for each flow of a queue.
+fn sockets(flows: &[FlowSection], queue: &Queue<'_>) -> Result<Inputs, RunError> {
+    let memory = queue.memory() / flows.len();
+    let sockets = flows.iter().map(|flow| socket(queue, flow, memory)).collect::<Result<Vec<_>, _>>()?;
+    Ok(apart(sockets, memory))
+}
+
+/// A ring for each flow of each queue, all of one group: the card is theirs together.
+fn rings(flows: &[FlowSection], queues: &[Queue<'_>]) -> Result<Vec<Inputs>, RunError> {
+    let memory = |queue: &Queue<'_>| queue.memory() / flows.len();
+    let each = queues.iter().flat_map(|queue| flows.iter().map(move |flow| ring(queue, flow, memory(queue))));
+    let configs: Vec<RingConfig> = each.collect();
+    let name = queues.first().map(|queue| queue.gateway.name.clone()).unwrap_or_default();
+    let mut rings = RingReceiver::several(&configs).map_err(packet_error(&name))?.into_iter();
+    Ok(queues.iter().map(|queue| apart(rings.by_ref().take(flows.len()), memory(queue))).collect())
+}
+
+fn socket(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> Result<SocketReceiver, RunError> {
     let (name, largest) = (queue.name(), flow.largest_packet.0 as usize);
     let (block, blocks) = packet_blocks(memory, largest);
     let pool = PoolConfig::anonymous(&format!("{name}-{}", flow.name), block, blocks);
@@ -78,21 +92,15 @@ fn socket(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> Result<Box<dy
         socket_buffer: SOCKET_BUFFER,
         ..ReceiveConfig::new(carrier(flow), queue.listen(flow))
     };
-    Ok(Box::new(SocketReceiver::new(config, memory).map_err(packet_error(&name))?))
+    SocketReceiver::new(config, memory).map_err(packet_error(&name))
 }
 
-fn ring(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> Result<Box<dyn Receiver + Send>, RunError> {
+fn ring(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> RingConfig {
     let largest = flow.largest_packet.0 as usize;
     let (block_size, blocks) = packet_blocks(memory, largest);
     let card = queue.gateway.interface.as_deref().unwrap_or_default();
-    let config = RingConfig {
-        batch: BATCH,
-        largest,
-        block_size,
-        blocks,
-        ..RingConfig::new(carrier(flow), queue.listen(flow), card)
-    };
-    Ok(Box::new(RingReceiver::new(&config).map_err(packet_error(&queue.name()))?))
+    let config = RingConfig::new(carrier(flow), queue.listen(flow), card);
+    RingConfig { batch: BATCH, largest, block_size, blocks, ..config }
 }
 
 /// The queues of a card, each with a receiver for all flows.

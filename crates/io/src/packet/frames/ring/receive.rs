@@ -15,7 +15,7 @@ use super::blocks::{Blocks, Entry};
 use crate::packet::around::Around;
 use crate::packet::frames::card::Card;
 use crate::packet::frames::open::{Opened, Wanted};
-use crate::packet::frames::socket::{bind, filter, mute, packet_socket, set};
+use crate::packet::frames::socket::{bind, filter, mute, packet_socket, set, steer};
 use crate::packet::socket::open::bound;
 use crate::packet::{Flow, MOST_BATCH, MemoryInUse, Packet, PacketError, ReceiveCounters, Receiver};
 
@@ -93,6 +93,39 @@ impl RingReceiver {
     /// # Errors
     /// Impossible settings, no such card, an address that is taken, or without the right to have packet sockets.
     pub fn new(config: &RingConfig) -> Result<Self, PacketError> {
+        let ring = Self::open(config)?;
+        let refused = |source: io::Error| PacketError::of("cannot share the packets", config.address, source);
+        join(&ring.socket, config.group).map_err(refused)?;
+        Ok(ring)
+    }
+
+    /// Rings of one card, each with an address of its own, as one group: the kernel puts a packet together once, and gives it
+    /// to the ring of its address alone. (Rings that are not of one group are given a copy of each packet, and of one that
+    /// comes in fragments one of them alone: the copies of a fragment are duplicates to the kernel.)
+    ///
+    /// # Errors
+    /// As [`RingReceiver::new`], or where there are more rings than a group can have.
+    pub fn several(configs: &[RingConfig]) -> Result<Vec<Self>, PacketError> {
+        if configs.len() > MOST_RINGS || configs.iter().any(|config| config.group.is_some()) {
+            return Err(PacketError::Config { what: "at most 256 rings share a card, and are of no other group" });
+        }
+        let rings = configs.iter().map(Self::open).collect::<Result<Vec<_>, _>>()?;
+        let mut group = None;
+        for ring in &rings {
+            let refused = |source: io::Error| PacketError::of("cannot share the packets", ring.address, source);
+            group = Some(join_steered(&ring.socket, group).map_err(refused)?);
+        }
+        if let Some(first) = rings.first() {
+            let refused = |source: io::Error| PacketError::of("cannot steer the packets", first.address, source);
+            let addresses: Vec<_> =
+                configs.iter().zip(&rings).map(|(config, ring)| (config.flow, ring.address)).collect();
+            steer(&first.socket, &addresses).map_err(refused)?;
+        }
+        Ok(rings)
+    }
+
+    /// A ring that is of no group yet.
+    fn open(config: &RingConfig) -> Result<Self, PacketError> {
         check(config)?;
         let refused = |what: &'static str| move |source: io::Error| PacketError::of(what, config.address, source);
         let (listener, address) = bound(config.flow, config.address, config.group.is_some())?;
@@ -103,7 +136,6 @@ impl RingReceiver {
         filter(&socket, config.flow, address).map_err(refused("cannot filter packets"))?;
         let frames = map(&socket, config)?;
         bind(&socket, &card, true).map_err(refused("cannot listen at the card"))?;
-        join(&socket, config.group).map_err(refused("cannot share the packets"))?;
         let blocks = Blocks { base: frames.address(0), block_size: config.block_size };
         Ok(Self {
             socket,
@@ -230,6 +262,29 @@ fn join(socket: &OwnedFd, group: Option<u16>) -> io::Result<()> {
     let alone = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
     let kind = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG | alone;
     set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(u32::from(group.unwrap_or(0)) | kind << 16))
+}
+
+/// The most members of a group.
+const MOST_RINGS: usize = 256;
+
+/// Is the first one of a group, or joins it, in which a program says whose each packet is. Which group that is.
+fn join_steered(socket: &OwnedFd, group: Option<u16>) -> io::Result<u16> {
+    let first = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
+    let kind = libc::PACKET_FANOUT_CBPF | libc::PACKET_FANOUT_FLAG_DEFRAG | first;
+    set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(u32::from(group.unwrap_or(0)) | kind << 16))?;
+    let mut number = 0_u32;
+    let mut length = size_of_val(&number) as libc::socklen_t;
+    // SAFETY: writes a number of this length.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT,
+            (&raw mut number).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok(number as u16) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Packets that the kernel dropped since it was asked last, since no block was free.
