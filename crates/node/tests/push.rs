@@ -5,10 +5,13 @@ mod support;
 use ropewalk_flow::source::SizeDistribution;
 use ropewalk_flow::source::mep::MepSourceConfig;
 use ropewalk_node::configuration::push::parse;
-use ropewalk_node::run::push::{PushPart, PushSummary, launch_push};
+use ropewalk_node::run::push::{PushHandle, PushPart, PushSummary, launch_push};
 use ropewalk_terms::Cause;
+use ropewalk_wire::gateway::{Frame, Message};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::io::Read;
+use std::net::{TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 use support::{Held, TemporaryDirectory};
 
@@ -46,10 +49,25 @@ fn run_with(
     rest: &str,
     events: u64,
 ) -> PushSummary {
+    ended(start(architecture, sources, output, flow, nodes, rest, events))
+}
+
+/// Starts such a run.
+fn start(
+    architecture: &str,
+    sources: &str,
+    output: &TemporaryDirectory,
+    flow: &str,
+    nodes: &str,
+    rest: &str,
+    events: u64,
+) -> PushHandle {
+    // Sources on a busy machine may take long between two packets of a set.
+    let timeout = if flow.contains("timeout") { "" } else { "timeout = \"5s\"\n" };
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\n\
          sources = {{ count = {SOURCES}, first = 700, address = \"{sources}\" }}\n\
-         decision_timeout = \"20s\"\nbudget = \"20s\"\n{flow}\n\
+         decision_timeout = \"20s\"\nbudget = \"20s\"\n{timeout}{flow}\n\
          [farm]\nemulate = {{ {nodes} }}\n{rest}\n",
         output.path().display().to_string()
     );
@@ -57,8 +75,11 @@ fn run_with(
     let text = if text.contains("[[gateway]]") { text } else { text + gateway };
     let text = text.replace("[[gateway]]", &format!("[[gateway]]\narchitecture = \"{architecture}\""));
     let configuration = parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
-    let mut handle =
-        launch_push(&configuration, &PushPart::Whole, Some(events)).unwrap_or_else(|error| panic!("{error}"));
+    launch_push(&configuration, &PushPart::Whole, Some(events)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Waits until all events have been decided.
+fn ended(mut handle: PushHandle) -> PushSummary {
     let patience = Instant::now() + Duration::from_secs(60);
     while !handle.is_ended() {
         assert!(Instant::now() < patience, "it does not end: {:?}", handle.snapshot());
@@ -260,4 +281,93 @@ fn a_node_that_dies_and_comes_back_costs_no_event_whatever_it_is_reached_over() 
             assert_eq!(summary.nodes["deaths"], 1);
         }
     }
+}
+
+#[test]
+fn readers_who_connect_get_every_decision_from_there_on_in_the_order_of_events() {
+    ARCHITECTURES.into_iter().for_each(expect_readers_to_get_every_decision);
+}
+
+fn expect_readers_to_get_every_decision(architecture: &str) {
+    let output = TemporaryDirectory::new("push-readers");
+    let flow = "output = \"stream\"\nemulate = { rate = \"2kHz\" }";
+    let rest = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\ndecisions = { hlt = \"127.0.0.1:0\" }";
+    let nodes = "accept = 0.5, decision_time = \"uniform(0s,2ms)\"";
+    let handle = start(architecture, "127.0.0.1:22300", &output, flow, nodes, rest, 2000);
+    let named = handle.addresses().iter().find(|(name, _)| name.contains("decisions of hlt"));
+    let address = named.expect("it says where").1.clone();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        TcpStream::connect(address).expect("it listens").read_to_end(&mut bytes).expect("to its end");
+        bytes
+    });
+    let summary = ended(handle);
+    let bytes = reader.join().expect("it reads");
+    let (mut rest, mut next, mut accepted) = (&bytes[..], None, 0);
+    while !rest.is_empty() {
+        let (kind, body, behind) = Frame::split(rest).expect("whole messages");
+        let Ok(Message::Stream(stream)) = Message::decode(kind, body) else { panic!("only decisions come") };
+        assert_eq!(*next.get_or_insert(stream.before), stream.before, "none is left out");
+        for (number, entry) in (stream.before..).zip(stream.entries.iter()) {
+            assert_eq!(entry.key.number(), number, "in the order of events");
+            accepted += u64::from(entry.accept);
+        }
+        next = Some(stream.before + stream.entries.len() as u64);
+        rest = behind;
+    }
+    assert_eq!(next, Some(2000), "the last one comes");
+    assert!(accepted > 0 && accepted <= number(&summary, "/events/accepted"), "{accepted}: {:?}", summary.flows);
+    assert_eq!(summary.gateways["gw0"]["readers_cut_off"], 0);
+}
+
+#[test]
+fn hardware_is_told_the_throttle_by_datagram_and_by_command() {
+    ARCHITECTURES.into_iter().for_each(expect_hardware_to_be_told);
+}
+
+fn expect_hardware_to_be_told(architecture: &str) {
+    let output = TemporaryDirectory::new("push-hardware");
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let (address, file) = (socket.local_addr().expect("it is bound"), output.path().join("states"));
+    let flow = "sets = 40\nassembling = 32\ntimeout = \"10s\"\nemulate = { rate = \"20kHz\" }";
+    let rest = format!(
+        "[[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n\
+         throttle.tell = {{ udp = \"{address}\", command = [\"/bin/sh\", \"-c\", \"echo $0 $1 >> {}\", \
+         \"{{gateway}}\", \"{{state}}\"] }}",
+        file.display()
+    );
+    let nodes = "accept = 1.0, decision_time = \"20ms\"";
+    let summary = run_with(architecture, "127.0.0.1:22400", &output, flow, nodes, &rest, 2000);
+    assert!(summary.is_complete(), "{:?}", summary.flows);
+    socket.set_nonblocking(true).expect("it can be");
+    let (mut said, mut room) = (Vec::new(), [0; 64]);
+    while let Ok(length) = socket.recv(&mut room) {
+        said.push(String::from_utf8_lossy(&room[..length]).into_owned());
+    }
+    let has = |state: &str| said.iter().any(|line| line.starts_with(&format!("gw0 {state} ")));
+    assert!(has("ready") && has("busy"), "a slow farm stops the trigger: {said:?}");
+    assert!(
+        said.last().is_some_and(|last| last.starts_with("gw0 error ")),
+        "a gateway that is gone is an error: {said:?}"
+    );
+    let called = std::fs::read_to_string(&file).expect("it was called");
+    assert!(called.lines().any(|line| line == "gw0 ready"), "{called}");
+    assert_eq!(called.lines().last(), Some("gw0 error"));
+    let told = &summary.gateways["gw0"]["throttle"]["told"];
+    assert_eq!(
+        (told["times"].as_u64(), told["failed"].as_u64()),
+        (Some((said.len() + called.lines().count()) as u64), Some(0))
+    );
+}
+
+#[test]
+fn a_command_that_cannot_be_called_is_counted_and_nothing_else_suffers() {
+    let output = TemporaryDirectory::new("push-no-command");
+    let rest = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\n\
+                throttle.tell = { command = [\"/nowhere/tts\", \"{state}\"] }";
+    let summary = run(ARCHITECTURES[0], &output, 22_500, "emulate = { rate = \"20kHz\" }", rest, 500);
+    assert!(summary.is_complete(), "{:?}", summary.flows);
+    let told = &summary.gateways["gw0"]["throttle"]["told"];
+    assert!(told["failed"].as_u64().is_some_and(|failed| failed > 0), "{told}");
+    assert!(told["failure"].as_str().is_some_and(|failure| failure.starts_with("/nowhere/tts: ")), "{told}");
 }

@@ -32,6 +32,8 @@ pub(crate) enum Command {
     },
     /// Be nodes of a farm that are not there: take events of gateways and decide on them.
     FarmNode(FarmNodeOptions),
+    /// Print a gateway's decisions in the order of events, as they are made.
+    Decisions(DecisionsOptions),
     /// Count and check what run directories hold: every key once, checksums, gaps.
     Verify(VerifyOptions),
     /// Show the records of a run file in readable form.
@@ -113,6 +115,21 @@ pub(crate) struct FarmNodeOptions {
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
     /// Print the account as JSON; the last line is one object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  ropewalk decisions 127.0.0.1:9720\n  ropewalk decisions 127.0.0.1:9720 --count 1000 --json"
+)]
+pub(crate) struct DecisionsOptions {
+    /// Where the gateway takes readers of the flow's decisions (`decisions` in its configuration).
+    pub(crate) address: String,
+    /// Stop after so many; without it, when the gateway ends.
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// Print each as a JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }

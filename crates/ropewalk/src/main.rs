@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bench;
+mod decisions;
 mod demo;
 mod exit;
 mod felix;
@@ -49,6 +50,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Node(options) => nodes::node(&options),
         Command::Source { command: SourceCommand::Mep(options) } => push::sources(&options),
         Command::FarmNode(options) => push::farm_node(&options),
+        Command::Decisions(options) => decisions::decisions(&options),
         Command::Verify(options) => files::verify(&options),
         Command::Inspect(options) => files::inspect(&options),
         Command::Replay(options) => files::replay(&options),

@@ -275,11 +275,13 @@ impl FarmNode {
         (cumulative, bitmap)
     }
 
-    /// New decisions first, then the latest ones of before.
+    /// New decisions first, then the latest ones of before: so many that each is said three times, or all where there is
+    /// nothing new.
     fn with_entries(&mut self, mut decisions: Decisions) -> Decisions {
         let news = self.unsaid.len().min(MOST_DECISIONS);
         decisions.entries.extend(self.unsaid.drain(..news));
-        let before = self.said.iter().rev().take(MOST_DECISIONS - news);
+        let again = if news == 0 { MOST_DECISIONS } else { (2 * news).min(MOST_DECISIONS - news) };
+        let before = self.said.iter().rev().take(again);
         decisions.entries.extend(before.copied());
         let excess = (self.said.len() + news).saturating_sub(MOST_DECISIONS);
         self.said.drain(..excess.min(self.said.len()));

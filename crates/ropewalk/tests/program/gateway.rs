@@ -35,9 +35,10 @@ fn both_flows_of_paper_1_are_built_decided_and_written() {
     assert_eq!(number(&account, "/written"), number(&account, "/flows/hlt/events/accepted"));
 }
 
-/// A process each for the gateway, the sources, and two nodes; one node is killed without a word.
+/// A process each for the gateway, the sources, and two nodes; one node is killed without a word, and another process takes its
+/// place.
 #[test]
-fn a_node_that_is_killed_costs_no_event() {
+fn a_node_that_is_killed_costs_no_event_and_one_that_comes_back_gets_events_again() {
     let directory = TemporaryDirectory::new("gateway-processes");
     let base = 23_400;
     let listen = format!("listen = {{ l1 = \"127.0.0.1:{}\", hlt = \"127.0.0.1:{}\" }}", base + 1, base + 2);
@@ -62,15 +63,18 @@ fn a_node_that_is_killed_costs_no_event() {
     let output = directory.path().display().to_string();
     let mut gateway = Program::start(["node", "gateway", &config, "--name", "gw0", "--output", &output, "--json"]);
     gateway.expect_error_line("gw0 control listens on ");
-    let node = |numbers| Program::start(["farm-node", &config, "--nodes", numbers]);
+    let node = |numbers| Program::start(["farm-node", &config, "--nodes", numbers, "--json"]);
     let (stays, mut killed) = (node("0..1"), node("1..2"));
     let sources = Program::start(["source", "mep", &config, "--duration", "2s", "--json"]);
-    std::thread::sleep(std::time::Duration::from_millis(1200));
+    let wait = |milliseconds| std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+    wait(700);
     killed.kill();
+    wait(500);
+    let returned = node("1..2");
     let sources = sources.end();
     let sent = sources.expect_status(0).account();
     // What the dead node had is decided by the other one.
-    std::thread::sleep(std::time::Duration::from_millis(800));
+    wait(800);
     gateway.interrupt();
     let ended = gateway.end();
     let account = ended.expect_status(0).account();
@@ -84,6 +88,9 @@ fn a_node_that_is_killed_costs_no_event() {
     }
     assert_eq!(number(&account, "/written"), number(&sent, "/flows/hlt/sent/events"));
     assert!(number(&account, "/flows/l1/farm/taken_back") > 0, "{account:#}");
+    returned.interrupt();
+    let returned = returned.end();
+    assert!(number(&returned.expect_status(0).account(), "/nodes/events") > 0, "{account:#}");
     stays.interrupt();
     stays.end().expect_status(0);
 }

@@ -1,7 +1,9 @@
 //! What the configuration of a push system must fulfil beyond its syntax.
 
 use super::address::ListenAddress;
-use super::model::{FlowSection, GatewaySection, PushConfiguration, ReceiveChoice, SendChoice, TransportChoice};
+use super::model::{
+    FlowSection, GatewaySection, OutputChoice, PushConfiguration, ReceiveChoice, SendChoice, TransportChoice,
+};
 use crate::configuration::parse::Fault;
 use crate::configuration::{IncompleteChoice, policy_of};
 use std::collections::BTreeSet;
@@ -116,6 +118,9 @@ fn listeners_apart(configuration: &PushConfiguration) -> Result<(), Fault> {
                 enter(format!("gateway[{index}].listen.{name}"), *address, queue, protocol)?;
             }
             enter(format!("gateway[{index}].control"), gateway.control, queue, control)?;
+            for (name, address) in &gateway.decisions {
+                enter(format!("gateway[{index}].decisions.{name}"), *address, queue, None)?;
+            }
         }
     }
     Ok(())
@@ -195,6 +200,19 @@ fn gateway(
     }
     if let Some(unknown) = configuration.trigger.listen.keys().find(|name| !is_known(name)) {
         return Err(Fault::new(format!("trigger.listen.{unknown}"), "no such flow"));
+    }
+    for name in gateway.decisions.keys() {
+        let is_stream = |flow: &FlowSection| flow.name == *name && flow.output == OutputChoice::Stream;
+        if !configuration.flow.iter().any(is_stream) {
+            let message = "no flow of this name has the output \"stream\"";
+            return Err(Fault::new(key(&format!("decisions.{name}")), message));
+        }
+    }
+    if let Some(tell) = &gateway.throttle.tell
+        && (tell.udp.is_none() && tell.command.is_empty() || tell.repeat.0.is_zero())
+    {
+        let message = "it needs `udp` or `command`, and a time to `repeat` it after";
+        return Err(Fault::new(key("throttle.tell"), message));
     }
     if gateway.memory.0 < 1 << 20 {
         return Err(Fault::new(key("memory"), "1MiB at least: packets wait there for the others of their events"));

@@ -13,7 +13,7 @@ pub(crate) use check::FARM_PROTOCOL;
 pub use model::{
     Architecture, DefaultChoice, EmulateFarm, EmulateFlow, FarmSection, FlowSection, GatewaySection, Gathering,
     NodeOutage, OutputChoice, PushConfiguration, PushRunSection, ReceiveChoice, SendChoice, SourcesSection,
-    ThrottleSection, TransportChoice, TriggerNaming, TriggerSection, XdpChoice,
+    TellSection, ThrottleSection, TransportChoice, TriggerNaming, TriggerSection, XdpChoice,
 };
 
 use super::ConfigurationError;

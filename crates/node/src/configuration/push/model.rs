@@ -229,6 +229,9 @@ pub struct GatewaySection {
     /// When it asks for fewer triggers.
     #[serde(default)]
     pub throttle: ThrottleSection,
+    /// Where readers of a flow's decisions connect, by the flow's name; its output must be the stream.
+    #[serde(default)]
+    pub decisions: BTreeMap<String, ListenAddress>,
 }
 
 /// How the work of an input queue is divided among threads (paper 1, Table I).
@@ -303,13 +306,34 @@ pub enum Gathering {
 }
 
 /// When a gateway asks for fewer triggers.
-#[derive(Copy, Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ThrottleSection {
     /// How long the trigger takes to hear of it and to act.
     pub latency: Option<Time>,
     /// What may come meanwhile, in each second.
     pub rate: Option<Bandwidth>,
+    /// Hardware that is told the state, too.
+    pub tell: Option<TellSection>,
+}
+
+/// How hardware is told the throttle's state.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TellSection {
+    /// Where a datagram goes at each change and again and again: the line `NAME STATE CHANGES`, such as `gw0 busy 17`.
+    pub udp: Option<ListenAddress>,
+    /// How often it is repeated.
+    pub repeat: Time,
+    /// A command that is called at each change; `{gateway}` and `{state}` in its words are filled in. One call after the
+    /// other: of states that came and went during a call only the last one is told.
+    pub command: Vec<String>,
+}
+
+impl Default for TellSection {
+    fn default() -> Self {
+        Self { udp: None, repeat: Time(Duration::from_millis(100)), command: Vec::new() }
+    }
 }
 
 /// The nodes behind the gateways.

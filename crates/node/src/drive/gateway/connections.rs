@@ -40,7 +40,9 @@ pub struct Connections<D: Dispatcher> {
     staging: Staging,
     slices: Vec<Slice>,
     events: Vec<Event>,
+    /// Something was queued since the endpoints were served.
     has_new: bool,
+    cut_off: u64,
     now: Instant,
     sent: SendCounters,
 }
@@ -72,6 +74,7 @@ impl<D: Dispatcher> Connections<D> {
             slices: Vec::with_capacity(8),
             events: Vec::with_capacity(256),
             has_new: false,
+            cut_off: 0,
             now: Instant::ZERO,
             sent: SendCounters::default(),
         }
@@ -151,6 +154,28 @@ impl<D: Dispatcher> Connections<D> {
             self.has_new = true;
         }
         None
+    }
+
+    /// Sends a message to everybody who is connected, and ends the connection of whoever takes too little.
+    pub(super) fn send_to_all(&mut self, message: &[u8]) {
+        let established = self.table.iter().flatten().filter(|connection| connection.is_established);
+        let all: Vec<Endpoint> = established.map(|connection| connection.endpoint).collect();
+        for endpoint in all {
+            self.slices.extend(self.staging.write(message));
+            let is_queued = !self.slices.is_empty() && self.endpoints.send(endpoint, &mut self.slices).is_ok();
+            self.slices.clear();
+            if !is_queued {
+                self.endpoints.abort(endpoint);
+                self.forget(endpoint);
+                self.cut_off += 1;
+            }
+            self.has_new = true;
+        }
+    }
+
+    /// Connections that were ended because their peers took too little.
+    pub(super) const fn cut_off(&self) -> u64 {
+        self.cut_off
     }
 
     fn send_slices(&mut self, to: SocketAddrV4) {

@@ -4,12 +4,13 @@ use super::config::GatewayDriveConfig;
 use super::input::Input;
 use super::message::send_bytes;
 use super::report::GatewayReport;
+use super::throttle_board::ThrottleBoard;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::EventSet;
 use ropewalk_io::packet::{Receiver, Refusal, Sender};
 use ropewalk_memory::Staging;
 use ropewalk_terms::{Cause, Instant};
-use ropewalk_wire::gateway::Message;
+use ropewalk_wire::gateway::{Message, ThrottleState};
 use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub struct ReceivingParts<R, S> {
     pub inputs: Vec<R>,
     /// Where the throttle's state and requests leave to triggers.
     pub triggers: S,
+    /// Where the throttle's state is shown to hardware.
+    pub board: Option<Arc<ThrottleBoard>>,
     /// Memory for packets that are moved, because too much of where they came in is held.
     pub evacuated: Staging,
 }
@@ -34,6 +37,9 @@ pub(super) struct Receiving<R, S> {
     machine: machine::Receiver,
     inputs: Vec<Input<R>>,
     triggers: S,
+    board: Option<Arc<ThrottleBoard>>,
+    /// What stands on the board.
+    shown: Option<ThrottleState>,
     staging: Staging,
     /// An encoded message, and to whom it still has to go.
     message: Vec<u8>,
@@ -59,7 +65,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         parts: ReceivingParts<R, S>,
     ) -> Self {
         let (flows, triggers) = (config.machine.flows.len(), config.triggers.len());
-        let ReceivingParts { inputs, triggers: sender, evacuated } = parts;
+        let ReceivingParts { inputs, triggers: sender, board, evacuated } = parts;
         let is_apart = inputs.len() == flows;
         let flows_of = |place: u8| if is_apart { vec![place] } else { (0..flows as u8).collect() };
         let inputs = (0..).zip(inputs).map(|(place, input)| Input::new(input, flows_of(place), config.batch)).collect();
@@ -68,6 +74,8 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
             machine,
             inputs,
             triggers: sender,
+            board,
+            shown: None,
             staging: evacuated,
             message: Vec::with_capacity(2048),
             unsent: Vec::with_capacity(triggers),
@@ -97,6 +105,13 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
     pub(super) fn on_time(&mut self, has_nodes: bool, now: Instant) {
         self.machine.on_time(now);
         self.machine.set_error(!has_nodes, now);
+        let state = self.machine.throttle().state();
+        if let Some(board) = &self.board
+            && self.shown != Some(state)
+        {
+            self.shown = Some(state);
+            board.show(state);
+        }
     }
 
     /// The next finished set, for the other half.

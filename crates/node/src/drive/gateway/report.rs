@@ -53,6 +53,8 @@ pub struct GatewayReport {
     pub stops: Vec<(Duration, u64)>,
     /// Packets that were copied because too much of their memory was held.
     pub evacuated: u64,
+    /// Readers of decisions that were cut off because they took too little.
+    pub cut_off: u64,
     /// It has ended: nothing is in flight, files are closed.
     pub is_over: bool,
 }
@@ -83,7 +85,8 @@ impl GatewayReport {
         for (own, other) in self.flows.iter_mut().zip(&other.flows) {
             (own.events, own.claimed) = (other.events, other.claimed);
         }
-        (self.sent, self.storage, self.not_written) = (other.sent, other.storage, other.not_written);
+        (self.sent, self.storage) = (other.sent, other.storage);
+        (self.not_written, self.cut_off) = (other.not_written, other.cut_off);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::config::{GatewayDriveConfig, Gathering};
 use super::link::Link;
 use super::message::{contiguous, send_bytes, send_over};
+use super::readers::DecisionReaders;
 use super::report::GatewayReport;
 use super::storing::StoredEvent;
 use crate::drive::{Progress, Storage};
@@ -23,6 +24,8 @@ pub struct SendingParts<L, S, D: Disk> {
     pub farm: L,
     /// Where decisions leave in the order of events.
     pub triggers: S,
+    /// Who else reads a flow's decisions.
+    pub readers: Vec<Option<Box<dyn DecisionReaders + Send>>>,
     /// Where accepted events are written, if they are.
     pub storage: Option<Storage<D>>,
     /// Memory for heads of events that the kernel gathers.
@@ -42,6 +45,7 @@ pub(super) struct Sending<L, S, D: Disk> {
     machine: machine::Sender,
     farm: L,
     triggers: S,
+    readers: Vec<Option<Box<dyn DecisionReaders + Send>>>,
     /// Where each node was heard last.
     nodes: Vec<Option<SocketAddrV4>>,
     storage: Option<Storage<D>>,
@@ -71,12 +75,13 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
         let ids = |flow: &FlowConfig| flow.sources.iter().map(|source| source.id).collect();
         let sources = config.machine.flows.iter().map(ids).collect();
         let nodes = vec![None; usize::from(config.machine.farm.nodes)];
-        let SendingParts { farm, triggers, storage, heads } = parts;
+        let SendingParts { farm, triggers, readers, storage, heads } = parts;
         Self {
             config,
             machine,
             farm,
             triggers,
+            readers,
             nodes,
             storage,
             staging: heads,
@@ -196,7 +201,11 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
             Outgoing::Stream(stream) => {
                 let trigger = self.config.triggers.get(usize::from(stream.flow)).copied().flatten();
                 self.unsent = trigger.map(To::Trigger);
+                let readers = self.readers.get_mut(usize::from(stream.flow));
                 Message::Stream(stream).encode(&mut self.message);
+                if let Some(Some(readers)) = readers {
+                    readers.tell(&self.message);
+                }
             }
             // The other half's.
             Outgoing::Throttle(_) => {}
@@ -236,7 +245,8 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
     }
 
     pub(super) fn flush(&mut self, now: Instant) -> usize {
-        self.farm.flush(now) + self.triggers.flush(now)
+        let readers: usize = self.readers.iter_mut().flatten().map(|readers| readers.turn(now)).sum();
+        self.farm.flush(now) + self.triggers.flush(now) + readers
     }
 
     /// Ends, once no set is held any more: files are closed, and what is queued leaves, if somebody takes it until then.
@@ -249,7 +259,10 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
             storage.finish(now);
             storage.is_closed() || storage.has_given_up()
         });
-        let is_queued = self.unsent.is_some() || self.farm.is_queued() || self.triggers.queued() > 0;
+        let is_queued = self.unsent.is_some()
+            || self.farm.is_queued()
+            || self.triggers.queued() > 0
+            || self.readers.iter().flatten().any(|readers| readers.is_queued());
         is_closed && (!is_queued || now >= until)
     }
 
@@ -261,21 +274,27 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
         report.sent = self.farm.sent();
         report.storage = self.storage.as_ref().map(Storage::counts);
         report.not_written = self.not_written;
+        report.cut_off = self.readers.iter().flatten().map(|readers| readers.cut_off()).sum();
     }
 
     pub(super) fn next_deadline(&self) -> Instant {
         let storage = self.storage.as_ref().and_then(Storage::next_deadline);
-        let others = storage.into_iter().chain(self.farm.next_deadline());
+        let readers = self.readers.iter().flatten().filter_map(|readers| readers.next_deadline());
+        let others = storage.into_iter().chain(self.farm.next_deadline()).chain(readers);
         others.chain([self.machine.next_deadline()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     pub(super) fn prepare_wait(&mut self) -> bool {
-        let may_sleep = self.unsent.is_none() && self.triggers.queued() == 0 && self.farm.prepare_wait();
+        let mut may_sleep = self.unsent.is_none() && self.triggers.queued() == 0 && self.farm.prepare_wait();
+        for readers in self.readers.iter_mut().flatten() {
+            may_sleep &= readers.prepare_wait();
+        }
         self.storage.as_mut().is_none_or(Storage::prepare_wait) && may_sleep
     }
 
     pub(super) fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         into.extend(self.farm.wait_descriptor());
+        into.extend(self.readers.iter().flatten().filter_map(|readers| readers.wait_descriptor()));
         into.extend(self.storage.as_ref().and_then(Storage::wait_descriptor));
     }
 }

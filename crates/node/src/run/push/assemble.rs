@@ -1,15 +1,16 @@
 //! From a configuration to running threads: sockets, pools, drives, wiring.
 
-use super::farm::{Farm, gateway_link, messages};
+use super::farm::{Farm, decision_readers, gateway_link, messages};
 use super::handle::{FlowSource, PushHandle, RunningGateway};
+use super::hardware::{Hardware, Way};
 use super::inputs::{Inputs, inputs};
 use super::queues::{self, Queue, carrier};
 use super::resolve;
 use crate::configuration::SyncChoice;
 use crate::configuration::push::{Architecture, FlowSection, OutputChoice, PushConfiguration};
 use crate::drive::gateway::{
-    GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive, PacketSourceDriveConfig,
-    ReceivingParts, SendingParts, halves,
+    DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive,
+    PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
 };
 use crate::drive::{Drive, Storage, StorageConfig};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
@@ -276,11 +277,42 @@ impl Assembly<'_> {
         };
         let evacuated = Staging::new(pool(&format!("{name}-evacuated"), RECORDS_MEMORY)?);
         let heads = Staging::new(pool(&format!("{name}-heads"), SEND_MEMORY)?);
-        let receiving = ReceivingParts { inputs: inputs.receivers, triggers: trigger_sender(&name)?, evacuated };
-        let sending = SendingParts { farm, triggers: trigger_sender(&name)?, storage, heads };
+        let board = self.hardware(queue)?;
+        let triggers = trigger_sender(&name)?;
+        let receiving = ReceivingParts { inputs: inputs.receivers, triggers, board: board.clone(), evacuated };
+        let readers = self.readers(queue)?;
+        let sending = SendingParts { farm, triggers: trigger_sender(&name)?, readers, storage, heads };
         let notice = self.turn_on(section.architecture, &name, config, receiving, sending)?;
-        self.handle.gateways.push(RunningGateway { name, notice });
+        self.handle.gateways.push(RunningGateway { name, notice, board });
         Ok(())
+    }
+
+    /// Where readers of a queue's decisions connect, by flow.
+    fn readers(&mut self, queue: &Queue<'_>) -> Result<Vec<Option<Box<dyn DecisionReaders + Send>>>, RunError> {
+        let mut readers = Vec::new();
+        for flow in &self.configuration.flow {
+            let name = format!("{} decisions of {}", queue.name(), flow.name);
+            let bound = queue.decisions(flow).map(|address| decision_readers(&name, address)).transpose()?;
+            readers.push(bound.map(|(readers, bound)| {
+                self.handle.addresses.push((name, bound));
+                readers
+            }));
+        }
+        Ok(readers)
+    }
+
+    /// Where hardware reads the throttle's state, if it is told.
+    fn hardware(&mut self, queue: &Queue<'_>) -> Result<Option<Arc<ThrottleBoard>>, RunError> {
+        let Some(tell) = &queue.gateway.throttle.tell else { return Ok(None) };
+        let name = queue.name();
+        let board = Arc::<ThrottleBoard>::default();
+        let datagrams = tell.udp.map(|address| Way::Datagrams(address.0, tell.repeat.0));
+        let command = (!tell.command.is_empty()).then(|| Way::Command(tell.command.clone()));
+        for way in datagrams.into_iter().chain(command) {
+            let hardware = Hardware::start(&name, way, Arc::clone(&board));
+            self.handle.hardware.push(hardware.map_err(system(format!("{name}: throttle.tell")))?);
+        }
+        Ok(Some(board))
     }
 
     /// Has one thread do all of an input queue's work, or two.

@@ -6,7 +6,8 @@ use super::resolve;
 use crate::configuration::push::{FarmSection, PushConfiguration, SendChoice, TransportChoice};
 use crate::drive::Drive;
 use crate::drive::gateway::{
-    Connections, Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, FilterConfig, Link, Notice, Outage,
+    Connections, Datagrams, DecisionReaders, FarmNodeDrive, FarmNodeDriveConfig, FarmNodeReport, FilterConfig, Link,
+    Notice, Outage,
 };
 use crate::run::assemble::{RunError, endpoint};
 use ropewalk_flow::gateway::FarmNodeConfig;
@@ -28,6 +29,8 @@ const LARGEST_MESSAGE: usize = 65_507;
 const MESSAGES_MEMORY: (usize, usize) = (256 << 10, 16);
 /// Blocks that connections are received into, and how many each of them may hold.
 const CONNECTION_MEMORY: (usize, usize) = (16 << 10, 16);
+/// Memory for decisions that readers have not taken: more than the queues of a few of them.
+const DECISIONS_MEMORY: (usize, usize) = (256 << 10, 64);
 /// How often a node says that it is there.
 const NODE_HEARTBEAT: Duration = Duration::from_millis(30);
 /// How long a node waits for the rest of an event.
@@ -131,6 +134,17 @@ fn node_link(farm: &FarmSection, node: u16, gateways: u16) -> Result<Box<dyn Lin
         _ => receiver.sender(config, staging),
     };
     Ok(Box::new(Datagrams { receiver, sender: sender.map_err(packet_error(&name))? }))
+}
+
+/// Takes connections of readers of decisions at this address; the address as bound.
+pub(super) fn decision_readers(
+    name: &str,
+    address: SocketAddrV4,
+) -> Result<(Box<dyn DecisionReaders + Send>, String), RunError> {
+    let staging = Staging::new(pool(name, DECISIONS_MEMORY)?);
+    let (readers, bound) =
+        Connections::listen(endpoints(name, 1)?, &address.to_string(), staging).map_err(endpoint(name))?;
+    Ok((Box::new(readers), bound))
 }
 
 /// What emulated nodes are made of.

@@ -1,8 +1,9 @@
 //! The handle of a push system's run: stop and snapshots.
 
+use super::hardware::Hardware;
 use super::summary::PushSummary;
 use crate::configuration::push::PushConfiguration;
-use crate::drive::gateway::{FarmNodeReport, GatewayReport, Notice, PacketSourceReport};
+use crate::drive::gateway::{FarmNodeReport, GatewayReport, Notice, PacketSourceReport, Shown, ThrottleBoard};
 use crate::run::worker::{Ending, Worker};
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
@@ -17,6 +18,8 @@ use std::time::Duration;
 pub(super) struct RunningGateway {
     pub(super) name: String,
     pub(super) notice: Notice<GatewayReport>,
+    /// Where hardware reads the throttle's state.
+    pub(super) board: Option<Arc<ThrottleBoard>>,
 }
 
 /// Trigger and sources of a flow.
@@ -32,6 +35,8 @@ pub(super) struct FlowSource {
 pub struct PushSnapshot {
     /// The gateways of this process, by name.
     pub gateways: Vec<(String, GatewayReport)>,
+    /// What hardware was told of each of them, if it is.
+    pub hardware: Vec<Option<Shown>>,
     /// The emulated sources of this process: of which flow, and what they did.
     pub sources: Vec<(usize, PacketSourceReport)>,
     /// The emulated nodes of this process.
@@ -48,6 +53,8 @@ pub struct PushHandle {
     pub(super) nodes: Vec<Notice<FarmNodeReport>>,
     /// Threads of sources and nodes.
     pub(super) emulators: Vec<Worker>,
+    /// Threads that tell hardware.
+    pub(super) hardware: Vec<Hardware>,
     pub(super) nodes_are_over: Arc<AtomicBool>,
     pub(super) addresses: Vec<(String, String)>,
     pub(super) warnings: Vec<String>,
@@ -78,6 +85,7 @@ impl PushHandle {
             sources: Vec::new(),
             nodes: Vec::new(),
             emulators: Vec::new(),
+            hardware: Vec::new(),
             nodes_are_over: Arc::default(),
             addresses: Vec::new(),
             warnings: Vec::new(),
@@ -120,6 +128,7 @@ impl PushHandle {
     pub fn snapshot(&self) -> PushSnapshot {
         PushSnapshot {
             gateways: self.gateways.iter().map(|one| (one.name.clone(), one.notice.read())).collect(),
+            hardware: self.gateways.iter().map(|one| one.board.as_deref().map(ThrottleBoard::read)).collect(),
             sources: self.sources.iter().map(|source| (source.flow, source.notice.read())).collect(),
             nodes: self.nodes.iter().map(Notice::read).collect(),
         }
@@ -172,6 +181,7 @@ impl PushHandle {
             worker.wake();
             worker.join();
         }
+        self.hardware.drain(..).for_each(Hardware::finish);
         self.summary()
     }
 

@@ -9,6 +9,7 @@
 mod assemble;
 mod farm;
 mod handle;
+mod hardware;
 mod inputs;
 mod queues;
 mod resolve;

@@ -47,6 +47,12 @@ impl Queue<'_> {
         self.gateway.control.of_queue(self.index, has_ports).expect("the configuration was checked")
     }
 
+    /// Where readers of a flow's decisions connect, if they may.
+    pub(super) fn decisions(&self, flow: &FlowSection) -> Option<SocketAddrV4> {
+        let first = self.gateway.decisions.get(&flow.name)?;
+        Some(first.of_queue(self.index, true).expect("the configuration was checked"))
+    }
+
     /// Its part of the gateway's memory for packets, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.gateway.memory.0 as usize / usize::from(self.gateway.queues)

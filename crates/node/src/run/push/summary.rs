@@ -2,7 +2,7 @@
 //! `docs/schema/push-run.json` describes it.
 
 use super::handle::PushSnapshot;
-use crate::drive::gateway::{GatewayReport, PacketSourceReport};
+use crate::drive::gateway::{GatewayReport, PacketSourceReport, Shown};
 use crate::run::summary::causes;
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount};
 use ropewalk_terms::{ByCause, FragmentAccount, RunNumber};
@@ -196,24 +196,27 @@ fn fragments(account: &FragmentAccount, bytes: u64) -> Value {
     })
 }
 
-fn gateway(report: &GatewayReport, flows: &[String]) -> Value {
+fn gateway(report: &GatewayReport, hardware: Option<&Shown>, flows: &[String]) -> Value {
     let levels = flows.iter().map(String::as_str).chain(["memory", "out_of_sync", "error"]);
     let stops = levels
         .zip(&report.stops)
         .map(|(name, (dead, stops))| (name.to_owned(), json!({ "dead_s": dead.as_secs_f64(), "stops": stops })));
     let written = report.storage.unwrap_or_default();
     let together = report.received_together().unwrap_or_default();
+    let told = hardware.map(|shown| json!({ "times": shown.told, "failed": shown.failed, "failure": shown.failure }));
     json!({
         "lost_by_cause": causes(&together.lost),
         "lost_around_by_cause": causes(&together.around),
         "sent": { "packets": report.sent.packets, "bytes": report.sent.bytes, "failed": report.sent.failed },
         "copied_bytes": report.sent.bytes_copied,
         "evacuated_packets": report.evacuated,
+        "readers_cut_off": report.cut_off,
         "written": { "events": written.events, "bytes": written.bytes, "failed": report.not_written },
         "throttle": {
             "live_s": report.live.as_secs_f64(),
             "dead_s": report.dead.as_secs_f64(),
             "by_cause": stops.collect::<Map<_, _>>(),
+            "told": told,
         },
     })
 }
@@ -278,6 +281,7 @@ impl PushSummary {
         let json_of =
             |((name, flow), packing): ((&String, &FlowSummary), &u16)| (name.clone(), flow.to_json(*packing, running));
         let nodes = &snapshot.nodes;
+        let gateways = snapshot.gateways.iter().zip(&snapshot.hardware);
         Self {
             schema: PUSH_SUMMARY_SCHEMA,
             run: run.0,
@@ -285,7 +289,7 @@ impl PushSummary {
             directory: directory.to_owned(),
             duration_s: whole.as_secs_f64(),
             flows: flows.iter().zip(&summaries).zip(packing).map(json_of).collect(),
-            gateways: snapshot.gateways.iter().map(|(name, one)| (name.clone(), gateway(one, flows))).collect(),
+            gateways: gateways.map(|((name, one), told)| (name.clone(), gateway(one, told.as_ref(), flows))).collect(),
             nodes: json!({
                 "events": nodes.iter().map(|node| node.events).sum::<u64>(),
                 "bytes": nodes.iter().map(|node| node.bytes).sum::<u64>(),
