@@ -30,6 +30,8 @@ pub(super) struct ReadoutLink {
     pub(super) highest: Option<EventKey>,
     /// It announced something in this run.
     pub(super) heard: bool,
+    /// In some life it has told this event manager how far the run had come before.
+    pub(super) has_told: bool,
     /// It was asked to announce everything again. Until it answers the question behind that, what it says is no proof
     /// that nothing lies below: only the highest settled bound is kept here.
     pub(super) repeats: Option<EventKey>,
@@ -55,6 +57,7 @@ impl ReadoutLink {
             quiet_since: None,
             highest: None,
             heard: false,
+            has_told: false,
             repeats: None,
             finished: false,
         }
@@ -87,6 +90,8 @@ impl ReadoutLink {
     /// It answers the question for its highest key. Where it was asked to announce everything again, it has.
     pub(super) fn answer(&mut self, now: Instant, highest: EventKey) {
         self.highest = Some(highest);
+        // A new life knows of nothing before the key at which it began.
+        self.has_told |= self.heard || highest >= self.settled;
         self.repeat_is_over(now);
     }
 

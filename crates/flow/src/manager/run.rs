@@ -1,8 +1,7 @@
 //! The run as the manager sees it: start, stop, drain, finish.
 
-use super::readout_link::ReadoutLink;
 use super::table::Stage;
-use super::{Manager, ManagerAction};
+use super::{Manager, ManagerAction, ManagerConfig};
 use crate::messages::{Batch, Message, ReadoutState, Release, ReleaseEntry, Start};
 use ropewalk_terms::{Cause, EventAccount, EventKey, Instant, NodeId, Outcome};
 
@@ -126,19 +125,20 @@ impl Manager {
                 link.highest = None;
             }
             self.send_to_readouts(&Message::QueryHighest);
-            let patience = if self.knows_nothing() { self.config.drain_timeout } else { self.config.event_timeout };
+            let ManagerConfig { event_timeout, drain_timeout, .. } = self.config;
+            let patience = if self.may_know_too_little() { drain_timeout } else { event_timeout };
             self.phase = Phase::Stopping { deadline: now.after(patience) };
         }
     }
 
-    /// A successor that has heard of no event, and not from everybody: those who know of some do not know yet, perhaps,
-    /// that their event manager is dead, and have not called.
-    fn knows_nothing(&self) -> bool {
-        let is_new = |link: &ReadoutLink| link.highest.is_none_or(|highest| highest < self.first);
-        self.recovered.is_successor()
-            && self.highest.is_none()
-            && self.readouts.iter().all(is_new)
-            && !self.everybody_told()
+    /// A successor that has not heard from some readout unit how far the run had come, while others could still tell: they do
+    /// not know yet, perhaps, that their event manager is dead, and have not called. Where all readout units have told,
+    /// builder units know nothing more, for they have their events from them.
+    fn may_know_too_little(&self) -> bool {
+        let is_untold = self.readouts.iter().any(|link| !link.has_told);
+        let may_be_told = self.readouts.iter().any(|link| !link.present && !link.has_told)
+            || self.builders.iter().any(|link| !link.told_all);
+        self.recovered.is_successor() && is_untold && may_be_told
     }
 
     /// Stops with this last key, which somebody knows that the sources will reach: everything up to it is waited
@@ -174,6 +174,7 @@ impl Manager {
         self.counts = super::ManagerCounts::default();
         for link in &mut self.readouts {
             link.begin(now, first);
+            link.has_told = false;
         }
         for link in &mut self.builders {
             (link.in_work, link.finished, link.told_all) = (0, false, false);
@@ -200,7 +201,7 @@ impl Manager {
             }
             Phase::Stopping { deadline } => {
                 let asked = self.readouts.iter().any(|link| link.present && link.highest.is_none());
-                if now < deadline && (asked || self.knows_nothing()) {
+                if now < deadline && (asked || self.may_know_too_little()) {
                     return false;
                 }
                 self.fix_last(now);

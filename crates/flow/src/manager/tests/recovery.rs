@@ -1,6 +1,6 @@
 //! A successor takes over: what it asks, and what it makes of the answers.
 
-use super::hand::{EVENT_TIMEOUT, Hand, assigned, config, key, released, to};
+use super::hand::{DRAIN_TIMEOUT, EVENT_TIMEOUT, Hand, assigned, config, key, released, to};
 use crate::manager::{ManagerConfig, ManagerState};
 use crate::messages::{Batch, Ended, Message, Unreleased, UnreleasedEntry};
 use ropewalk_terms::{Attempt, ByCause, Epoch, EventKey, NodeId, Outcome};
@@ -124,8 +124,47 @@ fn a_successor_to_which_only_the_newborn_have_come_does_not_end_the_run_with_not
         hand.announce(1, 7, 5..=7);
         repeated(&mut hand, 1, 7);
         hand.sent();
-        assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Draining, Some(key(7))));
+        // The builder unit may have later events, which the dead one alone held.
+        assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Stopping, None));
+        hand.connect(NodeId::builder(0), 1);
+        tell(&mut hand, 0, &[(8, 1, Some(Outcome::IncompleteEmitted))], false);
+        hand.sent();
+        assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Draining, Some(key(8))));
     }
+}
+
+/// It tells of what it did itself. Others may have written more, and who can say so holds on to a dead connection.
+#[test]
+fn a_successor_that_a_builder_unit_alone_has_told_of_events_does_not_end_the_run_behind_these() {
+    let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 2) });
+    hand.manager.recover(hand.now, key(1), None);
+    hand.manager.stop(hand.now);
+    hand.connect(NodeId::builder(0), 1);
+    tell(&mut hand, 0, &[(5, 1, Some(Outcome::Complete))], false);
+    hand.pass(EVENT_TIMEOUT);
+    hand.sent();
+    hand.pass(2 * EVENT_TIMEOUT);
+    assert_eq!((hand.sent(), hand.manager.state()), (vec![], ManagerState::Stopping));
+    // Nobody needs to wait for the other builder unit: it has nothing that no readout unit has seen.
+    hand.connect(NodeId::readout(0), 1);
+    repeated(&mut hand, 0, 6);
+    hand.sent();
+    assert_eq!(hand.manager.last(), Some(key(6)));
+}
+
+#[test]
+fn a_successor_that_is_to_stop_waits_for_nobody_for_ever() {
+    let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 2) });
+    hand.manager.recover(hand.now, key(1), None);
+    hand.manager.stop(hand.now);
+    hand.connect(NodeId::builder(0), 1);
+    tell(&mut hand, 0, &[(5, 1, Some(Outcome::Complete))], false);
+    hand.pass(EVENT_TIMEOUT);
+    hand.sent();
+    assert_eq!(hand.manager.next_deadline(), Some(hand.now.after(DRAIN_TIMEOUT)));
+    hand.pass(DRAIN_TIMEOUT);
+    hand.sent();
+    assert_eq!(hand.manager.last(), Some(key(5)));
 }
 
 /// There was none.
