@@ -497,8 +497,13 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
     }
 
-    /// Sends all counters: those of the machine and those of the drive.
+    /// Sends all counters: those of the machine and those of the drive. After the last word it says nothing, for the
+    /// account of the run is complete, and what a card still brings to subscribers is no part of it; but it is said, and so
+    /// it shows whether the event manager is still there.
     fn report(&mut self) {
+        if self.farewell.is_said() {
+            return self.unsent.push_back(Message::Report(Report { entries: Batch::new(), last: true }));
+        }
         let cards = &self.cards;
         let own = self.front_ends.counters(self.counts.refused).into_iter();
         let own = own.map(|(counter, value)| (counter, value + cards.shared_counter(counter))).chain(cards.counters());
