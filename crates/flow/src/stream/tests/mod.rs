@@ -87,6 +87,18 @@ fn what_is_asked_for_can_be_changed_at_any_time() {
 }
 
 #[test]
+fn a_listener_is_who_asks_for_an_e_link_until_it_asks_for_none_or_goes() {
+    let (mut router, [one, two]) = router([wants(1, 5), wants(3, 3)]);
+    router.join().expect("there is a place");
+    assert_eq!(router.listeners(), 2, "the third one has asked for nothing");
+    assert_eq!(router.subscribe(one, &Subscribe { ranges: Vec::new(), ..wants(0, 0) }), Ok(0));
+    assert_eq!(router.listeners(), 1);
+    router.subscribe(one, &wants(7, 7)).expect("it may");
+    router.leave(two, NOW);
+    assert_eq!(router.listeners(), 1);
+}
+
+#[test]
 fn a_full_queue_drops_and_counts_or_makes_the_input_wait_as_its_subscriber_chose() {
     let patient = Subscribe { policy: Policy::BackPressure, ..wants(2, 2) };
     let (mut router, [monitor, recorder]) = router([wants(0, 9), patient]);
