@@ -5,9 +5,12 @@ mod properties;
 
 use super::*;
 
+/// The largest block here, in KiB: under Miri, which is a thousand times slower, a small one.
+const LARGEST_KIB: u16 = if cfg!(miri) { 2 } else { 64 };
+
 /// Every kind of block that matters: both trailers, the smallest, a middle and the largest size.
 fn formats() -> [BlockFormat; 5] {
-    let sized = |kibibytes| BlockFormat::sized(kibibytes).expect("1 to 64 KiB");
+    let sized = |kibibytes: u16| BlockFormat::sized(kibibytes.min(LARGEST_KIB)).expect("1 to 64 KiB");
     [BlockFormat::NARROW, BlockFormat::WIDE, sized(1), sized(4), sized(64)]
 }
 
@@ -28,8 +31,11 @@ fn chunk_error(error: ChunkError) -> Decoded {
     Decoded::ChunkError { elink: ELINK, error }
 }
 
-/// Bytes that tell where they belong.
+/// Bytes that tell where they belong; under Miri, which would make them for minutes, of which chunk they are.
 fn payload(length: usize) -> Vec<u8> {
+    if cfg!(miri) {
+        return vec![length as u8; length];
+    }
     (0..length).map(|index| (index * 7 + length) as u8).collect()
 }
 
@@ -59,7 +65,7 @@ fn the_fields_are_where_the_format_puts_them() {
 
 #[test]
 fn each_symbol_is_one_kind_of_block_or_none() {
-    for symbol in 0..=u16::MAX {
+    for symbol in (0..=u16::MAX).step_by(if cfg!(miri) { 61 } else { 1 }) {
         let format = BlockFormat::from_symbol(symbol);
         let is_sized = symbol & 0xC0FF == 0xC0CE;
         assert_eq!(format.is_some(), is_sized || symbol == 0xABCD || symbol == 0xABCE, "{symbol:#x}");

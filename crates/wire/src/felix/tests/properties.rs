@@ -3,6 +3,10 @@
 use super::*;
 use proptest::prelude::*;
 
+/// The longest chunk, and how many things are said: under Miri little.
+const LONGEST: usize = if cfg!(miri) { 1500 } else { 5000 };
+const SAID: usize = if cfg!(miri) { 6 } else { 60 };
+
 /// What an e-link says.
 #[derive(Clone, Debug)]
 enum Said {
@@ -16,7 +20,7 @@ enum Said {
 fn any_said() -> impl Strategy<Value = Said> {
     prop_oneof![
         8 => (0..200_usize, 0..32_u8).prop_map(|(length, status)| Said::Chunk(length, status)),
-        2 => (0..5000_usize, 0..32_u8).prop_map(|(length, status)| Said::Chunk(length, status)),
+        2 => (0..LONGEST, 0..32_u8).prop_map(|(length, status)| Said::Chunk(length, status)),
         1 => any::<u32>().prop_map(Said::Signal),
         1 => Just(Said::Null),
         1 => Just(Said::Flush),
@@ -28,7 +32,7 @@ fn any_format() -> impl Strategy<Value = BlockFormat> {
     prop_oneof![
         Just(BlockFormat::NARROW),
         Just(BlockFormat::WIDE),
-        (1..=64_u16).prop_map(|kibibytes| BlockFormat::sized(kibibytes).expect("1 to 64 KiB")),
+        (1..=LARGEST_KIB).prop_map(|kibibytes| BlockFormat::sized(kibibytes).expect("1 to 64 KiB")),
     ]
 }
 
@@ -101,7 +105,7 @@ fn check_walker(walker: &mut Walker, format: BlockFormat, bytes: &[u8]) -> Resul
 
 proptest! {
     #[test]
-    fn what_was_said_comes_out_of_the_blocks(format in any_format(), said in prop::collection::vec(any_said(), 0..60)) {
+    fn what_was_said_comes_out_of_the_blocks(format in any_format(), said in prop::collection::vec(any_said(), 0..SAID)) {
         let (mut out, mut encoder) = (Vec::new(), Encoder::new(format, ELINK));
         encode(&said, &mut encoder, &mut out);
         prop_assert_eq!(out.len() % format.block_bytes(), 0);
@@ -112,7 +116,7 @@ proptest! {
     #[test]
     fn elinks_do_not_disturb_each_other(
         format in any_format(),
-        said in prop::collection::vec((0..4_u16, any_said()), 0..100),
+        said in prop::collection::vec((0..4_u16, any_said()), 0..2 * SAID),
     ) {
         let mut encoders: Vec<_> = (0..4).map(|elink| Encoder::new(format, ELink::new(elink))).collect();
         let mut out = Vec::new();
@@ -177,7 +181,7 @@ proptest! {
     #[test]
     fn every_fast_walk_finds_what_the_checked_one_finds(
         format in any_format(),
-        said in prop::collection::vec(any_said(), 1..100),
+        said in prop::collection::vec(any_said(), 1..2 * SAID),
         flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u8), 0..20),
     ) {
         let (mut bytes, mut encoder) = (Vec::new(), Encoder::new(format, ELINK));
