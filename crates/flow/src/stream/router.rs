@@ -116,31 +116,42 @@ impl Router {
                 return Err(SubscribeError::Share);
             }
         }
-        self.subscriber(id).ok_or(SubscribeError::Left)?.ask(wanted);
+        self.subscriber(id).ok_or(SubscribeError::Left)?;
+        self.forget_wishes(id);
+        self.at(usize::from(id.index)).ask(wanted);
         let is_by_event = |(_, one): (_, &Subscriber)| matches!(one.share, Share::Group(_, Balance::ByEvent));
         let shares_by_event = self.subscribers().any(is_by_event);
         self.shares_by_event = shares_by_event;
         let bit = 1 << id.index;
-        self.sharing = if wanted.share == Share::Alone { self.sharing & !bit } else { self.sharing | bit };
-        self.wanted.iter_mut().for_each(|set| *set &= !bit);
-        for range in &wanted.ranges {
-            let elinks = range.first.index()..=range.last.index();
-            self.wanted[elinks].iter_mut().for_each(|set| *set |= bit);
+        if wanted.share != Share::Alone {
+            self.sharing |= bit;
         }
-        let elinks = self.wanted.iter().filter(|&&set| set & bit != 0).count() as u16;
-        self.asking = if elinks == 0 { self.asking & !bit } else { self.asking | bit };
+        let mut elinks = 0;
+        for range in &wanted.ranges {
+            for set in &mut self.wanted[range.first.index()..=range.last.index()] {
+                elinks += u16::from(*set & bit == 0);
+                *set |= bit;
+            }
+        }
+        self.asking |= if elinks > 0 { bit } else { 0 };
         Ok(elinks)
+    }
+
+    /// A subscriber wants nothing any more.
+    fn forget_wishes(&mut self, id: SubscriberId) {
+        let bit = 1 << id.index;
+        let elinks = self.at(usize::from(id.index)).elinks.clone();
+        self.wanted[elinks].iter_mut().for_each(|set| *set &= !bit);
+        self.sharing &= !bit;
+        self.asking &= !bit;
     }
 
     /// A subscriber has gone. What waits for it goes to others of its group, where there are any. Returns its account.
     pub fn leave(&mut self, id: SubscriberId, now: Instant) -> SubscriberAccount {
-        let bit = 1 << id.index;
         if self.subscriber(id).is_none() {
             return SubscriberAccount::default();
         }
-        self.wanted.iter_mut().for_each(|set| *set &= !bit);
-        self.sharing &= !bit;
-        self.asking &= !bit;
+        self.forget_wishes(id);
         let place = &mut self.places[usize::from(id.index)];
         place.life += 1;
         let Some(mut gone) = place.subscriber.take() else { return SubscriberAccount::default() };

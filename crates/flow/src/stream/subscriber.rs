@@ -8,12 +8,14 @@ use ropewalk_memory::Payload;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::stream::{MOST_CHUNKS, Policy, Share, Subscribe};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 #[derive(Debug)]
 pub(super) struct Subscriber {
     pub(super) policy: Policy,
     pub(super) share: Share,
+    /// All e-links that it asked for lie among these.
+    pub(super) elinks: Range<usize>,
     pub(super) one_in: u32,
     /// How many chunks of its e-links came since the last one that it got.
     pub(super) passed: u32,
@@ -28,6 +30,7 @@ impl Subscriber {
         Self {
             policy: Policy::Drop,
             share: Share::Alone,
+            elinks: 0..0,
             one_in: 1,
             passed: 0,
             queue: Queue::new(config),
@@ -39,6 +42,9 @@ impl Subscriber {
     /// Takes over what it asks for now; what waits stays.
     pub(super) fn ask(&mut self, wanted: &Subscribe) {
         (self.policy, self.share, self.one_in, self.passed) = (wanted.policy, wanted.share, wanted.one_in.max(1), 0);
+        let first = wanted.ranges.iter().map(|range| range.first.index()).min();
+        let last = wanted.ranges.iter().map(|range| range.last.index()).max();
+        self.elinks = first.unwrap_or(0)..last.map_or(0, |last| last + 1);
     }
 
     /// Whether there is room for a chunk of these many bytes.
