@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod cable;
 mod crc;
 mod felix;
 mod fragments;

@@ -45,6 +45,17 @@ pub(crate) fn alternate<const N: usize>(
     mut limit: impl FnMut() -> Result<[f64; N], BenchError>,
 ) -> Result<[Series; N], BenchError> {
     let mut series: [Series; N] = std::array::from_fn(|_| Series::default());
+    take_turns(pairs, &mut series, || ours().map(Vec::from), || limit().map(Vec::from))?;
+    Ok(series)
+}
+
+/// The same where each side gives as many figures as there are series.
+pub(crate) fn take_turns(
+    pairs: usize,
+    series: &mut [Series],
+    mut ours: impl FnMut() -> Result<Vec<f64>, BenchError>,
+    mut limit: impl FnMut() -> Result<Vec<f64>, BenchError>,
+) -> Result<(), BenchError> {
     for pair in 0..pairs {
         let (mine, bare) = if pair % 2 == 0 {
             let mine = ours()?;
@@ -58,7 +69,7 @@ pub(crate) fn alternate<const N: usize>(
             series.limit.push(bare);
         }
     }
-    Ok(series)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,88 +1,57 @@
-//! `bench packet`: how many packets come over each way to receive them, and how many of those that were sent (paper 2,
-//! Fig. 6); and whether a receiver stumbles when more is offered than it can take.
+//! `bench packet`: how many packets come over each way to receive them (paper 2), and what a packet costs (paper 1, Figs. 5
+//! and 6).
 //!
 //! ```text
-//!  namespace                  cable     namespace
-//!  sender, AF_XDP, CPU 0 ───────────────► the kernel's part (RPS) and the receiver, CPU 1
+//!  figure=6        received, of what the sender can send at most, against the frame's size                rates.rs
+//!  figure=stumble  received, at a fifth to three times what the receiver can take; and at the lowest      stumble.rs
+//!  figure=loss     what is lost at 90 % of that, for a minute                                              stumble.rs
+//!  figure=cost     time of processor for a packet, of the whole machine                                   cost.rs
 //! ```
-//! Nobody here can send as fast as the rings receive, so each packet costs the receiver a fixed time more, as an event
-//! builder would.
+//! Nobody here can send as fast as rings receive. So each packet costs its receiver a fixed time of work, as an event builder
+//! would, and the kernel's part of receiving is done on the receiver's processor: `kernel=interrupt` before everything else, as
+//! cards do it, or `kernel=thread`, behind the receiver.
 
-mod rig;
+mod charts;
+mod cost;
+mod rates;
+mod stumble;
 
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use self::rig::{Mechanism, Rig};
-use crate::pairs::{Series, median};
-use crate::session::{Row, Session, case};
+use crate::cable::{Kernel, Mechanism, Pace, Rig, Sink, Source, Traffic, Work};
+use crate::session::{Session, case};
 use crate::{BenchError, Scale};
 
-/// Bytes of payload: with its headers the shortest frame, and those of paper 2's figure.
-const SIZES: [usize; 4] = [18, 256, 1024, 1472];
-/// Offered, in parts of the most that the mechanism received.
-const OFFERED: [f64; 8] = [0.2, 0.5, 0.8, 0.9, 1.0, 1.5, 2.0, 3.0];
-/// What the receiver does with a packet beside receiving it.
-const WORK: Duration = Duration::from_nanos(1000);
-/// Bytes of payload where the offered rate is swept.
-const SWEPT: usize = 256;
+pub(crate) use crate::cable::Sent;
 
-const RATES: &str = "received while as much is offered as the sender can; limit: what it sent";
-const STUMBLE: &str = "received while a part of the most is offered, or as near to that as the sender comes; limit: what it sent; \
-                       target: behind 1.0 never below 0.9 of the most";
+/// What the receiver does with a packet beside receiving it: more than twice the time in which the sender sends one.
+const WORK: Duration = Duration::from_micros(3);
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
-    for mechanism in Mechanism::ALL {
-        for bytes in SIZES {
-            let case = describe("rates", mechanism, bytes, None);
-            if session.wants(&case) {
-                let Some(mut rig) = lay(session, &case, mechanism, bytes)? else { continue };
-                let series = repeat(&mut rig, session.options.scale, None)?;
-                session.row(Row::of(&case, "packets/s", &series, RATES))?;
-            }
-        }
-        sweep(session, mechanism)?;
-    }
-    Ok(())
+    rates::bench(session)?;
+    stumble::bench(session)?;
+    stumble::loss(session)?;
+    cost::bench(session)?;
+    session.page(&charts::charts(session.rows()))
 }
 
-/// One mechanism from little to far too much.
-fn sweep(session: &mut Session<'_>, mechanism: Mechanism) -> Result<(), BenchError> {
-    let cases = OFFERED.map(|offered| (offered, describe("stumble", mechanism, SWEPT, Some(offered))));
-    let wanted: Vec<_> = cases.into_iter().filter(|(_, case)| session.wants(case)).collect();
-    let Some((_, first)) = wanted.first() else { return Ok(()) };
-    let Some(mut rig) = lay(session, first, mechanism, SWEPT)? else { return Ok(()) };
-    let most = median(repeat(&mut rig, session.options.scale, None)?.ours);
-    for (offered, case) in &wanted {
-        let series = repeat(&mut rig, session.options.scale, Some(offered * most))?;
-        session.row(Row::of(case, "packets/s", &series, STUMBLE))?;
-    }
-    Ok(())
-}
-
-fn describe(figure: &str, mechanism: Mechanism, bytes: usize, offered: Option<f64>) -> Map<String, Value> {
-    let mut case = case([
+/// A case of this bench.
+fn describe(figure: &str, kernel: Kernel, traffic: Traffic) -> Map<String, Value> {
+    case([
         ("figure", json!(figure)),
-        ("mechanism", json!(mechanism.name())),
-        ("payload_bytes", json!(bytes)),
-        ("work_nanoseconds", json!(WORK.as_nanos() as u64)),
-    ]);
-    if let Some(offered) = offered {
-        case.insert("offered".to_owned(), json!(offered));
-    }
-    case
+        ("kernel", json!(kernel.name())),
+        ("mechanism", json!(traffic.mechanism.name())),
+        ("payload_bytes", json!(traffic.bytes)),
+    ])
 }
 
-/// Two hosts for a mechanism; none, and that is told, where the right to make them is missing.
-fn lay(
-    session: &mut Session<'_>,
-    case: &Map<String, Value>,
-    mechanism: Mechanism,
-    bytes: usize,
-) -> Result<Option<Rig>, BenchError> {
-    match Rig::lay(mechanism, bytes, WORK) {
+/// Two hosts; none, and that is told, where the right to make them is missing.
+fn lay(session: &mut Session<'_>, case: &Map<String, Value>, kernel: Kernel) -> Result<Option<Rig>, BenchError> {
+    match Rig::lay(kernel, 1500) {
         Ok(rig) => Ok(Some(rig)),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             session.skip(case, "network namespaces are for the administrator")?;
@@ -92,14 +61,55 @@ fn lay(
     }
 }
 
-/// Received and sent packets a second, as often as the scale says.
-fn repeat(rig: &mut Rig, scale: Scale, rate: Option<f64>) -> Result<Series, BenchError> {
-    let interval = Duration::from_millis(scale.choose(20, 120, 1000));
-    let mut series = Series::default();
-    for _ in 0..scale.pairs() {
-        let measured = rig.run(rate, interval).map_err(BenchError::wrong)?;
-        series.ours.push(measured.received);
-        series.limit.push(measured.sent);
+/// How long a figure is measured, and the time before.
+fn times(scale: Scale) -> (Duration, Duration) {
+    let duration = Duration::from_millis(scale.choose(20, 120, 1000));
+    (duration / 4, duration)
+}
+
+/// Who takes part in a measurement.
+struct Pair {
+    sink: Sink,
+    source: Source,
+}
+
+impl Pair {
+    fn ours(rig: &Rig, traffic: Traffic) -> Result<Self, BenchError> {
+        let sink = rig.ours(traffic.mechanism)?;
+        Ok(Self { source: rig.source(traffic, sink.address())?, sink })
     }
-    Ok(series)
+
+    fn bare(rig: &Rig, traffic: Traffic) -> Result<Self, BenchError> {
+        let sink = rig.bare(traffic.mechanism)?;
+        Ok(Self { source: rig.source(traffic, sink.address())?, sink })
+    }
+
+    /// Sends and receives for a while.
+    fn run(&mut self, rig: &Rig, pace: Pace, work: Work, (warm_up, duration): (Duration, Duration)) -> Result<Sent, BenchError> {
+        let (received, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+        let Self { sink, source } = self;
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(|| sink.run(rig, work, &received, &is_over));
+            let sent = scope.spawn(|| source.run(pace, warm_up, duration, &received, &mut |_, _| {})).join();
+            is_over.store(true, Ordering::Relaxed);
+            let panicked = |_| BenchError::wrong("a thread of the bench panicked");
+            receiving.join().map_err(panicked)?;
+            sent.map_err(panicked)?.map_err(BenchError::system("sending packets"))
+        })
+    }
+}
+
+/// Packets a second that were received.
+fn rate(sent: &Sent) -> f64 {
+    sent.received as f64 / sent.seconds
+}
+
+/// The part of what was sent that came.
+fn kept(sent: &Sent) -> f64 {
+    sent.received as f64 / (sent.sent as f64).max(1.0)
+}
+
+/// Whether GRO has something to put together is decided by the kernel's thread alone.
+fn is_possible(kernel: Kernel, mechanism: Mechanism) -> bool {
+    kernel == Kernel::Thread || mechanism != Mechanism::Gro
 }

@@ -2,7 +2,6 @@
 //! Ethernet cards. They go with what refers to them. Only the administrator may make them.
 #![allow(unsafe_code)]
 
-use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -10,6 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+
+mod work;
 
 /// The name of the card in either host.
 pub const CARD: &str = "veth0";
@@ -51,23 +52,6 @@ impl Host {
     /// What the kernel says.
     pub fn set_up(&self, is_up: bool) -> io::Result<()> {
         self.inside(|| request(&up(CARD, is_up)))
-    }
-
-    /// Has this CPU do the kernel's part of receiving (RPS), which otherwise the sender's would do: a cable between two
-    /// namespaces has no interrupts. What a program at the card takes (AF_XDP) is not concerned.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn receive_on(&self, cpu: u32) -> io::Result<()> {
-        let mask = format!("{:x}", 1_u64.checked_shl(cpu).unwrap_or(0));
-        self.inside(|| {
-            // The files of a namespace's cards are seen through a mount that was made in it.
-            // SAFETY: of this thread alone, which ends here, the mounts change.
-            unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
-            mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE)?;
-            mount(Some(c"sysfs"), c"/sys", Some(c"sysfs"), 0)?;
-            std::fs::write(format!("/sys/class/net/{CARD}/queues/rx-0/rps_cpus"), mask)
-        })
     }
 
     fn settle(&self, address: Ipv4Addr) -> io::Result<()> {
@@ -114,14 +98,6 @@ impl Cable {
         sink.send_to(b"!", from)?;
         source.recv_from(&mut [0; 1]).map(|_| ())
     }
-}
-
-/// Mounts a file system of its own, or changes a mount.
-fn mount(what: Option<&CStr>, place: &CStr, kind: Option<&CStr>, flags: libc::c_ulong) -> io::Result<()> {
-    let address = |text: Option<&CStr>| text.map_or(core::ptr::null(), CStr::as_ptr);
-    // SAFETY: reads texts that end with a zero, or none.
-    let result = unsafe { libc::mount(address(what), place.as_ptr(), address(kind), flags, core::ptr::null()) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A message to the kernel's table of cards and addresses (rtnetlink(7)).

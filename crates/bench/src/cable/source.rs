@@ -1,0 +1,145 @@
+//! Who sends: frames that lie ready, one after the other.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ropewalk_io::packet::cable::CARD;
+use ropewalk_limits::{Flood, pin_to_cpu};
+
+use super::{Frame, SOURCE_CPU, Usage};
+
+/// How fast.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(crate) enum Pace {
+    /// As fast as it goes.
+    Flood,
+    /// So many packets a second.
+    Rate(f64),
+    /// As fast as the sink takes them: so many are on their way at most.
+    Window(u64),
+}
+
+/// A sender of frames.
+pub(crate) struct Source {
+    flood: Flood,
+    payload: usize,
+    frames: usize,
+    next: usize,
+    /// Keeps what is sent back from being answered.
+    _home: Option<OwnedFd>,
+}
+
+/// Frames that the kernel is given at a time.
+const BATCH: u64 = 32;
+/// How long a source sleeps for which nothing is due.
+const PAUSE: Duration = Duration::from_micros(30);
+/// How long it waits for what is on its way before it takes that for lost.
+const LOST: Duration = Duration::from_millis(20);
+
+/// What happens between two looks.
+#[derive(Copy, Clone, PartialEq, Debug, Default)]
+pub(crate) struct Sent {
+    /// Packets that the kernel took, and that the sink counted meanwhile.
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
+    /// The time it took.
+    pub(crate) seconds: f64,
+    /// Seconds of processor that the whole machine used in it.
+    pub(crate) used_seconds: f64,
+    /// Packets that did not come.
+    pub(crate) lost: u64,
+}
+
+impl Source {
+    /// Lays frames ready, in the calling thread's namespace. `home` keeps the address that they come from.
+    pub(crate) fn open(frames: &[Frame], home: Option<OwnedFd>) -> io::Result<Self> {
+        let bytes: Vec<Vec<u8>> = frames.iter().map(|frame| frame.bytes.clone()).collect();
+        let payload = frames.first().map_or(0, |frame| frame.payload);
+        Ok(Self { flood: Flood::open(CARD, &bytes)?, payload, frames: frames.len(), next: 0, _home: home })
+    }
+
+    /// Sends for a while, and says what was sent and what the sink has counted in that time, the first `warm_up` left out.
+    pub(crate) fn run(
+        &mut self,
+        pace: Pace,
+        warm_up: Duration,
+        duration: Duration,
+        received: &AtomicU64,
+        prepare: &mut dyn FnMut(usize, &mut [u8]),
+    ) -> io::Result<Sent> {
+        let _ = pin_to_cpu(SOURCE_CPU);
+        let first = self.flood.sent();
+        let mut ledger = Ledger { begin: Instant::now(), gone: 0, progress: (0, Instant::now()) };
+        let mut from = None;
+        loop {
+            let (passed, taken) = (ledger.begin.elapsed(), received.load(Ordering::Relaxed));
+            let sent = self.flood.sent() - first;
+            if passed >= warm_up && from.is_none() {
+                from = Some((sent, taken, passed, Usage::look()));
+            }
+            if let Some((sent_before, taken_before, at, usage)) = &from
+                && passed >= *at + duration
+            {
+                return Ok(Sent {
+                    sent: sent - sent_before,
+                    received: taken - taken_before,
+                    seconds: (passed - *at).as_secs_f64(),
+                    used_seconds: Usage::look().used_since(usage),
+                    lost: ledger.gone,
+                });
+            }
+            match ledger.due(pace, sent, taken) {
+                0 => std::thread::sleep(PAUSE),
+                due => self.send(due.min(BATCH), prepare)?,
+            }
+        }
+    }
+
+    fn send(&mut self, count: u64, prepare: &mut dyn FnMut(usize, &mut [u8])) -> io::Result<()> {
+        for _ in 0..count {
+            let index = self.next;
+            prepare(index, &mut self.flood.frame(index)[self.payload..]);
+            if !self.flood.put(index) {
+                break;
+            }
+            self.next = if index + 1 == self.frames { 0 } else { index + 1 };
+        }
+        self.flood.flush()
+    }
+}
+
+/// What is on its way.
+struct Ledger {
+    begin: Instant,
+    /// Taken for lost.
+    gone: u64,
+    /// What had been taken when something was taken last, and when.
+    progress: (u64, Instant),
+}
+
+impl Ledger {
+    /// How many may be sent now.
+    fn due(&mut self, pace: Pace, sent: u64, taken: u64) -> u64 {
+        match pace {
+            Pace::Flood => BATCH,
+            Pace::Rate(rate) => {
+                let due = (self.begin.elapsed().as_secs_f64() * rate) as u64;
+                // Few at a time would cost a call each.
+                Some(due.saturating_sub(sent)).filter(|due| *due >= BATCH / 2).unwrap_or(0)
+            }
+            Pace::Window(most) => {
+                if taken != self.progress.0 {
+                    self.progress = (taken, Instant::now());
+                }
+                let on_its_way = (sent - self.gone).saturating_sub(taken);
+                if on_its_way > 0 && on_its_way >= most && self.progress.1.elapsed() > LOST {
+                    self.gone += on_its_way;
+                    return BATCH;
+                }
+                Some(most.saturating_sub(on_its_way)).filter(|room| *room >= BATCH.min(most)).unwrap_or(0)
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What a packet costs (paper 1, Figs. 5 and 6): time of processor of the whole machine, without what it takes to send it.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::{Kernel, Mechanism, Pace, Pair, Traffic, Work, describe, is_possible, lay};
+use crate::BenchError;
+use crate::cable::{Rig, Sent};
+use crate::pairs::{Series, alternate, take_turns};
+use crate::session::{Row, Session};
+
+/// Bytes of payload.
+const SIZES: [usize; 3] = [18, 210, 1472];
+/// Packets a second: few enough for everybody.
+const RATE: f64 = 150_000.0;
+
+const COST: &str = "ns of processor for a packet, of the whole machine, without those of packets that are lost at the card; limit: a \
+                    bare receiver of the same mechanism; paper 1: a raw socket takes 39.5 % of the processors, 35.5 % without its \
+                    useless copy of each descriptor";
+const RECYCLED: &str = "the same; limit: a raw socket of ours, for which the kernel makes and frees each packet; target: at most 0.5 \
+                        up to 256 B";
+
+pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
+    for kernel in Kernel::ALL {
+        for mechanism in Mechanism::ALL.into_iter().filter(|mechanism| is_possible(kernel, *mechanism)) {
+            for bytes in session.options.scale.choose(&SIZES[1..2], &SIZES[1..2], &SIZES[..]) {
+                let traffic = Traffic { mechanism, bytes: *bytes };
+                let case = describe("cost", kernel, traffic);
+                if session.wants(&case) {
+                    let Some(rig) = lay(session, &case, kernel)? else { continue };
+                    measure(session, &case, &rig, traffic)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    session: &mut Session<'_>,
+    case: &Map<String, Value>,
+    rig: &Rig,
+    traffic: Traffic,
+) -> Result<(), BenchError> {
+    let scale = session.options.scale;
+    let times = times(scale);
+    let ours = || cost(rig, traffic, Pair::ours(rig, traffic), times);
+    let bare = || cost(rig, traffic, Pair::bare(rig, traffic), times);
+    let [cost_of_ours] = alternate(scale.pairs(), || Ok([ours()?]), || Ok([bare()?]))?;
+    session.row(Row::of(case, "ns", &cost_of_ours, COST))?;
+    if traffic.mechanism.recycles() {
+        let sockets = Traffic { mechanism: Mechanism::RawIp, ..traffic };
+        let raw = || cost(rig, sockets, Pair::ours(rig, sockets), times);
+        let mut series = [Series::default()];
+        take_turns(scale.pairs(), &mut series, || Ok(vec![ours()?]), || Ok(vec![raw()?]))?;
+        session.row(Row::of(case, "ns, beside a raw socket", &series[0], RECYCLED))?;
+    }
+    Ok(())
+}
+
+/// The processors' idle time is counted in hundredths of a second.
+fn times(scale: crate::Scale) -> (Duration, Duration) {
+    let duration = Duration::from_millis(scale.choose(50, 500, 3000));
+    (duration / 10, duration)
+}
+
+/// Nanoseconds of processor for a packet that is received, beyond those for one that nobody wants.
+fn cost(
+    rig: &Rig,
+    traffic: Traffic,
+    pair: Result<Pair, BenchError>,
+    times: (Duration, Duration),
+) -> Result<f64, BenchError> {
+    let mut pair = pair?;
+    let each = |sent: &Sent| sent.used_seconds * 1e9 / (sent.sent as f64).max(1.0);
+    let received = pair.run(rig, Pace::Rate(RATE), Work::NONE, times)?;
+    pair.source = rig.stray_source(traffic)?;
+    let stray = pair.run(rig, Pace::Rate(RATE), Work::NONE, times)?;
+    Ok((each(&received) - each(&stray)).max(1.0))
+}

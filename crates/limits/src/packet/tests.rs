@@ -1,0 +1,93 @@
+//! Over a cable between two namespaces: what the flood sends is counted, and comes back.
+
+use super::*;
+use ropewalk_io::packet::Card;
+use ropewalk_io::packet::cable::{CARD, Cable, SINK, SOURCE};
+use ropewalk_wire::internet::{
+    EtherType, EthernetHeader, IPV4_BYTES, Ipv4Header, UDP_BYTES, UDP_PROTOCOL, UdpHeader,
+};
+
+/// Packets that are sent, a few at a time.
+const PACKETS: u64 = 320;
+
+fn cable(test: &str) -> Option<Cable> {
+    match Cable::lay(1500, 1).and_then(|cable| cable.resolve().map(|()| cable)) {
+        Ok(cable) => Some(cable),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            ropewalk_tidy::skipped(test, "may not make network namespaces");
+            None
+        }
+        Err(error) => panic!("a cable: {error}"),
+    }
+}
+
+/// A frame with 100 bytes of payload.
+fn frame(cable: &Cable, from: SocketAddrV4, to: SocketAddrV4, is_raw: bool) -> Vec<u8> {
+    let card_of = |host: &ropewalk_io::packet::cable::Host| {
+        host.inside(|| Card::find(CARD, std::net::UdpSocket::bind("0.0.0.0:0").expect("a socket")).expect("a card").mac)
+    };
+    let (source, destination) = (card_of(&cable.source), card_of(&cable.sink));
+    let (before_udp, udp) = (14 + IPV4_BYTES, if is_raw { 0 } else { UDP_BYTES });
+    let mut bytes = vec![7; before_udp + udp + 100];
+    let ethernet = EthernetHeader { destination, source, vlan: None, ether_type: EtherType::IPV4 };
+    ethernet.write(&mut bytes).expect("room");
+    let protocol = if is_raw { BARE_PROTOCOL } else { UDP_PROTOCOL };
+    Ipv4Header::new(*from.ip(), *to.ip(), protocol).write(udp + 100, &mut bytes[14..]).expect("room");
+    if !is_raw {
+        UdpHeader { source: from, destination: to }.write_unchecked(100, &mut bytes[before_udp..]).expect("room");
+    }
+    bytes
+}
+
+/// Packets that have come, at least so many unless they are lost.
+fn received(socket: &OwnedFd, awaited: u64) -> u64 {
+    let (mut count, until) = (0, std::time::Instant::now() + Duration::from_secs(5));
+    loop {
+        match rustix::net::recv(socket, &mut [0; 2048][..], rustix::net::RecvFlags::empty()) {
+            Ok(_) => count += 1,
+            Err(_) if count >= awaited || std::time::Instant::now() >= until => return count,
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+}
+
+/// Sends all packets and receives as many, or sends them back; returns how many came back.
+fn flooded(cable: &Cable, how: BarePackets, comes_back: bool) -> (u64, BareReceiver) {
+    let take = if comes_back { BareReceiver::echo } else { BareReceiver::receive };
+    let is_raw = how == BarePackets::RawIp;
+    let mut receiver =
+        cable.sink.inside(|| BareReceiver::open(how, SocketAddrV4::new(SINK, 0), CARD)).expect("a receiver");
+    let back = cable.source.inside(|| bound(SocketAddrV4::new(SOURCE, 0), is_raw)).expect("a socket");
+    let frame = frame(cable, back.1, receiver.address(), is_raw);
+    let mut flood = cable.source.inside(|| Flood::open(CARD, &vec![frame; 32])).expect("a flood");
+    let (mut taken, mut returned) = (0, 0);
+    for _ in 0..PACKETS / 32 {
+        (0..32).for_each(|index| assert!(flood.put(index), "there is room"));
+        flood.flush().expect("a card that is up");
+        let until = std::time::Instant::now() + Duration::from_secs(5);
+        while taken < flood.sent() && std::time::Instant::now() < until {
+            taken += take(&mut receiver);
+            receiver.wait(Duration::from_millis(1));
+        }
+        assert_eq!(taken, flood.sent(), "{how:?}");
+        returned += received(&back.0, if comes_back { 32 } else { 0 });
+    }
+    (returned, receiver)
+}
+
+#[test]
+fn what_is_flooded_is_counted_by_every_receiver() {
+    let Some(cable) = cable("limits::packet::what_is_flooded_is_counted_by_every_receiver") else { return };
+    for how in BarePackets::ALL {
+        let (returned, mut receiver) = flooded(&cable, how, false);
+        assert_eq!((returned, receiver.receive()), (0, 0), "{how:?}");
+    }
+}
+
+#[test]
+fn what_is_flooded_comes_back_from_every_echo() {
+    let Some(cable) = cable("limits::packet::what_is_flooded_comes_back_from_every_echo") else { return };
+    for how in BarePackets::ALL {
+        assert_eq!(flooded(&cable, how, true).0, PACKETS, "{how:?}");
+    }
+}

@@ -1,0 +1,281 @@
+//! Frames that the kernel copies packets into and sends them from (AF_XDP): one memory, four rings.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::ring::exchange;
+use super::socket::set;
+use super::{BATCH, WAITING, card_number, deaf, program};
+
+/// Bytes of a frame.
+pub(super) const FRAME: usize = 2048;
+/// Frames of a receiver.
+const FRAMES: usize = 4096;
+/// How long a queue may stay taken by a socket that was just closed.
+const GONE_AFTER: Duration = Duration::from_secs(2);
+
+/// One ring from our side: the kernel has the other one.
+struct Ring<T> {
+    map: (*mut u8, usize),
+    producer: *mut u32,
+    consumer: *mut u32,
+    entries: *mut T,
+    size: u32,
+    /// How far we are.
+    own: u32,
+}
+
+impl<T: Copy> Ring<T> {
+    fn map(socket: &OwnedFd, place: u64, offsets: &libc::xdp_ring_offset, size: u32) -> io::Result<Self> {
+        let bytes = offsets.desc as usize + size as usize * size_of::<T>();
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let base = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED | MapFlags::POPULATE, socket, place) }?;
+        let at = |offset: u64| base.cast::<u8>().wrapping_add(offset as usize);
+        let (producer, consumer) = (at(offsets.producer).cast(), at(offsets.consumer).cast());
+        Ok(Self { map: (base.cast(), bytes), producer, consumer, entries: at(offsets.desc).cast(), size, own: 0 })
+    }
+
+    fn shared(&self, number: *mut u32) -> &AtomicU32 {
+        // SAFETY: within the mapping, aligned, and accessed as an atomic alone, here and in the kernel.
+        unsafe { AtomicU32::from_ptr(number) }
+    }
+
+    /// As the producer: places that are free.
+    fn room(&self) -> u32 {
+        self.size - self.own.wrapping_sub(self.shared(self.consumer).load(Ordering::Acquire))
+    }
+
+    /// As the producer: puts an entry, for which there is room. The kernel sees it with [`publish`](Self::publish).
+    fn put(&mut self, entry: T) {
+        // SAFETY: within the ring, whose size is a power of two.
+        unsafe { self.entries.add((self.own & (self.size - 1)) as usize).write(entry) };
+        self.own = self.own.wrapping_add(1);
+    }
+
+    fn publish(&self) {
+        self.shared(self.producer).store(self.own, Ordering::Release);
+    }
+
+    /// As the consumer: entries that are there.
+    fn available(&self) -> u32 {
+        self.shared(self.producer).load(Ordering::Acquire).wrapping_sub(self.own)
+    }
+
+    /// As the consumer: takes an entry that is there. Its place is free with [`release`](Self::release).
+    fn take(&mut self) -> T {
+        // SAFETY: within the ring, and written by the kernel.
+        let entry = unsafe { self.entries.add((self.own & (self.size - 1)) as usize).read() };
+        self.own = self.own.wrapping_add(1);
+        entry
+    }
+
+    fn release(&self) {
+        self.shared(self.consumer).store(self.own, Ordering::Release);
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        // SAFETY: mapped when this was made, and this is the only owner.
+        let unmapped = unsafe { munmap(self.map.0.cast(), self.map.1) };
+        debug_assert!(unmapped.is_ok(), "its own addresses can be unmapped");
+    }
+}
+
+/// A socket at a card's first queue, with its memory.
+pub(super) struct XdpSocket {
+    pub(super) socket: OwnedFd,
+    memory: (*mut u8, usize),
+    fill: Ring<u64>,
+    completion: Ring<u64>,
+    receive: Ring<libc::xdp_desc>,
+    transmit: Ring<libc::xdp_desc>,
+}
+
+// SAFETY: memory that this process and the kernel share, of which this is the only user here.
+unsafe impl Send for XdpSocket {}
+
+impl XdpSocket {
+    pub(super) fn open(card: u32, frames: usize) -> io::Result<Self> {
+        let family = AddressFamily::from_raw(libc::AF_XDP as u16);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(family, SocketType::RAW, flags, None)?;
+        set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &WAITING)?;
+        let (bytes, protection) = (frames * FRAME, ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: a new mapping at an address that the kernel chooses.
+        let base = unsafe { mmap_anonymous(null_mut(), bytes, protection, MapFlags::PRIVATE | MapFlags::POPULATE) }?;
+        let memory = libc::xdp_umem_reg {
+            addr: base as u64,
+            len: bytes as u64,
+            chunk_size: FRAME as u32,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        set(socket.as_fd(), libc::SOL_XDP, libc::XDP_UMEM_REG, &memory)?;
+        let size = frames.next_power_of_two() as u32;
+        for name in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING, libc::XDP_TX_RING] {
+            set(socket.as_fd(), libc::SOL_XDP, name, &size)?;
+        }
+        let offsets = offsets(&socket)?;
+        let (receive, transmit) = (libc::XDP_PGOFF_RX_RING as u64, libc::XDP_PGOFF_TX_RING as u64);
+        let opened = Self {
+            memory: (base.cast(), bytes),
+            fill: Ring::map(&socket, libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, size)?,
+            completion: Ring::map(&socket, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, size)?,
+            receive: Ring::map(&socket, receive, &offsets.rx, size)?,
+            transmit: Ring::map(&socket, transmit, &offsets.tx, size)?,
+            socket,
+        };
+        opened.bind(card)?;
+        Ok(opened)
+    }
+
+    fn bind(&self, card: u32) -> io::Result<()> {
+        let address = libc::sockaddr_xdp {
+            sxdp_family: libc::AF_XDP as u16,
+            sxdp_flags: libc::XDP_COPY,
+            sxdp_ifindex: card,
+            sxdp_queue_id: 0,
+            sxdp_shared_umem_fd: 0,
+        };
+        let (begin, length) = (Instant::now(), size_of_val(&address) as libc::socklen_t);
+        loop {
+            // SAFETY: reads an address of this length.
+            let result = unsafe { libc::bind(self.socket.as_raw_fd(), (&raw const address).cast(), length) };
+            let error = io::Error::last_os_error();
+            match result {
+                0 => return Ok(()),
+                _ if error.raw_os_error() == Some(libc::EBUSY) && begin.elapsed() < GONE_AFTER => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// A frame, which the kernel must not have.
+    pub(super) fn frame(&mut self, place: usize, bytes: usize) -> &mut [u8] {
+        assert!(place + bytes <= self.memory.1, "within the memory");
+        // SAFETY: within the mapping, which was made with zeros; borrowed with the socket.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.0.add(place), bytes) }
+    }
+
+    /// Queues bytes of the memory; false where the ring is full.
+    pub(super) fn put(&mut self, place: usize, bytes: usize) -> bool {
+        let has_room = self.transmit.room() > 0;
+        if has_room {
+            self.transmit.put(libc::xdp_desc { addr: place as u64, len: bytes as u32, options: 0 });
+        }
+        has_room
+    }
+
+    /// Has the kernel send what is queued: it has copied all of it when this returns. What has left can be received into
+    /// from then on, if `is_received` says that it came that way.
+    pub(super) fn send(&mut self, is_received: bool) -> io::Result<()> {
+        self.transmit.publish();
+        loop {
+            let socket = self.socket.as_raw_fd();
+            // SAFETY: sends what stands in the ring: there are no bytes of its own.
+            let sent = unsafe { libc::sendto(socket, null_mut(), 0, libc::MSG_DONTWAIT, null_mut(), 0) };
+            let error = io::Error::last_os_error();
+            for _ in 0..self.completion.available() {
+                let place = self.completion.take();
+                if is_received {
+                    self.fill.put(place / FRAME as u64 * FRAME as u64);
+                }
+            }
+            self.completion.release();
+            self.fill.publish();
+            if self.transmit.room() == self.transmit.size {
+                return Ok(());
+            }
+            let goes_on = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS));
+            if sent < 0 && !goes_on {
+                return Err(error);
+            }
+        }
+    }
+}
+
+impl Drop for XdpSocket {
+    fn drop(&mut self) {
+        // The kernel keeps the pages as long as the socket is there, so that they may go first.
+        // SAFETY: mapped when this was made, and this is the only owner.
+        let unmapped = unsafe { munmap(self.memory.0.cast(), self.memory.1) };
+        debug_assert!(unmapped.is_ok(), "its own addresses can be unmapped");
+    }
+}
+
+fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
+    let nothing = libc::xdp_ring_offset { producer: 0, consumer: 0, desc: 0, flags: 0 };
+    let mut offsets = libc::xdp_mmap_offsets { rx: nothing, tx: nothing, fr: nothing, cr: nothing };
+    let mut length = size_of_val(&offsets) as libc::socklen_t;
+    let (level, name, to) = (libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, (&raw mut offsets).cast());
+    // SAFETY: writes numbers, at most as many bytes as there are.
+    let result = unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, to, &raw mut length) };
+    if result == 0 { Ok(offsets) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Receives every IPv4 packet of a card's first queue.
+pub(super) struct XdpLoop {
+    socket: XdpSocket,
+    /// The program, as long as it is to be there.
+    _program: [OwnedFd; 2],
+    /// For the kernel somebody listens.
+    pub(super) listener: (OwnedFd, SocketAddrV4),
+}
+
+impl XdpLoop {
+    pub(super) fn open(address: SocketAddrV4, card: &str) -> io::Result<Self> {
+        let listener = deaf(address, false)?;
+        let card = card_number(card, listener.0.as_fd())?;
+        let mut socket = XdpSocket::open(card, FRAMES)?;
+        (0..FRAMES).for_each(|frame| socket.fill.put((frame * FRAME) as u64));
+        socket.fill.publish();
+        let program = program::attach(card, &socket.socket)?;
+        Ok(Self { socket, _program: program, listener })
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.socket.as_fd()
+    }
+
+    pub(super) fn receive(&mut self) -> u64 {
+        let XdpSocket { receive, fill, .. } = &mut self.socket;
+        let count = receive.available().min(BATCH as u32);
+        for _ in 0..count {
+            // The kernel left room in front of the packet.
+            fill.put(receive.take().addr / FRAME as u64 * FRAME as u64);
+        }
+        receive.release();
+        fill.publish();
+        count.into()
+    }
+
+    pub(super) fn echo(&mut self) -> u64 {
+        let count = self.socket.receive.available().min(BATCH as u32);
+        for _ in 0..count {
+            let entry = self.socket.receive.take();
+            let (place, bytes) = (entry.addr as usize, entry.len as usize);
+            exchange(self.socket.frame(place, bytes));
+            // There is a place for each frame.
+            self.socket.put(place, bytes);
+        }
+        self.socket.receive.release();
+        if count > 0 {
+            // A card that is down sends nothing, and that is seen by what does not come.
+            let _ = self.socket.send(true);
+        }
+        count.into()
+    }
+}
