@@ -1,7 +1,7 @@
 //! The figures of Ropewalk, each measured in turns with its limit.
 //!
 //! ```text
-//!  run(name) -> builder | machines | crc | write | start | sizing | tcpla | felix | packet   one file per bench
+//!  run(name) -> builder | machines | crc | write | start | sizing | tcpla | felix | packet | gateway   one file per bench
 //!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
 //!                                                              pairs' ratios
 //!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
@@ -16,6 +16,7 @@ mod cable;
 mod crc;
 mod felix;
 mod fragments;
+mod gateway;
 mod machines;
 mod packet;
 mod page;
@@ -124,7 +125,8 @@ impl BenchError {
 }
 
 /// The names of all benches.
-pub const NAMES: &[&str] = &["builder", "machines", "crc", "write", "start", "sizing", "tcpla", "felix", "packet"];
+pub const NAMES: &[&str] =
+    &["builder", "machines", "crc", "write", "start", "sizing", "tcpla", "felix", "packet", "gateway"];
 
 /// Runs a bench and prints its figures to `out`.
 ///
@@ -141,6 +143,7 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), 
         "tcpla" => tcpla::bench,
         "felix" => felix::bench,
         "packet" => packet::bench,
+        "gateway" => gateway::bench,
         _ => return Err(BenchError::Unknown { name: name.to_owned() }),
     };
     let mut session = Session::open(name, options, out)?;

@@ -10,6 +10,9 @@ use ropewalk_io::packet::{
 use ropewalk_limits::{BARE_PROTOCOL, BarePackets};
 use ropewalk_memory::{Pool, PoolConfig, PoolError, Staging};
 
+/// Bytes of the longest packet that Ethernet's usual frames carry.
+const LARGEST: usize = 1480;
+
 /// A way to receive.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Mechanism {
@@ -22,8 +25,7 @@ pub(crate) enum Mechanism {
 }
 
 impl Mechanism {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::RecvFrom, Self::RecvMmsg, Self::Gro, Self::RawIp, Self::Ring, Self::Xdp];
+    pub(crate) const ALL: [Self; 6] = [Self::RecvFrom, Self::RecvMmsg, Self::Gro, Self::RawIp, Self::Ring, Self::Xdp];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -65,19 +67,19 @@ impl Mechanism {
                 let card = XdpCard::attach(XdpConfig::new(flow, address, CARD), [pool("fragments", 64 << 10, 16)?])?;
                 Box::new(card.open(0, Staging::new(pool("staging", 64 << 10, 4)?))?.0)
             }
-            _ => Box::new(self.socket(pool("packets", 256 << 10, 64)?.into())?),
+            _ => Box::new(self.socket(pool("packets", 256 << 10, 64)?.into(), LARGEST)?),
         })
     }
 
-    /// A socket that receives into this memory; not for rings.
-    pub(crate) fn socket(self, memory: PacketMemory) -> Result<SocketReceiver, PacketError> {
+    /// A socket that receives packets of so many bytes at most into this memory; not for rings.
+    pub(crate) fn socket(self, memory: PacketMemory, largest: usize) -> Result<SocketReceiver, PacketError> {
         let mechanism = match self {
             Self::RecvFrom => ReceiveMechanism::RecvFrom,
             Self::Gro => ReceiveMechanism::UdpGro,
             _ => ReceiveMechanism::RecvMmsg,
         };
         let config = ReceiveConfig::new(self.flow(), SocketAddrV4::new(SINK, 0));
-        SocketReceiver::new(ReceiveConfig { mechanism, ..config }, memory)
+        SocketReceiver::new(ReceiveConfig { mechanism, largest, ..config }, memory)
     }
 }
 

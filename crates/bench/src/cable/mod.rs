@@ -25,8 +25,8 @@ use ropewalk_limits::{BareReceiver, deaf};
 use ropewalk_wire::internet::MacAddress;
 
 pub(crate) use frames::Frame;
-pub(crate) use mechanism::Mechanism;
-pub(crate) use sink::{Sink, Work};
+pub(crate) use mechanism::{Mechanism, pool};
+pub(crate) use sink::{Sink, Work, wait_for};
 pub(crate) use source::{Pace, Sent, Source};
 pub(crate) use usage::Usage;
 
@@ -107,11 +107,6 @@ impl Rig {
         Frame::new(self.macs, from, to, flow, payload)
     }
 
-    /// The same to a card that is not there: it is lost as early as can be.
-    pub(crate) fn stray(&self, from: SocketAddrV4, to: SocketAddrV4, flow: Flow, payload: &[u8]) -> Frame {
-        Frame::new([self.macs[0], MacAddress([2, 0, 0, 0, 0, 1])], from, to, flow, payload)
-    }
-
     /// A receiver of ours.
     pub(crate) fn ours(&self, mechanism: Mechanism) -> Result<Sink, crate::BenchError> {
         self.cable.sink.inside(|| mechanism.receiver()).map(Sink::ours).map_err(crate::BenchError::wrong)
@@ -125,24 +120,10 @@ impl Rig {
 
     /// One source of packets to a sink. What is sent back to it is dropped as soon as it comes.
     pub(crate) fn source(&self, traffic: Traffic, to: SocketAddrV4) -> Result<Source, crate::BenchError> {
-        self.open_source(traffic, |from, payload| self.frame(from, to, traffic.mechanism.flow(), payload))
-    }
-
-    /// One whose packets are lost as early as can be.
-    pub(crate) fn stray_source(&self, traffic: Traffic) -> Result<Source, crate::BenchError> {
-        let nobody = SocketAddrV4::new(SINK, 9);
-        self.open_source(traffic, |from, payload| self.stray(from, nobody, traffic.mechanism.flow(), payload))
-    }
-
-    fn open_source(
-        &self,
-        traffic: Traffic,
-        frame: impl Fn(SocketAddrV4, &[u8]) -> Frame + Sync,
-    ) -> Result<Source, crate::BenchError> {
-        let is_raw = traffic.mechanism.flow() != Flow::Udp;
+        let flow = traffic.mechanism.flow();
         let opened = self.cable.source.inside(|| {
-            let home = deaf(SocketAddrV4::new(SOURCE, 0), is_raw)?;
-            let frame = frame(home.1, &vec![0x5A; traffic.bytes]);
+            let home = deaf(SocketAddrV4::new(SOURCE, 0), flow != Flow::Udp)?;
+            let frame = self.frame(home.1, to, flow, &vec![0x5A; traffic.bytes]);
             Source::open(&vec![frame; FRAMES], Some(home.0))
         });
         opened.map_err(crate::BenchError::system("a source of packets"))

@@ -35,8 +35,10 @@ pub(crate) struct Source {
 const BATCH: u64 = 32;
 /// How long a source sleeps for which nothing is due.
 const PAUSE: Duration = Duration::from_micros(30);
-/// How long it waits for what is on its way before it takes that for lost.
-const LOST: Duration = Duration::from_millis(20);
+/// How long it waits for what is on its way before it takes that for lost: longer than any thread is away.
+const LOST: Duration = Duration::from_millis(200);
+/// What has made no progress for so long when the time is over is taken for lost as well.
+const STUCK: Duration = Duration::from_millis(20);
 
 /// What happens between two looks.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
@@ -58,6 +60,13 @@ impl Source {
         let bytes: Vec<Vec<u8>> = frames.iter().map(|frame| frame.bytes.clone()).collect();
         let payload = frames.first().map_or(0, |frame| frame.payload);
         Ok(Self { flood: Flood::open(CARD, &bytes)?, payload, frames: frames.len(), next: 0, _home: home })
+    }
+
+    /// Sends everything to a card that is not there from now on: it is lost as early as can be.
+    pub(crate) fn go_astray(&mut self) {
+        for index in 0..self.frames {
+            self.flood.frame(index)[..6].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
+        }
     }
 
     /// Sends for a while, and says what was sent and what the sink has counted in that time, the first `warm_up` left out.
@@ -87,7 +96,7 @@ impl Source {
                     received: taken - taken_before,
                     seconds: (passed - *at).as_secs_f64(),
                     used_seconds: Usage::look().used_since(usage),
-                    lost: ledger.gone,
+                    lost: ledger.lost(pace, sent, taken),
                 });
             }
             match ledger.due(pace, sent, taken) {
@@ -120,6 +129,12 @@ struct Ledger {
 }
 
 impl Ledger {
+    /// What did not come, so far as it is waited for.
+    fn lost(&self, pace: Pace, sent: u64, taken: u64) -> u64 {
+        let is_stuck = matches!(pace, Pace::Window(_)) && self.progress.1.elapsed() > STUCK;
+        if is_stuck { sent - taken.min(sent) } else { self.gone }
+    }
+
     /// How many may be sent now.
     fn due(&mut self, pace: Pace, sent: u64, taken: u64) -> u64 {
         match pace {

@@ -45,13 +45,13 @@ fn measure(
 ) -> Result<(), BenchError> {
     let scale = session.options.scale;
     let times = times(scale);
-    let ours = || cost(rig, traffic, Pair::ours(rig, traffic), times);
-    let bare = || cost(rig, traffic, Pair::bare(rig, traffic), times);
+    let ours = || cost(rig, Pair::ours(rig, traffic), times);
+    let bare = || cost(rig, Pair::bare(rig, traffic), times);
     let [cost_of_ours] = alternate(scale.pairs(), || Ok([ours()?]), || Ok([bare()?]))?;
     session.row(Row::of(case, "ns", &cost_of_ours, COST))?;
     if traffic.mechanism.recycles() {
         let sockets = Traffic { mechanism: Mechanism::RawIp, ..traffic };
-        let raw = || cost(rig, sockets, Pair::ours(rig, sockets), times);
+        let raw = || cost(rig, Pair::ours(rig, sockets), times);
         let mut series = [Series::default()];
         take_turns(scale.pairs(), &mut series, || Ok(vec![ours()?]), || Ok(vec![raw()?]))?;
         session.row(Row::of(case, "ns, beside a raw socket", &series[0], RECYCLED))?;
@@ -66,16 +66,11 @@ fn times(scale: crate::Scale) -> (Duration, Duration) {
 }
 
 /// Nanoseconds of processor for a packet that is received, beyond those for one that nobody wants.
-fn cost(
-    rig: &Rig,
-    traffic: Traffic,
-    pair: Result<Pair, BenchError>,
-    times: (Duration, Duration),
-) -> Result<f64, BenchError> {
-    let mut pair = pair?;
+fn cost(rig: &Rig, pair: Result<Pair, BenchError>, times: (Duration, Duration)) -> Result<f64, BenchError> {
     let each = |sent: &Sent| sent.used_seconds * 1e9 / (sent.sent as f64).max(1.0);
+    let mut pair = pair?;
     let received = pair.run(rig, Pace::Rate(RATE), Work::NONE, times)?;
-    pair.source = rig.stray_source(traffic)?;
+    pair.source.go_astray();
     let stray = pair.run(rig, Pace::Rate(RATE), Work::NONE, times)?;
     Ok((each(&received) - each(&stray)).max(1.0))
 }

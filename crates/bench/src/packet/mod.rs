@@ -85,7 +85,13 @@ impl Pair {
     }
 
     /// Sends and receives for a while.
-    fn run(&mut self, rig: &Rig, pace: Pace, work: Work, (warm_up, duration): (Duration, Duration)) -> Result<Sent, BenchError> {
+    fn run(
+        &mut self,
+        rig: &Rig,
+        pace: Pace,
+        work: Work,
+        (warm_up, duration): (Duration, Duration),
+    ) -> Result<Sent, BenchError> {
         let (received, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let Self { sink, source } = self;
         std::thread::scope(|scope| {

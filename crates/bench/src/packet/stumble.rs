@@ -64,7 +64,7 @@ fn swept(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale, offered: &[f64]) 
     let peak = received.iter().copied().fold(most, f64::max);
     let beyond = offered.iter().zip(&received).filter(|(part, _)| **part > 1.0 || offered.len() == 1);
     let least = beyond.map(|(_, received)| *received).fold(f64::INFINITY, f64::min);
-    received.push(least / peak);
+    received.push(least / peak.max(1.0));
     Ok(received)
 }
 

@@ -6,7 +6,10 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsFd;
 
 use super::card_number;
-use super::xdp::{FRAME, XdpSocket};
+use super::xdp::XdpSocket;
+
+/// Bytes of room for a frame: what an AF_XDP socket can have at most.
+const FRAME: usize = 4096;
 
 /// Frames that lie ready, each with its number.
 pub struct Flood {
@@ -18,9 +21,6 @@ pub struct Flood {
 }
 
 impl Flood {
-    /// The longest frame.
-    pub const LARGEST: usize = FRAME;
-
     /// Lays these frames ready at a card.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Flood {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let any = UdpSocket::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))?;
-        let mut socket = XdpSocket::open(card_number(card, any.as_fd())?, frames.len().next_multiple_of(64))?;
+        let mut socket = XdpSocket::open(card_number(card, any.as_fd())?, frames.len().next_multiple_of(64), FRAME)?;
         for (index, frame) in frames.iter().enumerate() {
             socket.frame(index * FRAME, frame.len()).copy_from_slice(frame);
         }

@@ -14,7 +14,7 @@ mod socket;
 mod xdp;
 
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -128,6 +128,17 @@ pub fn deaf(address: SocketAddrV4, is_raw: bool) -> io::Result<(OwnedFd, SocketA
     let (socket, address) = bound(address, is_raw)?;
     socket::refuse_all(socket.as_fd())?;
     Ok((socket, address))
+}
+
+/// A socket that wants to know when its packets came: as long as it is there, the kernel notes that of every packet of the
+/// machine.
+///
+/// # Errors
+/// What the kernel says.
+pub fn timestamped() -> io::Result<OwnedFd> {
+    let (socket, _) = bound(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), false)?;
+    socket::set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMP, &1)?;
+    Ok(socket)
 }
 
 /// A socket at an address, for UDP or straight over IP, which does not block; and the address with its port.

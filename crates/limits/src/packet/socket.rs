@@ -47,7 +47,8 @@ impl SocketLoop {
         // SAFETY: numbers and pointers, for which zeros are good.
         let (nobody, empty) = unsafe { (zeroed::<libc::sockaddr_in>(), zeroed::<libc::mmsghdr>()) };
         let mut addresses = vec![nobody; BATCH].into_boxed_slice();
-        let piece = |index| libc::iovec { iov_base: room.as_mut_ptr().wrapping_add(index * ROOM).cast(), iov_len: ROOM };
+        let piece =
+            |index| libc::iovec { iov_base: room.as_mut_ptr().wrapping_add(index * ROOM).cast(), iov_len: ROOM };
         let mut pieces: Box<[libc::iovec]> = (0..BATCH).map(piece).collect();
         let mut headers = vec![empty; BATCH].into_boxed_slice();
         for ((header, piece), address) in headers.iter_mut().zip(&mut pieces).zip(&mut addresses) {
@@ -115,8 +116,7 @@ impl SocketLoop {
     fn receive_many(&mut self) -> usize {
         let headers = self.headers.as_mut_ptr();
         // SAFETY: headers, pieces and addresses as `open` has set them; all of them are ours.
-        let count =
-            unsafe { libc::recvmmsg(self.number(), headers, BATCH as u32, libc::MSG_DONTWAIT, null_mut()) };
+        let count = unsafe { libc::recvmmsg(self.number(), headers, BATCH as u32, libc::MSG_DONTWAIT, null_mut()) };
         usize::try_from(count).unwrap_or(0)
     }
 

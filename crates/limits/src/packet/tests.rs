@@ -3,9 +3,7 @@
 use super::*;
 use ropewalk_io::packet::Card;
 use ropewalk_io::packet::cable::{CARD, Cable, SINK, SOURCE};
-use ropewalk_wire::internet::{
-    EtherType, EthernetHeader, IPV4_BYTES, Ipv4Header, UDP_BYTES, UDP_PROTOCOL, UdpHeader,
-};
+use ropewalk_wire::internet::{EtherType, EthernetHeader, IPV4_BYTES, Ipv4Header, UDP_BYTES, UDP_PROTOCOL, UdpHeader};
 
 /// Packets that are sent, a few at a time.
 const PACKETS: u64 = 320;

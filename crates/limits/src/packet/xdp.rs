@@ -15,12 +15,11 @@ use super::ring::exchange;
 use super::socket::set;
 use super::{BATCH, WAITING, card_number, deaf, program};
 
-/// Bytes of a frame.
-pub(super) const FRAME: usize = 2048;
-/// Frames of a receiver.
+/// Bytes of a receiver's frame, and how many there are.
+const FRAME: usize = 2048;
 const FRAMES: usize = 4096;
-/// How long a queue may stay taken by a socket that was just closed.
-const GONE_AFTER: Duration = Duration::from_secs(2);
+/// How long a queue may stay taken by a socket that was just closed: it is cleared away when the kernel has time.
+const GONE_AFTER: Duration = Duration::from_secs(10);
 
 /// One ring from our side: the kernel has the other one.
 struct Ring<T> {
@@ -38,7 +37,8 @@ impl<T: Copy> Ring<T> {
         let bytes = offsets.desc as usize + size as usize * size_of::<T>();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses.
-        let base = unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED | MapFlags::POPULATE, socket, place) }?;
+        let base =
+            unsafe { mmap(null_mut(), bytes, protection, MapFlags::SHARED | MapFlags::POPULATE, socket, place) }?;
         let at = |offset: u64| base.cast::<u8>().wrapping_add(offset as usize);
         let (producer, consumer) = (at(offsets.producer).cast(), at(offsets.consumer).cast());
         Ok(Self { map: (base.cast(), bytes), producer, consumer, entries: at(offsets.desc).cast(), size, own: 0 })
@@ -95,6 +95,7 @@ impl<T> Drop for Ring<T> {
 pub(super) struct XdpSocket {
     pub(super) socket: OwnedFd,
     memory: (*mut u8, usize),
+    frame_bytes: usize,
     fill: Ring<u64>,
     completion: Ring<u64>,
     receive: Ring<libc::xdp_desc>,
@@ -105,18 +106,19 @@ pub(super) struct XdpSocket {
 unsafe impl Send for XdpSocket {}
 
 impl XdpSocket {
-    pub(super) fn open(card: u32, frames: usize) -> io::Result<Self> {
+    /// With so many frames of so many bytes: 2,048 or 4,096.
+    pub(super) fn open(card: u32, frames: usize, frame_bytes: usize) -> io::Result<Self> {
         let family = AddressFamily::from_raw(libc::AF_XDP as u16);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(family, SocketType::RAW, flags, None)?;
         set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &WAITING)?;
-        let (bytes, protection) = (frames * FRAME, ProtFlags::READ | ProtFlags::WRITE);
+        let (bytes, protection) = (frames * frame_bytes, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe { mmap_anonymous(null_mut(), bytes, protection, MapFlags::PRIVATE | MapFlags::POPULATE) }?;
         let memory = libc::xdp_umem_reg {
             addr: base as u64,
             len: bytes as u64,
-            chunk_size: FRAME as u32,
+            chunk_size: frame_bytes as u32,
             headroom: 0,
             flags: 0,
             tx_metadata_len: 0,
@@ -130,6 +132,7 @@ impl XdpSocket {
         let (receive, transmit) = (libc::XDP_PGOFF_RX_RING as u64, libc::XDP_PGOFF_TX_RING as u64);
         let opened = Self {
             memory: (base.cast(), bytes),
+            frame_bytes,
             fill: Ring::map(&socket, libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, size)?,
             completion: Ring::map(&socket, libc::XDP_UMEM_PGOFF_COMPLETION_RING, &offsets.cr, size)?,
             receive: Ring::map(&socket, receive, &offsets.rx, size)?,
@@ -191,7 +194,7 @@ impl XdpSocket {
             for _ in 0..self.completion.available() {
                 let place = self.completion.take();
                 if is_received {
-                    self.fill.put(place / FRAME as u64 * FRAME as u64);
+                    self.fill.put(place - place % self.frame_bytes as u64);
                 }
             }
             self.completion.release();
@@ -239,7 +242,7 @@ impl XdpLoop {
     pub(super) fn open(address: SocketAddrV4, card: &str) -> io::Result<Self> {
         let listener = deaf(address, false)?;
         let card = card_number(card, listener.0.as_fd())?;
-        let mut socket = XdpSocket::open(card, FRAMES)?;
+        let mut socket = XdpSocket::open(card, FRAMES, FRAME)?;
         (0..FRAMES).for_each(|frame| socket.fill.put((frame * FRAME) as u64));
         socket.fill.publish();
         let program = program::attach(card, &socket.socket)?;

@@ -95,6 +95,14 @@ impl PieceHead {
         bytes
     }
 
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`FrameError::Meaning`] where its numbers contradict each other.
+    pub fn from_bytes(bytes: &[u8; PIECE_HEAD_BYTES]) -> Result<Self, FrameError> {
+        Self::read(&mut Reader(bytes))
+    }
+
     fn read(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         let (sequence, key) = (from.u64()?, from.key()?);
         let (flow, flags, attempt) = (from.u8()?, EventFlags(from.u8()?), Attempt(from.u16()?));

@@ -93,9 +93,8 @@ impl Cable {
         let (mut number, mut length) = (0_u32, size_of::<u32>() as libc::socklen_t);
         let (level, name) = (libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID);
         // SAFETY: writes a number, whose size is given.
-        let result = unsafe {
-            libc::getsockopt(sink.as_raw_fd(), level, name, (&raw mut number).cast(), &raw mut length)
-        };
+        let result =
+            unsafe { libc::getsockopt(sink.as_raw_fd(), level, name, (&raw mut number).cast(), &raw mut length) };
         if result == 0 { Ok(number) } else { Err(io::Error::last_os_error()) }
     }
 }

@@ -1,0 +1,52 @@
+//! What a gateway takes in, row by row.
+
+use crate::session::Row;
+use ropewalk_sim::sizing::{Chart, Curve};
+
+/// The charts for which there are figures.
+pub(super) fn charts(rows: &[Row]) -> Vec<Chart> {
+    let mut all = vec![summary(rows), limits(rows)];
+    all.retain(|chart| chart.curves.iter().any(|curve| !curve.points.is_empty()));
+    all
+}
+
+/// The rows of Table V, ours beside the paper's.
+fn summary(rows: &[Row]) -> Chart {
+    let numbered = |row: &Row| row.text("row").split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0);
+    let chosen = || rows.iter().filter(|row| row.text("table") == "5");
+    let curve = |name: &str, points| Curve { name: name.to_owned(), points, marked: true };
+    Chart {
+        title: "Table V: what a gateway takes in".to_owned(),
+        horizontal: "row of the table".to_owned(),
+        vertical: "Gb/s".to_owned(),
+        logarithmic: false,
+        curves: vec![
+            curve("here", chosen().map(|row| (numbered(row), row.median)).collect()),
+            curve("bare loop here", chosen().filter_map(|row| Some((numbered(row), row.limit?))).collect()),
+            curve(
+                "the paper, 2005",
+                chosen().map(|row| (numbered(row), row.number("paper_gigabits_per_second"))).collect(),
+            ),
+        ],
+    }
+}
+
+/// What is left of a bare loop's rate, for each way to receive and send.
+fn limits(rows: &[Row]) -> Chart {
+    let jobs = ["build", "build and gather", "forward with decisions"];
+    let ways = ["recvfrom", "recvmmsg", "raw-ip", "ring", "xdp"];
+    let place =
+        |row: &Row| ways.iter().position(|way| *way == row.text("mechanism")).map_or(0.0, |place| place as f64 + 1.0);
+    let of = |job: &str| {
+        let chosen = rows.iter().filter(|row| row.text("table") == "limits" && row.text("job") == job);
+        let points = chosen.filter_map(|row| Some((place(row), row.ratio_to_limit?))).collect();
+        Curve { name: job.to_owned(), points, marked: true }
+    };
+    Chart {
+        title: "Beside bare loops".to_owned(),
+        horizontal: format!("1 to 5: {}", ways.join(", ")),
+        vertical: "of the bare loop's rate".to_owned(),
+        logarithmic: false,
+        curves: jobs.map(of).into(),
+    }
+}

@@ -1,0 +1,69 @@
+//! Receiving and building, and forwarding with decisions, beside bare loops over the same mechanisms.
+
+use serde_json::json;
+
+use super::run::{bare, gateway};
+use super::setup::{Sending, Setup, Towards};
+use super::{lay, times};
+use crate::BenchError;
+use crate::cable::{Kernel, Mechanism};
+use crate::pairs::alternate;
+use crate::session::{Row, Session, case};
+
+const BUILDING: &str =
+    "received, checked and built to sets; limit: bare receiver of the same mechanism; target at 1 KiB: 0.9";
+const GATHERING: &str = "and every event put together by copy, and let go; limit: the same";
+const FORWARDING: &str = "built, events sent to two nodes on the source's processor, which decide; limit: bare loop that sends each packet \
+                          back, same mechanisms; target: 0.85";
+
+/// How packets come and how events leave.
+const WAYS: [(Mechanism, Sending); 5] = [
+    (Mechanism::RecvFrom, Sending::SendTo),
+    (Mechanism::RecvMmsg, Sending::SendMmsg),
+    (Mechanism::RawIp, Sending::SendMmsg),
+    (Mechanism::Ring, Sending::Ring),
+    (Mechanism::Xdp, Sending::Xdp),
+];
+
+pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let all = [(Towards::Nobody, BUILDING), (Towards::Itself, GATHERING), (Towards::Nodes, FORWARDING)];
+    for (towards, note) in all {
+        for (receive, send) in WAYS {
+            let kernel = kernel_for(receive);
+            let setup = Setup { receive, send, towards, ..Setup::USUAL };
+            let case = case([
+                ("table", json!("limits")),
+                ("job", json!(job(towards))),
+                ("kernel", json!(kernel.name())),
+                ("mechanism", json!(receive.name())),
+                ("payload_bytes", json!(setup.packets.bytes())),
+            ]);
+            if !session.wants(&case) {
+                continue;
+            }
+            let Some(rig) = lay(session, &case, kernel, setup.mtu)? else { continue };
+            let scale = session.options.scale;
+            let [series] = alternate(
+                scale.pairs(),
+                || Ok([gateway(&rig, &setup, times(scale))?]),
+                || Ok([bare(&rig, &setup, times(scale), towards == Towards::Nodes)?]),
+            )?;
+            session.row(Row::of(&case, "Gb/s", &series, note))?;
+        }
+    }
+    Ok(())
+}
+
+const fn job(towards: Towards) -> &'static str {
+    match towards {
+        Towards::Nobody => "build",
+        Towards::Itself => "build and gather",
+        Towards::Card => "forward",
+        Towards::Nodes => "forward with decisions",
+    }
+}
+
+/// What a program at the card takes comes by no interrupt: on the gateway's processor it is the work of a thread.
+const fn kernel_for(receive: Mechanism) -> Kernel {
+    if matches!(receive, Mechanism::Xdp) { Kernel::Thread } else { Kernel::Interrupt }
+}

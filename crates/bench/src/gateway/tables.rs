@@ -1,0 +1,117 @@
+//! The paper's tables: one thing changed at a time, and all nine rows beside the bare loop.
+
+use ropewalk_node::drive::gateway::Gathering;
+use ropewalk_wire::gateway::Copying;
+use serde_json::{Map, Value, json};
+
+use super::packets::Packets;
+use super::run::{bare, gateway};
+use super::setup::{Architecture, Memory, Sending, Setup, Towards};
+use super::{lay, times};
+use crate::BenchError;
+use crate::cable::{Kernel, Mechanism};
+use crate::pairs::alternate;
+use crate::session::{Row, Session, case};
+
+const ARCHITECTURE: &str = "Table I; limit: two threads that do everything, each for every second set of events, one on the source's processor; \
+                            paper: producer and consumer 0.83 of that";
+const MEMORY: &str =
+    "Table II: memory that packets are received into; limit: the C library's; paper: its own ring 1.05";
+const GATHER: &str =
+    "Table III: how events are put together; limit: by the kernel (iovec); paper: memcpy 0.95, short copy 1.00";
+const SENDING: &str = "Table IV: how events leave; limit: sendmmsg; paper: zero copy 1.14 of its copying socket";
+const SUMMARY: &str =
+    "Table V, raw IP received; limit: bare loop that receives packets straight over IP and sends each back";
+
+const IOVEC: Gathering = Gathering::Iovec;
+const MEMCPY: Gathering = Gathering::Copy(Copying::Library);
+const SHORT: Gathering = Gathering::Copy(Copying::Short);
+
+pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let forward = Setup { gathering: IOVEC, ..Setup::USUAL };
+    let two_queues = Setup { architecture: Architecture::TwoQueues, ..forward };
+    let others =
+        [("producer and consumer", Architecture::ProducerConsumer), ("one thread", Architecture::ToCompletion)];
+    for (name, architecture) in others {
+        compare(session, "1", name, [Setup { architecture, ..forward }, two_queues], ARCHITECTURE)?;
+    }
+    for memory in [Memory::Pool, Memory::Ring] {
+        let (ours, other) = (Setup { memory, ..forward }, Setup { memory: Memory::Stdlib, ..forward });
+        compare(session, "2", memory.name(), [ours, other], MEMORY)?;
+    }
+    for (name, gathering) in [("memcpy", MEMCPY), ("short copy", SHORT)] {
+        let ours = Setup { gathering, ..forward };
+        compare(session, "3", name, [ours, forward], GATHER)?;
+    }
+    for send in [Sending::SendTo, Sending::Gso, Sending::Ring] {
+        let ours = Setup { send, ..Setup::USUAL };
+        compare(session, "4", send.name(), [ours, Setup::USUAL], SENDING)?;
+    }
+    // What leaves by AF_XDP has come by it.
+    let by_xdp = Setup { receive: Mechanism::Xdp, ..Setup::USUAL };
+    compare(session, "4", Sending::Xdp.name(), [Setup { send: Sending::Xdp, ..by_xdp }, by_xdp], SENDING)?;
+    summary(session)
+}
+
+/// Two setups in turns.
+fn compare(
+    session: &mut Session<'_>,
+    table: &str,
+    what: &str,
+    [ours, other]: [Setup; 2],
+    note: &'static str,
+) -> Result<(), BenchError> {
+    let case = case([("table", json!(table)), ("with", json!(what)), ("mechanism", json!(ours.receive.name()))]);
+    if !session.wants(&case) {
+        return Ok(());
+    }
+    let kernel = if ours.receive == Mechanism::Xdp { Kernel::Thread } else { Kernel::Interrupt };
+    let Some(rig) = lay(session, &case, kernel, ours.mtu)? else { return Ok(()) };
+    let scale = session.options.scale;
+    let [series] = alternate(
+        scale.pairs(),
+        || Ok([gateway(&rig, &ours, times(scale))?]),
+        || Ok([gateway(&rig, &other, times(scale))?]),
+    )?;
+    session.row(Row::of(&case, "Gb/s", &series, note))
+}
+
+/// The rows of Table V, each with what the paper has changed, and its rate in Gb/s.
+fn rows() -> [(&'static str, f64, Setup); 9] {
+    let stdlib = Setup { receive: Mechanism::RawIp, memory: Memory::Stdlib, gathering: IOVEC, ..Setup::USUAL };
+    let ring = Setup { memory: Memory::Ring, ..stdlib };
+    let zero_copy = Setup { send: Sending::Ring, gathering: SHORT, ..ring };
+    let full = Setup { towards: Towards::Nodes, ..zero_copy };
+    let large = Setup { mtu: 4096, ..full };
+    let more = Setup { packets: Packets { packing: 32, ..Packets::FIRST_LEVEL }, ..large };
+    [
+        ("1 producer and consumer", 1.35, Setup { architecture: Architecture::ProducerConsumer, ..stdlib }),
+        ("2 stdlib memory, iovec", 1.63, stdlib),
+        ("3 ring memory, iovec", 1.71, ring),
+        ("4 memcpy", 1.63, Setup { gathering: MEMCPY, ..ring }),
+        ("5 short copy", 1.71, Setup { gathering: SHORT, ..ring }),
+        ("6 zero copy", 1.95, zero_copy),
+        ("7 with decisions", 1.77, full),
+        ("8 MTU of 4 kB", 1.87, large),
+        ("9 packing 32", 1.95, more),
+    ]
+}
+
+fn summary(session: &mut Session<'_>) -> Result<(), BenchError> {
+    for (name, paper, setup) in rows() {
+        let described: Map<String, Value> =
+            case([("table", json!("5")), ("row", json!(name)), ("paper_gigabits_per_second", json!(paper))]);
+        if !session.wants(&described) {
+            continue;
+        }
+        let Some(rig) = lay(session, &described, Kernel::Interrupt, setup.mtu)? else { continue };
+        let scale = session.options.scale;
+        let [series] = alternate(
+            scale.pairs(),
+            || Ok([gateway(&rig, &setup, times(scale))?]),
+            || Ok([bare(&rig, &setup, times(scale), true)?]),
+        )?;
+        session.row(Row::of(&described, "Gb/s", &series, SUMMARY))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! Before whom the calling thread runs.
+#![allow(unsafe_code)]
+
+use std::io;
+
+/// Runs the calling thread before all others that have no real-time priority (`SCHED_FIFO`, 1 to 99), or as usual.
+///
+/// # Errors
+/// What the kernel says, mostly that the right is missing.
+pub fn schedule(real_time: Option<i32>) -> io::Result<()> {
+    let policy = if real_time.is_some() { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
+    let priority = libc::sched_param { sched_priority: real_time.unwrap_or(0) };
+    // SAFETY: reads a number.
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const priority) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+#[test]
+fn as_usual_is_always_allowed() {
+    schedule(None).expect("a lower priority needs no right");
+    assert!(schedule(Some(1000)).is_err(), "there is no such priority");
+}
