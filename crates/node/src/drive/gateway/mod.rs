@@ -8,6 +8,10 @@
 //! ```
 //! Everything travels in datagrams that may be lost; the machines know that. So nothing else is promised where gateways and
 //! nodes speak over TCP ([`Connections`]). Nodes need not be configured: a gateway answers where a node's credit came from.
+//!
+//! An input queue of a gateway has two halves: `receiving` makes sets of events out of packets, `sending` takes them to nodes,
+//! hears decisions and stores events. `queue` runs both to completion on one thread, `threads` gives each a thread, with
+//! `handover` between them.
 
 mod config;
 mod connections;
