@@ -52,7 +52,8 @@ pub trait Receiver {
 /// How much of a receiver's memory is held.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct MemoryInUse {
-    /// Blocks (or frames) that packets lie in, as far as they did not come home.
+    /// Blocks (or frames) that packets lie in, as far as they did not come home; of a ring that the kernel fills in order
+    /// those too that lie behind the first of them, for it stops there.
     pub held: usize,
     /// Blocks that there are.
     pub all: usize,

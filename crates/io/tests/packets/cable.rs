@@ -292,6 +292,36 @@ fn several_flows_share_a_queue_and_each_packet_says_whose_it_is() {
 }
 
 #[test]
+fn a_ring_in_front_of_a_held_block_says_how_little_is_left() {
+    run("cable::a_ring_in_front_of_a_held_block_says_how_little_is_left", || {
+        let cable = lay(USUAL)?;
+        let config =
+            RingConfig { largest: 1000, block_size: 16 << 10, blocks: 8, ..RingConfig::new(Flow::Udp, TO, CARD) };
+        let mut ring = cable.sink.inside(|| RingReceiver::new(&config).expect("a ring"));
+        let input = XdpInput { flow: Flow::Udp, address: ring.address(), queue: None, to: 0 };
+        let next = |ring: &mut RingReceiver| {
+            send_to(&cable, &input, b"packet");
+            let packet = receive(ring, 1).remove(0);
+            // Nothing more is in its block, which so is closed.
+            ring.receive(MonotonicClock.now(), &mut Vec::new());
+            packet
+        };
+        let held = next(&mut ring);
+        let mut in_use = Vec::new();
+        for _ in 0..7 {
+            in_use.push(ring.memory_in_use().held);
+            drop(next(&mut ring));
+        }
+        assert_eq!(in_use, [1, 2, 3, 4, 5, 6, 7], "one is held, and those behind it come after it");
+        assert_eq!(ring.memory_in_use().held, 8, "it has stopped");
+        drop(held);
+        assert_eq!(ring.memory_in_use().held, 0);
+        drop(next(&mut ring));
+        Ok(())
+    });
+}
+
+#[test]
 fn rings_with_addresses_of_their_own_each_get_their_packets_and_fragments() {
     run("cable::rings_with_addresses_of_their_own_each_get_their_packets_and_fragments", || {
         let cable = lay(USUAL)?;

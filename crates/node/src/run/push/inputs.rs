@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 /// The largest blocks of the memory that packets are received into.
 const PACKET_BLOCK: usize = 256 << 10;
+/// The smallest blocks of a ring.
+const RING_BLOCK: usize = 16 << 10;
 /// Memory for packets of a flow that do not come in at their queue of the card: fragments, mostly.
 const DETOUR_MEMORY: usize = 4 << 20;
 /// Bytes of a card's frames.
@@ -97,7 +99,9 @@ fn socket(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> Result<Socket
 
 fn ring(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> RingConfig {
     let largest = flow.largest_packet.0 as usize;
-    let (block_size, blocks) = packet_blocks(memory, largest);
+    // Small ones: the kernel closes each after a millisecond, and a ring stops at the first one that is held.
+    let block_size = (4 * largest).next_power_of_two().max(RING_BLOCK);
+    let blocks = (memory / block_size).max(2);
     let card = queue.gateway.interface.as_deref().unwrap_or_default();
     let config = RingConfig::new(carrier(flow), queue.listen(flow), card);
     RingConfig { batch: BATCH, largest, block_size, blocks, ..config }

@@ -83,6 +83,8 @@ pub struct RingReceiver {
     /// The block that comes next, or is open.
     block: u32,
     open: Option<Open>,
+    /// Blocks behind that one that nobody holds, up to the first that somebody does.
+    ahead: usize,
     counters: ReceiveCounters,
     around: Around,
 }
@@ -148,6 +150,7 @@ impl RingReceiver {
             blocks,
             block: 0,
             open: None,
+            ahead: config.blocks - 1,
             counters: ReceiveCounters::default(),
             around: Around::new(Some(&config.card)),
         })
@@ -180,7 +183,13 @@ impl RingReceiver {
     fn close(&mut self) {
         self.open = None;
         self.frames.done(self.block);
-        self.block = (self.block + 1) % self.frames.blocks() as u32;
+        self.block = self.behind(1);
+        self.ahead = self.ahead.saturating_sub(1);
+    }
+
+    /// The block so many behind the one that comes next, or is open.
+    fn behind(&self, count: usize) -> u32 {
+        ((self.block as usize + count) % self.frames.blocks()) as u32
     }
 
     /// The next packet of the open block.
@@ -343,6 +352,12 @@ impl Receiver for RingReceiver {
 
     fn memory_in_use(&mut self) -> MemoryInUse {
         self.collect();
-        MemoryInUse { held: self.frames.held(), all: self.frames.blocks() }
+        let all = self.frames.blocks();
+        while self.ahead + 1 < all && self.frames.is_home(self.behind(self.ahead + 1)) {
+            self.ahead += 1;
+        }
+        // The kernel fills blocks in their order: what lies behind one that is held is of no use.
+        let is_stopped = self.open.is_none() && !self.frames.is_home(self.block);
+        MemoryInUse { held: if is_stopped { all } else { all - 1 - self.ahead }, all }
     }
 }
