@@ -4,6 +4,7 @@
 //! earliest [`next_deadline`](crate::packet::Receiver::next_deadline).
 
 mod network;
+mod path;
 mod receiver;
 mod sender;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod tests;
 use std::time::Duration;
 
 pub use network::{NetworkCounters, PacketNetwork};
+pub use path::{PacketPath, Passage};
 pub use receiver::SimulatedReceiver;
 pub use sender::SimulatedSender;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use ropewalk_memory::Staging;
 use ropewalk_terms::Instant;
 
-use super::{PacketFaults, SimulatedReceiver, SimulatedSender};
+use super::path::Rules;
+use super::{PacketFaults, PacketPath, Passage, SimulatedReceiver, SimulatedSender};
 use crate::packet::{Flow, PacketError, PacketMemory, ReceiveConfig, SendConfig};
 use crate::simulated::random::Random;
 
@@ -49,14 +50,15 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Lets arrive what is due.
-    fn arrive(&mut self, now: Instant, room: usize) {
+    /// Lets arrive what is due; `lost` sees what there is no room for.
+    fn arrive(&mut self, now: Instant, room: usize, mut lost: impl FnMut(Flying)) {
         while let Some(first) = self.under_way.first_entry().filter(|first| first.key().0 <= now) {
             let packet = first.remove();
             if self.waiting.len() < room {
                 self.waiting.push_back(packet);
             } else {
                 self.overflown += 1;
+                lost(packet);
             }
         }
     }
@@ -82,6 +84,9 @@ pub(super) type Place = (Flow, SocketAddrV4);
 
 pub(super) struct State {
     faults: PacketFaults,
+    rules: Rules,
+    /// What happened since it was asked for; nothing is kept where nobody watches.
+    passages: Option<Vec<Passage>>,
     random: Random,
     inboxes: BTreeMap<Place, Inbox>,
     counters: NetworkCounters,
@@ -92,7 +97,8 @@ impl PacketNetwork {
     /// A network whose chances all come from `seed`.
     pub fn new(seed: u64, faults: PacketFaults) -> Self {
         let (random, inboxes, counters) = (Random::new(seed), BTreeMap::new(), NetworkCounters::default());
-        let state = State { faults, random, inboxes, counters, next_port: 40_000 };
+        let (rules, passages) = (Rules::default(), None);
+        let state = State { faults, rules, passages, random, inboxes, counters, next_port: 40_000 };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -136,6 +142,22 @@ impl PacketNetwork {
         self.lock().faults = faults;
     }
 
+    /// On these paths other faults than elsewhere are to be met: a packet meets those of the first path that it belongs to. What
+    /// is under way already is not changed, and how many packets wait at a receiver is everywhere the same.
+    pub fn set_paths(&self, paths: Vec<PacketPath>) {
+        self.lock().rules = Rules(paths);
+    }
+
+    /// From now on it is remembered what becomes of each packet, until [`take_passages`](Self::take_passages).
+    pub fn watch(&self) {
+        self.lock().passages.get_or_insert_default();
+    }
+
+    /// What became of packets since this was asked last; nothing where nobody [watches](Self::watch).
+    pub fn take_passages(&self) -> Vec<Passage> {
+        self.lock().passages.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// What became of the packets.
     pub fn counters(&self) -> NetworkCounters {
         self.lock().counters
@@ -156,27 +178,34 @@ impl State {
         SocketAddrV4::new(ip, port)
     }
 
+    fn note(&mut self, passage: impl FnOnce() -> Passage) {
+        if let Some(passages) = &mut self.passages {
+            passages.push(passage());
+        }
+    }
+
     /// Sends a packet on its way.
     pub(super) fn send(&mut self, now: Instant, flow: Flow, from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) {
-        let faults = self.faults;
+        let faults = self.rules.of(*from.ip(), *to.ip()).unwrap_or(self.faults);
         self.counters.sent += 1;
         let number = self.counters.sent;
-        if self.random.chance(faults.loss) {
-            self.counters.lost += 1;
-            return;
-        }
-        let Some(inbox) = self.inboxes.get_mut(&(flow, to)) else {
-            self.counters.unreachable += 1;
-            return;
-        };
-        let copies = 1 + u64::from(self.random.chance(faults.duplication));
-        self.counters.doubled += copies - 1;
+        let is_lost = self.random.chance(faults.loss);
+        let is_there = self.inboxes.contains_key(&(flow, to));
+        let copies = if is_lost || !is_there { 0 } else { 1 + u64::from(self.random.chance(faults.duplication)) };
+        self.counters.lost += u64::from(is_lost);
+        self.counters.unreachable += u64::from(!is_lost && !is_there);
+        self.counters.doubled += copies.saturating_sub(1);
+        let mut arrivals = [None; 2];
         for copy in 0..copies {
             let held_up = self.random.chance(faults.disorder);
             let late = if held_up { self.random.between(Duration::ZERO, faults.held_up) } else { Duration::ZERO };
             let arrival = now.after(faults.latency).after(late);
-            inbox.under_way.insert((arrival, number << 1 | copy), Flying { from, payload: payload.to_vec() });
+            arrivals[copy as usize] = Some(arrival);
+            if let Some(inbox) = self.inboxes.get_mut(&(flow, to)) {
+                inbox.under_way.insert((arrival, number << 1 | copy), Flying { from, payload: payload.to_vec() });
+            }
         }
+        self.note(|| Passage::Sent { at: now, from, to, payload: payload.to_vec(), arrivals });
     }
 
     /// What has come to a receiver by now.
@@ -184,7 +213,11 @@ impl State {
         let room = self.faults.queue;
         let inbox = self.inboxes.get_mut(&place)?;
         if let Some(now) = now {
-            inbox.arrive(now, room);
+            let passages = &mut self.passages;
+            inbox.arrive(now, room, |Flying { from, payload }| {
+                let passage = Passage::Overflown { from, to: place.1, payload };
+                passages.iter_mut().for_each(|passages| passages.push(passage.clone()));
+            });
         }
         Some(inbox)
     }

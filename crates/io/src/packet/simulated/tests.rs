@@ -1,5 +1,6 @@
 //! What the network does to packets, and that a seed decides it.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use ropewalk_memory::{Pool, PoolConfig, Staging};
@@ -94,4 +95,36 @@ fn flows_and_addresses_are_apart_and_one_receives_at_each() {
     sender.flush(now);
     assert_eq!(network.counters().unreachable, 1);
     assert!(raw(254).is_ok());
+}
+
+#[test]
+fn a_path_has_faults_of_its_own_and_who_watches_sees_what_becomes_of_each_packet() {
+    let network = PacketNetwork::new(1, PacketFaults { queue: 1, ..PacketFaults::default() });
+    let (mut sender, mut receiver) = pair(&network);
+    let home = Ipv4Addr::LOCALHOST;
+    network.watch();
+    let send = |sender: &mut SimulatedSender, receiver: &SimulatedReceiver, number: u8| {
+        let mut fill = |room: &mut [u8]| {
+            room[0] = number;
+            1
+        };
+        sender.send_with(receiver.address(), 1, &mut fill).expect("room");
+        sender.flush(Instant::ZERO);
+    };
+    let path = |faults| PacketPath { from: home..=home, to: home..=home, faults };
+    let lossy = PacketFaults { loss: 1.0, ..PacketFaults::default() };
+    let slow = PacketFaults { latency: Duration::from_millis(7), ..PacketFaults::default() };
+    network.set_paths(vec![path(lossy), path(slow)]);
+    send(&mut sender, &receiver, 1);
+    network.set_paths(vec![path(slow)]);
+    send(&mut sender, &receiver, 2);
+    send(&mut sender, &receiver, 3);
+    let (later, mut packets) = (Instant::ZERO.after(Duration::from_millis(7)), Vec::new());
+    assert_eq!((receiver.receive(later, &mut packets), receiver.next_deadline()), (1, None));
+    let seen = network.take_passages().into_iter().map(|passage| match passage {
+        Passage::Sent { payload, arrivals, .. } => (payload[0], arrivals[0]),
+        Passage::Overflown { payload, .. } => (10 * payload[0], None),
+    });
+    assert_eq!(seen.collect::<Vec<_>>(), [(1, None), (2, Some(later)), (3, Some(later)), (30, None)]);
+    assert_eq!(network.take_passages(), []);
 }
