@@ -133,6 +133,40 @@ flaws! {
     RestUnheard = "rest_unheard",
     /// Pages are given back in which a chunk lies that has not ended.
     PageReleasedTooEarly = "page_released_too_early",
+    /// A packet that comes twice is counted twice.
+    PacketCountedTwice = "packet_counted_twice",
+    /// A packet that comes too late begins its set anew.
+    LatePacketReopens = "late_packet_reopens",
+    /// The clock of a set runs on while packets wait that nobody has looked at.
+    SetTimesOutUnheard = "set_times_out_unheard",
+    /// The last set in assembly waits for ever.
+    LastSetNeverClosed = "last_set_never_closed",
+    /// The neighbour of a missing source is named.
+    MissingNeighbour = "missing_neighbour",
+    /// An event that lacks a source goes to nodes without a word about it.
+    IncompleteUnflagged = "incomplete_unflagged",
+    /// A node gets events beyond its credit.
+    PushBeyondCredit = "push_beyond_credit",
+    /// A decision of which nothing but its number came gives no credit back.
+    LostDecisionKeepsCredit = "lost_decision_keeps_credit",
+    /// What a node had when it fell silent or began anew is still awaited from it, beside the node that has it now.
+    StaleAttemptAccepted = "stale_attempt_accepted",
+    /// The events of a silent node go to nobody else.
+    SilentNodeKeepsEvents = "silent_node_keeps_events",
+    /// An event that goes out again keeps its attempt.
+    PushAttemptKept = "push_attempt_kept",
+    /// What was decided by default is decided once more when its node speaks.
+    DecidedTwice = "decided_twice",
+    /// Decisions leave in the order in which their sets were finished.
+    StreamUnordered = "stream_unordered",
+    /// Rejected events are stored.
+    RejectStored = "reject_stored",
+    /// A node's bitmap of decisions begins one too late.
+    BitmapShifted = "bitmap_shifted",
+    /// The trigger is stopped when nothing is left, and not while there is room for what is on its way.
+    HeadroomForgotten = "headroom_forgotten",
+    /// A gateway whose request for packets was lost does not ask again.
+    PacketRequestNotRepeated = "packet_request_not_repeated",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

@@ -10,12 +10,13 @@
 
 use super::account::FlowAccount;
 use super::ages::Ages;
-use super::config::{FlowConfig, Incomplete};
+use super::config::{FlowConfig, Incomplete, Output};
 use super::set::{Ending, EventSet};
 use super::sources::{Address, SourceTable};
 use super::window::{Known, SetNumber, Window};
 use core::time::Duration;
 use ropewalk_memory::Payload;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant};
 use ropewalk_wire::mep::{MEP_HEADER_BYTES, MepError, MepHeader, check_fragments};
 use std::collections::VecDeque;
@@ -75,6 +76,10 @@ pub struct Assembly {
     finished: VecDeque<EventSet>,
     /// Everything that had come by then was seen; nobody says where it is none.
     heard: Option<Instant>,
+    /// A packet waits for a set, and all behind it for that one.
+    is_blocked: bool,
+    /// So long a set waits, beyond its time-out, for packets that are here and cannot be looked at; none for ever.
+    patience: Option<Duration>,
     /// No set is begun any more, for this cause.
     closed: Option<Cause>,
     account: FlowAccount,
@@ -106,6 +111,9 @@ impl Assembly {
             empty: core::iter::repeat_with(|| EventSet::new(flow, config)).take(sets).collect(),
             finished,
             heard: None,
+            is_blocked: false,
+            // By then everything is decided, and what still holds sets is the order of decisions: it waits for the set itself.
+            patience: (config.output == Output::Stream).then_some(config.decision_timeout),
             closed: None,
             account: FlowAccount::default(),
         }
@@ -120,7 +128,10 @@ impl Assembly {
         match self.place_of(from, &packet, now) {
             Ok((slot, source)) => self.place(slot, source, packet),
             Err(Misplaced::For(cause)) => self.count_refused(cause),
-            Err(Misplaced::NoSet) => return Some(packet),
+            Err(Misplaced::NoSet) => {
+                self.is_blocked = true;
+                return Some(packet);
+            }
         }
         self.account.packets.received += 1;
         self.account.bytes += bytes;
@@ -131,7 +142,7 @@ impl Assembly {
     fn count_refused(&mut self, cause: Cause) {
         let packets = &mut self.account.packets;
         match cause {
-            Cause::Duplicate => packets.duplicate += 1,
+            Cause::Duplicate => packets.duplicate += 1 + u64::from(is_planted(Flaw::PacketCountedTwice)),
             Cause::Late => packets.late += 1,
             Cause::Stale => packets.stale += 1,
             Cause::AfterStop => packets.after_stop += 1,
@@ -200,6 +211,7 @@ impl Assembly {
             Known::Open(slot) => Ok(slot),
             Known::Complete => Err(Cause::Duplicate.into()),
             Known::Incomplete if self.window.had_come(set, source) => Err(Cause::Duplicate.into()),
+            Known::Incomplete if is_planted(Flaw::LatePacketReopens) => self.open(set, now),
             Known::Incomplete | Known::Past => Err(Cause::Late.into()),
             Known::Refused(cause) => Err(cause.into()),
             Known::New if open == Open::Find => Err(Cause::WrongPacking.into()),
@@ -235,11 +247,14 @@ impl Assembly {
         before.is_some_and(|(far, other)| is_near(far) && (other != source || (self.source_count == 1 && far != set)))
     }
 
-    /// Begins a set. Where there are too many in assembly the oldest is closed. Where there is none its packets can wait, except
-    /// for sets that are all in assembly: those may wait for the very packets that come behind this one.
+    /// Begins a set. Where there are too many in assembly the oldest is closed. Where none is free the packet waits; sets that are
+    /// all in assembly become free only when one of them goes.
     fn open(&mut self, set: SetNumber, now: Instant) -> Result<u16, Misplaced> {
-        let in_assembly = self.slots.len() - self.vacant.len();
-        if self.empty.is_empty() && in_assembly < self.sets && self.closed.is_none() {
+        if self.empty.is_empty() && self.closed.is_none() {
+            let are_all_open = self.slots.len() - self.vacant.len() == self.sets;
+            if let Some(oldest) = self.ages.oldest().filter(|_| are_all_open) {
+                self.close(oldest, Cause::CrowdedOut);
+            }
             return Err(Misplaced::NoSet);
         }
         if let Some(slot) = self.window.open_before(set) {
@@ -315,21 +330,35 @@ impl Assembly {
     /// Everything that had come by now was offered and taken. Whoever says so once says it again and again: a set does not
     /// wait longer than it should for packets that are here already and were not looked at.
     pub const fn on_drained(&mut self, now: Instant) {
-        self.heard = Some(now);
+        (self.heard, self.is_blocked) = (Some(now), false);
     }
 
     /// Time passes: sets that waited too long are finished.
     pub fn on_time(&mut self, now: Instant) {
-        let heard = self.heard.map_or(now, |heard| heard.min(now));
-        while let Some(slot) = self.ages.oldest().filter(|_| self.next_deadline() <= heard) {
+        let heard = self.heard.filter(|_| !is_planted(Flaw::SetTimesOutUnheard)).map_or(now, |heard| heard.min(now));
+        while let Some((slot, deadline)) = self.oldest() {
+            let is_due = deadline <= heard || self.patience.is_some_and(|patience| deadline.after(patience) <= now);
+            if !is_due || (is_planted(Flaw::LastSetNeverClosed) && self.ages.iter().nth(1).is_none()) {
+                return;
+            }
             self.close(slot, Cause::TimedOut);
         }
     }
 
+    /// The oldest set in assembly, and until when it waits.
+    fn oldest(&self) -> Option<(u16, Instant)> {
+        let slot = self.ages.oldest()?;
+        self.slots[usize::from(slot)].as_ref().map(|set| (slot, set.opened.after(self.timeout)))
+    }
+
     /// When the oldest set has waited long enough.
     pub fn next_deadline(&self) -> Instant {
-        let oldest = self.ages.oldest().and_then(|slot| self.slots[usize::from(slot)].as_ref());
-        oldest.map_or(Instant::FAR_FUTURE, |set| set.opened.after(self.timeout))
+        let Some((_, deadline)) = self.oldest() else { return Instant::FAR_FUTURE };
+        if self.is_blocked {
+            self.patience.map_or(Instant::FAR_FUTURE, |patience| deadline.after(patience))
+        } else {
+            deadline
+        }
     }
 
     /// The run's last event is known. What lies behind it does not belong to the run; sets that were begun there are closed.

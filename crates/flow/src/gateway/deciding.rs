@@ -5,6 +5,7 @@ use super::farm::{Farm, make_room};
 use super::nodes::{EventPlace, Greeting, Settled};
 use super::set::{Ending, Stage};
 use ropewalk_terms::Instant;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::gateway::{Credit, Decision, Decisions, Progress, Verdict};
 
 /// A decision, whoever made it.
@@ -69,6 +70,9 @@ impl Farm {
 
     /// The node has decided, and the message that said how was lost.
     fn on_lost_decision(&mut self, node: u16, sequence: u64) {
+        if is_planted(Flaw::LostDecisionKeepsCredit) {
+            return;
+        }
         let settled = self.nodes.get(node).map(|node| node.settle(sequence));
         if let Some(Settled::Awaited(place)) = settled {
             self.send_again(place, |account| &mut account.lost);
@@ -106,7 +110,7 @@ impl Farm {
             let place = EventPlace { slot, event, serial };
             let stage = self.held(place).map(|held| held.set.events[usize::from(event)].stage);
             if let Some(Stage::Sent { node, sequence }) = stage
-                && let Some(node) = self.nodes.get(node)
+                && let Some(node) = self.nodes.get(node).filter(|_| !is_planted(Flaw::DecidedTwice))
             {
                 node.give_up(sequence, flow);
             }
@@ -134,7 +138,7 @@ impl Farm {
         account.in_budget += u64::from(now.since(held.set.opened) <= flow.config.budget);
         match flow.config.output {
             Output::Stream => held.leaving += 1,
-            Output::Storage if ruling.accept => {
+            Output::Storage if ruling.accept || is_planted(Flaw::RejectStored) => {
                 held.leaving += 1;
                 flow.stored.push_back(place);
             }

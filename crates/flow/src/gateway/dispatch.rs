@@ -12,6 +12,7 @@ use super::gather::{Bytes, FragmentPlace, InPieces, Range, append_range};
 use super::nodes::EventPlace;
 use super::set::{Ending, Stage};
 use ropewalk_memory::{Slice, Staging};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant};
 use ropewalk_wire::gateway::{Copying, EventFlags, PIECE_HEAD_BYTES, PUSH_HEAD_BYTES, PieceHead, PushHead, copy_piece};
 
@@ -232,7 +233,9 @@ impl Farm {
                 let sequence = known.assign(place);
                 current.to = Some((node, sequence));
                 event.stage = Stage::Sent { node, sequence };
-                event.attempt.0 = event.attempt.0.saturating_add(1);
+                if event.attempt.0 == 0 || !is_planted(Flaw::PushAttemptKept) {
+                    event.attempt.0 = event.attempt.0.saturating_add(1);
+                }
                 let account = &mut self.flows[usize::from(held.set.flow)].account;
                 account.pushed_bytes += u64::from(current.total);
                 *(if event.attempt.0 == 1 { &mut account.pushed } else { &mut account.pushed_again }) += 1;
@@ -285,7 +288,8 @@ impl Farm {
 /// What is known of an event, without its sequence number and length.
 fn head_of(held: &Held, event: u16) -> PieceHead {
     let state = &held.set.events[usize::from(event)];
-    let incomplete = if held.set.ending == Ending::Complete { EventFlags(0) } else { EventFlags::INCOMPLETE };
+    let is_whole = held.set.ending == Ending::Complete || is_planted(Flaw::IncompleteUnflagged);
+    let incomplete = if is_whole { EventFlags(0) } else { EventFlags::INCOMPLETE };
     let again = if state.attempt.0 > 1 { EventFlags::SENT_AGAIN } else { EventFlags(0) };
     PieceHead {
         key: Farm::key(held, event),

@@ -18,6 +18,7 @@ use super::nodes::{EventPlace, Nodes};
 use super::order::Order;
 use super::set::{Ending, EventSet, Stage};
 use core::time::Duration;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Incarnation, Instant};
 use std::collections::VecDeque;
 
@@ -164,7 +165,9 @@ impl Farm {
         if now >= self.next_look {
             let silence = self.silence;
             while let Some(node) = self.nodes.fall_silent(|heard| heard.after(silence) <= now) {
-                self.take_back(node);
+                if !is_planted(Flaw::SilentNodeKeepsEvents) {
+                    self.take_back(node);
+                }
             }
             self.look_again();
         }
@@ -189,6 +192,11 @@ impl Farm {
     /// Whether a node is there.
     pub fn has_nodes(&self) -> bool {
         self.nodes.iter().any(|node| node.is_present())
+    }
+
+    /// How many more events a node may be given now.
+    pub fn credit(&self, node: u16) -> u64 {
+        self.nodes.iter().nth(node.into()).map_or(0, super::nodes::Node::credit)
     }
 
     /// The account of a flow, with what is in flight counted from the table.

@@ -3,6 +3,7 @@
 //! For emulated nodes and tests; what decides, and when, is outside.
 
 use core::time::Duration;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Incarnation, Instant};
 use ropewalk_wire::gateway::{
     BITMAP_WORDS, Credit, Decision, Decisions, MOST_DECISIONS, MOST_OUTSTANDING, Message, PieceHead, Progress,
@@ -268,7 +269,7 @@ impl FarmNode {
         let cumulative = unsaid.iter().copied().fold(self.cumulative, u64::min);
         let mut bitmap = [0; BITMAP_WORDS];
         for sequence in cumulative..self.end.min(cumulative + MOST_OUTSTANDING) {
-            let bit = sequence - cumulative;
+            let bit = (sequence - cumulative + u64::from(is_planted(Flaw::BitmapShifted))) % MOST_OUTSTANDING;
             let is_decided = sequence < self.cumulative || self.slot(sequence).state == State::Decided;
             bitmap[(bit / 64) as usize] |= u64::from(is_decided && !unsaid.contains(&sequence)) << (bit % 64);
         }

@@ -1,6 +1,7 @@
 //! What a gateway knows of each node: its life, its credit, the events that it has.
 
 use super::config::FarmConfig;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Incarnation, Instant};
 use ropewalk_wire::gateway::{Credit, MOST_OUTSTANDING};
 use std::collections::VecDeque;
@@ -73,13 +74,13 @@ impl Node {
     }
 
     /// How many more events it may have now.
-    pub(super) const fn credit(&self) -> u64 {
+    pub(super) fn credit(&self) -> u64 {
         if self.incarnation.is_none() {
             return 0;
         }
         let (by_window, by_span) =
             (self.window.saturating_sub(self.outstanding), MOST_OUTSTANDING - (self.next - self.floor));
-        if by_window < by_span { by_window } else { by_span }
+        if by_window < by_span && !is_planted(Flaw::PushBeyondCredit) { by_window } else { by_span }
     }
 
     pub(super) const fn is_present(&self) -> bool {
@@ -145,9 +146,16 @@ impl Node {
     /// Takes everything back, latest number first.
     pub(super) fn take_back(&mut self, mut visit: impl FnMut(EventPlace)) {
         for sequence in (self.floor..self.next).rev() {
-            if let Entry::Awaited(place) = core::mem::take(self.entry(sequence)) {
+            let entry = self.entry(sequence);
+            if let Entry::Awaited(place) = *entry {
                 visit(place);
             }
+            if !is_planted(Flaw::StaleAttemptAccepted) {
+                *entry = Entry::Settled;
+            }
+        }
+        if is_planted(Flaw::StaleAttemptAccepted) {
+            return;
         }
         (self.floor, self.outstanding) = (self.next, 0);
     }

@@ -7,6 +7,7 @@ use super::config::Output;
 use super::farm::Farm;
 use super::set::Stage;
 use ropewalk_terms::EventKey;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::gateway::{Stream, StreamEntry};
 use std::collections::VecDeque;
 
@@ -42,7 +43,8 @@ impl Order {
     }
 
     pub(super) fn insert(&mut self, first: EventKey, slot: u16) {
-        let place = self.sets.partition_point(|(other, _)| *other < first);
+        let is_before = |other: EventKey| other < first || is_planted(Flaw::StreamUnordered);
+        let place = self.sets.partition_point(|(other, _)| is_before(*other));
         self.sets.insert(place, (first, slot));
     }
 

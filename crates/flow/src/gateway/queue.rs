@@ -10,6 +10,7 @@ use super::set::EventSet;
 use super::sources::Address;
 use super::throttle::{Level, Throttle, ThrottleConfig};
 use ropewalk_memory::Payload;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, Ledger};
 use ropewalk_wire::gateway::{Credit, Decisions, Message, Progress, Stream};
 use ropewalk_wire::mep::MepRequest;
@@ -146,7 +147,7 @@ impl Receiver {
         if begun != asked.begun || is_over {
             asked.at = now;
         }
-        if is_over && begun == asked.begun {
+        if is_over && begun == asked.begun && !is_planted(Flaw::PacketRequestNotRepeated) {
             asked.awaited = 0;
         }
         asked.begun = begun;
@@ -230,6 +231,11 @@ impl Sender {
     /// The account of a flow's events.
     pub fn account(&self, flow: u8) -> FarmAccount {
         self.farm.account(flow)
+    }
+
+    /// How many more events a node may be given now.
+    pub fn credit(&self, node: u16) -> u64 {
+        self.farm.credit(node)
     }
 
     /// When something is due that time alone brings.

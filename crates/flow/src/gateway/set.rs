@@ -4,6 +4,7 @@ use super::config::FlowConfig;
 use super::gather::FragmentPlace;
 use crate::moves::overwrite;
 use ropewalk_memory::{Payload, Returns};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Cause, EventKey, Instant};
 use ropewalk_wire::mep::{FragmentHeader, MEP_HEADER_BYTES};
 
@@ -114,7 +115,8 @@ impl EventSet {
 
     /// The sources that are missing, by their place in the configuration, and why.
     pub fn missing(&self) -> impl Iterator<Item = (u16, Cause)> + Clone + '_ {
-        (0..).zip(&self.absent).filter_map(|(source, cause)| Some((source, (*cause)?)))
+        let first = u16::from(is_planted(Flaw::MissingNeighbour));
+        (first..).zip(&self.absent).filter_map(|(source, cause)| Some((source, (*cause)?)))
     }
 
     /// Whether every source is there.

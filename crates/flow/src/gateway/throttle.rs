@@ -10,6 +10,7 @@
 
 use super::error::GatewayConfigError;
 use core::time::Duration;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Incarnation, Instant};
 use ropewalk_wire::gateway;
 use ropewalk_wire::gateway::ThrottleState;
@@ -86,10 +87,12 @@ impl Level {
         Self { capacity, headroom, used, state, dead, stops: 0 }
     }
 
-    const fn next_state(&self, used: u64) -> ThrottleState {
-        let busy = self.capacity.saturating_sub(self.headroom);
+    fn next_state(&self, used: u64) -> ThrottleState {
+        let headroom = if is_planted(Flaw::HeadroomForgotten) { 0 } else { self.headroom };
+        // Whatever must be left, nothing stops the trigger while nothing is used.
+        let busy = self.capacity.saturating_sub(headroom).max(1);
         let warning = busy.saturating_sub(self.headroom);
-        let again = self.headroom.div_ceil(4);
+        let again = self.headroom.div_ceil(4).min(busy - 1);
         let (is_busy, is_warned) = match self.state {
             ThrottleState::Ready => (used >= busy, used >= warning),
             ThrottleState::Warning => (used >= busy, used + again >= warning),

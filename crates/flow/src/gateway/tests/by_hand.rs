@@ -172,20 +172,58 @@ fn a_packet_for_which_there_is_no_set_comes_back_and_has_its_place_when_there_is
 }
 
 #[test]
-fn where_all_sets_are_in_assembly_or_no_more_is_wanted_the_whole_set_is_refused() {
+fn where_all_sets_are_in_assembly_the_oldest_goes_and_the_packet_waits_for_it() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &FlowConfig { assembling: 2, sets: 2, ..flow(2, 4) });
-    for first in [0, 4, 8, 8] {
+    for first in [0, 4] {
         offer(&mut assembly, address(0), bench.packet(first, 4, 1, 8), at(0));
     }
-    // The oldest was closed for it, but somebody has that.
-    assert_eq!((dropped(&assembly, Cause::QueueFull), assembly.account().refused), (2, 1));
+    let packet = assembly.on_packet(address(0), bench.packet(8, 4, 1, 8), at(0)).expect("there is no set for it");
+    let packet = assembly.on_packet(address(0), packet, at(0)).expect("nor now");
     let set = assembly.take_finished().expect("it was crowded out");
-    assert!(assembly.on_packet(address(1), bench.packet(12, 4, 1, 8), at(0)).is_some());
-    assembly.close_all(Cause::DrainTimedOut);
-    offer(&mut assembly, address(1), bench.packet(12, 4, 1, 8), at(0));
-    assert_eq!((dropped(&assembly, Cause::DrainTimedOut), assembly.account().refused), (1, 2));
+    assert_eq!((set.first().number(), assembly.take_finished().is_none()), (0, true), "one goes, and no other");
     assembly.give_back(set);
+    offer(&mut assembly, address(0), packet, at(0));
+    assert_eq!((assembly.account().packets.dropped.total(), assembly.account().refused), (0, 0));
+}
+
+/// Later sets are decided and cannot leave before it; packets wait for their places, perhaps its own among them.
+#[test]
+fn a_set_that_holds_up_the_order_of_decisions_waits_for_packets_no_longer_than_decisions_take() {
+    let mut bench = Bench::new();
+    let config = FlowConfig { assembling: 1, sets: 2, output: Output::Stream, ..flow(2, 4) };
+    let (timeout, decision) = (config.timeout.as_millis() as u64, config.decision_timeout.as_millis() as u64);
+    for (output, closes) in [(Output::Stream, true), (Output::Storage, false)] {
+        let mut assembly = Assembly::new(0, &FlowConfig { output, ..config.clone() });
+        assembly.on_drained(at(0));
+        for (source, first) in [(0, 4), (1, 4), (0, 0)] {
+            offer(&mut assembly, address(source), bench.packet(first, 4, 1, 8), at(0));
+        }
+        let decided = assembly.take_finished().expect("it is complete");
+        assert_eq!(assembly.next_deadline(), at(timeout));
+        assert!(assembly.on_packet(address(0), bench.packet(8, 4, 1, 8), at(1)).is_some());
+        assembly.on_time(at(timeout + decision - 1));
+        assert!(assembly.take_finished().is_none(), "what it lacks may wait behind that packet");
+        assert_eq!(assembly.next_deadline(), if closes { at(timeout + decision) } else { Instant::FAR_FUTURE });
+        assembly.on_time(at(timeout + decision));
+        assert_eq!(assembly.take_finished().is_some(), closes);
+        assembly.give_back(decided);
+    }
+}
+
+#[test]
+fn where_no_more_is_wanted_the_whole_set_is_refused() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &FlowConfig { assembling: 2, sets: 2, ..flow(2, 4) });
+    for first in [0, 4] {
+        offer(&mut assembly, address(0), bench.packet(first, 4, 1, 8), at(0));
+    }
+    assembly.close_all(Cause::DrainTimedOut);
+    let _held = (assembly.take_finished(), assembly.take_finished());
+    for source in 0..2 {
+        offer(&mut assembly, address(source), bench.packet(12, 4, 1, 8), at(0));
+    }
+    assert_eq!((dropped(&assembly, Cause::DrainTimedOut), assembly.account().refused), (2, 1));
 }
 
 #[test]

@@ -31,6 +31,18 @@ fn levels_warn_then_stop_and_are_ready_again_below_their_marks() {
 }
 
 #[test]
+fn whatever_must_be_left_an_empty_level_lets_triggers_come() {
+    for headroom in 0..30 {
+        let levels = vec![Level::new(20, headroom)];
+        let mut throttle = Throttle::new(4, Incarnation(7), &ThrottleConfig::default(), levels);
+        for used in [0, 20, 0] {
+            throttle.observe(0, used, at(0));
+            assert_eq!(throttle.state().is_open(), used == 0, "{used} of 20 are used, {headroom} must be left");
+        }
+    }
+}
+
+#[test]
 fn time_is_live_or_dead_and_each_reason_has_its_share() {
     let mut throttle = throttle();
     throttle.observe(0, 0, at(0));

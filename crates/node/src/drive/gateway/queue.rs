@@ -6,9 +6,10 @@ use super::receiving::{Receiving, ReceivingParts};
 use super::report::{GatewayReport, Notice};
 use super::sending::{Sending, SendingParts};
 use crate::drive::Drive;
+use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{Gateway, GatewayConfigError};
 use ropewalk_io::disk::Disk;
-use ropewalk_io::packet::{Receiver, Sender};
+use ropewalk_io::packet::{MemoryInUse, Receiver, Sender};
 use ropewalk_terms::Instant;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -66,6 +67,16 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
     /// What it tells of itself.
     pub fn notice(&self) -> Notice<GatewayReport> {
         self.notice.clone()
+    }
+
+    /// The machine's halves, for who looks on.
+    pub const fn machines(&self) -> (&machine::Receiver, &machine::Sender) {
+        (self.receiving.machine(), self.sending.machine())
+    }
+
+    /// How much of each input's memory is held, for who looks on.
+    pub fn memory_in_use(&mut self) -> impl Iterator<Item = MemoryInUse> {
+        self.receiving.memory_in_use()
     }
 
     /// The run's directory is entered.

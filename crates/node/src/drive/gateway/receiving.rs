@@ -7,7 +7,7 @@ use super::report::GatewayReport;
 use super::throttle_board::ThrottleBoard;
 use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::EventSet;
-use ropewalk_io::packet::{Receiver, Refusal, Sender};
+use ropewalk_io::packet::{MemoryInUse, Receiver, Refusal, Sender};
 use ropewalk_memory::Staging;
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::gateway::{Message, ThrottleState};
@@ -83,6 +83,16 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
             quiet_from: Instant::ZERO,
             ask_at: Instant::ZERO,
         }
+    }
+
+    /// The machine.
+    pub(super) const fn machine(&self) -> &machine::Receiver {
+        &self.machine
+    }
+
+    /// How much of each input's memory is held.
+    pub(super) fn memory_in_use(&mut self) -> impl Iterator<Item = MemoryInUse> {
+        self.inputs.iter_mut().map(|input| input.receiver.memory_in_use())
     }
 
     /// Takes a batch of packets from each input.
@@ -231,16 +241,20 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
     }
 
     pub(super) fn next_deadline(&self) -> Instant {
-        let inputs = self.inputs.iter().filter_map(|input| input.receiver.next_deadline());
+        let inputs = self.inputs.iter().filter(|input| !input.is_waiting());
+        let inputs = inputs.filter_map(|input| input.receiver.next_deadline());
         inputs.chain([self.machine.next_deadline()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     pub(super) fn prepare_wait(&mut self) -> bool {
         let has_told = self.has_told();
-        self.inputs.iter_mut().fold(has_told, |may_sleep, input| input.receiver.prepare_wait() && may_sleep)
+        // Who waits for a set waits for nodes or for time, and would be woken in vain.
+        let inputs = self.inputs.iter_mut().filter(|input| !input.is_waiting());
+        inputs.fold(has_told, |may_sleep, input| input.receiver.prepare_wait() && may_sleep)
     }
 
     pub(super) fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        into.extend(self.inputs.iter().filter_map(|input| input.receiver.wait_descriptor()));
+        let inputs = self.inputs.iter().filter(|input| !input.is_waiting());
+        into.extend(inputs.filter_map(|input| input.receiver.wait_descriptor()));
     }
 }

@@ -96,6 +96,11 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
         }
     }
 
+    /// The machine.
+    pub(super) const fn machine(&self) -> &machine::Sender {
+        &self.machine
+    }
+
     /// The run's directory is entered.
     pub(super) fn begin(&mut self, now: Instant) {
         if let Some(storage) = &mut self.storage {

@@ -309,7 +309,7 @@ impl<R: Receiver, S: Sender> Drive for PacketSourceDrive<R, S> {
     fn next_deadline(&self) -> Option<Instant> {
         let later = self.later.peek().map(|Reverse((due, ..))| *due);
         let due = match (self.started, self.waits_since) {
-            (Some(_), Some(since)) => Some(since.after(LOOK)),
+            (Some(_), Some(since)) if !self.is_exhausted => Some(since.after(LOOK)),
             (Some(started), None) if !self.is_exhausted => Some(started.after(self.due + self.held_up)),
             _ => None,
         };
