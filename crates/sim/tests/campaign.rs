@@ -1,15 +1,15 @@
 //! Campaigns as a whole: quiet systems lose nothing, and a seed is a run, byte for byte.
 
 use ropewalk_sim::campaign::{
-    Campaign, Coverage, Fault, FaultKind, Orders, Scenario, Situation, World, run, unreachable,
+    Campaign, Coverage, Fault, FaultKind, Orders, Scenario, Situation, World, push, run, run_push, unreachable,
 };
 use std::collections::BTreeSet;
 
 #[test]
 fn a_quiet_system_keeps_everything() {
     for seed in 0..4 {
-        let outcome = run(Scenario::quiet(seed));
-        assert_eq!(outcome.broken, None);
+        assert_eq!(run(Scenario::quiet(seed)).broken, None);
+        assert_eq!(run_push(push::Scenario::quiet(seed)).broken, None);
     }
 }
 
@@ -32,11 +32,35 @@ fn the_same_seed_is_the_same_run_byte_for_byte() {
 }
 
 #[test]
+fn the_same_seed_is_the_same_run_of_a_push_system_too() {
+    let history = |seed| {
+        let mut world = push::World::with_text(push::Scenario::draw(seed));
+        let ended = world.run();
+        (ended, world.take_text(), world.digest(), world.now())
+    };
+    let mut texts = BTreeSet::new();
+    for seed in 0..6 {
+        let (first, second) = (history(seed), history(seed));
+        assert!(first == second, "seed {seed} is not the same run twice");
+        assert!(first.1.lines().count() > 100, "seed {seed} says too little: {}", first.1);
+        texts.insert(first.1);
+    }
+    assert_eq!(texts.len(), 6, "different seeds are different runs");
+}
+
+#[test]
 fn a_schedule_of_faults_is_drawn_from_the_seed_alone_and_can_be_read() {
     let mut kinds = BTreeSet::new();
     for seed in 0..200 {
         let scenario = Scenario::draw(seed);
         assert_eq!(scenario, Scenario::draw(seed));
+        for scheduled in &scenario.faults {
+            kinds.insert(scheduled.fault.kind());
+            let text = scheduled.to_string();
+            assert!(text.contains(scheduled.fault.kind().name()), "{text}");
+        }
+        let scenario = push::Scenario::draw(seed);
+        assert_eq!(scenario, push::Scenario::draw(seed));
         for scheduled in &scenario.faults {
             kinds.insert(scheduled.fault.kind());
             let text = scheduled.to_string();

@@ -6,7 +6,7 @@ use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
 use ropewalk_sim::campaign::{
     CardSetting, Damage, End, Fault, Managers, Place, Rooms, Scenario, Scheduled, SubscriberSetting, TimeOuts, Trouble,
-    run,
+    push, run, run_push,
 };
 use ropewalk_wire::felix::Status;
 use ropewalk_wire::stream::{Balance, Policy, Share};
@@ -73,6 +73,15 @@ fn seeds_that_failed_once_are_well() {
     ];
     for seed in seeds.into_iter().chain(later) {
         expect_all_is_well(Scenario::draw(seed));
+    }
+}
+
+#[test]
+fn seeds_of_push_systems_that_failed_once_are_well() {
+    for seed in [15, 26, 27, 37, 46, 106, 108, 141] {
+        let scenario = push::Scenario::draw(seed);
+        let text = scenario.to_string();
+        assert_eq!(run_push(scenario).broken, None, "{text}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! What goes wrong, where, when and for how long: a list that can be printed, and shortened.
 //!
-//! Connections carry streams here, so that packets are neither lost nor reordered nor doubled: those faults belong to
-//! the packets of the gateway, and come with it.
+//! Connections carry streams here, so that packets are neither lost nor reordered nor doubled: those faults are of systems
+//! in which sources push.
 
 use super::fault_kind::FaultKind;
 use super::place::Place;

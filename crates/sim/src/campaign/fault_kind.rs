@@ -75,9 +75,42 @@ kinds! {
     SubscriberCutOff = "subscriber_cut_off",
     SubscriberReset = "subscriber_reset",
     SubscriberSlow = "subscriber_slow",
+    PacketsLost = "packets_lost",
+    PacketsDoubled = "packets_doubled",
+    PacketsDisordered = "packets_disordered",
+    PacketsLate = "packets_late",
+    PushesLost = "pushes_lost",
+    PushesDoubled = "pushes_doubled",
+    PushesDisordered = "pushes_disordered",
+    PushesLate = "pushes_late",
+    DecisionsLost = "decisions_lost",
+    DecisionsDoubled = "decisions_doubled",
+    DecisionsDisordered = "decisions_disordered",
+    DecisionsLate = "decisions_late",
+    StatesLost = "states_lost",
+    StatesDoubled = "states_doubled",
+    StatesDisordered = "states_disordered",
+    StatesLate = "states_late",
+    SourceSilent = "source_silent",
+    PacketCutShort = "packet_cut_short",
+    PacketWrongPacking = "packet_wrong_packing",
+    PacketWrongPartition = "packet_wrong_partition",
+    PacketMisnumbered = "packet_misnumbered",
+    PacketMalformed = "packet_malformed",
+    StrangerPackets = "stranger_packets",
+    NodeKilled = "node_killed",
+    NodeSleeps = "node_sleeps",
+    NodeCutOff = "node_cut_off",
+    NodeDeaf = "node_deaf",
+    NodeSlow = "node_slow",
+    GatewaySleeps = "gateway_sleeps",
+    TriggerSleeps = "trigger_sleeps",
+    QueueShort = "queue_short",
 }
 
 impl FaultKind {
     /// Those that strike units, sources and links, in any system.
     pub const OF_ANY: usize = 26;
+    /// From here on those of systems in which sources push. A few of the others strike them too.
+    pub const FIRST_OF_PUSH: usize = Self::PacketsLost as usize;
 }

@@ -9,6 +9,7 @@
 //!                                       v
 //!                              Failure: seed, words, the command that replays it, as few faults as possible
 //! ```
+//! Each seed is a system of either kind: this one, and one in which sources push (`push`).
 //! Event managers come and go: `reign` knows who speaks, `coordination` gives leases, `obedience` looks whom nodes obey.
 //! A machine joins with one file in `machines`: how it is wired, and what must hold of it after every turn.
 //! `docs/simulation.md` says how to read a failure and how to add a machine.
@@ -35,6 +36,7 @@ mod order;
 mod outcome;
 mod perfetto;
 mod place;
+pub mod push;
 mod recorder;
 mod referee;
 mod reign;
@@ -55,10 +57,10 @@ pub use content::{Contents, Format, Sizes, mixed};
 pub use coverage::{Coverage, Situation, unreachable};
 pub use fault::{Fault, Scheduled};
 pub use fault_kind::FaultKind;
-pub use outcome::{Outcome, run};
+pub use outcome::{Outcome, run, run_push};
 pub use place::Place;
-pub use runner::{Campaign, Failure, Orders, SCHEMA};
+pub use runner::{Campaign, Failure, Orders, SCHEMA, System};
 pub use scenario::{End, Managers, Rooms, Scenario, TimeOuts};
-pub use shrink::shrink;
+pub use shrink::{shrink, shrink_push};
 pub use trouble::{Damage, Trouble};
 pub use world::World;

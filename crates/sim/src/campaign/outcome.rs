@@ -2,6 +2,7 @@
 
 use super::broken::{Broken, Checker};
 use super::coverage::Coverage;
+use super::push;
 use super::scenario::Scenario;
 use super::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,11 +32,26 @@ pub fn run(scenario: Scenario) -> Outcome {
     }
 }
 
+/// The same for a system in which sources push.
+pub fn run_push(scenario: push::Scenario) -> Outcome {
+    let mut world = push::World::new(scenario);
+    let broken = caught(|| world.run().and_then(|()| world.judge()));
+    Outcome {
+        broken,
+        coverage: world.coverage().clone(),
+        digest: world.digest(),
+        nanoseconds: world.now().as_nanoseconds(),
+    }
+}
+
 /// Runs a world to its end; what a checker said, or how somebody panicked.
 pub(super) fn judged(world: &mut World) -> Option<Broken> {
-    // A world that panicked is looked at for its record alone.
-    let result = catch_unwind(AssertUnwindSafe(|| world.run().and_then(|()| world.judge())));
-    match result {
+    caught(|| world.run().and_then(|()| world.judge()))
+}
+
+/// What a checker says, or how somebody panicked: such a world is looked at for its record alone.
+fn caught(run: impl FnOnce() -> Result<(), Broken>) -> Option<Broken> {
+    match catch_unwind(AssertUnwindSafe(run)) {
         Ok(verdict) => verdict.err(),
         Err(panic) => {
             let words = panic.downcast_ref::<String>().cloned();

@@ -3,14 +3,51 @@
 
 use super::broken::{Broken, Checker};
 use super::coverage::Coverage;
-use super::outcome::{Outcome, run};
+use super::outcome::{Outcome, run, run_push};
+use super::push;
 use super::scenario::Scenario;
-use super::shrink::shrink;
+use super::shrink::{shrink, shrink_push};
 use serde_json::{Value, json};
 use std::fmt;
 
 /// The form's name and version.
 pub const SCHEMA: &str = "ropewalk-simulate-1";
+
+/// A system of a seed: each seed is one of either kind.
+#[derive(Clone, Debug)]
+pub enum System {
+    /// Builder units pull.
+    Pull(Box<Scenario>),
+    /// Sources push.
+    Push(Box<push::Scenario>),
+}
+
+impl System {
+    /// The stable name of its kind.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Pull(_) => "pull",
+            Self::Push(_) => "push",
+        }
+    }
+
+    /// What goes wrong in it, line by line.
+    pub fn faults(&self) -> Vec<String> {
+        match self {
+            Self::Pull(scenario) => scenario.faults.iter().map(ToString::to_string).collect(),
+            Self::Push(scenario) => scenario.faults.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pull(scenario) => scenario.fmt(out),
+            Self::Push(scenario) => scenario.fmt(out),
+        }
+    }
+}
 
 /// A seed for which something did not hold.
 #[derive(Clone, Debug)]
@@ -20,7 +57,7 @@ pub struct Failure {
     /// What a checker said of the run as it was drawn.
     pub broken: Broken,
     /// The same run with as few faults as the same checker fires with.
-    pub small: Scenario,
+    pub small: System,
     /// What it said of that one.
     pub small_broken: Broken,
 }
@@ -34,7 +71,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "seed {}: {}", self.seed, self.broken)?;
+        writeln!(out, "seed {} ({}): {}", self.seed, self.small.kind(), self.broken)?;
         writeln!(out, "replay: {}", self.replay())?;
         write!(out, "with as few faults as possible, {}\n{}", self.small_broken, self.small)
     }
@@ -73,15 +110,15 @@ impl Campaign {
     pub fn run(orders: Orders, mut progress: impl FnMut(&Self) -> bool) -> Self {
         let mut campaign = Self { first: orders.first, ..Self::default() };
         for seed in (orders.first..).take(usize::try_from(orders.seeds).unwrap_or(usize::MAX)) {
-            let Outcome { broken, coverage, digest, nanoseconds } = run(Scenario::draw(seed));
             campaign.seeds += 1;
-            campaign.coverage.merge(&coverage);
-            campaign.nanoseconds += u128::from(nanoseconds);
-            campaign.digest = campaign.digest.rotate_left(1) ^ digest;
-            if let Some(broken) = broken {
-                let (small, small_broken) = shrink(Scenario::draw(seed), broken.clone());
-                campaign.failures.push(Failure { seed, broken, small, small_broken });
-            }
+            campaign.take(seed, run(Scenario::draw(seed)), |broken| {
+                let (small, broken) = shrink(Scenario::draw(seed), broken);
+                (System::Pull(Box::new(small)), broken)
+            });
+            campaign.take(seed, run_push(push::Scenario::draw(seed)), |broken| {
+                let (small, broken) = shrink_push(push::Scenario::draw(seed), broken);
+                (System::Push(Box::new(small)), broken)
+            });
             if campaign.failures.len() >= orders.most_failures || !progress(&campaign) {
                 break;
             }
@@ -89,16 +126,27 @@ impl Campaign {
         campaign
     }
 
+    /// Takes note of a run; a failure comes with a shorter run that fails alike.
+    fn take(&mut self, seed: u64, outcome: Outcome, shrink: impl FnOnce(Broken) -> (System, Broken)) {
+        self.coverage.merge(&outcome.coverage);
+        self.nanoseconds += u128::from(outcome.nanoseconds);
+        self.digest = self.digest.rotate_left(1) ^ outcome.digest;
+        if let Some(broken) = outcome.broken {
+            let (small, small_broken) = shrink(broken.clone());
+            self.failures.push(Failure { seed, broken, small, small_broken });
+        }
+    }
+
     /// The summary as JSON: `docs/schema/simulate.json`.
     pub fn to_json(&self) -> Value {
         let failure = |failure: &Failure| {
-            let faults: Vec<String> = failure.small.faults.iter().map(ToString::to_string).collect();
             json!({
                 "seed": failure.seed,
+                "system": failure.small.kind(),
                 "checker": failure.broken.checker.name(),
                 "words": failure.broken.words,
                 "replay": failure.replay(),
-                "faults": faults,
+                "faults": failure.small.faults(),
             })
         };
         let missed = self.coverage.missed();
@@ -130,10 +178,11 @@ mod tests {
     fn a_failure_says_what_when_and_how_to_see_it_again() {
         let broken = Broken::new(Checker::Loss, "an event is gone");
         let small = Scenario { faults: Scenario::draw(7).faults, ..Scenario::quiet(7) };
+        let small = System::Pull(Box::new(small));
         let failure = Failure { seed: 7, small_broken: broken.clone(), small, broken };
         let text = failure.to_string();
         let replay = "ropewalk simulate --seed 7 --campaign 1";
-        for part in ["seed 7: loss: an event is gone", replay, "as few faults as possible"] {
+        for part in ["seed 7 (pull): loss: an event is gone", replay, "as few faults as possible"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let campaign = Campaign { seeds: 1, failures: vec![failure], ..Campaign::default() };

@@ -3,28 +3,58 @@
 //! Delta debugging (Zeller and Hildebrandt, 2002): halves first, then quarters, down to single faults.
 
 use super::broken::Broken;
-use super::fault::Scheduled;
-use super::outcome::run;
+use super::outcome::{run, run_push};
+use super::push;
 use super::scenario::Scenario;
+
+/// A run whose schedule of faults can be made shorter.
+trait Schedule: Clone {
+    /// How many faults there are.
+    fn count(&self) -> usize;
+
+    /// The same run without so many of them.
+    fn without(&self, from: usize, count: usize) -> Self;
+}
+
+impl Schedule for Scenario {
+    fn count(&self) -> usize {
+        self.faults.len()
+    }
+
+    fn without(&self, from: usize, count: usize) -> Self {
+        Self { faults: without(&self.faults, from, count), ..self.clone() }
+    }
+}
+
+impl Schedule for push::Scenario {
+    fn count(&self) -> usize {
+        self.faults.len()
+    }
+
+    fn without(&self, from: usize, count: usize) -> Self {
+        Self { faults: without(&self.faults, from, count), ..self.clone() }
+    }
+}
 
 /// The scenario with as few faults as `broken`'s checker still fires with, and what it then says.
 pub fn shrink(scenario: Scenario, broken: Broken) -> (Scenario, Broken) {
     shrink_with(scenario, broken, |scenario| run(scenario.clone()).broken)
 }
 
+/// The same for a system in which sources push.
+pub fn shrink_push(scenario: push::Scenario, broken: Broken) -> (push::Scenario, Broken) {
+    shrink_with(scenario, broken, |scenario| run_push(scenario.clone()).broken)
+}
+
 /// The same for any way to run a scenario.
-fn shrink_with(
-    mut scenario: Scenario,
-    mut broken: Broken,
-    run: impl Fn(&Scenario) -> Option<Broken>,
-) -> (Scenario, Broken) {
+fn shrink_with<S: Schedule>(mut scenario: S, mut broken: Broken, run: impl Fn(&S) -> Option<Broken>) -> (S, Broken) {
     let checker = broken.checker;
     let mut parts = 1;
-    while parts <= scenario.faults.len() {
-        let size = scenario.faults.len().div_ceil(parts);
+    while parts <= scenario.count() {
+        let size = scenario.count().div_ceil(parts);
         let smaller = (0..parts).find_map(|part| {
-            let attempt = Scenario { faults: without(&scenario.faults, part * size, size), ..scenario.clone() };
-            let is_smaller = attempt.faults.len() < scenario.faults.len();
+            let attempt = scenario.without(part * size, size);
+            let is_smaller = attempt.count() < scenario.count();
             let same = is_smaller.then(|| run(&attempt)).flatten().filter(|broken| broken.checker == checker)?;
             Some((attempt, same))
         });
@@ -34,13 +64,13 @@ fn shrink_with(
                 parts = parts.saturating_sub(1).max(1);
             }
             None if size == 1 => break,
-            None => parts = (2 * parts).min(scenario.faults.len()),
+            None => parts = (2 * parts).min(scenario.count()),
         }
     }
     (scenario, broken)
 }
 
-fn without(faults: &[Scheduled], from: usize, count: usize) -> Vec<Scheduled> {
+fn without<T: Clone>(faults: &[T], from: usize, count: usize) -> Vec<T> {
     let (from, to) = (from.min(faults.len()), (from + count).min(faults.len()));
     faults[..from].iter().chain(&faults[to..]).cloned().collect()
 }
@@ -48,7 +78,7 @@ fn without(faults: &[Scheduled], from: usize, count: usize) -> Vec<Scheduled> {
 #[cfg(test)]
 mod tests {
     use super::super::broken::Checker;
-    use super::super::fault::Fault;
+    use super::super::fault::{Fault, Scheduled};
     use super::*;
     use std::time::Duration;
 

@@ -1,0 +1,106 @@
+//! Who is where on the simulated network.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::ops::RangeInclusive;
+
+/// A host of a kind: the second octet tells which.
+const fn host(kind: u8, index: u16) -> Ipv4Addr {
+    let [high, low] = index.to_be_bytes();
+    Ipv4Addr::new(10, kind, high, low)
+}
+
+const fn all(kind: u8) -> RangeInclusive<Ipv4Addr> {
+    Ipv4Addr::new(10, kind, 0, 0)..=Ipv4Addr::new(10, kind, 255, 255)
+}
+
+/// Kinds of hosts.
+const GATEWAY: u8 = 0;
+const NODE: u8 = 1;
+const TRIGGER: u8 = 2;
+/// Of the first flow; those of the next flow have the next number.
+const SOURCE: u8 = 16;
+
+/// Where a gateway's hosts take the packets of a flow.
+pub(super) const fn input(gateway: u16, flow: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(host(GATEWAY, gateway), 7000 + flow as u16)
+}
+
+/// Where a gateway hears nodes.
+pub(super) const fn control(gateway: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(host(GATEWAY, gateway), 6999)
+}
+
+/// Where a gateway speaks from.
+pub(super) const fn voice(gateway: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(host(GATEWAY, gateway), 6998)
+}
+
+/// A node of the farm.
+pub(super) const fn node(node: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(host(NODE, node), 5000)
+}
+
+/// Where the trigger of a flow hears gateways.
+pub(super) const fn trigger(flow: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(host(TRIGGER, flow as u16), 4000)
+}
+
+/// A source of a flow.
+pub(super) const fn source(flow: u8, source: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(host(SOURCE + flow, source), 3000)
+}
+
+/// Somebody who does not belong to the system.
+pub(super) const STRANGER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 99, 0, 1), 2000);
+
+/// All gateways.
+pub(super) const fn gateways() -> RangeInclusive<Ipv4Addr> {
+    all(GATEWAY)
+}
+
+/// All nodes.
+pub(super) const fn nodes() -> RangeInclusive<Ipv4Addr> {
+    all(NODE)
+}
+
+/// All triggers.
+pub(super) const fn triggers() -> RangeInclusive<Ipv4Addr> {
+    all(TRIGGER)
+}
+
+/// All sources.
+pub(super) const fn sources() -> RangeInclusive<Ipv4Addr> {
+    *all(SOURCE).start()..=Ipv4Addr::new(10, 98, 255, 255)
+}
+
+/// One host alone.
+pub(super) const fn only(at: SocketAddrV4) -> RangeInclusive<Ipv4Addr> {
+    *at.ip()..=*at.ip()
+}
+
+/// The gateway and the flow of an input.
+pub(super) fn input_at(at: SocketAddrV4) -> Option<(u16, u8)> {
+    let gateway = index_of(at, GATEWAY)?;
+    let flow = at.port().checked_sub(7000)?;
+    Some((gateway, flow as u8))
+}
+
+/// The gateway that speaks or listens there.
+pub(super) fn gateway_at(at: SocketAddrV4) -> Option<u16> {
+    index_of(at, GATEWAY)
+}
+
+/// The node that is there.
+pub(super) fn node_at(at: SocketAddrV4) -> Option<u16> {
+    index_of(at, NODE)
+}
+
+/// The source of a flow that is there.
+pub(super) fn source_at(at: SocketAddrV4, flow: u8) -> Option<u16> {
+    index_of(at, SOURCE + flow)
+}
+
+fn index_of(at: SocketAddrV4, kind: u8) -> Option<u16> {
+    let [ten, of, high, low] = at.ip().octets();
+    (ten == 10 && of == kind).then_some(u16::from_be_bytes([high, low]))
+}

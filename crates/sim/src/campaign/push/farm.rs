@@ -1,0 +1,398 @@
+//! Who has which event, and how it is decided: told from what a gateway pushed and from what nodes said, and from nothing
+//! else.
+
+use super::super::broken::{Broken, Checker};
+use super::assembly::Finished;
+use super::scenario::Scenario;
+use ropewalk_flow::gateway::{FarmAccount, Output};
+use ropewalk_terms::{Attempt, Cause, EventKey, Incarnation, Instant};
+use ropewalk_wire::gateway::{
+    Credit, Decision, Decisions, EventFlags, MOST_OUTSTANDING, PieceHead, Progress, PushView, Stream, Verdict,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Flow, set, and which of its events.
+type Place = (u8, u64, u16);
+
+/// How an event was decided.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) struct Ruling {
+    pub(super) accept: bool,
+    pub(super) word: u32,
+    pub(super) by_default: bool,
+}
+
+/// An event.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Event {
+    pub(super) attempt: u16,
+    /// Who has it, under which number.
+    with: Option<(u16, u64)>,
+    pub(super) ruling: Option<Ruling>,
+}
+
+/// A set whose events are decided.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) came: BTreeSet<u16>,
+    pub(super) absent: BTreeMap<u16, Cause>,
+    opened: Instant,
+    deadline: Instant,
+    pub(super) events: Vec<Event>,
+}
+
+/// What is under a sequence number.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Entry {
+    Awaited(Place),
+    GivenUp(u8),
+}
+
+/// A node, as a gateway must know it.
+#[derive(Clone, Debug, Default)]
+struct Node {
+    incarnation: Option<Incarnation>,
+    window: u64,
+    heard: Instant,
+    next: u64,
+    entries: BTreeMap<u64, Entry>,
+}
+
+impl Node {
+    fn floor(&self) -> u64 {
+        self.entries.keys().next().copied().unwrap_or(self.next)
+    }
+
+    fn awaited_from(&self) -> u64 {
+        let awaited = self.entries.iter().find(|(_, entry)| matches!(entry, Entry::Awaited(_)));
+        awaited.map_or(self.next, |(sequence, _)| *sequence)
+    }
+
+    fn credit(&self) -> u64 {
+        let by_window = self.window.saturating_sub(self.entries.len() as u64);
+        let by_span = MOST_OUTSTANDING - (self.next - self.floor());
+        if self.incarnation.is_some() { by_window.min(by_span) } else { 0 }
+    }
+}
+
+/// The farm of one gateway.
+#[derive(Debug)]
+pub(super) struct Farm {
+    scenario: Rc<Scenario>,
+    gateway: u16,
+    /// Sets whose events are to be decided, or are.
+    pub(super) sets: BTreeMap<(u8, u64), Held>,
+    nodes: Vec<Node>,
+    accounts: Vec<FarmAccount>,
+    /// By flow: decisions that left, and the last event of them.
+    streamed: Vec<(u64, Option<EventKey>)>,
+    /// Sets with undecided events, and events that wait for a node.
+    undecided: BTreeSet<(u8, u64)>,
+    waiting: BTreeSet<Place>,
+    /// Pushes since the last turn began.
+    pushes: usize,
+}
+
+impl Farm {
+    pub(super) fn new(scenario: &Rc<Scenario>, gateway: u16) -> Self {
+        let flows = scenario.flows.len();
+        Self {
+            scenario: Rc::clone(scenario),
+            gateway,
+            sets: BTreeMap::new(),
+            nodes: vec![Node::default(); scenario.nodes.len()],
+            accounts: vec![FarmAccount::default(); flows],
+            streamed: vec![(0, None); flows],
+            undecided: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            pushes: 0,
+        }
+    }
+
+    /// What the gateway's own account must be, but for what storage has done.
+    pub(super) fn account(&self, flow: u8) -> FarmAccount {
+        let mut account = self.accounts[usize::from(flow)];
+        let held = self.undecided.iter().filter(|(of, _)| *of == flow).map(|place| &self.sets[place]);
+        let open = held.flat_map(|held| &held.events).filter(|event| event.ruling.is_none());
+        account.events.in_flight = open.count() as u64;
+        account
+    }
+
+    /// How many more events a node may have.
+    pub(super) fn credit(&self, node: u16) -> u64 {
+        self.nodes[usize::from(node)].credit()
+    }
+
+    /// A set is finished.
+    pub(super) fn add(&mut self, flow: u8, finished: Finished, now: Instant) {
+        let setting = &self.scenario.flows[usize::from(flow)];
+        let (key, packing) = (setting.key_of(finished.number), setting.sources.packing);
+        let account = &mut self.accounts[usize::from(flow)];
+        account.events.assigned += u64::from(packing);
+        let has_passed = self.streamed[usize::from(flow)].1.is_some_and(|last| key < last);
+        let late = (setting.output == Output::Stream && has_passed).then_some(Cause::Late);
+        if let Some(cause) = finished.dropped.or(late) {
+            account.events.incomplete_dropped.add(cause, u64::from(packing));
+            return;
+        }
+        let deadline = now.after(setting.decision_timeout);
+        let events = vec![Event::default(); usize::from(packing)];
+        let set = finished.set;
+        let held = Held { came: set.came, absent: set.absent, opened: set.opened, deadline, events };
+        self.sets.insert((flow, finished.number), held);
+        self.undecided.insert((flow, finished.number));
+        self.waiting.extend((0..packing).map(|event| (flow, finished.number, event)));
+    }
+
+    /// Time passes: what nobody decided in time is decided by default, who said nothing for too long loses his events.
+    pub(super) fn pass(&mut self, now: Instant) {
+        self.pushes = 0;
+        let overdue = self.undecided.iter().filter(|place| self.sets[place].deadline <= now);
+        let open = |&(flow, set): &(u8, u64)| {
+            let open = (0..).zip(&self.sets[&(flow, set)].events).filter(|(_, event)| event.ruling.is_none());
+            open.map(|(event, _)| (flow, set, event)).collect::<Vec<Place>>()
+        };
+        for place in overdue.flat_map(open).collect::<Vec<_>>() {
+            let setting = &self.scenario.flows[usize::from(place.0)];
+            let ruling = Ruling { accept: setting.default_accept, word: setting.default_word(), by_default: true };
+            if let Some((node, sequence)) = self.event(place).with {
+                self.nodes[usize::from(node)].entries.insert(sequence, Entry::GivenUp(place.0));
+            }
+            self.rule(place, ruling, now);
+        }
+        for index in 0..self.nodes.len() {
+            let node = &mut self.nodes[index];
+            if node.incarnation.is_some() && node.heard.after(self.scenario.farm.silence) <= now {
+                node.incarnation = None;
+                self.take_back(index);
+            }
+        }
+    }
+
+    fn event(&mut self, (flow, set, event): Place) -> &mut Event {
+        let held = self.sets.get_mut(&(flow, set)).expect("events are in sets that are there");
+        &mut held.events[usize::from(event)]
+    }
+
+    fn rule(&mut self, place: Place, ruling: Ruling, now: Instant) {
+        let event = self.event(place);
+        (event.ruling, event.with) = (Some(ruling), None);
+        self.waiting.remove(&place);
+        let held = &self.sets[&(place.0, place.1)];
+        if held.events.iter().all(|event| event.ruling.is_some()) {
+            self.undecided.remove(&(place.0, place.1));
+        }
+        let setting = &self.scenario.flows[usize::from(place.0)];
+        let account = &mut self.accounts[usize::from(place.0)];
+        let is_whole = held.absent.is_empty();
+        *(if is_whole { &mut account.events.built } else { &mut account.events.incomplete_emitted }) += 1;
+        *(if ruling.accept { &mut account.events.accepted } else { &mut account.events.rejected }) += 1;
+        *(if ruling.by_default { &mut account.by_default } else { &mut account.decided }) += 1;
+        account.in_budget += u64::from(now.since(held.opened) <= setting.budget);
+    }
+
+    /// An event waits for a node again.
+    fn wait(&mut self, place: Place) {
+        self.event(place).with = None;
+        self.waiting.insert(place);
+    }
+
+    fn take_back(&mut self, node: usize) {
+        for entry in std::mem::take(&mut self.nodes[node].entries).into_values() {
+            if let Entry::Awaited(place) = entry {
+                self.wait(place);
+                self.accounts[usize::from(place.0)].taken_back += 1;
+            }
+        }
+    }
+
+    /// A node said that it is there.
+    pub(super) fn on_credit(&mut self, credit: &Credit, now: Instant) {
+        let most = u64::from(self.scenario.farm.outstanding);
+        let Some(node) = self.nodes.get_mut(usize::from(credit.node)) else { return };
+        if node.incarnation.is_some_and(|known| known > credit.incarnation) {
+            return;
+        }
+        (node.window, node.heard) = (u64::from(credit.window).min(most), now);
+        if node.incarnation.replace(credit.incarnation) != Some(credit.incarnation) {
+            self.take_back(usize::from(credit.node));
+        }
+    }
+
+    /// A node said what it decided.
+    pub(super) fn on_decisions(&mut self, decisions: &Decisions, now: Instant) {
+        let index = usize::from(decisions.node);
+        let is_ours = decisions.gateway == self.gateway && decisions.gateway_incarnation == GATEWAY_LIFE;
+        let Some(node) = self.nodes.get_mut(index).filter(|_| is_ours) else { return };
+        if node.incarnation != Some(decisions.incarnation) || decisions.cumulative > node.next {
+            return;
+        }
+        node.heard = now;
+        for decision in &decisions.entries {
+            self.on_decision(index, decision, now);
+        }
+        let covered = self.nodes[index].entries.keys().copied().filter(|&sequence| decisions.covers(sequence));
+        for sequence in covered.collect::<Vec<_>>() {
+            if let Some(Entry::Awaited(place)) = self.nodes[index].entries.remove(&sequence) {
+                self.wait(place);
+                self.accounts[usize::from(place.0)].lost += 1;
+            }
+        }
+    }
+
+    fn on_decision(&mut self, node: usize, decision: &Decision, now: Instant) {
+        match self.nodes[node].entries.remove(&decision.sequence) {
+            None => self.accounts[0].ignored += 1,
+            Some(Entry::GivenUp(flow)) => self.accounts[usize::from(flow)].late += 1,
+            Some(Entry::Awaited(place)) if decision.verdict == Verdict::NotReceived => {
+                self.wait(place);
+                self.accounts[usize::from(place.0)].not_received += 1;
+            }
+            Some(Entry::Awaited(place)) => {
+                let accept = decision.verdict == Verdict::Accept;
+                self.rule(place, Ruling { accept, word: decision.word, by_default: false }, now);
+            }
+        }
+    }
+
+    /// The gateway pushed something to a node.
+    pub(super) fn on_push(&mut self, node: u16, push: &PushView<'_>) -> Result<(), Broken> {
+        self.pushes += 1;
+        let head = push.head();
+        Broken::unless((head.gateway, head.incarnation) == (self.gateway, GATEWAY_LIFE), Checker::Content, || {
+            format!("a push says that it is another gateway's: {head:?}")
+        })?;
+        for (piece, bytes) in push.pieces() {
+            self.on_piece(node, &piece, bytes)?;
+        }
+        self.check_floor(node, head.floor)
+    }
+
+    fn check_floor(&self, node: u16, floor: u64) -> Result<(), Broken> {
+        let awaited = self.nodes[usize::from(node)].awaited_from();
+        Broken::unless(floor == awaited, Checker::Credits, || {
+            format!("node{node} is told that nothing below {floor} is awaited, and {awaited} is")
+        })
+    }
+
+    fn on_piece(&mut self, node: u16, piece: &PieceHead, bytes: &[u8]) -> Result<(), Broken> {
+        let broken = |checker, words: &str| Broken::new(checker, format!("node{node} gets {piece:?}: {words}"));
+        let place = self.place_of(piece).ok_or_else(|| broken(Checker::Keys, "no such event is to be decided"))?;
+        let known = &mut self.nodes[usize::from(node)];
+        if piece.sequence == known.next {
+            if known.credit() == 0 {
+                return Err(broken(Checker::Credits, "it has no credit"));
+            }
+            known.next += 1;
+            known.entries.insert(piece.sequence, Entry::Awaited(place));
+            let event = self.event(place);
+            if event.ruling.is_some() || event.with.is_some() {
+                return Err(broken(Checker::Keys, "it is decided, or somebody has it"));
+            }
+            event.with = Some((node, piece.sequence));
+            event.attempt += 1;
+            let attempt = event.attempt;
+            self.waiting.remove(&place);
+            let account = &mut self.accounts[usize::from(place.0)];
+            account.pushed_bytes += u64::from(piece.total);
+            *(if attempt == 1 { &mut account.pushed } else { &mut account.pushed_again }) += 1;
+        } else if known.entries.get(&piece.sequence) != Some(&Entry::Awaited(place)) {
+            return Err(broken(Checker::Keys, "this number is not the event's"));
+        }
+        let attempt = self.event(place).attempt;
+        let is_whole = self.sets[&(place.0, place.1)].absent.is_empty();
+        let flags = (piece.flags.has(EventFlags::INCOMPLETE), piece.flags.has(EventFlags::SENT_AGAIN));
+        if piece.attempt != Attempt(attempt) || flags != (!is_whole, attempt > 1) {
+            return Err(broken(Checker::Content, "another attempt, or other flags, than it has"));
+        }
+        let expected = self.bytes_of(place);
+        let range = piece.offset as usize..(piece.offset + piece.length) as usize;
+        if expected.len() != piece.total as usize || expected.get(range) != Some(bytes) {
+            return Err(broken(Checker::Content, "it is not what the sources sent"));
+        }
+        Ok(())
+    }
+
+    fn place_of(&self, piece: &PieceHead) -> Option<Place> {
+        let setting = self.scenario.flows.get(usize::from(piece.flow))?;
+        let (set, event) = setting.place_of(piece.key)?;
+        self.sets.contains_key(&(piece.flow, set)).then_some((piece.flow, set, event))
+    }
+
+    /// An event as its sources sent it, without those that are missing.
+    fn bytes_of(&self, (flow, set, event): Place) -> Vec<u8> {
+        let (setting, held) = (&self.scenario.flows[usize::from(flow)], &self.sets[&(flow, set)]);
+        let number = setting.key_of(set).number() + u64::from(event);
+        let mut bytes = Vec::new();
+        held.came.iter().for_each(|&source| setting.sources.append_banks(source, number, &mut bytes));
+        bytes
+    }
+
+    /// The gateway said how far a node's numbers have come.
+    pub(super) fn on_progress(&self, node: u16, progress: &Progress) -> Result<(), Broken> {
+        let next = self.nodes[usize::from(node)].next;
+        Broken::unless(progress.next == next, Checker::Credits, || {
+            format!("node{node} is told of numbers up to {}, and there are {next}", progress.next)
+        })?;
+        self.check_floor(node, progress.floor)
+    }
+
+    /// Decisions left in the order of events.
+    pub(super) fn on_stream(&mut self, stream: &Stream) -> Result<(), Broken> {
+        let (total, mut last) = self.streamed[usize::from(stream.flow)];
+        Broken::unless(stream.before == total, Checker::Order, || {
+            format!("flow {}: {} decisions went before, and {total} did", stream.flow, stream.before)
+        })?;
+        for entry in &stream.entries {
+            let (key, flow) = (entry.key, stream.flow);
+            Broken::unless(last.is_none_or(|last| last < key), Checker::Order, || {
+                format!("flow {flow}: the decision on {key} leaves behind that on {last:?}")
+            })?;
+            last = Some(key);
+            let place = self.scenario.flows[usize::from(flow)].place_of(key);
+            let held = place.and_then(|(set, event)| self.sets.get(&(flow, set))?.events.get(usize::from(event)));
+            let ruling = held.and_then(|event| event.ruling);
+            let said = Ruling { accept: entry.accept, word: entry.word, by_default: entry.by_default };
+            Broken::unless(ruling == Some(said), Checker::Keys, || {
+                format!("flow {flow}: {said:?} leaves for {key}, and the ruling is {ruling:?}")
+            })?;
+        }
+        let entries = stream.entries.len() as u64;
+        self.accounts[usize::from(stream.flow)].streamed += entries;
+        self.streamed[usize::from(stream.flow)] = (total + entries, last);
+        Ok(())
+    }
+
+    /// Nobody waits for a node while one has room, at the end of a turn in which fewer pushes were sent than it may.
+    pub(super) fn check_rest(&self) -> Result<(), Broken> {
+        let willing = self.nodes.iter().position(|node| node.credit() > 0);
+        match (willing, self.waiting.first()) {
+            (Some(node), Some(place)) if self.pushes < PUSHES => {
+                let words = format!("event {place:?} (flow, set, place) waits, and node{node} has credit");
+                Err(Broken::new(Checker::Liveness, words))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether anything was decided.
+    pub(super) fn has_decided(&self) -> bool {
+        self.accounts.iter().any(|account| account.decided + account.by_default > 0)
+    }
+
+    /// How many nodes there may be.
+    pub(super) fn node_count(&self) -> u16 {
+        self.nodes.len() as u16
+    }
+
+    /// How many decisions of a flow left in order.
+    pub(super) fn streamed(&self, flow: u8) -> u64 {
+        self.streamed[usize::from(flow)].0
+    }
+}
+
+/// Gateways live once.
+pub(super) const GATEWAY_LIFE: Incarnation = Incarnation(1);
+/// So many pushes may be all of a turn, beside what it flushes; what is left follows in the next one.
+const PUSHES: usize = 250;

@@ -1,0 +1,221 @@
+//! Faults begin and end: what each does to the members, the network and the disks.
+
+use super::super::content::mixed;
+use super::super::coverage::Situation;
+use super::address;
+use super::fault::{Fault, Scheduled, Trouble, Way};
+use super::member::{Member, Place};
+use super::scenario::Scenario;
+use super::world::World;
+use ropewalk_io::disk::DiskFaults;
+use ropewalk_io::packet::simulated::{PacketFaults, PacketPath};
+use ropewalk_io::packet::{Flow, SendConfig, Sender};
+use ropewalk_memory::{Pool, PoolConfig, Staging};
+use ropewalk_node::drive::Drive;
+use ropewalk_terms::Instant;
+use std::collections::VecDeque;
+use std::net::SocketAddrV4;
+
+/// Packets that find room at a receiver while queues are short.
+const SHORT_QUEUE: usize = 8;
+
+/// What is still to go wrong, and what goes wrong now.
+#[derive(Debug)]
+pub(super) struct Injection {
+    pending: VecDeque<Scheduled>,
+    active: Vec<(Instant, Scheduled)>,
+}
+
+impl Injection {
+    /// Everything is still to come.
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        Self { pending: scenario.faults.iter().cloned().collect(), active: Vec::new() }
+    }
+
+    /// When the next fault begins or ends.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let begins = self.pending.iter().map(|scheduled| Instant::ZERO.after(scheduled.at));
+        begins.chain(self.active.iter().map(|(until, _)| *until)).min()
+    }
+
+    /// Whether a node's process is kept from being there.
+    pub(super) fn is_killed(&self, node: u16) -> bool {
+        self.active.iter().any(|(_, scheduled)| scheduled.fault == Fault::NodeKilled(node))
+    }
+
+    /// Somebody is away now.
+    pub(super) fn keeps_away(&self) -> bool {
+        self.active.iter().any(|(_, scheduled)| scheduled.fault.keeps_away())
+    }
+}
+
+impl World {
+    /// Lets faults begin and end whose time has come.
+    pub(super) fn inject(&mut self) {
+        let now = self.now();
+        if self.situation() == Situation::Ended {
+            self.injection.pending.clear();
+        }
+        let mut changed = false;
+        while let Some(index) = self.injection.active.iter().position(|(until, _)| *until <= now) {
+            let (_, scheduled) = self.injection.active.remove(index);
+            self.referee.borrow_mut().note(now, 7, || format!("ends: {scheduled}"));
+            self.end(&scheduled.fault);
+            changed = true;
+        }
+        while self.injection.pending.front().is_some_and(|next| Instant::ZERO.after(next.at) <= now) {
+            let Some(scheduled) = self.injection.pending.pop_front() else { break };
+            self.coverage.hit(scheduled.fault.kind(), self.situation());
+            self.referee.borrow_mut().note(now, 6, || format!("begins: {scheduled}"));
+            self.begin(now, &scheduled.fault);
+            let until = Instant::ZERO.after(scheduled.end());
+            if until > now {
+                self.injection.active.push((until, scheduled));
+            }
+            changed = true;
+        }
+        if changed {
+            self.set_network();
+        }
+    }
+
+    fn begin(&mut self, now: Instant, fault: &Fault) {
+        match *fault {
+            Fault::WrongPackets { flow, source, wrong, count } => {
+                self.tampering[usize::from(flow)][usize::from(source)].set(Some((wrong, count)));
+            }
+            Fault::Stranger => self.speak_nonsense(now),
+            Fault::NodeKilled(node) => self.nodes[usize::from(node)].drive = None,
+            Fault::Sleeps(place) => self.change_pauses(place, 1),
+            Fault::NodeSlow(node, times) => {
+                let slower = 1_000_000 - 1_000_000 / i32::from(times.max(1));
+                self.nodes[usize::from(node)].clock.set_drift(-slower);
+            }
+            Fault::ClockDrift(Place::Gateway(gateway), ppm) => {
+                self.gateways[usize::from(gateway)].clock.set_drift(ppm);
+            }
+            Fault::DiskFull(gateway) => self.set_disk(gateway, DiskFaults { capacity: 0, ..DiskFaults::default() }),
+            Fault::DiskSlow(gateway, latency) => {
+                let faults = DiskFaults { least_latency: latency, most_latency: latency, ..DiskFaults::default() };
+                self.set_disk(gateway, faults);
+            }
+            Fault::DiskErrors(gateway) => {
+                self.set_disk(gateway, DiskFaults { write_error: 0.5, ..DiskFaults::default() });
+            }
+            // What happens on the network follows from everything that goes on there.
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, fault: &Fault) {
+        match *fault {
+            Fault::NodeKilled(_) => self.start_nodes(),
+            Fault::Sleeps(place) => self.change_pauses(place, -1),
+            Fault::NodeSlow(node, _) => {
+                let usual = self.scenario.drift(Place::Node(node));
+                self.nodes[usize::from(node)].clock.set_drift(usual);
+            }
+            Fault::ClockDrift(place @ Place::Gateway(gateway), _) => {
+                let usual = self.scenario.drift(place);
+                self.gateways[usize::from(gateway)].clock.set_drift(usual);
+            }
+            Fault::DiskFull(gateway) | Fault::DiskSlow(gateway, _) | Fault::DiskErrors(gateway) => {
+                self.set_disk(gateway, DiskFaults::default());
+            }
+            _ => {}
+        }
+    }
+
+    fn change_pauses(&mut self, place: Place, by: i32) {
+        fn change<D: Drive>(member: &mut Member<D>, by: i32) {
+            member.pauses = member.pauses.saturating_add_signed(by);
+            member.wake();
+        }
+        match place {
+            Place::Gateway(gateway) => change(&mut self.gateways[usize::from(gateway)], by),
+            Place::Node(node) => change(&mut self.nodes[usize::from(node)], by),
+            Place::Trigger(flow) => change(&mut self.triggers[usize::from(flow)], by),
+        }
+    }
+
+    fn set_disk(&self, gateway: u16, faults: DiskFaults) {
+        self.storages[usize::from(gateway)].set_faults(faults);
+    }
+
+    /// What goes wrong on the network now, all of it together.
+    fn set_network(&self) {
+        let base = PacketFaults { queue: self.scenario.rooms.queue, ..self.scenario.network };
+        let active = || self.injection.active.iter().map(|(_, scheduled)| &scheduled.fault);
+        let is_short = active().any(|fault| *fault == Fault::QueueShort);
+        self.network.set_faults(PacketFaults { queue: if is_short { SHORT_QUEUE } else { base.queue }, ..base });
+        let silence = PacketFaults { loss: 1.0, ..base };
+        let mut paths = Vec::new();
+        for fault in active() {
+            match *fault {
+                Fault::SourceSilent { flow, source } => {
+                    let from = address::only(address::source(flow, source));
+                    paths.push(PacketPath { from, to: address::gateways(), faults: silence });
+                }
+                Fault::NodeDeaf(node) | Fault::NodeCutOff(node) => {
+                    let to = address::only(address::node(node));
+                    paths.push(PacketPath { from: address::gateways(), to: to.clone(), faults: silence });
+                    if matches!(fault, Fault::NodeCutOff(_)) {
+                        paths.push(PacketPath { from: to, to: address::gateways(), faults: silence });
+                    }
+                }
+                _ => {}
+            }
+        }
+        for way in [Way::Packets, Way::Pushes, Way::Decisions, Way::States] {
+            let mut faults = base;
+            for fault in active() {
+                match *fault {
+                    Fault::OnWay(of, Trouble::Lost(share)) if of == way => faults.loss = faults.loss.max(share),
+                    Fault::OnWay(of, Trouble::Doubled(share)) if of == way => faults.duplication = share,
+                    Fault::OnWay(of, Trouble::Disordered(most)) if of == way => {
+                        (faults.disorder, faults.held_up) = (0.5, faults.held_up.max(most));
+                    }
+                    Fault::OnWay(of, Trouble::Late(latency)) if of == way => {
+                        faults.latency = faults.latency.max(latency);
+                    }
+                    _ => {}
+                }
+            }
+            let (from, to) = match way {
+                Way::Packets => (address::sources(), address::gateways()),
+                Way::Pushes => (address::gateways(), address::nodes()),
+                Way::Decisions => (address::nodes(), address::gateways()),
+                Way::States => (address::gateways(), address::triggers()),
+            };
+            paths.push(PacketPath { from, to, faults });
+        }
+        self.network.set_paths(paths);
+    }
+
+    /// Nonsense to every door, from a stranger's address and from a source's.
+    fn speak_nonsense(&mut self, now: Instant) {
+        let flows = 0..self.scenario.flows.len() as u8;
+        let mut doors: Vec<SocketAddrV4> = flows.clone().map(address::trigger).collect();
+        doors.extend((0..self.nodes.len() as u16).map(address::node));
+        for gateway in 0..self.scenario.gateways {
+            doors.push(address::control(gateway));
+            doors.extend(flows.clone().map(|flow| address::input(gateway, flow)));
+        }
+        for (index, from) in (0..).zip([address::STRANGER, address::source(0, 0)]) {
+            let memory = Pool::new_untouched(PoolConfig::heap("nonsense", 1 << 12, 2)).expect("a little memory");
+            let mut sender = self.network.sender(SendConfig::new(Flow::Udp, from), Staging::new(memory));
+            for (door, &to) in (0..).zip(&doors) {
+                let number = mixed(self.scenario.seed, index, door ^ now.as_nanoseconds());
+                let length = (number % 80) as usize;
+                let mut fill = |room: &mut [u8]| {
+                    let bytes = (0..length as u64).map(|place| mixed(number, place, 2) as u8);
+                    room.iter_mut().zip(bytes).for_each(|(byte, nonsense)| *byte = nonsense);
+                    length
+                };
+                // Where there is no room for nonsense it goes unsaid.
+                let _ = sender.send_with(to, length.max(1), &mut fill);
+                sender.flush(now);
+            }
+        }
+    }
+}

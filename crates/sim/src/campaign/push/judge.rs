@@ -1,0 +1,190 @@
+//! The run is over: is everything decided, stored and given back, and is what is missing missing for a reason?
+
+use super::super::broken::{Broken, Checker};
+use super::fault::{Fault, Way};
+use super::member::Place;
+use super::scenario::{FlowSetting, Scenario};
+use super::world::World;
+use ropewalk_flow::gateway::Output;
+use ropewalk_flow::source::SizeDistribution;
+use ropewalk_terms::{Cause, Instant};
+use std::time::Duration;
+
+impl World {
+    /// What must hold of a run that is over.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn judge(&mut self) -> Result<(), Broken> {
+        self.judge_triggers()?;
+        self.judge_events()?;
+        self.judge_missing()?;
+        self.judge_room()?;
+        self.judge_files()?;
+        self.judge_pools()
+    }
+
+    /// Everything was triggered, unless the run was stopped before.
+    fn judge_triggers(&self) -> Result<(), Broken> {
+        let referee = self.referee.borrow();
+        for ((flow, setting), named) in (0..).zip(&self.scenario.flows).zip(&referee.voices.named) {
+            let sets = named.len() as u64;
+            let is_all = self.scenario.stop.is_some() || sets == setting.sets;
+            Broken::unless(is_all, Checker::Loss, || {
+                format!("flow {flow}: {sets} sets were sent, and there are {}", setting.sets)
+            })?;
+            let is_gapless = named.keys().copied().eq(0..sets);
+            Broken::unless(is_gapless, Checker::Keys, || format!("flow {flow}: sets {:?} were sent", named.keys()))?;
+        }
+        Ok(())
+    }
+
+    /// Every event of every set that came to the farm is decided, and left where it should.
+    fn judge_events(&self) -> Result<(), Broken> {
+        let referee = self.referee.borrow();
+        for (gateway, twin) in (0..).zip(&referee.twins) {
+            for (flow, setting) in (0..).zip(&self.scenario.flows) {
+                let packets = twin.flows[usize::from(flow)].account();
+                let events = twin.farm.account(flow);
+                let in_flight = (packets.packets.in_flight, packets.open, events.events.in_flight);
+                Broken::unless(in_flight == (0, 0, 0), Checker::Ledger, || {
+                    format!("gw{gateway}, flow {flow}: packets, sets and events in flight at the end: {in_flight:?}")
+                })?;
+                let held = twin.farm.sets.iter().filter(|((of, _), _)| *of == flow);
+                let decided = held.map(|(_, held)| held.events.len() as u64).sum::<u64>();
+                let due = if setting.output == Output::Stream { decided } else { 0 };
+                let streamed = twin.farm.streamed(flow);
+                Broken::unless(streamed == due, Checker::Loss, || {
+                    format!("gw{gateway}, flow {flow}: {streamed} decisions left in order, and {due} should have")
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Who is missing had not come by the time at which the set was given up.
+    fn judge_missing(&mut self) -> Result<(), Broken> {
+        let mut is_dry = Vec::new();
+        for (gateway, member) in (0..).zip(&mut self.gateways) {
+            let Some(drive) = &member.drive else { continue };
+            let report = drive.notice().read();
+            let dry = (0u8..).zip(report.received).filter(|(_, input)| input.dry > 0);
+            is_dry.extend(dry.map(|(flow, _)| (gateway, flow)));
+        }
+        let referee = self.referee.borrow();
+        for (gateway, twin) in (0u16..).zip(&referee.twins) {
+            for (flow, assembly) in (0u8..).zip(&twin.flows) {
+                let timeout = self.scenario.flows[usize::from(flow)].timeout;
+                let incomplete = assembly.sets().iter().filter(|(_, set)| set.is_incomplete());
+                for (&number, set) in incomplete {
+                    let deadline = set.opened.after(timeout);
+                    let given_up = set.absent.iter().filter(|(_, cause)| **cause == Cause::TimedOut);
+                    for (&source, _) in given_up {
+                        let fate = referee.fates.get(&(gateway, (flow, number, source)));
+                        let arrivals = fate.map(|fate| fate.arrivals.as_slice()).unwrap_or_default();
+                        let in_time = arrivals.iter().filter(|&&at| at < twin.clock_at(deadline)).count();
+                        let lost = fate.map_or(0, |fate| fate.overflown);
+                        let setting = &self.scenario.flows[usize::from(flow)];
+                        // It held up the order of decisions, while what it lacked waited behind packets of later sets.
+                        let held_up = setting.output == Output::Stream
+                            && twin
+                                .closed
+                                .get(&(flow, number))
+                                .is_some_and(|&at| at >= deadline.after(setting.decision_timeout));
+                        let is_right = in_time <= lost || held_up || is_dry.contains(&(gateway, flow));
+                        Broken::unless(is_right, Checker::TimeOut, || {
+                            format!(
+                                "gw{gateway}, flow {flow}, set {number}: source {source} is missing, and arrived at \
+                                 {arrivals:?}, before {deadline:?}"
+                            )
+                        })?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the throttle leaves room for what is on its way, and the trigger hears it, nothing finds none.
+    fn judge_room(&self) -> Result<(), Broken> {
+        let referee = self.referee.borrow();
+        for (flow, setting) in (0u8..).zip(&self.scenario.flows) {
+            if !leaves_room(&self.scenario, setting) {
+                continue;
+            }
+            let refused = referee.twins.iter().map(|twin| twin.flows[usize::from(flow)].account().refused).sum::<u64>();
+            let lost = if keeps_packets(&self.scenario) { referee.overflown } else { 0 };
+            Broken::unless(refused + lost == 0, Checker::Bounds, || {
+                format!(
+                    "flow {flow}: {refused} sets were refused and {lost} packets lost although the throttle was heard"
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Every packet's memory is back.
+    fn judge_pools(&mut self) -> Result<(), Broken> {
+        for (gateway, member) in (0..).zip(&mut self.gateways) {
+            let Some(drive) = &mut member.drive else { continue };
+            for (flow, used) in (0..).zip(drive.memory_in_use()) {
+                // One block is being filled.
+                Broken::unless(used.held <= 1, Checker::Pools, || {
+                    format!("gw{gateway}, flow {flow}: {} of {} blocks are held after the end", used.held, used.all)
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl super::referee::Twin {
+    /// When the gateway's clock, as it goes now, shows this; too early by what it was wrong before.
+    fn clock_at(&self, local: Instant) -> Instant {
+        let world = self.clock.world_at(local);
+        let doubt = world.since(Instant::ZERO).mul_f64(WORST_DRIFT);
+        Instant::ZERO.after(world.since(Instant::ZERO).saturating_sub(doubt))
+    }
+}
+
+/// How far clocks may be wrong over a run.
+const WORST_DRIFT: f64 = 0.06;
+
+/// Whether what the network and the settings do leaves enough room for what comes until the trigger has stopped.
+fn leaves_room(scenario: &Scenario, setting: &FlowSetting) -> bool {
+    let is_harmless = |fault: &Fault| {
+        !matches!(
+            fault,
+            Fault::OnWay(Way::Packets | Way::States, _)
+                | Fault::Sleeps(Place::Gateway(_) | Place::Trigger(_))
+                | Fault::QueueShort
+                | Fault::ClockDrift(..)
+        )
+    };
+    let network = scenario.network;
+    if network.loss > 0.0 || !scenario.faults.iter().all(|scheduled| is_harmless(&scheduled.fault)) {
+        return false;
+    }
+    let held_up = if network.disorder > 0.0 { network.held_up } else { Duration::ZERO };
+    let reaction = 2 * (network.latency + held_up) + setting.sources.jitter + Duration::from_micros(10);
+    let burst = if setting.is_random { 5.0 } else { 1.0 };
+    let coming = (reaction.as_secs_f64() / setting.pace.as_secs_f64() * burst).ceil() as u64;
+    let reordered = if setting.sources.reordered > 0.0 { u64::from(setting.sources.delay_sets) } else { 0 };
+    setting.headroom(scenario.throttle) >= coming + reordered + 2
+}
+
+/// Whether there is memory for all packets of all sets, and room for those that wait.
+fn keeps_packets(scenario: &Scenario) -> bool {
+    let fits = |flow: &FlowSetting| {
+        let most = match flow.sources.size {
+            SizeDistribution::Fixed(bytes) => bytes,
+            SizeDistribution::Uniform { most, .. } => most,
+            _ => u32::MAX,
+        } as usize;
+        let packet = 12 + usize::from(flow.sources.packing) * (most + 16);
+        let packets = usize::from(flow.capacity) * usize::from(flow.sources.sources);
+        // A block is held as long as any packet in it.
+        4 * packet * packets <= scenario.rooms.blocks * scenario.rooms.block_bytes
+    };
+    scenario.rooms.queue >= 1024 && scenario.flows.iter().all(fits)
+}

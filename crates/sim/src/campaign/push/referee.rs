@@ -1,0 +1,323 @@
+//! Who sees every packet, and knows what must follow.
+
+use super::super::broken::{Broken, Checker};
+use super::super::clock::NodeClock;
+use super::super::content::mixed;
+use super::address;
+use super::assembly::Assembly;
+use super::farm::Farm;
+use super::member::Place;
+use super::scenario::Scenario;
+use super::voices::Voices;
+use ropewalk_flow::gateway::{FarmAccount, Receiver, Sender};
+use ropewalk_io::packet::simulated::Passage;
+use ropewalk_terms::Instant;
+use ropewalk_wire::gateway::{Frame, Kind, Message, PushView};
+use ropewalk_wire::mep::MepView;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::SocketAddrV4;
+use std::rc::Rc;
+
+/// Shared by everybody who takes part.
+pub(super) type Shared = Rc<RefCell<Referee>>;
+
+/// A gateway's machine.
+pub(super) type Halves<'a> = (&'a Receiver, &'a Sender);
+
+/// What happened in a gateway's turn, in this order.
+#[derive(Debug)]
+enum Note {
+    Packet {
+        flow: u8,
+        from: SocketAddrV4,
+        bytes: Vec<u8>,
+    },
+    /// So many packets of a flow were taken in one look.
+    Looked {
+        flow: u8,
+        count: usize,
+    },
+    Heard(Vec<u8>),
+    /// Everybody was heard: now time passes.
+    AllHeard,
+    Sent {
+        to: SocketAddrV4,
+        bytes: Vec<u8>,
+    },
+}
+
+/// One gateway as it must be.
+#[derive(Debug)]
+pub(super) struct Twin {
+    pub(super) flows: Vec<Assembly>,
+    pub(super) farm: Farm,
+    pub(super) clock: NodeClock,
+    notes: Vec<Note>,
+    /// By flow: sets that were begun before this turn.
+    opened: Vec<u64>,
+    /// By flow: when sets were finished for which something was missing, by the gateway's clock.
+    pub(super) closed: BTreeMap<(u8, u64), Instant>,
+}
+
+/// Flow, set and source of a packet.
+pub(super) type Identity = (u8, u64, u16);
+
+/// What became of the packets of one source for one set.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fate {
+    /// When copies that are right arrived, by the world's clock.
+    pub(super) arrivals: Vec<Instant>,
+    /// Copies that found no room where they arrived.
+    pub(super) overflown: usize,
+}
+
+/// The referee.
+#[derive(Debug)]
+pub(super) struct Referee {
+    scenario: Rc<Scenario>,
+    pub(super) twins: Vec<Twin>,
+    pub(super) voices: Voices,
+    /// By gateway, and by what a packet is.
+    pub(super) fates: BTreeMap<(u16, Identity), Fate>,
+    pub(super) overflown: u64,
+    digest: u64,
+    text: Option<String>,
+    broken: Option<Broken>,
+}
+
+impl Referee {
+    pub(super) fn new(scenario: &Rc<Scenario>, clocks: Vec<NodeClock>, with_text: bool) -> Shared {
+        let twin = |(gateway, clock): (u16, NodeClock)| Twin {
+            flows: scenario.flows.iter().map(Assembly::new).collect(),
+            farm: Farm::new(scenario, gateway),
+            clock,
+            notes: Vec::new(),
+            opened: vec![0; scenario.flows.len()],
+            closed: BTreeMap::new(),
+        };
+        let referee = Self {
+            scenario: Rc::clone(scenario),
+            twins: (0..).zip(clocks).map(twin).collect(),
+            voices: Voices::new(scenario),
+            fates: BTreeMap::new(),
+            overflown: 0,
+            digest: scenario.seed,
+            text: with_text.then(String::new),
+            broken: None,
+        };
+        Rc::new(RefCell::new(referee))
+    }
+
+    /// Mixed from everything that happened.
+    pub(super) const fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Everything that happened, line by line, where that was asked for.
+    pub(super) fn take_text(&mut self) -> String {
+        self.text.take().unwrap_or_default()
+    }
+
+    /// What somebody found who could not say so at once.
+    pub(super) fn verdict(&self) -> Result<(), Broken> {
+        self.broken.clone().map_or(Ok(()), Err)
+    }
+
+    fn keep(&mut self, result: Result<(), Broken>) {
+        self.broken = self.broken.take().or(result.err());
+    }
+
+    /// Takes note for people, and for the digest.
+    pub(super) fn note(&mut self, now: Instant, number: u64, line: impl FnOnce() -> String) {
+        self.digest = mixed(self.digest ^ now.as_nanoseconds(), number, 1);
+        if let Some(text) = &mut self.text {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{:>12} {}", now.as_nanoseconds(), line());
+        }
+    }
+
+    /// Somebody took a packet.
+    pub(super) fn taken(&mut self, by: Place, at: SocketAddrV4, from: SocketAddrV4, bytes: Vec<u8>, now: Instant) {
+        self.note(now, bytes.len() as u64, || {
+            format!("{by} takes {} bytes from {from}: {}", bytes.len(), named(&bytes))
+        });
+        match by {
+            Place::Gateway(gateway) => {
+                let note = match address::input_at(at) {
+                    Some((_, flow)) => Note::Packet { flow, from, bytes },
+                    None => Note::Heard(bytes),
+                };
+                self.twins[usize::from(gateway)].notes.push(note);
+            }
+            Place::Node(node) => self.voices.node_heard(node, &bytes),
+            Place::Trigger(flow) => self.voices.trigger_heard(flow, from, &bytes, now),
+        }
+    }
+
+    /// Somebody looked for packets and took so many.
+    pub(super) fn looked(&mut self, by: Place, at: SocketAddrV4, count: usize) {
+        if let Place::Gateway(gateway) = by {
+            let note = address::input_at(at).map_or(Note::AllHeard, |(_, flow)| Note::Looked { flow, count });
+            self.twins[usize::from(gateway)].notes.push(note);
+        }
+    }
+
+    /// Somebody sends a packet.
+    pub(super) fn sent(&mut self, by: Place, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8], now: Instant) {
+        self.note(now, bytes.len() as u64, || {
+            format!("{by} at {from} sends {} bytes to {to}: {}", bytes.len(), named(bytes))
+        });
+        let result = match by {
+            Place::Gateway(gateway) => {
+                self.twins[usize::from(gateway)].notes.push(Note::Sent { to, bytes: bytes.to_vec() });
+                Ok(())
+            }
+            Place::Node(node) => self.voices.node_said(node, bytes),
+            Place::Trigger(flow) => self.voices.source_said(flow, to, bytes, now),
+        };
+        self.keep(result);
+    }
+
+    /// What the network did with packets on their way to gateways.
+    pub(super) fn on_passages(&mut self, passages: Vec<Passage>) {
+        for passage in passages {
+            match passage {
+                Passage::Sent { from, to, payload, arrivals, .. } => {
+                    if let Some(place) = self.identity(from, to, &payload) {
+                        self.fates.entry(place).or_default().arrivals.extend(arrivals.into_iter().flatten());
+                    }
+                }
+                Passage::Overflown { from, to, payload } => {
+                    self.overflown += u64::from(address::input_at(to).is_some());
+                    if let Some(place) = self.identity(from, to, &payload) {
+                        self.fates.entry(place).or_default().overflown += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a packet is, if it is right.
+    fn identity(&self, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) -> Option<(u16, Identity)> {
+        let (gateway, flow) = address::input_at(to)?;
+        let sources = &self.scenario.flows.get(usize::from(flow))?.sources;
+        let source = address::source_at(from, flow)?;
+        let header = MepView::parse(bytes).ok()?.header();
+        let is_right = header.packing == sources.packing && header.partition == sources.partition;
+        let since = header.first_event.wrapping_sub(sources.first_event as u32);
+        is_right.then_some((gateway, (flow, u64::from(since) / u64::from(sources.packing), source)))
+    }
+
+    /// A gateway had a turn: whether it is as it must be.
+    pub(super) fn after_turn(&mut self, gateway: u16, machine: Halves<'_>, now: Instant) -> Result<(), Broken> {
+        let batch = self.scenario.rooms.batch;
+        let twin = &mut self.twins[usize::from(gateway)];
+        let in_place = |broken: Broken| Broken { words: format!("gw{gateway}: {}", broken.words), ..broken };
+        twin.replay(machine, batch, now).and_then(|()| twin.check(machine)).map_err(in_place)
+    }
+}
+
+impl Twin {
+    /// Goes through the turn.
+    fn replay(&mut self, machine: Halves<'_>, batch: usize, now: Instant) -> Result<(), Broken> {
+        for (flow, assembly) in (0..).zip(&mut self.flows) {
+            let opened = machine.0.account(flow).opened;
+            let before = std::mem::replace(&mut self.opened[usize::from(flow)], opened);
+            assembly.begin_turn(opened - before, now);
+        }
+        for note in std::mem::take(&mut self.notes) {
+            match note {
+                Note::Packet { flow, from, bytes } => {
+                    let source = address::source_at(from, flow);
+                    self.flows[usize::from(flow)].take(source, bytes, now);
+                }
+                Note::Looked { flow, count } => self.flows[usize::from(flow)].look(count < batch, now),
+                Note::Heard(bytes) => self.hear(&bytes, now),
+                Note::AllHeard => self.pass(now),
+                Note::Sent { to, bytes } => self.say(to, &bytes)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, bytes: &[u8], now: Instant) {
+        match Frame::split(bytes).and_then(|(kind, body, _)| Message::decode(kind, body)) {
+            Ok(Message::Credit(credit)) => self.farm.on_credit(&credit, now),
+            Ok(Message::Decisions(decisions)) => self.farm.on_decisions(&decisions, now),
+            _ => {}
+        }
+    }
+
+    fn pass(&mut self, now: Instant) {
+        self.farm.pass(now);
+        for (flow, assembly) in (0..).zip(&mut self.flows) {
+            assembly.pass(now);
+            for finished in assembly.take_finished() {
+                if !finished.set.is_complete() {
+                    self.closed.insert((flow, finished.number), now);
+                }
+                self.farm.add(flow, finished, now);
+            }
+        }
+    }
+
+    fn say(&mut self, to: SocketAddrV4, bytes: &[u8]) -> Result<(), Broken> {
+        let Ok((kind, body, _)) = Frame::split(bytes) else { return Ok(()) };
+        match (kind, address::node_at(to)) {
+            (Kind::Push, Some(node)) => {
+                let push = PushView::parse(body)
+                    .map_err(|error| Broken::new(Checker::Content, format!("node{node} gets no push: {error}")))?;
+                self.farm.on_push(node, &push)
+            }
+            (_, node) => match (Message::decode(kind, body), node) {
+                (Ok(Message::Progress(progress)), Some(node)) => self.farm.on_progress(node, &progress),
+                (Ok(Message::Stream(stream)), None) => self.farm.on_stream(&stream),
+                (Ok(_), _) => Ok(()),
+                (Err(error), _) => Err(Broken::new(Checker::Content, format!("{kind:?} to {to}: {error}"))),
+            },
+        }
+    }
+
+    /// Whether the gateway's accounts are those that follow from its packets.
+    fn check(&self, machine: Halves<'_>) -> Result<(), Broken> {
+        for (flow, assembly) in (0u8..).zip(&self.flows) {
+            let (packets, events) = (machine.0.account(flow), machine.1.account(flow));
+            let balanced = packets.is_balanced() && events.is_balanced();
+            Broken::unless(balanced, Checker::Ledger, || format!("flow {flow}: {packets:?} {events:?}"))?;
+            let (taken, refused) = (assembly.account(), packets.refused);
+            Broken::unless(taken == packets, Checker::Ledger, || {
+                format!("flow {flow}: the account is {packets:?}, and must be {taken:?} ({refused} refused)")
+            })?;
+            let FarmAccount { stored, stored_bytes, .. } = events;
+            let farm = FarmAccount { stored, stored_bytes, ..self.farm.account(flow) };
+            Broken::unless(farm == events, Checker::Ledger, || {
+                format!("flow {flow}: the account is {events:?}, and must be {farm:?}")
+            })?;
+        }
+        self.check_credit(machine)?;
+        self.farm.check_rest()
+    }
+
+    fn check_credit(&self, machine: Halves<'_>) -> Result<(), Broken> {
+        (0..self.farm.node_count()).try_for_each(|node| {
+            let (given, due) = (machine.1.credit(node), self.farm.credit(node));
+            Broken::unless(given == due, Checker::Credits, || {
+                format!("node{node} may have {given} more events, and should have {due}")
+            })
+        })
+    }
+}
+
+/// What a packet is, for people.
+fn named(bytes: &[u8]) -> String {
+    match Frame::split(bytes) {
+        Ok((Kind::Push, body, _)) => match PushView::parse(body) {
+            Ok(push) => format!("{:?} {:?}", push.head(), push.pieces().map(|(piece, _)| piece).collect::<Vec<_>>()),
+            Err(error) => error.to_string(),
+        },
+        Ok((kind, body, _)) => format!("{:?}", Message::decode(kind, body)),
+        Err(_) => MepView::parse(bytes).map_or_else(|error| error.to_string(), |view| format!("{:?}", view.header())),
+    }
+}

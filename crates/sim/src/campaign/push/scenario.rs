@@ -1,0 +1,435 @@
+//! What one seed means for a system in which sources push: its members, their settings, and what goes wrong.
+
+use super::super::draw::Draw;
+use super::fault::Scheduled;
+use super::member::Place;
+use super::{address, schedule};
+use ropewalk_flow::gateway::{
+    Address, DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Naming, Output, PacketSource,
+    ThrottleConfig, headroom,
+};
+use ropewalk_flow::source::SizeDistribution;
+use ropewalk_flow::source::mep::MepSourceConfig;
+use ropewalk_io::packet::simulated::PacketFaults;
+use ropewalk_node::quantity::Times;
+use ropewalk_terms::{EventKey, SourceId};
+use std::fmt;
+use std::time::Duration;
+
+/// The longest jump of event numbers that is believed.
+pub(super) const PLAUSIBILITY: u32 = 1 << 20;
+/// Ids of a flow's sources begin at multiples of this.
+const IDS: u32 = 1000;
+/// Which stream of the seed decides on the system, and which one on its faults.
+const SYSTEM_STREAM: u64 = 501;
+pub(super) const FAULTS_STREAM: u64 = 502;
+
+/// One flow: its trigger, its sources, and what gateways do with its events.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FlowSetting {
+    /// The sources. Nothing is lost at them: that is the network's.
+    pub sources: MepSourceConfig,
+    /// Sets of events that are triggered, unless the run is stopped before.
+    pub sets: u64,
+    /// Time between two sets.
+    pub pace: Duration,
+    /// Triggers come at random times.
+    pub is_random: bool,
+    /// Sets that a gateway holds.
+    pub capacity: u16,
+    /// Of them, sets in assembly.
+    pub assembling: u16,
+    /// How long a set waits for its packets.
+    pub timeout: Duration,
+    /// What becomes of incomplete sets.
+    pub incomplete: Incomplete,
+    /// Where decisions lead.
+    pub output: Output,
+    /// How long a set waits for decisions.
+    pub decision_timeout: Duration,
+    /// What is decided then.
+    pub default_accept: bool,
+    /// Within this time decisions should be there.
+    pub budget: Duration,
+}
+
+/// One node of the farm.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NodeSetting {
+    /// How long a decision takes.
+    pub times: Times,
+    /// Decisions that are worked on at once.
+    pub at_once: usize,
+    /// Events that it takes without a decision.
+    pub window: u16,
+}
+
+/// How gateways and nodes deal with each other.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct FarmSetting {
+    /// The longest push in bytes.
+    pub largest_push: usize,
+    /// The most events that a node has without a decision.
+    pub outstanding: u16,
+    /// A node that says nothing for so long has no credit.
+    pub silence: Duration,
+    /// How often a gateway says how far a node's numbers have come.
+    pub heartbeat: Duration,
+    /// How often a node says that it is there.
+    pub node_heartbeat: Duration,
+    /// How long a node waits for the rest of an event.
+    pub patience: Duration,
+    /// Events are gathered from where they lie, and not copied.
+    pub by_reference: bool,
+}
+
+/// Room of everybody.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Rooms {
+    /// Blocks of each flow's packets in a gateway.
+    pub blocks: usize,
+    /// Bytes of each.
+    pub block_bytes: usize,
+    /// Packets that are received at once.
+    pub batch: usize,
+    /// Packets that wait at a receiver.
+    pub queue: usize,
+}
+
+/// One run: everything follows from this.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// Where it was drawn from, and what decides everything that happens by chance.
+    pub seed: u64,
+    /// Gateways.
+    pub gateways: u16,
+    /// The nodes of the farm.
+    pub nodes: Vec<NodeSetting>,
+    /// The share of events that nodes accept.
+    pub accept: f64,
+    /// The flows; the first one is served first.
+    pub flows: Vec<FlowSetting>,
+    /// How triggers name gateways.
+    pub naming: Naming,
+    /// A gateway that is not heard for so long is taken for busy.
+    pub trigger_silence: Duration,
+    /// The run is stopped then; otherwise it ends when everything was triggered.
+    pub stop: Option<Duration>,
+    /// Gateways and nodes.
+    pub farm: FarmSetting,
+    /// Room of everybody.
+    pub rooms: Rooms,
+    /// Gateways know how often events come, and leave as much room as comes within this time; otherwise an eighth.
+    pub throttle: Option<Duration>,
+    /// The network, as far as nothing goes wrong beside it.
+    pub network: PacketFaults,
+    /// Gateways are told of each flow's last event; otherwise of the end alone.
+    pub knows_last: bool,
+    /// Nodes come then.
+    pub nodes_come: Duration,
+    /// How far the clocks of gateways and then of nodes are wrong, in millionths.
+    pub drifts: Vec<i32>,
+    /// What goes wrong.
+    pub faults: Vec<Scheduled>,
+}
+
+impl FlowSetting {
+    /// Ten events of three sources in a set; 24 sets.
+    fn quiet(seed: u64, flow: u8) -> Self {
+        let size = SizeDistribution::Uniform { least: 8, most: 60 };
+        let sources = MepSourceConfig { seed, size, first_event: 1000, ..MepSourceConfig::new(3, 10, 0) };
+        Self {
+            sources,
+            sets: 24,
+            pace: Duration::from_millis(1),
+            is_random: false,
+            capacity: 32,
+            assembling: 16,
+            timeout: Duration::from_millis(20),
+            incomplete: Incomplete::Emit,
+            output: if flow == 0 { Output::Stream } else { Output::Storage },
+            decision_timeout: Duration::from_millis(200),
+            default_accept: flow == 0,
+            budget: Duration::from_millis(10),
+        }
+    }
+
+    fn draw(draw: &mut Draw, seed: u64, flow: u8) -> Self {
+        let milliseconds = Duration::from_millis;
+        let packing = draw.of(&[1, 2, 5, 8]);
+        let size = draw.of(&[
+            SizeDistribution::Fixed(32),
+            SizeDistribution::Uniform { least: 0, most: 100 },
+            SizeDistribution::Uniform { least: 8, most: 900 },
+        ]);
+        let sources = MepSourceConfig {
+            seed: seed ^ u64::from(flow) << 40,
+            size,
+            partition: draw.of(&[0, 7]),
+            first_event: draw.of(&[0, 1000, 0xFFFF_FFE0, 0x1_0000_0000]),
+            duplicates: draw.of(&[0.0, 0.0, 0.1]),
+            reordered: draw.of(&[0.0, 0.0, 0.1]),
+            shuffled: draw.one_in(2),
+            jitter: draw.of(&[Duration::ZERO, Duration::ZERO, milliseconds(1)]),
+            ..MepSourceConfig::new(draw.between(2, 7) as u16, packing, 0)
+        };
+        let capacity = draw.of(&[4, 8, 16, 64]);
+        let timeout = draw.of(&[milliseconds(5), milliseconds(20), milliseconds(60)]);
+        let random_output = if draw.one_in(2) { Output::Stream } else { Output::Storage };
+        Self {
+            sources,
+            sets: draw.between(8, 40),
+            pace: draw.time(Duration::from_micros(50), milliseconds(6)),
+            is_random: draw.one_in(2),
+            capacity,
+            assembling: (capacity / draw.of(&[1, 2, 4])).max(1),
+            timeout,
+            incomplete: draw.of(&[Incomplete::Emit, Incomplete::Emit, Incomplete::Drop]),
+            output: if flow == 0 && draw.one_in(2) { Output::Stream } else { random_output },
+            decision_timeout: draw.of(&[milliseconds(15), milliseconds(80), milliseconds(400)]),
+            default_accept: draw.one_in(2),
+            budget: draw.of(&[milliseconds(2), milliseconds(50)]),
+        }
+    }
+
+    /// The key of a set's first event.
+    pub(super) const fn key_of(&self, set: u64) -> EventKey {
+        EventKey::new(0, self.sources.first_event + set * self.sources.packing as u64)
+    }
+
+    /// The set of an event and its place there; none for an event that is not of the run.
+    pub(super) fn place_of(&self, key: EventKey) -> Option<(u64, u16)> {
+        let since = key.number().checked_sub(self.sources.first_event).filter(|_| key.resync() == 0)?;
+        let packing = u64::from(self.sources.packing);
+        let (set, event) = (since / packing, (since % packing) as u16);
+        (set < self.sets).then_some((set, event))
+    }
+
+    /// The trigger word where nobody decided.
+    pub(super) fn default_word(&self) -> u32 {
+        0x40 + u32::from(self.default_accept)
+    }
+
+    /// Events a second.
+    pub(super) fn rate_hz(&self) -> f64 {
+        f64::from(self.sources.packing) / self.pace.as_secs_f64()
+    }
+
+    /// Sets that must be left when the trigger is asked to stop.
+    pub(super) fn headroom(&self, throttle: Option<Duration>) -> u64 {
+        let known =
+            throttle.map(|latency| headroom(latency, self.rate_hz(), 1.0 / f64::from(self.sources.packing)) + 1);
+        known.unwrap_or_else(|| u64::from(self.capacity).div_ceil(8))
+    }
+
+    fn config(&self, flow: u8) -> FlowConfig {
+        let source = |index: u16| {
+            let address = Address::of(*address::source(flow, index).ip());
+            PacketSource { id: source_id(flow, index), address }
+        };
+        let sources = (0..self.sources.sources).map(source).collect();
+        FlowConfig {
+            partition: self.sources.partition,
+            first_event: self.sources.first_event,
+            sets: self.capacity,
+            assembling: self.assembling,
+            plausibility: PLAUSIBILITY,
+            timeout: self.timeout,
+            incomplete: self.incomplete,
+            output: self.output,
+            decision_timeout: self.decision_timeout,
+            default_decision: DefaultDecision { accept: self.default_accept, word: self.default_word() },
+            budget: self.budget,
+            ..FlowConfig::new(sources, self.sources.packing)
+        }
+    }
+}
+
+/// The id of a source.
+pub(super) fn source_id(flow: u8, source: u16) -> SourceId {
+    SourceId(IDS * u32::from(flow) + u32::from(source))
+}
+
+/// The flow and the place of a source in it.
+pub(super) const fn source_of(id: SourceId) -> (u8, u16) {
+    ((id.0 / IDS) as u8, (id.0 % IDS) as u16)
+}
+
+impl Scenario {
+    /// Two flows, two gateways and two nodes, and nothing goes wrong.
+    pub fn quiet(seed: u64) -> Self {
+        let milliseconds = Duration::from_millis;
+        let times = Times::Uniform { least: Duration::from_micros(100), most: milliseconds(1) };
+        let farm = FarmSetting {
+            largest_push: 1472,
+            outstanding: 64,
+            silence: milliseconds(100),
+            heartbeat: milliseconds(10),
+            node_heartbeat: milliseconds(10),
+            patience: milliseconds(10),
+            by_reference: false,
+        };
+        Self {
+            seed,
+            gateways: 2,
+            nodes: vec![NodeSetting { times, at_once: 16, window: 64 }; 2],
+            accept: 0.5,
+            flows: vec![FlowSetting::quiet(seed, 0), FlowSetting::quiet(seed, 1)],
+            naming: Naming::RoundRobin,
+            trigger_silence: milliseconds(100),
+            stop: None,
+            farm,
+            rooms: Rooms { blocks: 32, block_bytes: 64 << 10, batch: 64, queue: 1024 },
+            throttle: None,
+            network: PacketFaults::default(),
+            knows_last: true,
+            nodes_come: Duration::ZERO,
+            drifts: Vec::new(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// The run of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut draw = Draw::new(seed, SYSTEM_STREAM);
+        let milliseconds = Duration::from_millis;
+        let flows = 1 + u8::from(draw.one_in(2));
+        let flows: Vec<_> = (0..flows).map(|flow| FlowSetting::draw(&mut draw, seed, flow)).collect();
+        let (gateways, nodes) = (draw.between(1, 3) as u16, draw.between(1, 4));
+        let span = flows.iter().map(|flow| flow.pace * flow.sets as u32).max().unwrap_or_default();
+        let mut scenario = Self {
+            gateways,
+            nodes: (0..nodes).map(|_| Self::draw_node(&mut draw)).collect(),
+            accept: draw.of(&[0.05, 0.5, 0.9]),
+            naming: draw.of(&[Naming::RoundRobin, Naming::Request]),
+            trigger_silence: draw.of(&[milliseconds(30), milliseconds(100), milliseconds(500)]),
+            stop: draw.one_in(6).then(|| span.mul_f64(draw.between(0, 12) as f64 / 10.0)),
+            farm: FarmSetting {
+                largest_push: draw.of(&[100, 300, 1472, 9000]),
+                outstanding: draw.of(&[2, 16, 64, 256]),
+                silence: draw.of(&[milliseconds(30), milliseconds(120)]),
+                heartbeat: draw.of(&[milliseconds(3), milliseconds(12)]),
+                node_heartbeat: draw.of(&[milliseconds(4), milliseconds(10)]),
+                patience: draw.of(&[milliseconds(2), milliseconds(15)]),
+                by_reference: draw.one_in(2),
+            },
+            rooms: Self::draw_rooms(&mut draw),
+            throttle: draw.one_in(2).then_some(milliseconds(2)),
+            network: Self::draw_network(&mut draw),
+            knows_last: !draw.one_in(4),
+            nodes_come: draw.of(&[Duration::ZERO, milliseconds(3), milliseconds(25)]),
+            drifts: (0..u64::from(gateways) + nodes).map(|_| draw.of(&[0, 0, 50, -50, 20_000, -20_000])).collect(),
+            flows,
+            ..Self::quiet(seed)
+        };
+        for flow in &mut scenario.flows {
+            // A gateway that must leave more room than it has would never take anything.
+            flow.capacity = flow.capacity.max(flow.headroom(scenario.throttle) as u16 + 2);
+        }
+        scenario.faults = schedule::draw(&scenario, scenario.nodes_come, span);
+        scenario
+    }
+
+    fn draw_node(draw: &mut Draw) -> NodeSetting {
+        let microseconds = Duration::from_micros;
+        let times = draw.of(&[
+            Times::Uniform { least: microseconds(50), most: microseconds(500) },
+            Times::Exponential { mean: microseconds(1000) },
+            Times::Uniform { least: microseconds(100), most: microseconds(40_000) },
+        ]);
+        NodeSetting { times, at_once: draw.of(&[1, 4, 64]), window: draw.of(&[1, 8, 64, 256]) }
+    }
+
+    fn draw_rooms(draw: &mut Draw) -> Rooms {
+        let is_tiny = draw.one_in(6);
+        Rooms {
+            blocks: if is_tiny { draw.between(2, 4) as usize } else { 64 },
+            block_bytes: if is_tiny { 16 << 10 } else { 32 << 10 },
+            batch: draw.of(&[4, 16, 64]),
+            queue: if draw.one_in(6) { 24 } else { 2048 },
+        }
+    }
+
+    fn draw_network(draw: &mut Draw) -> PacketFaults {
+        let (latency, held_up) = (Duration::from_micros(draw.between(5, 300)), Duration::from_millis(2));
+        let steady = PacketFaults { latency, held_up, ..PacketFaults::default() };
+        let (loss, duplication, disorder) = (0.02, 0.02, 0.1);
+        draw.of(&[steady, steady, PacketFaults { loss, duplication, disorder, ..steady }])
+    }
+
+    /// How long triggers come.
+    pub(super) fn span(&self) -> Duration {
+        let span = self.flows.iter().map(|flow| flow.pace * flow.sets as u32).max().unwrap_or_default();
+        span.max(self.stop.unwrap_or_default()) + self.nodes_come
+    }
+
+    /// When the last fault is over.
+    pub(super) fn faults_end(&self) -> Duration {
+        self.faults.iter().map(Scheduled::end).max().unwrap_or_default()
+    }
+
+    /// What a gateway's machine is told.
+    pub(super) fn gateway_config(&self, gateway: u16) -> GatewayConfig {
+        let farm = FarmConfig {
+            largest_push: self.farm.largest_push,
+            most_outstanding: self.farm.outstanding,
+            silence: self.farm.silence,
+            heartbeat: self.farm.heartbeat,
+            ..FarmConfig::new(self.nodes.len() as u16)
+        };
+        let flows: Vec<FlowConfig> = (0..).zip(&self.flows).map(|(index, flow)| flow.config(index)).collect();
+        let throttle = match self.throttle {
+            None => ThrottleConfig::default(),
+            Some(latency) => {
+                let event_rates_hz = self.flows.iter().map(FlowSetting::rate_hz).collect();
+                ThrottleConfig { latency, event_rates_hz, ..ThrottleConfig::default() }
+            }
+        };
+        GatewayConfig { throttle, incarnation: super::farm::GATEWAY_LIFE, ..GatewayConfig::new(gateway, flows, farm) }
+    }
+
+    /// The drift of a member's clock.
+    pub(super) fn drift(&self, place: Place) -> i32 {
+        let index = match place {
+            Place::Gateway(gateway) => usize::from(gateway),
+            Place::Node(node) => usize::from(self.gateways + node),
+            Place::Trigger(_) => return 0,
+        };
+        self.drifts.get(index).copied().unwrap_or(0)
+    }
+}
+
+impl fmt::Display for Scenario {
+    /// What is needed to understand a schedule of faults, which follows line by line.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            out,
+            "seed {}: {} gateways, {} nodes, named by {:?}, stopped {:?}, {:?}, {:?}, throttle {:?}",
+            self.seed,
+            self.gateways,
+            self.nodes.len(),
+            self.naming,
+            self.stop,
+            self.farm,
+            self.rooms,
+            self.throttle,
+        )?;
+        for flow in &self.flows {
+            writeln!(
+                out,
+                "  flow: {} sources, {} sets of {} events every {:?}, {} held, {} in assembly, {:?}, {:?}, {:?}, {:?}",
+                flow.sources.sources,
+                flow.sets,
+                flow.sources.packing,
+                flow.pace,
+                flow.capacity,
+                flow.assembling,
+                flow.timeout,
+                flow.incomplete,
+                flow.output,
+                flow.decision_timeout,
+            )?;
+        }
+        self.faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
+    }
+}

@@ -1,0 +1,88 @@
+//! Drawing what goes wrong in a push system: when, where, for how long.
+
+use super::super::draw::Draw;
+use super::super::fault_kind::FaultKind;
+use super::super::schedule::moment;
+use super::fault::{Fault, Scheduled, Trouble, Way};
+use super::member::Place;
+use super::scenario::{FAULTS_STREAM, Scenario};
+use super::wrong::Wrong;
+use std::time::Duration;
+
+/// The most faults of one run.
+const MOST: u64 = 7;
+/// Faults last from so long ...
+const SHORTEST: Duration = Duration::from_micros(300);
+/// ... to so long.
+const LONGEST: Duration = Duration::from_millis(400);
+
+/// The faults of a run whose triggers come for `span` once there are nodes.
+pub(super) fn draw(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Scheduled> {
+    let mut draw = Draw::new(scenario.seed, FAULTS_STREAM);
+    let count = if draw.one_in(12) { 0 } else { draw.between(1, MOST) };
+    let mut before = Duration::ZERO;
+    let mut faults = Vec::new();
+    for _ in 0..count {
+        // Nobody is there at first.
+        let at = if draw.one_in(6) {
+            begin.mul_f64(draw.between(0, 10) as f64 / 10.0)
+        } else {
+            begin + moment(&mut draw, span, before)
+        };
+        before = at.saturating_sub(begin);
+        let fault = fault(&mut draw, scenario);
+        let is_lasting = !matches!(fault, Fault::Stranger | Fault::WrongPackets { .. });
+        let lasts = if is_lasting { draw.time(SHORTEST, LONGEST) } else { Duration::ZERO };
+        faults.push(Scheduled { at, lasts, fault });
+    }
+    faults.sort_by_key(|scheduled| scheduled.at);
+    // Two sources that name the same far event would be believed.
+    let mut strays = 0;
+    faults.retain(|scheduled| {
+        strays += usize::from(scheduled.fault.kind() == FaultKind::PacketMisnumbered);
+        scheduled.fault.kind() != FaultKind::PacketMisnumbered || strays == 1
+    });
+    faults
+}
+
+fn fault(draw: &mut Draw, scenario: &Scenario) -> Fault {
+    let kind = draw.of(&FaultKind::ALL[FaultKind::FIRST_OF_PUSH..]);
+    let flow = draw.below(scenario.flows.len() as u64) as u8;
+    let source = draw.below(u64::from(scenario.flows[usize::from(flow)].sources.sources)) as u16;
+    let (gateway, node) = (draw.below(scenario.gateways.into()) as u16, draw.below(scenario.nodes.len() as u64) as u16);
+    let wrong = |wrong, count| Fault::WrongPackets { flow, source, wrong, count };
+    let count = draw.between(1, 6);
+    match kind {
+        FaultKind::SourceSilent => Fault::SourceSilent { flow, source },
+        FaultKind::PacketCutShort => wrong(Wrong::CutShort(draw.of(&[0, 5, 14, 60])), count),
+        FaultKind::PacketWrongPacking => wrong(Wrong::Packing, count),
+        FaultKind::PacketWrongPartition => wrong(Wrong::Partition, count),
+        FaultKind::PacketMisnumbered => wrong(Wrong::Misnumbered(1 + draw.below(15) as u8), 1),
+        FaultKind::PacketMalformed => wrong(Wrong::Malformed, count),
+        FaultKind::StrangerPackets => Fault::Stranger,
+        FaultKind::NodeKilled => Fault::NodeKilled(node),
+        FaultKind::NodeSleeps => Fault::Sleeps(Place::Node(node)),
+        FaultKind::NodeCutOff => Fault::NodeCutOff(node),
+        FaultKind::NodeDeaf => Fault::NodeDeaf(node),
+        FaultKind::NodeSlow => Fault::NodeSlow(node, draw.between(2, 50) as u16),
+        FaultKind::GatewaySleeps => Fault::Sleeps(Place::Gateway(gateway)),
+        FaultKind::TriggerSleeps => Fault::Sleeps(Place::Trigger(flow)),
+        FaultKind::QueueShort => match draw.below(8) {
+            0 => Fault::ClockDrift(Place::Gateway(gateway), draw.of(&[-50_000, 50_000])),
+            1 => Fault::DiskErrors(gateway),
+            2 => Fault::DiskSlow(gateway, draw.time(Duration::from_millis(1), Duration::from_millis(60))),
+            _ => Fault::QueueShort,
+        },
+        _ => on_way(draw, kind),
+    }
+}
+
+fn on_way(draw: &mut Draw, kind: FaultKind) -> Fault {
+    let share = draw.of(&[0.05, 0.3, 1.0]);
+    let time = draw.time(Duration::from_micros(200), Duration::from_millis(60));
+    let ways = [Way::Packets, Way::Pushes, Way::Decisions, Way::States];
+    let troubles = [Trouble::Lost(share), Trouble::Doubled(share), Trouble::Disordered(time), Trouble::Late(time)];
+    let all = ways.into_iter().flat_map(|way| troubles.map(|trouble| Fault::OnWay(way, trouble)));
+    let mut of_kind = all.filter(|fault| fault.kind() == kind);
+    of_kind.next().expect("every other kind is one of a way")
+}

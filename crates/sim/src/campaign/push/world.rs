@@ -1,0 +1,364 @@
+//! The members of a push system, the clock that turns them, and how far the run is.
+
+use super::super::broken::{Broken, Checker};
+use super::super::clock::NodeClock;
+use super::super::coverage::{Coverage, Situation};
+use super::super::draw::Draw;
+use super::inject::Injection;
+use super::member::{Member, Place};
+use super::referee::{Referee, Shared};
+use super::scenario::Scenario;
+use super::setup::{GatewayMachine, NodeMachine, Site, TriggerMachine};
+use super::wires::Tampering;
+use ropewalk_flow::source::TriggerGate;
+use ropewalk_io::clock::{Clock, SimulatedClock};
+use ropewalk_io::disk::{DiskFaults, SimulatedStorage};
+use ropewalk_io::packet::simulated::{PacketFaults, PacketNetwork};
+use ropewalk_node::drive::Drive;
+use ropewalk_terms::{Instant, Utc};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// When the run begins, in UTC: some day in 2023.
+const BEGIN: Utc = Utc(1_700_000_000_000_000_000);
+/// After the last fault is over, and everything was triggered, so long until the end.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Turns without time going on; more means that members keep each other busy for nothing.
+const MOST_TURNS: u32 = 5000;
+/// Steps in a row in which nobody does anything; more means that a deadline is never met.
+const MOST_IDLE: u32 = 40_000;
+
+/// A run in virtual time.
+pub struct World {
+    pub(super) scenario: Rc<Scenario>,
+    pub(super) network: PacketNetwork,
+    pub(super) storages: Vec<SimulatedStorage>,
+    clock: SimulatedClock,
+    pub(super) referee: Shared,
+    pub(super) gateways: Vec<Member<GatewayMachine>>,
+    pub(super) nodes: Vec<Member<NodeMachine>>,
+    /// By flow.
+    pub(super) triggers: Vec<Member<TriggerMachine>>,
+    /// By flow, by source.
+    pub(super) tampering: Vec<Vec<Tampering>>,
+    pub(super) gates: Vec<Arc<TriggerGate>>,
+    is_over: Arc<AtomicBool>,
+    pub(super) injection: Injection,
+    pub(super) coverage: Coverage,
+    /// How many lives each node had.
+    pub(super) lives: Vec<u64>,
+    have_come: bool,
+    order: Draw,
+    idle_steps: u32,
+}
+
+impl World {
+    /// All members of a scenario; nobody has had a turn yet.
+    pub fn new(scenario: Scenario) -> Self {
+        Self::recorded(scenario, false)
+    }
+
+    /// The same, with a record of everything as a text.
+    pub fn with_text(scenario: Scenario) -> Self {
+        Self::recorded(scenario, true)
+    }
+
+    fn recorded(scenario: Scenario, with_text: bool) -> Self {
+        let (scenario, clock) = (Rc::new(scenario), SimulatedClock::new(BEGIN));
+        let clock_of = |place| NodeClock::new(clock.clone(), scenario.drift(place));
+        let faults = PacketFaults { queue: scenario.rooms.queue, ..scenario.network };
+        let network = PacketNetwork::new(scenario.seed, faults);
+        network.watch();
+        let clocks: Vec<NodeClock> = (0..scenario.gateways).map(|gateway| clock_of(Place::Gateway(gateway))).collect();
+        let disk = |gateway| SimulatedStorage::new(scenario.seed ^ u64::from(gateway) << 32, DiskFaults::default());
+        let gate = |flow: &super::FlowSetting| Arc::new(TriggerGate::new(flow.sets * u64::from(flow.sources.packing)));
+        let nodes = 0..scenario.nodes.len() as u16;
+        let mut world = Self {
+            storages: (0..scenario.gateways).map(disk).collect(),
+            referee: Referee::new(&scenario, clocks.clone(), with_text),
+            gateways: clocks.into_iter().map(Member::new).collect(),
+            nodes: nodes.map(|node| Member::new(clock_of(Place::Node(node)))).collect(),
+            triggers: Vec::new(),
+            tampering: Vec::new(),
+            gates: scenario.flows.iter().map(gate).collect(),
+            is_over: Arc::default(),
+            injection: Injection::new(&scenario),
+            coverage: Coverage::default(),
+            lives: vec![0; scenario.nodes.len()],
+            have_come: false,
+            order: Draw::new(scenario.seed, 3),
+            idle_steps: 0,
+            network,
+            clock,
+            scenario,
+        };
+        world.start();
+        world
+    }
+
+    fn site(&self) -> Site<'_> {
+        let Self { scenario, network, storages, gates, is_over, referee, .. } = self;
+        Site { scenario, network, storages, gates, is_over, referee }
+    }
+
+    fn start(&mut self) {
+        for gateway in 0..self.scenario.gateways {
+            let drive = self.site().gateway(gateway, &self.gateways[usize::from(gateway)].clock);
+            self.gateways[usize::from(gateway)].start(drive);
+        }
+        for flow in 0..self.scenario.flows.len() as u8 {
+            let clock = NodeClock::new(self.clock.clone(), 0);
+            let (drive, tampering) = self.site().trigger(flow, &clock);
+            let mut trigger = Member::new(clock);
+            trigger.start(drive);
+            self.triggers.push(trigger);
+            self.tampering.push(tampering);
+        }
+    }
+
+    /// Nodes that should be there and are not begin a life.
+    pub(super) fn start_nodes(&mut self) {
+        for node in 0..self.nodes.len() as u16 {
+            let is_wanted = self.have_come && !self.injection.is_killed(node);
+            if is_wanted && self.nodes[usize::from(node)].drive.is_none() {
+                self.start_node(node);
+            }
+        }
+    }
+
+    fn start_node(&mut self, node: u16) {
+        let index = usize::from(node);
+        self.lives[index] += 1;
+        let drive = self.site().node(node, self.lives[index], &self.nodes[index].clock);
+        self.referee.borrow_mut().voices.forget_node(node);
+        self.nodes[index].start(drive);
+    }
+
+    /// The present time.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Mixed from everything that happened: equal for equal histories.
+    pub fn digest(&self) -> u64 {
+        self.referee.borrow().digest()
+    }
+
+    /// Everything that happened, line by line, where that was asked for.
+    pub fn take_text(&mut self) -> String {
+        self.referee.borrow_mut().take_text()
+    }
+
+    /// Which faults struck when.
+    pub const fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    /// Turns everybody who is due, beginning with somebody else each time. Whether anybody was, and did something.
+    fn round(&mut self) -> Result<(bool, usize), Broken> {
+        let (gateways, nodes) = (self.gateways.len(), self.nodes.len());
+        let count = gateways + nodes + self.triggers.len();
+        let first = self.order.below(count as u64) as usize;
+        let (mut any, mut work) = (false, 0);
+        for index in (0..count).map(|index| (first + index) % count) {
+            let done = if index < gateways {
+                self.turn_gateway(index)?
+            } else if index < gateways + nodes {
+                turn(&mut self.nodes[index - gateways])
+            } else {
+                turn(&mut self.triggers[index - gateways - nodes])
+            };
+            any |= done.is_some();
+            work += done.unwrap_or_default();
+            self.referee.borrow().verdict()?;
+        }
+        let passages = self.network.take_passages();
+        self.referee.borrow_mut().on_passages(passages);
+        Ok((any, work))
+    }
+
+    fn turn_gateway(&mut self, index: usize) -> Result<Option<usize>, Broken> {
+        let member = &mut self.gateways[index];
+        let done = turn(member);
+        if let (Some(_), Some(drive)) = (done, &member.drive) {
+            self.referee.borrow_mut().after_turn(index as u16, drive.machines(), member.clock.now())?;
+            check_throttle(drive)?;
+            self.tell_last_events(index);
+        }
+        Ok(done)
+    }
+
+    /// Behind a run's last event nothing belongs to it: gateways look for that at the end of their turns.
+    fn tell_last_events(&self, gateway: usize) {
+        if !self.scenario.knows_last {
+            return;
+        }
+        let mut referee = self.referee.borrow_mut();
+        for ((gate, setting), twin) in
+            self.gates.iter().zip(&self.scenario.flows).zip(&mut referee.twins[gateway].flows)
+        {
+            if let Some(issued) = gate.last() {
+                twin.stop_after((setting.sources.first_event + issued).saturating_sub(1));
+            }
+        }
+    }
+
+    /// Turns everybody until nobody is due, then moves the clock to when somebody is, or something goes wrong.
+    ///
+    /// # Errors
+    /// What a checker found.
+    pub fn step(&mut self) -> Result<(), Broken> {
+        self.inject();
+        self.command();
+        let (mut rounds, mut done) = (0, 0);
+        loop {
+            let (any, work) = self.round()?;
+            if !any {
+                break;
+            }
+            (rounds, done) = (rounds + 1, done + work);
+            Broken::unless(rounds < MOST_TURNS, Checker::Liveness, || "members do not come to rest".to_owned())?;
+        }
+        self.idle_steps = if done > 0 { 0 } else { self.idle_steps + 1 };
+        Broken::unless(self.idle_steps < MOST_IDLE, Checker::Liveness, || {
+            format!("somebody has turns again and again and does nothing: {}", self.described())
+        })?;
+        let now = self.now();
+        let next = [self.next_turn(), self.injection.next(), self.next_command()].into_iter().flatten().min();
+        Broken::unless(next.is_some() || self.has_ended(), Checker::Liveness, || {
+            format!("nobody waits for anything: {}", self.described())
+        })?;
+        self.clock.set(next.unwrap_or(now).max(now.after(Duration::from_nanos(1))).min(self.limit()));
+        Ok(())
+    }
+
+    fn next_turn(&self) -> Option<Instant> {
+        let gateways = self.gateways.iter().filter_map(Member::next_time);
+        let nodes = self.nodes.iter().filter_map(Member::next_time);
+        gateways.chain(nodes).chain(self.triggers.iter().filter_map(Member::next_time)).min()
+    }
+
+    /// Nodes come, and the run is stopped.
+    fn command(&mut self) {
+        let now = self.now().since(Instant::ZERO);
+        if !self.have_come && now >= self.scenario.nodes_come {
+            self.have_come = true;
+            self.start_nodes();
+        }
+        if self.stop().is_some_and(|stop| now >= stop) {
+            for gate in &self.gates {
+                gate.close();
+            }
+        }
+        if self.have_sent() {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn stop(&self) -> Option<Duration> {
+        self.scenario.stop.map(|stop| stop + self.scenario.nodes_come)
+    }
+
+    fn next_command(&self) -> Option<Instant> {
+        let nodes = (!self.have_come).then_some(self.scenario.nodes_come);
+        let times = nodes.into_iter().chain(self.stop()).map(|time| Instant::ZERO.after(time));
+        times.filter(|&time| time > self.now()).min()
+    }
+
+    /// Sources have sent everything.
+    pub(super) fn have_sent(&self) -> bool {
+        let mut triggers = self.triggers.iter().filter_map(|member| member.drive.as_ref());
+        triggers.all(|drive| drive.notice().read().is_over)
+    }
+
+    /// When everything should be over. A trigger that waits for gateways again and again needs its time.
+    fn limit(&self) -> Instant {
+        Instant::ZERO.after(self.scenario.span().max(self.scenario.faults_end()) + PATIENCE)
+    }
+
+    /// The run is over.
+    pub(super) fn has_ended(&self) -> bool {
+        self.have_closed()
+    }
+
+    fn have_closed(&self) -> bool {
+        self.gateways.iter().all(|member| member.drive.as_ref().is_some_and(Drive::is_done))
+    }
+
+    /// Goes on until the run is over.
+    ///
+    /// # Errors
+    /// What a checker found, or that the run does not end.
+    pub fn run(&mut self) -> Result<(), Broken> {
+        while !self.has_ended() {
+            Broken::unless(self.now() < self.limit(), Checker::Liveness, || {
+                format!("the run does not end: {}", self.described())
+            })?;
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    /// How far the run is.
+    pub(super) fn situation(&self) -> Situation {
+        let referee = self.referee.borrow();
+        let decided = referee.twins.iter().any(|twin| twin.farm.has_decided());
+        if self.have_closed() {
+            Situation::Ended
+        } else if referee.voices.named.iter().all(|named| named.is_empty()) && !self.have_sent() {
+            Situation::Idle
+        } else if self.injection.keeps_away() {
+            Situation::Recovering
+        } else if self.have_sent() {
+            Situation::Draining
+        } else if decided {
+            Situation::Running
+        } else {
+            Situation::Starting
+        }
+    }
+
+    /// How far everybody is, for people.
+    pub fn described(&self) -> String {
+        let triggers = self.triggers.iter().filter_map(|member| member.drive.as_ref());
+        let sets: Vec<_> = triggers.map(|drive| drive.notice().read().sets).collect();
+        let gateways = self.gateways.iter().filter_map(|member| member.drive.as_ref()).map(|drive| {
+            let (receiver, sender) = drive.machines();
+            let flows = 0..self.scenario.flows.len() as u8;
+            let in_flight: Vec<_> = flows
+                .map(|flow| (receiver.account(flow).packets.in_flight, sender.account(flow).events.in_flight))
+                .collect();
+            let levels: Vec<_> = receiver.throttle().levels().map(|one| (one.used, one.capacity)).collect();
+            format!("{:?} {in_flight:?} in flight, {levels:?}", receiver.throttle().state())
+        });
+        let next = |time: Option<Instant>| time.map(|time| time.since(Instant::ZERO));
+        format!(
+            "at {:?}, {sets:?} sets were triggered; gateways {:?}; next turns {:?} {:?} {:?}",
+            self.now().since(Instant::ZERO),
+            gateways.collect::<Vec<_>>(),
+            self.gateways.iter().map(|member| next(member.next_time())).collect::<Vec<_>>(),
+            self.nodes.iter().map(|member| next(member.next_time())).collect::<Vec<_>>(),
+            self.triggers.iter().map(|member| next(member.next_time())).collect::<Vec<_>>(),
+        )
+    }
+}
+
+/// A member has its turn if it is due; how much it did.
+fn turn<D: Drive>(member: &mut Member<D>) -> Option<usize> {
+    member.is_due().then(|| member.turn())
+}
+
+/// What is held is never more than there may be, and a level that is nearly full lets no trigger come.
+fn check_throttle(drive: &GatewayMachine) -> Result<(), Broken> {
+    let throttle = drive.machines().0.throttle();
+    for (index, level) in throttle.levels().enumerate() {
+        let must_stop = level.used > 0 && level.headroom > 0 && level.used + level.headroom >= level.capacity;
+        let is_right = level.used <= level.capacity && !(must_stop && throttle.state().is_open());
+        Broken::unless(is_right, Checker::Bounds, || {
+            format!("level {index} of the throttle: {level:?}, and it says {:?}", throttle.state())
+        })?;
+    }
+    Ok(())
+}
