@@ -17,7 +17,7 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let work = Work::of(super::WORK);
     for kernel in Kernel::ALL {
         for mechanism in Mechanism::ALL.into_iter().filter(|mechanism| is_possible(kernel, *mechanism)) {
-            for bytes in session.options.scale.choose(&SIZES[..1], &[18, 256, 1472][..], &SIZES[..]) {
+            for bytes in session.options.scale.choose(&SIZES[..1], &[18, 1472][..], &SIZES[..]) {
                 let traffic = Traffic { mechanism, bytes: *bytes };
                 let case = describe("6", kernel, traffic);
                 if session.wants(&case) {

@@ -42,7 +42,7 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
 /// Both receivers from little to far too much.
 fn curve(session: &mut Session<'_>, rig: &Rig, traffic: Traffic, work: Work) -> Result<(), BenchError> {
     let scale = session.options.scale;
-    let offered = scale.choose(&OFFERED[4..5], &[0.5, 0.9, 1.0, 1.5, 3.0][..], &OFFERED[..]);
+    let offered = scale.choose(&OFFERED[4..5], &[1.0, 1.5, 3.0][..], &OFFERED[..]);
     // Behind the points stands what the worst of them is of the most.
     let mut series = vec![Series::default(); offered.len() + 1];
     let figures = |pair: Result<Pair, BenchError>| swept(&mut pair?, rig, work, scale, offered);
@@ -71,7 +71,7 @@ fn swept(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale, offered: &[f64]) 
 /// The most that is received at any rate: that of packets for which receiving costs as much as their work, and fewer.
 fn most(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale) -> Result<f64, BenchError> {
     let bound = 1.0 / super::WORK.as_secs_f64();
-    let parts = scale.choose(&LOOKED_AT[2..3], &LOOKED_AT[..], &LOOKED_AT[..]);
+    let parts = scale.choose(&LOOKED_AT[2..3], &[0.5, 0.7, 0.9][..], &LOOKED_AT[..]);
     parts.iter().try_fold(0.0, |most: f64, part| {
         let sent = pair.run(rig, Pace::Rate(part * bound), work, times(scale))?;
         Ok(most.max(rate(&sent)))
