@@ -158,9 +158,9 @@ impl<D: Dispatcher> Connections<D> {
 
     /// Sends a message to everybody who is connected, and ends the connection of whoever takes too little.
     pub(super) fn send_to_all(&mut self, message: &[u8]) {
-        let established = self.table.iter().flatten().filter(|connection| connection.is_established);
-        let all: Vec<Endpoint> = established.map(|connection| connection.endpoint).collect();
-        for endpoint in all {
+        for place in 0..self.table.len() {
+            let established = self.table[place].as_ref().filter(|connection| connection.is_established);
+            let Some(endpoint) = established.map(|connection| connection.endpoint) else { continue };
             self.slices.extend(self.staging.write(message));
             let is_queued = !self.slices.is_empty() && self.endpoints.send(endpoint, &mut self.slices).is_ok();
             self.slices.clear();
