@@ -46,7 +46,7 @@ fn differences(value: &Value, schema: &Value, root: &Value, place: &str, into: &
         into.push(format!("{place}: {value} is less than {}", schema["minimum"]));
     }
     for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        if value.get(name).is_none() {
+        if value.is_object() && value.get(name).is_none() {
             into.push(format!("{place}.{name}: is missing"));
         }
     }
