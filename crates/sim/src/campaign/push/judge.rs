@@ -82,7 +82,7 @@ impl World {
                     for (&source, _) in given_up {
                         let fate = referee.fates.get(&(gateway, (flow, number, source)));
                         let arrivals = fate.map(|fate| fate.arrivals.as_slice()).unwrap_or_default();
-                        let in_time = arrivals.iter().filter(|&&at| at < twin.clock_at(deadline)).count();
+                        let in_time = arrivals.iter().filter(|&&at| at < never_before(deadline)).count();
                         let lost = fate.map_or(0, |fate| fate.overflown);
                         let setting = &self.scenario.flows[usize::from(flow)];
                         // It held up the order of decisions, while what it lacked waited behind packets of later sets.
@@ -138,16 +138,12 @@ impl World {
     }
 }
 
-impl super::referee::Twin {
-    /// When the gateway's clock, as it goes now, shows this; too early by what it was wrong before.
-    fn clock_at(&self, local: Instant) -> Instant {
-        let world = self.clock.world_at(local);
-        let doubt = world.since(Instant::ZERO).mul_f64(WORST_DRIFT);
-        Instant::ZERO.after(world.since(Instant::ZERO).saturating_sub(doubt))
-    }
+/// The world's time before which no gateway's clock showed this: how it went before it last changed, nobody knows any more.
+fn never_before(local: Instant) -> Instant {
+    Instant::ZERO.after(local.since(Instant::ZERO).div_f64(1.0 + WORST_DRIFT))
 }
 
-/// How far clocks may be wrong over a run.
+/// How much too fast a clock may be.
 const WORST_DRIFT: f64 = 0.06;
 
 /// Whether what the network and the settings do leaves enough room for what comes until the trigger has stopped.

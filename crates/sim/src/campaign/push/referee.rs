@@ -1,7 +1,6 @@
 //! Who sees every packet, and knows what must follow.
 
 use super::super::broken::{Broken, Checker};
-use super::super::clock::NodeClock;
 use super::super::content::mixed;
 use super::address;
 use super::assembly::Assembly;
@@ -53,7 +52,6 @@ enum Note {
 pub(super) struct Twin {
     pub(super) flows: Vec<Assembly>,
     pub(super) farm: Farm,
-    pub(super) clock: NodeClock,
     notes: Vec<Note>,
     /// By flow: sets that were begun before this turn.
     opened: Vec<u64>,
@@ -88,18 +86,17 @@ pub(super) struct Referee {
 }
 
 impl Referee {
-    pub(super) fn new(scenario: &Rc<Scenario>, clocks: Vec<NodeClock>, with_text: bool) -> Shared {
-        let twin = |(gateway, clock): (u16, NodeClock)| Twin {
+    pub(super) fn new(scenario: &Rc<Scenario>, with_text: bool) -> Shared {
+        let twin = |gateway| Twin {
             flows: scenario.flows.iter().map(Assembly::new).collect(),
             farm: Farm::new(scenario, gateway),
-            clock,
             notes: Vec::new(),
             opened: vec![0; scenario.flows.len()],
             closed: BTreeMap::new(),
         };
         let referee = Self {
             scenario: Rc::clone(scenario),
-            twins: (0..).zip(clocks).map(twin).collect(),
+            twins: (0..scenario.gateways).map(twin).collect(),
             voices: Voices::new(scenario),
             fates: BTreeMap::new(),
             overflown: 0,

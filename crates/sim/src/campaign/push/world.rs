@@ -77,7 +77,7 @@ impl World {
         let nodes = 0..scenario.nodes.len() as u16;
         let mut world = Self {
             storages: (0..scenario.gateways).map(disk).collect(),
-            referee: Referee::new(&scenario, clocks.clone(), with_text),
+            referee: Referee::new(&scenario, with_text),
             gateways: clocks.into_iter().map(Member::new).collect(),
             nodes: nodes.map(|node| Member::new(clock_of(Place::Node(node)))).collect(),
             triggers: Vec::new(),
