@@ -78,7 +78,7 @@ fn seeds_that_failed_once_are_well() {
 
 #[test]
 fn seeds_of_push_systems_that_failed_once_are_well() {
-    for seed in [15, 26, 27, 37, 46, 106, 108, 141, 6089, 6739, 8006] {
+    for seed in [15, 26, 27, 37, 46, 106, 108, 141, 6089, 6739, 8006, 4707, 7653, 13311] {
         let scenario = push::Scenario::draw(seed);
         let text = scenario.to_string();
         assert_eq!(run_push(scenario).broken, None, "{text}");

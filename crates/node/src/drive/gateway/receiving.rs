@@ -98,6 +98,8 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
     /// Takes a batch of packets from each input.
     pub(super) fn receive(&mut self, now: Instant) -> usize {
         let (mut work, mut fullest) = (0, 0);
+        // Behind a packet that waits for a set there may be others that nobody has looked at.
+        let had_waiting = self.inputs.iter().any(Input::is_waiting);
         for input in &mut self.inputs {
             let used = input.receiver.memory_in_use();
             fullest = fullest.max(self.config.memory * used.held as u64 / used.all.max(1) as u64);
@@ -105,7 +107,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
             work += input.receive(&mut self.machine, must_move.then_some(&mut self.staging), now);
         }
         self.machine.on_pool(fullest, self.config.memory, now);
-        if work > 0 {
+        if work > 0 || had_waiting {
             self.quiet_from = now.after(QUIET);
         }
         work

@@ -42,13 +42,20 @@ impl World {
             // A set whose sources lost all of its packets on purpose is never seen.
             let lost =
                 (0..sets).filter(|set| (0..setting.sources.sources).all(|one| setting.sources.is_lost(*set, one)));
-            let is_unseen = self.may_lack_sets(flow) || report.failed > 0;
+            let was_away = !report.is_over && self.was_asleep(flow);
+            let is_unseen = self.may_lack_sets(flow) || report.failed > 0 || was_away;
             let is_gapless = is_unseen || (named.len() + lost.count()) as u64 == sets;
             Broken::unless(are_plausible && is_gapless, Checker::Keys, || {
                 format!("flow {flow}: of {sets} sets {:?} were sent", named.keys())
             })?;
         }
         Ok(())
+    }
+
+    /// Whether sources were away for a while: gateways that hear nothing for long behind the last trigger end without them.
+    fn was_asleep(&self, flow: u8) -> bool {
+        let is_it = |fault: &Fault| matches!(fault, Fault::Sleeps(Place::Trigger(of)) if *of == flow);
+        self.scenario.faults.iter().any(|scheduled| is_it(&scheduled.fault))
     }
 
     /// Whether a set may have been triggered of which no packet was seen: the run ended before its sources sent them, or all of
