@@ -5,6 +5,7 @@ pub mod fed;
 pub mod felix;
 pub mod ferol;
 pub mod frame;
+pub mod framing;
 pub mod gateway;
 pub mod generic;
 pub mod internet;

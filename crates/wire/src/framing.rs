@@ -1,0 +1,324 @@
+//! What every description of a stream has in common, be it a layout from a configuration ([`layout`](crate::layout)) or
+//! a format with a name: where a frame ends, what it says of itself, and into which events it falls apart.
+//!
+//! ```text
+//! bytes as they came (Window) --> Framing::front  --> Frame | Needs | Skip | Lost
+//!                 a whole frame --> Framing::fields --> event, time, source ... (Fields)
+//!                             \-> Splitter::split --> one Piece for each event in it
+//! ```
+//! A frame may lie in several pieces of memory, and nobody copies it together for that: whoever reads asks a [`Window`].
+
+use crate::message::FragmentFlags;
+use core::mem::take;
+use ropewalk_terms::Cause;
+
+/// Bytes in order, in one piece or in several.
+pub trait Window {
+    /// How many there are.
+    fn len(&self) -> usize;
+
+    /// The bytes from `at` on, piece by piece; none where there are no more.
+    fn pieces(&self, at: usize) -> impl Iterator<Item = &[u8]>;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the bytes from `at` on to `out`; false, and nothing may be relied on there, where there are too few.
+    fn read(&self, at: usize, out: &mut [u8]) -> bool {
+        let mut rest = out;
+        for piece in self.pieces(at) {
+            let count = piece.len().min(rest.len());
+            let (now, later) = take(&mut rest).split_at_mut(count);
+            now.copy_from_slice(&piece[..count]);
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        rest.is_empty()
+    }
+
+    /// The `N` bytes from `at` on; none where there are too few.
+    #[inline]
+    fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        self.read(at, &mut bytes).then_some(bytes)
+    }
+}
+
+impl Window for [u8] {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn pieces(&self, at: usize) -> impl Iterator<Item = &[u8]> {
+        self.get(at..).filter(|rest| !rest.is_empty()).into_iter()
+    }
+
+    #[inline]
+    fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        self.get(at..)?.first_chunk().copied()
+    }
+}
+
+/// A part of a window, as a window of its own.
+#[derive(Debug)]
+pub struct Part<'a, W: ?Sized> {
+    whole: &'a W,
+    start: usize,
+    length: usize,
+}
+
+impl<'a, W: Window + ?Sized> Part<'a, W> {
+    /// The `length` bytes from `start` on, or as many of them as there are.
+    pub fn new(whole: &'a W, start: usize, length: usize) -> Self {
+        let start = start.min(whole.len());
+        Self { whole, start, length: length.min(whole.len() - start) }
+    }
+}
+
+impl<W: Window + ?Sized> Window for Part<'_, W> {
+    fn len(&self) -> usize {
+        self.length
+    }
+
+    fn pieces(&self, at: usize) -> impl Iterator<Item = &[u8]> {
+        let mut left = self.length.saturating_sub(at);
+        self.whole.pieces(self.start.saturating_add(at)).map_while(move |piece| {
+            let here = &piece[..piece.len().min(left)];
+            left -= here.len();
+            (!here.is_empty()).then_some(here)
+        })
+    }
+}
+
+/// What stands at the front of a window.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Front {
+    /// A whole frame of so many bytes, 1 or more.
+    Frame {
+        /// Its length, headers and trailers included.
+        bytes: usize,
+    },
+    /// The window must have at least so many bytes, more than it has, before more can be said.
+    Needs {
+        /// How many.
+        bytes: usize,
+    },
+    /// So many bytes, 1 or more, belong to no frame; behind them it goes on.
+    Skip {
+        /// How many.
+        bytes: usize,
+        /// Under which name the frame is counted that was lost in them: once, however many skips follow each other.
+        cause: Cause,
+        /// What stands behind them may be the middle of a frame: the next [`Search`] is told so.
+        adrift: bool,
+    },
+    /// Nobody knows where the next frame begins: a connection must be closed.
+    Lost {
+        /// Under which name that is counted.
+        cause: Cause,
+    },
+}
+
+/// What is known of a window's front from looking at it before.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Search {
+    /// So many bytes at the front were there the last time, and no end of a frame was found in them, whatever was skipped
+    /// of them since: whoever has to search for an end need not begin anew.
+    pub seen: usize,
+    /// What was in front of it was skipped: it may be the middle of a frame, and what looks like a frame may be none.
+    pub adrift: bool,
+}
+
+/// What a frame says of itself; nothing where its format does not say it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Fields {
+    /// The event's number as the source counts, in [`Widths::event`] bits.
+    pub event: Option<u64>,
+    /// The source's clock, in its own ticks, in [`Widths::time`] bits.
+    pub time: Option<u64>,
+    /// Whose frame it is.
+    pub source: Option<u32>,
+    /// Trigger or event type.
+    pub trigger_type: Option<u16>,
+    /// Bunch crossing.
+    pub bunch_crossing: Option<u16>,
+    /// The number of the frame itself, in [`Widths::sequence`] bits: one more for the next frame of the same source, so
+    /// that a gap is a frame that was lost.
+    pub sequence: Option<u64>,
+    /// The run that the source believes to be taking.
+    pub run: Option<u32>,
+    /// The source's numbering starts again with this frame.
+    pub restarts: bool,
+    /// What is wrong with the contents, and the front end's own words about them. Checksums are not computed for it:
+    /// see [`Framing::checksum`].
+    pub flags: FragmentFlags,
+}
+
+/// How wide the counters of a format are, in bits: 64 where they have none.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Widths {
+    /// Of [`Fields::event`].
+    pub event: u8,
+    /// Of [`Fields::time`].
+    pub time: u8,
+    /// Of [`Fields::sequence`].
+    pub sequence: u8,
+}
+
+impl Default for Widths {
+    fn default() -> Self {
+        Self { event: 64, time: 64, sequence: 64 }
+    }
+}
+
+/// A description of a stream.
+pub trait Framing {
+    /// What stands at the front of `window`. The answer depends on the bytes alone and not on how many there are behind
+    /// those it needs, so that a stream gives the same frames however it is cut.
+    fn front(&self, window: &(impl Window + ?Sized), search: Search) -> Front;
+
+    /// What a whole frame says of itself; any bytes may be asked for.
+    fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields;
+
+    /// Whether a whole frame's checksum is right; none where it has none.
+    fn checksum(&self, frame: &(impl Window + ?Sized)) -> Option<bool> {
+        let _ = frame;
+        None
+    }
+
+    /// How wide its counters are.
+    fn widths(&self) -> Widths {
+        Widths::default()
+    }
+
+    /// How long a tick of its clock is.
+    fn tick(&self) -> Tick {
+        Tick::NANOSECOND
+    }
+}
+
+/// How long a tick of a clock is: a whole number of nanoseconds and a fraction of one in 2^-64.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Tick {
+    nanoseconds: u64,
+    fraction: u64,
+}
+
+impl Tick {
+    /// A clock that counts nanoseconds.
+    pub const NANOSECOND: Self = Self { nanoseconds: 1, fraction: 0 };
+
+    /// A tick of so many attoseconds (10^-18 s), at most 18 s: fine enough for a clock of any frequency.
+    pub const fn of_attoseconds(attoseconds: u64) -> Self {
+        const IN_A_NANOSECOND: u64 = 1_000_000_000;
+        let rest = (attoseconds % IN_A_NANOSECOND) as u128;
+        let fraction = ((rest << 64) / IN_A_NANOSECOND as u128) as u64;
+        Self { nanoseconds: attoseconds / IN_A_NANOSECOND, fraction }
+    }
+
+    /// The ticks in nanoseconds, rounded to the nearest and modulo 2^64.
+    #[inline]
+    pub const fn nanoseconds_of(self, ticks: u64) -> u64 {
+        let rest = (ticks as u128 * self.fraction as u128 + (1 << 63)) >> 64;
+        ticks.wrapping_mul(self.nanoseconds).wrapping_add(rest as u64)
+    }
+
+    /// How many ticks there are in so many nanoseconds, about: as exactly as it takes to know how often a clock wrapped.
+    pub fn ticks_in(self, nanoseconds: u64) -> u64 {
+        let each = self.nanoseconds as f64 + self.fraction as f64 / (u64::MAX as f64);
+        if each > 0.0 { (nanoseconds as f64 / each) as u64 } else { 0 }
+    }
+}
+
+/// What a piece of a frame belongs to.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum PieceKey {
+    /// An event, by its number as the source counts.
+    Event(u64),
+    /// A time, in ticks of the source's clock.
+    Time(u64),
+}
+
+/// The part of a frame that belongs to one event.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// What it belongs to.
+    pub key: PieceKey,
+    /// Where in the frame it begins, in bytes.
+    pub offset: usize,
+    /// Its length in bytes.
+    pub length: usize,
+}
+
+/// The most pieces that a frame falls apart into: more are no frame that anybody believes.
+pub const MOST_PIECES: usize = 1 << 16;
+
+/// A format whose frames hold several events each.
+pub trait Splitter {
+    /// Appends the pieces of a whole frame, in their order, at most [`MOST_PIECES`].
+    ///
+    /// # Errors
+    /// What is wrong with the frame; what was appended until then means nothing.
+    fn split(&self, frame: &(impl Window + ?Sized), pieces: &mut Vec<Piece>) -> Result<(), Cause>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A window in pieces of its own.
+    struct Chain(Vec<Vec<u8>>);
+
+    impl Window for Chain {
+        fn len(&self) -> usize {
+            self.0.iter().map(Vec::len).sum()
+        }
+
+        fn pieces(&self, at: usize) -> impl Iterator<Item = &[u8]> {
+            let mut skip = at;
+            self.0.iter().filter_map(move |piece| {
+                let start = skip.min(piece.len());
+                skip -= start;
+                (start < piece.len()).then(|| &piece[start..])
+            })
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_are_the_same_however_they_are_cut(
+            pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..5), 0..8),
+            at in 0usize..40, start in 0usize..40, length in 0usize..40,
+        ) {
+            let whole = pieces.concat();
+            let chain = Chain(pieces);
+            prop_assert_eq!(chain.array::<4>(at), whole[..].array::<4>(at));
+            prop_assert_eq!(chain.pieces(at).flatten().count(), whole.len().saturating_sub(at));
+            let (part, same) = (Part::new(&chain, start, length), Part::new(&whole[..], start, length));
+            let begin = start.min(whole.len());
+            let expected = &whole[begin..(begin + length).min(whole.len())];
+            prop_assert_eq!(part.len(), expected.len());
+            prop_assert_eq!(part.pieces(0).collect::<Vec<_>>().concat(), expected);
+            prop_assert_eq!(part.array::<3>(at), expected.array::<3>(at));
+            prop_assert_eq!(same.array::<3>(at), expected.array::<3>(at));
+        }
+    }
+
+    #[test]
+    fn ticks_become_nanoseconds_without_drift() {
+        let lhc = Tick::of_attoseconds(24_950_810_000);
+        assert_eq!(Tick::of_attoseconds(8_000_000_000).nanoseconds_of(1 << 40), 8 << 40);
+        assert_eq!(lhc.nanoseconds_of(1_000_000_000), 24_950_810_000);
+        assert_eq!(Tick::of_attoseconds(500_000_000).nanoseconds_of(3), 2, "rounded");
+        assert_eq!(Tick::NANOSECOND.nanoseconds_of(u64::MAX), u64::MAX);
+        assert!(lhc.ticks_in(24_950_810_000).abs_diff(1_000_000_000) <= 1);
+        assert_eq!(Tick::of_attoseconds(0).ticks_in(5), 0);
+    }
+}
