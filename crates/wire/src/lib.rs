@@ -1,6 +1,7 @@
 //! Byte layouts and framing, in two levels: a checked view over bytes, and an owned value. Never panics on input.
 #![forbid(unsafe_code)]
 
+pub mod capture;
 pub mod fed;
 pub mod felix;
 pub mod ferol;

@@ -1,0 +1,100 @@
+//! IP packets of both versions as captures need them: from whom to whom, what they carry, and which part they are.
+
+use crate::internet::{InternetError, Ipv4Packet};
+use core::net::{IpAddr, Ipv6Addr};
+
+/// Bytes of an IPv6 header.
+const IPV6_BYTES: usize = 40;
+/// The most headers between an IPv6 header and what the packet carries.
+const MOST_EXTENSIONS: usize = 8;
+/// Extension headers of IPv6: for every hop, routing, parts, for the destination.
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION: u8 = 60;
+
+/// Which part of a datagram a packet is.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Part {
+    /// Says which parts belong together.
+    pub identification: u32,
+    /// Where it belongs, in bytes.
+    pub offset: u16,
+    /// There are parts behind it.
+    pub has_more: bool,
+}
+
+/// A view of a packet whose lengths are right.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct IpPacket<'a> {
+    /// Who sent it.
+    pub source: IpAddr,
+    /// Who is to get it.
+    pub destination: IpAddr,
+    /// What it carries: 6 TCP, 17 UDP.
+    pub protocol: u8,
+    /// Which part it is; none for a whole one.
+    pub part: Option<Part>,
+    /// What it carries, without padding.
+    pub payload: &'a [u8],
+}
+
+impl<'a> IpPacket<'a> {
+    /// Looks at a packet of either version, which may have padding behind it.
+    ///
+    /// # Errors
+    /// Where it ends too soon, or its lengths or the checksum of its header are wrong.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, InternetError> {
+        match bytes.first().map(|first| first >> 4) {
+            None => Err(InternetError::Short),
+            Some(6) => Self::version_6(bytes),
+            Some(_) => Self::version_4(bytes),
+        }
+    }
+
+    fn version_4(bytes: &'a [u8]) -> Result<Self, InternetError> {
+        let packet = Ipv4Packet::parse(bytes)?;
+        let (header, fragmentation) = (packet.to_header(), packet.fragmentation());
+        let part = fragmentation.is_fragment().then_some(Part {
+            identification: header.identification.into(),
+            offset: fragmentation.offset,
+            has_more: fragmentation.has_more,
+        });
+        let (source, destination) = (packet.source().into(), packet.destination().into());
+        Ok(Self { source, destination, protocol: packet.protocol(), part, payload: packet.payload })
+    }
+
+    fn version_6(bytes: &'a [u8]) -> Result<Self, InternetError> {
+        let (header, rest) = bytes.split_first_chunk::<IPV6_BYTES>().ok_or(InternetError::Short)?;
+        let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
+        let mut payload = rest.get(..length).ok_or(InternetError::Length)?;
+        let address = |at: usize| {
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&header[at..at + 16]);
+            IpAddr::from(Ipv6Addr::from(octets))
+        };
+        let (mut protocol, mut part) = (header[6], None);
+        for _ in 0..MOST_EXTENSIONS {
+            let behind = match protocol {
+                HOP_BY_HOP | ROUTING | DESTINATION => {
+                    8 * (1 + usize::from(*payload.get(1).ok_or(InternetError::Short)?))
+                }
+                FRAGMENT => 8,
+                _ => break,
+            };
+            let (extension, rest) = payload.split_at_checked(behind).ok_or(InternetError::Short)?;
+            if protocol == FRAGMENT {
+                let word = u16::from_be_bytes([extension[2], extension[3]]);
+                let identification = u32::from_be_bytes([extension[4], extension[5], extension[6], extension[7]]);
+                let found = Part { identification, offset: word & !7, has_more: word & 1 != 0 };
+                // A header that says "the only part" is a whole packet (RFC 6946).
+                part = (found.has_more || found.offset > 0).then_some(found);
+            }
+            (protocol, payload) = (extension[0], rest);
+            if part.is_some_and(|part| part.offset > 0) {
+                break;
+            }
+        }
+        Ok(Self { source: address(8), destination: address(24), protocol, part, payload })
+    }
+}
