@@ -115,8 +115,6 @@ pub enum Front {
         bytes: usize,
         /// Under which name the frame is counted that was lost in them: once, however many skips follow each other.
         cause: Cause,
-        /// What stands behind them may be the middle of a frame: the next [`Search`] is told so.
-        adrift: bool,
     },
     /// Nobody knows where the next frame begins: a connection must be closed.
     Lost {
@@ -125,14 +123,23 @@ pub enum Front {
     },
 }
 
-/// What is known of a window's front from looking at it before.
+/// What is known of a stream's front from looking at it before. A stream begins with the default, and so does what stands
+/// behind a frame that was found; in between it is kept as [`Framing::front`] leaves it. Formats that need not search leave
+/// it alone.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Search {
-    /// So many bytes at the front were there the last time, and no end of a frame was found in them, whatever was skipped
-    /// of them since: whoever has to search for an end need not begin anew.
+    /// In so many bytes at the front there is no end of a frame: whoever has to search for one need not begin anew.
     pub seen: usize,
     /// What was in front of it was skipped: it may be the middle of a frame, and what looks like a frame may be none.
     pub adrift: bool,
+}
+
+impl Search {
+    /// Skips bytes behind which a frame may begin or not.
+    pub const fn skip(&mut self, bytes: usize, cause: Cause) -> Front {
+        *self = Self { seen: self.seen.saturating_sub(bytes), adrift: true };
+        Front::Skip { bytes, cause }
+    }
 }
 
 /// What a frame says of itself; nothing where its format does not say it.
@@ -181,7 +188,7 @@ impl Default for Widths {
 pub trait Framing {
     /// What stands at the front of `window`. The answer depends on the bytes alone and not on how many there are behind
     /// those it needs, so that a stream gives the same frames however it is cut.
-    fn front(&self, window: &(impl Window + ?Sized), search: Search) -> Front;
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front;
 
     /// What a whole frame says of itself; any bytes may be asked for.
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields;
