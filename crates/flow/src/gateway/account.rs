@@ -20,8 +20,8 @@ pub struct FlowAccount {
     pub incomplete: u64,
     /// Sets that were dropped by policy, or because the run had ended, by cause.
     pub dropped: ByCause,
-    /// Sets for which there was no room at all.
-    pub refused: u64,
+    /// Sets that were not begun, though a packet of theirs came, by cause.
+    pub refused: ByCause,
     /// Sets in assembly, counted from the table.
     pub open: u64,
     /// Packets that were missing in finished sets, by cause.
@@ -43,7 +43,7 @@ impl FlowAccount {
         self.complete += other.complete;
         self.incomplete += other.incomplete;
         self.dropped.merge(&other.dropped);
-        self.refused += other.refused;
+        self.refused.merge(&other.refused);
         self.open += other.open;
         self.missing.merge(&other.missing);
     }

@@ -248,9 +248,14 @@ impl Assembly {
     }
 
     /// Begins a set. Where there are too many in assembly the oldest is closed. Where none is free the packet waits; sets that are
-    /// all in assembly become free only when one of them goes.
+    /// all in assembly become free only when one of them goes. Once all were closed nobody would end a set any more.
     fn open(&mut self, set: SetNumber, now: Instant) -> Result<u16, Misplaced> {
-        if self.empty.is_empty() && self.closed.is_none() {
+        if let Some(cause) = self.closed {
+            self.window.set(set, Known::Refused(cause));
+            self.account.refused.add(cause, 1);
+            return Err(cause.into());
+        }
+        if self.empty.is_empty() {
             let are_all_open = self.slots.len() - self.vacant.len() == self.sets;
             if let Some(oldest) = self.ages.oldest().filter(|_| are_all_open) {
                 self.close(oldest, Cause::CrowdedOut);
@@ -265,12 +270,7 @@ impl Assembly {
         {
             self.close(oldest, Cause::CrowdedOut);
         }
-        let Some(mut empty) = self.empty.pop() else {
-            let cause = self.closed.unwrap_or(Cause::QueueFull);
-            self.window.set(set, Known::Refused(cause));
-            self.account.refused += 1;
-            return Err(cause.into());
-        };
+        let mut empty = self.empty.pop().expect("there was one above");
         let slot = self.vacant.pop().expect("one was closed if all were taken");
         self.account.opened += 1;
         empty.begin(EventKey::new(0, self.first_event + set * u64::from(self.packing)), now);
@@ -405,7 +405,7 @@ impl Assembly {
 
     /// Sets of which something came.
     pub(super) const fn sets_seen(&self) -> u64 {
-        self.account.opened + self.account.refused
+        self.account.opened + self.account.refused.total()
     }
 
     /// Sets that are not in use.

@@ -401,10 +401,11 @@ impl Gateway {
             ledger.events.merge(&farm.events);
             let packing = u64::from(self.receiver.packing(flow));
             let before = (packets.open + self.receiver.finished_sets(flow) as u64) * packing;
-            let refused = packets.refused * packing;
-            ledger.events.assigned += before + refused;
+            ledger.events.assigned += before + packets.refused.total() * packing;
             ledger.events.in_flight += before;
-            ledger.events.incomplete_dropped.add(Cause::QueueFull, refused);
+            for (cause, sets) in packets.refused.iter() {
+                ledger.events.incomplete_dropped.add(cause, sets * packing);
+            }
         }
         ledger
     }

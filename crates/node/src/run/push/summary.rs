@@ -109,7 +109,7 @@ impl FlowSummary {
                 "complete": packets.complete,
                 "incomplete": packets.incomplete,
                 "dropped": causes(&packets.dropped),
-                "refused": packets.refused,
+                "refused": causes(&packets.refused),
                 "open": packets.open,
                 "missing_packets": causes(&packets.missing),
             },
@@ -155,7 +155,7 @@ impl FlowSummary {
         let packets = &self.packets;
         packets.incomplete == 0
             && packets.dropped.total() == 0
-            && packets.refused == 0
+            && packets.refused.total() == 0
             && packets.packets.late == 0
             && self.lost.total() == 0
             && self.events.by_default == 0

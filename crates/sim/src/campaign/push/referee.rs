@@ -283,9 +283,9 @@ impl Twin {
             let (packets, events) = (machine.0.account(flow), machine.1.account(flow));
             let balanced = packets.is_balanced() && events.is_balanced();
             Broken::unless(balanced, Checker::Ledger, || format!("flow {flow}: {packets:?} {events:?}"))?;
-            let (taken, refused) = (assembly.account(), packets.refused);
+            let taken = assembly.account();
             Broken::unless(taken == packets, Checker::Ledger, || {
-                format!("flow {flow}: the account is {packets:?}, and must be {taken:?} ({refused} refused)")
+                format!("flow {flow}: the account is {packets:?}, and must be {taken:?}")
             })?;
             let FarmAccount { stored, stored_bytes, .. } = events;
             let farm = FarmAccount { stored, stored_bytes, ..self.farm.account(flow) };
