@@ -21,61 +21,61 @@ const PACKING: u16 = 5;
 /// How the work of a gateway is divided among threads: it makes no difference to what comes of it.
 const ARCHITECTURES: [&str; 2] = ["run_to_completion", "threads"];
 
-/// A run of one flow, whose every event is accepted and written. `flow` and `rest` are more keys.
-fn run(architecture: &str, output: &TemporaryDirectory, port: u16, flow: &str, rest: &str, events: u64) -> PushSummary {
-    run_from(architecture, &format!("127.0.0.1:{port}"), output, flow, rest, events)
+/// A run of one flow.
+struct Run<'a> {
+    architecture: &'a str,
+    /// Where the sources send from.
+    sources: &'a str,
+    /// More keys of the flow.
+    flow: &'a str,
+    /// How nodes are emulated: here they accept everything.
+    nodes: &'a str,
+    /// More sections.
+    rest: &'a str,
+    events: u64,
 }
 
-/// The same, of sources with these addresses.
-fn run_from(
-    architecture: &str,
-    sources: &str,
-    output: &TemporaryDirectory,
-    flow: &str,
-    rest: &str,
-    events: u64,
-) -> PushSummary {
-    let nodes = "accept = 1.0, decision_time = \"uniform(0s,2ms)\"";
-    run_with(architecture, sources, output, flow, nodes, rest, events)
+impl Default for Run<'_> {
+    fn default() -> Self {
+        Self {
+            architecture: ARCHITECTURES[0],
+            sources: "127.0.0.1:21000",
+            flow: "emulate = { rate = \"20kHz\" }",
+            nodes: "accept = 1.0, decision_time = \"uniform(0s,2ms)\"",
+            rest: "",
+            events: 2000,
+        }
+    }
 }
 
-/// The same, with nodes that are emulated so.
-fn run_with(
-    architecture: &str,
-    sources: &str,
-    output: &TemporaryDirectory,
-    flow: &str,
-    nodes: &str,
-    rest: &str,
-    events: u64,
-) -> PushSummary {
-    ended(start(architecture, sources, output, flow, nodes, rest, events))
+impl Run<'_> {
+    fn start(&self, output: &TemporaryDirectory) -> PushHandle {
+        let Self { architecture, sources, flow, nodes, rest, events } = self;
+        // Sources on a busy machine may take long between two packets of a set.
+        let timeout = if flow.contains("timeout") { "" } else { "timeout = \"5s\"\n" };
+        let text = format!(
+            "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\n\
+             sources = {{ count = {SOURCES}, first = 700, address = \"{sources}\" }}\n\
+             decision_timeout = \"20s\"\nbudget = \"20s\"\n{timeout}{flow}\n\
+             [farm]\nemulate = {{ {nodes} }}\n{rest}\n",
+            output.path().display().to_string()
+        );
+        let gateway = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\n";
+        let text = if text.contains("[[gateway]]") { text } else { text + gateway };
+        let text = text.replace("[[gateway]]", &format!("[[gateway]]\narchitecture = \"{architecture}\""));
+        let configuration = parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+        launch_push(&configuration, &PushPart::Whole, Some(*events)).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// From start to end.
+    fn whole(&self, output: &TemporaryDirectory) -> PushSummary {
+        ended(self.start(output))
+    }
 }
 
-/// Starts such a run.
-fn start(
-    architecture: &str,
-    sources: &str,
-    output: &TemporaryDirectory,
-    flow: &str,
-    nodes: &str,
-    rest: &str,
-    events: u64,
-) -> PushHandle {
-    // Sources on a busy machine may take long between two packets of a set.
-    let timeout = if flow.contains("timeout") { "" } else { "timeout = \"5s\"\n" };
-    let text = format!(
-        "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\n\
-         sources = {{ count = {SOURCES}, first = 700, address = \"{sources}\" }}\n\
-         decision_timeout = \"20s\"\nbudget = \"20s\"\n{timeout}{flow}\n\
-         [farm]\nemulate = {{ {nodes} }}\n{rest}\n",
-        output.path().display().to_string()
-    );
-    let gateway = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\n";
-    let text = if text.contains("[[gateway]]") { text } else { text + gateway };
-    let text = text.replace("[[gateway]]", &format!("[[gateway]]\narchitecture = \"{architecture}\""));
-    let configuration = parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
-    launch_push(&configuration, &PushPart::Whole, Some(events)).unwrap_or_else(|error| panic!("{error}"))
+/// Sources with ports from this one on.
+fn at(port: u16) -> String {
+    format!("127.0.0.1:{port}")
 }
 
 /// Waits until all events have been decided.
@@ -108,7 +108,8 @@ fn every_event_is_built_decided_and_written_whoever_gathers_it() {
             let gateway =
                 format!("[[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\ngather = \"{gather}\"");
             let emulate = "emulate = { fragment_size = \"uniform(8,200)\", rate = \"20kHz\" }";
-            let summary = run(architecture, &output, port, emulate, &gateway, 2000);
+            let summary = Run { architecture, sources: &at(port), flow: emulate, rest: &gateway, ..Run::default() }
+                .whole(&output);
             assert!(summary.is_complete(), "{gather}: {:?}", summary.flows);
             assert_eq!((summary.written, number(&summary, "/farm/decided")), (2000, 2000), "{gather}");
             let held = Held::in_directories(&[&summary.directory]);
@@ -137,7 +138,7 @@ fn exactly_the_events_of_packets_that_were_lost_are_incomplete() {
         let output = TemporaryDirectory::new("push-loss");
         let emulate = "timeout = \"300ms\"\nsets = 1024\nassembling = 512\nemulate = { fragment_size = \"32\", rate = \"5kHz\", loss = 0.02, duplicates = 0.02, \
                        reordered = 0.05, jitter = \"1ms\" }";
-        let summary = run(architecture, &output, 21_300, emulate, "", 2000);
+        let summary = Run { architecture, sources: &at(21_300), flow: emulate, ..Run::default() }.whole(&output);
         let held = Held::in_directories(&[&summary.directory]);
         assert_eq!(held.events.len(), 2000);
         let sources = sources(SizeDistribution::Fixed(32), 0.02);
@@ -160,7 +161,8 @@ fn incomplete_events_are_dropped_where_that_is_wanted() {
     for architecture in ARCHITECTURES {
         let output = TemporaryDirectory::new("push-drop");
         let emulate = "incomplete = \"drop\"\ntimeout = \"200ms\"\nemulate = { rate = \"20kHz\", loss = 0.02 }";
-        let summary = run(architecture, &output, 21_400, emulate, "", 1000);
+        let summary =
+            Run { architecture, sources: &at(21_400), flow: emulate, events: 1000, ..Run::default() }.whole(&output);
         let held = Held::in_directories(&[&summary.directory]);
         let sources = sources(SizeDistribution::Fixed(32), 0.02);
         let is_whole = |set: &u64| (0..SOURCES).all(|source| !sources.is_lost(*set, source));
@@ -179,7 +181,14 @@ fn two_gateways_share_the_sets_however_the_trigger_names_them() {
                 "[trigger]\nnaming = \"{naming}\"\n[[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n\
                  [[gateway]]\nname = \"gw1\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}"
             );
-            let summary = run(architecture, &output, port, "emulate = { rate = \"4kHz\" }", &gateways, 2000);
+            let summary = Run {
+                architecture,
+                sources: &at(port),
+                flow: "emulate = { rate = \"4kHz\" }",
+                rest: &gateways,
+                ..Run::default()
+            }
+            .whole(&output);
             assert!(summary.is_complete(), "{naming}: {:?}", summary.flows);
             assert_eq!(summary.written, 2000, "{naming}");
             for gateway in ["gw0", "gw1"] {
@@ -195,8 +204,13 @@ fn two_gateways_share_the_sets_however_the_trigger_names_them() {
 fn decisions_of_the_first_level_leave_in_the_order_of_events() {
     for architecture in ARCHITECTURES {
         let output = TemporaryDirectory::new("push-stream");
-        let summary =
-            run(architecture, &output, 21_700, "output = \"stream\"\nemulate = { rate = \"20kHz\" }", "", 2000);
+        let summary = Run {
+            architecture,
+            sources: &at(21_700),
+            flow: "output = \"stream\"\nemulate = { rate = \"20kHz\" }",
+            ..Run::default()
+        }
+        .whole(&output);
         assert!(summary.is_complete(), "{:?}", summary.flows);
         assert_eq!(number(&summary, "/sent/decisions_in_order"), 2000);
         assert_eq!((number(&summary, "/sent/decisions_missed"), summary.written), (0, 0));
@@ -210,7 +224,8 @@ fn a_slow_farm_fills_the_memory_the_trigger_is_stopped_in_time_and_nothing_is_lo
         let emulate = "sets = 4096\nassembling = 1024\ntimeout = \"10s\"\nemulate = { fragment_size = \"200\", rate = \"40kHz\" }";
         let rest = "nodes = 1\n[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\nmemory = \"1MiB\"\n\
                     throttle = { rate = \"75MB/s\", latency = \"2ms\" }";
-        let summary = run(architecture, &output, 21_800, emulate, rest, 10_000);
+        let summary = Run { architecture, sources: &at(21_800), flow: emulate, rest, events: 10_000, ..Run::default() }
+            .whole(&output);
         assert!(summary.is_complete(), "{:?}", summary.flows);
         assert_eq!(summary.written, 10_000);
         let causes = &summary.gateways["gw0"]["throttle"]["by_cause"];
@@ -228,8 +243,15 @@ fn packets_straight_over_ip_are_built_as_others_are() {
     for architecture in ARCHITECTURES {
         let output = TemporaryDirectory::new("push-raw");
         let text = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.4.0.1:0\" }";
-        let summary =
-            run_from(architecture, "127.3.0.1", &output, "protocol = 253\nemulate = { rate = \"20kHz\" }", text, 1000);
+        let summary = Run {
+            architecture,
+            sources: "127.3.0.1",
+            flow: "protocol = 253\nemulate = { rate = \"20kHz\" }",
+            rest: text,
+            events: 1000,
+            ..Run::default()
+        }
+        .whole(&output);
         assert!(summary.is_complete(), "{:?}", summary.flows);
         assert_eq!((summary.written, number(&summary, "/packets/received")), (1000, 1000 / 5 * u64::from(SOURCES)));
     }
@@ -249,7 +271,7 @@ fn nodes_may_be_reached_over_tcp_and_straight_over_ip() {
                     "transport = \"{transport}\"\nlargest_push = \"9000\"\n{farm}[[gateway]]\nname = \"gw0\"\n\
                      listen = {{ hlt = \"127.0.0.1:0\" }}\ncontrol = \"127.6.1.1:0\"\ngather = \"{gather}\""
                 );
-                let summary = run(architecture, &output, port, "emulate = { rate = \"20kHz\" }", &rest, 2000);
+                let summary = Run { architecture, sources: &at(port), rest: &rest, ..Run::default() }.whole(&output);
                 assert!(summary.is_complete(), "{transport}, {gather}: {:?}", summary.flows);
                 assert_eq!(
                     (summary.written, number(&summary, "/farm/pushed_again")),
@@ -270,7 +292,8 @@ fn a_node_that_dies_and_comes_back_costs_no_event_whatever_it_is_reached_over() 
             let rest = format!("transport = \"{transport}\"\nsilence = \"100ms\"\n");
             let flow = "emulate = { rate = \"4kHz\" }";
             let emulate = format!("accept = 1.0, outages = [{outage}], decision_time = \"uniform(0s,2ms)\"");
-            let summary = run_with(architecture, &format!("127.0.0.1:{port}"), &output, flow, &emulate, &rest, 6000);
+            let summary = Run { architecture, sources: &at(port), flow, nodes: &emulate, rest: &rest, events: 6000 }
+                .whole(&output);
             assert!(summary.is_complete(), "{transport}: {:?}", summary.flows);
             assert_eq!((summary.written, number(&summary, "/farm/decided")), (6000, 6000), "{transport}");
             assert!(
@@ -293,7 +316,7 @@ fn expect_readers_to_get_every_decision(architecture: &str) {
     let flow = "output = \"stream\"\nemulate = { rate = \"2kHz\" }";
     let rest = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\ndecisions = { hlt = \"127.0.0.1:0\" }";
     let nodes = "accept = 0.5, decision_time = \"uniform(0s,2ms)\"";
-    let handle = start(architecture, "127.0.0.1:22300", &output, flow, nodes, rest, 2000);
+    let handle = Run { architecture, sources: &at(22_300), flow, nodes, rest, ..Run::default() }.start(&output);
     let named = handle.addresses().iter().find(|(name, _)| name.contains("decisions of hlt"));
     let address = named.expect("it says where").1.clone();
     let reader = std::thread::spawn(move || {
@@ -337,7 +360,7 @@ fn expect_hardware_to_be_told(architecture: &str) {
         file.display()
     );
     let nodes = "accept = 1.0, decision_time = \"20ms\"";
-    let summary = run_with(architecture, "127.0.0.1:22400", &output, flow, nodes, &rest, 2000);
+    let summary = Run { architecture, sources: &at(22_400), flow, nodes, rest: &rest, ..Run::default() }.whole(&output);
     assert!(summary.is_complete(), "{:?}", summary.flows);
     socket.set_nonblocking(true).expect("it can be");
     let (mut said, mut room) = (Vec::new(), [0; 64]);
@@ -365,7 +388,7 @@ fn a_command_that_cannot_be_called_is_counted_and_nothing_else_suffers() {
     let output = TemporaryDirectory::new("push-no-command");
     let rest = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\n\
                 throttle.tell = { command = [\"/nowhere/tts\", \"{state}\"] }";
-    let summary = run(ARCHITECTURES[0], &output, 22_500, "emulate = { rate = \"20kHz\" }", rest, 500);
+    let summary = Run { sources: &at(22_500), rest, events: 500, ..Run::default() }.whole(&output);
     assert!(summary.is_complete(), "{:?}", summary.flows);
     let told = &summary.gateways["gw0"]["throttle"]["told"];
     assert!(told["failed"].as_u64().is_some_and(|failed| failed > 0), "{told}");

@@ -399,9 +399,10 @@ pub(crate) struct TopologyOptions {
 #[command(after_help = "Examples:
   ropewalk bench builder --quick
   ropewalk bench crc --case checksum=crc16 --json
-  ropewalk bench machines --report reports")]
+  ropewalk bench machines --report reports
+  ropewalk bench gateway --quick --case table=3")]
 pub(crate) struct BenchOptions {
-    /// builder, machines, crc, write, start, sizing, tcpla, felix or packet.
+    /// builder, machines, crc, write, start, sizing, tcpla, felix, packet or gateway.
     pub(crate) name: String,
     /// Fewer pairs, within a minute.
     #[arg(long)]

@@ -23,6 +23,10 @@ use ropewalk_io::packet::cable::{CARD, Cable, Host, SINK, SOURCE};
 use ropewalk_io::packet::{Card, Flow};
 use ropewalk_limits::{BareReceiver, deaf};
 use ropewalk_wire::internet::MacAddress;
+use serde_json::{Map, Value};
+
+use crate::BenchError;
+use crate::session::Session;
 
 pub(crate) use frames::Frame;
 pub(crate) use mechanism::{Mechanism, pool};
@@ -77,6 +81,23 @@ const PAUSE: Duration = Duration::from_micros(50);
 const AWAIT: Duration = Duration::from_millis(1);
 
 impl Rig {
+    /// Lays the cable of a case; where that is not allowed, the case is skipped.
+    pub(crate) fn of_case(
+        session: &mut Session<'_>,
+        case: &Map<String, Value>,
+        kernel: Kernel,
+        mtu: u32,
+    ) -> Result<Option<Self>, BenchError> {
+        match Self::lay(kernel, mtu) {
+            Ok(rig) => Ok(Some(rig)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                session.skip(case, "network namespaces are for the administrator")?;
+                Ok(None)
+            }
+            Err(source) => Err(BenchError::System { what: "a cable between two namespaces", source }),
+        }
+    }
+
     /// Lays a cable.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::packets::Packets;
 use super::run::{Times, gateway};
 use super::setup::{Priority, Setup, Towards};
-use super::{lay, times};
+use super::times;
 use crate::BenchError;
 use crate::cable::{Kernel, Rig};
 use crate::pairs::{Series, alternate};
@@ -70,7 +70,7 @@ fn effect(
     if !session.wants(&case) {
         return Ok(());
     }
-    let Some(rig) = lay(session, &case, Kernel::Interrupt, mtu)? else { return Ok(()) };
+    let Some(rig) = Rig::of_case(session, &case, Kernel::Interrupt, mtu)? else { return Ok(()) };
     let scale = session.options.scale;
     let [series]: [Series; 1] =
         alternate(scale.pairs(), || Ok([with(&rig, times(scale))?]), || Ok([without(&rig, times(scale))?]))?;

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::run::{bare, gateway};
 use super::setup::{Sending, Setup, Towards};
-use super::{lay, times};
+use super::times;
 use crate::BenchError;
-use crate::cable::{Kernel, Mechanism};
+use crate::cable::{Kernel, Mechanism, Rig};
 use crate::pairs::alternate;
 use crate::session::{Row, Session, case};
 
@@ -41,7 +41,7 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             if !session.wants(&case) {
                 continue;
             }
-            let Some(rig) = lay(session, &case, kernel, setup.mtu)? else { continue };
+            let Some(rig) = Rig::of_case(session, &case, kernel, setup.mtu)? else { continue };
             let scale = session.options.scale;
             let [series] = alternate(
                 scale.pairs(),

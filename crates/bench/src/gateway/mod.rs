@@ -23,12 +23,8 @@ mod run;
 mod setup;
 mod tables;
 
-use std::io::ErrorKind;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-
-use crate::cable::{Kernel, Rig};
 use crate::session::Session;
 use crate::{BenchError, Scale};
 
@@ -37,23 +33,6 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     tables::bench(session)?;
     effects::bench(session)?;
     session.page(&charts::charts(session.rows()))
-}
-
-/// Two hosts; none, and that is told, where the right to make them is missing.
-fn lay(
-    session: &mut Session<'_>,
-    case: &Map<String, Value>,
-    kernel: Kernel,
-    mtu: u32,
-) -> Result<Option<Rig>, BenchError> {
-    match Rig::lay(kernel, mtu) {
-        Ok(rig) => Ok(Some(rig)),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            session.skip(case, "network namespaces are for the administrator")?;
-            Ok(None)
-        }
-        Err(source) => Err(BenchError::System { what: "a cable between two namespaces", source }),
-    }
 }
 
 /// How long a figure is measured, and the time before.

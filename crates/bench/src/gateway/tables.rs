@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use super::packets::Packets;
 use super::run::{bare, gateway};
 use super::setup::{Architecture, Memory, Sending, Setup, Towards};
-use super::{lay, times};
+use super::times;
 use crate::BenchError;
-use crate::cable::{Kernel, Mechanism};
+use crate::cable::{Kernel, Mechanism, Rig};
 use crate::pairs::alternate;
 use crate::session::{Row, Session, case};
 
@@ -66,7 +66,7 @@ fn compare(
         return Ok(());
     }
     let kernel = if ours.receive == Mechanism::Xdp { Kernel::Thread } else { Kernel::Interrupt };
-    let Some(rig) = lay(session, &case, kernel, ours.mtu)? else { return Ok(()) };
+    let Some(rig) = Rig::of_case(session, &case, kernel, ours.mtu)? else { return Ok(()) };
     let scale = session.options.scale;
     let [series] = alternate(
         scale.pairs(),
@@ -104,7 +104,7 @@ fn summary(session: &mut Session<'_>) -> Result<(), BenchError> {
         if !session.wants(&described) {
             continue;
         }
-        let Some(rig) = lay(session, &described, Kernel::Interrupt, setup.mtu)? else { continue };
+        let Some(rig) = Rig::of_case(session, &described, Kernel::Interrupt, setup.mtu)? else { continue };
         let scale = session.options.scale;
         let [series] = alternate(
             scale.pairs(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Kernel, Mechanism, Pace, Pair, Traffic, Work, describe, is_possible, lay};
+use super::{Kernel, MTU, Mechanism, Pace, Pair, Traffic, Work, describe, is_possible};
 use crate::cable::{Rig, Sent, Usage};
 use crate::pairs::{Series, alternate, take_turns};
 use crate::session::{Row, Session};
@@ -34,7 +34,7 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
                         session.skip(&case, "others use the processors, whose idle time says what a packet costs")?;
                         continue;
                     }
-                    let Some(rig) = lay(session, &case, kernel)? else { continue };
+                    let Some(rig) = Rig::of_case(session, &case, kernel, MTU)? else { continue };
                     measure(session, &case, &rig, traffic)?;
                 }
             }

@@ -16,7 +16,6 @@ mod cost;
 mod rates;
 mod stumble;
 
-use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -39,6 +38,9 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     session.page(&charts::charts(session.rows()))
 }
 
+/// What a card of these days takes at once.
+const MTU: u32 = 1500;
+
 /// A case of this bench.
 fn describe(figure: &str, kernel: Kernel, traffic: Traffic) -> Map<String, Value> {
     case([
@@ -47,18 +49,6 @@ fn describe(figure: &str, kernel: Kernel, traffic: Traffic) -> Map<String, Value
         ("mechanism", json!(traffic.mechanism.name())),
         ("payload_bytes", json!(traffic.bytes)),
     ])
-}
-
-/// Two hosts; none, and that is told, where the right to make them is missing.
-fn lay(session: &mut Session<'_>, case: &Map<String, Value>, kernel: Kernel) -> Result<Option<Rig>, BenchError> {
-    match Rig::lay(kernel, 1500) {
-        Ok(rig) => Ok(Some(rig)),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            session.skip(case, "network namespaces are for the administrator")?;
-            Ok(None)
-        }
-        Err(source) => Err(BenchError::System { what: "a cable between two namespaces", source }),
-    }
 }
 
 /// How long a figure is measured, and the time before.

@@ -1,6 +1,6 @@
 //! Received, of what the sender can send at most, against the frame's size (paper 2, Fig. 6).
 
-use super::{Kernel, Mechanism, Pace, Pair, Traffic, Work, describe, is_possible, kept, lay, rate, times};
+use super::{Kernel, MTU, Mechanism, Pace, Pair, Traffic, Work, describe, is_possible, kept, rate, times};
 use crate::BenchError;
 use crate::cable::Rig;
 use crate::pairs::alternate;
@@ -21,7 +21,7 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
                 let traffic = Traffic { mechanism, bytes: *bytes };
                 let case = describe("6", kernel, traffic);
                 if session.wants(&case) {
-                    let Some(rig) = lay(session, &case, kernel)? else { continue };
+                    let Some(rig) = Rig::of_case(session, &case, kernel, MTU)? else { continue };
                     measure(session, &case, &rig, traffic, work)?;
                 }
             }

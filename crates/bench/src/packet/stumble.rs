@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Kernel, Mechanism, Pace, Pair, Traffic, Work, describe, is_possible, lay, rate, times};
+use super::{Kernel, MTU, Mechanism, Pace, Pair, Traffic, Work, describe, is_possible, rate, times};
 use crate::cable::Rig;
 use crate::pairs::{Series, alternate, take_turns};
 use crate::session::{Row, Session};
@@ -30,7 +30,7 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             let traffic = Traffic { mechanism, bytes: BYTES };
             let case = describe("stumble", kernel, traffic);
             if session.wants(&case)
-                && let Some(rig) = lay(session, &case, kernel)?
+                && let Some(rig) = Rig::of_case(session, &case, kernel, MTU)?
             {
                 curve(session, &rig, traffic, work)?;
             }
@@ -92,7 +92,7 @@ pub(super) fn loss(session: &mut Session<'_>) -> Result<(), BenchError> {
             if !is_asked_for || !session.wants(&case) {
                 continue;
             }
-            let Some(rig) = lay(session, &case, kernel)? else { continue };
+            let Some(rig) = Rig::of_case(session, &case, kernel, MTU)? else { continue };
             let figures = |pair: Result<Pair, BenchError>| {
                 let mut pair = pair?;
                 let most = most(&mut pair, &rig, work, scale)?;

@@ -337,26 +337,4 @@ impl fmt::Display for Fault {
 }
 
 /// A fault and its time.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Scheduled {
-    /// When it begins, since the run's begin.
-    pub at: Duration,
-    /// How long it lasts; nothing for what happens at once.
-    pub lasts: Duration,
-    /// What happens.
-    pub fault: Fault,
-}
-
-impl Scheduled {
-    /// When it is over.
-    pub fn end(&self) -> Duration {
-        self.at + self.lasts
-    }
-}
-
-impl fmt::Display for Scheduled {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "at {:?}: {}", self.at, self.fault)?;
-        if self.lasts > Duration::ZERO { write!(out, ", for {:?}", self.lasts) } else { Ok(()) }
-    }
-}
+pub type Scheduled = super::scheduled::Scheduled<Fault>;

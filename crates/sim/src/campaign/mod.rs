@@ -44,6 +44,7 @@ mod ring;
 mod runner;
 mod scenario;
 mod schedule;
+mod scheduled;
 mod shrink;
 mod timeline;
 mod trouble;

@@ -250,8 +250,13 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
     }
 
     pub(super) fn flush(&mut self, now: Instant) -> usize {
-        let readers: usize = self.readers.iter_mut().flatten().map(|readers| readers.turn(now)).sum();
-        self.farm.flush(now) + self.triggers.flush(now) + readers
+        let mut work = self.farm.flush(now) + self.triggers.flush(now);
+        for readers in self.readers.iter_mut().flatten() {
+            work += readers.receive(now, &mut self.packets) + readers.flush(now);
+            // They have nothing to say.
+            self.packets.clear();
+        }
+        work
     }
 
     /// Ends, once no set is held any more: files are closed, and what is queued leaves, if somebody takes it until then.

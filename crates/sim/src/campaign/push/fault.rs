@@ -129,27 +129,11 @@ const fn on_way(way: Way, trouble: Trouble) -> FaultKind {
     }
 }
 
-/// A fault with its time.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Scheduled {
-    /// When it begins, after the start.
-    pub at: Duration,
-    /// How long it lasts; nothing for what happens once.
-    pub lasts: Duration,
-    /// What goes wrong.
-    pub fault: Fault,
-}
-
-impl Scheduled {
-    /// When it is over.
-    pub fn end(&self) -> Duration {
-        self.at + self.lasts
-    }
-}
-
-impl fmt::Display for Scheduled {
+impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "at {:?}: {}, {:?}", self.at, self.fault.kind().name(), self.fault)?;
-        if self.lasts.is_zero() { Ok(()) } else { write!(out, ", for {:?}", self.lasts) }
+        write!(out, "{}, {self:?}", self.kind().name())
     }
 }
+
+/// A fault and its time.
+pub type Scheduled = super::super::scheduled::Scheduled<Fault>;
