@@ -55,7 +55,7 @@ impl Run<'_> {
         let timeout = if flow.contains("timeout") { "" } else { "timeout = \"5s\"\n" };
         let text = format!(
             "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\n\
-             sources = {{ count = {SOURCES}, first = 700, address = \"{sources}\" }}\n\
+             sources.count = {SOURCES}\nsources.first = 700\nsources.address = \"{sources}\"\n\
              decision_timeout = \"20s\"\nbudget = \"20s\"\n{timeout}{flow}\n\
              [farm]\nemulate = {{ {nodes} }}\n{rest}\n",
             output.path().display().to_string()
@@ -154,6 +154,29 @@ fn exactly_the_events_of_packets_that_were_lost_are_incomplete() {
         assert_eq!(lost, number(&summary, "/sent/lost_on_purpose") * u64::from(PACKING));
         assert_eq!(number(&summary, "/packets/duplicate"), number(&summary, "/sent/sent_twice"));
     }
+}
+
+#[test]
+fn what_was_lost_is_known_by_source_and_masked_sources_are_not_missed() {
+    let output = TemporaryDirectory::new("push-sources");
+    let flow = "timeout = \"300ms\"\nsources.masked = [701, 705]\nemulate = { rate = \"5kHz\", loss = 0.02 }";
+    let summary = Run { sources: &at(22_600), flow, ..Run::default() }.whole(&output);
+    let sets = 2000 / u64::from(PACKING);
+    let emulated = sources(SizeDistribution::Fixed(32), 0.02);
+    let mut masked = 0;
+    for source in 0..SOURCES {
+        let (id, lost) = (700 + source, (0..sets).filter(|&set| emulated.is_lost(set, source)).count() as u64);
+        if [701, 705].contains(&id) {
+            assert_eq!(summary.flows["hlt"]["sources"].get(id.to_string()), None);
+            masked += sets - lost;
+            continue;
+        }
+        assert_eq!(number(&summary, &format!("/sources/{id}/missing")), lost, "source {id}");
+        assert_eq!(number(&summary, &format!("/sources/{id}/packets")), sets - lost, "source {id}");
+    }
+    assert_eq!(number(&summary, "/packets/dropped/masked"), masked);
+    let held = Held::in_directories(&[&summary.directory]);
+    assert!(held.events.values().all(|event| !event.fragments.contains_key(&701)));
 }
 
 #[test]

@@ -49,6 +49,23 @@ impl FlowAccount {
     }
 }
 
+/// What became of the packets of one source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct SourceAccount {
+    /// Packets that became part of a set.
+    pub packets: u64,
+    /// Finished sets that lack its packet.
+    pub missing: u64,
+}
+
+impl SourceAccount {
+    /// Adds another account.
+    pub const fn merge(&mut self, other: &Self) {
+        self.packets += other.packets;
+        self.missing += other.missing;
+    }
+}
+
 /// The account of a flow's events in the farm. Balances at any time, with what is in flight counted from the table.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct FarmAccount {

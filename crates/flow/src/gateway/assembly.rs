@@ -8,7 +8,7 @@
 //! Everything is laid out before the run: as many sets as there may be, a window over their numbers, and the queue of
 //! finished ones. Sources send their packets of a set at about the same time, so the last set is looked at first.
 
-use super::account::FlowAccount;
+use super::account::{FlowAccount, SourceAccount};
 use super::ages::Ages;
 use super::config::{FlowConfig, Incomplete, Output};
 use super::set::{Ending, EventSet};
@@ -83,6 +83,7 @@ pub struct Assembly {
     /// No set is begun any more, for this cause.
     closed: Option<Cause>,
     account: FlowAccount,
+    by_source: Box<[SourceAccount]>,
 }
 
 impl Assembly {
@@ -92,7 +93,7 @@ impl Assembly {
         let mut finished = VecDeque::new();
         finished.reserve_exact(sets);
         Self {
-            sources: SourceTable::new(&config.sources),
+            sources: SourceTable::new(config),
             source_count: config.sources.len() as u16,
             packing: config.packing,
             partition: config.partition,
@@ -116,6 +117,7 @@ impl Assembly {
             patience: (config.output == Output::Stream).then_some(config.decision_timeout),
             closed: None,
             account: FlowAccount::default(),
+            by_source: vec![SourceAccount::default(); config.sources.len()].into_boxed_slice(),
         }
     }
 
@@ -152,7 +154,7 @@ impl Assembly {
 
     #[inline]
     fn place_of(&mut self, from: Address, packet: &Payload, now: Instant) -> Result<(u16, u16), Misplaced> {
-        let source = self.sources.find(from).ok_or(Cause::UnknownSource)?;
+        let source = self.sources.find(from)?;
         let header = packet.read_array::<MEP_HEADER_BYTES>(0).ok_or(Cause::ShortPacket)?;
         let header = MepHeader::from_bytes(&header);
         let slot = self.slot_for(&header, source, now)?;
@@ -171,6 +173,7 @@ impl Assembly {
     fn place(&mut self, slot: u16, source: u16, packet: Payload) {
         let set = self.slots[usize::from(slot)].as_mut().expect("a set that is open has a slot");
         set.place(source, packet);
+        self.by_source[usize::from(source)].packets += 1;
         if set.is_whole() {
             self.close(slot, Cause::TimedOut);
         }
@@ -302,7 +305,12 @@ impl Assembly {
 
     #[cold]
     fn count_incomplete(&mut self, set: &mut EventSet) {
-        set.missing().for_each(|(_, cause)| self.account.missing.add(cause, 1));
+        for (source, cause) in set.missing() {
+            self.account.missing.add(cause, 1);
+            if let Some(account) = self.by_source.get_mut(usize::from(source)) {
+                account.missing += 1;
+            }
+        }
         let event = set.first.number();
         let received = u64::from(set.received);
         let dropped = match self.policy {
@@ -404,7 +412,7 @@ impl Assembly {
     }
 
     /// Sets of which something came.
-    pub(super) const fn sets_seen(&self) -> u64 {
+    pub(super) fn sets_seen(&self) -> u64 {
         self.account.opened + self.account.refused.total()
     }
 
@@ -416,6 +424,11 @@ impl Assembly {
     /// Finished sets that nobody has taken yet.
     pub fn finished_sets(&self) -> usize {
         self.finished.len()
+    }
+
+    /// What became of the packets of each source, in the order of the configuration.
+    pub const fn by_source(&self) -> &[SourceAccount] {
+        &self.by_source
     }
 
     /// The account, with what is in flight counted from the table.

@@ -6,6 +6,7 @@ use super::throttle::ThrottleConfig;
 use core::time::Duration;
 use ropewalk_terms::{Incarnation, SourceId};
 use ropewalk_wire::gateway::{FRAME_BYTES, LARGEST_BODY_BYTES, MOST_OUTSTANDING, PIECE_HEAD_BYTES, PUSH_HEAD_BYTES};
+use std::collections::HashSet;
 
 /// One source of a flow.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -49,6 +50,8 @@ pub struct DefaultDecision {
 pub struct FlowConfig {
     /// Its sources, in the order in which their banks stand in an event.
     pub sources: Vec<PacketSource>,
+    /// Who sends as they do, and is not wanted: no event waits for it, its packets are counted as masked and let go.
+    pub masked: Vec<Address>,
     /// Events in a packet, and so in a set.
     pub packing: u16,
     /// The partition that its packets belong to.
@@ -84,6 +87,7 @@ impl FlowConfig {
     pub const fn new(sources: Vec<PacketSource>, packing: u16) -> Self {
         Self {
             sources,
+            masked: Vec::new(),
             packing,
             partition: 0,
             first_event: 0,
@@ -100,16 +104,24 @@ impl FlowConfig {
         }
     }
 
+    /// The addresses of its sources, then of the masked ones.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
+        self.sources.iter().map(|source| source.address).chain(self.masked.iter().copied())
+    }
+
+    /// An address that two sources have.
+    fn doubled_address(&self) -> Option<Address> {
+        let by_port = Address::tells_ports(self.addresses());
+        let mut known = HashSet::new();
+        self.addresses().find(|address| !known.insert(address.number(by_port)))
+    }
+
     fn check(&self, flow: usize) -> Result<(), GatewayConfigError> {
         if self.sources.is_empty() || self.sources.len() >= usize::from(u16::MAX) {
             return Err(GatewayConfigError::Sources { flow, sources: self.sources.len() });
         }
-        let by_port = Address::tells_ports(self.sources.iter().map(|source| source.address));
-        for (index, source) in self.sources.iter().enumerate() {
-            let is_same = |other: &PacketSource| other.address.number(by_port) == source.address.number(by_port);
-            if self.sources[..index].iter().any(is_same) {
-                return Err(GatewayConfigError::Twice { flow, address: source.address });
-            }
+        if let Some(address) = self.doubled_address() {
+            return Err(GatewayConfigError::Twice { flow, address });
         }
         if self.packing == 0 {
             return Err(GatewayConfigError::Packing { flow });

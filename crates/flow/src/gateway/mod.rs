@@ -55,7 +55,7 @@ mod throttle;
 mod trigger;
 mod window;
 
-pub use account::{FarmAccount, FlowAccount};
+pub use account::{FarmAccount, FlowAccount, SourceAccount};
 pub use assembly::Assembly;
 pub use config::{DefaultDecision, FarmConfig, FlowConfig, GatewayConfig, Incomplete, Output, PacketSource};
 pub use dispatch::{PushBytes, StoredView};

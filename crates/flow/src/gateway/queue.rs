@@ -1,6 +1,6 @@
 //! One input queue: assembly, farm and throttle together, or as two halves for two threads.
 
-use super::account::{FarmAccount, FlowAccount};
+use super::account::{FarmAccount, FlowAccount, SourceAccount};
 use super::assembly::Assembly;
 use super::config::{FlowConfig, GatewayConfig};
 use super::dispatch::{PushBytes, StoredView};
@@ -184,6 +184,11 @@ impl Receiver {
     /// The account of a flow's packets.
     pub fn account(&self, flow: u8) -> FlowAccount {
         self.flows.get(usize::from(flow)).map(Assembly::account).unwrap_or_default()
+    }
+
+    /// What became of the packets of each source of a flow, in the order of the configuration.
+    pub fn by_source(&self, flow: u8) -> &[SourceAccount] {
+        self.flows.get(usize::from(flow)).map(Assembly::by_source).unwrap_or_default()
     }
 
     /// Finished sets that nobody has taken yet, of a flow.

@@ -1,8 +1,9 @@
 //! Who sent a packet: from its address to the index of the source.
 
-use super::config::PacketSource;
+use super::config::FlowConfig;
 use core::fmt;
 use core::net::Ipv4Addr;
+use ropewalk_terms::Cause;
 
 /// From where packets come.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -40,6 +41,8 @@ impl fmt::Display for Address {
 
 /// Marks a vacant place; no address has this number.
 const VACANT: u64 = u64::MAX;
+/// In the place of the index of a source that is masked; there are fewer sources than that.
+const MASKED: u16 = u16::MAX;
 
 /// The index of every source, by its address: at most half full, so that a search ends soon.
 #[derive(Debug)]
@@ -50,25 +53,31 @@ pub(super) struct SourceTable {
 }
 
 impl SourceTable {
-    pub(super) fn new(sources: &[PacketSource]) -> Self {
-        let by_port = Address::tells_ports(sources.iter().map(|source| source.address));
-        let length = (2 * sources.len()).next_power_of_two().max(2);
+    pub(super) fn new(config: &FlowConfig) -> Self {
+        let by_port = Address::tells_ports(config.addresses());
+        let length = (2 * config.addresses().count()).next_power_of_two().max(2);
         let places = vec![(VACANT, 0); length].into_boxed_slice();
         let mut table = Self { places, shift: 64 - length.trailing_zeros(), by_port };
-        for (index, source) in sources.iter().enumerate() {
-            let number = source.address.number(by_port);
+        for (index, address) in config.addresses().enumerate() {
+            let number = address.number(by_port);
             let place = table.place(number);
-            table.places[place] = (number, index as u16);
+            table.places[place] = (number, if index < config.sources.len() { index as u16 } else { MASKED });
         }
         table
     }
 
     /// The source at this address.
+    ///
+    /// # Errors
+    /// [`Cause::UnknownSource`] and [`Cause::Masked`].
     #[inline]
-    pub(super) fn find(&self, address: Address) -> Option<u16> {
+    pub(super) fn find(&self, address: Address) -> Result<u16, Cause> {
         let number = address.number(self.by_port);
-        let (found, index) = self.places[self.place(number)];
-        (found == number).then_some(index)
+        match self.places[self.place(number)] {
+            (found, _) if found != number => Err(Cause::UnknownSource),
+            (_, MASKED) => Err(Cause::Masked),
+            (_, index) => Ok(index),
+        }
     }
 
     /// Where the number is, or would be.
@@ -86,11 +95,12 @@ impl SourceTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateway::PacketSource;
     use ropewalk_terms::SourceId;
 
     fn table(addresses: &[Address]) -> SourceTable {
         let source = |(index, &address)| PacketSource { id: SourceId(index as u32), address };
-        SourceTable::new(&addresses.iter().enumerate().map(source).collect::<Vec<_>>())
+        SourceTable::new(&FlowConfig::new(addresses.iter().enumerate().map(source).collect(), 1))
     }
 
     #[test]
@@ -98,18 +108,18 @@ mod tests {
         let addresses: Vec<_> = (0..323).map(|index| Address::of(Ipv4Addr::from_bits(0x0A00_0001 + index))).collect();
         let table = table(&addresses);
         for (index, address) in addresses.iter().enumerate() {
-            assert_eq!(table.find(*address), Some(index as u16));
-            assert_eq!(table.find(Address { port: 77, ..*address }), Some(index as u16), "the port does not matter");
+            assert_eq!(table.find(*address), Ok(index as u16));
+            assert_eq!(table.find(Address { port: 77, ..*address }), Ok(index as u16), "the port does not matter");
         }
-        assert_eq!(table.find(Address::of(Ipv4Addr::new(10, 0, 2, 0))), None);
-        assert_eq!(table.find(Address::of(Ipv4Addr::BROADCAST)), None);
+        assert_eq!(table.find(Address::of(Ipv4Addr::new(10, 0, 2, 0))), Err(Cause::UnknownSource));
+        assert_eq!(table.find(Address::of(Ipv4Addr::BROADCAST)), Err(Cause::UnknownSource));
     }
 
     #[test]
     fn ports_tell_sources_of_one_host_apart() {
         let addresses: Vec<_> = (1..=9).map(|port| Address { ip: Ipv4Addr::LOCALHOST, port }).collect();
         let table = table(&addresses);
-        assert!((1..=9).all(|port| table.find(Address { ip: Ipv4Addr::LOCALHOST, port }) == Some(port - 1)));
-        assert_eq!(table.find(Address::of(Ipv4Addr::LOCALHOST)), None);
+        assert!((1..=9).all(|port| table.find(Address { ip: Ipv4Addr::LOCALHOST, port }) == Ok(port - 1)));
+        assert_eq!(table.find(Address::of(Ipv4Addr::LOCALHOST)), Err(Cause::UnknownSource));
     }
 }

@@ -184,7 +184,7 @@ fn where_all_sets_are_in_assembly_the_oldest_goes_and_the_packet_waits_for_it() 
     assert_eq!((set.first().number(), assembly.take_finished().is_none()), (0, true), "one goes, and no other");
     assembly.give_back(set);
     offer(&mut assembly, address(0), packet, at(0));
-    assert_eq!((assembly.account().packets.dropped.total(), assembly.account().refused), (0, 0));
+    assert_eq!((assembly.account().packets.dropped.total(), assembly.account().refused.total()), (0, 0));
 }
 
 /// Later sets are decided and cannot leave before it; packets wait for their places, perhaps its own among them.
@@ -228,6 +228,35 @@ fn where_no_more_is_wanted_a_whole_set_is_refused_even_if_there_were_room() {
         assert_eq!((account.packets.dropped.get(Cause::DrainTimedOut), account.open), (2, 0), "{sets} sets");
         assert_eq!((account.refused.get(Cause::DrainTimedOut), account.refused.total()), (1, 1), "{sets} sets");
     }
+}
+
+#[test]
+fn masked_sources_are_not_waited_for_and_their_packets_are_counted_and_let_go() {
+    let mut bench = Bench::new();
+    let mut config = flow(3, 4);
+    config.masked.push(config.sources.remove(1).address);
+    let mut assembly = Assembly::new(0, &config);
+    for source in [1, 2, 0] {
+        offer(&mut assembly, address(source), bench.packet(0, 4, 1, 8), at(0));
+    }
+    offer(&mut assembly, address(3), bench.packet(0, 4, 1, 8), at(0));
+    assert_eq!(finished(&mut assembly), [(0, Ending::Complete, vec![])]);
+    assert_eq!((dropped(&assembly, Cause::Masked), dropped(&assembly, Cause::UnknownSource)), (1, 1));
+    config.masked.push(address(2));
+    let twice = GatewayConfig { flows: vec![config], ..GatewayConfig::new(0, Vec::new(), FarmConfig::new(1)) };
+    assert_eq!(twice.check(), Err(GatewayConfigError::Twice { flow: 0, address: address(2) }));
+}
+
+#[test]
+fn each_source_has_an_account_of_its_own() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(3, 4));
+    for (source, first) in [(0, 0), (1, 0), (2, 0), (0, 4), (2, 4), (2, 4), (2, 8)] {
+        offer(&mut assembly, address(source), bench.packet(first, 4, 1, 8), at(0));
+    }
+    assembly.on_time(at(100));
+    let wanted = [(2, 1), (1, 2), (3, 0)].map(|(packets, missing)| SourceAccount { packets, missing });
+    assert_eq!(assembly.by_source(), wanted, "the duplicate is not counted");
 }
 
 #[test]

@@ -64,6 +64,14 @@ fn flow(flow: &FlowSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
     if sources.address.of(u32::from(sources.count) - 1).is_none() {
         return Err(Fault::new(key("sources.address"), "the last source's address or port would be none"));
     }
+    if let Some(id) = sources.masked.iter().find(|&&id| id.wrapping_sub(sources.first) >= u32::from(sources.count)) {
+        let last = sources.first + (u32::from(sources.count) - 1);
+        let message = format!("there is no source {id}: they are {} to {last}", sources.first);
+        return Err(Fault::new(key("sources.masked"), message));
+    }
+    if sources.entries(false).next().is_none() {
+        return Err(Fault::new(key("sources.masked"), "at least one source is not masked"));
+    }
     protocol(flow, &key)?;
     if flow.packing == 0 {
         return Err(Fault::new(key("packing"), "at least one event is in a packet"));

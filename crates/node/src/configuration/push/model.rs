@@ -3,6 +3,7 @@
 use super::address::{Addresses, ListenAddress};
 use crate::configuration::{IncompleteChoice, SyncChoice, ThreadRule};
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
+use ropewalk_flow::gateway::Address;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -133,6 +134,17 @@ pub struct SourcesSection {
     pub first: u32,
     /// Where they send from.
     pub address: Addresses,
+    /// The ids of those that are not wanted: no event waits for them, and what they send is counted and let go.
+    #[serde(default)]
+    pub masked: Vec<u32>,
+}
+
+impl SourcesSection {
+    /// Id and address of each source that is wanted, or of each that is masked.
+    pub(crate) fn entries(&self, masked: bool) -> impl Iterator<Item = (u32, Address)> + '_ {
+        let all = (0..u32::from(self.count)).filter_map(|number| Some((self.first + number, self.address.of(number)?)));
+        all.filter(move |(id, _)| self.masked.contains(id) == masked)
+    }
 }
 
 /// Where decisions lead.

@@ -233,6 +233,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         }
         for (flow, known) in (0..).zip(&mut report.flows) {
             known.packets = self.machine.account(flow);
+            known.by_source.copy_from_slice(self.machine.by_source(flow));
             known.unclaimed = self.machine.finished_sets(flow) as u64;
         }
         let throttle = self.machine.throttle();

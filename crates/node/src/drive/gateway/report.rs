@@ -2,17 +2,19 @@
 
 use super::config::GatewayDriveConfig;
 use crate::drive::StorageCounts;
-use ropewalk_flow::gateway::{FarmAccount, FlowAccount};
+use ropewalk_flow::gateway::{FarmAccount, FlowAccount, FlowConfig, SourceAccount};
 use ropewalk_io::packet::{ReceiveCounters, SendCounters};
 use ropewalk_wire::gateway::ThrottleState;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// One flow of a gateway.
-#[derive(Copy, Clone, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FlowReport {
     /// What became of its packets.
     pub packets: FlowAccount,
+    /// And of those of each source, in the order of the configuration.
+    pub by_source: Vec<SourceAccount>,
     /// What became of its events.
     pub events: FarmAccount,
     /// Finished sets that the half that sends had not got when it told of itself.
@@ -60,10 +62,15 @@ pub struct GatewayReport {
 }
 
 impl GatewayReport {
-    /// Of a gateway with so many flows, which has done nothing.
-    pub fn new(flows: usize) -> Self {
+    /// Of a gateway with these flows, which has done nothing.
+    pub fn new(flows: &[FlowConfig]) -> Self {
+        let report = |flow: &FlowConfig| {
+            let by_source = vec![SourceAccount::default(); flow.sources.len()];
+            FlowReport { by_source, ..FlowReport::default() }
+        };
+        let (reports, flows) = (flows.iter().map(report).collect(), flows.len());
         Self {
-            flows: vec![FlowReport::default(); flows],
+            flows: reports,
             received: vec![ReceiveCounters::default(); flows],
             stops: Vec::with_capacity(flows + 3),
             ..Self::default()
@@ -103,7 +110,7 @@ impl<T> Clone for Notice<T> {
 impl Notice<GatewayReport> {
     /// Of a gateway that has done nothing.
     pub(super) fn of_gateway(config: &GatewayDriveConfig) -> Self {
-        Self(Arc::new(Mutex::new(GatewayReport::new(config.machine.flows.len()))))
+        Self(Arc::new(Mutex::new(GatewayReport::new(&config.machine.flows))))
     }
 }
 

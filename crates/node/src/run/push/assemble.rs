@@ -359,10 +359,10 @@ impl Assembly<'_> {
         let (name, queues) = (queue.name(), queues::all(self.configuration).count() as u64);
         let stored = self.configuration.flow.iter().filter(|flow| flow.output == OutputChoice::Storage);
         let entries = stored.flat_map(|flow| {
-            (0..u32::from(flow.sources.count)).map(|number| SourceEntry {
-                id: SourceId(flow.sources.first + number),
+            flow.sources.entries(false).map(|(id, _)| SourceEntry {
+                id: SourceId(id),
                 format: SourceFormat::BANKS,
-                name: format!("{}-{number}", flow.name),
+                name: format!("{}-{}", flow.name, id - flow.sources.first),
             })
         });
         let config = StorageConfig {

@@ -2,7 +2,7 @@
 
 use super::hardware::Hardware;
 use super::summary::PushSummary;
-use crate::configuration::push::PushConfiguration;
+use crate::configuration::push::{FlowSection, PushConfiguration};
 use crate::drive::gateway::{FarmNodeReport, GatewayReport, Notice, PacketSourceReport, Shown, ThrottleBoard};
 use crate::run::worker::{Ending, Worker};
 use ropewalk_flow::source::TriggerGate;
@@ -63,8 +63,7 @@ pub struct PushHandle {
     gates: Vec<Arc<TriggerGate>>,
     is_over: Arc<AtomicBool>,
     ending: Arc<Ending>,
-    flows: Vec<String>,
-    packing: Vec<u16>,
+    flows: Vec<FlowSection>,
     clock: MonotonicClock,
     started: Instant,
     stopped: Option<Instant>,
@@ -94,8 +93,7 @@ impl PushHandle {
             gates,
             is_over: Arc::clone(is_over),
             ending: Arc::clone(ending),
-            flows: configuration.flow.iter().map(|flow| flow.name.clone()).collect(),
-            packing: configuration.flow.iter().map(|flow| flow.packing).collect(),
+            flows: configuration.flow.clone(),
             clock: MonotonicClock,
             started: MonotonicClock.now(),
             stopped: None,
@@ -195,14 +193,6 @@ impl PushHandle {
             (false, Some(_)) => "ended",
             (false, None) => "running",
         };
-        PushSummary::new(
-            &self.snapshot(),
-            &self.flows,
-            &self.packing,
-            state,
-            self.run,
-            &self.directory,
-            (running, whole),
-        )
+        PushSummary::new(&self.snapshot(), &self.flows, state, self.run, &self.directory, (running, whole))
     }
 }

@@ -27,13 +27,11 @@ fn rate_of(flow: &FlowSection) -> f64 {
 }
 
 fn flow(section: &FlowSection) -> FlowConfig {
-    let source = |number: u32| {
-        let address = section.sources.address.of(number)?;
-        Some(PacketSource { id: SourceId(section.sources.first + number), address })
-    };
-    let sources = (0..u32::from(section.sources.count)).filter_map(source).collect();
+    let wanted = section.sources.entries(false);
+    let sources = wanted.map(|(id, address)| PacketSource { id: SourceId(id), address }).collect();
     let accept = section.default_decision == DefaultChoice::Accept;
     FlowConfig {
+        masked: section.sources.entries(true).map(|(_, address)| address).collect(),
         partition: section.partition,
         first_event: section.first_event,
         sets: section.sets,

@@ -2,9 +2,10 @@
 //! `docs/schema/push-run.json` describes it.
 
 use super::handle::PushSnapshot;
+use crate::configuration::push::FlowSection;
 use crate::drive::gateway::{GatewayReport, PacketSourceReport, Shown};
 use crate::run::summary::causes;
-use ropewalk_flow::gateway::{FarmAccount, FlowAccount};
+use ropewalk_flow::gateway::{FarmAccount, FlowAccount, SourceAccount};
 use ropewalk_terms::{ByCause, FragmentAccount, RunNumber};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -45,6 +46,7 @@ pub struct PushSummary {
 #[derive(Clone, Debug, Default)]
 pub struct FlowSummary {
     packets: FlowAccount,
+    by_source: Vec<SourceAccount>,
     events: FarmAccount,
     lost: ByCause,
     around: ByCause,
@@ -55,8 +57,10 @@ pub struct FlowSummary {
 }
 
 impl FlowSummary {
-    fn new(snapshot: &PushSnapshot, flow: usize, name: &str, packing: u16) -> Self {
-        let mut summary = Self::default();
+    fn new(snapshot: &PushSnapshot, flow: usize, section: &FlowSection) -> Self {
+        let name = &section.name;
+        let wanted = section.sources.entries(false).count();
+        let mut summary = Self { by_source: vec![SourceAccount::default(); wanted], ..Self::default() };
         for (gateway, gateway_report) in &snapshot.gateways {
             let Some(known) = gateway_report.flows.get(flow) else { continue };
             let (packets, events) = (&known.packets, &known.events);
@@ -67,8 +71,9 @@ impl FlowSummary {
             };
             check("packets received = where they went; sets opened = how they ended", packets.is_balanced());
             check("events assigned = where they went; decided = accepted + rejected", events.is_balanced());
-            check("sets finished = sets in the farm + on their way there", known.is_handed_over(packing));
+            check("sets finished = sets in the farm + on their way there", known.is_handed_over(section.packing));
             summary.packets.merge(packets);
+            summary.by_source.iter_mut().zip(&known.by_source).for_each(|(all, one)| all.merge(one));
             summary.events.merge(events);
             if let Some(received) = gateway_report.received_apart(flow) {
                 summary.lost.merge(&received.lost);
@@ -95,8 +100,11 @@ impl FlowSummary {
         sources.packets as i64 - self.packets.packets.received as i64 - self.lost.total() as i64
     }
 
-    fn to_json(&self, packing: u16, running: Duration) -> Value {
+    fn to_json(&self, section: &FlowSection, running: Duration) -> Value {
         let (packets, events) = (&self.packets, &self.events);
+        let ids = section.sources.entries(false).map(|(id, _)| id.to_string());
+        let by_source = ids.zip(&self.by_source);
+        let by_source = by_source.map(|(id, one)| (id, json!({ "packets": one.packets, "missing": one.missing })));
         let seconds = running.as_secs_f64();
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         let mut flow = json!({
@@ -113,6 +121,7 @@ impl FlowSummary {
                 "open": packets.open,
                 "missing_packets": causes(&packets.missing),
             },
+            "sources": by_source.collect::<Map<_, _>>(),
             "events": {
                 "assigned": events.events.assigned,
                 "built": events.events.built,
@@ -145,7 +154,7 @@ impl FlowSummary {
             },
         });
         if let Some(sources) = &self.sources {
-            flow["sent"] = sent(sources, packing);
+            flow["sent"] = sent(sources, section.packing);
         }
         flow
     }
@@ -196,8 +205,8 @@ fn fragments(account: &FragmentAccount, bytes: u64) -> Value {
     })
 }
 
-fn gateway(report: &GatewayReport, hardware: Option<&Shown>, flows: &[String]) -> Value {
-    let levels = flows.iter().map(String::as_str).chain(["memory", "out_of_sync", "error"]);
+fn gateway(report: &GatewayReport, hardware: Option<&Shown>, flows: &[FlowSection]) -> Value {
+    let levels = flows.iter().map(|flow| flow.name.as_str()).chain(["memory", "out_of_sync", "error"]);
     let stops = levels
         .zip(&report.stops)
         .map(|(name, (dead, stops))| (name.to_owned(), json!({ "dead_s": dead.as_secs_f64(), "stops": stops })));
@@ -264,22 +273,20 @@ impl PushSummary {
     /// The summary of what is known now.
     pub(super) fn new(
         snapshot: &PushSnapshot,
-        flows: &[String],
-        packing: &[u16],
+        flows: &[FlowSection],
         state: &'static str,
         run: RunNumber,
         directory: &Path,
         (running, whole): (Duration, Duration),
     ) -> Self {
-        let each = flows.iter().zip(packing).enumerate();
-        let summaries: Vec<FlowSummary> =
-            each.map(|(index, (name, packing))| FlowSummary::new(snapshot, index, name, *packing)).collect();
+        let each = flows.iter().enumerate();
+        let summaries: Vec<FlowSummary> = each.map(|(index, flow)| FlowSummary::new(snapshot, index, flow)).collect();
         let unbalanced = summaries.iter().flat_map(|flow| flow.unbalanced.iter().cloned());
         let unbalanced = unbalanced.chain(snapshot.gateways.iter().filter_map(unwritten));
         let unbalanced = unbalanced.chain(snapshot.gateways.iter().filter_map(not_taken));
         let unbalanced: Vec<Value> = unbalanced.chain(unexplained_together(snapshot, &summaries)).collect();
         let json_of =
-            |((name, flow), packing): ((&String, &FlowSummary), &u16)| (name.clone(), flow.to_json(*packing, running));
+            |(section, flow): (&FlowSection, &FlowSummary)| (section.name.clone(), flow.to_json(section, running));
         let nodes = &snapshot.nodes;
         let gateways = snapshot.gateways.iter().zip(&snapshot.hardware);
         Self {
@@ -288,7 +295,7 @@ impl PushSummary {
             state,
             directory: directory.to_owned(),
             duration_s: whole.as_secs_f64(),
-            flows: flows.iter().zip(&summaries).zip(packing).map(json_of).collect(),
+            flows: flows.iter().zip(&summaries).map(json_of).collect(),
             gateways: gateways.map(|((name, one), told)| (name.clone(), gateway(one, told.as_ref(), flows))).collect(),
             nodes: json!({
                 "events": nodes.iter().map(|node| node.events).sum::<u64>(),
