@@ -121,6 +121,12 @@ causes! {
     Misaligned = "misaligned",
     /// More sets of events were begun than are kept in assembly: the oldest was closed.
     CrowdedOut = "crowded_out",
+    /// Bytes that were no frame were passed over until the next one was found: at least one was lost in them.
+    SyncLost = "sync_lost",
+    /// The frame does not have the bytes that all frames of the source have.
+    NotMatched = "not_matched",
+    /// Some of the datagrams in which the frame is sent did not come in time, or do not fit together.
+    PiecesMissing = "pieces_missing",
 }
 
 impl Cause {

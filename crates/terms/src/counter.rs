@@ -159,6 +159,10 @@ counters! {
     ChunksQueued = "chunks_queued", Count;
     /// Bytes that were copied for subscribers that may lose chunks.
     ChunkBytesCopied = "chunk_bytes_copied", Bytes;
+    /// Frames that their sources' own numbering shows to be lost.
+    FramesMissing = "frames_missing", Count;
+    /// Frames whose own number is the last one or lies behind it: they came twice, or in another order.
+    FramesOutOfOrder = "frames_out_of_order", Count;
 }
 
 impl Counter {

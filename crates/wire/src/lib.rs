@@ -10,6 +10,7 @@ pub mod framing;
 pub mod gateway;
 pub mod generic;
 pub mod internet;
+pub mod layout;
 pub mod mep;
 pub mod message;
 pub mod rod;

@@ -39,6 +39,8 @@ impl FragmentFlags {
     pub const BUNCH_CROSSING_MISMATCH: Self = Self(1 << 5);
     /// The source is displaced against the reference (synchrony).
     pub const DISPLACED: Self = Self(1 << 6);
+    /// The front end said that something is wrong with its data.
+    pub const STATUS_ERROR: Self = Self(1 << 7);
     /// The field `bunch_crossing` holds one.
     pub const HAS_BUNCH_CROSSING: Self = Self(1 << 16);
     /// The field `time` holds one.
@@ -63,7 +65,7 @@ impl FragmentFlags {
 
     /// Whether the content is in doubt: any bit that names an error.
     pub const fn has_error(self) -> bool {
-        self.0 & 0x7e != 0
+        self.0 & 0xfe != 0
     }
 }
 

@@ -1,0 +1,146 @@
+//! A layout, ready to be used.
+
+use super::checksum::Check;
+use super::compile;
+use super::extent::Extents;
+use super::front::Cut;
+use super::number::{Constant, Field, Joined};
+use super::pieces::PieceFields;
+use super::{Layout, LayoutError, PieceHead};
+use crate::framing::{Fields, Framing, Front, Search, Tick, Widths, Window};
+use crate::message::FragmentFlags;
+use ropewalk_terms::Cause;
+
+/// A layout, compiled once: see the module's text.
+#[derive(Debug)]
+pub struct Plan {
+    pub(super) layout: Layout,
+    pub(super) cut: Cut,
+    /// What the begin of a frame is known by, and the cause of what is skipped until it is found.
+    pub(super) mark: Option<(Constant, Cause)>,
+    /// What frames must have besides.
+    pub(super) matches: Option<Constant>,
+    /// The shortest and the longest frame.
+    pub(super) least: usize,
+    pub(super) most: usize,
+    pub(super) event: Option<Joined>,
+    pub(super) ticks: Option<Joined>,
+    pub(super) seconds: Option<Field>,
+    pub(super) tick: Tick,
+    pub(super) source: Option<Field>,
+    pub(super) trigger_type: Option<Field>,
+    pub(super) sequence: Option<Field>,
+    pub(super) status: Option<Field>,
+    pub(super) check: Option<Check>,
+    pub(super) pieces: Option<PieceFields>,
+    pub(super) extents: Extents,
+}
+
+impl Plan {
+    /// Checks a layout and prepares everything.
+    ///
+    /// # Errors
+    /// What is wrong with it, by key.
+    pub fn compile(layout: &Layout) -> Result<Self, LayoutError> {
+        compile::compile(layout)
+    }
+
+    /// What it was made of.
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The shortest frame that has room for all fields, in bytes.
+    pub const fn least(&self) -> usize {
+        self.least
+    }
+
+    /// The longest frame that is believed, in bytes.
+    pub const fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Whether frames come in datagrams, and not in a stream.
+    pub const fn is_of_datagrams(&self) -> bool {
+        self.layout.frame.is_of_datagrams()
+    }
+
+    /// Whether frames say to which event they belong, or count themselves; they are counted where they do not.
+    pub const fn has_event(&self) -> bool {
+        self.event.is_some() || self.sequence.is_some()
+    }
+
+    /// What a board calls itself, where that is not the source's id.
+    pub fn board(&self) -> Option<u32> {
+        self.layout.source.and_then(|source| source.is)
+    }
+
+    /// Whether a whole frame has the bytes that the layout demands; true where it demands none.
+    #[inline]
+    pub fn is_matched(&self, frame: &(impl Window + ?Sized)) -> bool {
+        self.matches.as_ref().is_none_or(|matches| matches.is_in(frame))
+    }
+
+    /// What the header of a datagram says that carries a piece of a frame; none where it is too short, or frames do not
+    /// come in pieces.
+    pub fn piece(&self, datagram: &(impl Window + ?Sized)) -> Option<PieceHead> {
+        self.pieces.as_ref()?.read(datagram)
+    }
+
+    /// The clock in ticks, or in nanoseconds where it has seconds as well.
+    #[inline]
+    fn time(&self, frame: &(impl Window + ?Sized)) -> Option<u64> {
+        let ticks = self.ticks.as_ref()?.read(frame)?;
+        let Some(seconds) = &self.seconds else { return Some(ticks) };
+        let seconds = seconds.read(frame)?.wrapping_mul(1_000_000_000);
+        Some(seconds.wrapping_add(self.tick.nanoseconds_of(ticks)))
+    }
+
+    fn flags(&self, frame: &(impl Window + ?Sized)) -> FragmentFlags {
+        let (Some(field), Some(status)) = (&self.status, &self.layout.status) else { return FragmentFlags::default() };
+        let bits = field.read(frame).unwrap_or(0);
+        let error = if bits & status.error == 0 { FragmentFlags::default() } else { FragmentFlags::STATUS_ERROR };
+        if bits & status.busy == 0 { error } else { error.with(FragmentFlags::BUSY) }
+    }
+}
+
+impl Framing for Plan {
+    #[inline]
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        self.find_front(window, search)
+    }
+
+    #[inline]
+    fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {
+        let number = |field: &Option<Field>| field.as_ref().and_then(|field| field.read(frame));
+        Fields {
+            event: self.event.as_ref().and_then(|event| event.read(frame)),
+            time: self.time(frame),
+            source: number(&self.source).map(|source| source as u32),
+            trigger_type: number(&self.trigger_type).map(|kind| kind as u16),
+            bunch_crossing: None,
+            sequence: number(&self.sequence),
+            run: None,
+            restarts: false,
+            flags: self.flags(frame),
+        }
+    }
+
+    fn checksum(&self, frame: &(impl Window + ?Sized)) -> Option<bool> {
+        self.check.as_ref().map(|check| check.is_right(frame))
+    }
+
+    fn widths(&self) -> Widths {
+        let width = |bits: Option<u32>| bits.map_or(64, |bits| bits as u8);
+        let time = if self.seconds.is_some() { None } else { self.ticks.as_ref().map(Joined::bits) };
+        Widths {
+            event: width(self.event.as_ref().map(Joined::bits)),
+            time: width(time),
+            sequence: width(self.sequence.as_ref().map(Field::bits)),
+        }
+    }
+
+    fn tick(&self) -> Tick {
+        if self.seconds.is_some() { Tick::NANOSECOND } else { self.tick }
+    }
+}

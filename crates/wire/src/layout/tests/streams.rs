@@ -1,0 +1,256 @@
+//! Frames are found in streams, however these are cut and whatever comes between them.
+
+use super::*;
+use proptest::prelude::*;
+use ropewalk_terms::Cause;
+
+/// What a stream was found to be made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Found {
+    Frame(Vec<u8>),
+    /// Bytes that were no frame, and the cause under which they are counted.
+    Skipped(usize, Cause),
+    Lost(Cause),
+}
+
+/// Goes through a stream that comes in pieces of these sizes, again and again.
+fn walk(plan: &Plan, stream: &[u8], cuts: &[usize]) -> Vec<Found> {
+    let (mut found, mut start, mut end, mut search) = (Vec::new(), 0, 0, Search::default());
+    let mut cuts = cuts.iter().cycle();
+    loop {
+        let window = &stream[start..end];
+        match plan.front(window, &mut search) {
+            Front::Frame { bytes } => {
+                assert!(bytes > 0 && bytes <= window.len() && bytes <= plan.most());
+                found.push(Found::Frame(window[..bytes].to_vec()));
+                start += bytes;
+                search = Search::default();
+            }
+            Front::Skip { bytes, cause } => {
+                assert!(bytes > 0 && bytes <= window.len());
+                match found.last_mut() {
+                    Some(Found::Skipped(before, _)) => *before += bytes,
+                    _ => found.push(Found::Skipped(bytes, cause)),
+                }
+                start += bytes;
+            }
+            Front::Lost { cause } => {
+                found.push(Found::Lost(cause));
+                return found;
+            }
+            Front::Needs { bytes } => {
+                assert!(bytes > window.len(), "more than there is");
+                // Whoever waits holds no more than the longest frame and what is needed to believe it.
+                assert!(window.len() <= plan.most() + 64, "{} bytes are held", window.len());
+                if end == stream.len() {
+                    return found;
+                }
+                end = (end + cuts.next().map_or(1, |&cut| cut.max(1))).min(stream.len());
+            }
+        }
+    }
+}
+
+fn frames(found: &[Found]) -> Vec<&[u8]> {
+    found.iter().filter_map(|found| if let Found::Frame(frame) = found { Some(&frame[..]) } else { None }).collect()
+}
+
+/// Without the number of bytes that were skipped at the end: whoever sees more of them at once skips more of them.
+fn open_ended(mut found: Vec<Found>) -> Vec<Found> {
+    if let Some(Found::Skipped(bytes, _)) = found.last_mut() {
+        *bytes = 0;
+    }
+    found
+}
+
+/// Frames of events from 1 on, with payloads of these bytes.
+fn composed(plan: &Plan, payloads: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let numbered = payloads.iter().zip(1u64..);
+    let frame = |(payload, event): (&Vec<u8>, u64)| {
+        let mut frame = Vec::new();
+        plan.compose(&Contents { event, ..Contents::default() }, payload, &mut frame);
+        frame
+    };
+    numbered.map(frame).collect()
+}
+
+/// How many random streams: 10,000 in every run, a million by hand with `PROPTEST_CASES=1000000`.
+fn many() -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(10_000);
+    ProptestConfig::with_cases(cases)
+}
+
+/// Payloads of bytes that are no sync word, no delimiter and no end of a frame.
+fn harmless() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    proptest::collection::vec(proptest::collection::vec(0x10u8..0x40, 0..120), 1..8)
+}
+
+proptest! {
+    #![proptest_config(many())]
+
+    #[test]
+    fn random_streams_do_no_harm_and_cuts_change_nothing(
+        which in 0usize..6, stream in proptest::collection::vec(any::<u8>(), 0..600), tame in 0u8..4,
+        cuts in proptest::collection::vec(1usize..80, 1..5),
+    ) {
+        let plan = plan(&streams()[which]);
+        // Streams of few different bytes have more that looks like something.
+        let few = [0, 1, 5, 8, 16, 0x50, 0xa0, 0xca, 0xfe, 0xba, 0xbe, 0x5a, 0xa5, b'\r', b'\n', 2];
+        let stream: Vec<u8> =
+            if tame == 0 { stream } else { stream.iter().map(|&byte| few[usize::from(byte >> tame) % few.len()]).collect() };
+        let at_once = open_ended(walk(&plan, &stream, &[stream.len()]));
+        prop_assert_eq!(&open_ended(walk(&plan, &stream, &cuts)), &at_once);
+        prop_assert_eq!(open_ended(walk(&plan, &stream, &[1])), at_once);
+    }
+
+    #[test]
+    fn frames_are_found_as_they_were_made(
+        which in 0usize..6, payloads in harmless(), cuts in proptest::collection::vec(1usize..80, 1..5),
+    ) {
+        let plan = plan(&streams()[which]);
+        let made = composed(&plan, &payloads);
+        let found = walk(&plan, &made.concat(), &cuts);
+        prop_assert_eq!(frames(&found), made.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        prop_assert_eq!(found.len(), made.len(), "and nothing else");
+        for (frame, event) in made.iter().zip(1..) {
+            prop_assert_eq!(plan.fields(&frame[..]).event, Some(event));
+        }
+    }
+
+    #[test]
+    fn garbage_between_frames_costs_none_of_them(
+        which in 2usize..5, payloads in harmless(), place in 0usize..8, garbage in proptest::collection::vec(0x10u8..0x40, 1..300),
+        cuts in proptest::collection::vec(1usize..80, 1..5),
+    ) {
+        let plan = plan(&streams()[which]);
+        let mut made = composed(&plan, &payloads);
+        made.extend(composed(&plan, &[payloads.clone(), payloads.clone()].concat()));
+        let mut stream = made.clone();
+        stream.insert(place.min(payloads.len()), garbage.clone());
+        let found = walk(&plan, &stream.concat(), &cuts);
+        prop_assert_eq!(frames(&found), made.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        prop_assert!(found.iter().any(|found| matches!(found, Found::Skipped(bytes, _) if *bytes == garbage.len())));
+    }
+
+    #[test]
+    fn after_damage_the_next_good_frame_is_found(
+        which in 2usize..6, before in harmless(), behind in harmless(), lost in 1usize..60,
+        garbage in proptest::collection::vec(any::<u8>(), 0..60), cuts in proptest::collection::vec(1usize..80, 1..5),
+    ) {
+        let plan = plan(&streams()[which]);
+        let (before, behind) = (composed(&plan, &before), composed(&plan, &behind));
+        // Some bytes are lost, and others came instead of them.
+        let mut damaged = before.concat();
+        damaged.truncate(damaged.len().saturating_sub(lost));
+        damaged.extend(garbage);
+        // What frames are behind may be taken for the rest of a damaged one: as long as the longest frame, and two more.
+        let many: Vec<Vec<u8>> = behind.iter().cycle().take(behind.len() * (4200 / behind.concat().len() + 2)).cloned().collect();
+        damaged.extend(many.concat());
+        let found = walk(&plan, &damaged, &cuts);
+        let last = many.last().expect("one at least");
+        prop_assert!(frames(&found).iter().rev().take(2).any(|frame| frame == last), "the last ones are found");
+        prop_assert!(!matches!(found.last(), Some(Found::Lost(_))));
+    }
+}
+
+#[test]
+fn a_sync_word_within_a_frame_is_none_of_its_own() {
+    let plan = plan(&synchronised());
+    let word = [0xca, 0xfe, 0xba, 0xbe, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+    let payload = [&[0; 9][..], &word, &word].concat();
+    let made = composed(&plan, &[payload.clone(), payload, vec![]]);
+    assert_eq!(frames(&walk(&plan, &made.concat(), &[7])), made);
+}
+
+#[test]
+fn after_a_loss_a_sync_word_within_a_frame_is_seen_through() {
+    let plan = plan(&synchronised());
+    let word = [0xca, 0xfe, 0xba, 0xbe, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+    let payload = [&[0; 30][..], &word, &[7; 11]].concat();
+    let made = composed(&plan, &[payload, vec![1; 30], vec![2; 40]]);
+    let stream = made.concat();
+    let found = walk(&plan, &stream[6..], &[9]);
+    assert_eq!(found[0], Found::Skipped(made[0].len() - 6, Cause::SyncLost));
+    assert_eq!(frames(&found), made[1..]);
+    let alone = &stream[6..made[0].len() + made[1].len()];
+    assert_eq!(frames(&walk(&plan, alone, &[9])).len(), 0, "it waits until another begins behind it");
+}
+
+#[test]
+fn a_length_that_nobody_believes_ends_a_stream_without_sync_words() {
+    let plan = plan(&digitiser());
+    let stream = |words: u32| {
+        let mut stream = composed(&plan, &[vec![1; 40]]).concat();
+        stream.extend_from_slice(&words.to_le_bytes());
+        stream.extend_from_slice(&[0; 100]);
+        walk(&plan, &stream, &[11]).pop()
+    };
+    assert_eq!(stream(0), Some(Found::Lost(Cause::FramingLost)), "of length 0");
+    assert_eq!(stream(3), Some(Found::Lost(Cause::FramingLost)), "below the header");
+    assert_eq!(stream((1 << 18) + 1), Some(Found::Lost(Cause::Oversize)), "above the longest");
+    assert_eq!(stream(4), Some(Found::Lost(Cause::FramingLost)), "the next one has a length of 0 again");
+}
+
+#[test]
+fn a_length_that_nobody_believes_is_passed_over_with_sync_words() {
+    let plan = plan(&synchronised());
+    let made = composed(&plan, &[vec![1; 40], vec![2; 40], vec![3; 40]]);
+    for (stated, cause) in [(0u16, Cause::SyncLost), (2, Cause::SyncLost), (0xffff, Cause::Oversize)] {
+        let mut stream = made.concat();
+        stream[4..6].copy_from_slice(&stated.to_be_bytes());
+        let found = walk(&plan, &stream, &[13]);
+        assert_eq!(found[0], Found::Skipped(made[0].len(), cause), "{stated}");
+        assert_eq!(frames(&found), made[1..]);
+    }
+}
+
+#[test]
+fn what_looks_like_a_trailer_is_none_unless_its_length_leads_back() {
+    let plan = plan(&trailed());
+    let trailer = |words: u64| (0xa000_0000_0000_0000 | words << 32).to_le_bytes();
+    let payload = [&[0; 8][..], &trailer(7), &trailer(1), &trailer(0), &[3; 16]].concat();
+    let made = composed(&plan, &[payload, vec![4; 16], vec![]]);
+    assert_eq!(frames(&walk(&plan, &made.concat(), &[8])), made);
+}
+
+#[test]
+fn what_has_no_begin_is_passed_over_until_a_trailer_leads_back_to_one() {
+    let plan = plan(&trailed());
+    let made = composed(&plan, &[vec![1; 80], vec![2; 40], vec![3; 40]]);
+    let stream = [&made[0][9..], &made[1], &made[2]].concat();
+    let found = walk(&plan, &stream, &[8]);
+    assert_eq!(found[0], Found::Skipped(made[0].len() - 9, Cause::SyncLost));
+    assert_eq!(frames(&found), made[1..]);
+}
+
+#[test]
+fn a_wrong_checksum_in_a_trailer_is_believed_if_a_begin_follows() {
+    let kind = ChecksumKind::Crc16Cms;
+    let number = Number::little_endian(-6, 2);
+    let layout = Layout { checksum: Some(Checksum { kind, number, from: 0, to: -8 }), ..trailed() };
+    let plan = plan(&layout);
+    let mut made = composed(&plan, &[vec![1; 80], vec![2; 40]]);
+    made[0][20] ^= 1;
+    let stream = made.concat();
+    assert_eq!(frames(&walk(&plan, &stream, &[8])), made);
+    assert_eq!(plan.checksum(&made[0][..]), Some(false));
+    assert_eq!(frames(&walk(&plan, &stream[..made[0].len()], &[8])).len(), 0, "nobody knows yet");
+}
+
+#[test]
+fn a_line_that_does_not_end_is_passed_over_to_the_next() {
+    let plan = plan(&lines());
+    let stream = [&[b'a'; 500][..], b"\r\n12345678 good\r\n", b"12345679 too\r"].concat();
+    let found = walk(&plan, &stream, &[37]);
+    assert_eq!(found[0], Found::Skipped(502, Cause::Oversize));
+    assert_eq!(frames(&found), [b"12345678 good\r\n"]);
+}
+
+#[test]
+fn a_datagram_is_a_frame_of_its_own_length() {
+    let plan = plan(&Layout { event: vec![Number::little_endian(4, 4)], ..Layout::new(Frame::Datagram, 100) });
+    let front = |bytes: usize| plan.front(&vec![0; bytes][..], &mut Search::default());
+    assert_eq!(front(7), Front::Needs { bytes: 8 });
+    assert_eq!(front(8), Front::Frame { bytes: 8 });
+    assert_eq!(front(101), Front::Skip { bytes: 101, cause: Cause::Oversize });
+}
