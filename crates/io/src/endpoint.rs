@@ -16,8 +16,9 @@
 //! [`Endpoint`] that has ended is never mistaken for a later one: calls with it do nothing.
 
 use core::fmt;
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
@@ -294,6 +295,16 @@ pub trait Dispatcher {
 
     /// Begins to connect; [`Event::Established`] or [`Event::ConnectFailed`] follows.
     fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError>;
+
+    /// Takes a connected stream socket, such as one of a local pair, as an endpoint; [`Event::Established`] follows. What a
+    /// program or a thread writes into the pair's other end comes in as over a connection.
+    ///
+    /// # Errors
+    /// The socket cannot be made non-blocking; or the transport has no sockets (all but TCP).
+    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Endpoint> {
+        drop(socket);
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Accepts a requested connection; [`Event::Established`] follows on both sides.
     fn accept(&mut self, endpoint: Endpoint);

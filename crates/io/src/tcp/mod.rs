@@ -12,7 +12,8 @@ mod socket;
 mod timers;
 mod uring;
 
-use std::os::fd::BorrowedFd;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
@@ -83,6 +84,10 @@ impl Dispatcher for Tcp {
 
     fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
         self.inner.connect(address)
+    }
+
+    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Endpoint> {
+        self.inner.adopt(socket)
     }
 
     fn accept(&mut self, endpoint: Endpoint) {

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::io::{Errno, FdFlags};
+use rustix::net::{self, AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 
 use super::TcpConfig;
 use crate::endpoint::{BrokenCause, ConnectCause, EndpointError};
@@ -103,6 +103,12 @@ pub(super) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, SocketAddr), Errno>
     Ok((socket, address.ok_or(Errno::CONNABORTED)?.try_into()?))
 }
 
+/// Makes a socket that somebody else made like our own.
+pub(super) fn ready_to_adopt(socket: &OwnedFd) -> io::Result<()> {
+    rustix::io::fcntl_setfd(socket, FdFlags::CLOEXEC)?;
+    Ok(rustix::io::ioctl_fionbio(socket, true)?)
+}
+
 /// Whether and how connecting ended, after the kernel said that it has.
 pub(super) fn connect_result(socket: &OwnedFd) -> Result<(), ConnectCause> {
     match sockopt::socket_error(socket) {
@@ -117,8 +123,8 @@ pub(super) fn connect_result(socket: &OwnedFd) -> Result<(), ConnectCause> {
 /// Ends the connection by a reset at once, also where the kernel still has operations of the socket.
 pub(super) fn reset(socket: &OwnedFd) {
     reset_on_close(socket);
-    // If it fails, the connection has ended anyway.
-    let _ = net::connect_unspec(socket);
+    // A local pair knows no resets. If that fails too, the connection has ended anyway.
+    let _ = net::connect_unspec(socket).or_else(|_| net::shutdown(socket, Shutdown::Both));
 }
 
 /// Who is at the other end; `None` if the connection is gone.

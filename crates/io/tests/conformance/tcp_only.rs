@@ -1,7 +1,8 @@
 //! What only TCP has: time limits of the kernel's peers, foreign peers, addresses.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use ropewalk_io::tcp::{Mechanism, Tcp, TcpConfig};
@@ -193,6 +194,58 @@ fn a_foreign_client_may_end_its_direction_first_and_is_heard_to_the_end(mechanis
     assert_eq!(client.read(&mut [0; 8]).ok(), Some(0), "our side is closed too");
 }
 
+/// More than the pair holds at once, so that the writer waits for the reader.
+fn one_end_of_a_local_pair_is_an_endpoint_like_any_other(mechanism: Mechanism) {
+    const BYTES: usize = 1 << 20;
+    let mut tcp = tcp(of(mechanism));
+    let (ours, mut theirs) = UnixStream::pair().expect("two sockets");
+    let endpoint = tcp.adopt(ours.into()).expect("it is a socket");
+    let writer = std::thread::spawn(move || {
+        let bytes: Vec<u8> = (0..BYTES).map(|place| (place % 251) as u8).collect();
+        theirs.write_all(&bytes).expect("somebody reads");
+        theirs.shutdown(std::net::Shutdown::Write).expect("it is open");
+        let mut answer = [0; 4];
+        theirs.read_exact(&mut answer).expect("an answer comes");
+        answer
+    });
+    tcp.set_half_close(endpoint, true);
+    let (mut place, mut is_established) = (0, false);
+    until(&mut tcp, |event| match event {
+        Event::Established { endpoint: told } => {
+            assert_eq!(told, endpoint);
+            is_established = true;
+            None
+        }
+        Event::Received { slice, .. } => {
+            assert!(slice.iter().all(|&byte| (byte == (place % 251) as u8, place += 1).0));
+            None
+        }
+        Event::Finished { .. } => Some(()),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!((is_established, place), (true, BYTES));
+    let mut pool = pool("answer", 4096, 1);
+    let answer = pool.loan(ropewalk_memory::Owner::SHARED).expect("the only block").append(b"done").expect("room");
+    tcp.send(endpoint, &mut vec![answer]).expect("room");
+    tcp.finish(endpoint);
+    let last = until(&mut tcp, |event| event.is_last().then_some(event));
+    assert!(matches!(last, Event::Disconnected { .. }), "{last:?}");
+    assert_eq!(&writer.join().expect("it ends"), b"done");
+}
+
+fn an_adopted_socket_that_is_given_up_ends_for_the_other_end(mechanism: Mechanism) {
+    let mut tcp = tcp(of(mechanism));
+    let (ours, mut theirs) = UnixStream::pair().expect("two sockets");
+    let endpoint = tcp.adopt(ours.into()).expect("it is a socket");
+    theirs.write_all(&[1; 100]).expect("room");
+    until(&mut tcp, |event| matches!(event, Event::Received { .. }).then_some(()));
+    tcp.abort(endpoint);
+    tcp.poll(MonotonicClock.now(), &mut Vec::new());
+    theirs.set_read_timeout(Some(Duration::from_secs(30))).expect("a limit");
+    let ended = theirs.read(&mut [0; 8]);
+    assert!(matches!(&ended, Ok(0)) || ended.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
+}
+
 fn what_is_no_address_is_said_to_be_none(mechanism: Mechanism) {
     let mut tcp = tcp(of(mechanism));
     for address in ["", "127.0.0.1", "127.0.0.1:99999", ":", "no such host:1"] {
@@ -245,6 +298,8 @@ macro_rules! every_rule_for {
             a_connection_that_was_there_at_once_outlives_the_time_for_connecting,
             closing_against_one_that_never_closes_breaks_after_the_time,
             a_foreign_client_may_end_its_direction_first_and_is_heard_to_the_end,
+            one_end_of_a_local_pair_is_an_endpoint_like_any_other,
+            an_adopted_socket_that_is_given_up_ends_for_the_other_end,
             what_is_no_address_is_said_to_be_none,
             a_congestion_control_that_the_kernel_lacks_is_left_out,
         );

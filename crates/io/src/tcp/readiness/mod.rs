@@ -324,6 +324,13 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
         Ok(endpoint)
     }
 
+    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Endpoint> {
+        socket::ready_to_adopt(&socket)?;
+        let endpoint = self.add(socket, State::Requested);
+        self.accept(endpoint);
+        Ok(endpoint)
+    }
+
     fn accept(&mut self, endpoint: Endpoint) {
         match self.connections.get_mut(endpoint) {
             Some(connection) if connection.state == State::Requested => connection.state = State::Open,

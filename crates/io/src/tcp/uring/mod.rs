@@ -327,6 +327,14 @@ impl Dispatcher for UringTcp {
         Ok(endpoint)
     }
 
+    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Endpoint> {
+        socket::ready_to_adopt(&socket)?;
+        let connection = Connection::new(socket, State::Requested, self.config.send_queue_bytes);
+        let endpoint = self.connections.insert(connection);
+        self.accept(endpoint);
+        Ok(endpoint)
+    }
+
     fn accept(&mut self, endpoint: Endpoint) {
         match self.connections.get_mut(endpoint) {
             Some(connection) if connection.state == State::Requested => connection.state = State::Open,
