@@ -121,6 +121,7 @@ fn source(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fa
     if source.format == FormatName::Ferol && source.id > 0xfff && !is_elink {
         return Err(fault(key("id"), "a FED id has 12 bits: 0 to 4095"));
     }
+    super::entrance::check(source, &key)?;
     if source.emulate.is_some() && source.play.is_some() {
         return Err(fault(key("play"), "a source is either emulated or played from a file, not both"));
     }

@@ -1,9 +1,9 @@
 //! Link cards (FELIX) whose e-links are sources.
 
+use super::entrance::InputChoice;
 use super::felix_event::EventChoice;
 use super::felix_serve::ServeSection;
 use super::model::SourceSection;
-use crate::offline::felix::BlockOrigin;
 use crate::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time};
 use ropewalk_flow::readout::felix::EventRule;
 use ropewalk_flow::source::felix::{FAULTS, FaultShare, Faults};
@@ -70,32 +70,6 @@ pub enum WriterChoice {
     Thread,
     /// A process of its own, which is given the ring as a file.
     Process,
-}
-
-/// Where a card's blocks are read.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct InputChoice(pub BlockOrigin);
-
-impl<'de> Deserialize<'de> for InputChoice {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = Cow::<'_, str>::deserialize(from)?;
-        Ok(Self(match text.strip_prefix("fifo:") {
-            Some(path) => BlockOrigin::Fifo(path.into()),
-            None => BlockOrigin::File(text.as_ref().into()),
-        }))
-    }
-}
-
-impl JsonSchema for InputChoice {
-    fn schema_name() -> Cow<'static, str> {
-        "InputChoice".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let description =
-            "blocks of a file; of a FIFO that is made where there is none (fifo:PATH); of standard input (-)";
-        json_schema!({ "type": "string", "description": description })
-    }
 }
 
 /// How a card's readout unit learns of what was written.

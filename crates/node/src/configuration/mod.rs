@@ -7,6 +7,7 @@
 //! An error says file, line, column and key, shows the line with a caret, and says what would be right.
 
 mod check;
+mod entrance;
 mod error;
 mod felix;
 mod felix_check;
@@ -19,9 +20,10 @@ pub mod push;
 #[cfg(test)]
 mod tests;
 
+pub use entrance::{InputChoice, NetworkAddress};
 pub use error::ConfigurationError;
 pub use felix::{
-    Blocks, ELinkSection, EmulateCard, FaultShares, FelixSection, InputChoice, OutageSection, WakeChoice, WriterChoice,
+    Blocks, ELinkSection, EmulateCard, FaultShares, FelixSection, OutageSection, WakeChoice, WriterChoice,
 };
 pub use felix_event::{Endian, EventChoice, EventField};
 pub use felix_serve::ServeSection;

@@ -1,5 +1,6 @@
 //! What stands in a configuration file. `docs/configuration.md` and `ropewalk config schema` describe the same.
 
+use super::entrance::{InputChoice, NetworkAddress};
 use super::felix::{ELinkSection, FelixSection};
 use crate::quantity::{Bytes, Rate, Size, Time};
 use schemars::JsonSchema;
@@ -291,12 +292,32 @@ pub struct SourceSection {
     /// How its bunch crossing compares with the others'.
     #[serde(default)]
     pub bunch_crossing: BunchCrossing,
+    /// It has an entrance of its own: whoever connects to this TCP address is the source, or its datagrams come there.
+    pub listen: Option<NetworkAddress>,
+    /// It listens at this TCP address, and is called until it answers.
+    pub connect: Option<NetworkAddress>,
+    /// It is read from a file, from standard input (`-`), or from a FIFO that is made where there is none (`fifo:PATH`).
+    pub input: Option<InputChoice>,
+    /// A program is started with these arguments, and what it writes to its standard output is the source's.
+    pub program: Option<Vec<String>>,
     /// An emulator takes its place.
     pub emulate: Option<Emulate>,
     /// This file takes its place: bare S-LINK64 fragments, played over TCP.
     pub play: Option<PathBuf>,
     /// It has no connection, but is an e-link of a card.
     pub felix: Option<ELinkSection>,
+}
+
+impl SourceSection {
+    /// Its name, or one that is made of its id.
+    pub fn name_or_id(&self) -> String {
+        self.name.clone().unwrap_or_else(|| format!("source-{}", self.id))
+    }
+
+    /// Whether it is read from a file or from a program: it ends with that.
+    pub const fn is_read(&self) -> bool {
+        self.input.is_some() || self.program.is_some()
+    }
 }
 
 /// What a source sends.

@@ -241,3 +241,17 @@ fn what_a_card_cannot_be_is_said_in_words() {
         assert!(error.message.contains(words) && error.line > 0, "{error}");
     }
 }
+
+#[test]
+fn a_source_comes_in_by_one_way() {
+    for (keys, key, what) in [
+        ("listen = \"tcp://0.0.0.0:5000\"", "source[0].play", "it has `listen` already"),
+        ("connect = \"udp://10.0.0.7:9000\"\n#", "source[0].connect", "`listen`"),
+        ("connect = \"daqpc2:5000\"\n#", "", "tcp://daqpc2:5000"),
+        ("program = []\n#", "source[0].program", "such as"),
+    ] {
+        let error = error(&GOOD.replace("play = ", &format!("{keys}\nplay = ").replace("#\nplay", "#play")));
+        assert_eq!(error.key, key, "{error}");
+        assert!(error.message.contains(what), "{error}");
+    }
+}

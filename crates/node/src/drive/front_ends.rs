@@ -7,14 +7,15 @@
 //!                       too few of them for too long              its blocks are out: then the sender waits
 //! ```
 
+use super::entrances::{Entrance, Entrances};
 use super::link::received;
 use super::table::EndpointTable;
 use ropewalk_flow::messages::Received;
-use ropewalk_flow::readout::{Framer, FramerLimits, Readout, SourceConfig};
+use ropewalk_flow::readout::{Framer, FramerLimits, OnClose, Readout, SourceConfig};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Owner, Pool, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Counter, Instant, PoolAccount};
+use ropewalk_terms::{Counter, Instant, PoolAccount, SourceId};
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -22,6 +23,8 @@ use std::time::Duration;
 /// One connection of a front end.
 struct Connection {
     framer: Framer,
+    /// Whose it must be, where its place says so.
+    place: Option<usize>,
     source: Option<usize>,
     /// Not read, because the machine has no room.
     blocked: bool,
@@ -59,6 +62,7 @@ struct Counts {
 pub(super) struct FrontEnds<S: Dispatcher> {
     endpoints: S,
     service: ServicePoint,
+    entrances: Entrances,
     sources: Vec<SourceConfig>,
     connections: EndpointTable<Connection>,
     /// By source: whose blocks it fills.
@@ -112,6 +116,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         Ok(Self {
             endpoints,
             service,
+            entrances: Entrances::default(),
             connections: EndpointTable::default(),
             owners,
             connected: vec![None; sources.len()],
@@ -130,6 +135,21 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// Where front ends connect to, port filled in.
     pub(super) fn address(&self) -> String {
         self.endpoints.address_of(self.service).unwrap_or_default()
+    }
+
+    /// Another way for a source to come in; returns the address where it listens, port filled in.
+    ///
+    /// # Errors
+    /// Where the address cannot be listened on, or the socket cannot be adopted.
+    pub(super) fn add_entrance(
+        &mut self,
+        source: SourceId,
+        entrance: Entrance,
+    ) -> Result<Option<String>, EndpointError> {
+        match self.sources.iter().position(|known| known.id == source) {
+            Some(source) => self.entrances.add(&mut self.endpoints, source, entrance),
+            None => Ok(None),
+        }
     }
 
     /// Nobody is let in any more.
@@ -163,7 +183,9 @@ impl<S: Dispatcher> FrontEnds<S> {
 
     /// When the next turn is due even if nothing comes.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.recognition_due.into_iter().chain(self.endpoints.next_deadline()).min()
+        let own = [self.recognition_due, self.endpoints.next_deadline()];
+        let calls = self.entrances.next_deadline().filter(|_| !self.is_closed);
+        own.into_iter().flatten().chain(calls).min()
     }
 
     /// Before the thread sleeps: false if there is something to do right now; arms the wake-up.
@@ -179,10 +201,19 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// Takes what has come. Returns how much happened.
     pub(super) fn poll(&mut self, now: Instant, readout: &mut Readout) -> usize {
         let mut events = std::mem::take(&mut self.events);
-        let work = self.endpoints.poll(now, &mut events);
+        let mut work = self.endpoints.poll(now, &mut events);
+        if !self.is_closed {
+            work += self.entrances.call_due(now, &mut self.endpoints);
+        }
         for event in events.drain(..) {
             match event {
-                Event::ConnectionRequest { endpoint, .. } => self.accept(now, endpoint),
+                Event::ConnectionRequest { service_point, endpoint, .. } => self.accept(now, service_point, endpoint),
+                Event::Established { endpoint } => {
+                    if let Some(source) = self.entrances.established(endpoint) {
+                        self.enter(now, endpoint, Some(source));
+                    }
+                }
+                Event::ConnectFailed { endpoint, .. } => self.entrances.ended(now, endpoint, true),
                 Event::Received { endpoint, slice } => {
                     self.counts.wire_bytes += slice.len() as u64;
                     if let Some(connection) = self.connections.get_mut(endpoint) {
@@ -200,24 +231,27 @@ impl<S: Dispatcher> FrontEnds<S> {
                         self.frame(now, endpoint, readout);
                     }
                 }
-                Event::Established { .. }
-                | Event::HandedOver { .. }
+                Event::HandedOver { .. }
                 | Event::SendQueueLow { .. }
                 | Event::SendQueueHigh { .. }
-                | Event::Finished { .. }
-                | Event::ConnectFailed { .. } => {}
+                | Event::Finished { .. } => {}
             }
         }
         self.events = events;
         work
     }
 
-    fn accept(&mut self, now: Instant, endpoint: Endpoint) {
+    fn accept(&mut self, now: Instant, service: ServicePoint, endpoint: Endpoint) {
         if self.is_closed {
             self.endpoints.reject(endpoint);
             return;
         }
         self.endpoints.accept(endpoint);
+        self.enter(now, endpoint, self.entrances.source_at(service));
+    }
+
+    /// A connection stands; `place` is whose it must be, where that is known.
+    fn enter(&mut self, now: Instant, endpoint: Endpoint, place: Option<usize>) {
         let largest = self.sources.iter().map(|source| source.max_fragment).max().unwrap_or(0);
         let limits = FramerLimits { max_fragment: largest, check_crc: false };
         let framer = match self.spare_framers.pop() {
@@ -229,6 +263,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         };
         let connection = Connection {
             framer,
+            place,
             source: None,
             blocked: false,
             ended: false,
@@ -290,7 +325,8 @@ impl<S: Dispatcher> FrontEnds<S> {
         let source = match (connection.framer.source(), connection.framer.format()) {
             (Some(id), Some(format)) if lost.is_none() => {
                 let source = readout.source_index(id);
-                source.filter(|&source| self.sources[source].format == Some(format))
+                let is_here = |&source: &usize| connection.place.is_none_or(|place| place == source);
+                source.filter(is_here).filter(|&source| self.sources[source].format == Some(format))
             }
             _ if lost.is_some() || connection.ended => None,
             _ => return false,
@@ -321,7 +357,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             // Nobody's bytes, a source of another readout unit, or a second connection where the first goes on.
             _ => {
                 self.counts.garbage += lost.unwrap_or(0);
-                self.turn_away(endpoint);
+                self.turn_away(now, endpoint);
                 false
             }
         }
@@ -389,11 +425,12 @@ impl<S: Dispatcher> FrontEnds<S> {
     }
 
     /// Ends a connection that is no source's.
-    fn turn_away(&mut self, endpoint: Endpoint) {
+    fn turn_away(&mut self, now: Instant, endpoint: Endpoint) {
         if let Some(stranger) = self.connections.remove(endpoint) {
             self.counts.garbage += stranger.framer.buffered() as u64;
             self.counts.refused += 1;
             self.endpoints.abort(endpoint);
+            self.entrances.ended(now, endpoint, true);
             self.keep(stranger.framer);
         }
     }
@@ -401,7 +438,7 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// Connections that are not known yet cannot be read, because others have the blocks that all of them share. Of
     /// those that said something, and too little to be known, the oldest goes; where there is none, what sources sent
     /// before they were known moves.
-    fn make_room_for_unknown(&mut self, readout: &mut Readout) {
+    fn make_room_for_unknown(&mut self, now: Instant, readout: &mut Readout) {
         let mut oldest: Option<(Instant, Endpoint)> = None;
         for index in 0..self.connections.places() {
             let Some((endpoint, connection)) = self.connections.at(index) else { continue };
@@ -412,7 +449,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             }
         }
         match oldest {
-            Some((_, endpoint)) => self.turn_away(endpoint),
+            Some((_, endpoint)) => self.turn_away(now, endpoint),
             None => self.evacuate(readout),
         }
     }
@@ -423,6 +460,8 @@ impl<S: Dispatcher> FrontEnds<S> {
             self.connected[source] = None;
             readout.source_disconnected(now, source, mid_fragment);
         }
+        let ends = connection.source.is_some_and(|source| self.sources[source].on_close == OnClose::End);
+        self.entrances.ended(now, endpoint, !ends);
         self.keep(connection.framer);
     }
 
@@ -462,7 +501,7 @@ impl<S: Dispatcher> FrontEnds<S> {
                     self.recognition_due = self.recognition_due.into_iter().chain(look_again).min();
                     self.unpark(now, endpoint, readout);
                 } else if known_by.is_some_and(|known_by| now >= known_by) {
-                    self.turn_away(endpoint);
+                    self.turn_away(now, endpoint);
                 } else {
                     unknown_dry |= is_dry;
                     self.recognition_due = self.recognition_due.into_iter().chain(known_by).min();
@@ -491,7 +530,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             self.evacuate(readout);
         }
         if unknown_dry {
-            self.make_room_for_unknown(readout);
+            self.make_room_for_unknown(now, readout);
         }
     }
 

@@ -8,6 +8,7 @@
 use super::Drive;
 use super::cards::Cards;
 use super::delivery::Answers;
+use super::entrances::Entrance;
 use super::farewell::Farewell;
 use super::front_ends::FrontEnds;
 use super::link::{Identity, Outbox, Unsent, received};
@@ -24,7 +25,7 @@ use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel, ServicePoi
 use ropewalk_memory::Staging;
 use ropewalk_memory::ring::RingReader;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role};
+use ropewalk_terms::{Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role, SourceId};
 use ropewalk_wire::message::{Header, Hello, RefuseReason};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -156,6 +157,14 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         server: StreamServer<S>,
     ) {
         self.cards.add(config, ring, bell, Some(server), &self.readout);
+    }
+
+    /// Another way for a source of it to come in; returns the address where it listens, port filled in.
+    ///
+    /// # Errors
+    /// Where the address cannot be listened on, or the socket cannot be adopted.
+    pub fn add_entrance(&mut self, source: SourceId, entrance: Entrance) -> Result<Option<String>, EndpointError> {
+        self.front_ends.add_entrance(source, entrance)
     }
 
     /// Where front ends connect to, port filled in.

@@ -7,6 +7,7 @@
 //! run_index        where every copy of every event lies; one copy per key, in the order of the keys
 //! footer_reader    the index at a segment's end
 //! verify, inspect, recover, replay
+//! origin           bytes of a file, a FIFO or standard input
 //! felix            blocks of a FELIX card in place of run files: decode, dump, generate
 //! ```
 //! Files are read, never mapped: somebody else may cut them at any time. Memory holds a window per file being
@@ -17,6 +18,7 @@ pub mod felix;
 mod files;
 mod footer_reader;
 mod inspect;
+mod origin;
 mod recover;
 mod replay;
 mod run_index;
@@ -32,6 +34,7 @@ pub use error::OfflineError;
 pub use files::{SegmentFile, segment_files};
 pub use footer_reader::Footer;
 pub use inspect::{InspectOptions, inspect};
+pub use origin::ByteOrigin;
 pub use recover::{RECOVER_SCHEMA, RecoverAction, RecoverReport, RecoveredSegment, recover};
 pub use replay::{ReplayOptions, Replayed, replay};
 pub use run_index::{EventCopy, OrderedReader, RunIndex};

@@ -3,6 +3,7 @@
 use super::card_process::ChildSlot;
 use super::cards::{CardToStart, CardWriter};
 use super::claim::Claim;
+use super::entrances::Fed;
 use super::feeder::{FeederNotes, RunningFeeder};
 use super::handle::{Board, CommandedManager, Managing, RunHandle};
 use super::placement::{
@@ -206,15 +207,18 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
     let mut addresses = Vec::new();
     let mut names = Vec::new();
     let mut groups = Groups::new(&placer);
-    let mut cards = Vec::new();
+    let (mut cards, mut fed) = (Vec::new(), Vec::new());
     for index in 0..resolved.manager.readouts {
         let mut readout = workshop.readout(index, peers()?)?;
         let own = workshop.cards(index, &mut readout, events)?;
         cards.extend(own.to_start);
+        let entrances = workshop.entrances(index, &mut readout)?;
+        fed.extend(entrances.to_start);
         addresses.push(readout.source_address());
         let name = configuration.readout[usize::from(index)].name.clone();
         names.push((name.clone(), readout.source_address()));
         names.extend(own.addresses);
+        names.extend(entrances.addresses);
         groups.readouts.push((name, Box::new(readout)));
     }
     for index in 0..resolved.manager.builders {
@@ -230,6 +234,7 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
         start.worker(&name, drives)?;
     }
     start.sources(sources, cards, &gate)?;
+    start.fed(fed)?;
     start.finish()
 }
 
@@ -264,18 +269,21 @@ pub fn launch_node(
             let name = &configuration.readout[usize::from(index)].name;
             let mut readout = workshop.readout(index, control(name)?)?;
             let cards = workshop.cards(index, &mut readout, events)?;
+            let entrances = workshop.entrances(index, &mut readout)?;
             let mut start = Start::new(nowhere(), &resolved, &placer);
             start.names = vec![
                 (name.clone(), readout.builder_address()),
                 (format!("{name} front ends"), readout.source_address()),
             ];
             start.names.extend(cards.addresses);
+            start.names.extend(entrances.addresses);
             let mut own = vec![String::new(); usize::from(resolved.manager.readouts)];
             own[usize::from(index)] = readout.source_address();
             start.worker(name, vec![Box::new(readout)])?;
             let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
             let sources = workshop.sources(&own, &gate)?;
             start.sources(sources, cards.to_start, &gate)?;
+            start.fed(entrances.to_start)?;
             start.finish()
         }
         Role::Builder => {
@@ -483,12 +491,22 @@ impl<'a> Start<'a> {
         Ok(())
     }
 
-    /// Starts a thread that sees that a ring is written, until `is_over` is set.
+    /// What writes in the place of connections.
+    fn fed(&mut self, fed: Vec<Fed>) -> Result<(), RunError> {
+        for source in fed {
+            self.feeder(source.name.clone(), Arc::default(), move |child, notes, is_over| {
+                source.feed(child, notes, is_over);
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Starts a thread that sees that a source or a card's ring is written, until `is_over` is set.
     fn feeder(
         &mut self,
         name: String,
         is_over: Arc<AtomicBool>,
-        feed: impl FnOnce(&ChildSlot, &FeederNotes, &AtomicBool) + Send + 'static,
+        feed: impl FnOnce(&ChildSlot, &FeederNotes, &Arc<AtomicBool>) + Send + 'static,
     ) -> Result<(), RunError> {
         let (notes, child) = (Arc::new(FeederNotes::default()), ChildSlot::default());
         let prepare = self.placer.on_start(&name);

@@ -36,7 +36,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 pub(super) struct ChildSlot(Arc<Mutex<Option<Child>>>);
 
 impl ChildSlot {
-    /// Asks the process for the end: its card says what was triggered before, and no more.
+    /// Asks the process for the end: a card says what was triggered before, and no more.
     pub(super) fn stop(&self) {
         self.with(|child| {
             // Only one that was not waited for: its number is still its own.
@@ -44,6 +44,13 @@ impl ChildSlot {
                 let _ = kill_process(Pid::from_child(child), Signal::TERM);
             }
         });
+    }
+
+    /// Waits for the end of a process, which `is_over` brings about if nothing else does. Returns its number and how it ended.
+    pub(super) fn watch(&self, started: Child, is_over: &AtomicBool) -> io::Result<(u32, ExitStatus)> {
+        let process = started.id();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+        Ok((process, wait(self, is_over)?))
     }
 
     fn with<T>(&self, what: impl FnOnce(&mut Child) -> T) -> Option<T> {
@@ -69,11 +76,7 @@ pub(super) struct CardProcess {
 impl CardProcess {
     /// Starts the process and waits for its end, which `is_over` brings about if nothing else does.
     pub(super) fn watch(mut self, child: &ChildSlot, is_over: &AtomicBool, notes: &FeederNotes) {
-        let ended = self.start().and_then(|started| {
-            let process = started.id();
-            *child.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
-            Ok((process, wait(child, is_over)?))
-        });
+        let ended = self.start().and_then(|started| child.watch(started, is_over));
         let must_ring = self.writer.close();
         if must_ring && let Some(bell) = &self.bell {
             bell.ring();
@@ -120,7 +123,7 @@ fn wait(child: &ChildSlot, is_over: &AtomicBool) -> io::Result<ExitStatus> {
     }
 }
 
-fn how_it_ended(status: ExitStatus) -> String {
+pub(super) fn how_it_ended(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(signal), _) => format!("was ended by signal {signal}"),
         (None, code) => format!("ended with status {}", code.unwrap_or_default()),

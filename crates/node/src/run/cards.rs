@@ -8,7 +8,7 @@ use super::resolve::{Resolved, SEED};
 use crate::configuration::{Blocks, EmulateCard, FelixSection, ServeSection, SourceSection, WakeChoice, WriterChoice};
 use crate::drive::ReadoutDrive;
 use crate::drive::stream::StreamServer;
-use crate::offline::felix::BlockOrigin;
+use crate::offline::ByteOrigin;
 use ropewalk_flow::readout::felix::{CardConfig, ChunkConfig, EventRules};
 use ropewalk_flow::source::TriggerRate;
 use ropewalk_flow::source::felix::{CHUNK_HEAD_BYTES, EmulatedCardConfig, EmulatedLinkConfig, Outage};
@@ -160,7 +160,7 @@ pub(super) fn rules(card: &FelixSection, links: &[(ELink, &SourceSection)]) -> E
 /// Reads a card's blocks. A file is looked into at once, to see whether they are what the card is configured to write.
 fn feeder(
     card: &FelixSection,
-    origin: &BlockOrigin,
+    origin: &ByteOrigin,
     writer: RingWriter,
     bell: Option<Bell>,
 ) -> Result<Feeder, RunError> {

@@ -1,8 +1,8 @@
 //! Blocks of a file, a FIFO or standard input into a ring, in the place of a card.
 
 use super::card_process::ChildSlot;
-use crate::offline::OfflineError;
-use crate::offline::felix::{BlockInput, BlockOrigin};
+use crate::offline::felix::BlockInput;
+use crate::offline::{ByteOrigin, OfflineError};
 use ropewalk_io::wait::Bell;
 use ropewalk_memory::ring::RingWriter;
 use ropewalk_wire::felix::{BlockFormat, BlockHeader, ELINKS, HEADER_BYTES, SEQUENCES};
@@ -57,7 +57,7 @@ impl RunningFeeder {
 
 /// Writes blocks into a ring.
 pub(super) struct Feeder {
-    pub(super) origin: BlockOrigin,
+    pub(super) origin: ByteOrigin,
     pub(super) input: BlockInput,
     pub(super) writer: RingWriter,
     /// What wakes the ring's reader, where it sleeps.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! assemble   configuration -> drives          worker    one thread that turns drives
+//! entrances  sources that do not connect to a readout unit's service point: files, programs, own addresses
 //! registry   run numbers and directories      handle    commands in, snapshots out
 //! claim      who manages a run, for whoever takes it over
 //! placement  where threads and pools go        placer    puts them there
@@ -14,6 +15,7 @@ mod assemble;
 mod card_process;
 mod cards;
 mod claim;
+mod entrances;
 mod feeder;
 mod handle;
 mod placement;

@@ -179,7 +179,7 @@ impl Resolved {
             max_fragment: source.max_fragment.0.min(u64::from(u32::MAX)) as u32,
             on_close: match source.on_close {
                 // What has ended outside of this process does not come back.
-                _ if card.is_some_and(FelixSection::is_foreign) => OnClose::End,
+                _ if card.is_some_and(FelixSection::is_foreign) || source.is_read() => OnClose::End,
                 OnCloseChoice::End => OnClose::End,
                 OnCloseChoice::Wait => OnClose::Wait,
             },
@@ -208,6 +208,11 @@ impl Resolved {
 
     fn card_of(&self, source: &SourceSection) -> Option<&FelixSection> {
         source.felix.as_ref().and_then(|link| self.card(&link.card))
+    }
+
+    /// Every source, and the readout unit that it is in.
+    pub(super) fn sources_and_readouts(&self) -> impl Iterator<Item = (&SourceSection, u16)> {
+        self.configuration.source.iter().zip(self.readout_of.iter().copied())
     }
 
     /// Every card, and the readout unit that its e-links are in.
@@ -347,7 +352,7 @@ impl Resolved {
                 FormatName::Ferol => SourceFormat::FED,
                 FormatName::Generic => SourceFormat::GENERIC,
             },
-            name: source.name.clone().unwrap_or_else(|| format!("source-{}", source.id)),
+            name: source.name_or_id(),
         };
         Some(StorageConfig {
             writer: NodeId::builder(index),

@@ -8,8 +8,8 @@ use super::worker::{Ending, Worker};
 use crate::configuration::{Configuration, FelixSection, ServeSection};
 use crate::drive::stream::{CardServer, ServerReport};
 use crate::drive::{Drive, EmulatedCardDrive};
+use crate::offline::ByteOrigin;
 use crate::offline::OfflineError;
-use crate::offline::felix::BlockOrigin;
 use ropewalk_flow::readout::felix::{ChunkConfig, EventRules};
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_flow::source::felix::EmulatedCardConfig;
@@ -51,7 +51,7 @@ pub enum OfferWriter {
     /// Blocks that are read, whose kind is found.
     Blocks {
         /// From where.
-        origin: BlockOrigin,
+        origin: ByteOrigin,
         /// Again and again, with sequence numbers that go on counting.
         again: bool,
         /// At most so many bytes a second.

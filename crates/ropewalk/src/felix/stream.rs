@@ -9,7 +9,7 @@ use ropewalk_flow::readout::felix::{ChunkConfig, EventRule};
 use ropewalk_flow::stream::SubscriberAccount;
 use ropewalk_node::configuration::{self, ServeSection};
 use ropewalk_node::drive::stream::{ClientConfig, ClientReport};
-use ropewalk_node::offline::felix::BlockOrigin;
+use ropewalk_node::offline::ByteOrigin;
 use ropewalk_node::quantity::Bytes;
 use ropewalk_node::run::{self, CardOffer, LARGEST_CHUNK_BYTES, OfferWriter, Served, Serving, StreamRunError};
 use ropewalk_wire::stream::{Balance, MOST_RANGES, Policy, Range, Share, Subscribe};
@@ -70,7 +70,7 @@ fn offers(options: &ServeOptions) -> Result<Vec<CardOffer>, Failure> {
     let mut offers = if is_configuration {
         CardOffer::of_configuration(&configuration::read(&options.file)?)?
     } else {
-        let origin = BlockOrigin::File(options.file.clone());
+        let origin = ByteOrigin::File(options.file.clone());
         vec![CardOffer {
             name: "felix".to_owned(),
             serve: ServeSection::default(),

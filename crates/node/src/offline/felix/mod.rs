@@ -23,4 +23,3 @@ pub use dump::{DumpOptions, dump};
 pub use elinks::ELinks;
 pub use generate::{GenerateOptions, Generated, generate};
 pub use input::{BlockInput, open};
-pub use origin::BlockOrigin;

@@ -1,0 +1,131 @@
+//! From where a source comes: its keys `listen`, `connect`, `input` and `program`.
+
+use super::check::fault;
+use super::model::SourceSection;
+use super::parse::Fault;
+use crate::offline::ByteOrigin;
+use crate::quantity::read_from_text;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::str::FromStr;
+
+/// A place in the network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NetworkAddress {
+    /// A TCP service: `tcp://HOST:PORT`.
+    Tcp(String),
+    /// Datagrams: `udp://ADDRESS:PORT`. The group of a multicast address is joined.
+    Udp(SocketAddrV4),
+    /// Straight over IP: `ip://ADDRESS/PROTOCOL`.
+    Ip(Ipv4Addr, u8),
+}
+
+const NETWORK_ADDRESS: &str = "tcp://HOST:PORT, udp://ADDRESS:PORT or ip://ADDRESS/PROTOCOL, such as tcp://daqpc2:5000, \
+                               udp://0.0.0.0:9000 or ip://10.0.0.5/253";
+
+impl FromStr for NetworkAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is not {NETWORK_ADDRESS}");
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        match scheme {
+            "tcp" => {
+                let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
+                if host.is_empty() || port.parse::<u16>().is_err() {
+                    Err(wrong())
+                } else {
+                    Ok(Self::Tcp(rest.to_owned()))
+                }
+            }
+            "udp" => rest.parse().map(Self::Udp).map_err(|_| wrong()),
+            "ip" => {
+                let (address, protocol) = rest.split_once('/').ok_or_else(wrong)?;
+                let numbers = address.parse().ok().zip(protocol.parse().ok());
+                numbers.map(|(address, protocol)| Self::Ip(address, protocol)).ok_or_else(wrong)
+            }
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for NetworkAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(place) => write!(out, "tcp://{place}"),
+            Self::Udp(place) => write!(out, "udp://{place}"),
+            Self::Ip(address, protocol) => write!(out, "ip://{address}/{protocol}"),
+        }
+    }
+}
+
+read_from_text!(NetworkAddress: NETWORK_ADDRESS);
+
+/// What is read in the place of a connection or a card.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InputChoice(pub ByteOrigin);
+
+impl<'de> Deserialize<'de> for InputChoice {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = Cow::<'_, str>::deserialize(from)?;
+        Ok(Self(match text.strip_prefix("fifo:") {
+            Some(path) => ByteOrigin::Fifo(path.into()),
+            None => ByteOrigin::File(text.as_ref().into()),
+        }))
+    }
+}
+
+impl JsonSchema for InputChoice {
+    fn schema_name() -> Cow<'static, str> {
+        "InputChoice".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let description = "a file; a FIFO that is made where there is none (fifo:PATH); standard input (-)";
+        json_schema!({ "type": "string", "description": description })
+    }
+}
+
+/// The first thing that is wrong with the ways in of a source.
+pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+    let ways = [
+        ("felix", source.felix.is_some()),
+        ("listen", source.listen.is_some()),
+        ("connect", source.connect.is_some()),
+        ("input", source.input.is_some()),
+        ("program", source.program.is_some()),
+        ("play", source.play.is_some()),
+    ];
+    let mut given = ways.iter().filter(|(_, is_given)| *is_given);
+    if let (Some((first, _)), Some((second, _))) = (given.next(), given.next()) {
+        return Err(fault(key(second), format!("it has `{first}` already; a source comes in by one way")));
+    }
+    if source.program.as_ref().is_some_and(Vec::is_empty) {
+        return Err(fault(key("program"), "a program and its arguments, such as [\"ssh\", \"board7\", \"read-out\"]"));
+    }
+    if let Some(NetworkAddress::Udp(_) | NetworkAddress::Ip(..)) = source.connect {
+        return Err(fault(key("connect"), "only TCP connects; datagrams are listened for: `listen`"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_the_network_are_read_and_written() {
+        for text in ["tcp://daqpc2:5000", "tcp://[::1]:0", "udp://239.1.2.3:9000", "ip://10.0.0.5/253"] {
+            assert_eq!(text.parse::<NetworkAddress>().map(|place| place.to_string()).as_deref(), Ok(text));
+        }
+        for text in
+            ["daqpc2:5000", "tcp://daqpc2", "tcp://:1", "udp://daqpc2:1", "ip://10.0.0.5", "ip://10.0.0.5/256", "x://1"]
+        {
+            let error = text.parse::<NetworkAddress>().expect_err(text);
+            assert!(error.contains("udp://0.0.0.0:9000"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! How sources with an entrance of their own come to their readout unit: opened before the run, fed by threads.
+//!
+//! ```text
+//!  file, FIFO, standard input --> a thread --> local pair --> the readout unit's endpoints
+//!  program's standard output ----------------> local pair -->
+//! ```
+//! A pair of sockets holds little, so that whoever writes waits for whoever reads.
+
+use super::assemble::{RunError, Workshop, endpoint, system};
+use super::card_process::{ChildSlot, how_it_ended};
+use super::feeder::FeederNotes;
+use super::resolve::Resolved;
+use crate::configuration::{NetworkAddress, SourceSection};
+use crate::drive::{Entrance, ReadoutDrive};
+use crate::offline::ByteOrigin;
+use ropewalk_io::Dispatcher;
+use ropewalk_io::tcp::Tcp;
+use ropewalk_terms::SourceId;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Bytes that are read at once.
+const PIECE: usize = 64 << 10;
+/// How long nobody may read before it is looked whether it is over.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a source writes with, from outside of its readout unit.
+pub(super) enum Writing {
+    /// A thread, with what it reads.
+    Origin(ByteOrigin, UnixStream),
+    /// A program, with its arguments and its standard output.
+    Program(Vec<String>, OwnedFd),
+}
+
+/// A source that is to be fed, once everything else runs.
+pub(super) struct Fed {
+    /// The source's name, and its thread's.
+    pub(super) name: String,
+    writing: Writing,
+}
+
+/// The entrances of a readout unit's sources.
+#[derive(Default)]
+pub(super) struct Opened {
+    /// Where sources connect, by their names.
+    pub(super) addresses: Vec<(String, String)>,
+    pub(super) to_start: Vec<Fed>,
+}
+
+impl Workshop<'_> {
+    /// Opens the entrances of a readout unit's sources.
+    pub(super) fn entrances<P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<Tcp, P>,
+    ) -> Result<Opened, RunError> {
+        let mut opened = Opened::default();
+        for source in self.resolved.sources_of(index).filter(|source| source.emulate.is_none()) {
+            let name = source.name_or_id();
+            let Some((entrance, writing)) = entrance(source, &name)? else { continue };
+            let bound = readout.add_entrance(SourceId(source.id), entrance).map_err(endpoint(&name))?;
+            opened.addresses.extend(bound.map(|bound| (name.clone(), bound)));
+            opened.to_start.extend(writing.map(|writing| Fed { name, writing }));
+        }
+        Ok(opened)
+    }
+}
+
+impl Resolved {
+    /// The sources of a readout unit.
+    fn sources_of(&self, index: u16) -> impl Iterator<Item = &SourceSection> {
+        self.sources_and_readouts().filter(move |&(_, readout)| readout == index).map(|(source, _)| source)
+    }
+}
+
+/// A source's way in, and what writes there; none for those that come by the readout unit's own service point.
+fn entrance(source: &SourceSection, name: &str) -> Result<Option<(Entrance, Option<Writing>)>, RunError> {
+    let pair = || UnixStream::pair().map_err(system(format!("{name}: a pair of sockets")));
+    if let Some(NetworkAddress::Tcp(address)) = &source.listen {
+        return Ok(Some((Entrance::Listen(address.clone()), None)));
+    }
+    if let Some(NetworkAddress::Tcp(address)) = &source.connect {
+        return Ok(Some((Entrance::Call(address.clone()), None)));
+    }
+    if let Some(input) = &source.input {
+        let (ours, theirs) = pair()?;
+        let entrance = Entrance::Adopt { socket: ours.into(), name: input.0.path().display().to_string() };
+        return Ok(Some((entrance, Some(Writing::Origin(input.0.clone(), theirs)))));
+    }
+    if let Some(program) = &source.program {
+        let (ours, theirs) = pair()?;
+        let entrance = Entrance::Adopt { socket: ours.into(), name: program.join(" ") };
+        return Ok(Some((entrance, Some(Writing::Program(program.clone(), theirs.into())))));
+    }
+    Ok(None)
+}
+
+impl Fed {
+    /// Writes until there is no more, nobody reads any more, or `is_over` is set; the notes say what was wrong.
+    pub(super) fn feed(self, child: &ChildSlot, notes: &FeederNotes, is_over: &Arc<AtomicBool>) {
+        let said = match self.writing {
+            Writing::Origin(origin, socket) => copy(&origin, socket, is_over).err(),
+            Writing::Program(program, output) => run(&program, output, child, is_over).err(),
+        };
+        notes.leave(said.into_iter().collect());
+    }
+}
+
+/// Copies bytes as they come.
+///
+/// # Errors
+/// What went wrong, for people.
+fn copy(origin: &ByteOrigin, mut socket: UnixStream, is_over: &Arc<AtomicBool>) -> Result<(), String> {
+    let mut input = origin.open(is_over).map_err(|error| error.to_string())?;
+    let limited = socket.set_write_timeout(Some(LOOK));
+    limited.map_err(|error| format!("cannot write to its readout unit: {error}"))?;
+    let mut piece = vec![0; PIECE];
+    loop {
+        let count = match input.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(format!("cannot read {}: {error}", origin.path().display())),
+        };
+        if !write(&mut socket, &piece[..count], is_over) {
+            return Ok(());
+        }
+    }
+}
+
+/// Writes all of it; false where nobody reads any more.
+fn write(socket: &mut UnixStream, mut bytes: &[u8], is_over: &AtomicBool) -> bool {
+    while !bytes.is_empty() {
+        match socket.write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                if is_over.load(Ordering::Relaxed) {
+                    return false;
+                }
+            }
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Runs a program to its end.
+///
+/// # Errors
+/// What went wrong, for people.
+fn run(program: &[String], output: OwnedFd, child: &ChildSlot, is_over: &AtomicBool) -> Result<(), String> {
+    let Some((name, arguments)) = program.split_first() else { return Ok(()) };
+    let started = Command::new(name).args(arguments).stdin(Stdio::null()).stdout(Stdio::from(output)).spawn();
+    let started = started.map_err(|error| format!("{name} cannot be started: {error}"))?;
+    match child.watch(started, is_over) {
+        // Whoever is asked to end, because the run does, may say so in any way.
+        Ok(_) if is_over.load(Ordering::Relaxed) => Ok(()),
+        Ok((_, status)) if status.success() => Ok(()),
+        Ok((process, status)) => Err(format!("{name}, process {process}, {}", how_it_ended(status))),
+        Err(error) => Err(format!("{name} is not there any more: {error}")),
+    }
+}

@@ -1,0 +1,159 @@
+//! Sources with entrances of their own, in whole runs: TCP both ways, a file, a FIFO, a program.
+
+mod support;
+
+use ropewalk_node::configuration::parse;
+use ropewalk_node::offline::RunIndex;
+use ropewalk_node::run::{RunHandle, RunSummary, launch};
+use ropewalk_terms::{EventKey, SourceId};
+use ropewalk_wire::generic::{Flags, Header, Hello, HelloFlags, encode};
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+use support::{Run, TemporaryDirectory};
+
+const EVENTS: u64 = 500;
+
+/// What a source of generic fragments says, from its hello on: events `first` to `last`.
+fn stream(source: u32, first: u64, last: u64) -> Vec<u8> {
+    let hello = Hello::new(SourceId(source), HelloFlags::default(), "board").expect("a short name");
+    let mut bytes = hello.to_bytes().to_vec();
+    for event_number in first..=last {
+        let payload = payload(source, event_number);
+        let payload_bytes = payload.len() as u32;
+        let (source, flags) = (SourceId(source), Flags::default());
+        let header = Header { source, flags, event_number, timestamp: 0, payload_bytes };
+        encode(&header, &payload, &mut bytes).expect("a small payload");
+    }
+    bytes
+}
+
+fn payload(source: u32, event: u64) -> Vec<u8> {
+    let length = 1 + (event as usize * 37 + source as usize) % 900;
+    (0..length).map(|place| (place as u64 * event + u64::from(source)) as u8).collect()
+}
+
+/// A run of sources with these keys beside the usual ones; their ids begin with 1.
+fn launched(output: &TemporaryDirectory, sources: &[String]) -> RunHandle {
+    let mut text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\npool = \"64MiB\"\nblock = \"64KiB\"\n\
+         [[builder]]\nname = \"bu0\"\n",
+        output.path().display().to_string()
+    );
+    for (id, keys) in (1..).zip(sources) {
+        text +=
+            &format!("[[source]]\nid = {id}\nname = \"board{id}\"\nreadout = \"ru0\"\nformat = \"generic\"\n{keys}\n");
+    }
+    let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, EVENTS)));
+    handle
+}
+
+/// Waits for the end, and looks at every byte in the files.
+fn expect_everything(handle: RunHandle, sources: u32) -> RunSummary {
+    let summary = Run { handle }.end();
+    assert!(summary.is_lossless(), "{summary:#?}");
+    let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
+    let (mut reader, mut events) = (index.reader(), 0);
+    while let Some(event) = reader.next_event().expect("it can be read") {
+        let number = event.event.head().key.number();
+        let found: Vec<_> =
+            event.event.fragments().map(|found| (found.entry.source.0, found.payload.to_vec())).collect();
+        let wanted: Vec<_> = (1..=sources).map(|source| (source, payload(source, number))).collect();
+        assert!(found == wanted, "event {number}");
+        events += 1;
+    }
+    assert_eq!(events, EVENTS);
+    summary
+}
+
+fn address_of(handle: &RunHandle, name: &str) -> String {
+    let named = handle.addresses().iter().find(|(known, _)| known == name);
+    named.unwrap_or_else(|| panic!("{name} is none of {:?}", handle.addresses())).1.clone()
+}
+
+fn write_file(path: &Path, source: u32) {
+    std::fs::write(path, stream(source, 1, EVENTS)).expect("the directory is ours");
+}
+
+#[test]
+fn sources_come_in_by_every_way_there_is_and_are_built_together() {
+    let output = TemporaryDirectory::new("entrances");
+    let board = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let [file, fifo, read] = ["file", "fifo", "read"].map(|name| output.path().join(name));
+    write_file(&file, 3);
+    write_file(&read, 5);
+    let sources = [
+        "listen = \"tcp://127.0.0.1:0\"".to_owned(),
+        format!("connect = \"tcp://{}\"", board.local_addr().expect("it is bound")),
+        format!("input = {:?}", file.display().to_string()),
+        format!("input = \"fifo:{}\"", fifo.display()),
+        format!("program = [\"cat\", {:?}]", read.display().to_string()),
+    ];
+    let handle = launched(&output, &sources);
+    let address = address_of(&handle, "board1");
+    std::thread::scope(|scope| {
+        scope.spawn(|| TcpStream::connect(address).expect("it listens").write_all(&stream(1, 1, EVENTS)));
+        scope.spawn(|| board.accept().expect("it is called").0.write_all(&stream(2, 1, EVENTS)));
+        scope.spawn(|| {
+            let mut fifo = std::fs::OpenOptions::new().write(true).open(&fifo).expect("it was made");
+            fifo.write_all(&stream(4, 1, EVENTS)).expect("it is read");
+        });
+    });
+    let summary = expect_everything(handle, 5);
+    assert_eq!(summary.warnings, Vec::<String>::new());
+}
+
+/// The board begins to listen late, and hangs up in between.
+#[test]
+fn a_board_that_listens_is_called_until_it_answers_and_again_when_it_has_hung_up() {
+    let output = TemporaryDirectory::new("entrances-call");
+    // Free again in a moment, and nobody else's: ephemeral ports are handed out in turn.
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+    let handle = launched(&output, &[format!("connect = \"tcp://{address}\"")]);
+    std::thread::sleep(Duration::from_millis(300));
+    let board = TcpListener::bind(address).expect("still free");
+    let half = EVENTS / 2;
+    board.accept().expect("it is called").0.write_all(&stream(1, 1, half)).expect("it is read");
+    board.accept().expect("it is called again").0.write_all(&stream(1, half + 1, EVENTS)).expect("it is read");
+    expect_everything(handle, 1);
+}
+
+#[test]
+fn whoever_comes_by_the_entrance_of_another_source_is_turned_away() {
+    let output = TemporaryDirectory::new("entrances-strangers");
+    let listen = "listen = \"tcp://127.0.0.1:0\"".to_owned();
+    let handle = launched(&output, &[listen.clone(), listen]);
+    let [first, second] = ["board1", "board2"].map(|name| address_of(&handle, name));
+    let mut stranger = TcpStream::connect(&first).expect("it listens");
+    let _ = stranger.write_all(&stream(2, 1, EVENTS));
+    assert!(support::is_closed(&mut stranger), "the other source has a door of its own");
+    for (source, address) in [(1, first), (2, second)] {
+        TcpStream::connect(address).expect("it listens").write_all(&stream(source, 1, EVENTS)).expect("it is read");
+    }
+    expect_everything(handle, 2);
+}
+
+#[test]
+fn what_goes_wrong_with_a_file_or_a_program_is_said_with_the_source_s_name() {
+    let output = TemporaryDirectory::new("entrances-wrong");
+    let file = output.path().join("file");
+    write_file(&file, 1);
+    let sources = [
+        format!("program = [\"sh\", \"-c\", \"cat {} && exit 7\"]", file.display()),
+        "input = \"/nowhere/events.raw\"\nrequirement = \"optional\"".to_owned(),
+        "program = [\"/nowhere/read-out\"]\nrequirement = \"optional\"".to_owned(),
+    ];
+    let handle = launched(&output, &sources);
+    let summary = Run { handle }.end();
+    assert_eq!(summary.events.written, EVENTS);
+    let warnings = summary.warnings.join("\n");
+    for (name, what) in
+        [("board1", "ended with status 7"), ("board2", "/nowhere/events.raw"), ("board3", "/nowhere/read-out")]
+    {
+        let is_told = |line: &&String| line.starts_with(&format!("{name}: ")) && line.contains(what);
+        assert!(summary.warnings.iter().any(|line| is_told(&line)), "{name}: {warnings}");
+    }
+}
