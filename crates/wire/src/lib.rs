@@ -5,6 +5,7 @@ pub mod capture;
 pub mod fed;
 pub mod felix;
 pub mod ferol;
+pub mod foreign;
 pub mod frame;
 pub mod framing;
 pub mod gateway;

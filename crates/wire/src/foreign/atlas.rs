@@ -1,0 +1,277 @@
+//! ATLAS fragments (eformat, versions 3 to 5): full events, and what they are put together from.
+//!
+//! ```text
+//!  32-bit words  marker | words of the fragment | words of the header | version | source | n | status, n words
+//!                from version 4 on: checksum type | then the header's own words | payload | checksum, if there is one
+//!  full event 4  seconds | ns | global id | run type | run | lumi block | L1 id | bunch crossing | trigger type | ...
+//!  full event 5  seconds | ns | global id, two words | run type | run | lumi block | L1 id | bunch crossing | trigger type | ...
+//!  markers       full event 0xAA1234AA > sub-detector 0xBB > ROS 0xCC (both up to version 3) > ROB 0xDD1234DD > ROD 0xEE1234EE
+//!  ROD           header of 9 words (see the module rod) | data and status | number of status words | of data words | which is first
+//! ```
+//! Little-endian. Of what version 5 adds the order is from memory. Checksums (CRC-16-CCITT or Adler-32 over the payload) are shown
+//! and not computed. Data files put records of their own (markers 0x1234....) around events: they are passed over, and counted.
+
+use super::search::{frame, skip_to};
+use super::{Describe, Inspector, MOST_FRAME_BYTES, Place, Value};
+use crate::framing::{Fields, Framing, Front, Part, Search, Widths, Window};
+use crate::message::FragmentFlags;
+use crate::rod;
+
+/// Bytes of a word.
+const WORD_BYTES: usize = 4;
+/// Words of a header before its status.
+const FIXED_WORDS: usize = 6;
+/// Words of a ROD fragment's header and trailer.
+const ROD_HEADER_WORDS: usize = 9;
+const ROD_TRAILER_WORDS: usize = 3;
+
+/// What kind of fragment it is.
+pub const MARKER: Place = Place::little("marker", 0, 4).hex();
+/// Words of the fragment.
+pub const WORDS: Place = Place::little("words", 4, 4);
+/// Words of the header.
+pub const HEADER_WORDS: Place = Place::little("header words", 8, 4);
+/// The version: 0x05000000 is 5.0.
+pub const VERSION: Place = Place::little("version", 12, 4).hex();
+/// Whose fragment it is: sub-detector and module.
+pub const SOURCE: Place = Place::little("source", 16, 4).hex();
+/// Words of status.
+pub const STATUS_WORDS: Place = Place::little("status words", 20, 4);
+/// What all headers begin with.
+pub const HEADER: &[Place] = &[MARKER, WORDS, HEADER_WORDS, VERSION, SOURCE, STATUS_WORDS];
+
+/// The marker of a full event.
+pub const FULL_EVENT: u32 = 0xAA12_34AA;
+/// The marker of a ROB fragment.
+pub const ROB: u32 = 0xDD12_34DD;
+const SUB_DETECTOR: u32 = 0xBB12_34BB;
+const ROS: u32 = 0xCC12_34CC;
+
+/// Names of a full event's own words, up to version 4 and from 5 on.
+const FULL_EVENT_WORDS_4: [&str; 9] =
+    ["seconds", "nanoseconds", "global id", "run type", "run", "lumi block", "L1 id", "bunch crossing", "trigger type"];
+const FULL_EVENT_WORDS_5: [&str; 10] = [
+    "seconds",
+    "nanoseconds",
+    "global id",
+    "global id, upper half",
+    "run type",
+    "run",
+    "lumi block",
+    "L1 id",
+    "bunch crossing",
+    "trigger type",
+];
+const ROD_WORDS: [&str; ROD_HEADER_WORDS] = [
+    "ROD marker",
+    "ROD header words",
+    "ROD version",
+    "ROD source",
+    "run",
+    "L1 id",
+    "bunch crossing",
+    "trigger type",
+    "event type",
+];
+
+const fn kind_name(marker: u32) -> Option<&'static str> {
+    match marker {
+        FULL_EVENT => Some("full event"),
+        SUB_DETECTOR => Some("sub-detector"),
+        ROS => Some("ROS"),
+        ROB => Some("ROB"),
+        _ => None,
+    }
+}
+
+/// The format.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Atlas;
+
+/// A fragment's header, seen to be possible.
+struct View {
+    marker: u32,
+    version: u32,
+    bytes: usize,
+    /// Where the header's own words begin.
+    own_at: usize,
+    payload_at: usize,
+    /// Where the payload ends: before the checksum, if there is one.
+    payload_end: usize,
+}
+
+impl View {
+    fn of(fragment: &(impl Window + ?Sized)) -> Option<Self> {
+        let word = |place: Place| place.read(fragment).map(|number| number as u32);
+        let marker = word(MARKER).filter(|&marker| kind_name(marker).is_some())?;
+        let (words, header_words) = (word(WORDS)? as usize, word(HEADER_WORDS)? as usize);
+        let (version, status_words) = (word(VERSION)? >> 24, word(STATUS_WORDS)? as usize);
+        let has_checksum_type = version >= 4;
+        let own = FIXED_WORDS.checked_add(status_words)?.checked_add(usize::from(has_checksum_type))?;
+        if own > header_words || header_words > words || words > MOST_FRAME_BYTES / WORD_BYTES {
+            return None;
+        }
+        let checksum_type = has_checksum_type.then(|| number(fragment, own - 1)).flatten();
+        let payload_end = words - usize::from(checksum_type > Some(0) && words > header_words);
+        let bytes = |words: usize| words * WORD_BYTES;
+        let (own_at, payload_at, payload_end) = (bytes(own), bytes(header_words), bytes(payload_end));
+        Some(Self { marker, version, bytes: bytes(words), own_at, payload_at, payload_end })
+    }
+}
+
+/// A word, by its number.
+fn number(window: &(impl Window + ?Sized), word: usize) -> Option<u32> {
+    window.array(word * WORD_BYTES).map(u32::from_le_bytes)
+}
+
+fn is_marker(bytes: [u8; 4]) -> bool {
+    kind_name(u32::from_le_bytes(bytes)).is_some()
+}
+
+impl Framing for Atlas {
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        match window.array(0) {
+            Some(bytes) if !is_marker(bytes) => return skip_to(window, search, WORD_BYTES, is_marker),
+            Some(_) if window.len() >= FIXED_WORDS * WORD_BYTES => {}
+            _ => return Front::Needs { bytes: FIXED_WORDS * WORD_BYTES },
+        }
+        match View::of(window) {
+            None => skip_to(window, search, WORD_BYTES, is_marker),
+            Some(view) => frame(window, view.bytes as u64),
+        }
+    }
+
+    fn fields(&self, fragment: &(impl Window + ?Sized)) -> Fields {
+        let Some(view) = View::of(fragment) else {
+            return Fields { flags: FragmentFlags::MALFORMED, ..Fields::default() };
+        };
+        let source = SOURCE.read(fragment).map(|source| source as u32);
+        let own = |index: usize| number(fragment, view.own_at / WORD_BYTES + index);
+        if view.marker == FULL_EVENT {
+            let later = usize::from(view.version >= 5);
+            let high = if later > 0 { own(3).unwrap_or_default() } else { 0 };
+            return Fields {
+                event: own(2).map(|low| u64::from(high) << 32 | u64::from(low)),
+                time: own(0).zip(own(1)).map(|(s, ns)| u64::from(s) * 1_000_000_000 + u64::from(ns)),
+                source,
+                run: own(4 + later),
+                bunch_crossing: own(7 + later).map(|crossing| crossing as u16),
+                trigger_type: own(8 + later).map(|kind| kind as u16),
+                ..Fields::default()
+            };
+        }
+        let payload = Part::new(fragment, view.payload_at, view.payload_end - view.payload_at);
+        let header = payload.array(0).and_then(|bytes| rod::Header::parse(&bytes).ok());
+        Fields {
+            event: header.and_then(|_| number(&payload, 5)).map(u64::from),
+            source,
+            run: header.and_then(|_| number(&payload, 4)),
+            bunch_crossing: header.map(|header| header.bunch_crossing()),
+            trigger_type: header.map(|header| header.trigger_type().into()),
+            ..Fields::default()
+        }
+    }
+
+    fn widths(&self) -> Widths {
+        Widths::default()
+    }
+}
+
+impl Describe for Atlas {
+    fn looks_like(&self, first: &[u8]) -> bool {
+        // Whether a file begins so: with a fragment, or with a record of a data file.
+        MARKER.read(first) == Some(0x1234_AAAA) || View::of(first).is_some()
+    }
+
+    fn describe(&self, fragment: &[u8], to: &mut dyn Inspector) {
+        let kind = number(fragment, 0).and_then(kind_name);
+        to.kind(kind.unwrap_or("no fragment"));
+        HEADER.iter().for_each(|place| place.tell(fragment, to));
+        let Some(view) = View::of(fragment) else { return to.fault(4, "the header's lengths contradict each other") };
+        let tell = |name: &str, word: usize, to: &mut dyn Inspector| {
+            if let Some(number) = number(fragment, word) {
+                to.field(name, word * WORD_BYTES, WORD_BYTES, Value::Number(number.into()));
+            }
+        };
+        let own = view.own_at / WORD_BYTES;
+        for word in FIXED_WORDS..own - usize::from(view.version >= 4) {
+            tell("status", word, to);
+        }
+        if view.version >= 4 {
+            tell("checksum type", own - 1, to);
+        }
+        let names: &[&str] = match (view.marker, view.version) {
+            (FULL_EVENT, ..=4) => &FULL_EVENT_WORDS_4,
+            (FULL_EVENT, _) => &FULL_EVENT_WORDS_5,
+            _ => &[],
+        };
+        let words = names.iter().zip(own..view.payload_at / WORD_BYTES);
+        words.for_each(|(name, word)| tell(name, word, to));
+        if view.payload_end < view.bytes {
+            tell("checksum", view.payload_end / WORD_BYTES, to);
+        }
+        tell_payload(fragment, &view, to);
+    }
+}
+
+/// Tells the fragments in a fragment, whatever they lie in: the markers nest, so that a walk over them ends.
+fn tell_payload(fragment: &[u8], view: &View, to: &mut dyn Inspector) {
+    let end = view.payload_end.min(fragment.len());
+    let mut at = view.payload_at;
+    if view.marker == ROB {
+        return tell_rod(&fragment[..end], at, to);
+    }
+    while at < end {
+        let Some(child) = View::of(&fragment[at..end]).filter(|child| child.bytes <= end - at) else {
+            return to.fault(at, "no fragment where one should begin");
+        };
+        to.part(format_args!("{}", kind_name(child.marker).unwrap_or_default()), at, child.bytes);
+        match child.marker {
+            ROB => {
+                tell_rod(&fragment[..at + child.payload_end], at + child.payload_at, to);
+                at += child.bytes;
+            }
+            // What holds others is gone into: its header is behind us, its checksum is behind its last child.
+            _ => at += child.payload_at,
+        }
+    }
+}
+
+/// Tells the ROD fragment that begins at `at` and fills the rest of `fragment`.
+fn tell_rod(fragment: &[u8], at: usize, to: &mut dyn Inspector) {
+    let rod = fragment.get(at..).unwrap_or_default();
+    if rod.is_empty() {
+        return;
+    }
+    let words = rod.len() / WORD_BYTES;
+    let is_rod = rod.first_chunk().is_some_and(|header| rod::Header::parse(header).is_ok());
+    if !is_rod || words < ROD_HEADER_WORDS + ROD_TRAILER_WORDS {
+        return to.fault(at, "no ROD fragment in a ROB fragment");
+    }
+    to.part(format_args!("ROD"), at, rod.len());
+    for (word, name) in ROD_WORDS.iter().enumerate() {
+        let value = number(rod, word).unwrap_or_default();
+        to.field(name, at + word * WORD_BYTES, WORD_BYTES, Value::Number(value.into()));
+    }
+    let trailer = |word: usize| number(rod, words - ROD_TRAILER_WORDS + word).unwrap_or_default();
+    if (ROD_HEADER_WORDS + ROD_TRAILER_WORDS) as u64 + u64::from(trailer(0)) + u64::from(trailer(1)) != words as u64 {
+        to.fault(at + (words - ROD_TRAILER_WORDS) * WORD_BYTES, "the ROD trailer counts other words than there are");
+    }
+}
+
+/// Appends a fragment of version 4 with one status word and no checksum around these words of its own and this payload.
+pub fn encode(marker: u32, source: u32, own: &[u32], payload: &[u8], out: &mut Vec<u8>) {
+    let header_words = (FIXED_WORDS + 2 + own.len()) as u32;
+    let words = header_words + payload.len().div_ceil(WORD_BYTES) as u32;
+    let fixed = [marker, words, header_words, 0x0400_0000, source, 1, 0, 0];
+    fixed.iter().chain(own).for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    out.extend_from_slice(payload);
+    out.resize(out.len().next_multiple_of(WORD_BYTES), 0);
+}
+
+/// Appends a ROD fragment around these data words, with one status word behind them.
+pub fn encode_rod(header: &rod::Header, data: &[u32], out: &mut Vec<u8>) {
+    out.extend_from_slice(&header.to_bytes());
+    let trailer = [0, 1, data.len() as u32, 1];
+    data.iter().chain(&trailer).for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+}

@@ -1,0 +1,144 @@
+//! All formats by name.
+
+use super::*;
+use crate::framing::{Fields, Framing, Front, MOST_PIECES, Piece, PieceKey, Search, Splitter, Tick, Widths, Window};
+use ropewalk_terms::Cause;
+
+/// Which of a format's numbers is one more from frame to frame of a source, so that a gap is a loss.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Counting {
+    /// None.
+    Nothing,
+    /// The event's.
+    Events,
+    /// The frame's own.
+    Frames,
+}
+
+/// Declares the formats: each with its name, unit, counting, whether it travels in datagrams, and what it is.
+macro_rules! formats {
+    ($($variant:ident = $name:literal, $unit:expr, $counting:ident, datagrams: $datagrams:literal, $help:literal;)*) => {
+        /// A format of somebody else.
+        #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum ForeignFormat { $(#[doc = $help] $variant),* }
+
+        impl ForeignFormat {
+            /// All of them, those first that are least likely to be taken for another one.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Its name on the command line and in configurations.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            /// What it is, for people.
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$variant => $help),* }
+            }
+
+            /// Which of its numbers counts.
+            pub const fn counting(self) -> Counting {
+                match self { $(Self::$variant => Counting::$counting),* }
+            }
+
+            /// Whether it travels in datagrams alone: then a stream of bytes cannot be cut into its frames.
+            pub const fn needs_datagrams(self) -> bool {
+                match self { $(Self::$variant => $datagrams),* }
+            }
+        }
+
+        impl Framing for ForeignFormat {
+            #[inline]
+            fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+                match self { $(Self::$variant => $unit.front(window, search)),* }
+            }
+
+            #[inline]
+            fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {
+                match self { $(Self::$variant => $unit.fields(frame)),* }
+            }
+
+            fn checksum(&self, frame: &(impl Window + ?Sized)) -> Option<bool> {
+                match self { $(Self::$variant => $unit.checksum(frame)),* }
+            }
+
+            fn widths(&self) -> Widths {
+                match self { $(Self::$variant => $unit.widths()),* }
+            }
+
+            fn tick(&self) -> Tick {
+                match self { $(Self::$variant => $unit.tick()),* }
+            }
+        }
+
+        impl Describe for ForeignFormat {
+            fn looks_like(&self, first: &[u8]) -> bool {
+                match self { $(Self::$variant => $unit.looks_like(first)),* }
+            }
+
+            fn describe(&self, frame: &[u8], to: &mut dyn Inspector) {
+                match self { $(Self::$variant => $unit.describe(frame, to)),* }
+            }
+
+            fn goes_on(&self, frame: &[u8]) -> bool {
+                match self { $(Self::$variant => $unit.goes_on(frame)),* }
+            }
+        }
+    };
+}
+
+formats! {
+    Midas = "midas", midas::Midas, Events, datagrams: false, "MIDAS events with banks";
+    Eudaq = "eudaq", eudaq::Eudaq, Events, datagrams: false, "EUDAQ2 native events";
+    Dune = "dune", dune::Dune, Events, datagrams: false, "DUNE fragments, back to back";
+    Atlas = "atlas", atlas::Atlas, Nothing, datagrams: false, "ATLAS full events, ROB fragments and what is between them";
+    Ferol = "ferol", cms::FerolBlocks, Events, datagrams: false, "CMS FEROL blocks";
+    LhcbBanks = "lhcb-banks", lhcb::RawBanks, Nothing, datagrams: false, "LHCb raw banks, back to back";
+    Ess = "ess", ess::Ess, Frames, datagrams: false, "ESS readout packets";
+    Srs = "srs", srs::Srs, Frames, datagrams: true, "SRS datagrams with VMM3a hits";
+    Ejfat = "ejfat", ejfat::Ejfat, Nothing, datagrams: true, "EJFAT segments";
+    Alice = "alice", alice::Alice, Frames, datagrams: false, "ALICE raw data pages (RDH version 7)";
+    LhcbMep = "lhcb-mep", lhcb::Mep, Events, datagrams: false, "LHCb multi-event packets";
+    Nscldaq = "nscldaq", nscldaq::Nscldaq, Nothing, datagrams: false, "NSCLDAQ ring items (version 11)";
+    Artdaq = "artdaq", artdaq::Artdaq, Events, datagrams: false, "artdaq fragments (version 2), back to back";
+    Fed = "fed", cms::FedFragments, Events, datagrams: false, "CMS FED fragments (S-LINK64), back to back";
+}
+
+impl ForeignFormat {
+    /// The format of this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|format| format.name() == name)
+    }
+
+    /// Which format a file that begins with these bytes is of, if that can be told.
+    pub fn recognise(first: &[u8]) -> Option<Self> {
+        Self::ALL.iter().copied().find(|format| !format.needs_datagrams() && format.looks_like(first))
+    }
+
+    /// Which format a datagram is of, if that can be told.
+    pub fn recognise_datagram(datagram: &[u8]) -> Option<Self> {
+        Self::ALL.iter().copied().find(|format| format.looks_like(datagram))
+    }
+
+    /// How many events a whole frame holds.
+    pub fn events_in(self, frame: &[u8]) -> u64 {
+        match self {
+            Self::LhcbMep => lhcb::packing(frame).into(),
+            _ => 1,
+        }
+    }
+}
+
+/// A frame is one piece, but for formats whose frames hold several events.
+impl Splitter for ForeignFormat {
+    fn split(&self, frame: &(impl Window + ?Sized), pieces: &mut Vec<Piece>) -> Result<(), Cause> {
+        if *self == Self::LhcbMep {
+            return lhcb::Mep.split(frame, pieces);
+        }
+        let fields = self.fields(frame);
+        let key = fields.event.map(PieceKey::Event).or(fields.time.map(PieceKey::Time)).ok_or(Cause::Malformed)?;
+        debug_assert!(pieces.len() < MOST_PIECES, "one piece for each frame");
+        pieces.push(Piece { key, offset: 0, length: frame.len() });
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! Who is told what a frame consists of.
+
+use core::fmt::{Arguments, Display, Formatter, Result};
+
+/// What a field holds.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Value<'a> {
+    /// A count, an id, a time.
+    Number(u64),
+    /// A pattern of bits.
+    Hex(u64),
+    /// A text, or the name that a number stands for.
+    Text(&'a str),
+}
+
+impl Display for Value<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> Result {
+        match self {
+            Self::Number(number) => write!(out, "{number}"),
+            Self::Hex(number) => write!(out, "{number:#x}"),
+            Self::Text(text) => write!(out, "{}", text.escape_debug()),
+        }
+    }
+}
+
+/// Is told what stands in a frame, from its front to its end.
+pub trait Inspector {
+    /// What the frame is: `event`, `begin of run`.
+    fn kind(&mut self, name: &str);
+
+    /// A field of a header: its name, where it stands in the frame, how long it is, and what it holds.
+    fn field(&mut self, name: &str, at: usize, bytes: usize, value: Value<'_>);
+
+    /// A part: what it is called (parts of one kind are counted together), where it stands and how long it is.
+    fn part(&mut self, name: Arguments<'_>, at: usize, bytes: usize);
+
+    /// Whether a text for every small part is wanted: putting them together takes time.
+    fn wants_details(&self) -> bool {
+        false
+    }
+
+    /// The frame contradicts itself there.
+    fn fault(&mut self, at: usize, what: &'static str);
+}
+
+/// A format that can say what a frame consists of.
+pub trait Describe {
+    /// Whether bytes begin as this format does. Some kilobytes from a file's beginning are enough; a datagram should be whole.
+    fn looks_like(&self, first: &[u8]) -> bool;
+
+    /// Tells everything that a frame holds. Any bytes may be shown: what contradicts itself is a fault, and ends the telling
+    /// where nothing behind it can be trusted.
+    fn describe(&self, frame: &[u8], to: &mut dyn Inspector);
+
+    /// Whether the frame only goes on with what an earlier one began: then its event number is no new one.
+    fn goes_on(&self, frame: &[u8]) -> bool {
+        let _ = frame;
+        false
+    }
+}

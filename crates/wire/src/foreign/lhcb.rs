@@ -1,0 +1,174 @@
+//! LHCb: multi-event packets and raw banks. Their layouts stand in [`mep`].
+
+use super::search::{frame, skip_to};
+use super::{Describe, Inspector, Place, Value};
+use crate::framing::{Fields, Framing, Front, MOST_PIECES, Part, Piece, PieceKey, Search, Splitter, Widths, Window};
+use crate::mep::{
+    self, BANK_HEADER_BYTES, BANK_MAGIC, Banks, FRAGMENT_HEADER_BYTES, FragmentHeader, MEP_HEADER_BYTES, MepHeader,
+};
+use crate::message::FragmentFlags;
+use ropewalk_terms::Cause;
+
+/// The header of a packet.
+pub const MEP_HEADER: &[Place] = &[
+    Place::little("first event", 0, 4),
+    Place::little("packing factor", 4, 2),
+    Place::little("bytes", 6, 2),
+    Place::little("partition", 8, 4).hex(),
+];
+/// The header of a raw bank.
+pub const BANK_HEADER: &[Place] = &[
+    Place::little("magic", 0, 2).hex(),
+    Place::little("bytes", 2, 2),
+    Place::little("type", 4, 1),
+    Place::little("version", 5, 1),
+    Place::little("source", 6, 2),
+];
+
+/// Multi-event packets.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Mep;
+
+fn header(packet: &(impl Window + ?Sized)) -> Option<MepHeader> {
+    packet.array(0).map(|bytes| MepHeader::from_bytes(&bytes))
+}
+
+/// How many events a packet holds.
+pub(super) fn packing(packet: &[u8]) -> u16 {
+    header(packet).map_or(0, |header| header.packing)
+}
+
+fn check(packet: &(impl Window + ?Sized), header: &MepHeader) -> Result<(), Cause> {
+    if usize::from(header.length) != packet.len() {
+        return Err(Cause::LengthMismatch);
+    }
+    mep::check_fragments(header, |at| packet.array(at)).map_err(mep::MepError::cause)
+}
+
+impl Framing for Mep {
+    fn front(&self, window: &(impl Window + ?Sized), _: &mut Search) -> Front {
+        match header(window) {
+            None => Front::Needs { bytes: MEP_HEADER_BYTES },
+            Some(header) if usize::from(header.length) < MEP_HEADER_BYTES => Front::Lost { cause: Cause::FramingLost },
+            Some(header) => frame(window, header.length.into()),
+        }
+    }
+
+    fn fields(&self, packet: &(impl Window + ?Sized)) -> Fields {
+        let header = header(packet);
+        let is_good = header.is_some_and(|header| check(packet, &header).is_ok());
+        Fields {
+            event: header.map(|header| header.first_event.into()),
+            source: header.and_then(|_| source(packet)),
+            flags: if is_good { FragmentFlags::default() } else { FragmentFlags::MALFORMED },
+            ..Fields::default()
+        }
+    }
+
+    fn widths(&self) -> Widths {
+        Widths { event: 32, ..Widths::default() }
+    }
+}
+
+/// A packet does not say whose it is: its first bank does.
+fn source(packet: &(impl Window + ?Sized)) -> Option<u32> {
+    let at = MEP_HEADER_BYTES + FRAGMENT_HEADER_BYTES;
+    let [m0, m1, _, _, _, _, s0, s1] = packet.array(at)?;
+    (u16::from_le_bytes([m0, m1]) == BANK_MAGIC).then_some(u16::from_le_bytes([s0, s1]).into())
+}
+
+impl Splitter for Mep {
+    fn split(&self, packet: &(impl Window + ?Sized), pieces: &mut Vec<Piece>) -> Result<(), Cause> {
+        let header = header(packet).ok_or(Cause::ShortPacket)?;
+        check(packet, &header)?;
+        let mut offset = MEP_HEADER_BYTES;
+        for index in 0..header.packing.into() {
+            let bytes = packet.array(offset).ok_or(Cause::Malformed)?;
+            let length = FRAGMENT_HEADER_BYTES + usize::from(FragmentHeader::from_bytes(bytes).length);
+            let event = header.first_event.wrapping_add(index);
+            pieces.push(Piece { key: PieceKey::Event(event.into()), offset, length });
+            offset += length;
+        }
+        debug_assert!(pieces.len() <= MOST_PIECES, "a packing factor has 16 bits");
+        Ok(())
+    }
+}
+
+impl Describe for Mep {
+    fn looks_like(&self, first: &[u8]) -> bool {
+        // Whether a file or a packet begins so: with a packet whose fragments are in order.
+        header(first).is_some_and(|header| {
+            let packet = Part::new(first, 0, header.length.into());
+            header.packing > 0 && check(&packet, &header).is_ok()
+        })
+    }
+
+    fn describe(&self, packet: &[u8], to: &mut dyn Inspector) {
+        to.kind("packet");
+        MEP_HEADER.iter().for_each(|place| place.tell(packet, to));
+        let view = match mep::MepView::parse(packet) {
+            Ok(view) => view,
+            Err(_) => return to.fault(MEP_HEADER_BYTES, "the fragments are not those that the header promises"),
+        };
+        let mut at = MEP_HEADER_BYTES;
+        for (event, banks) in view.fragments() {
+            to.field("event, lower 16 bits", at, 2, Value::Number(event.into()));
+            to.part(format_args!("event"), at, FRAGMENT_HEADER_BYTES + banks.len());
+            tell_banks(banks, at + FRAGMENT_HEADER_BYTES, to);
+            at += FRAGMENT_HEADER_BYTES + banks.len();
+        }
+    }
+}
+
+/// Tells the banks that begin at `at`. A fragment need not hold banks: one that begins with something else is left alone.
+fn tell_banks(banks: &[u8], at: usize, to: &mut dyn Inspector) {
+    let mut place = at;
+    for bank in Banks::new(banks) {
+        match bank {
+            Ok(bank) => {
+                let bytes = BANK_HEADER_BYTES + bank.data.len();
+                to.part(format_args!("bank of type {}", bank.kind), place, bytes);
+                place += bytes.next_multiple_of(4);
+            }
+            Err(_) if place == at => to.part(format_args!("no banks"), at, banks.len()),
+            Err(_) => to.fault(place, "there is no bank where one should begin"),
+        }
+    }
+}
+
+/// Raw banks back to back.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RawBanks;
+
+impl Framing for RawBanks {
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        let is_magic = |bytes| u16::from_le_bytes(bytes) == BANK_MAGIC;
+        match (window.array(0), BANK_HEADER[1].read(window)) {
+            (Some(magic), _) if !is_magic(magic) => skip_to(window, search, 4, is_magic),
+            (_, None) => Front::Needs { bytes: BANK_HEADER_BYTES },
+            (_, Some(bytes)) if bytes < BANK_HEADER_BYTES as u64 => skip_to(window, search, 4, is_magic),
+            (_, Some(bytes)) => frame(window, bytes.next_multiple_of(4)),
+        }
+    }
+
+    fn fields(&self, bank: &(impl Window + ?Sized)) -> Fields {
+        Fields {
+            source: BANK_HEADER[4].read(bank).map(|source| source as u32),
+            trigger_type: BANK_HEADER[2].read(bank).map(|kind| kind as u16),
+            ..Fields::default()
+        }
+    }
+}
+
+impl Describe for RawBanks {
+    fn looks_like(&self, first: &[u8]) -> bool {
+        BANK_HEADER[0].read(first) == Some(BANK_MAGIC.into())
+            && BANK_HEADER[1].read(first) >= Some(BANK_HEADER_BYTES as u64)
+    }
+
+    fn describe(&self, bank: &[u8], to: &mut dyn Inspector) {
+        to.kind("bank");
+        BANK_HEADER.iter().for_each(|place| place.tell(bank, to));
+        tell_banks(bank, 0, to);
+    }
+}

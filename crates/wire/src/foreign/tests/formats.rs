@@ -1,0 +1,167 @@
+//! What each format's encoder makes is found, said and told.
+
+use super::*;
+
+#[test]
+fn every_format_has_a_name_of_its_own_by_which_it_is_found() {
+    for &format in ForeignFormat::ALL {
+        assert_eq!(ForeignFormat::by_name(format.name()), Some(format));
+        assert!(!format.help().is_empty());
+    }
+    assert_eq!(ForeignFormat::by_name("raw"), None);
+}
+
+#[test]
+fn every_format_is_recognised_by_its_first_bytes_and_taken_for_no_other_one() {
+    for &format in ForeignFormat::ALL {
+        let stream = samples(format, 5, 1, 40).concat();
+        if format == ForeignFormat::Midas {
+            // Events of equipments begin with nothing special: a file begins with the begin of a run.
+            let header = Header::<16>::new().with(midas::ID, 0x8000).with(midas::MASK, 0x494D);
+            assert_eq!(ForeignFormat::recognise(&[&header.0[..], &stream].concat()), Some(format));
+        } else if format.needs_datagrams() {
+            let first = &samples(format, 5, 2, 1)[0];
+            assert_eq!(ForeignFormat::recognise_datagram(first), Some(format));
+        } else {
+            assert_eq!(ForeignFormat::recognise(&stream), Some(format));
+        }
+    }
+    for nothing in [&b""[..], b"\0", &[0; 4096], &[0xFF; 4096], b"#!/bin/sh\necho a text of some length\n"] {
+        assert_eq!(ForeignFormat::recognise(nothing), None, "{nothing:x?}");
+        assert_eq!(ForeignFormat::recognise_datagram(nothing), None, "{nothing:x?}");
+    }
+}
+
+#[test]
+fn frames_say_whose_they_are_and_which_event() {
+    for &format in ForeignFormat::ALL {
+        for (source, event) in [(0, 1), (200, 70_000)] {
+            let frame = &sample(format, source, event)[0];
+            let fields = format.fields(&frame[..]);
+            let (_, widths) = (fields, format.widths());
+            // 4 bits hold a FEC's id.
+            let expected = if format == ForeignFormat::Srs { source & 0xF } else { source };
+            assert_eq!(fields.source, Some(expected.into()), "{format:?}");
+            let step = if format == ForeignFormat::LhcbMep { 4 } else { 1 };
+            let number = match (format.counting(), format) {
+                (Counting::Frames, _) => (fields.sequence, widths.sequence),
+                (_, ForeignFormat::LhcbBanks | ForeignFormat::Nscldaq) => continue,
+                _ => (fields.event, widths.event),
+            };
+            let mask = u64::MAX >> (64 - number.1);
+            assert_eq!(number.0, Some(u64::from(event * step) & mask), "{format:?}");
+            assert!(!fields.flags.has_error(), "{format:?}");
+        }
+    }
+}
+
+#[test]
+fn what_an_encoder_makes_is_told_without_a_fault() {
+    for &format in ForeignFormat::ALL {
+        for frame in samples(format, 3, 1, 60) {
+            let told = told(format, &frame);
+            assert_eq!(told.faults, [""; 0], "{format:?}: {told:?}");
+            assert!(!told.kind.is_empty() && !told.fields.is_empty() && !told.parts.is_empty(), "{format:?}: {told:?}");
+            assert!(told.end <= frame.len(), "{format:?}: everything lies in the frame");
+        }
+    }
+}
+
+#[test]
+fn parts_are_told_by_name() {
+    let parts = |format, event| told(format, &sample(format, 3, event)[0]).parts;
+    assert_eq!(parts(ForeignFormat::Midas, 1), ["bank ADC0", "bank TDC"]);
+    assert_eq!(parts(ForeignFormat::Eudaq, 1), ["block 0", "block 1", "sub-event", "block 3", "sub-event", "block 3"]);
+    assert_eq!(parts(ForeignFormat::Atlas, 1), ["ROB", "ROD", "ROB", "ROD"]);
+    assert_eq!(parts(ForeignFormat::Ess, 1), ["readout", "readout"]);
+    assert_eq!(parts(ForeignFormat::Srs, 1), ["hit", "hit", "hit", "marker", "hit"]);
+    assert_eq!(parts(ForeignFormat::Artdaq, 1), ["metadata", "payload"]);
+    assert_eq!(parts(ForeignFormat::LhcbMep, 1), ["event", "bank of type 12"].repeat(4));
+    assert_eq!(parts(ForeignFormat::Fed, 1), ["payload"]);
+}
+
+#[test]
+fn kinds_and_fields_are_told_by_name() {
+    let fields = |format| told(format, &sample(format, 3, 7)[0]).fields;
+    assert!(fields(ForeignFormat::Midas).contains("serial=7;time=7;"));
+    assert!(fields(ForeignFormat::Midas).contains("bank=ADC0;bank type=u16;bank=TDC;bank type=u32;"));
+    assert!(fields(ForeignFormat::Eudaq).contains("description=Telescope;Run=7;=;"));
+    assert!(fields(ForeignFormat::Atlas).contains("global id=7;"));
+    assert!(fields(ForeignFormat::Atlas).contains("L1 id=7;bunch crossing=77;trigger type=5;"));
+    let hit = "hit=chip 9, channel 8, ADC 252, bunch crossing 4000, TDC 63;marker=chip 3, time 4394056963704;";
+    assert!(fields(ForeignFormat::Srs).contains(hit), "{}", fields(ForeignFormat::Srs));
+    assert!(fields(ForeignFormat::Fed).contains("source=3;bunch crossing=77;L1 id=7;"));
+    let begin = Header::<16>::new().with(midas::ID, 0x8000).with(midas::SERIAL, 407);
+    assert_eq!(told(ForeignFormat::Midas, &begin.0).kind, "begin of run");
+    assert_eq!(ForeignFormat::Midas.fields(&begin.0[..]).run, Some(407));
+    let page = Header::<64>::new().with(alice::MEMORY, 64).with(alice::OFFSET, 64).with(alice::STOP, 1);
+    assert_eq!(told(ForeignFormat::Alice, &page.0).kind, "end of heartbeat frame");
+}
+
+#[test]
+fn nscldaq_items_say_what_they_are() {
+    let told = |kind: u32, body: &[u8]| {
+        let mut item = Vec::new();
+        nscldaq::encode(Header::new().with(nscldaq::TYPE, kind.into()), body, &mut item);
+        assert_eq!(cut(ForeignFormat::Nscldaq, &item, 3).frames, [item.clone()]);
+        assert_eq!(ForeignFormat::Nscldaq.fields(&item[..]).time, None, "there is no body header");
+        told(ForeignFormat::Nscldaq, &item)
+    };
+    let begin = told(1, b"\x07\0\0\0\x01\0\0\0\x02\0\0\0\x01\0\0\0first run\0\0\0");
+    assert_eq!(begin.kind, "begin of run");
+    assert!(begin.fields.contains("run=7;") && begin.fields.contains("title=first run;"), "{begin:?}");
+    let count = told(31, b"\x01\0\0\0\x01\0\0\0\x02\0\0\0\x00\x01\0\0\0\0\0\0");
+    assert!(count.fields.contains("events=256;"), "{count:?}");
+    assert_eq!(told(12, b"\x0b\0\0\0").kind, "ring format");
+    assert_eq!(told(999, b"").kind, "unknown type");
+}
+
+#[test]
+fn only_what_begins_an_event_counts_it() {
+    let blocks = sample(ForeignFormat::Ferol, 3, 1199);
+    let goes_on: Vec<bool> = blocks.iter().map(|block| ForeignFormat::Ferol.goes_on(block)).collect();
+    assert_eq!(goes_on, [false, true, true]);
+    let segments = sample(ForeignFormat::Ejfat, 3, 99);
+    let goes_on: Vec<bool> = segments.iter().map(|segment| ForeignFormat::Ejfat.goes_on(segment)).collect();
+    assert_eq!(goes_on, [false, true, true]);
+}
+
+#[test]
+fn a_multi_event_packet_falls_apart_into_its_events() {
+    use crate::framing::{Piece, PieceKey, Splitter};
+    let packet = &sample(ForeignFormat::LhcbMep, 3, 5)[0];
+    let mut pieces = Vec::new();
+    assert_eq!(ForeignFormat::LhcbMep.split(&packet[..], &mut pieces), Ok(()));
+    let length = (packet.len() - 12) / 4;
+    let expected = (0..4).map(|n| Piece { key: PieceKey::Event(20 + n as u64), offset: 12 + n * length, length });
+    assert_eq!(pieces, expected.collect::<Vec<_>>());
+    assert_eq!(ForeignFormat::LhcbMep.events_in(packet), 4);
+    assert_eq!(ForeignFormat::LhcbMep.split(&packet[1..], &mut pieces), Err(Cause::LengthMismatch));
+    let event = &sample(ForeignFormat::Midas, 3, 5)[0];
+    pieces.clear();
+    assert_eq!(ForeignFormat::Midas.split(&event[..], &mut pieces), Ok(()));
+    assert_eq!(pieces, [Piece { key: PieceKey::Event(5), offset: 0, length: event.len() }]);
+}
+
+#[test]
+fn a_number_is_put_and_read_at_its_place_in_either_order() {
+    let (little, big) = (Place::little("l", 1, 4).bits(4, 24), Place::big("b", 1, 4).bits(4, 24));
+    for place in [little, big] {
+        let header = Header::<6>([0xFF; 6]).with(place, 0x12_3456);
+        assert_eq!(place.read(&header.0[..]), Some(0x12_3456));
+        assert_eq!(Place::little("others", 0, 1).read(&header.0[..]), Some(0xFF));
+        let ones: u32 = header.0.iter().map(|byte| byte.count_ones()).sum();
+        assert_eq!(ones, 48 - 24 + 0x12_3456_u32.count_ones(), "the bits around it stay");
+        assert_eq!(header.with(place, 0xF012_3456), header, "what does not fit is cut off");
+        assert_eq!(place.read(&header.0[..4]), None);
+    }
+    assert_eq!(Header::<6>::new().with(big, 1).0, [0, 0, 0, 0, 16, 0]);
+    assert_eq!((little.type_text(), Place::big("x", 0, 1).type_text()), ("u32le, bits 4-27".into(), "u8".into()));
+}
+
+#[test]
+fn what_fits_no_frame_is_not_emulated() {
+    for format in [ForeignFormat::LhcbBanks, ForeignFormat::LhcbMep, ForeignFormat::Ess, ForeignFormat::Alice] {
+        assert_eq!(format.emulate(1, 1, &[0; 65_530]), None, "{format:?}");
+    }
+}
