@@ -6,7 +6,7 @@ use crate::render::grouped;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use ropewalk_node::quantity::{Bandwidth, Bytes, Time};
-use ropewalk_sim::sizing::{Buffer, Chart, Curve, Latency, Outcome, Resource, System, simulate};
+use ropewalk_sim::sizing::{Buffer, Chart, Curve, FlowOutcome, Latency, Outcome, Resource, SizingFile};
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -79,14 +79,14 @@ pub(crate) fn size(file: &Path, options: &SimulateOptions) -> Result<u8, Failure
     };
     let key = asked.sweep.as_ref().map_or("", |sweep| &sweep.key);
     // What is wrong with the last value is told before the first is simulated.
-    let systems: Vec<System> =
+    let systems: Vec<SizingFile> =
         values.iter().map(|value| read(file, key, *value, options)).collect::<Result<_, Failure>>()?;
     let mut runs = Vec::with_capacity(systems.len());
     for (system, value) in systems.iter().zip(values) {
         let name = value.map_or(String::new(), |value| format!(", {key} = {value}"));
-        eprintln!("simulating {} of {}{name} ...", system.duration, file.display());
+        eprintln!("simulating {} of {}{name} ...", system.times().0, file.display());
         let begin = Instant::now();
-        let outcome = simulate(system);
+        let outcome = system.simulate();
         let wall_s = begin.elapsed().as_secs_f64();
         let steps_per_s = outcome.steps as f64 / wall_s.max(1e-9);
         runs.push(Run { value: value.cloned(), outcome, wall_s, steps_per_s });
@@ -110,17 +110,18 @@ pub(crate) fn size(file: &Path, options: &SimulateOptions) -> Result<u8, Failure
 
 /// The system of a file, with what the command line gives in the place of the file's own: settings, the seed, one value
 /// of the sweep, the duration.
-fn read(file: &Path, key: &str, value: Option<&String>, options: &SimulateOptions) -> Result<System, Failure> {
+fn read(file: &Path, key: &str, value: Option<&String>, options: &SimulateOptions) -> Result<SizingFile, Failure> {
     let seed = options.seed.map(|seed| ("seed".to_owned(), seed.to_string()));
     let value = value.map(|value| (key.to_owned(), value.clone()));
     let mut instead: Vec<(String, String)> = options.sizing.set.iter().cloned().chain(seed).chain(value).collect();
-    let system = System::read(file, &instead)?;
+    let system = SizingFile::read(file, &instead)?;
     let Some(duration) = options.sizing.duration else { return Ok(system) };
-    let warm_up = duration.0.mul_f64(system.warm_up.0.as_secs_f64() / system.duration.0.as_secs_f64());
+    let (whole, warm_up) = system.times();
+    let warm_up = duration.0.mul_f64(warm_up.0.as_secs_f64() / whole.0.as_secs_f64());
     let nanoseconds = |time: Duration| format!("{}ns", time.as_nanos());
     instead.push(("duration".to_owned(), nanoseconds(duration.0)));
     instead.push(("warm_up".to_owned(), nanoseconds(warm_up)));
-    Ok(System::read(file, &instead)?)
+    Ok(SizingFile::read(file, &instead)?)
 }
 
 // ---- tables --------------------------------------------------------------------------------------------------------
@@ -158,6 +159,12 @@ fn time(seconds: f64) -> String {
 fn tables(run: &Run) -> Vec<Table> {
     let outcome = &run.outcome;
     let mut all = vec![summary(run)];
+    if !outcome.flows.is_empty() {
+        let mut flows =
+            table(&["flow", "triggered", "decided", "packets", "of bytes", "built 50 / 99 %", "decided 50 / 99 %"]);
+        flows.add_rows(outcome.flows.iter().map(flow_row));
+        all.push(flows);
+    }
     let mut resources = table(&["works", "how many", "busy", "the busiest", "moves", "the one that moves most"]);
     resources.add_rows(outcome.resources.iter().map(resource_row));
     all.push(resources);
@@ -221,6 +228,20 @@ fn summary(run: &Run) -> Table {
         format!("{} in {}, {:.2} million a second", grouped(outcome.steps), time(run.wall_s), run.steps_per_s / 1e6);
     row("steps (what was taken from the queue)", steps);
     summary
+}
+
+fn flow_row(flow: &FlowOutcome) -> [String; 7] {
+    let a_second = |rate: f64| format!("{}/s", grouped(rate.round() as u64));
+    let latency = |latency: &Latency| format!("{} / {}", time(latency.p50_s), time(latency.p99_s));
+    [
+        flow.name.clone(),
+        a_second(flow.offered_per_s),
+        a_second(flow.events_per_s),
+        a_second(flow.packets_per_s),
+        bandwidth(flow.bytes_per_s),
+        latency(&flow.built),
+        latency(&flow.decided),
+    ]
 }
 
 fn resource_row(resource: &Resource) -> [String; 6] {

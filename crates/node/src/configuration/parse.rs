@@ -195,20 +195,43 @@ fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<S
     Ok(result)
 }
 
-/// Puts another value in the place of a key's; tables on the way that are not there are made.
+/// Puts another value in the place of a key's, such as `front_end.link` or `flow[0].packing`; tables on the way that are not
+/// there are made.
 fn replace<'a>(table: &mut DeTable<'a>, key: &'a str, value: DeValue<'a>) -> Result<(), String> {
-    let (name, rest) = key.split_once('.').map_or((key, None), |(name, rest)| (name, Some(rest)));
+    let (part, rest) = key.split_once('.').map_or((key, None), |(part, rest)| (part, Some(rest)));
+    let (name, index) = named(part);
     let key = || Spanned::new(0..0, Cow::Borrowed(name));
-    let Some(rest) = rest else {
+    if rest.is_none() && index.is_none() {
         table.insert(key(), Spanned::new(0..0, value));
         return Ok(());
-    };
-    if table.get(name).is_none() {
+    }
+    if table.get(name).is_none() && index.is_none() {
         table.insert(key(), Spanned::new(0..0, DeValue::Table(DeTable::new())));
     }
-    match table.get_mut(name).map(Spanned::get_mut) {
-        Some(DeValue::Table(inner)) => replace(inner, rest, value),
-        _ => Err(format!("`{name}` is no table, so that it has no `{rest}`")),
+    let mut found = table.get_mut(name).map(Spanned::get_mut);
+    if let Some(index) = index {
+        let DeValue::Array(all) = found.ok_or_else(|| format!("there is no `{name}`"))? else {
+            return Err(format!("`{name}` is no list, so that it has no `{part}`"));
+        };
+        let count = all.len();
+        let element = all.get_mut(index).ok_or_else(|| format!("`{name}` has {count} elements, from `{name}[0]` on"));
+        found = Some(element?.get_mut());
+    }
+    match (found, rest) {
+        (Some(DeValue::Table(inner)), Some(rest)) => replace(inner, rest, value),
+        (Some(place), None) => {
+            *place = value;
+            Ok(())
+        }
+        (_, rest) => Err(format!("`{part}` is no table, so that it has no `{}`", rest.unwrap_or_default())),
+    }
+}
+
+/// The name and the index of a part of a key such as `source[3]`.
+fn named(part: &str) -> (&str, Option<usize>) {
+    match part.split_once('[') {
+        Some((name, index)) => (name, index.strip_suffix(']').and_then(|index| index.parse().ok())),
+        None => (part, None),
     }
 }
 
@@ -227,10 +250,7 @@ fn place_of(root: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let mut place = None;
     let mut table = Some(root);
     for part in key.split('.') {
-        let (name, index) = match part.split_once('[') {
-            Some((name, index)) => (name, index.trim_end_matches(']').parse::<usize>().ok()),
-            None => (part, None),
-        };
+        let (name, index) = named(part);
         let mut value = table?.get(name)?;
         if let (Some(index), DeValue::Array(array)) = (index, value.get_ref()) {
             value = array.get(index)?;

@@ -54,6 +54,20 @@ fn equal_seeds_give_equal_outcomes_and_a_table_says_what_limits() {
 }
 
 #[test]
+fn a_system_in_which_sources_push_has_its_flows_and_its_keys() {
+    let file = example("lhcb-2005.toml");
+    let shorter = ["--duration", "6ms", "--set", "flow[0].packing=25", "--sweep", "gateways=26,30"];
+    let ended = Program::run([&["simulate", &file][..], &shorter, &["--json"]].concat());
+    let outcome = outcome(&ended.expect_status(0).out);
+    for run in outcome["runs"].as_array().expect("runs") {
+        let flows = run["flows"].as_array().expect("flows");
+        assert!(flows.len() == 2 && flows[0]["name"] == "L1" && run["events"]["balanced"] == true, "{run}");
+    }
+    let ended = Program::run(["simulate", &file, "--duration", "3ms"]);
+    assert!(ended.expect_status(0).out.iter().any(|line| line.contains("HLT")), "{ended:#?}");
+}
+
+#[test]
 fn a_wrong_value_is_told_with_what_would_be_right() {
     let file = example("test-beam.toml");
     for (option, value, hint) in [

@@ -1,6 +1,6 @@
 //! Texts that people write: configurations, sizing files, quantities, names of files.
 
-use crate::sizing::System;
+use crate::sizing::SizingFile;
 use ropewalk_flow::source::Random;
 use ropewalk_node::configuration::{ConfigurationError, parse};
 use ropewalk_node::quantity::{Bandwidth, Bytes, Rate, Size, Time, Times};
@@ -28,8 +28,9 @@ pub fn configuration(bytes: &[u8]) {
     if let Err(error) = parse("run.toml", text, &variable) {
         has_its_place(&error, text);
     }
-    match System::parse("sizing.toml", text, &instead) {
-        Ok(system) => assert!(system.sources() > 0 && system.mean_fragment() > 0.0, "{system:?}"),
+    match SizingFile::parse("sizing.toml", text, &instead) {
+        Ok(SizingFile::Pull(system)) => assert!(system.sources() > 0 && system.mean_fragment() > 0.0, "{system:?}"),
+        Ok(SizingFile::Push(system)) => assert!(system.queues() > 0 && !system.flow.is_empty(), "{system:?}"),
         Err(error) => has_its_place(&error, text),
     }
 }

@@ -27,6 +27,13 @@ impl Histogram {
         self.most = self.most.max(nanoseconds);
     }
 
+    /// Adds what another one counted.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
+        (self.count, self.total) = (self.count + other.count, self.total + other.total);
+        self.most = self.most.max(other.most);
+    }
+
     pub(super) fn clear(&mut self) {
         *self = Self { counts: std::mem::take(&mut self.counts), count: 0, total: 0, most: 0 };
         self.counts.fill(0);
@@ -101,6 +108,10 @@ mod tests {
         }
         assert_eq!((histogram.quantile(1.0), histogram.most(), histogram.count()), (100_000, 100_000, 100_000));
         assert!((histogram.mean() - 50_000.5).abs() < 0.01);
+        let (before, mut other) = (histogram.quantile(0.5), Histogram::new());
+        other.merge(&histogram);
+        histogram.merge(&other);
+        assert_eq!((histogram.count(), histogram.quantile(0.5), histogram.most()), (200_000, before, 100_000));
         histogram.clear();
         assert_eq!((histogram.count(), histogram.steps().count(), histogram.quantile(0.5)), (0, 0, 0));
     }

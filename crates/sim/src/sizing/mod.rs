@@ -7,10 +7,11 @@
 //! ```
 //! In brackets are the real machines of flow; around them are hosts whose work takes time, and networks whose switches
 //! have finite buffers. Fragments have a length and no bytes, so that 200 GB/s fit into one core. Everything follows
-//! from the file and its seed; time is that of the queue of steps.
+//! from the file and its seed; time is that of the queue of steps. Systems in which sources push are in [`push`].
 
 mod builder;
 mod check;
+mod file;
 mod front_end;
 mod histogram;
 mod host;
@@ -18,6 +19,7 @@ mod manager;
 mod network;
 mod outcome;
 mod plot;
+pub mod push;
 mod queue;
 mod readout;
 mod system;
@@ -26,7 +28,8 @@ mod tests;
 mod verdict;
 mod world;
 
-pub use outcome::{Buffer, Events, Latencies, Latency, NetworkCounts, Outcome, Reached, Resource};
+pub use file::SizingFile;
+pub use outcome::{Buffer, Events, FlowOutcome, Latencies, Latency, NetworkCounts, Outcome, Reached, Resource};
 pub use plot::{Chart, Curve};
 pub use system::{
     BuilderSection, DiskSection, FilterSection, FormatChoice, FramingChoice, FrontEndSection, FullChoice, GroupSection,

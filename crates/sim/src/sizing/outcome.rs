@@ -33,6 +33,9 @@ pub struct Outcome {
     pub buffers: Vec<Buffer>,
     /// What the networks lost or made wait.
     pub networks: Vec<NetworkCounts>,
+    /// The flows of a system in which sources push; empty of others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FlowOutcome>,
     /// The events of the whole run.
     pub events: Events,
 }
@@ -129,6 +132,27 @@ pub struct NetworkCounts {
     pub stalled_flows: f64,
 }
 
+/// What was reached in one flow of a system in which sources push.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowOutcome {
+    /// Its name.
+    pub name: String,
+    /// Events triggered a second, the vetoed ones included.
+    pub offered_per_s: f64,
+    /// Events decided a second.
+    pub events_per_s: f64,
+    /// Packets that gateways took a second.
+    pub packets_per_s: f64,
+    /// Bytes of them.
+    pub bytes_per_s: f64,
+    /// Sets of events to which something was missing.
+    pub incomplete: u64,
+    /// Trigger to built.
+    pub built: Latency,
+    /// Trigger to decided.
+    pub decided: Latency,
+}
+
 /// The account of events.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Events {
@@ -179,6 +203,7 @@ impl Outcome {
             resources,
             buffers: buffers(world, seconds),
             networks: networks(world, seconds),
+            flows: Vec::new(),
             events: Events::default(),
         };
         outcome.limit = judge(&outcome);
@@ -213,7 +238,7 @@ impl Outcome {
     }
 }
 
-fn latency(histogram: &Histogram) -> Latency {
+pub(super) fn latency(histogram: &Histogram) -> Latency {
     let at = |part| histogram.quantile(part) as f64 * 1e-9;
     Latency {
         mean_s: histogram.mean() * 1e-9,
@@ -227,7 +252,7 @@ fn latency(histogram: &Histogram) -> Latency {
 }
 
 /// A resource from the busy nanoseconds and bytes of its members.
-fn resource(name: &str, seconds: f64, loads: impl Iterator<Item = Load>, has_bytes: bool) -> Resource {
+pub(super) fn resource(name: &str, seconds: f64, loads: impl Iterator<Item = Load>, has_bytes: bool) -> Resource {
     let loads: Vec<Load> = loads.collect();
     let count = loads.len();
     let busy = |load: &Load| load.busy as f64 * 1e-9 / seconds;

@@ -49,28 +49,28 @@ pub(super) enum Side {
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Entry {
+struct Entry<S> {
     at: u64,
     /// The order among equal times.
     sequence: u64,
-    step: Step,
+    step: S,
 }
 
-/// Steps to come.
+/// Steps to come: of a system that pulls, or of one that pushes.
 #[derive(Debug)]
-pub(super) struct Queue {
-    current: BinaryHeap<Reverse<Entry>>,
+pub(super) struct Queue<S = Step> {
+    current: BinaryHeap<Reverse<Entry<S>>>,
     /// Number of the current bucket since the beginning.
     tick: u64,
-    buckets: Box<[Vec<Reverse<Entry>>]>,
+    buckets: Box<[Vec<Reverse<Entry<S>>>]>,
     /// One bit for each bucket that holds something.
     filled: Box<[u64]>,
-    far: BinaryHeap<Reverse<Entry>>,
+    far: BinaryHeap<Reverse<Entry<S>>>,
     sequence: u64,
     taken: u64,
 }
 
-impl Queue {
+impl<S: Copy + Ord> Queue<S> {
     pub(super) fn new() -> Self {
         Self {
             current: BinaryHeap::new(),
@@ -85,12 +85,12 @@ impl Queue {
 
     /// Lets a step happen at a time, in nanoseconds; one in the past happens at once.
     #[inline]
-    pub(super) fn push(&mut self, at: u64, step: Step) {
+    pub(super) fn push(&mut self, at: u64, step: S) {
         self.sequence += 1;
         self.place(Reverse(Entry { at, sequence: self.sequence, step }));
     }
 
-    fn place(&mut self, entry: Reverse<Entry>) {
+    fn place(&mut self, entry: Reverse<Entry<S>>) {
         let tick = entry.0.at >> WIDTH_BITS;
         if tick <= self.tick {
             self.current.push(entry);
@@ -105,7 +105,7 @@ impl Queue {
 
     /// The next step and its time.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<(u64, Step)> {
+    pub(super) fn pop(&mut self) -> Option<(u64, S)> {
         loop {
             if let Some(Reverse(entry)) = self.current.pop() {
                 self.taken += 1;

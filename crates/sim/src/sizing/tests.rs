@@ -302,8 +302,8 @@ fn every_example_runs() {
     assert!(files.len() >= 3, "{files:?}");
     for file in files {
         let short = owned(&[("duration", "6ms"), ("warm_up", "3ms"), ("drain", "400ms")]);
-        let system = System::read(&file, &short).unwrap_or_else(|error| panic!("{error}"));
-        let outcome = simulate(&system);
+        let system = SizingFile::read(&file, &short).unwrap_or_else(|error| panic!("{error}"));
+        let outcome = system.simulate();
         assert!(outcome.events.balanced && outcome.events.built > 0, "{}: {:?}", file.display(), outcome.events);
         assert_eq!(outcome.events.in_flight, 0, "{}", file.display());
     }

@@ -13,13 +13,13 @@ pub struct Limit {
 }
 
 /// A resource that is busy for this part of the time is the limit: queues before it grow without bound soon after.
-const BUSY: f64 = 0.9;
+pub(super) const BUSY: f64 = 0.9;
 /// One that is busy for this part of the time does not keep up, even while buffers before it still hide that.
 const OVERLOADED: f64 = 0.99;
 /// A rate this close to what is offered is what is offered.
-const ALL: f64 = 0.98;
+pub(super) const ALL: f64 = 0.98;
 /// Somebody who waits for this part of the time is held up.
-const HELD_UP: f64 = 0.05;
+pub(super) const HELD_UP: f64 = 0.05;
 
 /// Judges by what was counted.
 pub(super) fn judge(outcome: &Outcome) -> Limit {
@@ -91,10 +91,10 @@ fn waiting(outcome: &Outcome) -> Option<Limit> {
         .or_else(|| full("table of a readout unit"))
 }
 
-fn member(name: &str, index: usize, count: usize) -> String {
+pub(super) fn member(name: &str, index: usize, count: usize) -> String {
     if count > 1 { format!("{name} (number {index} of {count})") } else { name.to_owned() }
 }
 
-fn percent(part: f64) -> String {
+pub(super) fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }

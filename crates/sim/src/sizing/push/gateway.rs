@@ -1,0 +1,290 @@
+//! An input queue of a gateway: the real machine on a core that works in turns, between a socket and a link to the nodes.
+
+use super::port::Port;
+use super::system::{GatewaySection, PushHostSection, PushSystem, frames, on_the_wire};
+use ropewalk_flow::gateway::{
+    Address, Ending, FarmConfig, FlowConfig, Gateway, GatewayConfig, Outgoing, Output, PacketSource, ThrottleConfig,
+};
+use ropewalk_memory::Payload;
+use ropewalk_node::configuration::push::OutputChoice;
+use ropewalk_terms::{Instant, SourceId};
+use ropewalk_wire::gateway::{Message, Throttle};
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+
+/// Pushes of one turn, as in the real drive.
+const PUSHES: usize = 256;
+/// Memory of the link to the nodes: what finds no room stays in the machine.
+const LINK_BUFFER: u64 = 256 << 10;
+
+/// What one turn had to do.
+#[derive(Copy, Clone, Default, Debug)]
+struct Work {
+    packets: u64,
+    received: u64,
+    frames: u64,
+    sent: u64,
+    messages: u64,
+}
+
+/// What work costs a core, in nanoseconds.
+#[derive(Copy, Clone, Debug)]
+struct Costs {
+    turn: u64,
+    packet: f64,
+    byte_received: f64,
+    frame: f64,
+    byte_sent: f64,
+    message: f64,
+}
+
+impl Costs {
+    fn new(section: &PushHostSection) -> Self {
+        Self {
+            turn: section.turn.0.as_nanos() as u64,
+            packet: section.per_packet.0.as_nanos() as f64,
+            byte_received: 1e9 / section.receive.bytes_per_second,
+            frame: section.per_push.0.as_nanos() as f64,
+            byte_sent: 1e9 / section.send.bytes_per_second,
+            message: section.per_message.0.as_nanos() as f64,
+        }
+    }
+
+    fn of(&self, work: Work) -> u64 {
+        let time = self.packet * work.packets as f64
+            + self.byte_received * work.received as f64
+            + self.frame * work.frames as f64
+            + self.byte_sent * work.sent as f64
+            + self.message * work.messages as f64;
+        time.round() as u64
+    }
+}
+
+/// Packets of one flow that wait to be taken: its socket.
+#[derive(Debug, Default)]
+struct Socket {
+    packets: VecDeque<(u16, Payload)>,
+    bytes: u64,
+}
+
+/// What a turn leads to, when the time for it is over.
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    /// Events for nodes of the gateway, and when the link has sent them at the earliest.
+    pub(super) pushes: Vec<(u16, Vec<u8>, u64)>,
+    /// Other words for them.
+    pub(super) messages: Vec<(u16, Message)>,
+    pub(super) throttle: Option<Throttle>,
+    /// Sets that were finished: flow, first event, whether nothing was missing.
+    pub(super) finished: Vec<(u8, u64, bool)>,
+}
+
+/// An input queue.
+#[derive(Debug)]
+pub(super) struct InputQueue {
+    pub(super) machine: Gateway,
+    sockets: Vec<Socket>,
+    room: u64,
+    batch: usize,
+    mtu: u64,
+    mail: Vec<Message>,
+    costs: Costs,
+    pub(super) output: Port,
+    /// A turn is going on.
+    pub(super) is_working: bool,
+    /// Packets may be left that were not taken, or pushes.
+    has_more: bool,
+    /// When it is to be woken, if nothing happens before.
+    pub(super) alarm: u64,
+    pub(super) results: Results,
+    pub(super) busy: u64,
+    /// Packets that found no room in a socket, and the most bytes in one.
+    pub(super) lost: u64,
+    pub(super) most_waiting: u64,
+    /// By flow: the most sets that were in use.
+    pub(super) most_sets: Vec<u64>,
+}
+
+impl InputQueue {
+    pub(super) fn new(system: &PushSystem, queue: u16) -> Self {
+        let GatewaySection { output, socket, batch, mtu, host, .. } = &system.gateway;
+        let machine = Gateway::new(&config(system, queue)).expect("the file was checked");
+        Self {
+            machine,
+            sockets: system.flow.iter().map(|_| Socket::default()).collect(),
+            room: socket.0,
+            batch: *batch as usize,
+            mtu: mtu.0,
+            mail: Vec::new(),
+            costs: Costs::new(host),
+            output: Port::new(output.bytes_per_second, LINK_BUFFER),
+            is_working: false,
+            has_more: false,
+            alarm: u64::MAX,
+            results: Results::default(),
+            busy: 0,
+            lost: 0,
+            most_waiting: 0,
+            most_sets: vec![0; system.flow.len()],
+        }
+    }
+
+    /// A packet has come; false where its socket has no room.
+    pub(super) fn arrived(&mut self, flow: u8, source: u16, packet: Payload) -> bool {
+        let socket = &mut self.sockets[usize::from(flow)];
+        let bytes = packet.len() as u64;
+        if socket.bytes + bytes > self.room {
+            self.lost += 1;
+            return false;
+        }
+        socket.bytes += bytes;
+        socket.packets.push_back((source, packet));
+        self.most_waiting = self.most_waiting.max(socket.bytes);
+        true
+    }
+
+    /// A node says something.
+    pub(super) fn told(&mut self, message: Message) {
+        self.mail.push(message);
+    }
+
+    /// Does what there is to do; how long that takes.
+    pub(super) fn turn(&mut self, now: u64) -> u64 {
+        let mut work = Work::default();
+        let instant = Instant::from_nanoseconds(now);
+        self.has_more = false;
+        for flow in 0..self.sockets.len() {
+            self.receive(flow as u8, instant, &mut work);
+        }
+        for message in self.mail.drain(..) {
+            self.machine.on_message(&message, instant);
+            work.messages += 1;
+        }
+        let finished = &mut self.results.finished;
+        self.machine.turn(instant, |set| {
+            finished.push((set.flow(), set.first().number(), set.ending() == Ending::Complete));
+        });
+        let blocked_until = self.push(now, &mut work);
+        self.say(instant, &mut work);
+        while self.machine.next_stored().is_some() {
+            self.machine.stored();
+        }
+        for (most, level) in self.most_sets.iter_mut().zip(self.machine.throttle().levels()) {
+            *most = (*most).max(level.used);
+        }
+        let time = self.costs.of(work);
+        self.busy += time;
+        self.is_working = true;
+        let deadline = self.machine.next_deadline().as_nanoseconds();
+        self.alarm = deadline.min(blocked_until.unwrap_or(u64::MAX)).max(now + 1000);
+        self.costs.turn + time
+    }
+
+    fn receive(&mut self, flow: u8, now: Instant, work: &mut Work) {
+        let socket = &mut self.sockets[usize::from(flow)];
+        for _ in 0..self.batch {
+            let Some((source, packet)) = socket.packets.pop_front() else {
+                self.machine.receiver().on_drained(flow, now);
+                return;
+            };
+            let bytes = packet.len() as u64;
+            if let Some(packet) = self.machine.on_packet(flow, address(source), packet, now) {
+                // No set is free: it stays where it is until one is.
+                socket.packets.push_front((source, packet));
+                return;
+            }
+            socket.bytes -= bytes;
+            work.packets += 1;
+            work.received += bytes;
+        }
+        self.has_more |= !socket.packets.is_empty();
+    }
+
+    /// Hands over pushes, as long as the link has room; until when it has none, otherwise.
+    fn push(&mut self, now: u64, work: &mut Work) -> Option<u64> {
+        for _ in 0..PUSHES {
+            let node = self.machine.next_push()?;
+            let view = self.machine.push_view();
+            let length = view.length() as u64;
+            let on_the_wire = on_the_wire(self.mtu, length);
+            if let Err(until) = self.output.room_for(now, on_the_wire) {
+                return Some(until);
+            }
+            let mut bytes = Vec::with_capacity(view.length());
+            view.pieces().for_each(|piece| bytes.extend_from_slice(piece));
+            let leaves = self.output.take(now, on_the_wire).unwrap_or(now);
+            self.results.pushes.push((node, bytes, leaves));
+            self.machine.sent(Instant::from_nanoseconds(now));
+            work.frames += frames(self.mtu, length);
+            work.sent += length;
+        }
+        self.has_more = true;
+        None
+    }
+
+    fn say(&mut self, now: Instant, work: &mut Work) {
+        while let Some(message) = self.machine.next_message(now) {
+            work.messages += 1;
+            match message {
+                Outgoing::Progress(node, progress) => self.results.messages.push((node, Message::Progress(progress))),
+                Outgoing::Throttle(throttle) => self.results.throttle = Some(throttle),
+                // Decisions leave in order; nobody here waits for them.
+                Outgoing::Stream(_) => {}
+            }
+        }
+    }
+
+    /// The turn is over: whether there is something to do at once.
+    pub(super) fn end_turn(&mut self) -> bool {
+        self.is_working = false;
+        self.has_more || !self.mail.is_empty()
+    }
+
+    /// Packets that came and were not taken.
+    pub(super) fn waiting(&self) -> u64 {
+        self.sockets.iter().map(|socket| socket.packets.len() as u64).sum()
+    }
+
+    /// Packets and events that are in the machine.
+    pub(super) fn in_flight(&self) -> u64 {
+        let accounts = (0..self.sockets.len() as u8).map(|flow| self.machine.account(flow));
+        accounts.map(|(packets, events)| packets.packets.in_flight + events.events.in_flight).sum()
+    }
+
+    /// Counts anew from here.
+    pub(super) fn reset(&mut self) {
+        (self.busy, self.lost, self.most_waiting) = (0, 0, 0);
+        self.most_sets.fill(0);
+        self.output.reset();
+    }
+}
+
+/// Where a source's packets come from: flows have tables of their own.
+fn address(source: u16) -> Address {
+    Address::of(Ipv4Addr::from_bits(0x0A00_0001 + u32::from(source)))
+}
+
+fn config(system: &PushSystem, queue: u16) -> GatewayConfig {
+    let flows = system.flow.iter().map(|section| {
+        let source = |source| PacketSource { id: SourceId(source), address: address(source as u16) };
+        FlowConfig {
+            sets: section.sets,
+            assembling: section.sets / 2,
+            timeout: section.timeout.0,
+            output: match section.output {
+                OutputChoice::Stream => Output::Stream,
+                OutputChoice::Storage => Output::Storage,
+            },
+            decision_timeout: section.decision_timeout.0,
+            budget: section.budget.0,
+            ..FlowConfig::new((0..u32::from(section.sources)).map(source).collect(), section.packing)
+        }
+    });
+    let farm = FarmConfig {
+        largest_push: system.gateway.largest_push.0 as usize,
+        most_outstanding: system.farm.outstanding,
+        ..FarmConfig::new(system.farm.nodes)
+    };
+    let throttle = ThrottleConfig { latency: system.gateway.throttle.0, ..ThrottleConfig::default() };
+    GatewayConfig { throttle, ..GatewayConfig::new(queue, flows.collect(), farm) }
+}

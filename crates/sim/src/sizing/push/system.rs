@@ -1,0 +1,266 @@
+//! What stands in a sizing file of a push system. `docs/sizing.md` describes the same.
+
+use ropewalk_node::configuration::push::OutputChoice;
+use ropewalk_node::quantity::{Bandwidth, Bytes, ChunkBytes, Rate, SizeDistribution, Time, Times};
+use ropewalk_wire::mep::{BANK_HEADER_BYTES, FRAGMENT_HEADER_BYTES, LARGEST_MEP_BYTES, MEP_HEADER_BYTES};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// A push system to be simulated.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PushSystem {
+    /// The version of this form: 1.
+    pub version: u32,
+    /// What it is called in tables and plots.
+    #[serde(default)]
+    pub name: String,
+    /// Everything that is random follows from this.
+    #[serde(default = "one_u64")]
+    pub seed: u64,
+    /// How long triggers come, in simulated time.
+    #[serde(default = "duration")]
+    pub duration: Time,
+    /// The first part of it is not counted.
+    #[serde(default = "warm_up")]
+    pub warm_up: Time,
+    /// How long events may take to be decided after the last trigger.
+    #[serde(default = "drain")]
+    pub drain: Time,
+    /// Gateway hosts.
+    pub gateways: u16,
+    /// The flows; the first one is served first.
+    pub flow: Vec<FlowSection>,
+    /// From the sources to the gateways.
+    #[serde(default)]
+    pub network: NetworkSection,
+    /// What each gateway is.
+    #[serde(default)]
+    pub gateway: GatewaySection,
+    /// The nodes behind each gateway.
+    #[serde(default)]
+    pub farm: FarmSection,
+}
+
+/// A flow: its trigger, its sources, what becomes of its events.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowSection {
+    /// What it is called.
+    pub name: String,
+    /// Its sources, each on a link of its own.
+    pub sources: u16,
+    /// Events in a packet.
+    pub packing: u16,
+    /// How often events are triggered.
+    pub rate: Rate,
+    /// All banks of a fragment, their heads included.
+    #[serde(default = "fragment_size")]
+    pub fragment_size: ChunkBytes,
+    /// How fast a source's link is.
+    #[serde(default = "gigabit")]
+    pub link: Bandwidth,
+    /// Sets of events that an input queue holds at once.
+    #[serde(default = "sets")]
+    pub sets: u16,
+    /// How long a set waits for its packets.
+    #[serde(default = "timeout")]
+    pub timeout: Time,
+    /// Where decisions lead.
+    #[serde(default)]
+    pub output: OutputChoice,
+    /// How long a decision takes a core of a node.
+    pub decision_time: Times,
+    /// How long a set waits for decisions.
+    #[serde(default = "decision_timeout")]
+    pub decision_timeout: Time,
+    /// Within this time of an event's first packet its decision should be there.
+    #[serde(default = "budget")]
+    pub budget: Time,
+    /// Which part of all events is accepted, 0 to 1.
+    #[serde(default = "accept")]
+    pub accept: f64,
+}
+
+impl FlowSection {
+    /// The most bytes of a fragment's banks: no packet can be longer than its length can say.
+    pub(super) const fn most_banks(&self) -> usize {
+        let share = (LARGEST_MEP_BYTES - MEP_HEADER_BYTES) / self.packing as usize;
+        share.saturating_sub(FRAGMENT_HEADER_BYTES) / 4 * 4
+    }
+
+    /// The longest packet: header, and for each event that of its fragment.
+    pub const fn largest_packet(&self) -> usize {
+        let (bytes, most) = ((self.fragment_size.0.largest() as usize).next_multiple_of(4), self.most_banks());
+        let bytes = if bytes < most { bytes } else { most };
+        let banks = if bytes < BANK_HEADER_BYTES { BANK_HEADER_BYTES } else { bytes };
+        MEP_HEADER_BYTES + self.packing as usize * (FRAGMENT_HEADER_BYTES + banks)
+    }
+}
+
+/// The network from the sources to the gateways: raw IP over Ethernet, without acknowledgements.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NetworkSection {
+    /// The longest IP packet; longer ones are cut.
+    pub mtu: Bytes,
+    /// Memory of the switch for each input queue; what finds no room is lost.
+    pub buffer: Bytes,
+    /// From the switch to the receiver's memory, and from anybody to anybody else.
+    pub latency: Time,
+}
+
+impl Default for NetworkSection {
+    fn default() -> Self {
+        Self { mtu: Bytes(1500), buffer: Bytes(1 << 20), latency: Time(Duration::from_micros(5)) }
+    }
+}
+
+/// Header of IP.
+const IP_BYTES: u64 = 20;
+/// What a frame adds to the bytes in IP: that, preamble 8, header 14, checksum 4 and gap 12 of Ethernet.
+const FRAME_BYTES: u64 = IP_BYTES + 38;
+
+/// Frames of an IP packet with so many bytes in it.
+pub(super) const fn frames(mtu: u64, bytes: u64) -> u64 {
+    bytes.div_ceil(mtu - IP_BYTES)
+}
+
+/// How many bytes go over the wire for an IP packet with these bytes in it, cut into as many frames as it needs.
+pub(super) const fn on_the_wire(mtu: u64, bytes: u64) -> u64 {
+    bytes + frames(mtu, bytes) * FRAME_BYTES
+}
+
+/// A gateway host: one or several input queues, each with a core, a link in and a link out, that run to completion.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GatewaySection {
+    /// Input queues.
+    pub queues: u16,
+    /// A queue's link from the sources.
+    pub input: Bandwidth,
+    /// A queue's link to the nodes.
+    pub output: Bandwidth,
+    /// What a queue's socket holds; what finds no room is lost.
+    pub socket: Bytes,
+    /// Packets taken at once.
+    pub batch: u32,
+    /// The longest packet to a node, in bytes of IP's payload.
+    pub largest_push: Bytes,
+    /// The longest IP packet to a node that is one frame.
+    pub mtu: Bytes,
+    /// Until the trigger acts on the throttle.
+    pub throttle: Time,
+    /// What work costs.
+    pub host: PushHostSection,
+}
+
+impl Default for GatewaySection {
+    fn default() -> Self {
+        Self {
+            queues: 1,
+            input: gigabit(),
+            output: gigabit(),
+            socket: Bytes(4 << 20),
+            batch: 64,
+            largest_push: Bytes(1480),
+            mtu: Bytes(1500),
+            throttle: Time(Duration::from_millis(1)),
+            host: PushHostSection::default(),
+        }
+    }
+}
+
+/// What work costs one core, the kernel's part included.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PushHostSection {
+    /// What looking for work costs, each time, beside the work.
+    pub turn: Time,
+    /// Each packet received.
+    pub per_packet: Time,
+    /// How fast bytes are received.
+    pub receive: Bandwidth,
+    /// Each packet sent.
+    pub per_push: Time,
+    /// How fast events are put together and sent.
+    pub send: Bandwidth,
+    /// Each message of a node, or to one.
+    pub per_message: Time,
+}
+
+impl Default for PushHostSection {
+    fn default() -> Self {
+        let (microseconds, bytes_per_second) = (Duration::from_micros, 5e9);
+        Self {
+            turn: Time(microseconds(5)),
+            per_packet: Time(microseconds(1)),
+            receive: Bandwidth { bytes_per_second },
+            per_push: Time(microseconds(1)),
+            send: Bandwidth { bytes_per_second },
+            per_message: Time(microseconds(1)),
+        }
+    }
+}
+
+/// The nodes behind each gateway.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FarmSection {
+    /// Nodes of each gateway.
+    pub nodes: u16,
+    /// Events that a node decides on at the same time.
+    pub cores: u32,
+    /// The most events that a node has of each queue without a decision.
+    pub outstanding: u16,
+}
+
+impl Default for FarmSection {
+    fn default() -> Self {
+        Self { nodes: 16, cores: 2, outstanding: 64 }
+    }
+}
+
+const fn one_u64() -> u64 {
+    1
+}
+
+const fn duration() -> Time {
+    Time(Duration::from_secs(1))
+}
+
+const fn warm_up() -> Time {
+    Time(Duration::from_millis(100))
+}
+
+const fn drain() -> Time {
+    Time(Duration::from_secs(2))
+}
+
+const fn fragment_size() -> ChunkBytes {
+    ChunkBytes(SizeDistribution::Fixed(32))
+}
+
+const fn gigabit() -> Bandwidth {
+    Bandwidth { bytes_per_second: 125e6 }
+}
+
+const fn sets() -> u16 {
+    64
+}
+
+const fn timeout() -> Time {
+    Time(Duration::from_millis(100))
+}
+
+const fn decision_timeout() -> Time {
+    Time(Duration::from_secs(1))
+}
+
+const fn budget() -> Time {
+    Time(Duration::from_millis(50))
+}
+
+const fn accept() -> f64 {
+    0.1
+}

@@ -1,0 +1,330 @@
+//! The simulated push system: the real machines, what lies between them, and the loop that lets time pass.
+
+use super::super::Outcome;
+use super::super::histogram::Histogram;
+use super::super::queue::Queue;
+use super::farm::Node;
+use super::gateway::InputQueue;
+use super::packets::Memory;
+use super::port::Port;
+use super::system::{PushSystem, on_the_wire};
+use super::triggers::FlowSources;
+use ropewalk_wire::gateway::{Message, Throttle};
+use std::mem;
+
+/// What happens.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Step {
+    /// The last event of a flow's next set is there.
+    Trigger { flow: u8 },
+    /// The last bit of a source's packet is in the switch.
+    AtSwitch { flow: u8, set: u64, source: u16 },
+    /// A packet is in its receiver's memory.
+    Arrived { flow: u8, set: u64, source: u16 },
+    /// A queue's core has done the work of its turn.
+    TurnEnd { queue: u16 },
+    /// Time alone brings something to a queue.
+    QueueDue { queue: u16 },
+    /// What a queue says is at its node.
+    AtNode { node: u32, queue: u16, word: u32 },
+    /// Time alone brings something to a node.
+    NodeDue { node: u32 },
+    /// What a node says is at its queue.
+    AtQueue { queue: u16, word: u32 },
+    /// What a queue says of its state is at the triggers.
+    AtTriggers { word: u32 },
+}
+
+/// What is on its way.
+#[derive(Debug)]
+enum Word {
+    Push(Vec<u8>),
+    Message(Box<Message>),
+    Throttle(Throttle),
+}
+
+/// Words on their way; places are used again.
+#[derive(Debug, Default)]
+struct Mail {
+    places: Vec<Option<Word>>,
+    free: Vec<u32>,
+}
+
+impl Mail {
+    fn keep(&mut self, word: Word) -> u32 {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() as u32 - 1
+        });
+        self.places[place as usize] = Some(word);
+        place
+    }
+
+    fn take(&mut self, place: u32) -> Word {
+        self.free.push(place);
+        self.places[place as usize].take().expect("what arrives was kept")
+    }
+}
+
+/// What was counted of a flow since the warm-up.
+#[derive(Clone, Debug)]
+pub(super) struct FlowCounts {
+    pub(super) built: Histogram,
+    pub(super) decided: Histogram,
+    /// Sets to which something was missing.
+    pub(super) incomplete: u64,
+    /// What had happened when counting began: events triggered, events vetoed, packets, their bytes.
+    pub(super) before: [u64; 4],
+}
+
+/// The whole system. The queues of a gateway follow one another, and so do its nodes.
+pub(super) struct World<'a> {
+    pub(super) system: &'a PushSystem,
+    pub(super) steps: Queue<Step>,
+    pub(super) now: u64,
+    memory: Memory,
+    pub(super) sources: Vec<FlowSources>,
+    /// Of the switch, by queue.
+    pub(super) ports: Vec<Port>,
+    pub(super) queues: Vec<InputQueue>,
+    pub(super) nodes: Vec<Node>,
+    mail: Mail,
+    pub(super) flows: Vec<FlowCounts>,
+    pub(super) counted_from: u64,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(system: &'a PushSystem) -> Self {
+        let counts = FlowCounts { built: Histogram::new(), decided: Histogram::new(), incomplete: 0, before: [0; 4] };
+        let flows = (0_u64..).zip(&system.flow);
+        let port = |_| Port::new(system.gateway.input.bytes_per_second, system.network.buffer.0);
+        let of_gateway = |gateway| (0..system.farm.nodes).map(move |node| (gateway, node));
+        let nodes = (0..system.gateways).flat_map(of_gateway);
+        Self {
+            steps: Queue::new(),
+            now: 0,
+            memory: Memory::default(),
+            sources: flows.map(|(flow, section)| FlowSources::new(system, section, system.seed ^ flow << 40)).collect(),
+            ports: (0..system.queues()).map(port).collect(),
+            queues: (0..system.queues()).map(|queue| InputQueue::new(system, queue)).collect(),
+            nodes: nodes.map(|(gateway, node)| Node::new(system, gateway * system.gateway.queues, node)).collect(),
+            mail: Mail::default(),
+            flows: vec![counts; system.flow.len()],
+            counted_from: 0,
+            system,
+        }
+    }
+
+    /// Lets the time of the whole run pass. Everything was counted between warm-up and the last trigger.
+    pub(super) fn run(mut self) -> Outcome {
+        (0..self.nodes.len() as u32).for_each(|node| self.steps.push(0, Step::NodeDue { node }));
+        (0..self.queues.len() as u16).for_each(|queue| self.steps.push(0, Step::QueueDue { queue }));
+        for flow in 0..self.sources.len() as u8 {
+            self.trigger_next(flow);
+        }
+        let (warm_up, end) = (self.system.warm_up.0.as_nanos() as u64, self.system.duration.0.as_nanos() as u64);
+        let last = end + self.system.drain.0.as_nanos() as u64;
+        let mut outcome = None;
+        while let Some((at, step)) = self.steps.pop() {
+            if self.counted_from == 0 && at >= warm_up {
+                self.count_from(warm_up.max(1));
+            }
+            if outcome.is_none() && at >= end {
+                self.now = end;
+                outcome = Some(Outcome::of_push(&self));
+            }
+            if at > last {
+                break;
+            }
+            self.now = at;
+            self.step(step);
+            if outcome.is_some() && self.steps.taken().is_multiple_of(256) && self.is_empty() {
+                break;
+            }
+        }
+        let mut outcome = outcome.unwrap_or_else(|| Outcome::of_push(&self));
+        outcome.close_push(&self);
+        outcome
+    }
+
+    fn is_empty(&self) -> bool {
+        let have_landed = self.sources.iter().all(FlowSources::have_landed);
+        have_landed && self.queues.iter().all(|queue| queue.waiting() == 0 && queue.in_flight() == 0)
+    }
+
+    fn latency(&self) -> u64 {
+        self.system.network.latency.0.as_nanos() as u64
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Trigger { flow } => self.trigger(flow),
+            Step::AtSwitch { flow, set, source } => self.at_switch(flow, set, source),
+            Step::Arrived { flow, set, source } => self.arrived(flow, set, source),
+            Step::TurnEnd { queue } => self.end_turn(queue),
+            Step::QueueDue { queue } => {
+                // A later alarm may have been set since.
+                if self.queues[usize::from(queue)].alarm <= self.now || self.now == 0 {
+                    self.wake(queue);
+                }
+            }
+            Step::AtNode { node, queue, word } => self.at_node(node, queue, word),
+            Step::NodeDue { node } => {
+                if self.nodes[node as usize].alarm <= self.now || self.now == 0 {
+                    self.turn_node(node);
+                }
+            }
+            Step::AtQueue { queue, word } => {
+                if let Word::Message(message) = self.mail.take(word) {
+                    self.queues[usize::from(queue)].told(*message);
+                    self.wake(queue);
+                }
+            }
+            Step::AtTriggers { word } => {
+                if let Word::Throttle(throttle) = self.mail.take(word) {
+                    self.sources.iter_mut().for_each(|sources| sources.on_throttle(&throttle, self.now));
+                }
+            }
+        }
+    }
+
+    fn trigger_next(&mut self, flow: u8) {
+        let due = self.sources[usize::from(flow)].next_due();
+        if due < self.system.duration.0.as_nanos() as u64 {
+            self.steps.push(due, Step::Trigger { flow });
+        }
+    }
+
+    fn trigger(&mut self, flow: u8) {
+        let sources = &mut self.sources[usize::from(flow)];
+        if let Some(set) = sources.trigger(self.now, &mut self.memory) {
+            let mtu = self.system.network.mtu.0;
+            for source in 0..self.system.flow[usize::from(flow)].sources {
+                let at = sources.send(self.now, set, source, |bytes| on_the_wire(mtu, bytes));
+                self.steps.push(at, Step::AtSwitch { flow, set, source });
+            }
+        }
+        self.trigger_next(flow);
+    }
+
+    fn at_switch(&mut self, flow: u8, set: u64, source: u16) {
+        let sources = &mut self.sources[usize::from(flow)];
+        let bytes = on_the_wire(self.system.network.mtu.0, sources.packet(set, source).len() as u64);
+        match self.ports[usize::from(sources.queue_of(set))].take(self.now, bytes) {
+            Some(leaves) => {
+                let latency = self.latency();
+                self.steps.push(leaves + latency, Step::Arrived { flow, set, source });
+            }
+            None => sources.landed(set),
+        }
+    }
+
+    fn arrived(&mut self, flow: u8, set: u64, source: u16) {
+        let sources = &mut self.sources[usize::from(flow)];
+        let (queue, packet) = (sources.queue_of(set), sources.packet(set, source).clone());
+        sources.landed(set);
+        if self.queues[usize::from(queue)].arrived(flow, source, packet) {
+            self.wake(queue);
+        }
+    }
+
+    /// A queue has something to do; while it works that waits for its next turn.
+    fn wake(&mut self, queue: u16) {
+        let state = &mut self.queues[usize::from(queue)];
+        if !state.is_working {
+            let time = state.turn(self.now);
+            self.steps.push(self.now + time, Step::TurnEnd { queue });
+        }
+    }
+
+    fn end_turn(&mut self, queue: u16) {
+        let (now, latency) = (self.now, self.latency());
+        let first_node = u32::from(queue / self.system.gateway.queues) * u32::from(self.system.farm.nodes);
+        let state = &mut self.queues[usize::from(queue)];
+        let mut results = mem::take(&mut state.results);
+        for (node, bytes, leaves) in results.pushes.drain(..) {
+            let (node, word) = (first_node + u32::from(node), self.mail.keep(Word::Push(bytes)));
+            self.steps.push(leaves.max(now) + latency, Step::AtNode { node, queue, word });
+        }
+        for (node, message) in results.messages.drain(..) {
+            let (node, word) = (first_node + u32::from(node), self.mail.keep(Word::Message(message)));
+            self.steps.push(now + latency, Step::AtNode { node, queue, word });
+        }
+        if let Some(throttle) = results.throttle.take() {
+            let word = self.mail.keep(Word::Throttle(throttle));
+            self.steps.push(now + latency, Step::AtTriggers { word });
+        }
+        for (flow, first, is_whole) in results.finished.drain(..) {
+            let (sources, counts) = (&self.sources[usize::from(flow)], &mut self.flows[usize::from(flow)]);
+            let time = now - sources.triggered_at(first);
+            (0..self.system.flow[usize::from(flow)].packing).for_each(|_| counts.built.add(time));
+            counts.incomplete += u64::from(!is_whole);
+        }
+        state.results = results;
+        let has_more = state.end_turn();
+        let alarm = state.alarm;
+        if has_more {
+            self.wake(queue);
+        } else if alarm < u64::MAX {
+            self.steps.push(alarm.max(now), Step::QueueDue { queue });
+        }
+    }
+
+    fn at_node(&mut self, node: u32, queue: u16, word: u32) {
+        let state = &mut self.nodes[node as usize];
+        let of_gateway = usize::from(queue % self.system.gateway.queues);
+        match self.mail.take(word) {
+            Word::Push(bytes) => state.hear(of_gateway, &bytes, self.now),
+            Word::Message(message) => state.hear_message(of_gateway, &message, self.now),
+            Word::Throttle(_) => {}
+        }
+        self.turn_node(node);
+    }
+
+    fn turn_node(&mut self, node: u32) {
+        let (now, latency) = (self.now, self.latency());
+        let gateway = node / u32::from(self.system.farm.nodes);
+        let first_queue = gateway as u16 * self.system.gateway.queues;
+        let Self { nodes, flows, sources, mail, steps, .. } = self;
+        let state = &mut nodes[node as usize];
+        let before = state.alarm;
+        let decided = |flow: u8, key: ropewalk_terms::EventKey| {
+            let triggered = sources[usize::from(flow)].triggered_at(key.number());
+            flows[usize::from(flow)].decided.add(now - triggered);
+        };
+        let said = |queue: usize, message| {
+            let (queue, word) = (first_queue + queue as u16, mail.keep(Word::Message(Box::new(message))));
+            steps.push(now + latency, Step::AtQueue { queue, word });
+        };
+        state.turn(now, decided, said);
+        // An alarm that stands already need not be set again.
+        if state.alarm != before || before <= now {
+            steps.push(state.alarm, Step::NodeDue { node });
+        }
+    }
+
+    /// Forgets what was counted so far.
+    fn count_from(&mut self, now: u64) {
+        self.counted_from = now;
+        for flow in 0..self.flows.len() {
+            self.flows[flow].before = self.counts(flow);
+            let counts = &mut self.flows[flow];
+            counts.built.clear();
+            counts.decided.clear();
+            counts.incomplete = 0;
+            self.sources[flow].load = Default::default();
+        }
+        self.ports.iter_mut().for_each(Port::reset);
+        self.queues.iter_mut().for_each(InputQueue::reset);
+        self.nodes.iter_mut().for_each(|node| node.reset(now));
+    }
+
+    /// Of a flow, since the beginning: events triggered, events vetoed, packets taken, their bytes.
+    pub(super) fn counts(&self, flow: usize) -> [u64; 4] {
+        let (sources, section) = (&self.sources[flow], &self.system.flow[flow]);
+        let accounts = self.queues.iter().map(|queue| queue.machine.account(flow as u8).0);
+        let (packets, bytes) = accounts
+            .fold((0, 0), |(packets, bytes), account| (packets + account.packets.received, bytes + account.bytes));
+        [sources.sets * u64::from(section.packing), sources.vetoed, packets, bytes]
+    }
+}
