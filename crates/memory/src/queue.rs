@@ -58,6 +58,12 @@ impl ByteQueue {
         self.slices.front().map_or(&[], CutSlice::bytes)
     }
 
+    /// The bytes in order, piece by piece, none of them empty.
+    #[inline]
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.slices.iter().map(CutSlice::bytes)
+    }
+
     /// The slice at the front, to be cut into pieces without looking for it each time; none if the queue is empty.
     #[inline]
     pub fn front_slice(&mut self) -> Option<FrontSlice<'_>> {
@@ -79,7 +85,7 @@ impl ByteQueue {
     #[cold]
     fn gather_array<const N: usize>(&self, offset: usize) -> [u8; N] {
         let mut out = [0; N];
-        copy_chain(self.slices.iter().map(CutSlice::bytes), offset, &mut out);
+        copy_chain(self.pieces(), offset, &mut out);
         out
     }
 
@@ -87,7 +93,7 @@ impl ByteQueue {
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> bool {
         let enough = offset.checked_add(out.len()).is_some_and(|end| end <= self.length);
         if enough {
-            copy_chain(self.slices.iter().map(CutSlice::bytes), offset, out);
+            copy_chain(self.pieces(), offset, out);
         }
         enough
     }

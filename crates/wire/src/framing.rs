@@ -11,6 +11,7 @@
 use crate::message::FragmentFlags;
 use core::mem::take;
 use ropewalk_terms::Cause;
+use std::sync::Arc;
 
 /// Bytes in order, in one piece or in several.
 pub trait Window {
@@ -199,6 +200,33 @@ pub trait Framing {
         None
     }
 
+    /// Whether a whole frame has the bytes that all frames of the source have.
+    fn is_matched(&self, frame: &(impl Window + ?Sized)) -> bool {
+        let _ = frame;
+        true
+    }
+
+    /// What the header of a datagram says that carries a piece of a frame; none where it is too short to say it.
+    fn piece(&self, datagram: &(impl Window + ?Sized)) -> Option<PieceHead> {
+        let _ = datagram;
+        None
+    }
+
+    /// Whether frames come in the bodies of several datagrams: then each datagram is a [`Framing::piece`] of one.
+    fn comes_in_pieces(&self) -> bool {
+        false
+    }
+
+    /// The longest frame that the format has, in bytes; whoever reads a stream has a limit of his own besides.
+    fn most(&self) -> usize {
+        usize::MAX
+    }
+
+    /// What a board calls itself ([`Fields::source`]), where that is not the source's id.
+    fn board(&self) -> Option<u32> {
+        None
+    }
+
     /// How wide its counters are.
     fn widths(&self) -> Widths {
         Widths::default()
@@ -208,6 +236,69 @@ pub trait Framing {
     fn tick(&self) -> Tick {
         Tick::NANOSECOND
     }
+}
+
+impl<F: Framing> Framing for Arc<F> {
+    #[inline]
+    fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
+        F::front(self, window, search)
+    }
+
+    #[inline]
+    fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {
+        F::fields(self, frame)
+    }
+
+    fn checksum(&self, frame: &(impl Window + ?Sized)) -> Option<bool> {
+        F::checksum(self, frame)
+    }
+
+    #[inline]
+    fn is_matched(&self, frame: &(impl Window + ?Sized)) -> bool {
+        F::is_matched(self, frame)
+    }
+
+    fn piece(&self, datagram: &(impl Window + ?Sized)) -> Option<PieceHead> {
+        F::piece(self, datagram)
+    }
+
+    fn comes_in_pieces(&self) -> bool {
+        F::comes_in_pieces(self)
+    }
+
+    fn most(&self) -> usize {
+        F::most(self)
+    }
+
+    fn board(&self) -> Option<u32> {
+        F::board(self)
+    }
+
+    fn widths(&self) -> Widths {
+        F::widths(self)
+    }
+
+    fn tick(&self) -> Tick {
+        F::tick(self)
+    }
+}
+
+/// What the header of a datagram says that carries a piece of a frame.
+///
+/// The first datagram of a frame is kept whole, header included, and of the others what is behind their headers: so that
+/// places in the frame are places in a datagram.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct PieceHead {
+    /// Which frame it belongs to.
+    pub frame: u64,
+    /// Where in it: bytes of other bodies before its own, or how many other bodies.
+    pub place: u64,
+    /// The whole: bytes of all bodies, or how many bodies; none where that is not known yet.
+    pub whole: Option<u64>,
+    /// Bytes of the header.
+    pub header: usize,
+    /// Places and the whole are counted in bytes, not in bodies.
+    pub is_in_bytes: bool,
 }
 
 /// How long a tick of a clock is: a whole number of nanoseconds and a fraction of one in 2^-64.

@@ -3,6 +3,7 @@
 use super::error::ReadoutConfigError;
 use core::time::Duration;
 use ropewalk_terms::SourceId;
+use ropewalk_wire::framing::Framing;
 
 /// How a source's bytes are framed.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -11,6 +12,8 @@ pub enum Format {
     Ferol,
     /// Generic fragments: a hello, then a header of 32 bytes in front of each payload.
     Generic,
+    /// Frames that a layout describes; in a stream, or in datagrams.
+    Layout,
 }
 
 /// What a source's absence means for an event.
@@ -61,7 +64,7 @@ impl SourceConfig {
     pub const fn new(id: SourceId, format: Format) -> Self {
         let counter_bits = match format {
             Format::Ferol => 24,
-            Format::Generic => 64,
+            Format::Generic | Format::Layout => 64,
         };
         Self {
             id,
@@ -73,6 +76,15 @@ impl SourceConfig {
             on_close: OnClose::Wait,
             check_crc: true,
         }
+    }
+
+    /// The same for a source whose frames are described, with their counter: that of their events, or of the frames
+    /// themselves where they have no other, or of those that came.
+    pub fn of_frames(id: SourceId, framing: &impl Framing, has_event: bool) -> Self {
+        let widths = framing.widths();
+        let counter_bits = if has_event { widths.event } else { widths.sequence };
+        let max_fragment = u32::try_from(framing.most()).unwrap_or(u32::MAX);
+        Self { counter_bits, max_fragment, ..Self::new(id, Format::Layout) }
     }
 
     /// The same for an e-link of a card, whose events have numbers of `counter_bits` bits.

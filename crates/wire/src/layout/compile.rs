@@ -44,6 +44,7 @@ pub(super) fn compile(layout: &Layout) -> Compiled<Plan> {
     let sequence = compiler.number("sequence", layout.sequence, 4..=64)?;
     let (ticks, seconds) = compiler.clock()?;
     let source = compiler.number("source", layout.source.map(|source| source.number), 1..=32)?;
+    let demux = compiler.number("demux", layout.demux, 1..=64)?;
     let trigger_type = compiler.number("trigger_type", layout.trigger_type, 1..=16)?;
     let status = compiler.status()?;
     let check = compiler.checksum()?;
@@ -63,6 +64,7 @@ pub(super) fn compile(layout: &Layout) -> Compiled<Plan> {
         seconds,
         tick,
         source,
+        demux,
         trigger_type,
         sequence,
         status,

@@ -2,6 +2,7 @@
 
 use super::Plan;
 use super::front::{Cut, LengthRule};
+use crate::framing::Framing;
 
 /// What a frame is to say. Fields that its layout does not have are left out.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]

@@ -111,10 +111,14 @@ impl Plan {
         let from = (search.seen + 1).saturating_sub(length);
         let end = delimiter.find(window, from).map(|at| at + length);
         match end {
-            Some(bytes) if bytes <= self.most && !search.adrift => Front::Frame { bytes },
+            Some(bytes) if bytes >= self.least && bytes <= self.most && !search.adrift => Front::Frame { bytes },
             Some(bytes) => {
                 // What stands behind it is the begin of a frame again.
-                let cause = if search.adrift { Cause::SyncLost } else { Cause::Oversize };
+                let cause = match bytes {
+                    _ if search.adrift => Cause::SyncLost,
+                    _ if bytes > self.most => Cause::Oversize,
+                    _ => Cause::Malformed,
+                };
                 *search = Search::default();
                 Front::Skip { bytes, cause }
             }

@@ -26,7 +26,6 @@ mod tests;
 pub use checksum::{CHECKSUM_KINDS, ChecksumKind};
 pub use compose::Contents;
 pub use error::{LayoutError, LayoutFault};
-pub use pieces::PieceHead;
 pub use plan::Plan;
 pub use specification::{
     Checksum, Clock, Counts, End, Frame, Layout, Length, Number, Pattern, Pieces, Place, Size, Source, Status,

@@ -6,8 +6,8 @@ use super::extent::Extents;
 use super::front::Cut;
 use super::number::{Constant, Field, Joined};
 use super::pieces::PieceFields;
-use super::{Layout, LayoutError, PieceHead};
-use crate::framing::{Fields, Framing, Front, Search, Tick, Widths, Window};
+use super::{Layout, LayoutError};
+use crate::framing::{Fields, Framing, Front, PieceHead, Search, Tick, Widths, Window};
 use crate::message::FragmentFlags;
 use ropewalk_terms::Cause;
 
@@ -28,6 +28,7 @@ pub struct Plan {
     pub(super) seconds: Option<Field>,
     pub(super) tick: Tick,
     pub(super) source: Option<Field>,
+    pub(super) demux: Option<Field>,
     pub(super) trigger_type: Option<Field>,
     pub(super) sequence: Option<Field>,
     pub(super) status: Option<Field>,
@@ -55,36 +56,19 @@ impl Plan {
         self.least
     }
 
-    /// The longest frame that is believed, in bytes.
-    pub const fn most(&self) -> usize {
-        self.most
-    }
-
     /// Whether frames come in datagrams, and not in a stream.
     pub const fn is_of_datagrams(&self) -> bool {
         self.layout.frame.is_of_datagrams()
     }
 
-    /// Whether frames say to which event they belong, or count themselves; they are counted where they do not.
+    /// Whether frames say to which event they belong.
     pub const fn has_event(&self) -> bool {
-        self.event.is_some() || self.sequence.is_some()
+        self.event.is_some()
     }
 
-    /// What a board calls itself, where that is not the source's id.
-    pub fn board(&self) -> Option<u32> {
-        self.layout.source.and_then(|source| source.is)
-    }
-
-    /// Whether a whole frame has the bytes that the layout demands; true where it demands none.
-    #[inline]
-    pub fn is_matched(&self, frame: &(impl Window + ?Sized)) -> bool {
-        self.matches.as_ref().is_none_or(|matches| matches.is_in(frame))
-    }
-
-    /// What the header of a datagram says that carries a piece of a frame; none where it is too short, or frames do not
-    /// come in pieces.
-    pub fn piece(&self, datagram: &(impl Window + ?Sized)) -> Option<PieceHead> {
-        self.pieces.as_ref()?.read(datagram)
+    /// Which of several boards a frame comes from, by the field that tells them apart; none where the layout has none.
+    pub fn board_of(&self, frame: &(impl Window + ?Sized)) -> Option<u64> {
+        self.demux.as_ref()?.read(frame)
     }
 
     /// The clock in ticks, or in nanoseconds where it has seconds as well.
@@ -128,6 +112,27 @@ impl Framing for Plan {
 
     fn checksum(&self, frame: &(impl Window + ?Sized)) -> Option<bool> {
         self.check.as_ref().map(|check| check.is_right(frame))
+    }
+
+    #[inline]
+    fn is_matched(&self, frame: &(impl Window + ?Sized)) -> bool {
+        self.matches.as_ref().is_none_or(|matches| matches.is_in(frame))
+    }
+
+    fn piece(&self, datagram: &(impl Window + ?Sized)) -> Option<PieceHead> {
+        self.pieces.as_ref()?.read(datagram)
+    }
+
+    fn comes_in_pieces(&self) -> bool {
+        self.pieces.is_some()
+    }
+
+    fn most(&self) -> usize {
+        self.most
+    }
+
+    fn board(&self) -> Option<u32> {
+        self.layout.source.and_then(|source| source.is)
     }
 
     fn widths(&self) -> Widths {

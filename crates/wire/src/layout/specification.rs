@@ -13,8 +13,10 @@ pub struct Layout {
     pub event: Vec<Number>,
     /// The front end's clock.
     pub time: Option<Clock>,
-    /// Which board of several it is.
+    /// Which board it is.
     pub source: Option<Source>,
+    /// Which of several boards it is that send to the same place: a source each.
+    pub demux: Option<Number>,
     /// Trigger type.
     pub trigger_type: Option<Number>,
     /// The frame's own number: a gap is a lost frame.
@@ -35,6 +37,7 @@ impl Layout {
             event: Vec::new(),
             time: None,
             source: None,
+            demux: None,
             trigger_type: None,
             sequence: None,
             status: None,

@@ -2,23 +2,38 @@
 //!
 //! ```text
 //!   push(slice) --> ByteQueue --> FEROL blocks:      header | piece | header | piece ... --> one payload of these
-//!                             \-> generic fragments: hello | header | payload | header ... --> one payload each
+//!                             |-> generic fragments: hello | header | payload | header ... --> one payload each
+//!                             \-> a layout's frames: whatever the configuration says       --> one payload each
+//!   datagrams  --> DatagramFramer: a frame, several frames, or a piece of one in each      --> one payload each
 //! ```
-//! Format and source are recognised from the first bytes. Where the contents of a fragment are wrong, it is flagged
+//! FEROL and generic fragments, and their sources, are recognised from the first bytes; layouts ([`Framer::of_layout`])
+//! are told. Where the contents of a fragment are wrong, it is flagged
 //! and the stream goes on; where nobody knows any more where the next one begins, the connection is lost.
 
+mod boards;
+mod datagrams;
+mod described;
 mod ferol;
+mod framed;
 mod generic;
+mod pieces;
+
+pub use boards::Boards;
+pub use datagrams::{DatagramFramer, PIECES_TIMEOUT};
+pub use described::FrameCounts;
 
 use super::config::Format;
 use super::error::FramingError;
 use crate::messages::{FragmentMeta, Received};
 use ferol::FerolStream;
+use framed::FramedStream;
 use generic::GenericStream;
 use ropewalk_memory::{ByteQueue, Payload, Slice};
-use ropewalk_terms::{Cause, SourceId};
+use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::ferol::{BlockError, BlockHeader};
 use ropewalk_wire::generic::{GenericError, HELLO_BYTES, Hello};
+use ropewalk_wire::layout::Plan;
+use std::sync::Arc;
 
 /// What a connection's fragments are held to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -36,6 +51,7 @@ enum Stream {
     Unknown,
     Ferol(FerolStream),
     Generic(GenericStream),
+    Layout(FramedStream<Arc<Plan>>),
     /// The boundary of the next fragment is not known, for this cause.
     Lost(Cause),
 }
@@ -46,18 +62,46 @@ pub struct Framer {
     queue: ByteQueue,
     stream: Stream,
     limits: FramerLimits,
+    /// What the stream is, where that is known before.
+    layout: Option<(SourceId, Arc<Plan>)>,
 }
 
 impl Framer {
     /// A framer for a new connection. The limits can be set anew when the source is known.
     pub fn new(limits: FramerLimits) -> Self {
-        Self { queue: ByteQueue::new(), stream: Stream::Unknown, limits }
+        Self { queue: ByteQueue::new(), stream: Stream::Unknown, limits, layout: None }
+    }
+
+    /// A framer for the connections of this source, whose frames a plan describes. What came when matters to it where the
+    /// front end's clock is narrow: see [`Framer::set_now`].
+    pub fn of_layout(source: SourceId, plan: Arc<Plan>, limits: FramerLimits) -> Self {
+        let mut framer = Self { layout: Some((source, plan)), ..Self::new(limits) };
+        framer.clear();
+        framer
+    }
+
+    /// What is pushed from now on came at this time; it stands still for a source that is not read.
+    pub const fn set_now(&mut self, now: Instant) {
+        if let Stream::Layout(stream) = &mut self.stream {
+            stream.set_now(now);
+        }
+    }
+
+    /// What was seen beside the frames of this connection; all 0 where a layout describes none.
+    pub const fn counts(&self) -> FrameCounts {
+        match &self.stream {
+            Stream::Layout(stream) => stream.counts(),
+            _ => FrameCounts { missing: 0, out_of_order: 0, restarts: 0, skipped_bytes: 0, repeated_pieces: 0 },
+        }
     }
 
     /// Makes the framer ready for another connection; what was left of the last one is dropped.
     pub fn clear(&mut self) {
         self.queue.clear();
-        self.stream = Stream::Unknown;
+        self.stream = match &self.layout {
+            Some((source, plan)) => Stream::Layout(FramedStream::new(*source, Arc::clone(plan))),
+            None => Stream::Unknown,
+        };
     }
 
     /// Sets the limits of the fragments that follow; to be called before the first batch is taken.
@@ -115,6 +159,7 @@ impl Framer {
         match &self.stream {
             Stream::Ferol(stream) => Some(stream.source()),
             Stream::Generic(stream) => Some(stream.hello().source),
+            Stream::Layout(stream) => Some(stream.source()),
             Stream::Unknown | Stream::Lost(_) => None,
         }
     }
@@ -124,6 +169,7 @@ impl Framer {
         match &self.stream {
             Stream::Ferol(_) => Some(Format::Ferol),
             Stream::Generic(_) => Some(Format::Generic),
+            Stream::Layout(_) => Some(Format::Layout),
             Stream::Unknown | Stream::Lost(_) => None,
         }
     }
@@ -132,7 +178,7 @@ impl Framer {
     pub const fn hello(&self) -> Option<&Hello> {
         match &self.stream {
             Stream::Generic(stream) => Some(stream.hello()),
-            Stream::Ferol(_) | Stream::Unknown | Stream::Lost(_) => None,
+            Stream::Ferol(_) | Stream::Layout(_) | Stream::Unknown | Stream::Lost(_) => None,
         }
     }
 
@@ -148,6 +194,7 @@ impl Framer {
             Stream::Unknown => Ok(()),
             Stream::Ferol(stream) => stream.next_batch(&mut self.queue, out, end, self.limits.check_crc),
             Stream::Generic(stream) => stream.next_batch(&mut self.queue, out, end, self.limits.max_fragment),
+            Stream::Layout(stream) => stream.next_batch(&mut self.queue, out, end, self.limits),
             Stream::Lost(cause) => Err(*cause),
         };
         result.map_err(|cause| {

@@ -1,0 +1,331 @@
+//! What is known of a frame when it was found: by what it says, what it said before, and when it came.
+
+use crate::messages::{FragmentFlags, FragmentMeta};
+use ropewalk_memory::{ByteQueue, Payload};
+use ropewalk_terms::{Instant, SourceId};
+use ropewalk_wire::framing::{Framing, Tick, Widths, Window};
+
+/// What was seen beside the frames of a source, cumulative.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct FrameCounts {
+    /// Frames that the source's own numbering shows to be lost.
+    pub missing: u64,
+    /// Frames whose own number is the last one or lies behind it.
+    pub out_of_order: u64,
+    /// How often the source's own numbering began anew.
+    pub restarts: u64,
+    /// Bytes that were no frame.
+    pub skipped_bytes: u64,
+    /// Datagrams of pieces that were there already, or whose frame was done.
+    pub repeated_pieces: u64,
+}
+
+/// Describes the frames of one source.
+#[derive(Debug)]
+pub(super) struct Describer {
+    source: SourceId,
+    /// What the board calls itself.
+    board: u32,
+    clock: WideClock,
+    order: Order,
+    /// Frames so far, of a source that numbers nothing.
+    count: u64,
+    pub(super) counts: FrameCounts,
+}
+
+impl Describer {
+    pub(super) fn new(source: SourceId, framing: &impl Framing) -> Self {
+        let widths = framing.widths();
+        Self {
+            source,
+            board: framing.board().unwrap_or(source.0),
+            clock: WideClock::new(widths, framing.tick()),
+            order: Order::new(widths.sequence),
+            count: 0,
+            counts: FrameCounts::default(),
+        }
+    }
+
+    pub(super) const fn source(&self) -> SourceId {
+        self.source
+    }
+
+    /// Describes a whole frame that came at `now`.
+    #[inline]
+    pub(super) fn describe(
+        &mut self,
+        framing: &impl Framing,
+        frame: &(impl Window + ?Sized),
+        now: Instant,
+        check_crc: bool,
+    ) -> (FragmentMeta, bool) {
+        let fields = framing.fields(frame);
+        let mut flags = fields.flags;
+        if fields.source.is_some_and(|board| board != self.board) {
+            flags = flags.with(FragmentFlags::WRONG_SOURCE);
+        }
+        if check_crc && let Some(is_right) = framing.checksum(frame) {
+            let error = if is_right { FragmentFlags::default() } else { FragmentFlags::CRC_ERROR };
+            flags = flags.with(FragmentFlags::CRC_CHECKED).with(error);
+        }
+        if fields.bunch_crossing.is_some() {
+            flags = flags.with(FragmentFlags::HAS_BUNCH_CROSSING);
+        }
+        if fields.time.is_some() {
+            flags = flags.with(FragmentFlags::HAS_TIME);
+        }
+        if let Some(number) = fields.sequence {
+            self.order.look_at(number, &mut self.counts);
+        }
+        // A source that numbers nothing is numbered in the order in which it came, from 1 on.
+        self.count += 1;
+        let meta = FragmentMeta {
+            source: self.source,
+            length: frame.len() as u32,
+            flags,
+            bunch_crossing: fields.bunch_crossing.unwrap_or(0),
+            trigger_type: fields.trigger_type.unwrap_or(0),
+            raw_id: fields.event.or(fields.sequence).unwrap_or(self.count),
+            time: fields.time.map_or(0, |ticks| self.clock.nanoseconds(ticks, now)),
+        };
+        (meta, fields.restarts)
+    }
+}
+
+/// A clock of few bits, made wide.
+///
+/// From one frame to the next it may have wrapped once, which its own bits show. Where the source was silent for longer
+/// than its clock takes to wrap, the time of arrival says how often it did: so that time must stand still for whoever is
+/// not read, or what he sent before seems to come from later.
+#[derive(Clone, Debug)]
+struct WideClock {
+    tick: Tick,
+    /// Bits that a 64-bit number has beyond the clock.
+    unused: u32,
+    /// The last time, made wide, and when it came.
+    last: Option<(u64, Instant)>,
+}
+
+impl WideClock {
+    fn new(widths: Widths, tick: Tick) -> Self {
+        Self { tick, unused: 64 - u32::from(widths.time.clamp(1, 64)), last: None }
+    }
+
+    #[inline]
+    fn nanoseconds(&mut self, ticks: u64, now: Instant) -> u64 {
+        let wide = if self.unused == 0 { ticks } else { self.widen(ticks, now) };
+        self.tick.nanoseconds_of(wide)
+    }
+
+    fn widen(&mut self, ticks: u64, now: Instant) -> u64 {
+        let Some((last, heard)) = self.last else {
+            self.last = Some((ticks, now));
+            return ticks;
+        };
+        let range = (u64::MAX >> self.unused) + 1;
+        let ahead = ticks.wrapping_sub(last) & (range - 1);
+        let silence = if now == heard { 0 } else { self.tick.ticks_in(now.since(heard).as_nanos() as u64) };
+        // Frames that come soon after each other may overtake each other by a little.
+        let behind = range - ahead;
+        if behind <= range / 8 && silence < range / 2 {
+            return last.saturating_sub(behind);
+        }
+        let beyond = silence.saturating_sub(ahead).saturating_add(range / 2);
+        let wraps = if silence < range { 0 } else { beyond / range };
+        let wide = last.wrapping_add(ahead).wrapping_add(wraps.wrapping_mul(range));
+        self.last = Some((wide, now));
+        wide
+    }
+}
+
+/// The order of frames by their own numbers.
+#[derive(Debug)]
+struct Order {
+    /// Bits that a 64-bit number has beyond the frame's.
+    unused: u32,
+    last: Option<u64>,
+    /// The last frame was out of order and had this number.
+    strayed: Option<u64>,
+}
+
+/// A source that leaves out more numbers than this has lost no frames, but begun anew.
+const LONGEST_GAP: i64 = 1 << 20;
+
+impl Order {
+    fn new(bits: u8) -> Self {
+        Self { unused: 64 - u32::from(bits.clamp(1, 64)), last: None, strayed: None }
+    }
+
+    fn distance(&self, from: u64, to: u64) -> i64 {
+        (to.wrapping_sub(from) << self.unused) as i64 >> self.unused
+    }
+
+    #[inline]
+    fn look_at(&mut self, number: u64, counts: &mut FrameCounts) {
+        let step = self.last.map_or(1, |last| self.distance(last, number));
+        if step == 1 {
+            self.last = Some(number);
+            self.strayed = None;
+        } else {
+            self.look_closer(number, step, counts);
+        }
+    }
+
+    #[cold]
+    fn look_closer(&mut self, number: u64, step: i64, counts: &mut FrameCounts) {
+        if (2..=LONGEST_GAP).contains(&step) {
+            counts.missing += step as u64 - 1;
+            self.last = Some(number);
+            self.strayed = None;
+        } else if self.strayed.is_some_and(|strayed| self.distance(strayed, number) == 1) {
+            // Two that go on from each other, and not from what was before: the source counts anew.
+            counts.restarts += 1;
+            counts.out_of_order -= 1;
+            self.last = Some(number);
+            self.strayed = None;
+        } else {
+            counts.out_of_order += 1;
+            self.strayed = Some(number);
+        }
+    }
+}
+
+/// The bytes of a stream that were not taken yet.
+#[derive(Debug)]
+pub(super) struct Queued<'a>(pub(super) &'a ByteQueue);
+
+impl Window for Queued<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn pieces(&self, at: usize) -> impl Iterator<Item = &[u8]> {
+        behind(self.0.pieces(), at)
+    }
+
+    #[inline]
+    fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        self.0.peek_array(at)
+    }
+}
+
+/// The bytes of a whole frame.
+#[derive(Debug)]
+pub(super) struct Held<'a>(pub(super) &'a Payload);
+
+impl Window for Held<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn pieces(&self, at: usize) -> impl Iterator<Item = &[u8]> {
+        behind(self.0.pieces(), at)
+    }
+
+    #[inline]
+    fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        self.0.read_array(at)
+    }
+}
+
+/// The pieces without their first `at` bytes.
+fn behind<'a>(pieces: impl Iterator<Item = &'a [u8]>, at: usize) -> impl Iterator<Item = &'a [u8]> {
+    let mut skip = at;
+    pieces.filter_map(move |piece| {
+        let start = skip.min(piece.len());
+        skip -= start;
+        (start < piece.len()).then(|| &piece[start..])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+    use proptest::prelude::*;
+
+    /// A clock of 31 bits that ticks every 8 ns: it wraps after 17.2 s.
+    fn clock() -> WideClock {
+        WideClock::new(Widths { time: 31, ..Widths::default() }, Tick::of_attoseconds(8_000_000_000))
+    }
+
+    const fn at(seconds: u64) -> Instant {
+        Instant::from_nanoseconds(1_000_000_000 * seconds)
+    }
+
+    fn raw(nanoseconds: u64) -> u64 {
+        nanoseconds / 8 % (1 << 31)
+    }
+
+    #[test]
+    fn a_narrow_clock_goes_on_where_it_wraps() {
+        let mut clock = clock();
+        for second in (0..100).step_by(10) {
+            assert_eq!(clock.nanoseconds(raw(second * 1_000_000_000), at(second)), second * 1_000_000_000);
+        }
+    }
+
+    #[test]
+    fn after_a_silence_of_several_wraps_the_time_of_arrival_says_how_many() {
+        for silence in [17, 18, 30, 60, 3600, 1_000_003] {
+            let mut clock = clock();
+            assert_eq!(clock.nanoseconds(raw(3_000_000_000), at(5)), 3_000_000_000);
+            let time = (3 + silence) * 1_000_000_000;
+            // It may have been on its way for longer than the last one, or shorter.
+            for late in [0, 2] {
+                let arrival = at(5 + silence).after(Duration::from_secs(late));
+                assert_eq!(clock.clone().nanoseconds(raw(time), arrival), time, "{silence} s, {late} s late");
+            }
+        }
+    }
+
+    #[test]
+    fn frames_that_overtake_each_other_do_not_wrap_the_clock() {
+        let mut clock = clock();
+        assert_eq!(clock.nanoseconds(1000, at(1)), 8000);
+        assert_eq!(clock.nanoseconds(900, at(1)), 7200);
+        assert_eq!(clock.nanoseconds(1001, at(1)), 8008);
+    }
+
+    fn order(bits: u8, numbers: &[u64]) -> FrameCounts {
+        let (mut order, mut counts) = (Order::new(bits), FrameCounts::default());
+        numbers.iter().for_each(|&number| order.look_at(number, &mut counts));
+        counts
+    }
+
+    #[test]
+    fn gaps_repetitions_and_restarts_of_the_numbering_are_told_apart() {
+        let none = FrameCounts::default();
+        assert_eq!(order(32, &[943_997, 943_998, 943_999]), none);
+        assert_eq!(order(8, &[254, 255, 0, 1]), none, "it wraps");
+        assert_eq!(order(32, &[5, 6, 10, 11]), FrameCounts { missing: 3, ..none });
+        assert_eq!(order(8, &[250, 2]), FrameCounts { missing: 7, ..none });
+        assert_eq!(order(32, &[5, 6, 6, 7]), FrameCounts { out_of_order: 1, ..none }, "it came twice");
+        assert_eq!(order(32, &[5, 7, 6, 8]), FrameCounts { missing: 1, out_of_order: 1, ..none });
+        assert_eq!(order(32, &[5000, 5001, 0, 1, 2]), FrameCounts { restarts: 1, ..none }, "the board was restarted");
+        assert_eq!(order(32, &[5, 1 << 30, (1 << 30) + 1]), FrameCounts { restarts: 1, ..none });
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_missing_is_counted(bits in 8u8..=64, first: u64, gaps in proptest::collection::vec(1u64..20, 1..50)) {
+            let mask = u64::MAX >> (64 - bits);
+            let mut number = first & mask;
+            let mut numbers = vec![number];
+            for gap in &gaps {
+                number = number.wrapping_add(*gap) & mask;
+                numbers.push(number);
+            }
+            let counts = order(bits, &numbers);
+            prop_assert_eq!(counts, FrameCounts { missing: gaps.iter().sum::<u64>() - gaps.len() as u64, ..FrameCounts::default() });
+        }
+
+        #[test]
+        fn no_numbers_make_a_clock_panic(bits in 1u8..=64, times in proptest::collection::vec(any::<(u64, u64)>(), 0..20)) {
+            let mut clock = WideClock::new(Widths { time: bits, ..Widths::default() }, Tick::of_attoseconds(u64::MAX));
+            for (ticks, now) in times {
+                clock.nanoseconds(ticks & u64::MAX >> (64 - bits), Instant::from_nanoseconds(now));
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Frames of any description in a stream of bytes.
+
+use super::described::{Describer, FrameCounts, Held, Queued};
+use super::{FramerLimits, given_up};
+use crate::messages::{FragmentMeta, Received};
+use crate::moves::append;
+use ropewalk_memory::{ByteQueue, FrontSlice};
+use ropewalk_terms::{Cause, Instant, SourceId};
+use ropewalk_wire::framing::{Framing, Front, Search, Window};
+
+/// Places that are made at once where more fragments are found than there were places for.
+const FEW: usize = 64;
+
+/// A stream of frames that are found as `F` says.
+#[derive(Debug)]
+pub(super) struct FramedStream<F> {
+    framing: F,
+    describer: Describer,
+    search: Search,
+    /// Since the last frame bytes were passed over: they count as one lost frame.
+    is_skipping: bool,
+    now: Instant,
+}
+
+impl<F: Framing> FramedStream<F> {
+    pub(super) fn new(source: SourceId, framing: F) -> Self {
+        let describer = Describer::new(source, &framing);
+        Self { framing, describer, search: Search::default(), is_skipping: false, now: Instant::ZERO }
+    }
+
+    pub(super) const fn source(&self) -> SourceId {
+        self.describer.source()
+    }
+
+    pub(super) const fn counts(&self) -> FrameCounts {
+        self.describer.counts
+    }
+
+    /// What comes from now on came at this time.
+    pub(super) const fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// Appends whole frames until `out` has `end`, or the next one has not come whole.
+    pub(super) fn next_batch(
+        &mut self,
+        queue: &mut ByteQueue,
+        out: &mut Vec<Received>,
+        end: usize,
+        limits: FramerLimits,
+    ) -> Result<(), Cause> {
+        while out.len() < end {
+            if self.search == Search::default()
+                && let Some(front) = queue.front_slice()
+            {
+                self.take_plain(front, out, end, limits);
+            }
+            if out.len() == end || !self.take_next(queue, out, limits)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the frames that lie in the front slice, but the last one if it ends there: straight through, and without a
+    /// look at the queue for each.
+    fn take_plain(&mut self, mut front: FrontSlice<'_>, out: &mut Vec<Received>, end: usize, limits: FramerLimits) {
+        while out.len() < end {
+            let bytes = front.bytes();
+            let Front::Frame { bytes: length } = self.framing.front(bytes, &mut Search::default()) else { return };
+            let Some(frame) = bytes.get(..length).filter(|_| length < bytes.len()) else { return };
+            if length > limits.max_fragment as usize {
+                return;
+            }
+            let described = self.describe(frame, limits.check_crc);
+            let payload = front.take_behind(0, length);
+            if out.len() == out.capacity() {
+                out.reserve(FEW);
+            }
+            match described {
+                Some((meta, restarts)) => append(out, Received { meta, restarts, payload }),
+                None => out.push(given_up(self.source(), Cause::NotMatched)),
+            }
+        }
+    }
+
+    /// Takes what stands at the front; false where too little has come.
+    fn take_next(
+        &mut self,
+        queue: &mut ByteQueue,
+        out: &mut Vec<Received>,
+        limits: FramerLimits,
+    ) -> Result<bool, Cause> {
+        match self.framing.front(&Queued(queue), &mut self.search) {
+            Front::Needs { .. } => return Ok(false),
+            Front::Lost { cause } => return Err(cause),
+            Front::Frame { bytes } if bytes > limits.max_fragment as usize => return Err(Cause::Oversize),
+            Front::Frame { bytes } => {
+                let payload = queue.take(bytes);
+                out.push(match self.describe(&Held(&payload), limits.check_crc) {
+                    Some((meta, restarts)) => Received { meta, restarts, payload },
+                    None => given_up(self.source(), Cause::NotMatched),
+                });
+            }
+            Front::Skip { bytes, cause } => {
+                queue.skip(bytes);
+                self.describer.counts.skipped_bytes += bytes as u64;
+                if !self.is_skipping {
+                    out.push(given_up(self.source(), cause));
+                }
+                self.is_skipping = true;
+                return Ok(true);
+            }
+        }
+        (self.search, self.is_skipping) = (Search::default(), false);
+        Ok(true)
+    }
+
+    /// Describes a whole frame, and says whether the numbering starts again with it; none where it is not one of the
+    /// source's.
+    #[inline]
+    fn describe(&mut self, frame: &(impl Window + ?Sized), check_crc: bool) -> Option<(FragmentMeta, bool)> {
+        self.is_skipping = false;
+        let is_matched = self.framing.is_matched(frame);
+        is_matched.then(|| self.describer.describe(&self.framing, frame, self.now, check_crc))
+    }
+}

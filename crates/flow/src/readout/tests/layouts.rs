@@ -1,0 +1,439 @@
+//! Frames that a layout describes become fragments, in streams and in datagrams, whatever else comes.
+
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
+use ropewalk_wire::framing::Framing;
+use ropewalk_wire::layout::{
+    Checksum, ChecksumKind, Clock, Contents, Counts, End, Frame, Layout, Length, Number, Pattern, Pieces, Place, Plan,
+    Size, Status,
+};
+use std::sync::Arc;
+
+const SOURCE: SourceId = SourceId(7);
+const LIMITS: FramerLimits = FramerLimits { max_fragment: 100_000, check_crc: true };
+
+fn plan(layout: &Layout) -> Arc<Plan> {
+    Arc::new(Plan::compile(layout).expect("a good layout"))
+}
+
+const fn number(at: i32, bytes: u8) -> Number {
+    Number::little_endian(at, bytes)
+}
+
+/// Event, clock, sequence, status and checksum behind a length, and a sync word in front of all if so wanted.
+fn digitiser(with_sync: bool) -> Layout {
+    let length = Length { number: number(4, 4), unit: 4, counts: Counts::Frame, add: 0 };
+    let size = Size::Length(length);
+    let frame =
+        if with_sync { Frame::Sync { word: vec![0xba, 0xdc, 0x0f, 0xfe], size } } else { Frame::Length(length) };
+    let kind = ChecksumKind::Crc32;
+    Layout {
+        event: vec![number(8, 4).masked(0xff_ffff)],
+        time: Some(Clock { ticks: vec![number(12, 4)], tick_attoseconds: 8_000_000_000, seconds: None }),
+        trigger_type: Some(number(16, 1)),
+        sequence: Some(number(17, 1)),
+        status: Some(Status { number: number(18, 1), error: 0x80, busy: 1 }),
+        checksum: Some(Checksum { kind, number: number(-4, 4), from: 0, to: -4 }),
+        ..Layout::new(frame, 4096)
+    }
+}
+
+fn frame(plan: &Plan, contents: Contents, bytes: usize) -> Vec<u8> {
+    let mut frame = Vec::new();
+    plan.compose(&contents, &vec![0x33; bytes], &mut frame);
+    frame
+}
+
+fn event(event: u64) -> Contents {
+    Contents { event, sequence: event, ..Contents::default() }
+}
+
+fn memory() -> Pool {
+    Pool::new(PoolConfig::heap("test", 1024, 2048)).expect("a pool")
+}
+
+/// Lets bytes arrive in pieces of these lengths (again and again), each in a block of its own; takes what there is, and the
+/// error that ends it.
+fn received(framer: &mut Framer, bytes: &[u8], lengths: &[usize]) -> (Vec<Received>, Option<Cause>) {
+    let (mut pool, mut out, mut rest) = (memory(), Vec::new(), bytes);
+    let mut lengths = lengths.iter().cycle();
+    while !rest.is_empty() {
+        let length = lengths.next().map_or(1024, |&length| length.clamp(1, 1024)).min(rest.len());
+        let mut loan = pool.loan(Owner::SHARED).expect("blocks enough");
+        framer.push(loan.append(&rest[..length]).expect("room enough"));
+        rest = &rest[length..];
+        loop {
+            let before = out.len();
+            if let Err(error) = framer.next_batch(&mut out, 3) {
+                return (out, Some(error.cause));
+            }
+            if out.len() == before {
+                break;
+            }
+        }
+    }
+    (out, None)
+}
+
+fn stream(plan: &Arc<Plan>) -> Framer {
+    Framer::of_layout(SOURCE, Arc::clone(plan), LIMITS)
+}
+
+/// What came, in short: the event, or the cause of a loss.
+fn outcome(received: &[Received]) -> Vec<Result<u64, Cause>> {
+    received.iter().map(|one| one.meta.missing_cause().map_or(Ok(one.meta.raw_id), Err)).collect()
+}
+
+#[test]
+fn a_frame_is_described_by_its_layout() {
+    let plan = plan(&digitiser(true));
+    let contents = Contents { event: 9, time: 125, trigger_type: 3, sequence: 1, status: 0x81, ..event(0) };
+    let bytes = frame(&plan, contents, 40);
+    let mut framer = stream(&plan);
+    assert_eq!((framer.source(), framer.format()), (Some(SOURCE), Some(Format::Layout)));
+    let (all, error) = received(&mut framer, &bytes, &[1000]);
+    let [ref fragment] = all[..] else { panic!("one fragment") };
+    assert_eq!((fragment.payload.to_vec(), error), (bytes, None), "the whole frame as it came");
+    let flags = [FragmentFlags::CRC_CHECKED, FragmentFlags::HAS_TIME, FragmentFlags::STATUS_ERROR, FragmentFlags::BUSY];
+    let flags = flags.into_iter().fold(FragmentFlags::default(), FragmentFlags::with);
+    assert!(flags.has_error(), "what the board says of itself is in doubt");
+    let expected =
+        FragmentMeta { source: SOURCE, length: 40, flags, bunch_crossing: 0, trigger_type: 3, raw_id: 9, time: 1000 };
+    assert_eq!((fragment.meta, fragment.restarts), (expected, false));
+}
+
+#[test]
+fn a_wrong_checksum_is_flagged_and_the_stream_goes_on() {
+    let plan = plan(&digitiser(false));
+    let mut bytes = [frame(&plan, event(1), 40), frame(&plan, event(2), 40)].concat();
+    bytes[30] ^= 4;
+    let (all, _) = received(&mut stream(&plan), &bytes, &[23]);
+    let wrong: Vec<bool> = all.iter().map(|one| one.meta.flags.contains(FragmentFlags::CRC_ERROR)).collect();
+    assert_eq!(wrong, [true, false]);
+    let unchecked = FramerLimits { check_crc: false, ..LIMITS };
+    let (all, _) = received(&mut Framer::of_layout(SOURCE, plan, unchecked), &bytes, &[1000]);
+    assert!(all.iter().all(|one| !one.meta.flags.contains(FragmentFlags::CRC_CHECKED)));
+}
+
+#[test]
+fn garbage_counts_as_one_lost_frame_and_the_next_good_one_is_found() {
+    let plan = plan(&digitiser(true));
+    let frames: Vec<Vec<u8>> = (1..=4).map(|number| frame(&plan, event(number), 60)).collect();
+    let bytes = [&frames[0][..], &[0xee; 333], &frames[1], &frames[2], &frames[3]].concat();
+    for cuts in [&[1][..], &[1000], &[7, 100]] {
+        let mut framer = stream(&plan);
+        let (all, error) = received(&mut framer, &bytes, cuts);
+        assert_eq!(outcome(&all), [Ok(1), Err(Cause::SyncLost), Ok(2), Ok(3), Ok(4)]);
+        assert_eq!((framer.counts().skipped_bytes, error), (333, None));
+        assert!(!framer.is_mid_fragment());
+    }
+}
+
+#[test]
+fn what_no_frame_can_be_ends_a_connection_without_sync_words() {
+    let plan = plan(&digitiser(false));
+    let good = frame(&plan, event(1), 40);
+    let stated = |words: u32| {
+        let bad = [&[0; 4], &words.to_le_bytes()[..], &[0; 100]].concat();
+        let (all, error) = received(&mut stream(&plan), &[good.clone(), bad].concat(), &[9]);
+        assert_eq!(outcome(&all), [Ok(1)]);
+        error
+    };
+    assert_eq!(stated(0), Some(Cause::FramingLost), "of length 0");
+    assert_eq!(stated(5), Some(Cause::FramingLost), "below the header");
+    assert_eq!(stated(1025), Some(Cause::Oversize), "above the longest");
+    assert_eq!(stated(28), None, "the rest may come");
+    let small = FramerLimits { max_fragment: 36, ..LIMITS };
+    let (_, error) = received(&mut Framer::of_layout(SOURCE, Arc::clone(&plan), small), &good, &[1000]);
+    assert_eq!(error, Some(Cause::Oversize), "above what this source is believed");
+}
+
+#[test]
+fn a_lost_frame_shows_in_the_sequence_and_a_restarted_board_does_not() {
+    let plan = plan(&digitiser(false));
+    let numbers = [250, 251, 255, 0, 1, 1, 2, 100, 101].map(|sequence| Contents { sequence, ..event(5) });
+    let mut framer = stream(&plan);
+    received(&mut framer, &numbers.map(|contents| frame(&plan, contents, 40)).concat(), &[50]);
+    let expected = FrameCounts { missing: 3 + 97, out_of_order: 1, ..FrameCounts::default() };
+    assert_eq!(framer.counts(), expected);
+    framer.clear();
+    assert_eq!(framer.counts(), FrameCounts::default(), "another connection");
+    assert_eq!(framer.source(), Some(SOURCE), "of the same source");
+}
+
+#[test]
+fn a_board_that_is_restarted_begins_its_events_anew() {
+    let plan = plan(&digitiser(true));
+    let first: Vec<u8> = (1..=3).flat_map(|number| frame(&plan, event(number), 40)).collect();
+    let second: Vec<u8> = (1..=2).flat_map(|number| frame(&plan, event(number), 40)).collect();
+    // It went down in the middle of a frame.
+    let bytes = [&first[..100], &second, &second].concat();
+    let (all, _) = received(&mut stream(&plan), &bytes, &[33]);
+    // What was sent of the third frame swallows the begin of the next.
+    assert_eq!(outcome(&all), [Ok(1), Ok(2), Ok(3), Err(Cause::SyncLost), Ok(2), Ok(1), Ok(2)]);
+    assert!(all[2].meta.flags.contains(FragmentFlags::CRC_ERROR));
+}
+
+#[test]
+fn a_narrow_clock_is_made_wide_by_the_time_of_arrival() {
+    let ticks = Clock { ticks: vec![number(12, 2)], tick_attoseconds: 1_000_000_000_000_000, seconds: None };
+    let plan = plan(&Layout { time: Some(ticks), ..digitiser(false) });
+    let mut framer = stream(&plan);
+    let mut time = |seconds: u64| {
+        framer.set_now(Instant::from_nanoseconds(seconds * 1_000_000_000));
+        let contents = Contents { time: seconds * 1000 % 65_536, ..event(1) };
+        received(&mut framer, &frame(&plan, contents, 40), &[1000]).0[0].meta.time / 1_000_000_000
+    };
+    assert_eq!([1, 2, 64, 66, 130, 131, 10_000, 10_001].map(&mut time), [1, 2, 64, 66, 130, 131, 10_000, 10_001]);
+}
+
+#[test]
+fn frames_that_number_nothing_are_counted_as_they_come() {
+    let plan = plan(&Layout::new(Frame::Fixed { bytes: 12 }, 12));
+    let (all, _) = received(&mut stream(&plan), &[7; 60], &[5]);
+    assert_eq!(outcome(&all), [Ok(1), Ok(2), Ok(3), Ok(4), Ok(5)]);
+    assert_eq!(SourceConfig::of_frames(SOURCE, &*plan, plan.has_event()).counter_bits, 64);
+    let counted = self::plan(&Layout { event: Vec::new(), ..digitiser(false) });
+    let (all, _) = received(&mut stream(&counted), &frame(&counted, event(250), 40), &[100]);
+    assert_eq!(outcome(&all), [Ok(250)], "their own number stands for the event's");
+    assert_eq!(SourceConfig::of_frames(SOURCE, &*counted, false).counter_bits, 8);
+    assert_eq!(SourceConfig::of_frames(SOURCE, &digitiser_plan(), true).counter_bits, 24);
+}
+
+fn digitiser_plan() -> Plan {
+    Plan::compile(&digitiser(false)).expect("a good layout")
+}
+
+#[test]
+fn a_frame_that_is_none_of_the_sources_is_counted() {
+    let matches = Some(Pattern { at: 20, bytes: b"OK".to_vec(), mask: None });
+    let plan = plan(&Layout { matches, ..digitiser(true) });
+    let mut bytes = [frame(&plan, event(1), 40), frame(&plan, event(2), 40), frame(&plan, event(3), 40)].concat();
+    bytes[60] = b'K';
+    let (all, error) = received(&mut stream(&plan), &bytes, &[1000]);
+    assert_eq!((outcome(&all), error), (vec![Ok(1), Err(Cause::NotMatched), Ok(3)], None));
+    let board = Some(ropewalk_wire::layout::Source { number: number(20, 1), is: Some(5) });
+    let plan = self::plan(&Layout { source: board, ..digitiser(false) });
+    let mut bytes = frame(&plan, event(1), 40);
+    let flags = |bytes: &[u8]| received(&mut stream(&plan), bytes, &[1000]).0[0].meta.flags;
+    assert!(!flags(&bytes).contains(FragmentFlags::WRONG_SOURCE));
+    bytes[20] = 6;
+    assert!(flags(&bytes).contains(FragmentFlags::WRONG_SOURCE));
+}
+
+proptest! {
+    #[test]
+    fn fragments_are_the_same_however_the_stream_is_cut(
+        sizes in vec(1usize..3000, 1..12), garbage in vec(any::<u8>(), 0..50), place in 0usize..12, lengths in vec(1usize..1500, 1..5),
+    ) {
+        let plan = plan(&digitiser(true));
+        let mut frames: Vec<Vec<u8>> =
+            sizes.iter().zip(1..).map(|(&bytes, number)| frame(&plan, event(number), bytes)).collect();
+        frames.insert(place.min(sizes.len()), garbage);
+        let bytes = frames.concat();
+        let (one, other) = (received(&mut stream(&plan), &bytes, &lengths), received(&mut stream(&plan), &bytes, &[1024]));
+        prop_assert_eq!(one.1, other.1);
+        prop_assert_eq!(outcome(&one.0), outcome(&other.0));
+        let same = |pair: (&Received, &Received)| (pair.0.meta, &pair.0.payload) == (pair.1.meta, &pair.1.payload);
+        prop_assert!(one.0.iter().zip(&other.0).all(same));
+    }
+}
+
+/// Frames of any length in datagrams: behind "ESS", a sequence and a length.
+fn in_datagrams(frame: Frame) -> Layout {
+    Layout {
+        matches: Some(Pattern { at: 0, bytes: b"ESS".to_vec(), mask: None }),
+        event: vec![Number::big_endian(4, 4)],
+        sequence: Some(Number::big_endian(8, 2)),
+        ..Layout::new(frame, 4096)
+    }
+}
+
+fn datagram(pool: &mut Pool, bytes: &[u8]) -> Slice {
+    pool.collect();
+    let mut loan = pool.loan(Owner::SHARED).expect("blocks enough");
+    loan.append(bytes).expect("room enough")
+}
+
+fn of_datagrams(layout: &Layout) -> (DatagramFramer<Arc<Plan>>, Arc<Plan>) {
+    let plan = plan(layout);
+    (DatagramFramer::new(SOURCE, Arc::clone(&plan), LIMITS, PIECES_TIMEOUT), plan)
+}
+
+#[test]
+fn a_datagram_is_a_fragment_unless_it_is_short_cut_or_nobodys() {
+    let (mut framer, plan) = of_datagrams(&in_datagrams(Frame::Datagram));
+    let (mut pool, mut out) = (memory(), Vec::new());
+    let mut push = |bytes: &[u8], is_cut| framer.push(Instant::ZERO, datagram(&mut pool, bytes), is_cut, &mut out);
+    let good = frame(&plan, event(1), 100);
+    push(&good, false);
+    push(&good[..9], false);
+    push(&good, true);
+    push(&[0; 100], false);
+    push(&[], false);
+    push(&frame(&plan, event(4), 100), false);
+    let causes = [Cause::ShortPacket, Cause::Truncated, Cause::NotMatched, Cause::ShortPacket].map(Err);
+    assert_eq!(outcome(&out), [&[Ok(1)][..], &causes, &[Ok(4)]].concat());
+    assert_eq!(out[0].payload.to_vec(), good);
+    assert_eq!(framer.counts().missing, 2, "by their own numbers");
+}
+
+#[test]
+fn several_frames_in_a_datagram_are_a_fragment_each() {
+    let length = Length { number: Number::big_endian(10, 2), unit: 1, counts: Counts::Frame, add: 0 };
+    let (mut framer, plan) = of_datagrams(&in_datagrams(Frame::Several(Size::Length(length))));
+    let frames: Vec<Vec<u8>> = (1..=3).map(|number| frame(&plan, event(number), 20 * number as usize)).collect();
+    let (mut pool, mut out) = (memory(), Vec::new());
+    let whole = frames.concat();
+    framer.push(Instant::ZERO, datagram(&mut pool, &whole), false, &mut out);
+    assert_eq!(outcome(&out), [Ok(1), Ok(2), Ok(3)]);
+    assert!(out.iter().zip(&frames).all(|(one, frame)| one.payload.to_vec() == *frame));
+    out.clear();
+    framer.push(Instant::ZERO, datagram(&mut pool, &whole[..70]), true, &mut out);
+    assert_eq!(outcome(&out), [Ok(1), Ok(2), Err(Cause::Truncated)], "a jumbo datagram that the socket cut");
+    out.clear();
+    let bad = [&frames[0][..], &[1; 50], &frames[1], &[2; 30]].concat();
+    framer.push(Instant::ZERO, datagram(&mut pool, &bad), false, &mut out);
+    let expected = [Ok(1), Err(Cause::NotMatched)];
+    assert_eq!(outcome(&out), expected, "behind garbage a frame needs another one behind it");
+    out.clear();
+    framer.push(Instant::ZERO, datagram(&mut pool, &frames[1]), false, &mut out);
+    assert_eq!(outcome(&out), [Ok(2)], "the next datagram is looked at afresh");
+}
+
+/// Frames in the bodies of several datagrams, as the ESnet load balancer's reassembly header has them.
+fn in_pieces(place: Place, end: End) -> Layout {
+    let pieces = Pieces { header: 20, frame: Number::big_endian(12, 8), place, end };
+    Layout { event: vec![Number::big_endian(12, 8)], ..Layout::new(Frame::Pieces(pieces), 4096) }
+}
+
+const BY_OFFSET: (Place, End) = (Place::Offset(Number::big_endian(4, 4)), End::Length(Number::big_endian(8, 4)));
+
+/// The datagrams of a frame with this body, cut into bodies of `each` bytes.
+fn pieces_of(event: u64, body: &[u8], each: usize) -> Vec<Vec<u8>> {
+    let header = |offset: usize| {
+        let numbers = [&[0; 4][..], &(offset as u32).to_be_bytes(), &(body.len() as u32).to_be_bytes()];
+        [&numbers.concat()[..], &event.to_be_bytes()].concat()
+    };
+    body.chunks(each).enumerate().map(|(index, chunk)| [&header(index * each)[..], chunk].concat()).collect()
+}
+
+#[test]
+fn a_frame_in_several_datagrams_is_put_together_in_any_order() {
+    let body: Vec<u8> = (0..250).map(|byte| byte as u8).collect();
+    let pieces = pieces_of(77, &body, 100);
+    let whole = [&pieces[0][..], &body[100..]].concat();
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+        let (mut framer, _) = of_datagrams(&in_pieces(BY_OFFSET.0, BY_OFFSET.1));
+        let (mut pool, mut out) = (memory(), Vec::new());
+        for (count, piece) in order.into_iter().enumerate() {
+            assert_eq!((out.len(), framer.unfinished()), (0, count.min(1)));
+            framer.push(Instant::ZERO, datagram(&mut pool, &pieces[piece]), false, &mut out);
+        }
+        assert_eq!(outcome(&out), [Ok(77)]);
+        assert_eq!(out[0].payload.to_vec(), whole, "the first datagram, and what the others carry");
+        framer.push(Instant::ZERO, datagram(&mut pool, &pieces[1]), false, &mut out);
+        assert_eq!((out.len(), framer.counts().repeated_pieces, framer.unfinished()), (1, 1, 0), "once more");
+    }
+}
+
+#[test]
+fn the_last_of_several_datagrams_is_known_by_a_count_or_by_a_bit() {
+    let index = Place::Index(Number::big_endian(4, 2));
+    let ends = [End::Count(Number::big_endian(6, 2)), End::Last(Number::big_endian(6, 2))];
+    for (end, says) in ends.into_iter().zip([[3, 3, 3], [0, 0, 1]]) {
+        let (mut framer, _) = of_datagrams(&in_pieces(index, end));
+        let (mut pool, mut out) = (memory(), Vec::new());
+        for place in [2, 0, 1] {
+            let header = [&[0; 4][..], &[0, place as u8, 0, says[place]], &[0; 4], &9u64.to_be_bytes()].concat();
+            let bytes = [&header[..], &[place as u8; 5]].concat();
+            framer.push(Instant::ZERO, datagram(&mut pool, &bytes), false, &mut out);
+        }
+        assert_eq!(outcome(&out), [Ok(9)]);
+        assert_eq!(out[0].payload.to_vec()[20..], [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2]);
+    }
+}
+
+#[test]
+fn a_frame_whose_datagrams_do_not_all_come_is_given_up_in_time() {
+    let (mut framer, _) = of_datagrams(&in_pieces(BY_OFFSET.0, BY_OFFSET.1));
+    let (mut pool, mut out) = (memory(), Vec::new());
+    let pieces = pieces_of(5, &[1; 250], 100);
+    let begun = Instant::from_nanoseconds(1000);
+    framer.push(begun, datagram(&mut pool, &pieces[0]), false, &mut out);
+    let due = framer.next_deadline().expect("one waits");
+    assert_eq!(due, begun.after(PIECES_TIMEOUT));
+    framer.advance(begun, &mut out);
+    assert_eq!(out.len(), 0);
+    framer.advance(due, &mut out);
+    assert_eq!((outcome(&out), framer.next_deadline()), (vec![Err(Cause::PiecesMissing)], None));
+    pool.collect();
+    assert_eq!(pool.held(), 0, "nothing of it is kept");
+    framer.push(due, datagram(&mut pool, &pieces[1]), false, &mut out);
+    assert_eq!((framer.unfinished(), framer.counts().repeated_pieces), (0, 1), "what comes too late begins nothing");
+}
+
+#[test]
+fn datagrams_that_do_not_fit_together_cost_their_frame() {
+    let cause = |pieces: &[Vec<u8>]| {
+        let (mut framer, _) = of_datagrams(&in_pieces(BY_OFFSET.0, BY_OFFSET.1));
+        let (mut pool, mut out) = (memory(), Vec::new());
+        pieces.iter().for_each(|piece| framer.push(Instant::ZERO, datagram(&mut pool, piece), false, &mut out));
+        assert_eq!(framer.unfinished(), 0);
+        outcome(&out)
+    };
+    let (short, long) = (pieces_of(5, &[1; 150], 100), pieces_of(5, &[1; 250], 100));
+    assert_eq!(cause(&[short[0].clone(), long[1].clone()]), [Err(Cause::PiecesMissing)], "of two lengths");
+    let overlapping = pieces_of(5, &[1; 250], 90);
+    assert_eq!(cause(&[long[0].clone(), overlapping[1].clone(), overlapping[2].clone()]), [Err(Cause::PiecesMissing)]);
+    assert_eq!(cause(&[pieces_of(5, &[1; 5000], 100)[0].clone()]), [Err(Cause::Oversize)], "longer than allowed");
+    assert_eq!(cause(&[vec![0; 19]]), [Err(Cause::ShortPacket)], "not even a header");
+}
+
+#[test]
+fn more_frames_than_can_be_put_together_cost_the_oldest() {
+    let (mut framer, _) = of_datagrams(&in_pieces(BY_OFFSET.0, BY_OFFSET.1));
+    let (mut pool, mut out) = (memory(), Vec::new());
+    for event in 0..20 {
+        let pieces = pieces_of(event, &[1; 150], 100);
+        framer.push(Instant::from_nanoseconds(event), datagram(&mut pool, &pieces[0]), false, &mut out);
+    }
+    assert_eq!(outcome(&out), [Err(Cause::PiecesMissing); 4]);
+    assert_eq!(framer.unfinished(), 16);
+    let pieces = pieces_of(4, &[1; 150], 100);
+    framer.push(Instant::ZERO, datagram(&mut pool, &pieces[1]), false, &mut out);
+    assert_eq!(outcome(&out)[4..], [Ok(4)], "the others wait");
+}
+
+proptest! {
+    #[test]
+    fn no_datagrams_do_any_harm(
+        kind in 0usize..5, datagrams in vec((vec(0u8..4, 0..60), any::<bool>(), 0u64..200), 0..60),
+    ) {
+        let length = Length { number: Number::big_endian(10, 2), unit: 1, counts: Counts::Frame, add: 0 };
+        let index = Place::Index(Number::big_endian(4, 2));
+        let layout = match kind {
+            0 => in_datagrams(Frame::Datagram),
+            1 => in_datagrams(Frame::Several(Size::Length(length))),
+            2 => in_pieces(BY_OFFSET.0, BY_OFFSET.1),
+            3 => in_pieces(index, End::Count(Number::big_endian(6, 2))),
+            _ => in_pieces(BY_OFFSET.0, End::Last(Number::big_endian(8, 1))),
+        };
+        let (mut framer, plan) = of_datagrams(&layout);
+        let (mut pool, mut out, mut now) = (memory(), Vec::new(), Instant::ZERO);
+        for (bytes, is_cut, wait) in datagrams {
+            now = now.after(Duration::from_millis(wait));
+            framer.advance(now, &mut out);
+            let before = out.len();
+            framer.push(now, datagram(&mut pool, &bytes), is_cut, &mut out);
+            prop_assert!(out.len() - before <= bytes.len().max(1));
+            prop_assert!(out.iter().all(|one| one.payload.len() <= plan.most()));
+            prop_assert!(framer.next_deadline().is_none_or(|due| due > now));
+        }
+        drop((framer, out));
+        pool.collect();
+        prop_assert_eq!(pool.held(), 0);
+    }
+}
