@@ -6,9 +6,9 @@ use ropewalk_flow::readout::{Framer, FramerLimits, FramingError};
 use ropewalk_memory::{Pool, PoolConfig, Slice, Staging};
 
 /// Fragments up to this length are believed.
-const LONGEST: u32 = 4096;
+pub(super) const LIMITS: FramerLimits = FramerLimits { max_fragment: 4096, check_crc: true };
 /// Bytes of a connection that are looked at.
-const MOST_BYTES: usize = 16 << 10;
+pub(super) const MOST_BYTES: usize = 16 << 10;
 
 /// Feeds a framer with the same bytes cut in two ways: what it finds must not depend on the cuts.
 ///
@@ -16,17 +16,27 @@ const MOST_BYTES: usize = 16 << 10;
 /// Where the machine does, where cuts matter, or where bytes are not accounted for.
 pub fn framer(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
-    let cuts: [usize; 4] = std::array::from_fn(|_| 1 + choices.below(200) as usize);
-    let stream = choices.raw(MOST_BYTES);
+    let cuts = cuts(&mut choices);
+    agree(&|| Framer::new(LIMITS), &cuts, choices.raw(MOST_BYTES));
+}
+
+/// Lengths in which a stream comes.
+pub(super) fn cuts(choices: &mut Choices<'_>) -> [usize; 4] {
+    std::array::from_fn(|_| 1 + choices.below(200) as usize)
+}
+
+/// What framers find in a stream must not depend on its cuts.
+pub(super) fn agree(framer: &dyn Fn() -> Framer, cuts: &[usize], stream: &[u8]) {
     let Some(whole) = staged(stream) else { return };
-    let at_once = found(std::iter::once(whole.clone()), stream.len());
+    // What is given up is found as well: at most once between two fragments.
+    let at_once = found(framer(), std::iter::once(whole.clone()), 2 * stream.len());
     let mut rest = whole;
     let mut next = cuts.iter().cycle();
     let pieces = std::iter::from_fn(|| {
         let cut = next.next().copied().unwrap_or(1).min(rest.len());
         (cut > 0).then(|| rest.split_to(cut))
     });
-    let in_pieces = found(pieces, usize::MAX);
+    let in_pieces = found(framer(), pieces, usize::MAX);
     assert_eq!(at_once.0.len(), in_pieces.0.len(), "cuts change how many fragments there are");
     for (one, other) in at_once.0.iter().zip(&in_pieces.0) {
         assert_eq!((one.meta, one.restarts), (other.meta, other.restarts));
@@ -43,13 +53,16 @@ fn contents(fragment: &Received) -> Vec<u8> {
 }
 
 /// The bytes in a pool's block.
-fn staged(bytes: &[u8]) -> Option<Slice> {
+pub(super) fn staged(bytes: &[u8]) -> Option<Slice> {
     let pool = Pool::new(PoolConfig::heap("stream", MOST_BYTES, 1)).expect("memory for one block");
     Staging::new(pool).write(bytes).filter(|_| !bytes.is_empty())
 }
 
-fn found(pieces: impl Iterator<Item = Slice>, most: usize) -> (Vec<Received>, Option<FramingError>) {
-    let mut framer = Framer::new(FramerLimits { max_fragment: LONGEST, check_crc: true });
+fn found(
+    mut framer: Framer,
+    pieces: impl Iterator<Item = Slice>,
+    most: usize,
+) -> (Vec<Received>, Option<FramingError>) {
     let (mut all, mut batch) = (Vec::new(), Vec::new());
     for piece in pieces {
         framer.push(piece);

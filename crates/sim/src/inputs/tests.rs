@@ -1,6 +1,6 @@
 //! Random bytes for every machine and every reader of texts, and the fuzzers' seeds: inputs that reach far, and those that once went wrong.
 
-use super::{builder, configuration, control, framer, gateway, manager, quantity, readout, router, synchrony};
+use super::{builder, configuration, control, framer, gateway, layout, manager, quantity, readout, router, synchrony};
 use crate::campaign::mixed;
 
 /// Random bytes: the same for the same seed.
@@ -51,6 +51,11 @@ fn run_control_keeps_order_whatever_comes() {
 #[test]
 fn a_framer_finds_the_same_however_the_stream_is_cut() {
     feed("framer", framer);
+}
+
+#[test]
+fn any_layout_is_refused_or_finds_the_same_however_the_stream_is_cut() {
+    feed("layout", layout);
 }
 
 #[test]

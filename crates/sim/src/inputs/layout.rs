@@ -1,0 +1,166 @@
+//! A front end that sends anything, in a layout that is anything.
+
+use super::choices::Choices;
+use super::framer::{LIMITS, MOST_BYTES, agree, cuts, staged};
+use ropewalk_flow::readout::{DatagramFramer, Framer, PIECES_TIMEOUT};
+use ropewalk_terms::SourceId;
+use ropewalk_wire::framing::Framing;
+use ropewalk_wire::layout::{
+    CHECKSUM_KINDS, Checksum, Clock, Contents, Counts, End, Frame, Layout, Length, Number, Pattern, Pieces, Place,
+    Plan, Size, Source, Status,
+};
+use std::sync::Arc;
+
+const SOURCE: SourceId = SourceId(1);
+
+/// Compiles a layout and, where it is one, lets frames of it and other bytes come: in a stream what is found must not depend
+/// on the cuts, in datagrams everything is accounted for.
+///
+/// # Panics
+/// Where the layout, its plan or its framer does, where cuts matter, or where more is kept than may be.
+pub fn layout(bytes: &[u8]) {
+    let mut choices = Choices::new(bytes);
+    let layout = any_layout(&mut choices);
+    let plan = match Plan::compile(&layout) {
+        Ok(plan) => Arc::new(plan),
+        Err(error) => {
+            assert!(!error.key.is_empty() && !error.to_string().is_empty());
+            return;
+        }
+    };
+    assert!(plan.least() <= plan.most() && !plan.to_string().is_empty());
+    let cuts = cuts(&mut choices);
+    let mut stream = Vec::new();
+    for _ in 0..choices.below(6) {
+        if choices.chance() {
+            let contents = Contents { event: choices.wide(), sequence: choices.below(256), ..Contents::default() };
+            let payload = choices.raw(40);
+            let length = plan.compose(&contents, payload, &mut stream);
+            assert!(length <= plan.most(), "a frame that is too long was made");
+        }
+        stream.extend_from_slice(choices.raw(20));
+    }
+    stream.extend_from_slice(choices.raw(MOST_BYTES / 2));
+    stream.truncate(MOST_BYTES);
+    if plan.is_of_datagrams() {
+        datagrams(&plan, &mut choices, &cuts, &stream);
+    } else {
+        agree(&|| Framer::of_layout(SOURCE, Arc::clone(&plan), LIMITS), &cuts, &stream);
+    }
+}
+
+fn datagrams(plan: &Arc<Plan>, choices: &mut Choices<'_>, cuts: &[usize], stream: &[u8]) {
+    let mut framer = DatagramFramer::new(SOURCE, Arc::clone(plan), LIMITS, PIECES_TIMEOUT);
+    let Some(mut rest) = staged(stream) else { return };
+    let mut out = Vec::new();
+    for cut in cuts.iter().cycle() {
+        let datagram = rest.split_to((*cut).min(rest.len()));
+        let (now, length) = (choices.now(), datagram.len());
+        framer.advance(now, &mut out);
+        assert!(framer.next_deadline().is_none_or(|due| due > now), "what is due was done");
+        out.clear();
+        framer.push(now, datagram, choices.chance(), &mut out);
+        // The oldest of the frames that are put together may be given up besides.
+        assert!(out.len() <= length + 2, "more fragments than bytes");
+        assert!(out.iter().all(|one| one.payload.len() <= plan.most().min(LIMITS.max_fragment as usize)));
+        if rest.is_empty() {
+            break;
+        }
+    }
+}
+
+fn any_layout(choices: &mut Choices<'_>) -> Layout {
+    let max = 1 + choices.below(5000) as u32;
+    let mut layout = Layout::new(any_frame(choices), max);
+    let has = choices.below(256);
+    let if_bit = |bit: u32| has >> bit & 1 == 1;
+    if if_bit(0) {
+        layout.event = vec![any_number(choices)];
+    }
+    if if_bit(1) {
+        layout.event.push(any_number(choices));
+    }
+    if if_bit(2) {
+        layout.matches = Some(any_pattern(choices));
+    }
+    if if_bit(3) {
+        layout.sequence = Some(any_number(choices));
+    }
+    if if_bit(4) {
+        let seconds = choices.chance().then(|| any_number(choices));
+        let tick_attoseconds = 1 + (choices.wide() >> 1);
+        layout.time = Some(Clock { ticks: vec![any_number(choices)], tick_attoseconds, seconds });
+    }
+    if if_bit(5) {
+        layout.source = Some(Source { number: any_number(choices), is: None });
+        layout.trigger_type = Some(any_number(choices));
+    }
+    if if_bit(6) {
+        let number = any_number(choices);
+        layout.status = Some(Status { number, error: choices.below(256), busy: choices.below(256) });
+    }
+    if if_bit(7) {
+        let kind = CHECKSUM_KINDS[choices.below(CHECKSUM_KINDS.len() as u64) as usize];
+        let number = Number { bytes: (kind.bits() / 8) as u8, mask: None, ..any_number(choices) };
+        layout.checksum = Some(Checksum { kind, number, from: any_place(choices), to: any_place(choices) });
+    }
+    layout
+}
+
+fn any_frame(choices: &mut Choices<'_>) -> Frame {
+    match choices.below(8) {
+        0 => Frame::Length(any_length(choices)),
+        1 => Frame::Fixed { bytes: choices.below(256) as u32 },
+        2 => Frame::Sync { word: choices.raw(4).to_vec(), size: Size::Length(any_length(choices)) },
+        3 => Frame::Sync { word: choices.raw(2).to_vec(), size: Size::Fixed { bytes: choices.below(100) as u32 } },
+        4 => Frame::Trailer {
+            length: any_length(choices),
+            mark: choices.chance().then(|| any_pattern(choices)),
+            step: choices.below(9) as u32,
+        },
+        5 => Frame::Delimiter { bytes: choices.raw(2).to_vec() },
+        6 => Frame::Several(Size::Length(any_length(choices))),
+        _ if choices.chance() => Frame::Datagram,
+        _ => any_pieces(choices),
+    }
+}
+
+fn any_pieces(choices: &mut Choices<'_>) -> Frame {
+    let (frame, place, end) = (any_number(choices), any_number(choices), any_number(choices));
+    let place = if choices.chance() { Place::Offset(place) } else { Place::Index(place) };
+    let end = match (choices.chance(), &place) {
+        (true, _) => End::Last(end),
+        (false, Place::Offset(_)) => End::Length(end),
+        (false, Place::Index(_)) => End::Count(end),
+    };
+    Frame::Pieces(Pieces { header: choices.below(64) as u32, frame, place, end })
+}
+
+fn any_length(choices: &mut Choices<'_>) -> Length {
+    let counts = match choices.below(3) {
+        0 => Counts::Frame,
+        1 => Counts::AfterField,
+        _ => Counts::Payload { header: choices.below(40) as u32 },
+    };
+    Length { number: any_number(choices), unit: choices.below(9) as u32, counts, add: any_place(choices) / 4 }
+}
+
+/// Within the first bytes of a frame, or the last ones.
+fn any_place(choices: &mut Choices<'_>) -> i32 {
+    choices.below(64) as i32 - 24
+}
+
+fn any_number(choices: &mut Choices<'_>) -> Number {
+    let (at, bytes) = (any_place(choices), 1 + choices.below(8) as u8);
+    let is_big_endian = choices.chance();
+    let mask = choices.chance().then(|| u64::MAX >> choices.below(64) << choices.below(16));
+    let shift = choices.chance().then(|| choices.below(70) as u8).filter(|shift| *shift < 66);
+    Number { at, bytes, is_big_endian, mask, shift }
+}
+
+fn any_pattern(choices: &mut Choices<'_>) -> Pattern {
+    let (at, length) = (any_place(choices), 1 + choices.below(9) as usize);
+    let bytes = choices.raw(length).to_vec();
+    let mask = choices.chance().then(|| choices.raw(length).to_vec());
+    Pattern { at, bytes, mask }
+}

@@ -1,0 +1,6 @@
+//! A front end that sends anything, in any layout: see `ropewalk_sim::inputs::layout`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| ropewalk_sim::inputs::layout(bytes));
