@@ -247,7 +247,7 @@ impl<'a> World<'a> {
             self.steps.push(leaves.max(now) + latency, Step::AtNode { node, queue, word });
         }
         for (node, message) in results.messages.drain(..) {
-            let (node, word) = (first_node + u32::from(node), self.mail.keep(Word::Message(message)));
+            let (node, word) = (first_node + u32::from(node), self.mail.keep(Word::Message(Box::new(message))));
             self.steps.push(now + latency, Step::AtNode { node, queue, word });
         }
         if let Some(throttle) = results.throttle.take() {
