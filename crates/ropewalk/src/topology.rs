@@ -66,6 +66,11 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
         counted(configuration.builder.len(), "builder unit")
     );
     print!("{plan}");
+    for source in &configuration.source {
+        if let Ok(Some(layout)) = source.plan() {
+            print!("\n{}: a frame, byte by byte\n{layout}", source.name_or_id());
+        }
+    }
     Ok(exit::GOOD)
 }
 

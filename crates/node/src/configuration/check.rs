@@ -118,10 +118,11 @@ fn source(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fa
     if is_elink && (source.emulate.is_some() || source.play.is_some()) {
         return Err(fault(key("felix"), "an e-link is emulated with its whole card: [felix.emulate]"));
     }
-    if source.format == FormatName::Ferol && source.id > 0xfff && !is_elink {
+    if source.format == FormatName::Ferol && source.id > 0xfff && !is_elink && !source.has_layout() {
         return Err(fault(key("id"), "a FED id has 12 bits: 0 to 4095"));
     }
     super::entrance::check(source, &key)?;
+    super::layout::check(source, &key)?;
     if source.emulate.is_some() && source.play.is_some() {
         return Err(fault(key("play"), "a source is either emulated or played from a file, not both"));
     }

@@ -13,6 +13,8 @@ mod felix;
 mod felix_check;
 mod felix_event;
 mod felix_serve;
+mod layout;
+mod layout_text;
 mod model;
 mod parse;
 mod placement;
@@ -27,6 +29,11 @@ pub use felix::{
 };
 pub use felix_event::{Endian, EventChoice, EventField};
 pub use felix_serve::ServeSection;
+pub use layout::{
+    BoardTable, ChecksumTable, CountsChoice, DemuxTable, EventTable, FrameChoice, FrameTable, LengthTable, NumberTable,
+    PatternTable, PiecesTable, StatusTable, TimeTable, TrailerTable,
+};
+pub use layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
 pub use model::{
     Acknowledge, BuilderSection, BunchCrossing, Configuration, Emulate, FormatName, IncompleteChoice, ManagerSection,
     OnCloseChoice, PlacementChoice, PolicyChoice, PoolRule, ReadoutSection, RequirementChoice, RunSection,

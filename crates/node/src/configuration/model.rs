@@ -2,6 +2,9 @@
 
 use super::entrance::{InputChoice, NetworkAddress};
 use super::felix::{ELinkSection, FelixSection};
+use super::layout::{
+    BoardTable, ChecksumTable, DemuxTable, EventTable, FrameChoice, NumberTable, PatternTable, StatusTable, TimeTable,
+};
 use crate::quantity::{Bytes, Rate, Size, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -300,6 +303,27 @@ pub struct SourceSection {
     pub input: Option<InputChoice>,
     /// A program is started with these arguments, and what it writes to its standard output is the source's.
     pub program: Option<Vec<String>>,
+    /// How its frames are found, where a layout describes them; the keys up to `checksum` belong to it.
+    pub frame: Option<FrameChoice>,
+    /// Bytes that all its frames have.
+    #[serde(rename = "match")]
+    pub matches: Option<PatternTable>,
+    /// What tells the boards apart, where several send to the same place.
+    pub demux: Option<DemuxTable>,
+    /// The number of the event in a frame.
+    pub event: Option<EventTable>,
+    /// The clock in a frame.
+    pub time: Option<TimeTable>,
+    /// The number of the board in a frame.
+    pub board: Option<BoardTable>,
+    /// The trigger type in a frame.
+    pub trigger_type: Option<NumberTable>,
+    /// The frame's own number: a gap is a lost frame.
+    pub sequence: Option<NumberTable>,
+    /// What the board says of its health.
+    pub status: Option<StatusTable>,
+    /// The checksum of a frame.
+    pub checksum: Option<ChecksumTable>,
     /// An emulator takes its place.
     pub emulate: Option<Emulate>,
     /// This file takes its place: bare S-LINK64 fragments, played over TCP.

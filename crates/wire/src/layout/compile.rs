@@ -43,7 +43,7 @@ pub(super) fn compile(layout: &Layout) -> Compiled<Plan> {
     let event = compiler.joined("event", &layout.event, 8..=64)?;
     let sequence = compiler.number("sequence", layout.sequence, 4..=64)?;
     let (ticks, seconds) = compiler.clock()?;
-    let source = compiler.number("source", layout.source.map(|source| source.number), 1..=32)?;
+    let source = compiler.number("board", layout.source.map(|source| source.number), 1..=32)?;
     let demux = compiler.number("demux", layout.demux, 1..=64)?;
     let trigger_type = compiler.number("trigger_type", layout.trigger_type, 1..=16)?;
     let status = compiler.status()?;
