@@ -163,6 +163,10 @@ counters! {
     FramesMissing = "frames_missing", Count;
     /// Frames whose own number is the last one or lies behind it: they came twice, or in another order.
     FramesOutOfOrder = "frames_out_of_order", Count;
+    /// Datagrams that the kernel, or what receives them, is known to have lost.
+    DatagramsLost = "datagrams_lost", Count;
+    /// Datagrams of senders that are no source.
+    DatagramsNobodys = "datagrams_nobodys", Count;
 }
 
 impl Counter {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capture;
+pub mod description;
 pub mod fed;
 pub mod felix;
 pub mod ferol;

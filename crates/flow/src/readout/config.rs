@@ -12,8 +12,8 @@ pub enum Format {
     Ferol,
     /// Generic fragments: a hello, then a header of 32 bytes in front of each payload.
     Generic,
-    /// Frames that a layout describes; in a stream, or in datagrams.
-    Layout,
+    /// Frames that a layout, or the name of a format, describes; in a stream, or in datagrams.
+    Described,
 }
 
 /// What a source's absence means for an event.
@@ -64,7 +64,7 @@ impl SourceConfig {
     pub const fn new(id: SourceId, format: Format) -> Self {
         let counter_bits = match format {
             Format::Ferol => 24,
-            Format::Generic | Format::Layout => 64,
+            Format::Generic | Format::Described => 64,
         };
         Self {
             id,
@@ -84,7 +84,7 @@ impl SourceConfig {
         let widths = framing.widths();
         let counter_bits = if has_event { widths.event } else { widths.sequence };
         let max_fragment = u32::try_from(framing.most()).unwrap_or(u32::MAX);
-        Self { counter_bits, max_fragment, ..Self::new(id, Format::Layout) }
+        Self { counter_bits, max_fragment, ..Self::new(id, Format::Described) }
     }
 
     /// The same for an e-link of a card, whose events have numbers of `counter_bits` bits.

@@ -4,6 +4,7 @@ use super::absence::Oldest;
 use super::announcing::Announcing;
 use super::config::{ReadoutConfig, Requirement};
 use super::edges::Stop;
+use super::framer::FrameCounts;
 use super::report::ReportCursor;
 use super::requests::Requests;
 use super::resynchronising::MOST_DECLARED;
@@ -142,6 +143,19 @@ impl Readout {
         if node.role == Role::Builder {
             self.requests.forget(node.index);
         }
+    }
+
+    /// What a source's framer saw beside its frames.
+    pub fn note_frames(&mut self, source: usize, counts: FrameCounts) {
+        let statistics = &mut self.sources[source].statistics;
+        statistics.frames_missing += counts.missing;
+        statistics.frames_out_of_order += counts.out_of_order + counts.repeated_pieces;
+        statistics.garbage_bytes += counts.skipped_bytes;
+    }
+
+    /// Whether the run was started: before that every fragment is stale.
+    pub const fn has_started(&self) -> bool {
+        self.started
     }
 
     /// The index of a source in this readout unit.

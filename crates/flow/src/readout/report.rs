@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use ropewalk_terms::{Cause, Counter, FragmentAccount};
 
 /// The counters that are reported of every source.
-const COUNTERS: usize = 16;
+const COUNTERS: usize = 18;
 
 /// How far the last report of the run has come.
 #[derive(Copy, Clone, Debug)]
@@ -43,6 +43,8 @@ fn entries(source: &Source, account: &FragmentAccount) -> ArrayVec<ReportEntry, 
         (Counter::SourceDisconnections, statistics.disconnections),
         (Counter::ConnectionsRefused, statistics.framing_errors),
         (Counter::GarbageBytes, statistics.garbage_bytes),
+        (Counter::FramesMissing, statistics.frames_missing),
+        (Counter::FramesOutOfOrder, statistics.frames_out_of_order),
         (Counter::BackPressureTime, statistics.back_pressure.as_nanos() as u64),
     ];
     let entry = |what, value| ReportEntry { source: Some(source.id), what, value };

@@ -53,6 +53,8 @@ pub(super) struct Statistics {
     pub(super) disconnections: u64,
     pub(super) garbage_bytes: u64,
     pub(super) framing_errors: u64,
+    pub(super) frames_missing: u64,
+    pub(super) frames_out_of_order: u64,
     pub(super) back_pressure: Duration,
 }
 

@@ -16,6 +16,7 @@ use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Owner, Pool, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Counter, Instant, PoolAccount, SourceId};
+use ropewalk_wire::description::Description;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -72,8 +73,9 @@ pub(super) struct FrontEnds<S: Dispatcher> {
     events: Vec<Event>,
     received: Vec<Received>,
     counts: Counts,
-    /// Framers of connections that have ended, for the next ones.
+    /// Framers of connections that have ended, for the next ones; by source those that describe its frames.
     spare_framers: Vec<Framer>,
+    own_framers: Vec<Vec<Framer>>,
     evacuation: Staging,
     evacuation_due: Instant,
     /// When the next connection that has said too little to be known is turned away, or one that waits is looked at.
@@ -109,6 +111,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         mut endpoints: S,
         address: &str,
         sources: Vec<SourceConfig>,
+        descriptions: &[(SourceId, Description)],
         evacuation: Staging,
     ) -> Result<Self, EndpointError> {
         let service = endpoints.listen(address)?;
@@ -124,6 +127,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             received: Vec::with_capacity(FRAME_BATCH),
             counts: Counts::default(),
             spare_framers: spare_framers(sources.len()),
+            own_framers: sources.iter().map(|source| own_framers(source, descriptions)).collect(),
             evacuation,
             evacuation_due: Instant::ZERO,
             recognition_due: None,
@@ -217,6 +221,7 @@ impl<S: Dispatcher> FrontEnds<S> {
                 Event::Received { endpoint, slice } => {
                     self.counts.wire_bytes += slice.len() as u64;
                     if let Some(connection) = self.connections.get_mut(endpoint) {
+                        connection.framer.set_now(now);
                         connection.framer.push(slice);
                         connection.heard = Some((connection.heard.map_or(now, |(first, _)| first), now));
                         self.frame(now, endpoint, readout);
@@ -254,7 +259,8 @@ impl<S: Dispatcher> FrontEnds<S> {
     fn enter(&mut self, now: Instant, endpoint: Endpoint, place: Option<usize>) {
         let largest = self.sources.iter().map(|source| source.max_fragment).max().unwrap_or(0);
         let limits = FramerLimits { max_fragment: largest, check_crc: false };
-        let framer = match self.spare_framers.pop() {
+        let own = place.and_then(|place| self.own_framers[place].pop());
+        let framer = match own.or_else(|| self.spare_framers.pop()) {
             Some(mut framer) => {
                 framer.set_limits(limits);
                 framer
@@ -293,6 +299,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             if count > 0 {
                 readout.receive(now, source, &mut self.received);
                 self.received.clear();
+                readout.note_frames(source, connection.framer.take_counts());
             }
             if let Err(error) = framed {
                 readout.framing_lost(source, error);
@@ -467,9 +474,15 @@ impl<S: Dispatcher> FrontEnds<S> {
 
     /// A framer whose connection has ended waits for the next one.
     fn keep(&mut self, mut framer: Framer) {
-        if self.spare_framers.len() < self.spare_framers.capacity() {
+        let source = framer.source().filter(|_| framer.is_described());
+        let own = source.and_then(|id| self.sources.iter().position(|source| source.id == id));
+        let spare = match own {
+            Some(source) => &mut self.own_framers[source],
+            None => &mut self.spare_framers,
+        };
+        if spare.len() < spare.capacity() {
             framer.clear();
-            self.spare_framers.push(framer);
+            spare.push(framer);
         }
     }
 
@@ -553,6 +566,13 @@ impl<S: Dispatcher> FrontEnds<S> {
 /// Framers for two connections of each source, as there are for a moment when one comes back.
 fn spare_framers(sources: usize) -> Vec<Framer> {
     (0..2 * sources).map(|_| Framer::new(FramerLimits { max_fragment: 0, check_crc: false })).collect()
+}
+
+/// Framers for two connections of a source whose frames are described; none of another one.
+fn own_framers(source: &SourceConfig, descriptions: &[(SourceId, Description)]) -> Vec<Framer> {
+    let limits = FramerLimits { max_fragment: source.max_fragment, check_crc: source.check_crc };
+    let own = descriptions.iter().filter(|(id, _)| *id == source.id);
+    own.flat_map(|(id, description)| [(); 2].map(|()| Framer::described(*id, description.clone(), limits))).collect()
 }
 
 /// Divides the receive pool: some blocks for connections that are not known yet, the rest equally to the sources that

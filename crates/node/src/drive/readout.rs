@@ -7,6 +7,7 @@
 
 use super::Drive;
 use super::cards::Cards;
+use super::datagrams::{DatagramInputConfig, Datagrams};
 use super::delivery::Answers;
 use super::entrances::Entrance;
 use super::farewell::Farewell;
@@ -26,6 +27,7 @@ use ropewalk_memory::Staging;
 use ropewalk_memory::ring::RingReader;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, Role, SourceId};
+use ropewalk_wire::description::Description;
 use ropewalk_wire::message::{Header, Hello, RefuseReason};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -42,6 +44,8 @@ pub struct ReadoutDriveConfig {
     pub name: String,
     /// Fingerprint of the configuration.
     pub fingerprint: u64,
+    /// What describes the frames of those sources whose format is [`ropewalk_flow::readout::Format::Described`].
+    pub descriptions: Vec<(SourceId, Description)>,
     /// Where front ends connect to.
     pub listen: String,
     /// Where builder units connect to.
@@ -79,6 +83,7 @@ struct Counts {
 pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     front_ends: FrontEnds<S>,
     cards: Cards<S>,
+    datagrams: Datagrams,
     peers: P,
     service: ServicePoint,
     config: ReadoutDriveConfig,
@@ -115,7 +120,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         staging: Staging,
         evacuation: Staging,
     ) -> Result<Self, EndpointError> {
-        let front_ends = FrontEnds::new(sources, &config.listen, config.readout.sources.clone(), evacuation)?;
+        let front_ends =
+            FrontEnds::new(sources, &config.listen, config.readout.sources.clone(), &config.descriptions, evacuation)?;
         let service = peers.listen(&config.address)?;
         let builders = usize::from(config.builders);
         Ok(Self {
@@ -136,6 +142,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             refusal: None,
             front_ends,
             cards: Cards::default(),
+            datagrams: Datagrams::default(),
             peers,
             service,
             config,
@@ -157,6 +164,11 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         server: StreamServer<S>,
     ) {
         self.cards.add(config, ring, bell, Some(server), &self.readout);
+    }
+
+    /// Some of its sources send datagrams, to this receiver.
+    pub fn add_datagrams(&mut self, config: DatagramInputConfig) {
+        self.datagrams.add(config, &self.config.readout.sources);
     }
 
     /// Another way for a source of it to come in; returns the address where it listens, port filled in.
@@ -212,7 +224,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             self.patience -= 1;
             return 1;
         }
-        let work = self.front_ends.poll(now, &mut self.readout);
+        let work = self.front_ends.poll(now, &mut self.readout) + self.datagrams.turn(now, &mut self.readout);
         self.patience = if work > 0 { MOST_HELD_BACK } else { 0 };
         work
     }
@@ -516,6 +528,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         let cards = &self.cards;
         let own = self.front_ends.counters(self.counts.refused).into_iter();
         let own = own.map(|(counter, value)| (counter, value + cards.shared_counter(counter))).chain(cards.counters());
+        let own = own.chain(self.datagrams.counters());
         let own = own.chain([(Counter::MessagesRefused, self.counts.old_messages)]);
         let own = own.map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
         let mut batch = Batch::new();
@@ -541,7 +554,7 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
         let mut work = self.poll_peers(now);
         work += self.receive(now);
         work += self.cards.turn(now, &mut self.readout);
-        let for_cards = self.cards.want_evacuation(&self.readout);
+        let for_cards = self.cards.want_evacuation(&self.readout) || self.datagrams.want_evacuation();
         self.front_ends.go_on(now, &mut self.readout, for_cards);
         // By the clock alone a source may get room that waits for it, and nothing to do that would bring another turn. Not
         // before a source that came back over another connection was heard: it is not absent.
@@ -564,7 +577,7 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
         }
         let report = self.managers.obeyed().filter(|_| self.unsent.is_empty()).map(|_| self.report_due);
         let managers = [self.managers.next_deadline(), self.farewell.next_deadline()];
-        let inputs = [self.front_ends.next_deadline(), self.cards.next_deadline()];
+        let inputs = [self.front_ends.next_deadline(), self.cards.next_deadline(), self.datagrams.next_deadline()];
         // What the machine wants done at a time is not done before there is room.
         let machine = self.readout.next_deadline().filter(|_| !self.stuck);
         let last_word = self.last_word.map(|(_, until)| until).filter(|_| !self.stuck);
@@ -575,12 +588,14 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     fn prepare_wait(&mut self) -> bool {
         // All are asked, so that all are armed.
         let (front_ends, peers) = (self.front_ends.prepare_wait(), self.peers.prepare_wait());
-        self.cards.prepare_wait() && front_ends && peers
+        let (cards, datagrams) = (self.cards.prepare_wait(), self.datagrams.prepare_wait());
+        cards && datagrams && front_ends && peers
     }
 
     fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         into.extend(self.front_ends.wait_descriptor());
         into.extend(self.cards.wait_descriptors());
+        into.extend(self.datagrams.wait_descriptors());
         into.extend(self.peers.wait_descriptor());
     }
 

@@ -154,6 +154,7 @@ impl Resolved {
             identity,
             name: section.name.clone(),
             fingerprint: self.fingerprint,
+            descriptions: Vec::new(),
             listen: section.listen.clone(),
             address: self.addresses.readouts[usize::from(index)].clone(),
             managers: self.addresses.managers.clone(),

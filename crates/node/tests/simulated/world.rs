@@ -394,6 +394,7 @@ fn readout(plan: &Plan, network: &Network, index: u16) -> Placed<Readout> {
         identity: identity(NodeId::readout(index), 1),
         name: name.clone(),
         fingerprint: 7,
+        descriptions: Vec::new(),
         listen: format!("{name} front ends"),
         address: name,
         managers: MANAGERS.map(str::to_owned).into(),

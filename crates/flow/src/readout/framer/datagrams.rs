@@ -44,9 +44,9 @@ impl<F: Framing> DatagramFramer<F> {
         &self.framing
     }
 
-    /// What was seen beside the frames.
-    pub const fn counts(&self) -> FrameCounts {
-        self.describer.counts
+    /// What was seen beside the frames since it was asked last.
+    pub const fn take_counts(&mut self) -> FrameCounts {
+        core::mem::replace(&mut self.describer.counts, FrameCounts::NONE)
     }
 
     /// A datagram came; `is_cut` where it was longer than the room that was given to it. Its frames are appended to `out`,

@@ -5,7 +5,7 @@ use ropewalk_memory::{ByteQueue, Payload};
 use ropewalk_terms::{Instant, SourceId};
 use ropewalk_wire::framing::{Framing, Tick, Widths, Window};
 
-/// What was seen beside the frames of a source, cumulative.
+/// What was seen beside the frames of a source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct FrameCounts {
     /// Frames that the source's own numbering shows to be lost.
@@ -18,6 +18,11 @@ pub struct FrameCounts {
     pub skipped_bytes: u64,
     /// Datagrams of pieces that were there already, or whose frame was done.
     pub repeated_pieces: u64,
+}
+
+impl FrameCounts {
+    /// Nothing.
+    pub const NONE: Self = Self { missing: 0, out_of_order: 0, restarts: 0, skipped_bytes: 0, repeated_pieces: 0 };
 }
 
 /// Describes the frames of one source.

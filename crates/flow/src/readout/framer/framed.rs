@@ -32,8 +32,8 @@ impl<F: Framing> FramedStream<F> {
         self.describer.source()
     }
 
-    pub(super) const fn counts(&self) -> FrameCounts {
-        self.describer.counts
+    pub(super) const fn take_counts(&mut self) -> FrameCounts {
+        core::mem::replace(&mut self.describer.counts, FrameCounts::NONE)
     }
 
     /// What comes from now on came at this time.

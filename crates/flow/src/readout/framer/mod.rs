@@ -3,12 +3,12 @@
 //! ```text
 //!   push(slice) --> ByteQueue --> FEROL blocks:      header | piece | header | piece ... --> one payload of these
 //!                             |-> generic fragments: hello | header | payload | header ... --> one payload each
-//!                             \-> a layout's frames: whatever the configuration says       --> one payload each
+//!                             \-> described frames: a layout's, or those of a named format --> one payload each
 //!   datagrams  --> DatagramFramer: a frame, several frames, or a piece of one in each      --> one payload each
 //! ```
-//! FEROL and generic fragments, and their sources, are recognised from the first bytes; layouts ([`Framer::of_layout`])
-//! are told. Where the contents of a fragment are wrong, it is flagged
-//! and the stream goes on; where nobody knows any more where the next one begins, the connection is lost.
+//! FEROL and generic fragments, and their sources, are recognised from the first bytes; descriptions are told
+//! ([`Framer::described`]). Where the contents of a fragment are wrong, it is flagged and the stream goes on; where nobody
+//! knows any more where the next one begins, the connection is lost.
 
 mod boards;
 mod datagrams;
@@ -30,10 +30,9 @@ use framed::FramedStream;
 use generic::GenericStream;
 use ropewalk_memory::{ByteQueue, Payload, Slice};
 use ropewalk_terms::{Cause, Instant, SourceId};
+use ropewalk_wire::description::Description;
 use ropewalk_wire::ferol::{BlockError, BlockHeader};
 use ropewalk_wire::generic::{GenericError, HELLO_BYTES, Hello};
-use ropewalk_wire::layout::Plan;
-use std::sync::Arc;
 
 /// What a connection's fragments are held to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -51,7 +50,7 @@ enum Stream {
     Unknown,
     Ferol(FerolStream),
     Generic(GenericStream),
-    Layout(FramedStream<Arc<Plan>>),
+    Described(FramedStream<Description>),
     /// The boundary of the next fragment is not known, for this cause.
     Lost(Cause),
 }
@@ -62,44 +61,49 @@ pub struct Framer {
     queue: ByteQueue,
     stream: Stream,
     limits: FramerLimits,
-    /// What the stream is, where that is known before.
-    layout: Option<(SourceId, Arc<Plan>)>,
+    /// Whose the stream is and what describes it, where that is known before.
+    description: Option<(SourceId, Description)>,
 }
 
 impl Framer {
     /// A framer for a new connection. The limits can be set anew when the source is known.
     pub fn new(limits: FramerLimits) -> Self {
-        Self { queue: ByteQueue::new(), stream: Stream::Unknown, limits, layout: None }
+        Self { queue: ByteQueue::new(), stream: Stream::Unknown, limits, description: None }
     }
 
-    /// A framer for the connections of this source, whose frames a plan describes. What came when matters to it where the
+    /// A framer for the connections of this source, whose frames are described. What came when matters to it where the
     /// front end's clock is narrow: see [`Framer::set_now`].
-    pub fn of_layout(source: SourceId, plan: Arc<Plan>, limits: FramerLimits) -> Self {
-        let mut framer = Self { layout: Some((source, plan)), ..Self::new(limits) };
+    pub fn described(source: SourceId, description: impl Into<Description>, limits: FramerLimits) -> Self {
+        let mut framer = Self { description: Some((source, description.into())), ..Self::new(limits) };
         framer.clear();
         framer
     }
 
     /// What is pushed from now on came at this time; it stands still for a source that is not read.
     pub const fn set_now(&mut self, now: Instant) {
-        if let Stream::Layout(stream) = &mut self.stream {
+        if let Stream::Described(stream) = &mut self.stream {
             stream.set_now(now);
         }
     }
 
-    /// What was seen beside the frames of this connection; all 0 where a layout describes none.
-    pub const fn counts(&self) -> FrameCounts {
-        match &self.stream {
-            Stream::Layout(stream) => stream.counts(),
-            _ => FrameCounts { missing: 0, out_of_order: 0, restarts: 0, skipped_bytes: 0, repeated_pieces: 0 },
+    /// What was seen beside the frames of this connection since it was asked last; nothing where none are described.
+    pub const fn take_counts(&mut self) -> FrameCounts {
+        match &mut self.stream {
+            Stream::Described(stream) => stream.take_counts(),
+            Stream::Unknown | Stream::Ferol(_) | Stream::Generic(_) | Stream::Lost(_) => FrameCounts::NONE,
         }
+    }
+
+    /// Whether its frames are described, so that it is of use to one source alone.
+    pub const fn is_described(&self) -> bool {
+        self.description.is_some()
     }
 
     /// Makes the framer ready for another connection; what was left of the last one is dropped.
     pub fn clear(&mut self) {
         self.queue.clear();
-        self.stream = match &self.layout {
-            Some((source, plan)) => Stream::Layout(FramedStream::new(*source, Arc::clone(plan))),
+        self.stream = match &self.description {
+            Some((source, description)) => Stream::Described(FramedStream::new(*source, description.clone())),
             None => Stream::Unknown,
         };
     }
@@ -159,7 +163,7 @@ impl Framer {
         match &self.stream {
             Stream::Ferol(stream) => Some(stream.source()),
             Stream::Generic(stream) => Some(stream.hello().source),
-            Stream::Layout(stream) => Some(stream.source()),
+            Stream::Described(stream) => Some(stream.source()),
             Stream::Unknown | Stream::Lost(_) => None,
         }
     }
@@ -169,7 +173,7 @@ impl Framer {
         match &self.stream {
             Stream::Ferol(_) => Some(Format::Ferol),
             Stream::Generic(_) => Some(Format::Generic),
-            Stream::Layout(_) => Some(Format::Layout),
+            Stream::Described(_) => Some(Format::Described),
             Stream::Unknown | Stream::Lost(_) => None,
         }
     }
@@ -178,7 +182,7 @@ impl Framer {
     pub const fn hello(&self) -> Option<&Hello> {
         match &self.stream {
             Stream::Generic(stream) => Some(stream.hello()),
-            Stream::Ferol(_) | Stream::Layout(_) | Stream::Unknown | Stream::Lost(_) => None,
+            Stream::Ferol(_) | Stream::Described(_) | Stream::Unknown | Stream::Lost(_) => None,
         }
     }
 
@@ -194,7 +198,7 @@ impl Framer {
             Stream::Unknown => Ok(()),
             Stream::Ferol(stream) => stream.next_batch(&mut self.queue, out, end, self.limits.check_crc),
             Stream::Generic(stream) => stream.next_batch(&mut self.queue, out, end, self.limits.max_fragment),
-            Stream::Layout(stream) => stream.next_batch(&mut self.queue, out, end, self.limits),
+            Stream::Described(stream) => stream.next_batch(&mut self.queue, out, end, self.limits),
             Stream::Lost(cause) => Err(*cause),
         };
         result.map_err(|cause| {

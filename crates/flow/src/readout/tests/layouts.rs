@@ -78,7 +78,7 @@ fn received(framer: &mut Framer, bytes: &[u8], lengths: &[usize]) -> (Vec<Receiv
 }
 
 fn stream(plan: &Arc<Plan>) -> Framer {
-    Framer::of_layout(SOURCE, Arc::clone(plan), LIMITS)
+    Framer::described(SOURCE, Arc::clone(plan), LIMITS)
 }
 
 /// What came, in short: the event, or the cause of a loss.
@@ -92,7 +92,7 @@ fn a_frame_is_described_by_its_layout() {
     let contents = Contents { event: 9, time: 125, trigger_type: 3, sequence: 1, status: 0x81, ..event(0) };
     let bytes = frame(&plan, contents, 40);
     let mut framer = stream(&plan);
-    assert_eq!((framer.source(), framer.format()), (Some(SOURCE), Some(Format::Layout)));
+    assert_eq!((framer.source(), framer.format()), (Some(SOURCE), Some(Format::Described)));
     let (all, error) = received(&mut framer, &bytes, &[1000]);
     let [ref fragment] = all[..] else { panic!("one fragment") };
     assert_eq!((fragment.payload.to_vec(), error), (bytes, None), "the whole frame as it came");
@@ -113,7 +113,7 @@ fn a_wrong_checksum_is_flagged_and_the_stream_goes_on() {
     let wrong: Vec<bool> = all.iter().map(|one| one.meta.flags.contains(FragmentFlags::CRC_ERROR)).collect();
     assert_eq!(wrong, [true, false]);
     let unchecked = FramerLimits { check_crc: false, ..LIMITS };
-    let (all, _) = received(&mut Framer::of_layout(SOURCE, plan, unchecked), &bytes, &[1000]);
+    let (all, _) = received(&mut Framer::described(SOURCE, plan, unchecked), &bytes, &[1000]);
     assert!(all.iter().all(|one| !one.meta.flags.contains(FragmentFlags::CRC_CHECKED)));
 }
 
@@ -146,7 +146,7 @@ fn what_no_frame_can_be_ends_a_connection_without_sync_words() {
     assert_eq!(stated(1025), Some(Cause::Oversize), "above the longest");
     assert_eq!(stated(28), None, "the rest may come");
     let small = FramerLimits { max_fragment: 36, ..LIMITS };
-    let (_, error) = received(&mut Framer::of_layout(SOURCE, Arc::clone(&plan), small), &good, &[1000]);
+    let (_, error) = received(&mut Framer::described(SOURCE, Arc::clone(&plan), small), &good, &[1000]);
     assert_eq!(error, Some(Cause::Oversize), "above what this source is believed");
 }
 

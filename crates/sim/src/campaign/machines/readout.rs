@@ -50,6 +50,7 @@ pub(in super::super) fn readout(site: &Site<'_>, around: &Surroundings, index: u
         identity: identity(node, around),
         name: node.to_string(),
         fingerprint: FINGERPRINT,
+        descriptions: Vec::new(),
         listen: door_of(index),
         address: node.to_string(),
         managers: scenario.manager_places().map(|place| place.to_string()).collect(),

@@ -1,0 +1,253 @@
+//! Sources whose frames come in datagrams: over UDP, straight over IP, or from a capture in the place of both.
+//!
+//! ```text
+//!  receiver --datagram from an address--> whose? --> the source's DatagramFramer --> fragments -> flow::Readout
+//!                                           |
+//!                                           +-> nobody's: counted
+//! ```
+//! Nobody can be held back. Where the machine has no room, datagrams stay in the kernel as long as it has some; what it
+//! drops is counted. What comes before the run begins is taken and counted as stale, so that nothing old waits there.
+
+use ropewalk_flow::messages::Received;
+use ropewalk_flow::readout::{Boards, DatagramFramer, FramerLimits, PIECES_TIMEOUT, Readout, SourceConfig};
+use ropewalk_io::packet::{Packet, Receiver};
+use ropewalk_terms::{Counter, Instant, SourceId};
+use ropewalk_wire::description::Description;
+use ropewalk_wire::framing::Framing;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+/// How the sources of one receiver are told apart.
+#[derive(Clone, Debug)]
+pub enum Demux {
+    /// There is one.
+    Single,
+    /// By the address that a datagram comes from.
+    Address(Boards),
+    /// By what its frame says ([`ropewalk_wire::framing::Fields::source`]).
+    Field(Boards),
+}
+
+/// What a readout unit is told of a receiver.
+pub struct DatagramInputConfig {
+    /// What receives.
+    pub receiver: Box<dyn Receiver + Send>,
+    /// Who sends there: each source, in the order of `demux`.
+    pub sources: Vec<(SourceId, Description)>,
+    /// How they are told apart.
+    pub demux: Demux,
+    /// They send whether a run is taken or not; a capture waits.
+    pub is_live: bool,
+}
+
+/// One source of a receiver.
+struct Route {
+    /// Its index in the machine.
+    source: usize,
+    framer: DatagramFramer<Description>,
+    has_come: bool,
+}
+
+/// One receiver with its sources.
+struct Input {
+    receiver: Box<dyn Receiver + Send>,
+    demux: Demux,
+    routes: Vec<Route>,
+    is_live: bool,
+    packets: Vec<Packet>,
+    /// Datagrams for which there was no room yet, in their order.
+    waiting: VecDeque<Packet>,
+    /// It is not read, because a source of it has no room.
+    is_blocked: bool,
+    nobodys: u64,
+    /// What the receiver had lost when it was asked last, and when it is asked again.
+    lost: u64,
+    ask_at: Instant,
+}
+
+/// All receivers of a readout unit.
+#[derive(Default)]
+pub(super) struct Datagrams {
+    inputs: Vec<Input>,
+    received: Vec<Received>,
+}
+
+/// Datagrams of one receiver in one turn, about.
+const AT_ONCE: usize = 512;
+/// Datagrams for which there is room from the start.
+const ROOM: usize = 2048;
+/// How often a receiver is asked what it lost.
+const ASK: std::time::Duration = std::time::Duration::from_millis(500);
+/// So much of a receiver's memory may be held before what is oldest moves, in percent.
+const EVACUATE_ABOVE: usize = 50;
+
+impl Datagrams {
+    /// Another receiver; sources that the readout unit does not have are left out.
+    pub(super) fn add(&mut self, config: DatagramInputConfig, sources: &[SourceConfig]) {
+        let DatagramInputConfig { receiver, sources: own, demux, is_live } = config;
+        let routes = own.into_iter().filter_map(|(id, description)| {
+            let source = sources.iter().position(|source| source.id == id)?;
+            let SourceConfig { max_fragment, check_crc, .. } = sources[source];
+            let limits = FramerLimits { max_fragment, check_crc };
+            let framer = DatagramFramer::new(id, description, limits, PIECES_TIMEOUT);
+            Some(Route { source, framer, has_come: false })
+        });
+        self.inputs.push(Input {
+            receiver,
+            demux,
+            routes: routes.collect(),
+            is_live,
+            packets: Vec::with_capacity(ROOM),
+            waiting: VecDeque::with_capacity(ROOM),
+            is_blocked: false,
+            nobodys: 0,
+            lost: 0,
+            ask_at: Instant::ZERO,
+        });
+        self.received.reserve(ROOM);
+    }
+
+    /// Takes what has come. Returns how much happened.
+    pub(super) fn turn(&mut self, now: Instant, readout: &mut Readout) -> usize {
+        self.inputs.iter_mut().map(|input| input.turn(now, readout, &mut self.received)).sum()
+    }
+
+    /// Whether so much of a receiver's memory is held that fragments should move.
+    pub(super) fn want_evacuation(&mut self) -> bool {
+        self.inputs.iter_mut().any(|input| input.receiver.memory_in_use().is_above(EVACUATE_ABOVE))
+    }
+
+    /// What is counted here, cumulative.
+    pub(super) fn counters(&self) -> [(Counter, u64); 2] {
+        let sum = |of: fn(&Input) -> u64| self.inputs.iter().map(of).sum();
+        [(Counter::DatagramsLost, sum(|input| input.lost)), (Counter::DatagramsNobodys, sum(|input| input.nobodys))]
+    }
+
+    /// When the next turn is due even if nothing comes.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let of = |input: &Input| {
+            let pieces = input.routes.iter().filter_map(|route| route.framer.next_deadline());
+            pieces.chain(input.receiver.next_deadline().filter(|_| !input.is_blocked)).min()
+        };
+        self.inputs.iter().filter_map(of).min()
+    }
+
+    /// Before the thread sleeps: false if there is something to do right now.
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        // All are asked, so that all are armed. One that is blocked waits for the machine.
+        let read = self.inputs.iter_mut().filter(|input| !input.is_blocked);
+        read.fold(true, |may_sleep, input| input.receiver.prepare_wait() && may_sleep)
+    }
+
+    /// What becomes readable when something comes.
+    pub(super) fn wait_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.inputs.iter().filter(|input| !input.is_blocked).filter_map(|input| input.receiver.wait_descriptor())
+    }
+}
+
+impl Input {
+    fn turn(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) -> usize {
+        if now >= self.ask_at {
+            self.ask_at = now.after(ASK);
+            self.lost = self.receiver.counters().lost.total();
+        }
+        let mut work = self.take_waiting(now, readout, received);
+        while self.waiting.is_empty() && work < AT_ONCE {
+            let count = self.receiver.receive(now, &mut self.packets);
+            if count == 0 {
+                break;
+            }
+            work += count;
+            self.waiting.extend(self.packets.drain(..));
+            self.take_waiting(now, readout, received);
+        }
+        self.set_blocked(now, !self.waiting.is_empty(), readout);
+        for route in &mut self.routes {
+            route.framer.advance(now, received);
+            route.deliver(now, readout, received);
+        }
+        work
+    }
+
+    /// Frames what has come, as long as the machine has room for whose it is. Returns how many datagrams were taken.
+    fn take_waiting(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) -> usize {
+        let before = self.waiting.len();
+        // Whose fragments are in `received`, and for how many more there is room.
+        let (mut current, mut room) = (None, 0);
+        while let Some(packet) = self.waiting.front() {
+            let Some(index) = self.demux.route_of(packet, &self.routes) else {
+                self.nobodys += 1;
+                self.waiting.pop_front();
+                continue;
+            };
+            if current != Some(index) || room == 0 {
+                if let Some(before) = current {
+                    self.routes[before].deliver(now, readout, received);
+                }
+                (current, room) = (Some(index), self.room(index, readout));
+                if room == 0 {
+                    break;
+                }
+            }
+            let packet = self.waiting.pop_front().expect("it was looked at");
+            self.routes[index].take(now, packet, readout, received);
+            room -= 1;
+        }
+        if let Some(current) = current {
+            self.routes[current].deliver(now, readout, received);
+        }
+        before - self.waiting.len()
+    }
+
+    /// For how many frames of a source there is room. Who sends before the run is heard, and what he says is stale.
+    fn room(&self, route: usize, readout: &Readout) -> usize {
+        if !readout.has_started() && self.is_live { AT_ONCE } else { readout.room(self.routes[route].source) }
+    }
+
+    fn set_blocked(&mut self, now: Instant, is_blocked: bool, readout: &mut Readout) {
+        if std::mem::replace(&mut self.is_blocked, is_blocked) != is_blocked {
+            for route in self.routes.iter().filter(|route| route.has_come) {
+                readout.set_being_read(now, route.source, !is_blocked);
+            }
+        }
+    }
+}
+
+impl Demux {
+    /// Whose datagram it is; none where it is nobody's.
+    fn route_of(&mut self, packet: &Packet, routes: &[Route]) -> Option<usize> {
+        let index = match self {
+            Self::Single => 0,
+            Self::Address(boards) => boards.index_of(Boards::of_address(IpAddr::V4(*packet.from.ip())))?,
+            Self::Field(boards) => {
+                let framing = routes.first()?.framer.framing();
+                let board = framing.fields(packet.payload.contiguous()?).source?;
+                boards.index_of(board.into())?
+            }
+        };
+        (index < routes.len()).then_some(index)
+    }
+}
+
+impl Route {
+    /// Frames a datagram.
+    fn take(&mut self, now: Instant, packet: Packet, readout: &mut Readout, received: &mut Vec<Received>) {
+        if !std::mem::replace(&mut self.has_come, true) {
+            readout.source_connected(now, self.source);
+            readout.set_being_read(now, self.source, true);
+        }
+        // Sockets hand on what lies in one piece, and what is cut they do not hand on at all.
+        for slice in packet.payload.into_slices() {
+            self.framer.push(now, slice, false, received);
+        }
+    }
+
+    /// Gives the machine what was framed.
+    fn deliver(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) {
+        if !received.is_empty() {
+            readout.receive(now, self.source, received);
+            readout.note_frames(self.source, self.framer.take_counts());
+        }
+    }
+}
