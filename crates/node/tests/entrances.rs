@@ -2,10 +2,12 @@
 
 mod support;
 
+use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{EventKey, SourceId};
+use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::generic::{Flags, Header, Hello, HelloFlags, encode};
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -134,6 +136,150 @@ fn whoever_comes_by_the_entrance_of_another_source_is_turned_away() {
         TcpStream::connect(address).expect("it listens").write_all(&stream(source, 1, EVENTS)).expect("it is read");
     }
     expect_everything(handle, 2);
+}
+
+/// Two files of real fragments, without any frame around them.
+#[test]
+fn files_of_a_named_format_are_sources_as_they_lie_there() {
+    let Some(data) = ropewalk_tidy::real_data("entrances::files_of_a_named_format", "cms_csc") else { return };
+    let output = TemporaryDirectory::new("entrances-fed");
+    let mut text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n\
+         [[builder]]\nname = \"bu0\"\n",
+        output.path().display().to_string()
+    );
+    for (id, name) in [(841, "csc_00307511_EmuRUI01_Local_000.raw"), (843, "csc_00307511_EmuRUI03_Local_000.raw")] {
+        text += &format!(
+            "[[source]]\nid = {id}\nreadout = \"ru0\"\nformat = \"fed\"\ninput = {:?}\n",
+            data.join(name).display().to_string()
+        );
+    }
+    let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 4685)));
+    let summary = Run { handle }.end();
+    assert!(summary.is_lossless(), "{summary:#?}");
+    assert_eq!((summary.events.written, summary.fragments.crc_errors), (4685, 0));
+    assert_eq!(summary.bytes["payload_received"], 4_327_200);
+}
+
+/// Datagrams of two boards on ports of their own, in the format of DUNE; one is no frame, and one more is nobody's business.
+#[test]
+fn datagrams_are_frames_and_what_is_no_frame_is_named() {
+    let output = TemporaryDirectory::new("entrances-udp");
+    let mut text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[timeouts]\nreadout = \"300ms\"\n[[readout]]\nname = \"ru0\"\n\
+         [[builder]]\nname = \"bu0\"\n",
+        output.path().display().to_string()
+    );
+    for id in [1, 2] {
+        text += &format!(
+            "[[source]]\nid = {id}\nname = \"board{id}\"\nreadout = \"ru0\"\nformat = \"dune\"\nlisten = \"udp://127.0.0.1:0\"\n"
+        );
+    }
+    let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
+    let [one, two] = ["board1", "board2"].map(|name| address_of(&handle, name));
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let send = |board: u32, event: u32, to: &str| {
+        let frames = ForeignFormat::Dune.emulate(board, event, &payload(board, event.into())).expect("they are short");
+        for frame in &frames {
+            socket.send_to(frame, to).expect("it is sent");
+        }
+    };
+    // Boards do not know of runs: what they say before is stale.
+    (990..1000).for_each(|event| send(1, event, &one));
+    support::wait_for("what was sent before the run", || {
+        (handle.snapshot().ledger.fragments.stale == 10).then_some(())
+    });
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 100)));
+    support::wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
+    for event in 1..=100 {
+        send(1, event, &one);
+        if event == 50 {
+            socket
+                .send_to(b"no frame, and long enough for a head of seventy-two bytes, which it is not.", &two)
+                .expect("it is sent");
+        } else {
+            send(2, event, &two);
+        }
+    }
+    let summary = Run { handle }.end();
+    assert!(summary.is_balanced(), "{summary:#?}");
+    assert_eq!((summary.events.written, summary.events.incomplete_emitted), (100, 1), "{summary:#?}");
+    assert_eq!(
+        summary.fragments.dropped.values().filter_map(serde_json::Value::as_u64).sum::<u64>(),
+        1,
+        "{summary:#?}"
+    );
+}
+
+/// What a digitiser says: words counted in the first one, a 24-bit event number in the third.
+fn digitiser_frame(event: u32) -> Vec<u8> {
+    let words = 4 + event % 5;
+    let mut frame: Vec<u8> = [0xa000_0000 | words, 0x55, event & 0xff_ffff, 125 * event].map(u32::to_le_bytes).concat();
+    frame.resize(4 * words as usize, event as u8);
+    frame
+}
+
+/// What two boards on one port say: two letters, the event, the number of the packet.
+fn board_frame(event: u32, sequence: u16) -> Vec<u8> {
+    [&b"RB"[..], &event.to_be_bytes(), &sequence.to_be_bytes(), &[7; 20]].concat()
+}
+
+/// Three boards of two layouts, which stand in the configuration alone; two of them send to one port, and one of these is
+/// unplugged for a while.
+#[test]
+fn boards_whose_layouts_stand_in_the_configuration_are_built_together() {
+    let output = TemporaryDirectory::new("entrances-layouts");
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+    let small = "frame = \"datagram\"\nmax_fragment = \"1KiB\"\nmatch = { at = 0, bytes = \"RB\" }\n\
+                 event = { at = 2, type = \"u32be\" }\nsequence = { at = 6, type = \"u16be\" }";
+    let mut text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[timeouts]\nreadout = \"200ms\"\n[[readout]]\nname = \"ru0\"\n\
+         [[builder]]\nname = \"bu0\"\n[[source]]\nid = 7\nname = \"digitiser\"\nreadout = \"ru0\"\n\
+         listen = \"tcp://127.0.0.1:0\"\n\
+         frame = {{ length = {{ at = 0, type = \"u32le\", mask = 0x0fffffff, unit = 4 }}, max = \"1MiB\" }}\n\
+         event = {{ at = 8, type = \"u32le\", mask = 0xffffff }}\n\
+         time = {{ at = 12, type = \"u32le\", mask = 0x7fffffff, tick = \"8ns\" }}\n",
+        output.path().display().to_string()
+    );
+    for (id, address) in [(8, "127.0.0.2"), (9, "127.0.0.3")] {
+        text += &format!(
+            "[[source]]\nid = {id}\nreadout = \"ru0\"\nlisten = \"udp://127.0.0.1:{port}\"\n{small}\n\
+             demux = {{ at = \"ip.source\", is = {address:?} }}\n"
+        );
+    }
+    let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 300)));
+    support::wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
+    let mut digitiser = TcpStream::connect(address_of(&handle, "digitiser")).expect("it listens");
+    let boards = ["127.0.0.2:0", "127.0.0.3:0", "127.0.0.4:0"]
+        .map(|address| std::net::UdpSocket::bind(address).expect("all of 127/8 is ours"));
+    for event in 1..=300 {
+        digitiser.write_all(&digitiser_frame(event)).expect("it is read");
+        for (index, board) in boards.iter().enumerate() {
+            let is_unplugged = index == 1 && (101..=150).contains(&event);
+            if !is_unplugged {
+                board.send_to(&board_frame(event, event as u16), ("127.0.0.1", port)).expect("it is sent");
+            }
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let summary = Run { handle }.end();
+    assert!(summary.is_balanced(), "{summary:#?}");
+    assert_eq!((summary.events.written, summary.events.incomplete_emitted), (300, 50), "{summary:#?}");
+    let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
+    let mut reader = index.reader();
+    while let Some(event) = reader.next_event().expect("it can be read") {
+        let number = event.event.head().key.number() as u32;
+        let found: Vec<_> =
+            event.event.fragments().map(|found| (found.entry.source.0, found.payload.to_vec())).collect();
+        let mut wanted = vec![(7, digitiser_frame(number)), (8, board_frame(number, number as u16))];
+        wanted.extend((!(101..=150).contains(&number)).then(|| (9, board_frame(number, number as u16))));
+        assert_eq!(found, wanted, "event {number}");
+    }
 }
 
 #[test]

@@ -23,6 +23,14 @@ impl Description {
         }
     }
 
+    /// What tells the boards apart that send to one place: the number that the layout names for it, or what the format says.
+    pub fn board_of(&self, frame: &(impl Window + ?Sized)) -> Option<u64> {
+        match self {
+            Self::Layout(plan) => plan.board_of(frame),
+            Self::Format(format) => format.fields(frame).source.map(u64::from),
+        }
+    }
+
     /// Whether frames say to which event they belong; they are counted where they do not.
     pub fn has_event(&self) -> bool {
         match self {

@@ -108,6 +108,8 @@ pub struct ReceiveConfig {
     /// Bytes that wait in the kernel at most, 0 for its own default. The kernel counts a packet as more than it has, and gives
     /// no more than `net.core.rmem_max` to who is not the administrator.
     pub socket_buffer: usize,
+    /// The address of the interface at which the group of a multicast address is joined; none: where the kernel's routes lead.
+    pub interface: Option<Ipv4Addr>,
     /// Several receivers of this address each get a part of the packets: those of one sender go to the same one (UDP alone).
     pub is_shared: bool,
 }
@@ -122,6 +124,7 @@ impl ReceiveConfig {
             batch: 64,
             largest: 1480,
             socket_buffer: 4 << 20,
+            interface: None,
             is_shared: false,
         }
     }

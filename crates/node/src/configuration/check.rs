@@ -113,7 +113,7 @@ fn timeouts(configuration: &Configuration) -> Result<(), Fault> {
 }
 
 fn source(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
-    use super::model::FormatName;
+    use super::format::FormatName;
     let is_elink = source.felix.is_some();
     if is_elink && (source.emulate.is_some() || source.play.is_some()) {
         return Err(fault(key("felix"), "an e-link is emulated with its whole card: [felix.emulate]"));
@@ -126,7 +126,7 @@ fn source(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fa
     if source.emulate.is_some() && source.play.is_some() {
         return Err(fault(key("play"), "a source is either emulated or played from a file, not both"));
     }
-    if source.format == FormatName::Generic && source.play.is_some() {
+    if source.format != FormatName::Ferol && source.play.is_some() {
         return Err(fault(key("play"), "only S-LINK64 files can be played: set format = \"ferol\""));
     }
     if source.counter_bits.is_some_and(|bits| !(8..=64).contains(&bits)) {

@@ -1,6 +1,7 @@
 //! From where a source comes: its keys `listen`, `connect`, `input` and `program`.
 
 use super::check::fault;
+use super::format::FormatName;
 use super::model::SourceSection;
 use super::parse::Fault;
 use crate::offline::ByteOrigin;
@@ -17,8 +18,9 @@ use std::str::FromStr;
 pub enum NetworkAddress {
     /// A TCP service: `tcp://HOST:PORT`.
     Tcp(String),
-    /// Datagrams: `udp://ADDRESS:PORT`. The group of a multicast address is joined.
-    Udp(SocketAddrV4),
+    /// Datagrams: `udp://ADDRESS:PORT`. The group of a multicast address is joined at the interface that has the second
+    /// address: `udp://GROUP:PORT@ADDRESS`; where the kernel's routes lead to without one.
+    Udp(SocketAddrV4, Option<Ipv4Addr>),
     /// Straight over IP: `ip://ADDRESS/PROTOCOL`.
     Ip(Ipv4Addr, u8),
 }
@@ -41,7 +43,11 @@ impl FromStr for NetworkAddress {
                     Ok(Self::Tcp(rest.to_owned()))
                 }
             }
-            "udp" => rest.parse().map(Self::Udp).map_err(|_| wrong()),
+            "udp" => {
+                let (place, interface) = rest.split_once('@').map_or((rest, None), |(place, at)| (place, Some(at)));
+                let interface = interface.map(str::parse).transpose().map_err(|_| wrong())?;
+                place.parse().map(|place| Self::Udp(place, interface)).map_err(|_| wrong())
+            }
             "ip" => {
                 let (address, protocol) = rest.split_once('/').ok_or_else(wrong)?;
                 let numbers = address.parse().ok().zip(protocol.parse().ok());
@@ -56,7 +62,8 @@ impl fmt::Display for NetworkAddress {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(place) => write!(out, "tcp://{place}"),
-            Self::Udp(place) => write!(out, "udp://{place}"),
+            Self::Udp(place, None) => write!(out, "udp://{place}"),
+            Self::Udp(place, Some(interface)) => write!(out, "udp://{place}@{interface}"),
             Self::Ip(address, protocol) => write!(out, "ip://{address}/{protocol}"),
         }
     }
@@ -89,6 +96,19 @@ impl JsonSchema for InputChoice {
     }
 }
 
+impl SourceSection {
+    /// Whether it sends datagrams to the same address as another source, and something tells them apart.
+    pub fn shares_socket(&self, other: &Self) -> bool {
+        let is_any_port = matches!(self.listen, Some(NetworkAddress::Udp(place, _)) if place.port() == 0);
+        self.comes_in_datagrams()
+            && self.listen == other.listen
+            && !is_any_port
+            && self.demux.is_some()
+            && other.demux.is_some()
+            && self.readout == other.readout
+    }
+}
+
 /// The first thing that is wrong with the ways in of a source.
 pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
     let ways = [
@@ -103,10 +123,25 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
     if let (Some((first, _)), Some((second, _))) = (given.next(), given.next()) {
         return Err(fault(key(second), format!("it has `{first}` already; a source comes in by one way")));
     }
+    if let FormatName::Foreign(format) = source.format
+        && !source.comes_in_datagrams()
+        && source.input.is_none()
+        && format.needs_datagrams()
+    {
+        let message = format!("frames of `{}` come in datagrams: listen = \"udp://0.0.0.0:9000\"", format.name());
+        return Err(fault(key("format"), message));
+    }
+    if let FormatName::Foreign(format) = source.format
+        && ways.iter().all(|(_, is_given)| !is_given)
+    {
+        let message =
+            format!("nothing in `{}` says whose it is: give `listen`, `connect`, `input` or `program`", format.name());
+        return Err(fault(key("format"), message));
+    }
     if source.program.as_ref().is_some_and(Vec::is_empty) {
         return Err(fault(key("program"), "a program and its arguments, such as [\"ssh\", \"board7\", \"read-out\"]"));
     }
-    if let Some(NetworkAddress::Udp(_) | NetworkAddress::Ip(..)) = source.connect {
+    if let Some(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)) = source.connect {
         return Err(fault(key("connect"), "only TCP connects; datagrams are listened for: `listen`"));
     }
     Ok(())
@@ -118,7 +153,13 @@ mod tests {
 
     #[test]
     fn places_in_the_network_are_read_and_written() {
-        for text in ["tcp://daqpc2:5000", "tcp://[::1]:0", "udp://239.1.2.3:9000", "ip://10.0.0.5/253"] {
+        for text in [
+            "tcp://daqpc2:5000",
+            "tcp://[::1]:0",
+            "udp://239.1.2.3:9000",
+            "udp://239.1.2.3:9000@10.0.0.7",
+            "ip://10.0.0.5/253",
+        ] {
             assert_eq!(text.parse::<NetworkAddress>().map(|place| place.to_string()).as_deref(), Ok(text));
         }
         for text in

@@ -19,6 +19,7 @@ use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// How frames are found: `"datagram"`, or a table.
@@ -223,6 +224,19 @@ pub struct DemuxTable {
     pub mask: Option<u64>,
     /// By how much they are moved down.
     pub shift: Option<u8>,
+    /// Which board the source is: its address, or its number. Where sources that listen at one address do not say it, they are
+    /// the boards in the order in which these show themselves.
+    pub is: Option<BoardChoice>,
+}
+
+/// Which of several boards.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum BoardChoice {
+    /// The one with this number.
+    Number(u64),
+    /// The one with this address.
+    Address(Ipv4Addr),
 }
 
 /// What the board says of its health.
@@ -350,7 +364,7 @@ impl SourceSection {
 pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
     let Some(plan) = source.plan().map_err(|wrong| Fault { key: key(&wrong.key), ..wrong })? else { return Ok(()) };
     let comes_in_datagrams = match (&source.listen, &source.connect) {
-        (Some(NetworkAddress::Udp(_) | NetworkAddress::Ip(..)), _) => Some(true),
+        (Some(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)), _) => Some(true),
         (Some(NetworkAddress::Tcp(_)), _) | (_, Some(_)) => Some(false),
         _ if source.program.is_some() => Some(false),
         // A file may be a capture of datagrams.
@@ -503,6 +517,15 @@ impl TimeTable {
 impl DemuxTable {
     /// The number that tells boards apart; none where their addresses do.
     fn number(&self) -> Result<Option<Number>, Fault> {
+        match (self.at, self.is) {
+            (PeerOrPlace::Peer, Some(BoardChoice::Number(_))) => {
+                return Err(fault("demux", "the address of the board: `is = \"192.168.10.1\"`"));
+            }
+            (PeerOrPlace::Place(_), Some(BoardChoice::Address(_))) => {
+                return Err(fault("demux", "the number of the board: `is = 3`"));
+            }
+            _ => {}
+        }
         match (self.at, self.kind) {
             (PeerOrPlace::Peer, None) if self.mask.is_none() && self.shift.is_none() => Ok(None),
             (PeerOrPlace::Place(at), Some(kind)) => Ok(Some(number(at, kind, self.mask, self.shift))),

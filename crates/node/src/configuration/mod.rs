@@ -13,6 +13,7 @@ mod felix;
 mod felix_check;
 mod felix_event;
 mod felix_serve;
+mod format;
 mod layout;
 mod layout_text;
 mod model;
@@ -29,13 +30,14 @@ pub use felix::{
 };
 pub use felix_event::{Endian, EventChoice, EventField};
 pub use felix_serve::ServeSection;
+pub use format::FormatName;
 pub use layout::{
-    BoardTable, ChecksumTable, CountsChoice, DemuxTable, EventTable, FrameChoice, FrameTable, LengthTable, NumberTable,
-    PatternTable, PiecesTable, StatusTable, TimeTable, TrailerTable,
+    BoardChoice, BoardTable, ChecksumTable, CountsChoice, DemuxTable, EventTable, FrameChoice, FrameTable, LengthTable,
+    NumberTable, PatternTable, PiecesTable, StatusTable, TimeTable, TrailerTable,
 };
 pub use layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
 pub use model::{
-    Acknowledge, BuilderSection, BunchCrossing, Configuration, Emulate, FormatName, IncompleteChoice, ManagerSection,
+    Acknowledge, BuilderSection, BunchCrossing, Configuration, Emulate, IncompleteChoice, ManagerSection,
     OnCloseChoice, PlacementChoice, PolicyChoice, PoolRule, ReadoutSection, RequirementChoice, RunSection,
     SchedulingChoice, SourceSection, SyncChoice, SynchronyAction, SynchronySection, TcpChoice, ThreadRule,
     TimeoutSection,

@@ -2,6 +2,7 @@
 
 use super::entrance::{InputChoice, NetworkAddress};
 use super::felix::{ELinkSection, FelixSection};
+use super::format::FormatName;
 use super::layout::{
     BoardTable, ChecksumTable, DemuxTable, EventTable, FrameChoice, NumberTable, PatternTable, StatusTable, TimeTable,
 };
@@ -338,21 +339,15 @@ impl SourceSection {
         self.name.clone().unwrap_or_else(|| format!("source-{}", self.id))
     }
 
+    /// Whether it sends datagrams.
+    pub const fn comes_in_datagrams(&self) -> bool {
+        matches!(self.listen, Some(NetworkAddress::Udp(..) | NetworkAddress::Ip(..)))
+    }
+
     /// Whether it is read from a file or from a program: it ends with that.
     pub const fn is_read(&self) -> bool {
         self.input.is_some() || self.program.is_some()
     }
-}
-
-/// What a source sends.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FormatName {
-    /// CMS FED fragments in FEROL blocks.
-    #[default]
-    Ferol,
-    /// Generic fragments (`docs/generic-fragment.md`).
-    Generic,
 }
 
 /// Whether an event needs the source.

@@ -13,7 +13,6 @@ use ropewalk_flow::readout::{Boards, DatagramFramer, FramerLimits, PIECES_TIMEOU
 use ropewalk_io::packet::{Packet, Receiver};
 use ropewalk_terms::{Counter, Instant, SourceId};
 use ropewalk_wire::description::Description;
-use ropewalk_wire::framing::Framing;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -25,7 +24,7 @@ pub enum Demux {
     Single,
     /// By the address that a datagram comes from.
     Address(Boards),
-    /// By what its frame says ([`ropewalk_wire::framing::Fields::source`]).
+    /// By what its frame says ([`Description::board_of`]).
     Field(Boards),
 }
 
@@ -222,7 +221,7 @@ impl Demux {
             Self::Address(boards) => boards.index_of(Boards::of_address(IpAddr::V4(*packet.from.ip())))?,
             Self::Field(boards) => {
                 let framing = routes.first()?.framer.framing();
-                let board = framing.fields(packet.payload.contiguous()?).source?;
+                let board = framing.board_of(packet.payload.contiguous()?)?;
                 boards.index_of(board.into())?
             }
         };

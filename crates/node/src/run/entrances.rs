@@ -3,20 +3,27 @@
 //! ```text
 //!  file, FIFO, standard input --> a thread --> local pair --> the readout unit's endpoints
 //!  program's standard output ----------------> local pair -->
+//!  datagrams ------------------> a socket for each address --> the readout unit's datagrams
 //! ```
 //! A pair of sockets holds little, so that whoever writes waits for whoever reads.
 
 use super::assemble::{RunError, Workshop, endpoint, system};
 use super::card_process::{ChildSlot, how_it_ended};
 use super::feeder::FeederNotes;
-use super::resolve::Resolved;
-use crate::configuration::{NetworkAddress, SourceSection};
-use crate::drive::{Entrance, ReadoutDrive};
+use super::placement::{Purpose, pool_of};
+use super::push::packet_error;
+use super::resolve::{Resolved, description};
+use crate::configuration::{BoardChoice, DemuxTable, NetworkAddress, PeerOrPlace, SourceSection};
+use crate::drive::{DatagramInputConfig, Demux, Entrance, ReadoutDrive};
 use crate::offline::ByteOrigin;
+use ropewalk_flow::readout::Boards;
 use ropewalk_io::Dispatcher;
+use ropewalk_io::packet::{Flow, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver, SocketReceiver};
 use ropewalk_io::tcp::Tcp;
+use ropewalk_memory::PoolConfig;
 use ropewalk_terms::SourceId;
 use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -24,6 +31,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// The longest payload of a datagram.
+const MOST_DATAGRAM: u64 = 65_507;
+/// A batch sets room aside for the longest datagram, many times over; where that is much, they are taken one by one.
+const LARGEST_IN_BATCH: usize = 9216;
+/// What waits in the kernel at most.
+const SOCKET_BUFFER: usize = 32 << 20;
+/// Memory for datagrams whose events are not done.
+const DATAGRAM_BLOCK: usize = 256 << 10;
+const DATAGRAM_BLOCKS: usize = 256;
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
 /// How long nobody may read before it is looked whether it is over.
@@ -60,6 +76,7 @@ impl Workshop<'_> {
         readout: &mut ReadoutDrive<Tcp, P>,
     ) -> Result<Opened, RunError> {
         let mut opened = Opened::default();
+        self.sockets(index, readout, &mut opened)?;
         for source in self.resolved.sources_of(index).filter(|source| source.emulate.is_none()) {
             let name = source.name_or_id();
             let Some((entrance, writing)) = entrance(source, &name)? else { continue };
@@ -68,6 +85,74 @@ impl Workshop<'_> {
             opened.to_start.extend(writing.map(|writing| Fed { name, writing }));
         }
         Ok(opened)
+    }
+
+    /// Opens a socket for each address to which sources send datagrams.
+    fn sockets<P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<Tcp, P>,
+        opened: &mut Opened,
+    ) -> Result<(), RunError> {
+        let datagrams = |source: &&SourceSection| source.comes_in_datagrams() && source.emulate.is_none();
+        let mut left: Vec<&SourceSection> = self.resolved.sources_of(index).filter(datagrams).collect();
+        while let Some(&first) = left.first() {
+            let shares = |source: &&SourceSection| source.id == first.id || first.shares_socket(source);
+            let (boards, others): (Vec<_>, Vec<_>) = left.into_iter().partition(shares);
+            left = others;
+            let name = first.name_or_id();
+            let receiver = self.socket(first, &name, &boards)?;
+            opened.addresses.push((name, receiver.address().to_string()));
+            let described = |source: &&SourceSection| Some((SourceId(source.id), description(source)?));
+            readout.add_datagrams(DatagramInputConfig {
+                receiver: Box::new(receiver),
+                sources: boards.iter().filter_map(described).collect(),
+                demux: demux(&boards),
+                is_live: true,
+            });
+        }
+        Ok(())
+    }
+
+    /// The socket of sources that send to the same address.
+    fn socket(&self, first: &SourceSection, name: &str, boards: &[&SourceSection]) -> Result<SocketReceiver, RunError> {
+        let config = match first.listen {
+            Some(NetworkAddress::Ip(address, protocol)) => {
+                ReceiveConfig::new(Flow::Ip(protocol), SocketAddrV4::new(address, 0))
+            }
+            Some(NetworkAddress::Udp(place, interface)) => {
+                ReceiveConfig { interface, ..ReceiveConfig::new(Flow::Udp, place) }
+            }
+            _ => return Err(RunError::Unfit(format!("{name} does not listen for datagrams"))),
+        };
+        let longest = boards.iter().map(|source| source.max_fragment.0).max().unwrap_or(MOST_DATAGRAM);
+        let largest = longest.min(MOST_DATAGRAM) as usize;
+        let mechanism =
+            if largest <= LARGEST_IN_BATCH { ReceiveMechanism::RecvMmsg } else { ReceiveMechanism::RecvFrom };
+        let config = ReceiveConfig { mechanism, largest, socket_buffer: SOCKET_BUFFER, ..config };
+        let pool = PoolConfig::anonymous(&pool_of(name, Purpose::Datagrams), DATAGRAM_BLOCK, DATAGRAM_BLOCKS);
+        let memory = PacketMemory::pool(self.placer.untouched_pool(pool)?);
+        SocketReceiver::new(config, memory).map_err(packet_error(name))
+    }
+}
+
+/// How boards that send to the same address are told apart.
+fn demux(boards: &[&SourceSection]) -> Demux {
+    let tables: Vec<&DemuxTable> = boards.iter().filter_map(|source| source.demux.as_ref()).collect();
+    let Some(first) = tables.first() else { return Demux::Single };
+    let known: Option<Vec<u128>> = tables
+        .iter()
+        .map(|table| {
+            table.is.map(|board| match board {
+                BoardChoice::Number(number) => number.into(),
+                BoardChoice::Address(address) => Boards::of_address(address.into()),
+            })
+        })
+        .collect();
+    let boards = known.map_or_else(|| Boards::of_count(tables.len()), Boards::new);
+    match first.at {
+        PeerOrPlace::Peer => Demux::Address(boards),
+        PeerOrPlace::Place(_) => Demux::Field(boards),
     }
 }
 

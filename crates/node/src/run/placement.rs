@@ -7,11 +7,13 @@
 //! | `manager` | turns the event manager |
 //! | `sources` | plays emulated and recorded sources |
 //! | `CARD` | writes the blocks of the link card `CARD`, emulated or read from somewhere |
+//! | `SOURCE` | reads the file or watches the program of a source that has one |
 //! | `units` | turns all units and the manager, where there are few cores and no rules |
 //!
 //! | Pool | What lies in it |
 //! |---|---|
 //! | `NAME-fragments`, `NAME-evacuation` | what the readout unit `NAME` received; what it moved out of the way |
+//! | `SOURCE-datagrams` | what came in datagrams of the source `SOURCE` |
 //! | `CARD-ring` | what the link card `CARD` wrote |
 //! | `CARD-subscribers`, `CARD-staging` | what subscribers of `CARD` say; what is sent back to them (`loop_back`) |
 //! | `NAME-records` | heads and tails of records that the builder unit `NAME` writes |
@@ -51,6 +53,7 @@ pub(super) fn pool_of(unit: &str, purpose: Purpose) -> String {
         Purpose::Control => "control",
         Purpose::Ring => "ring",
         Purpose::Subscribers => "subscribers",
+        Purpose::Datagrams => "datagrams",
     };
     format!("{unit}-{purpose}")
 }
@@ -66,6 +69,7 @@ pub(super) enum Purpose {
     Control,
     Ring,
     Subscribers,
+    Datagrams,
 }
 
 /// Why threads and pools cannot be placed as the configuration says.
@@ -243,6 +247,9 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
     let written = configuration.felix.iter().filter(|card| card.emulate.is_some() || card.input.is_some());
     items.extend(written.map(|card| thread(card.name.clone(), None)));
 
+    let fed = configuration.source.iter().filter(|source| source.is_read() && source.emulate.is_none());
+    items.extend(fed.map(|source| thread(source.name_or_id(), None)));
+
     let mut pools = |unit: &str, feed: Option<&Feed>, purposes: &[Purpose]| {
         items.extend(purposes.iter().map(|purpose| pool(pool_of(unit, *purpose), feed.cloned())));
     };
@@ -252,6 +259,9 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
     for card in &configuration.felix {
         let purposes = [Purpose::Ring, Purpose::Subscribers, Purpose::Staging];
         pools(&card.name, None, if card.serve.is_some() { &purposes } else { &purposes[..1] });
+    }
+    for source in configuration.source.iter().filter(|source| source.comes_in_datagrams() && source.emulate.is_none()) {
+        pools(&source.name_or_id(), None, &[Purpose::Datagrams]);
     }
     pools(MANAGER, None, &[Purpose::Staging]);
     for builder in &configuration.builder {

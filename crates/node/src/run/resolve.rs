@@ -16,7 +16,9 @@ use ropewalk_flow::source::{ORBIT, TriggerRate};
 use ropewalk_io::tcp::{Mechanism, TcpConfig};
 use ropewalk_memory::PoolConfig;
 use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, SourceId, Utc};
+use ropewalk_wire::description::Description;
 use ropewalk_wire::felix::ELink;
+use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use ropewalk_wire::{fed, ferol};
 use std::collections::BTreeMap;
@@ -154,7 +156,7 @@ impl Resolved {
             identity,
             name: section.name.clone(),
             fingerprint: self.fingerprint,
-            descriptions: Vec::new(),
+            descriptions: mine().filter_map(|(source, _)| Some((SourceId(source.id), description(source)?))).collect(),
             listen: section.listen.clone(),
             address: self.addresses.readouts[usize::from(index)].clone(),
             managers: self.addresses.managers.clone(),
@@ -164,19 +166,17 @@ impl Resolved {
     }
 
     fn source(&self, source: &SourceSection) -> SourceConfig {
-        let format = match source.format {
-            FormatName::Ferol => Format::Ferol,
-            FormatName::Generic => Format::Generic,
-        };
-        let card = self.card_of(source);
-        let usual = match card.and_then(|card| card.rule_of(source).bits()) {
-            Some(bits) => SourceConfig::of_card(SourceId(source.id), bits),
-            None => SourceConfig::new(SourceId(source.id), format),
+        let (id, card) = (SourceId(source.id), self.card_of(source));
+        let usual = match (card.and_then(|card| card.rule_of(source).bits()), description(source)) {
+            (Some(bits), _) => SourceConfig::of_card(id, bits),
+            (None, Some(description)) => SourceConfig::of_frames(id, &description, description.has_event()),
+            (None, None) if source.format == FormatName::Generic => SourceConfig::new(id, Format::Generic),
+            (None, None) => SourceConfig::new(id, Format::Ferol),
         };
         SourceConfig {
             requirement: requirement(source.requirement),
             counter_bits: source.counter_bits.unwrap_or(usual.counter_bits),
-            first: source.first,
+            first: source.first_event(),
             max_fragment: source.max_fragment.0.min(u64::from(u32::MAX)) as u32,
             on_close: match source.on_close {
                 // What has ended outside of this process does not come back.
@@ -350,8 +350,12 @@ impl Resolved {
             id: SourceId(source.id),
             format: match source.format {
                 _ if source.felix.is_some() => SourceFormat::CHUNK,
+                _ if source.has_layout() => SourceFormat::OPAQUE,
                 FormatName::Ferol => SourceFormat::FED,
                 FormatName::Generic => SourceFormat::GENERIC,
+                FormatName::Foreign(ForeignFormat::Fed) => SourceFormat::FED,
+                FormatName::Foreign(ForeignFormat::LhcbBanks) => SourceFormat::BANKS,
+                FormatName::Foreign(_) => SourceFormat::OPAQUE,
             },
             name: source.name_or_id(),
         };
@@ -416,6 +420,18 @@ impl Resolved {
     }
 }
 
+/// What describes a source's frames: its layout, or the format that it names. None for formats that say themselves whose they
+/// are.
+pub(super) fn description(source: &SourceSection) -> Option<Description> {
+    if let Ok(Some(plan)) = source.plan() {
+        return Some(Arc::new(plan).into());
+    }
+    match source.format {
+        FormatName::Ferol | FormatName::Generic => None,
+        FormatName::Foreign(format) => Some(format.into()),
+    }
+}
+
 fn recorded(path: &std::path::Path) -> Result<SourceFeed, RunError> {
     let bytes = std::fs::read(path).map_err(|source| RunError::System { what: path.display().to_string(), source })?;
     let split = fed::split_file(&bytes);
@@ -451,7 +467,8 @@ fn fingerprint(configuration: &Configuration) -> u64 {
     for source in &configuration.source {
         hasher.write_u32(source.id);
         hasher.write(source.readout.as_bytes());
-        hasher.write(&[source.format as u8, source.requirement as u8, source.trigger.into()]);
+        hasher.write(source.format.name().as_bytes());
+        hasher.write(&[source.requirement as u8, source.trigger.into()]);
         hasher.write_u64(source.first);
         if let Some(link) = &source.felix {
             hasher.write(link.card.as_bytes());

@@ -45,7 +45,7 @@ pub fn layout(bytes: &[u8]) {
     if plan.is_of_datagrams() {
         datagrams(&plan, &mut choices, &cuts, &stream);
     } else {
-        agree(&|| Framer::of_layout(SOURCE, Arc::clone(&plan), LIMITS), &cuts, &stream);
+        agree(&|| Framer::described(SOURCE, Arc::clone(&plan), LIMITS), &cuts, &stream);
     }
 }
 

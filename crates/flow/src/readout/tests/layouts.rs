@@ -126,7 +126,7 @@ fn garbage_counts_as_one_lost_frame_and_the_next_good_one_is_found() {
         let mut framer = stream(&plan);
         let (all, error) = received(&mut framer, &bytes, cuts);
         assert_eq!(outcome(&all), [Ok(1), Err(Cause::SyncLost), Ok(2), Ok(3), Ok(4)]);
-        assert_eq!((framer.counts().skipped_bytes, error), (333, None));
+        assert_eq!((framer.take_counts().skipped_bytes, error), (333, None));
         assert!(!framer.is_mid_fragment());
     }
 }
@@ -157,9 +157,9 @@ fn a_lost_frame_shows_in_the_sequence_and_a_restarted_board_does_not() {
     let mut framer = stream(&plan);
     received(&mut framer, &numbers.map(|contents| frame(&plan, contents, 40)).concat(), &[50]);
     let expected = FrameCounts { missing: 3 + 97, out_of_order: 1, ..FrameCounts::default() };
-    assert_eq!(framer.counts(), expected);
+    assert_eq!(framer.take_counts(), expected);
     framer.clear();
-    assert_eq!(framer.counts(), FrameCounts::default(), "another connection");
+    assert_eq!(framer.take_counts(), FrameCounts::default(), "another connection");
     assert_eq!(framer.source(), Some(SOURCE), "of the same source");
 }
 
@@ -277,7 +277,7 @@ fn a_datagram_is_a_fragment_unless_it_is_short_cut_or_nobodys() {
     let causes = [Cause::ShortPacket, Cause::Truncated, Cause::NotMatched, Cause::ShortPacket].map(Err);
     assert_eq!(outcome(&out), [&[Ok(1)][..], &causes, &[Ok(4)]].concat());
     assert_eq!(out[0].payload.to_vec(), good);
-    assert_eq!(framer.counts().missing, 2, "by their own numbers");
+    assert_eq!(framer.take_counts().missing, 2, "by their own numbers");
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn a_frame_in_several_datagrams_is_put_together_in_any_order() {
         assert_eq!(outcome(&out), [Ok(77)]);
         assert_eq!(out[0].payload.to_vec(), whole, "the first datagram, and what the others carry");
         framer.push(Instant::ZERO, datagram(&mut pool, &pieces[1]), false, &mut out);
-        assert_eq!((out.len(), framer.counts().repeated_pieces, framer.unfinished()), (1, 1, 0), "once more");
+        assert_eq!((out.len(), framer.take_counts().repeated_pieces, framer.unfinished()), (1, 1, 0), "once more");
     }
 }
 
@@ -372,7 +372,11 @@ fn a_frame_whose_datagrams_do_not_all_come_is_given_up_in_time() {
     pool.collect();
     assert_eq!(pool.held(), 0, "nothing of it is kept");
     framer.push(due, datagram(&mut pool, &pieces[1]), false, &mut out);
-    assert_eq!((framer.unfinished(), framer.counts().repeated_pieces), (0, 1), "what comes too late begins nothing");
+    assert_eq!(
+        (framer.unfinished(), framer.take_counts().repeated_pieces),
+        (0, 1),
+        "what comes too late begins nothing"
+    );
 }
 
 #[test]

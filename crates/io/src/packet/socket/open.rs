@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -38,6 +38,13 @@ pub(in crate::packet) fn bound(
     // A raw socket's port is its protocol's number, which is no port.
     let port = if flow == Flow::Udp { bound.port() } else { 0 };
     Ok((socket, SocketAddrV4::new(*bound.ip(), port)))
+}
+
+/// Lets a socket that is bound to the address of a multicast group hear it: at the interface that has this address, or where
+/// the kernel's routes lead to.
+pub(super) fn join(socket: &OwnedFd, group: Ipv4Addr, interface: Option<Ipv4Addr>) -> io::Result<()> {
+    let interface = interface.unwrap_or(Ipv4Addr::UNSPECIFIED);
+    Ok(sockopt::set_ip_add_membership(socket, &group, &interface)?)
 }
 
 /// Lets as many bytes wait in the kernel before it drops packets: beyond the system's limit where the process may.

@@ -12,7 +12,7 @@ use ropewalk_wire::internet::IPV4_BYTES;
 
 use super::address::from_kernel;
 use super::header::{Batch, Control};
-use super::open::{bound, drops, set_option, set_receive_buffer};
+use super::open::{bound, drops, join, set_option, set_receive_buffer};
 use super::send::SocketSender;
 use crate::packet::around::Around;
 use crate::packet::{
@@ -52,6 +52,9 @@ impl SocketReceiver {
         let room = room(&config, &memory)?;
         let (socket, address) = bound(config.flow, config.address, config.is_shared)?;
         let refused = |what: &'static str| move |source: io::Error| PacketError::of(what, address, source);
+        if address.ip().is_multicast() {
+            join(&socket, *address.ip(), config.interface).map_err(refused("cannot join the group"))?;
+        }
         set_receive_buffer(&socket, config.socket_buffer).map_err(refused("cannot set the receive buffer"))?;
         if config.mechanism == ReceiveMechanism::UdpGro {
             set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1).map_err(refused("the kernel couples no packets"))?;

@@ -76,7 +76,7 @@ pub(super) fn pool(name: &str, (block, blocks): (usize, usize)) -> Result<Pool, 
     Ok(Pool::new_untouched(PoolConfig::anonymous(name, block, blocks))?)
 }
 
-pub(super) fn packet_error(name: &str) -> impl FnOnce(PacketError) -> RunError {
+pub(in crate::run) fn packet_error(name: &str) -> impl FnOnce(PacketError) -> RunError {
     let name = name.to_owned();
     move |error| RunError::Unfit(format!("{name}: {error}"))
 }

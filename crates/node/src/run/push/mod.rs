@@ -15,6 +15,7 @@ mod queues;
 mod resolve;
 mod summary;
 
+pub(super) use assemble::packet_error;
 pub use assemble::{PushPart, launch_push};
 pub use handle::{PushHandle, PushSnapshot};
 pub use summary::{FlowSummary, PUSH_SUMMARY_SCHEMA, PushSummary};

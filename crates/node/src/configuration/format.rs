@@ -1,0 +1,50 @@
+//! The key `format` of a source.
+
+use crate::quantity::read_from_text;
+use ropewalk_wire::foreign::ForeignFormat;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+use std::str::FromStr;
+
+/// What a source sends.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum FormatName {
+    /// CMS FED fragments in FEROL blocks.
+    #[default]
+    Ferol,
+    /// Generic fragments (`docs/generic-fragment.md`).
+    Generic,
+    /// A format of somebody else (`docs/formats.md`).
+    Foreign(ForeignFormat),
+}
+
+const FORMAT: &str = "\"ferol\", \"generic\", or the name of somebody else's format, such as \"midas\" or \"fed\"";
+
+impl FormatName {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ferol => "ferol",
+            Self::Generic => "generic",
+            Self::Foreign(format) => format.name(),
+        }
+    }
+}
+
+impl FromStr for FormatName {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "ferol" => Ok(Self::Ferol),
+            "generic" => Ok(Self::Generic),
+            _ => ForeignFormat::by_name(name).map(Self::Foreign).ok_or_else(|| {
+                let names: Vec<&str> = ForeignFormat::ALL.iter().map(|format| format.name()).collect();
+                format!("no format is named `{name}`; there are: generic, {}", names.join(", "))
+            }),
+        }
+    }
+}
+
+read_from_text!(FormatName: FORMAT);
