@@ -136,7 +136,7 @@ impl Datagrams {
     pub(super) fn prepare_wait(&mut self) -> bool {
         // All are asked, so that all are armed. One that is blocked waits for the machine.
         let read = self.inputs.iter_mut().filter(|input| !input.is_blocked);
-        read.fold(true, |may_sleep, input| input.receiver.prepare_wait() && may_sleep)
+        read.filter_map(|input| (!input.receiver.prepare_wait()).then_some(())).count() == 0
     }
 
     /// What becomes readable when something comes.
