@@ -139,20 +139,17 @@ impl Rig {
         self.cable.sink.inside(open).map(Sink::Bare).map_err(crate::BenchError::system("a bare receiver"))
     }
 
-    /// One source of packets to a sink. What is sent back to it is dropped as soon as it comes.
-    pub(crate) fn source(&self, traffic: Traffic, to: SocketAddrV4) -> Result<Source, crate::BenchError> {
+    /// One source of packets to a sink, of which so many lie ready. What is sent back to it is dropped as soon as it comes.
+    pub(crate) fn source(&self, traffic: Traffic, ready: usize, to: SocketAddrV4) -> Result<Source, crate::BenchError> {
         let flow = traffic.mechanism.flow();
         let opened = self.cable.source.inside(|| {
             let home = deaf(SocketAddrV4::new(SOURCE, 0), flow != Flow::Udp)?;
             let frame = self.frame(home.1, to, flow, &vec![0x5A; traffic.bytes]);
-            Source::open(&vec![frame; FRAMES], Some(home.0))
+            Source::open(&vec![frame; ready], Some(home.0))
         });
         opened.map_err(crate::BenchError::system("a source of packets"))
     }
 }
-
-/// Frames of a source that all look alike.
-const FRAMES: usize = 256;
 
 fn mac_of(host: &Host) -> io::Result<MacAddress> {
     host.inside(|| Ok(Card::find(CARD, std::net::UdpSocket::bind("0.0.0.0:0")?)?.mac))

@@ -41,6 +41,11 @@ impl Packets {
         FRAGMENT_HEADER_BYTES + self.fragment as usize
     }
 
+    /// How many of them lie ready.
+    pub(super) const fn ready(self) -> usize {
+        self.sources as usize * READY
+    }
+
     /// Where a source sends from: of UDP another port, straight over IP another address.
     fn address(flow: Flow, source: u16) -> SocketAddrV4 {
         match flow {

@@ -65,12 +65,14 @@ pub(super) fn gateway(rig: &Rig, setup: &Setup, times: Times) -> Result<f64, Ben
     })
 }
 
-/// What a bare loop of the same mechanism takes in, or takes in and sends back, in Gb/s.
+/// What a bare loop of the same mechanism takes in, or takes in and sends back, in Gb/s. Its source does what the gateway's
+/// does, for it is as near to its end as the receiver: as many frames lie ready, and get their numbers before they leave.
 pub(super) fn bare(rig: &Rig, setup: &Setup, times: Times, is_echo: bool) -> Result<f64, BenchError> {
     let bytes = setup.packets.bytes();
     lossless(bytes, || {
         let mut sink = rig.bare(setup.receive)?;
-        let mut source = rig.source(Traffic { mechanism: setup.receive, bytes }, sink.address())?;
+        let traffic = Traffic { mechanism: setup.receive, bytes };
+        let mut source = rig.source(traffic, setup.packets.ready(), sink.address())?;
         let run = |received: &AtomicU64, is_over: &AtomicBool| {
             if is_echo {
                 sink.drive(rig, received, is_over, Sink::echo);
@@ -78,7 +80,7 @@ pub(super) fn bare(rig: &Rig, setup: &Setup, times: Times, is_echo: bool) -> Res
                 sink.run(rig, Work::NONE, received, is_over);
             }
         };
-        measured(rig, &mut source, &mut |_, _| {}, times, run, |_, _| {})
+        measured(rig, &mut source, &mut setup.packets.numbered(), times, run, |_, _| {})
     })
 }
 

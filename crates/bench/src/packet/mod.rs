@@ -30,6 +30,9 @@ pub(crate) use crate::cable::Sent;
 /// What the receiver does with a packet beside receiving it: more than twice the time in which the sender sends one.
 const WORK: Duration = Duration::from_micros(3);
 
+/// Frames of a source, which all look alike.
+const READY: usize = 256;
+
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     rates::bench(session)?;
     stumble::bench(session)?;
@@ -66,12 +69,12 @@ struct Pair {
 impl Pair {
     fn ours(rig: &Rig, traffic: Traffic) -> Result<Self, BenchError> {
         let sink = rig.ours(traffic.mechanism)?;
-        Ok(Self { source: rig.source(traffic, sink.address())?, sink })
+        Ok(Self { source: rig.source(traffic, READY, sink.address())?, sink })
     }
 
     fn bare(rig: &Rig, traffic: Traffic) -> Result<Self, BenchError> {
         let sink = rig.bare(traffic.mechanism)?;
-        Ok(Self { source: rig.source(traffic, sink.address())?, sink })
+        Ok(Self { source: rig.source(traffic, READY, sink.address())?, sink })
     }
 
     /// Sends and receives for a while.

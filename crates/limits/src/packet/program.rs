@@ -18,17 +18,21 @@ const fn step(operation: u8, registers: u8, jump: i16, number: i32) -> u64 {
     operation as u64 | (registers as u64) << 8 | (jump as u16 as u64) << 16 | (number as u32 as u64) << 32
 }
 
-/// `return type == IPv4 ? bpf_redirect_map(sockets, queue, XDP_PASS) : XDP_PASS`.
-const fn instructions(sockets: i32) -> [u64; 16] {
+/// `return type == IPv4 && destination == mac ? bpf_redirect_map(sockets, queue, XDP_PASS) : XDP_PASS`.
+const fn instructions(sockets: i32, [a, b, c, d, e, f]: [u8; 6]) -> [u64; 20] {
     [
         step(0xbf, 0x16, 0, 0),       // r6 = frame
         step(0x61, 0x62, 0, 0),       // r2 = begin
         step(0x61, 0x63, 4, 0),       // r3 = end
         step(0xbf, 0x24, 0, 0),       // r4 = begin
         step(0x07, 0x04, 0, 14),      // r4 += 14
-        step(0x2d, 0x34, 8, 0),       // if r4 > end: pass
+        step(0x2d, 0x34, 12, 0),      // if r4 > end: pass
         step(0x69, 0x25, 12, 0),      // r5 = type
-        step(0x55, 0x05, 6, 0x0008),  // if r5 != IPv4: pass
+        step(0x55, 0x05, 10, 0x0008), // if r5 != IPv4: pass
+        step(0x61, 0x25, 0, 0),       // r5 = destination, the first four bytes
+        step(0x56, 0x05, 8, i32::from_le_bytes([a, b, c, d])),
+        step(0x69, 0x25, 4, 0), // r5 = the last two
+        step(0x56, 0x05, 6, i32::from_le_bytes([e, f, 0, 0])),
         step(0x18, 0x11, 0, sockets), // r1 = map
         step(0, 0, 0, 0),
         step(0x61, 0x62, 16, 0), // r2 = queue
@@ -40,13 +44,14 @@ const fn instructions(sockets: i32) -> [u64; 16] {
     ]
 }
 
-/// Attaches the program to a card for this socket, which gets the first queue's packets, until what is returned is dropped.
-pub(super) fn attach(card: u32, socket: &OwnedFd) -> io::Result<[OwnedFd; 2]> {
+/// Attaches the program to a card with this address for a socket, which gets the first queue's packets, until what is returned
+/// is dropped.
+pub(super) fn attach(card: u32, mac: [u8; 6], socket: &OwnedFd) -> io::Result<[OwnedFd; 2]> {
     let map = descriptor(MAP_CREATE, &[u64::from(XSKMAP) | 4 << 32, 4 | 1 << 32, 0])?;
     let (queue, value) = (0_u32, socket.as_raw_fd() as u32);
     let update = [map.as_raw_fd() as u64, (&raw const queue) as u64, (&raw const value) as u64, 0];
     ask(MAP_UPDATE, &update)?;
-    let steps = instructions(map.as_raw_fd());
+    let steps = instructions(map.as_raw_fd(), mac);
     let licence = c"GPL";
     let mut load = [0; 12];
     (load[0], load[1]) = (u64::from(XDP) | (steps.len() as u64) << 32, steps.as_ptr() as u64);

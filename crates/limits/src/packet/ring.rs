@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use super::socket::set;
+use super::socket::{refuse_others, set};
 use super::{ROOM, card_number, deaf};
 
 /// Bytes of a block that is received, and how many there are: as many as `io`'s ring has.
@@ -87,6 +87,7 @@ impl RingLoop {
         let card = card_number(card, listener.0.as_fd())?;
         let receiver = packet_socket(libc::tpacket_versions::TPACKET_V3)?;
         set(receiver.as_fd(), libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1)?;
+        refuse_others(receiver.as_fd())?;
         let request = libc::tpacket_req3 {
             tp_block_size: BLOCK as u32,
             tp_block_nr: BLOCKS as u32,

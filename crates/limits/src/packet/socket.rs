@@ -182,7 +182,27 @@ pub(super) fn set<T: Copy>(socket: BorrowedFd<'_>, level: i32, name: i32, value:
 
 /// Lets nothing through.
 pub(super) fn refuse_all(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let mut nothing = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
-    let program = libc::sock_fprog { len: 1, filter: nothing.as_mut_ptr() };
+    filter(socket, &mut [step(libc::BPF_RET | libc::BPF_K, 0, 0)])
+}
+
+/// Lets through what was sent to this host, and nothing that others were sent.
+pub(super) fn refuse_others(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let kind = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+    let mut steps = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, kind),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, libc::PACKET_HOST.into()),
+        step(libc::BPF_RET | libc::BPF_K, 0, u32::MAX),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0),
+    ];
+    filter(socket, &mut steps)
+}
+
+/// One step of a filter: an operation, how many steps are left out if it is false, and a number.
+const fn step(code: u32, otherwise: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: otherwise, k }
+}
+
+fn filter(socket: BorrowedFd<'_>, steps: &mut [libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
     set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }

@@ -89,3 +89,26 @@ fn what_is_flooded_comes_back_from_every_echo() {
         assert_eq!(flooded(&cable, how, true).0, PACKETS, "{how:?}");
     }
 }
+
+#[test]
+fn what_is_sent_to_another_card_is_counted_by_no_receiver() {
+    let Some(cable) = cable("limits::packet::what_is_sent_to_another_card_is_counted_by_no_receiver") else { return };
+    let back = cable.source.inside(|| bound(SocketAddrV4::new(SOURCE, 0), false)).expect("a socket");
+    for how in BarePackets::ALL.into_iter().filter(|how| *how != BarePackets::RawIp) {
+        let open = || BareReceiver::open(how, SocketAddrV4::new(SINK, 0), CARD);
+        let mut receiver = cable.sink.inside(open).expect("a receiver");
+        let ours = frame(&cable, back.1, receiver.address(), false);
+        // Every byte of the address counts.
+        let mut frames = vec![ours.clone(); 7];
+        (0..6).for_each(|byte| frames[byte][byte] ^= 2);
+        let mut flood = cable.source.inside(|| Flood::open(CARD, &frames)).expect("a flood");
+        (0..7).for_each(|index| assert!(flood.put(index), "there is room"));
+        flood.flush().expect("a card that is up");
+        let (mut count, until) = (0, std::time::Instant::now() + Duration::from_secs(5));
+        while count == 0 && std::time::Instant::now() < until {
+            receiver.wait(Duration::from_millis(1));
+            count += receiver.receive();
+        }
+        assert_eq!((count, receiver.receive()), (1, 0), "{how:?}");
+    }
+}

@@ -219,6 +219,23 @@ impl Drop for XdpSocket {
     }
 }
 
+/// The address of a card on the cable.
+fn card_address(card: &str, socket: BorrowedFd<'_>) -> io::Result<[u8; 6]> {
+    // SAFETY: names, numbers and a pointer that is not used, for which zeros are good.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(card.bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: reads a name and writes an address, both within the structure.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the field that was written.
+    let address = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data };
+    Ok([0, 1, 2, 3, 4, 5].map(|at| address[at] as u8))
+}
+
 fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     let nothing = libc::xdp_ring_offset { producer: 0, consumer: 0, desc: 0, flags: 0 };
     let mut offsets = libc::xdp_mmap_offsets { rx: nothing, tx: nothing, fr: nothing, cr: nothing };
@@ -229,7 +246,7 @@ fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     if result == 0 { Ok(offsets) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Receives every IPv4 packet of a card's first queue.
+/// Receives every IPv4 packet to a card that comes in at its first queue.
 pub(super) struct XdpLoop {
     socket: XdpSocket,
     /// The program, as long as it is to be there.
@@ -241,11 +258,12 @@ pub(super) struct XdpLoop {
 impl XdpLoop {
     pub(super) fn open(address: SocketAddrV4, card: &str) -> io::Result<Self> {
         let listener = deaf(address, false)?;
+        let mac = card_address(card, listener.0.as_fd())?;
         let card = card_number(card, listener.0.as_fd())?;
         let mut socket = XdpSocket::open(card, FRAMES, FRAME)?;
         (0..FRAMES).for_each(|frame| socket.fill.put((frame * FRAME) as u64));
         socket.fill.publish();
-        let program = program::attach(card, &socket.socket)?;
+        let program = program::attach(card, mac, &socket.socket)?;
         Ok(Self { socket, _program: program, listener })
     }
 
