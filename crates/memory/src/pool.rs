@@ -11,6 +11,7 @@ use crate::config::{PoolConfig, PoolError, PoolReport};
 use crate::loan::{LOAN_REFERENCES, Loan};
 use crate::mapping::{Mapping, Others, Touch};
 use crate::registry::{self, MOST_POOLS, PoolId, Shared};
+use crate::slice::Slice;
 use crate::table::{BlockTable, MOST_BLOCKS};
 
 /// The largest block.
@@ -179,6 +180,11 @@ impl Pool {
     /// Lends a block; `None` when the owner has all that it may have, or nothing has come home yet:
     /// hold the source back and try again later.
     pub fn loan(&mut self, owner: Owner) -> Option<Loan> {
+        self.take_free(owner).map(|block| self.loan_of(block))
+    }
+
+    /// A free block goes to this owner.
+    fn take_free(&mut self, owner: Owner) -> Option<u32> {
         if self.shared().table.has_returned() {
             self.collect();
         }
@@ -190,11 +196,51 @@ impl Pool {
         quota.held += 1;
         self.owners[block as usize] = owner.0;
         self.loans += 1;
+        Some(block)
+    }
+
+    /// The loan of a block that was taken, and that nobody refers to.
+    fn loan_of(&self, block: u32) -> Loan {
         self.shared().table.issue(block, LOAN_REFERENCES);
+        // SAFETY: nobody else refers to the block's bytes, and all its references were issued just now.
+        unsafe { Loan::new(self.start_of(block), self.block_size as u32, block, self.id) }
+    }
+
+    fn start_of(&self, block: u32) -> NonNull<u8> {
         // SAFETY: the block lies within the mapping, which has `blocks * block_size` bytes from the first one on.
-        let base = unsafe { self.base.add(block as usize * self.block_size) };
-        // SAFETY: a free block: nobody else refers to its bytes, and all its references were issued just now.
-        Some(unsafe { Loan::new(base, self.block_size as u32, block, self.id) })
+        unsafe { self.base.add(block as usize * self.block_size) }
+    }
+
+    /// Takes out a block that somebody else is to fill and to give back as a whole, such as the kernel: by its number alone,
+    /// which costs less than a loan. It is out until it comes back by [`filled`](Self::filled) or
+    /// [`take_back`](Self::take_back). None where no block is free.
+    #[inline]
+    pub fn give_out(&mut self) -> Option<u32> {
+        self.take_free(Owner::SHARED)
+    }
+
+    /// Bytes of a block that was [given out](Self::give_out) and was filled. It comes home when the slice is dropped.
+    ///
+    /// # Panics
+    /// If they do not lie within the block.
+    ///
+    /// # Safety
+    /// The block must have been given out, and not have come back since; and who had it writes to it no more.
+    #[inline]
+    pub unsafe fn filled(&mut self, block: u32, begin: u32, length: u32) -> Slice {
+        let is_inside = begin as usize + length as usize <= self.block_size && (block as usize) < self.owners.len();
+        assert!(is_inside, "the bytes lie in one of the blocks");
+        self.shared().table.issue(block, 1);
+        // SAFETY: within the block. Nobody writes there, says the caller; the slice gets the only reference.
+        unsafe { Slice::new(self.start_of(block).add(begin as usize), length, block, self.id.0) }
+    }
+
+    /// A block that was [given out](Self::give_out), whether or not it was filled, as a loan.
+    ///
+    /// # Safety
+    /// As for [`filled`](Self::filled); but where the loan is [posted](Loan::post) at once it may still be written to.
+    pub unsafe fn take_back(&mut self, block: u32) -> Loan {
+        self.loan_of(block)
     }
 
     /// Takes home the blocks whose last reference was dropped, on whatever thread.

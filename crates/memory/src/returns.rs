@@ -18,24 +18,23 @@ impl Returns {
     /// Lets a payload go, and leaves an empty one.
     #[inline]
     pub fn take(&mut self, payload: &mut Payload) {
-        let same_block = match (&self.last, payload.one_slice()) {
-            (Some(last), Some(slice)) => (last.pool(), last.block()) == (slice.pool(), slice.block()),
-            _ => false,
-        };
-        let payload = core::mem::take(payload);
-        if same_block {
-            self.more += 1;
-            core::mem::forget(payload);
-        } else {
-            self.begin(payload);
+        let Some(slice) = payload.take_one() else { return payload.clear() };
+        match &self.last {
+            Some(last) if (last.pool(), last.block()) == (slice.pool(), slice.block()) => {
+                self.more += 1;
+                core::mem::forget(slice);
+            }
+            _ => self.begin(slice),
         }
     }
 
-    fn begin(&mut self, mut payload: Payload) {
+    #[inline]
+    fn begin(&mut self, slice: Slice) {
         self.flush();
-        self.last = payload.one_slice().is_some().then(|| payload.pop_slice()).flatten();
+        self.last = Some(slice);
     }
 
+    #[inline]
     fn flush(&mut self) {
         let more = core::mem::take(&mut self.more);
         if let Some(last) = self.last.take()

@@ -211,6 +211,11 @@ impl Payload {
         if n >= self.len() {
             return;
         }
+        if let Repr::One(one) = &mut self.0
+            && n > 0
+        {
+            return one.truncate(n);
+        }
         let mut left = n;
         for mut slice in core::mem::take(self).into_slices() {
             slice.truncate(left);
@@ -243,6 +248,18 @@ impl Payload {
     #[inline]
     pub(crate) fn one_slice(&self) -> Option<&Slice> {
         if let Repr::One(one) = &self.0 { Some(one) } else { None }
+    }
+
+    /// Takes the slice out, where the payload is one.
+    #[inline]
+    pub(crate) fn take_one(&mut self) -> Option<Slice> {
+        match core::mem::take(&mut self.0) {
+            Repr::One(one) => Some(one),
+            other => {
+                self.0 = other;
+                None
+            }
+        }
     }
 
     /// A clone, where the payload is one slice as most are: so short that it is worth having in place.

@@ -8,7 +8,7 @@ use std::process::Command;
 use rustix::fs::fstat;
 use rustix::io::Errno;
 
-use super::{held, slice};
+use super::{held, pool, slice};
 use crate::{HugePages, Lock, MemoryKind, Owner, PageKind, Pool, PoolConfig, PoolError};
 
 fn config(memory: MemoryKind, huge_pages: HugePages) -> PoolConfig {
@@ -247,4 +247,28 @@ fn dropped_pools_leave_no_mapping_behind() {
     let before = size();
     (0..5).for_each(|_| MAPPED.into_iter().for_each(round));
     assert!(size() < before + (32 << 20), "20 pools of 32 MiB came and went");
+}
+
+#[test]
+fn a_block_that_was_given_out_comes_home_with_its_only_slice_or_as_a_loan() {
+    let mut pool = pool(64, 3);
+    let blocks: Vec<u32> = std::iter::from_fn(|| pool.give_out()).collect();
+    assert_eq!((blocks.len(), pool.available(Owner::SHARED)), (3, 0));
+    // SAFETY: each is given out, and nobody writes to it.
+    let (first, second) = unsafe { (pool.filled(blocks[0], 0, 64), pool.filled(blocks[1], 60, 4)) };
+    assert_eq!((first.len(), second.len()), (64, 4));
+    assert_eq!(second.as_ptr().addr() - pool.address().as_ptr().addr(), blocks[1] as usize * 64 + 60);
+    assert!(first.is_alone());
+    let again = first.clone();
+    drop((first, second));
+    assert_eq!(held(&mut pool), 2);
+    drop(again);
+    assert_eq!(held(&mut pool), 1);
+    // SAFETY: as above.
+    let mut loan = unsafe { pool.take_back(blocks[2]) };
+    let slice = loan.append(&[7; 64]).unwrap();
+    drop(loan);
+    assert_eq!((held(&mut pool), &*slice), (1, &[7; 64][..]));
+    drop(slice);
+    assert_eq!((held(&mut pool), pool.give_out().is_some()), (0, true));
 }
