@@ -11,6 +11,7 @@ pub struct Sum {
 
 impl Sum {
     /// The sum with a piece more.
+    #[inline]
     #[must_use]
     pub fn with(self, bytes: &[u8]) -> Self {
         let (mut words, mut rest) = (self.words, bytes);
@@ -54,6 +55,7 @@ const fn fold(mut words: u64) -> u64 {
 }
 
 /// The checksum of bytes in one piece.
+#[inline]
 pub fn checksum(bytes: &[u8]) -> u16 {
     Sum::default().with(bytes).checksum()
 }

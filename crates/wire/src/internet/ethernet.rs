@@ -88,11 +88,12 @@ impl<'a> EthernetFrame<'a> {
     ///
     /// # Errors
     /// [`InternetError::Short`] where it ends within its header.
+    #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, InternetError> {
         if frame.len() < ETHERNET_BYTES {
             return Err(InternetError::Short);
         }
-        let address = |at: usize| MacAddress([0, 1, 2, 3, 4, 5].map(|index| frame[at + index]));
+        let address = |at: usize| MacAddress(frame[at..at + 6].try_into().expect("these are six bytes"));
         let (mut ether_type, mut vlan) = (EtherType(u16_at(frame, 12)), None);
         if ether_type == EtherType::VLAN {
             if frame.len() < ETHERNET_BYTES + VLAN_BYTES {

@@ -108,6 +108,7 @@ impl<'a> Ipv4Packet<'a> {
     ///
     /// # Errors
     /// All but [`InternetError::Protocol`].
+    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, InternetError> {
         if bytes.len() < IPV4_BYTES {
             return Err(InternetError::Short);
@@ -130,30 +131,36 @@ impl<'a> Ipv4Packet<'a> {
     }
 
     /// Who sent it.
+    #[inline]
     pub fn source(&self) -> Ipv4Addr {
         self.address(12)
     }
 
     /// Who is to get it.
+    #[inline]
     pub fn destination(&self) -> Ipv4Addr {
         self.address(16)
     }
 
+    #[inline]
     fn address(&self, at: usize) -> Ipv4Addr {
         Ipv4Addr::new(self.header[at], self.header[at + 1], self.header[at + 2], self.header[at + 3])
     }
 
     /// What it carries.
+    #[inline]
     pub fn protocol(&self) -> u8 {
         self.header[9]
     }
 
     /// Which part it is.
+    #[inline]
     pub fn fragmentation(&self) -> Fragmentation {
         Fragmentation::from_word(u16_at(self.header, 6))
     }
 
     /// Bytes of the header, options included.
+    #[inline]
     pub fn header_bytes(&self) -> usize {
         self.header.len()
     }

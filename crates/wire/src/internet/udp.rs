@@ -63,7 +63,6 @@ pub struct UdpDatagram<'a> {
     bytes: &'a [u8],
     source: Ipv4Addr,
     destination: Ipv4Addr,
-    pseudo_header: Sum,
 }
 
 impl<'a> UdpDatagram<'a> {
@@ -72,6 +71,7 @@ impl<'a> UdpDatagram<'a> {
     /// # Errors
     /// [`InternetError::Protocol`] where it carries something else or a part, [`InternetError::Short`] or
     /// [`InternetError::Length`].
+    #[inline]
     pub fn parse(packet: &Ipv4Packet<'a>) -> Result<Self, InternetError> {
         if packet.protocol() != UDP_PROTOCOL || packet.fragmentation().is_fragment() {
             return Err(InternetError::Protocol);
@@ -84,11 +84,11 @@ impl<'a> UdpDatagram<'a> {
             return Err(InternetError::Length);
         }
         let (source, destination) = (packet.source(), packet.destination());
-        let pseudo_header = pseudo_header(source, destination, UDP_PROTOCOL, length as u16);
-        Ok(Self { bytes: &packet.payload[..length], source, destination, pseudo_header })
+        Ok(Self { bytes: &packet.payload[..length], source, destination })
     }
 
     /// Whence it comes and where it goes.
+    #[inline]
     pub fn header(&self) -> UdpHeader {
         UdpHeader {
             source: SocketAddrV4::new(self.source, u16_at(self.bytes, 0)),
@@ -97,6 +97,7 @@ impl<'a> UdpDatagram<'a> {
     }
 
     /// What it carries.
+    #[inline]
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[UDP_BYTES..]
     }
@@ -104,11 +105,12 @@ impl<'a> UdpDatagram<'a> {
     /// Goes over all bytes and says whether the checksum fits.
     pub fn checksum_state(&self) -> ChecksumState {
         let stated = u16_at(self.bytes, 6);
+        let pseudo_header = pseudo_header(self.source, self.destination, UDP_PROTOCOL, self.bytes.len() as u16);
         if stated == 0 {
             ChecksumState::Absent
-        } else if self.pseudo_header.with(self.bytes).checksum() == 0 {
+        } else if pseudo_header.with(self.bytes).checksum() == 0 {
             ChecksumState::Right
-        } else if stated == self.pseudo_header.folded() {
+        } else if stated == pseudo_header.folded() {
             ChecksumState::Unfinished
         } else {
             ChecksumState::Wrong
