@@ -49,6 +49,21 @@ pub trait Receiver {
     fn memory_in_use(&mut self) -> MemoryInUse;
 }
 
+/// Appends a packet to a batch in which there is room: it is made right there. Before a vector that might have to grow it
+/// would be made on the stack, and read there in wider pieces than it was written in, for which the processor waits.
+///
+/// # Panics
+/// Where there is no room: it is to be reserved before.
+#[inline(always)]
+pub(super) fn append(packets: &mut Vec<Packet>, packet: Packet) {
+    if packets.len() < packets.capacity() {
+        packets.push(packet);
+    } else {
+        core::mem::forget(packet);
+        unreachable!("room is reserved before");
+    }
+}
+
 /// How much of a receiver's memory is held.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct MemoryInUse {

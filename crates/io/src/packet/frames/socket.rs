@@ -14,10 +14,11 @@ use crate::packet::Flow;
 /// IPv4, as packet sockets name it.
 const ETHERTYPE_IPV4: u16 = 0x0800;
 
-/// A packet socket that gets nothing until it is bound.
-pub(super) fn packet_socket() -> io::Result<OwnedFd> {
+/// A packet socket that gets nothing until it is bound: for whole frames (`RAW`), or for what is behind their own header
+/// (`DGRAM`).
+pub(super) fn packet_socket(kind: SocketType) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    Ok(net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?)
+    Ok(net::socket_with(AddressFamily::PACKET, kind, flags, None)?)
 }
 
 /// Binds it to a card, to receive IPv4 there or nothing.
@@ -54,9 +55,15 @@ const EQUALS: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const HAS_BITS: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
-/// What the kernel says of a frame, and its IP header, wherever that begins.
+/// What the kernel says of a frame.
 const KIND: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
-const IP: u32 = libc::SKF_NET_OFF as u32;
+
+/// Where things stand in a packet, which begins with its IP header where the socket does not want frames; the port, where
+/// UDP's header does.
+const FRAGMENTATION: u32 = 6;
+const PROTOCOL: u32 = 9;
+const DESTINATION: u32 = 16;
+const PORT: u32 = 2;
 
 /// Lets nothing through.
 const NOTHING: [Step; 1] = [(RETURN, 0, 0, 0)];
@@ -67,15 +74,15 @@ const BEHIND: u8 = u8::MAX;
 /// Goes on at the end for packets to this address, and behind it for others.
 fn to(flow: Flow, address: SocketAddrV4) -> Vec<Step> {
     let mut steps: Vec<Step> = vec![
-        (LOAD_BYTE, 0, 0, IP.wrapping_add(9)),
+        (LOAD_BYTE, 0, 0, PROTOCOL),
         (EQUALS, 0, BEHIND, flow.protocol().into()),
-        (LOAD_WORD, 0, 0, IP.wrapping_add(16)),
+        (LOAD_WORD, 0, 0, DESTINATION),
         (EQUALS, 0, BEHIND, u32::from(*address.ip())),
     ];
     if flow == Flow::Udp {
         steps.extend([
-            (LOAD_HEADER_LENGTH, 0, 0, IP),
-            (LOAD_HALF_BEHIND, 0, 0, IP.wrapping_add(2)),
+            (LOAD_HEADER_LENGTH, 0, 0, 0),
+            (LOAD_HALF_BEHIND, 0, 0, PORT),
             (EQUALS, 0, BEHIND, address.port().into()),
         ]);
     }
@@ -96,13 +103,13 @@ fn returning(mut steps: Vec<Step>, value: u32) -> Vec<Step> {
     steps
 }
 
-/// Lets whole packets of a flow through that were sent to this host. (Frames of a VLAN are somebody else's to the kernel,
+/// Lets whole packets of a flow through that were sent to this host, to a socket that does not want frames. (Frames of a VLAN are somebody else's to the kernel,
 /// unless it has a card for that VLAN.)
 pub(super) fn filter(socket: &OwnedFd, flow: Flow, address: SocketAddrV4) -> io::Result<()> {
     let mut steps: Vec<Step> = vec![
         (LOAD_WORD, 0, 0, KIND),
         (EQUALS, 0, BEHIND, u32::from(libc::PACKET_HOST)),
-        (LOAD_HALF, 0, 0, IP.wrapping_add(6)),
+        (LOAD_HALF, 0, 0, FRAGMENTATION),
         (HAS_BITS, BEHIND, 0, 0x3FFF),
     ];
     steps.extend(to(flow, address));

@@ -9,13 +9,14 @@ use std::time::Duration;
 use ropewalk_memory::Frames;
 use ropewalk_terms::{Cause, Instant};
 
-use rustix::net::sockopt;
+use rustix::net::{SocketType, sockopt};
 
 use super::blocks::{Blocks, Entry};
 use crate::packet::around::Around;
 use crate::packet::frames::card::Card;
 use crate::packet::frames::open::{Opened, Wanted};
 use crate::packet::frames::socket::{bind, filter, mute, packet_socket, set, steer};
+use crate::packet::receiver::append;
 use crate::packet::socket::open::bound;
 use crate::packet::{Flow, MOST_BATCH, MemoryInUse, Packet, PacketError, ReceiveCounters, Receiver};
 
@@ -134,7 +135,7 @@ impl RingReceiver {
         mute(&listener).map_err(refused("cannot keep a socket mute"))?;
         let card = Card::find(&config.card, &listener).map_err(refused("no such card"))?;
         let wanted = Wanted::one(config.flow, address, config.largest);
-        let socket = packet_socket().map_err(refused("cannot open a packet socket"))?;
+        let socket = packet_socket(SocketType::DGRAM).map_err(refused("cannot open a packet socket"))?;
         filter(&socket, config.flow, address).map_err(refused("cannot filter packets"))?;
         let frames = map(&socket, config)?;
         bind(&socket, &card, true).map_err(refused("cannot listen at the card"))?;
@@ -221,7 +222,7 @@ impl RingReceiver {
                 self.counters.bytes += u64::from(length);
                 // SAFETY: within the packet; the kernel gets the block back when it has come home.
                 let payload = unsafe { self.frames.slice(self.block, start.add(payload.start), length) };
-                packets.push(Packet { from, to, payload: payload.into() });
+                append(packets, Packet { from, to, payload: payload.into() });
             }
         }
     }
@@ -268,8 +269,12 @@ fn map(socket: &OwnedFd, config: &RingConfig) -> Result<Frames, PacketError> {
 /// Shares the packets with the other sockets of a group, or is a group of its own: in either case the kernel puts
 /// fragments together before anybody gets them.
 fn join(socket: &OwnedFd, group: Option<u16>) -> io::Result<()> {
-    let alone = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
-    let kind = libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG | alone;
+    // Who is alone gets everything: then the kernel need not look at each packet for whose it is.
+    let kind = match group {
+        Some(_) => libc::PACKET_FANOUT_HASH,
+        None => libc::PACKET_FANOUT_CPU | libc::PACKET_FANOUT_FLAG_UNIQUEID,
+    };
+    let kind = kind | libc::PACKET_FANOUT_FLAG_DEFRAG;
     set(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(u32::from(group.unwrap_or(0)) | kind << 16))
 }
 
@@ -316,6 +321,7 @@ fn drops(socket: &OwnedFd) -> u32 {
 impl Receiver for RingReceiver {
     fn receive(&mut self, _now: Instant, packets: &mut Vec<Packet>) -> usize {
         let before = packets.len();
+        packets.reserve(self.batch);
         self.collect();
         while packets.len() - before < self.batch {
             if self.open.is_none() && !self.open_next() {

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use ropewalk_memory::Frames;
+use rustix::net::SocketType;
 
 use crate::packet::PacketError;
 use crate::packet::frames::card::Card;
@@ -72,7 +73,7 @@ impl TransmitRing {
         }
         let blocks = (config.frames.max(2) * frame).div_ceil(BLOCK);
         let frames = blocks * (BLOCK / frame);
-        let socket = packet_socket().map_err(refused)?;
+        let socket = packet_socket(SocketType::RAW).map_err(refused)?;
         let number = |name: i32, value: i32| set(&socket, libc::SOL_PACKET, name, &value).map_err(refused);
         number(libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V2 as i32)?;
         number(libc::PACKET_QDISC_BYPASS, i32::from(config.is_direct))?;
