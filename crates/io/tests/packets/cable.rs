@@ -5,12 +5,12 @@ use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
 
 use ropewalk_io::packet::cable::{CARD, Cable, SINK, SOURCE};
 use ropewalk_io::packet::{
-    Flow, FrameConfig, FrameSender, Packet, PacketError, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver,
-    RingConfig, RingReceiver, SendConfig, SendMechanism, Sender, SocketReceiver, SocketSender, TransmitRing, XdpCard,
-    XdpConfig, XdpInput, XdpMode, XdpReceiver, XdpTransmit,
+    Flow, FrameConfig, FrameSender, MemoryInUse, Packet, PacketError, PacketMemory, ReceiveConfig, ReceiveMechanism,
+    Receiver, RingConfig, RingReceiver, SendConfig, SendMechanism, Sender, SocketReceiver, SocketSender, TransmitRing,
+    XdpCard, XdpConfig, XdpInput, XdpMode, XdpReceiver, XdpTransmit,
 };
 use ropewalk_io::{Clock, MonotonicClock};
-use ropewalk_terms::Instant;
+use ropewalk_terms::{Cause, Instant};
 
 use crate::world::{Mechanism, Pair, Sizes, Skip, pattern, run};
 use crate::{pool, staging};
@@ -237,6 +237,38 @@ fn a_received_frame_leaves_again_without_a_copy_unless_somebody_holds_it() {
     });
 }
 
+#[test]
+fn as_many_packets_wait_as_frames_are_posted_and_more_can_be_held() {
+    run("cable::as_many_packets_wait_as_frames_are_posted_and_more_can_be_held", || {
+        let cable = lay(USUAL)?;
+        let (mut receiver, _sender) = sink_queue(&cable, |config| {
+            (config.receive_frames, config.posted_frames) = (256, 64);
+        });
+        let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
+        let to = SocketAddr::V4(receiver.address());
+        let send = |count| (0..count).for_each(|_: usize| assert_eq!(source.send_to(b"packet", to).expect("a way"), 6));
+        send(100);
+        let mut held = receive(&mut receiver, 64);
+        // Posts others.
+        let look = |receiver: &mut XdpReceiver| receiver.receive(MonotonicClock.now(), &mut Vec::new());
+        assert_eq!(look(&mut receiver), 0);
+        assert_eq!(receiver.counters().lost.get(Cause::NoFrame), 36, "nobody was there to post frames");
+        for waiting in [64, 64, 64] {
+            send(waiting);
+            held.extend(receive(&mut receiver, waiting));
+            assert_eq!(look(&mut receiver), 0);
+        }
+        assert_eq!((held.len(), receiver.memory_in_use()), (256, MemoryInUse { held: 256, all: 256 }));
+        send(10);
+        assert_eq!((receiver.counters().lost.get(Cause::NoFrame), receiver.memory_in_use().held), (46, 256));
+        drop(held);
+        assert_eq!(look(&mut receiver), 0);
+        send(64);
+        assert_eq!(receive(&mut receiver, 64).len(), 64);
+        Ok(())
+    });
+}
+
 /// Several flows at one card: the number that packets of each get, and the queue that each belongs to.
 fn flows(wanted: &[(Flow, Option<u32>)], queues: u32) -> XdpConfig {
     let input = |(to, &(flow, queue))| XdpInput { flow, address: TO, queue, to };
@@ -449,7 +481,8 @@ fn settings_of_rings_that_cannot_be_are_refused_with_words() {
         matches!(XdpCard::attach(config, [fragments]), Err(PacketError::Config { .. }))
     };
     assert!(card(|config| config.batch = 5000) && card(|config| config.frame_size = 8192));
-    assert!(card(|config| config.receive_frames = 1) && card(|config| config.queues = 0));
+    assert!(card(|config| config.receive_frames = 1) && card(|config| config.posted_frames = 1));
+    assert!(card(|config| config.queues = 0));
     assert!(card(|config| config.largest = 0) && card(|config| config.inputs[0].address.set_ip([0, 0, 0, 0].into())));
     assert!(card(|config| config.inputs[0].queue = Some(1)) && card(|config| config.inputs.clear()));
     assert!(card(|config| config.inputs.push(config.inputs[0])), "there is memory for one alone");

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ropewalk_memory::{Loan, Owner, Pool, PoolConfig, Posted, Slice, Staging};
+use ropewalk_memory::{Loan, Pool, PoolConfig, Posted, Slice, Staging};
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use super::program::Program;
@@ -68,9 +68,12 @@ pub struct XdpConfig {
     pub largest: usize,
     /// Bytes of a frame, 2,048 or 4,096. A larger packet comes in several.
     pub frame_size: usize,
-    /// Frames of one queue to receive into, and to send from. A packet that is held keeps its frames.
+    /// Frames of one queue to receive into. A packet that is held keeps its frames.
     pub receive_frames: usize,
-    /// The same for those that are sent.
+    /// Frames that the kernel has to receive into, at most: so many packets can wait while the receiver is away. They are used
+    /// in turns, so that few stay in the cache; those that are left are for packets that are held.
+    pub posted_frames: usize,
+    /// Frames to send from.
     pub send_frames: usize,
     /// Whether UDP's checksums are looked at in what is received, and made for what is sent.
     pub checksums: bool,
@@ -89,6 +92,7 @@ impl XdpConfig {
             largest: 8972,
             frame_size: 4096,
             receive_frames: 4096,
+            posted_frames: 4096,
             send_frames: 1024,
             checksums: true,
         }
@@ -214,7 +218,7 @@ fn check(config: &XdpConfig) -> Result<(), PacketError> {
         "a batch has 1 to 1024 packets"
     } else if ![2048, 4096].contains(&config.frame_size) {
         "a frame has 2048 or 4096 bytes"
-    } else if config.receive_frames < 64
+    } else if config.receive_frames.min(config.posted_frames) < 64
         || config.send_frames < 1
         || config.receive_frames + config.send_frames > 1 << 24
     {
@@ -350,9 +354,4 @@ impl Drop for Umem {
             drop(unsafe { posted.reclaim(0) });
         }
     }
-}
-
-/// Frames that can be received into: borrowed by nobody else.
-pub(super) fn spare(pool: &mut Pool) -> Option<Posted> {
-    pool.loan(Owner::SHARED).map(Loan::post)
 }

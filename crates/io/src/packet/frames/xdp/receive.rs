@@ -6,15 +6,16 @@ use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use ropewalk_memory::{Owner, Payload, Pool, Posted, Slice};
+use ropewalk_memory::{Owner, Payload, Pool, Slice};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::internet::EthernetFrame;
 use rustix::event::epoll;
 
-use super::memory::{Listener, Umem, spare};
+use super::memory::{Listener, Umem};
 use super::rings::{Ring, ask};
 use crate::packet::around::Around;
 use crate::packet::frames::open::Opened;
+use crate::packet::receiver::append;
 use crate::packet::{MemoryInUse, Packet, ReceiveCounters, Receiver};
 
 /// Receives flows from one queue of a card.
@@ -23,8 +24,8 @@ pub struct XdpReceiver {
     receive: Ring<libc::xdp_desc>,
     fill: Ring<u64>,
     pool: Pool,
-    /// By frame: those that the kernel has; and how many they are.
-    posted: Vec<Option<Posted>>,
+    /// By frame, whether the kernel has it; and how many those are.
+    posted: Vec<bool>,
     with_kernel: usize,
     /// What the program left to the kernel, and how often it was not looked at.
     listeners: Vec<Listener>,
@@ -56,7 +57,7 @@ impl XdpReceiver {
             epoll::add(&watch, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
         let around = Around::new(Some(&umem.card.card.name));
-        let (posted, counters) = ((0..pool.blocks()).map(|_| None).collect(), ReceiveCounters::default());
+        let (posted, counters) = (vec![false; pool.blocks()], ReceiveCounters::default());
         let (parts, is_broken) = (Payload::default(), false);
         let whole = vec![0; umem.card.config.largest + MOST_HEADERS].into();
         let mut receiver = Self {
@@ -83,23 +84,20 @@ impl XdpReceiver {
         self.pool.block_size()
     }
 
-    /// Gives the kernel every frame that is at home.
+    /// Gives the kernel frames that are at home, those first that came home last, until it has as many as it is to have.
     fn refill(&mut self) {
-        let wanted = self.pool.blocks() as u32;
+        let wanted = self.umem.card.config.posted_frames.saturating_sub(self.with_kernel).min(FILL_BATCH);
         let (mut given, frame_size) = (0, self.frame_size());
-        while self.fill.room(wanted) > given
-            && let Some(posted) = spare(&mut self.pool)
+        while given < wanted
+            && self.fill.room(1) > 0
+            && let Some(frame) = self.pool.give_out()
         {
-            let offset = posted.address().as_ptr().addr() - self.pool.address().as_ptr().addr();
-            self.posted[offset / frame_size] = Some(posted);
-            self.fill.put(offset as u64);
+            self.posted[frame as usize] = true;
+            self.fill.put(u64::from(frame) * frame_size as u64);
             given += 1;
-            if given == FILL_BATCH {
-                break;
-            }
         }
         if given > 0 {
-            self.with_kernel += given as usize;
+            self.with_kernel += given;
             self.fill.publish();
         } else if self.with_kernel == 0 {
             self.counters.dry += 1;
@@ -121,67 +119,97 @@ impl XdpReceiver {
     }
 
     /// What the kernel has written into a frame; none where it says what cannot be.
+    #[inline]
     fn written(&mut self, entry: &libc::xdp_desc) -> Option<Slice> {
         let size = self.frame_size();
         let address = usize::try_from(entry.addr).ok()?;
-        let (frame, begin, length) = (address / size, address % size, entry.len as usize);
-        let posted = self.posted.get_mut(frame)?.take()?;
-        self.with_kernel -= 1;
-        if begin + length > size {
-            // SAFETY: the kernel has given the frame back, whatever it says of it.
-            drop(unsafe { posted.reclaim(0) });
+        let (frame, begin) = (address / size, address % size);
+        if !core::mem::take(self.posted.get_mut(frame)?) {
             return None;
         }
-        // SAFETY: the kernel has written these bytes and given the frame back.
-        let mut loan = unsafe { posted.reclaim(begin + length) };
-        let mut slice = loan.split_committed()?;
-        slice.skip(begin);
-        Some(slice)
+        self.with_kernel -= 1;
+        if begin + entry.len as usize > size {
+            // SAFETY: the kernel has given the frame back, whatever it says of it.
+            drop(unsafe { self.pool.take_back(frame as u32) });
+            return None;
+        }
+        // SAFETY: given out, and the kernel has written these bytes and given the frame back.
+        Some(unsafe { self.pool.filled(frame as u32, begin as u32, entry.len) })
     }
 
     /// Takes a frame, and hands its packet on when it is whole.
+    #[inline]
     fn take(&mut self, entry: &libc::xdp_desc, packets: &mut Vec<Packet>) {
+        let has_more = entry.options & libc::XDP_PKT_CONTD != 0;
         match self.written(entry) {
+            // Most packets lie in one frame, and are handed on without a detour.
+            Some(mut slice) if !has_more && self.parts.is_empty() && !self.is_broken => match self.open(&slice) {
+                Ok(None) => {}
+                Ok(Some(Opened { from, to, payload })) => {
+                    slice.skip(payload.start);
+                    slice.truncate(payload.len());
+                    self.count(payload.len());
+                    append(packets, Packet { from, to, payload: slice.into() });
+                }
+                Err(cause) => self.counters.lost.add(cause, 1),
+            },
+            part => self.take_part(part, has_more, packets),
+        }
+    }
+
+    /// Takes one of the frames that a packet lies in.
+    fn take_part(&mut self, part: Option<Slice>, has_more: bool, packets: &mut Vec<Packet>) {
+        match part {
             Some(slice) => self.parts.push(slice),
             None => self.is_broken = true,
         }
-        if entry.options & libc::XDP_PKT_CONTD != 0 {
+        if has_more {
             return;
         }
-        let (frame, is_broken) = (core::mem::take(&mut self.parts), core::mem::take(&mut self.is_broken));
+        let (mut frame, is_broken) = (core::mem::take(&mut self.parts), core::mem::take(&mut self.is_broken));
         if is_broken {
             self.counters.lost.add(Cause::Malformed, 1);
             return;
         }
-        match self.open(frame) {
+        // It is put together to be looked at, and handed on as it lies.
+        let mut whole = core::mem::take(&mut self.whole);
+        let opened = match whole.get_mut(..frame.len()) {
+            Some(bytes) => {
+                frame.copy_to(0, bytes);
+                self.open(bytes)
+            }
+            None => Err(Cause::Truncated),
+        };
+        self.whole = whole;
+        match opened {
             Ok(None) => {}
-            Ok(Some(packet)) => {
-                self.counters.packets += 1;
-                self.counters.bytes += packet.payload.len() as u64;
-                packets.push(packet);
+            Ok(Some(Opened { from, to, payload })) => {
+                frame.skip(payload.start);
+                frame.truncate(payload.len());
+                self.count(payload.len());
+                append(packets, Packet { from, to, payload: frame });
             }
             Err(cause) => self.counters.lost.add(cause, 1),
         }
     }
 
-    /// The packet that a frame carries, if it is wanted.
-    fn open(&mut self, mut frame: Payload) -> Result<Option<Packet>, Cause> {
-        let bytes = match frame.contiguous() {
-            Some(bytes) => bytes,
-            // What lies in several frames is put together to be looked at, and handed on as it lies.
-            None => {
-                let whole = self.whole.get_mut(..frame.len()).ok_or(Cause::Truncated)?;
-                frame.copy_to(0, whole);
-                whole
-            }
-        };
+    /// Where in a frame the packet lies that it carries, if that is wanted.
+    #[inline]
+    fn open(&self, frame: &[u8]) -> Result<Option<Opened>, Cause> {
         let (wanted, checksums) = (&self.umem.card.wanted, self.umem.card.config.checksums);
-        let ethernet = EthernetFrame::parse(bytes).map_err(|error| error.cause())?;
+        let ethernet = EthernetFrame::parse(frame).map_err(|error| error.cause())?;
         let before = ethernet.header.byte_count();
-        let Some(Opened { from, to, payload }) = wanted.open(ethernet.payload, checksums)? else { return Ok(None) };
-        frame.skip(before + payload.start);
-        frame.truncate(payload.len());
-        Ok(Some(Packet { from, to, payload: frame }))
+        let opened = wanted.open(ethernet.payload, checksums)?;
+        Ok(opened.map(|Opened { from, to, payload }| Opened {
+            from,
+            to,
+            payload: before + payload.start..before + payload.end,
+        }))
+    }
+
+    const fn count(&mut self, bytes: usize) {
+        self.counters.packets += 1;
+        self.counters.bytes += bytes as u64;
     }
 
     /// The kernel's counts of this socket.
@@ -207,7 +235,7 @@ const MOST_HEADERS: usize = 18 + 60 + 8;
 const LOOKS: u32 = 16;
 
 /// Frames that are given at a time.
-const FILL_BATCH: u32 = 512;
+const FILL_BATCH: usize = 512;
 
 impl Receiver for XdpReceiver {
     fn receive(&mut self, now: Instant, packets: &mut Vec<Packet>) -> usize {
@@ -215,6 +243,7 @@ impl Receiver for XdpReceiver {
         self.refill();
         let batch = self.umem.card.config.batch;
         let mut taken = 0;
+        packets.reserve(batch);
         while packets.len() - before < batch && self.receive.available() > 0 {
             let entry = self.receive.take();
             self.take(&entry, packets);
@@ -272,6 +301,9 @@ impl Receiver for XdpReceiver {
 
 impl Drop for XdpReceiver {
     fn drop(&mut self) {
-        self.umem.keep(self.posted.iter_mut().filter_map(Option::take), core::iter::empty());
+        let posted = (0..).zip(&self.posted).filter(|(_, is_posted)| **is_posted);
+        // SAFETY: given out, and posted at once: the kernel may still write there.
+        let posted = posted.map(|(frame, _)| unsafe { self.pool.take_back(frame) }.post());
+        self.umem.keep(posted, core::iter::empty());
     }
 }
