@@ -11,6 +11,7 @@ use super::farm::{Farm, Held, is_waiting};
 use super::gather::{Bytes, FragmentPlace, InPieces, Range, append_range};
 use super::nodes::EventPlace;
 use super::set::{Ending, Stage};
+use crate::moves::append;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant};
@@ -102,11 +103,15 @@ impl Plan {
         self.length += PIECE_HEAD_BYTES + left as usize;
         self.pieces += 1;
         current.offset += left;
-        while left > 0 {
-            let FragmentPlace { source, start, length } = self.fragments[current.fragment];
+        let Self { fragments, parts, .. } = self;
+        for &FragmentPlace { source, start, length } in &fragments[current.fragment..] {
+            if left == 0 {
+                break;
+            }
             let taken = left.min(u32::from(length - current.inside));
             let start = u32::from(start) + u32::from(current.inside);
-            self.parts.push(Part { slot: current.place.slot, source, start, length: taken });
+            // There is room: each part has a byte at least.
+            append(parts, Part { slot: current.place.slot, source, start, length: taken });
             left -= taken;
             current.inside += taken as u16;
             if current.inside == length {
@@ -307,6 +312,16 @@ pub struct PushBytes<'a> {
     slots: &'a [Option<Held>],
 }
 
+/// Where a part of a plan lies.
+#[inline]
+fn bytes_of<'a>(part: &Part, plan: &'a Plan, slots: &'a [Option<Held>]) -> Bytes<'a> {
+    let (start, length) = (part.start as usize, part.length as usize);
+    match slots.get(usize::from(part.slot)) {
+        Some(Some(held)) => Bytes::In(Range::new(&held.set.packets[usize::from(part.source)], start, length)),
+        _ => Bytes::Here(&plan.heads[start..start + length]),
+    }
+}
+
 impl<'a> PushBytes<'a> {
     /// Bytes of the whole message.
     pub const fn length(&self) -> usize {
@@ -321,14 +336,8 @@ impl<'a> PushBytes<'a> {
     /// The bytes in their order, for a system call that gathers.
     #[inline]
     pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (heads, slots) = (&self.plan.heads, self.slots);
-        InPieces::new(self.plan.parts.iter().map(move |part| {
-            let (start, length) = (part.start as usize, part.length as usize);
-            match slots.get(usize::from(part.slot)) {
-                Some(Some(held)) => Bytes::In(Range::new(&held.set.packets[usize::from(part.source)], start, length)),
-                _ => Bytes::Here(&heads[start..start + length]),
-            }
-        }))
+        let Self { plan, slots } = *self;
+        InPieces::new(plan.parts.iter().map(move |part| bytes_of(part, plan, slots)))
     }
 
     /// Appends the same as slices: heads are staged, packets stay where they lie. False where there was no room for the heads;
@@ -350,8 +359,18 @@ impl<'a> PushBytes<'a> {
     #[inline]
     pub fn copy_to(&self, buffer: &mut [u8], copying: Copying) -> Option<usize> {
         let mut rest = buffer;
-        for piece in self.pieces() {
-            rest = copy_piece(rest, piece, copying)?;
+        for part in &self.plan.parts {
+            match bytes_of(part, self.plan, self.slots) {
+                Bytes::Here(bytes) => rest = copy_piece(rest, bytes, copying)?,
+                // A packet that lies in one piece, as most do, needs no search for where it goes on.
+                Bytes::In(mut range) => {
+                    while !range.is_empty()
+                        && let Some(piece) = range.take_piece()
+                    {
+                        rest = copy_piece(rest, piece, copying)?;
+                    }
+                }
+            }
         }
         Some(self.length())
     }

@@ -26,6 +26,11 @@ impl<'a> Range<'a> {
         Self { packet, start, length }
     }
 
+    /// Whether all of it was taken.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
     /// Takes the bytes off the front that lie in one piece: all of them, unless the packet itself lies in several.
     #[inline]
     pub(super) fn take_piece(&mut self) -> Option<&'a [u8]> {

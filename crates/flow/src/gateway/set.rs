@@ -2,7 +2,7 @@
 
 use super::config::FlowConfig;
 use super::gather::FragmentPlace;
-use crate::moves::overwrite;
+use crate::moves::{append, overwrite};
 use ropewalk_memory::{Payload, Returns};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Cause, EventKey, Instant};
@@ -181,10 +181,11 @@ impl EventSet {
             self.step(|_, _, _| {});
         }
         fragments.clear();
+        fragments.reserve(self.packets.len());
         let mut total = 0;
         self.step(|source, start, length| {
             if length > 0 {
-                fragments.push(FragmentPlace { source, start, length });
+                append(fragments, FragmentPlace { source, start, length });
                 total += u32::from(length);
             }
         });

@@ -143,6 +143,11 @@ impl Payload {
     /// The bytes, if they lie in one piece.
     #[inline]
     pub fn contiguous(&self) -> Option<&[u8]> {
+        // By far the most payloads are one slice: no jump that depends on what they are.
+        if let Repr::One(one) = &self.0 { Some(one) } else { self.contiguous_of_several() }
+    }
+
+    fn contiguous_of_several(&self) -> Option<&[u8]> {
         match &self.0 {
             Repr::Empty => Some(&[]),
             Repr::One(one) => Some(one),
@@ -166,12 +171,16 @@ impl Payload {
     /// The `N` bytes from `offset` on, wherever they lie; `None` if there are not enough.
     #[inline]
     pub fn read_array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        let in_one_piece = match &self.0 {
-            Repr::One(one) => return one.get(offset..offset.checked_add(N)?)?.try_into().ok(),
-            Repr::Stripe(stripe) => stripe.get(offset, N),
-            Repr::Empty | Repr::Chain(_) => None,
-        };
-        if let Some(bytes) = in_one_piece {
+        if let Repr::One(one) = &self.0 {
+            return one.get(offset..offset.checked_add(N)?)?.try_into().ok();
+        }
+        self.read_array_of_several(offset)
+    }
+
+    fn read_array_of_several<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        if let Repr::Stripe(stripe) = &self.0
+            && let Some(bytes) = stripe.get(offset, N)
+        {
             return bytes.try_into().ok();
         }
         let mut out = [0; N];
