@@ -5,7 +5,7 @@ use ropewalk_sim::sizing::{Chart, Curve};
 
 /// The charts for which there are figures.
 pub(super) fn charts(rows: &[Row]) -> Vec<Chart> {
-    let mut all = vec![summary(rows), limits(rows)];
+    let mut all = vec![summary(rows), limits(rows, "l1"), limits(rows, "hlt")];
     all.retain(|chart| chart.curves.iter().any(|curve| !curve.points.is_empty()));
     all
 }
@@ -31,19 +31,21 @@ fn summary(rows: &[Row]) -> Chart {
     }
 }
 
-/// What is left of a bare loop's rate, for each way to receive and send.
-fn limits(rows: &[Row]) -> Chart {
+/// What is left of a bare loop's rate, for each way to receive and send a flow.
+fn limits(rows: &[Row], flow: &str) -> Chart {
     let jobs = ["build", "build and gather", "forward with decisions"];
     let ways = ["recvfrom", "recvmmsg", "raw-ip", "ring", "xdp"];
     let place =
         |row: &Row| ways.iter().position(|way| *way == row.text("mechanism")).map_or(0.0, |place| place as f64 + 1.0);
     let of = |job: &str| {
-        let chosen = rows.iter().filter(|row| row.text("table") == "limits" && row.text("job") == job);
+        let is_chosen =
+            |row: &&Row| row.text("table") == "limits" && row.text("flow") == flow && row.text("job") == job;
+        let chosen = rows.iter().filter(is_chosen);
         let points = chosen.filter_map(|row| Some((place(row), row.ratio_to_limit?))).collect();
         Curve { name: job.to_owned(), points, marked: true }
     };
     Chart {
-        title: "Beside bare loops".to_owned(),
+        title: format!("Beside bare loops, {flow}"),
         horizontal: format!("1 to 5: {}", ways.join(", ")),
         vertical: "of the bare loop's rate".to_owned(),
         logarithmic: false,

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::packets::Packets;
 use super::run::{bare, gateway};
 use super::setup::{Sending, Setup, Towards};
 use super::times;
@@ -27,31 +28,38 @@ const WAYS: [(Mechanism, Sending); 5] = [
 
 pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let all = [(Towards::Nobody, BUILDING), (Towards::Itself, GATHERING), (Towards::Nodes, FORWARDING)];
-    for (towards, note) in all {
-        for (receive, send) in WAYS {
-            let kernel = kernel_for(receive);
-            let setup = Setup { receive, send, towards, ..Setup::USUAL };
-            let case = case([
-                ("table", json!("limits")),
-                ("job", json!(job(towards))),
-                ("kernel", json!(kernel.name())),
-                ("mechanism", json!(receive.name())),
-                ("payload_bytes", json!(setup.packets.bytes())),
-            ]);
-            if !session.wants(&case) {
-                continue;
+    for (flow, packets) in [("l1", Packets::FIRST_LEVEL), ("hlt", Packets::HIGH_LEVEL)] {
+        for (towards, note) in all {
+            for (receive, send) in WAYS {
+                let setup = Setup { packets, receive, send, towards, ..Setup::USUAL };
+                measure(session, flow, &setup, note)?;
             }
-            let Some(rig) = Rig::of_case(session, &case, kernel, setup.mtu)? else { continue };
-            let scale = session.options.scale;
-            let [series] = alternate(
-                scale.pairs(),
-                || Ok([gateway(&rig, &setup, times(scale))?]),
-                || Ok([bare(&rig, &setup, times(scale), towards == Towards::Nodes)?]),
-            )?;
-            session.row(Row::of(&case, "Gb/s", &series, note))?;
         }
     }
     Ok(())
+}
+
+fn measure(session: &mut Session<'_>, flow: &str, setup: &Setup, note: &'static str) -> Result<(), BenchError> {
+    let kernel = kernel_for(setup.receive);
+    let case = case([
+        ("table", json!("limits")),
+        ("flow", json!(flow)),
+        ("job", json!(job(setup.towards))),
+        ("kernel", json!(kernel.name())),
+        ("mechanism", json!(setup.receive.name())),
+        ("payload_bytes", json!(setup.packets.bytes())),
+    ]);
+    if !session.wants(&case) {
+        return Ok(());
+    }
+    let Some(rig) = Rig::of_case(session, &case, kernel, setup.mtu)? else { return Ok(()) };
+    let scale = session.options.scale;
+    let [series] = alternate(
+        scale.pairs(),
+        || Ok([gateway(&rig, setup, times(scale))?]),
+        || Ok([bare(&rig, setup, times(scale), setup.towards == Towards::Nodes)?]),
+    )?;
+    session.row(Row::of(&case, "Gb/s", &series, note))
 }
 
 const fn job(towards: Towards) -> &'static str {

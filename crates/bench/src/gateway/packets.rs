@@ -12,7 +12,7 @@ use ropewalk_wire::mep::{FRAGMENT_HEADER_BYTES, MEP_HEADER_BYTES};
 use crate::BenchError;
 use crate::cable::{Frame, Rig, Source};
 
-/// The sources of a flow that is measured with: the paper's first level.
+/// The sources of a flow that is measured with: those of the paper's flows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Packets {
     /// How many there are.
@@ -31,6 +31,9 @@ const READY: usize = 4;
 impl Packets {
     /// 126 sources, 25 events in a packet, 32 bytes each.
     pub(super) const FIRST_LEVEL: Self = Self { sources: 126, packing: 25, fragment: 32 };
+
+    /// The paper's second flow: 323 sources, 10 events in a packet, 100 bytes each.
+    pub(super) const HIGH_LEVEL: Self = Self { sources: 323, packing: 10, fragment: 100 };
 
     /// Bytes of a packet.
     pub(super) const fn bytes(self) -> usize {

@@ -26,7 +26,7 @@ use crate::cable::{Kernel, Pace, Rig, SINK_CPU, Sent, Sink, Source, Traffic, Wor
 
 /// Packets on their way to a gateway: fewer than what the kernel lets wait in front of IP, or at a card that has a thread.
 const WINDOW: u64 = 800;
-const WINDOW_OF_CARD: u64 = 240;
+pub(super) const WINDOW_OF_CARD: u64 = 240;
 /// Packets that our receivers hand on at most.
 const BATCH: usize = 64;
 /// Sets that a gateway has received and that are not decided.

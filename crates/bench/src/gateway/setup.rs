@@ -15,6 +15,7 @@ use ropewalk_node::drive::gateway::Gathering;
 use ropewalk_wire::gateway::Copying;
 
 use super::packets::Packets;
+use super::run::WINDOW_OF_CARD;
 use crate::cable::{Mechanism, SINK_CPU, SOURCE_CPU, pool};
 
 /// Memory that packets are received into (Table II).
@@ -160,8 +161,15 @@ impl Setup {
         let address = SocketAddrV4::new(SINK, 0);
         let flow = self.receive.flow();
         if self.receive == Mechanism::Xdp {
-            // Few and short: what the kernel fills again soon is still in the cache.
-            let frames = XdpConfig { receive_frames: 2048, frame_size: 2048, ..XdpConfig::new(flow, address, CARD) };
+            // Short frames, of which the kernel has few: what it fills again soon is still in the cache. The source's window
+            // is half as large.
+            let posted_frames = 2 * WINDOW_OF_CARD as usize;
+            let frames = XdpConfig {
+                receive_frames: 2048,
+                posted_frames,
+                frame_size: 2048,
+                ..XdpConfig::new(flow, address, CARD)
+            };
             let config = XdpConfig { checksums: false, ..frames };
             let card = XdpCard::attach(config, [pool("fragments", 64 << 10, 16)?])?;
             let (receiver, mut sender) = card.open(0, staging()?)?;
