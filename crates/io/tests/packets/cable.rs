@@ -353,6 +353,37 @@ fn a_ring_in_front_of_a_held_block_says_how_little_is_left() {
     });
 }
 
+/// Packets that IP has seen in the host that receives.
+fn seen_by_ip(cable: &Cable) -> u64 {
+    let text = cable.sink.inside(|| std::fs::read_to_string("/proc/thread-self/net/snmp")).expect("Linux has it");
+    let numbers =
+        text.lines().filter_map(|line| line.strip_prefix("Ip: ")).nth(1).expect("a line of names, one of numbers");
+    numbers.split(' ').nth(2).and_then(|number| number.parse().ok()).expect("InReceives")
+}
+
+#[test]
+fn the_kernel_is_spared_what_a_ring_has_got_and_nothing_else() {
+    run("cable::the_kernel_is_spared_what_a_ring_has_got_and_nothing_else", || {
+        let cable = lay(USUAL)?;
+        let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
+        let other = cable.sink.inside(|| UdpSocket::bind((SINK, 0))).expect("its own address");
+        let mut bytes = [0; 10];
+        for flow in [Flow::Udp, Flow::Ip(253)] {
+            let mut ring = cable.sink.inside(|| RingReceiver::new(&RingConfig::new(flow, TO, CARD)).expect("a ring"));
+            let input = XdpInput { flow, address: ring.address(), queue: None, to: 0 };
+            let before = seen_by_ip(&cable);
+            (0..100).for_each(|number| send_to(&cable, &input, &pattern(number, 900)));
+            assert_eq!((receive(&mut ring, 100).len(), seen_by_ip(&cable) - before), (100, 0), "{flow:?}");
+            source.send_to(b"other", other.local_addr().expect("it is bound")).expect("a way");
+            assert_eq!(other.recv(&mut bytes).ok(), Some(5), "others get theirs");
+            drop(ring);
+            send_to(&cable, &input, b"nobody's");
+            assert_eq!(seen_by_ip(&cable) - before, 2, "{flow:?}: with the ring the program goes");
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn rings_with_addresses_of_their_own_each_get_their_packets_and_fragments() {
     run("cable::rings_with_addresses_of_their_own_each_get_their_packets_and_fragments", || {

@@ -4,6 +4,7 @@
 //! ```text
 //!   card -> driver ─┬─► xdp::XdpReceiver (AF_XDP): a program picks the frames before the kernel makes packets of them
 //!                   ├─► ring::RingReceiver (TPACKET_V3): blocks of a ring, a copy of each frame that passes
+//!                   ├─► ring::spare: what the ring has ends here, where the right is there to say so
 //!                   └─► IP, UDP: a mute socket, so that nobody is told that nobody listens
 //!
 //!   FrameSender ─► ring::TransmitRing (PACKET_TX_RING), past the queues of the card
@@ -11,6 +12,7 @@
 //!            └───► a socket, as long as the kernel does not know the receiver's card
 //! ```
 
+mod bpf;
 mod card;
 mod neighbours;
 mod open;

@@ -11,6 +11,16 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use super::card::Card;
 use crate::packet::Flow;
 
+/// What a packet socket is shown, before its filter.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Seen {
+    Nothing,
+    /// IPv4, beside the kernel's own protocols.
+    Ipv4,
+    /// Whatever comes, in front of them.
+    Everything,
+}
+
 /// IPv4, as packet sockets name it.
 const ETHERTYPE_IPV4: u16 = 0x0800;
 
@@ -21,12 +31,17 @@ pub(super) fn packet_socket(kind: SocketType) -> io::Result<OwnedFd> {
     Ok(net::socket_with(AddressFamily::PACKET, kind, flags, None)?)
 }
 
-/// Binds it to a card, to receive IPv4 there or nothing.
-pub(super) fn bind(socket: &OwnedFd, card: &Card, receives: bool) -> io::Result<()> {
+/// Binds it to a card, to receive there.
+pub(super) fn bind(socket: &OwnedFd, card: &Card, what: Seen) -> io::Result<()> {
+    let kind = match what {
+        Seen::Nothing => 0,
+        Seen::Ipv4 => ETHERTYPE_IPV4,
+        Seen::Everything => libc::ETH_P_ALL as u16,
+    };
     // SAFETY: numbers, for which zeros are good.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = if receives { ETHERTYPE_IPV4.to_be() } else { 0 };
+    address.sll_protocol = kind.to_be();
     address.sll_ifindex = card.index as i32;
     let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: reads an address of this length.
@@ -55,8 +70,10 @@ const EQUALS: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
 const HAS_BITS: u32 = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
 const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
 
-/// What the kernel says of a frame.
+/// What the kernel says of a frame: for whom it is, what it carries, and its VLAN.
 const KIND: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+const CARRIES: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
+const VLAN: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
 
 /// Where things stand in a packet, which begins with its IP header where the socket does not want frames; the port, where
 /// UDP's header does.
@@ -103,12 +120,15 @@ fn returning(mut steps: Vec<Step>, value: u32) -> Vec<Step> {
     steps
 }
 
-/// Lets whole packets of a flow through that were sent to this host, to a socket that does not want frames. (Frames of a VLAN are somebody else's to the kernel,
-/// unless it has a card for that VLAN.)
+/// Lets whole packets of a flow through that were sent to this host and not to a VLAN, to a socket that does not want frames.
 pub(super) fn filter(socket: &OwnedFd, flow: Flow, address: SocketAddrV4) -> io::Result<()> {
     let mut steps: Vec<Step> = vec![
         (LOAD_WORD, 0, 0, KIND),
         (EQUALS, 0, BEHIND, u32::from(libc::PACKET_HOST)),
+        (LOAD_WORD, 0, 0, CARRIES),
+        (EQUALS, 0, BEHIND, ETHERTYPE_IPV4.into()),
+        (LOAD_WORD, 0, 0, VLAN),
+        (HAS_BITS, BEHIND, 0, 0xFFF),
         (LOAD_HALF, 0, 0, FRAGMENTATION),
         (HAS_BITS, BEHIND, 0, 0x3FFF),
     ];

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod receive;
+mod spare;
 mod transmit;
 
 pub use receive::{RingConfig, RingReceiver};

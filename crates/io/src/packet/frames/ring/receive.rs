@@ -12,10 +12,11 @@ use ropewalk_terms::{Cause, Instant};
 use rustix::net::{SocketType, sockopt};
 
 use super::blocks::{Blocks, Entry};
+use super::spare::drop_behind;
 use crate::packet::around::Around;
 use crate::packet::frames::card::Card;
 use crate::packet::frames::open::{Opened, Wanted};
-use crate::packet::frames::socket::{bind, filter, mute, packet_socket, set, steer};
+use crate::packet::frames::socket::{Seen, bind, filter, mute, packet_socket, set, steer};
 use crate::packet::receiver::append;
 use crate::packet::socket::open::bound;
 use crate::packet::{Flow, MOST_BATCH, MemoryInUse, Packet, PacketError, ReceiveCounters, Receiver};
@@ -73,6 +74,8 @@ struct Open {
 /// Receives a flow from a ring that the kernel fills.
 pub struct RingReceiver {
     socket: OwnedFd,
+    /// Ends the way of what the ring has got, where that may be.
+    _spare: Option<OwnedFd>,
     /// For the kernel somebody listens at the address.
     _listener: OwnedFd,
     address: SocketAddrV4,
@@ -138,10 +141,14 @@ impl RingReceiver {
         let socket = packet_socket(SocketType::DGRAM).map_err(refused("cannot open a packet socket"))?;
         filter(&socket, config.flow, address).map_err(refused("cannot filter packets"))?;
         let frames = map(&socket, config)?;
-        bind(&socket, &card, true).map_err(refused("cannot listen at the card"))?;
+        // Where the packets end behind the ring it has to be in front of where others get them, among those who want everything.
+        let spare = drop_behind(&card, config.flow, address).ok();
+        let what = if spare.is_some() { Seen::Everything } else { Seen::Ipv4 };
+        bind(&socket, &card, what).map_err(refused("cannot listen at the card"))?;
         let blocks = Blocks { base: frames.address(0), block_size: config.block_size };
         Ok(Self {
             socket,
+            _spare: spare,
             _listener: listener,
             address,
             wanted,

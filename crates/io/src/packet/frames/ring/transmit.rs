@@ -12,7 +12,7 @@ use rustix::net::SocketType;
 use crate::packet::PacketError;
 use crate::packet::frames::card::Card;
 use crate::packet::frames::sender::{FrameConfig, Transmit};
-use crate::packet::frames::socket::{bind, packet_socket, set};
+use crate::packet::frames::socket::{Seen, bind, packet_socket, set};
 
 /// Where a frame's bytes begin, behind its description.
 const DATA: usize = size_of::<libc::tpacket2_hdr>();
@@ -85,7 +85,7 @@ impl TransmitRing {
         };
         set(&socket, libc::SOL_PACKET, libc::PACKET_TX_RING, &request).map_err(refused)?;
         let frames = Frames::map("transmit ring", socket.as_fd(), frame, frames)?;
-        bind(&socket, card, false).map_err(refused)?;
+        bind(&socket, card, Seen::Nothing).map_err(refused)?;
         Ok(Self { socket, frames, next: 0, first: 0, in_flight: 0, room: frame - DATA, refused: 0 })
     }
 }

@@ -1,10 +1,10 @@
-//! Loading the program and attaching it to a card, with the system call itself (bpf(2)): three structures and a patch. A crate
-//! for it would bring thirty others.
+//! Loading the program with its maps and attaching it to a card.
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
+use super::super::bpf::{ProgramKind, ask, attach, call};
 use super::super::card::Card;
 use super::{XdpInput, XdpMode};
 
@@ -24,8 +24,6 @@ const MAP: u8 = 1;
 
 const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE: libc::c_int = 2;
-const PROGRAM_LOAD: libc::c_int = 5;
-const LINK_CREATE: libc::c_int = 28;
 
 const HASH: u32 = 1;
 const XSKMAP: u32 = 17;
@@ -58,31 +56,6 @@ struct MapUpdate {
     flags: u64,
 }
 
-#[repr(C)]
-#[derive(Default)]
-struct ProgramLoad {
-    kind: u32,
-    instructions: u32,
-    address: u64,
-    licence: u64,
-    log_level: u32,
-    log_bytes: u32,
-    log: u64,
-    kernel_version: u32,
-    flags: u32,
-    name: [u8; 16],
-    card: u32,
-    attachment: u32,
-}
-
-#[repr(C)]
-struct LinkCreate {
-    program: u32,
-    card: u32,
-    attachment: u32,
-    flags: u32,
-}
-
 /// The program at a card. It is detached when this is dropped, or the process ends in whatever way.
 pub(super) struct Program {
     _link: OwnedFd,
@@ -96,24 +69,9 @@ impl Program {
         let picked = create_map(HASH, size_of::<u64>(), inputs.len() as u32)?;
         inputs.iter().try_for_each(|input| update(&picked, &key_of(input), input.queue.unwrap_or(ANY_QUEUE)))?;
         let instructions = patched(card, [sockets.as_raw_fd(), picked.as_raw_fd()]);
-        let name = *b"ropewalk_pick\0\0\0";
-        let load = ProgramLoad {
-            kind: XDP_PROGRAM,
-            instructions: (instructions.len() / STEP) as u32,
-            address: instructions.as_ptr() as u64,
-            // Any will do: no function is called that is for some alone.
-            licence: c"Dual MIT/GPL".as_ptr() as u64,
-            flags: HAS_PARTS,
-            name,
-            attachment: XDP_ATTACHMENT,
-            ..ProgramLoad::default()
-        };
-        // SAFETY: the instructions and the licence outlive the call, which reads them alone.
-        let program = unsafe { call(PROGRAM_LOAD, &load) }?;
+        let kind = ProgramKind { kind: XDP_PROGRAM, attachment: XDP_ATTACHMENT, flags: HAS_PARTS };
         let flags = if mode == XdpMode::Generic { GENERIC } else { DRIVER };
-        let (number, attachment) = (program.as_raw_fd() as u32, XDP_ATTACHMENT);
-        // SAFETY: numbers alone.
-        let link = unsafe { call(LINK_CREATE, &LinkCreate { program: number, card: card.index, attachment, flags }) }?;
+        let link = attach(card, kind, b"ropewalk_pick", &instructions, flags)?;
         Ok(Self { _link: link, sockets })
     }
 
@@ -170,27 +128,6 @@ fn patched(card: &Card, maps: [RawFd; MAPS]) -> Vec<u8> {
         at += 2 * STEP;
     }
     instructions
-}
-
-/// Asks the kernel, which reads a structure, for a descriptor.
-///
-/// # Safety
-/// What the structure points to must be there.
-unsafe fn call<T>(command: libc::c_int, what: &T) -> io::Result<OwnedFd> {
-    // SAFETY: says the caller.
-    let descriptor = unsafe { ask(command, what) }?;
-    // SAFETY: new, and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
-}
-
-/// Asks the kernel, which reads a structure, for a number.
-///
-/// # Safety
-/// What the structure points to must be there.
-unsafe fn ask<T>(command: libc::c_int, what: &T) -> io::Result<libc::c_int> {
-    // SAFETY: a structure of this length; fields that the kernel knows behind it are zeros to it.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, core::ptr::from_ref(what), size_of::<T>()) };
-    if result >= 0 { Ok(result as libc::c_int) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
