@@ -11,5 +11,6 @@ pub mod manager;
 pub mod messages;
 mod moves;
 pub mod readout;
+pub mod sniff;
 pub mod source;
 pub mod stream;

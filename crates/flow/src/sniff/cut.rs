@@ -1,0 +1,271 @@
+//! How frames are found in a stream.
+//!
+//! A length field leads from each frame to the next, and where it leads to the bytes look alike; a sync word comes again and
+//! again, at distances that are all the same or that a field behind it holds; lines of text end; frames of one size look
+//! alike at that distance. Each way is tried in this order, and what is found must hold to the end of what came.
+
+use super::accounts::Stream;
+use super::findings::Meaning;
+use super::frames::{Frames, Row, Table, read};
+use super::lengths;
+use core::ops::Range;
+use ropewalk_wire::framing::{Framing, Front, Search};
+use ropewalk_wire::layout::{Frame, Layout, Length, Number, Plan, Size};
+use std::collections::HashMap;
+
+/// The longest frame that is believed, in bytes.
+const MOST_FRAME: u32 = 1 << 20;
+/// Frames that must be there before anything is said.
+const LEAST_FRAMES: usize = 8;
+/// Bytes of a frame in which its length is looked for, and in which frames may look alike.
+const HEAD: usize = 32;
+/// What chance must not have done, in bits for each frame and in all.
+const LEAST_BITS_EACH: f64 = 2.0;
+const LEAST_BITS: f64 = 48.0;
+/// Bytes in which words are counted.
+const COUNTED: usize = 128 << 10;
+/// Words that are tried.
+const TRIED_WORDS: usize = 8;
+/// Bytes of a word.
+const WORD: usize = 4;
+/// The longest frame of a fixed size without a sync word.
+const MOST_PERIOD: usize = 4096;
+
+/// How frames are found, ready to be used.
+#[derive(Debug)]
+pub(super) struct Cutting {
+    pub(super) frame: Frame,
+    plan: Plan,
+}
+
+impl Cutting {
+    fn new(frame: Frame) -> Option<Self> {
+        let plan = Plan::compile(&Layout::new(frame.clone(), MOST_FRAME)).ok()?;
+        Some(Self { frame, plan })
+    }
+
+    /// Where the frames of a stream are.
+    pub(super) fn frames<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = Range<usize>> + 'a {
+        let (mut at, mut search) = (0, Search::default());
+        core::iter::from_fn(move || {
+            loop {
+                match self.plan.front(&bytes[at..], &mut search) {
+                    Front::Frame { bytes } => {
+                        search = Search::default();
+                        at += bytes;
+                        return Some(at - bytes..at);
+                    }
+                    Front::Skip { bytes, .. } => at += bytes,
+                    Front::Needs { .. } | Front::Lost { .. } => return None,
+                }
+            }
+        })
+    }
+}
+
+/// How the frames of these streams are found, if it can be seen in the longest of them.
+pub(super) fn find(streams: &[&Stream]) -> Option<Cutting> {
+    let bytes = streams.iter().map(|stream| &stream.bytes[..]).max_by_key(|bytes| bytes.len())?;
+    let frame = by_length(bytes).or_else(|| by_word(bytes)).or_else(|| by_line(bytes)).or_else(|| by_period(bytes));
+    frame.and_then(Cutting::new)
+}
+
+/// How often each byte comes, 0 to 1.
+fn shares(bytes: &[u8]) -> [f64; 256] {
+    let mut counts = [0_u32; 256];
+    bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+    counts.map(|count| (f64::from(count) + 0.5) / (bytes.len() as f64 + 128.0))
+}
+
+/// What a share of `found` says where `expected` would be chance, in bits for each frame.
+fn surprise(found: f64, expected: f64) -> f64 {
+    let part = |found: f64, expected: f64| if found > 0.0 { found * (found / expected).log2() } else { 0.0 };
+    part(found, expected) + part(1.0 - found, 1.0 - expected)
+}
+
+/// The length field for which most speaks.
+fn by_length(bytes: &[u8]) -> Option<Frame> {
+    let shares = shares(bytes);
+    let mut best: Option<(f64, Length)> = None;
+    for length in possible_lengths() {
+        let Some(starts) = chain(bytes, &length) else { continue };
+        let bits = alikeness(bytes, &starts, &shares).max(unlikeliness(bytes, &length, &starts));
+        let is_enough = bits >= LEAST_BITS && bits >= LEAST_BITS_EACH * starts.len() as f64;
+        // Of those that are as good the first one, which is the simplest.
+        if is_enough && best.as_ref().is_none_or(|(most, _)| bits > most * 1.01) {
+            best = Some((bits, length));
+        }
+    }
+    best.map(|(_, length)| Frame::Length(length))
+}
+
+fn possible_lengths() -> impl Iterator<Item = Length> {
+    let places = [4_u8, 2].into_iter().flat_map(|bytes| {
+        (0..=(HEAD as i32 - i32::from(bytes))).flat_map(move |at| {
+            [false, true].map(|is_big_endian| Number { is_big_endian, ..Number::little_endian(at, bytes) })
+        })
+    });
+    let whole: Vec<Number> = places.collect();
+    let masked = whole.clone().into_iter().flat_map(|number| {
+        let masks: &[u64] = if number.bytes == 4 { &[0x0FFF_FFFF, 0x00FF_FFFF, 0xFFFF] } else { &[0x0FFF] };
+        masks.iter().map(move |&mask| number.masked(mask))
+    });
+    whole.into_iter().chain(masked).flat_map(|number| {
+        let end = i64::from(number.at) + i64::from(number.bytes);
+        [1, 4, 8, 2].into_iter().flat_map(move |unit| {
+            let uncounted = [0, end, 4, 8, 12, 16, 20, 24, 28, 32];
+            let others = uncounted.into_iter().enumerate().filter(move |&(place, bytes)| place < 2 || bytes != end);
+            others.map(move |(_, bytes)| lengths::length(number, unit, bytes))
+        })
+    })
+}
+
+/// What a length says of the frame that begins at `at`; none where it cannot be.
+fn stated(bytes: &[u8], at: usize, length: &Length, uncounted: i64) -> Option<usize> {
+    let end = length.number.at as usize + usize::from(length.number.bytes);
+    let head = bytes.get(at..)?;
+    let row = Row { at: 0, length: 0, head: head.get(..end)? };
+    let counted = (read(&row, &length.number) as i64).checked_mul(length.unit.into())?;
+    let stated = usize::try_from(counted + uncounted).ok()?;
+    (end..=MOST_FRAME as usize).contains(&stated).then_some(stated)
+}
+
+fn uncounted(length: &Length) -> i64 {
+    use ropewalk_wire::layout::Counts;
+    let counts = match length.counts {
+        Counts::Frame => 0,
+        Counts::AfterField => i64::from(length.number.at) + i64::from(length.number.bytes),
+        Counts::Payload { header } => header.into(),
+    };
+    counts + i64::from(length.add)
+}
+
+/// Where frames begin, if the length leads from the stream's begin to its end.
+fn chain(bytes: &[u8], length: &Length) -> Option<Vec<usize>> {
+    let (mut starts, mut at, base) = (Vec::new(), 0, uncounted(length));
+    let end = length.number.at as usize + usize::from(length.number.bytes);
+    while at + end <= bytes.len() {
+        let frame = stated(bytes, at, length, base)?;
+        starts.push(at);
+        at += frame;
+    }
+    (starts.len() >= LEAST_FRAMES).then_some(starts)
+}
+
+/// How much it says, in bits, that frames begin alike: from the first one on, as a chain that had to find its way does not.
+fn alikeness(bytes: &[u8], starts: &[usize], shares: &[f64; 256]) -> f64 {
+    let frames = starts.len() as f64;
+    let shortest = starts.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(0).min(HEAD);
+    let bits = (0..shortest).map(|place| {
+        let values = || starts.iter().filter_map(|start| bytes.get(start + place));
+        let Some(&value) = values().next() else { return 0.0 };
+        let is_so = |other: &&u8| **other == value;
+        let share = values().filter(is_so).count() as f64 / frames;
+        if share < 0.97 || !values().take(LEAST_FRAMES / 2).all(|other| is_so(&other)) {
+            return 0.0;
+        }
+        frames * surprise(share, shares[usize::from(value)]) - 8.0
+    });
+    bits.sum()
+}
+
+/// How much it says, in bits, that each length was possible, and was not 0 if none was.
+fn unlikeliness(bytes: &[u8], length: &Length, starts: &[usize]) -> f64 {
+    let base = uncounted(length);
+    let is_zero = |at: &usize| stated(bytes, *at, length, base) == stated(&[0; HEAD], 0, length, base);
+    let has_zeros = starts.iter().any(is_zero);
+    let tries = bytes.len().min(1 << 14);
+    let is_possible = |at: &usize| stated(bytes, *at, length, base).is_some() && (has_zeros || !is_zero(at));
+    let possible = (0..tries).filter(is_possible).count();
+    starts.len() as f64 * -((possible as f64 + 0.5) / (tries as f64 + 1.0)).log2()
+}
+
+/// The sync word that is followed by a length or always comes at the same distance.
+fn by_word(bytes: &[u8]) -> Option<Frame> {
+    frequent_words(bytes).into_iter().find_map(|(word, places)| {
+        let gaps: Vec<usize> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let is_fixed = gaps.iter().filter(|gap| **gap == gaps[0]).count() * 10 >= gaps.len() * 9;
+        let size = if is_fixed {
+            Size::Fixed { bytes: u32::try_from(gaps[0]).ok()? }
+        } else {
+            Size::Length(length_behind(bytes, &places)?)
+        };
+        Some(Frame::Sync { word: word.to_vec(), size })
+    })
+}
+
+/// The length of frames that begin at these places.
+fn length_behind(bytes: &[u8], places: &[usize]) -> Option<Length> {
+    let mut frames = Frames::new(HEAD);
+    places.windows(2).for_each(|pair| frames.push(0, &bytes[pair[0]..pair[1]]));
+    let table = Table::new(core::iter::once(&frames));
+    lengths::find(&table).into_iter().find_map(|guess| match guess.meaning {
+        Meaning::Length(length) => Some(length),
+        _ => None,
+    })
+}
+
+/// Words that come often, with their places, the most promising first.
+fn frequent_words(bytes: &[u8]) -> Vec<([u8; WORD], Vec<usize>)> {
+    let shares = shares(bytes);
+    let counted = &bytes[..bytes.len().min(COUNTED)];
+    let mut counts: HashMap<[u8; WORD], usize> = HashMap::new();
+    for word in counted.array_windows::<WORD>() {
+        if word.iter().any(|byte| *byte != word[0]) {
+            *counts.entry(*word).or_default() += 1;
+        }
+    }
+    let bits = |word: &[u8; WORD]| word.iter().map(|byte| -shares[usize::from(*byte)].log2()).sum::<f64>();
+    let mut words: Vec<(f64, [u8; WORD])> = counts
+        .into_iter()
+        .filter(|(_, count)| *count >= LEAST_FRAMES)
+        .map(|(word, count)| (bits(&word) * count as f64, word))
+        .collect();
+    words.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
+    words.truncate(TRIED_WORDS);
+    let places = |word: &[u8; WORD]| {
+        let found = bytes.array_windows::<WORD>().enumerate().filter(|(_, here)| *here == word);
+        found.map(|(place, _)| place).collect::<Vec<usize>>()
+    };
+    let mut found: Vec<([u8; WORD], Vec<usize>)> = words.iter().map(|(_, word)| (*word, places(word))).collect();
+    // What stands before a frame's begin changes; within a longer run of the same bytes it does not.
+    let is_within = |places: &[usize]| {
+        let before: Vec<u8> = places.iter().filter_map(|place| bytes.get(place.wrapping_sub(1)).copied()).collect();
+        before.iter().filter(|byte| **byte == before[0]).count() * 10 >= before.len() * 9
+    };
+    found.sort_by_key(|(_, places)| is_within(places));
+    found
+}
+
+/// Lines of text.
+fn by_line(bytes: &[u8]) -> Option<Frame> {
+    let is_text = |byte: &&u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+    if lines < LEAST_FRAMES || bytes.iter().filter(is_text).count() * 100 < bytes.len() * 95 {
+        return None;
+    }
+    let returns = bytes.array_windows().filter(|pair| **pair == *b"\r\n").count();
+    let delimiter: &[u8] = if returns == lines { b"\r\n" } else { b"\n" };
+    Some(Frame::Delimiter { bytes: delimiter.to_vec() })
+}
+
+/// The distance at which bytes are most often the same.
+fn by_period(bytes: &[u8]) -> Option<Frame> {
+    let bytes = &bytes[..bytes.len().min(COUNTED)];
+    let alike = |distance: usize| {
+        let pairs = bytes.len().saturating_sub(distance);
+        let same = bytes.iter().zip(bytes.get(distance..).unwrap_or_default()).filter(|(one, other)| one == other);
+        same.count() as f64 / pairs.max(1) as f64
+    };
+    let most = MOST_PERIOD.min(bytes.len() / LEAST_FRAMES);
+    let scores: Vec<f64> = (4..=most).map(alike).collect();
+    let chance = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
+    let best = scores.iter().copied().fold(0.0, f64::max);
+    // Six times what chance makes of it.
+    let noise = (chance * (1.0 - chance) / bytes.len().max(1) as f64).sqrt();
+    if best < chance + 6.0 * noise + 0.01 {
+        return None;
+    }
+    let period = scores.iter().position(|score| score - chance >= (best - chance) * 0.8)? + 4;
+    Some(Frame::Fixed { bytes: period as u32 })
+}

@@ -1,0 +1,105 @@
+//! Takes what comes, and says what it found.
+
+use super::accounts::{Kept, Limits, Peer, PeerAccount, Stream, Transport};
+use super::cut::{self, Cutting};
+use super::findings::{Findings, Group};
+use super::frames::{Frames, Table};
+use super::{clocks, constants, counters, lengths};
+use ropewalk_terms::Instant;
+
+/// Looks at what peers send.
+#[derive(Debug)]
+pub struct Sniffer {
+    limits: Limits,
+    heard: Vec<(PeerAccount, Kept)>,
+    unheard: u64,
+}
+
+impl Sniffer {
+    /// Nothing came yet.
+    pub const fn new(limits: Limits) -> Self {
+        Self { limits, heard: Vec::new(), unheard: 0 }
+    }
+
+    /// Takes a datagram, or the next bytes of a stream.
+    pub fn accept(&mut self, peer: Peer, now: Instant, bytes: &[u8]) {
+        let known = self.heard.iter().position(|(account, _)| account.peer == peer);
+        let index = match known {
+            Some(index) => index,
+            None if self.heard.len() >= self.limits.peers => {
+                self.unheard += 1;
+                return;
+            }
+            None => {
+                let kept = match peer.transport {
+                    Transport::Udp => Kept::Datagrams(Frames::new(self.limits.head_bytes)),
+                    Transport::Tcp => Kept::Stream(Stream::default()),
+                };
+                self.heard.push((PeerAccount::new(peer, now), kept));
+                self.heard.len() - 1
+            }
+        };
+        let (account, kept) = &mut self.heard[index];
+        account.add(now, bytes);
+        match kept {
+            Kept::Datagrams(frames) if frames.len() < self.limits.frames => frames.push(now.as_nanoseconds(), bytes),
+            Kept::Datagrams(_) => {}
+            Kept::Stream(stream) => stream.push(&self.limits, now.as_nanoseconds(), bytes),
+        }
+    }
+
+    /// Packets so far.
+    pub fn packets(&self) -> u64 {
+        self.heard.iter().map(|(account, _)| account.packets).sum::<u64>() + self.unheard
+    }
+
+    /// What was found, for each place that was sent to.
+    pub fn findings(&self) -> Findings {
+        let mut order: Vec<&(PeerAccount, Kept)> = self.heard.iter().collect();
+        order.sort_by_key(|(account, _)| account.peer);
+        let same = |one: &&(PeerAccount, Kept), other: &&(PeerAccount, Kept)| {
+            (one.0.peer.port, one.0.peer.transport) == (other.0.peer.port, other.0.peer.transport)
+        };
+        let groups = order.chunk_by(same).map(|peers| self.group(peers)).collect();
+        Findings { groups, unheard: self.unheard }
+    }
+
+    fn group(&self, peers: &[&(PeerAccount, Kept)]) -> Group {
+        let streams = peers.iter().filter_map(|(_, kept)| match kept {
+            Kept::Stream(stream) => Some(stream),
+            Kept::Datagrams(_) => None,
+        });
+        let streams: Vec<&Stream> = streams.collect();
+        let cutting = cut::find(&streams);
+        let cut: Vec<Frames> = cutting.iter().flat_map(|cutting| self.cut(cutting, &streams)).collect();
+        let datagrams = peers.iter().filter_map(|(_, kept)| match kept {
+            Kept::Datagrams(frames) => Some(frames),
+            Kept::Stream(_) => None,
+        });
+        let table = Table::new(datagrams.chain(&cut));
+        let mut guesses = lengths::find(&table);
+        guesses.extend(counters::find(&table));
+        guesses.extend(clocks::find(&table, &guesses));
+        guesses.extend(counters::find_slow(&table, &guesses));
+        guesses.extend(constants::find(&table, &guesses));
+        Group {
+            peers: peers.iter().map(|(account, _)| account.clone()).collect(),
+            frames: table.len() as u64,
+            least_frame: table.rows().map(|row| row.length).min().unwrap_or(0),
+            most_frame: table.rows().map(|row| row.length).max().unwrap_or(0),
+            framing: cutting.map(|cutting| cutting.frame),
+            guesses,
+        }
+    }
+
+    fn cut(&self, cutting: &Cutting, streams: &[&Stream]) -> Vec<Frames> {
+        let frames = streams.iter().map(|stream| {
+            let mut frames = Frames::new(self.limits.head_bytes);
+            for range in cutting.frames(&stream.bytes).take(self.limits.frames) {
+                frames.push(stream.time(range.start), &stream.bytes[range]);
+            }
+            frames
+        });
+        frames.collect()
+    }
+}

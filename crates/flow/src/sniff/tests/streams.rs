@@ -1,0 +1,121 @@
+//! Frames in streams.
+
+use super::*;
+use ropewalk_wire::layout::{Clock, Contents, Counts, Frame, Layout, Length, Plan, Size};
+
+/// So many frames of a layout, back to back, their bodies noise or nothing but zeros.
+fn stream(layout: &Layout, frames: u64, is_noise: bool) -> Vec<u8> {
+    let plan = Plan::compile(layout).expect("a good layout");
+    let (mut bytes, mut noise) = (Vec::new(), Noise(7));
+    for number in 0..frames {
+        let mut payload = vec![0; 40 + (noise.next() % 200) as usize];
+        if is_noise {
+            noise.fill(&mut payload);
+        }
+        let contents = Contents { event: 1000 + number, time: 77 + number * 12_500, ..Contents::default() };
+        plan.compose(&contents, &payload, &mut bytes);
+    }
+    bytes
+}
+
+/// Everything of a stream, 100 bytes at a time, a megabyte per second.
+fn heard(bytes: &[u8]) -> Group {
+    let mut sniffer = Sniffer::new(Limits::default());
+    for (index, piece) in bytes.chunks(100).enumerate() {
+        sniffer.accept(peer(1, Transport::Tcp), at(index as u64 * 100_000), piece);
+    }
+    only(&sniffer)
+}
+
+/// The length as common digitisers have it.
+fn digitiser() -> Layout {
+    let number = Number::little_endian(0, 4);
+    let length = Length { number, unit: 4, counts: Counts::Frame, add: 0 };
+    let time = Clock { ticks: vec![Number::little_endian(12, 4)], tick_attoseconds: 8_000_000_000, seconds: None };
+    let event = vec![Number::little_endian(8, 4)];
+    Layout { event, time: Some(time), ..Layout::new(Frame::Length(length), 1 << 16) }
+}
+
+fn synchronised(size: Size) -> Layout {
+    let frame = Frame::Sync { word: vec![0xca, 0xfe, 0xba, 0xbe], size };
+    Layout { event: vec![Number::big_endian(8, 4)], ..Layout::new(frame, 1 << 12) }
+}
+
+#[test]
+fn a_length_leads_from_frame_to_frame() {
+    for is_noise in [true, false] {
+        let bytes = stream(&digitiser(), 200, is_noise);
+        let group = heard(&bytes);
+        let Some(Frame::Length(length)) = &group.framing else { panic!("{:?}", group.framing) };
+        assert_eq!((length.number, length.unit, length.add), (Number::little_endian(0, 4), 4, 0));
+        assert_eq!(group.frames, 200);
+        assert_eq!(frame_counters(&group)[0].0, Number::little_endian(8, 4), "{}", told(&group));
+    }
+}
+
+#[test]
+fn a_length_behind_its_header_is_found() {
+    let number = Number::big_endian(6, 2);
+    let length = Length { number, unit: 1, counts: Counts::AfterField, add: 0 };
+    let layout = Layout { event: vec![Number::big_endian(8, 4)], ..Layout::new(Frame::Length(length), 1 << 12) };
+    let group = heard(&stream(&layout, 300, true));
+    assert_eq!(group.framing, Some(Frame::Length(length)));
+    assert_eq!(frame_counters(&group)[0].0, Number::big_endian(8, 4), "{}", told(&group));
+}
+
+#[test]
+fn a_sync_word_is_found_where_the_stream_begins_in_the_middle_of_a_frame() {
+    let length = Length { number: Number::big_endian(4, 2), unit: 1, counts: Counts::Frame, add: 0 };
+    let layout = synchronised(Size::Length(length));
+    let bytes = stream(&layout, 200, true);
+    let group = heard(&bytes[13..]);
+    assert_eq!(group.framing, Some(layout.frame));
+    assert_eq!(group.frames, 199, "all but the one of which only the end was heard");
+}
+
+#[test]
+fn frames_of_one_size_are_found_with_a_word_and_without() {
+    let layout = synchronised(Size::Fixed { bytes: 64 });
+    assert_eq!(heard(&stream(&layout, 100, true)[5..]).framing, Some(layout.frame));
+    let unmarked = Layout { event: vec![Number::big_endian(8, 4)], ..Layout::new(Frame::Fixed { bytes: 48 }, 48) };
+    let bytes = stream(&unmarked, 300, true);
+    let group = heard(&bytes);
+    assert_eq!(group.framing, Some(Frame::Fixed { bytes: 48 }));
+    assert_eq!(frame_counters(&group)[0].0, Number::big_endian(8, 4), "{}", told(&group));
+}
+
+#[test]
+fn lines_of_text_end() {
+    let text: String = (0..100).map(|number| format!("event {number} adc {}\r\n", number * 37 % 4096)).collect();
+    let group = heard(text.as_bytes());
+    assert_eq!(group.framing, Some(Frame::Delimiter { bytes: b"\r\n".to_vec() }));
+    assert_eq!(group.frames, 100);
+}
+
+#[test]
+fn noise_and_silence_have_no_frames() {
+    let mut bytes = vec![0; 40_000];
+    assert_eq!(heard(&bytes).framing, None, "zeros");
+    Noise(9).fill(&mut bytes);
+    assert_eq!(heard(&bytes).framing, None, "noise");
+    assert!(draft(&heard(&bytes)).is_none());
+}
+
+#[test]
+fn a_draft_cuts_the_stream_again() {
+    let bytes = stream(&digitiser(), 200, true);
+    let mut sniffer = Sniffer::new(Limits::default());
+    let mut rest = &bytes[..];
+    for number in 0..200 {
+        let length = 4 * u32::from_le_bytes(*rest.first_chunk().expect("a length")) as usize;
+        // Each frame comes when it was made: 12,500 ticks of 8 ns after the one before.
+        sniffer.accept(peer(1, Transport::Tcp), at(number * 100_000), &rest[..length]);
+        rest = &rest[length..];
+    }
+    let group = only(&sniffer);
+    let layout = draft(&group).expect("frames were found");
+    let plan = Plan::compile(&layout).expect("a draft compiles");
+    let fields = ropewalk_wire::framing::Framing::fields(&plan, &bytes[..]);
+    assert_eq!(fields.sequence, Some(1000), "{}", told(&group));
+    assert!(layout.time.is_some() && layout.max < 1 << 16, "{layout:?}");
+}
