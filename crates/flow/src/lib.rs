@@ -14,3 +14,4 @@ pub mod readout;
 pub mod sniff;
 pub mod source;
 pub mod stream;
+pub mod trial;

@@ -9,6 +9,8 @@ use std::collections::BTreeSet;
 const LEAST_PAIRS: usize = 4;
 /// Bits of a counter that is believed.
 const LEAST_BITS: u32 = 4;
+/// So many slow counters are told: of more they are parts of clocks, behind the frame's header.
+const MOST_SLOW: usize = 2;
 /// What chance must not have done: bits that were as they should be, in all pairs together.
 const LEAST_EVIDENCE: u64 = 24;
 
@@ -162,7 +164,7 @@ pub(super) fn find_slow(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     let mut found: Vec<Guess> = Vec::new();
     for number in [4, 2].into_iter().flat_map(|bytes| table.places(bytes)) {
         let taken = known.iter().chain(&found).flat_map(taken).any(|other| overlap(other, &number));
-        if let Some(guess) = (!taken).then(|| slow(table, number)).flatten() {
+        if let Some(guess) = (!taken && found.len() < MOST_SLOW).then(|| slow(table, number)).flatten() {
             found.push(guess);
         }
     }

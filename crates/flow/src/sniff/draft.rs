@@ -76,11 +76,13 @@ fn frame_counter(group: &Group) -> Option<(Number, bool)> {
     counters.max_by_key(|(number, is_shared)| (*is_shared, number.bytes, -number.at))
 }
 
-/// The event's number, where something else than frames is counted.
+/// The event's number: what all peers count together, or what one of them counts for several frames, or else frames.
 fn event(group: &Group) -> Vec<Number> {
+    let counter = frame_counter(group);
+    let shared = counter.filter(|(_, is_shared)| *is_shared);
     let slow = group.guesses.iter().find_map(|guess| match &guess.meaning {
-        Meaning::SlowCounter { number, .. } => Some(*number),
+        Meaning::SlowCounter { number, .. } => Some((*number, false)),
         _ => None,
     });
-    slow.into_iter().collect()
+    shared.or(slow).or(counter).map(|(number, _)| number).into_iter().collect()
 }

@@ -1,0 +1,161 @@
+//! What is wrong with a board's frames is told with its place; what is right is not.
+
+use super::*;
+use core::net::Ipv4Addr;
+use ropewalk_wire::layout::{
+    Checksum, ChecksumKind, Clock, Contents, Counts, End, Layout, Length, Number, Pattern, Pieces, Place,
+};
+
+/// A length, 16 bits of sequence, a clock of 8 ns, a CRC at the end.
+fn layout() -> Layout {
+    let length = Length { number: Number::little_endian(4, 4), unit: 1, counts: Counts::Frame, add: 0 };
+    let ticks = vec![Number::big_endian(10, 4)];
+    Layout {
+        matches: Some(Pattern { at: 0, bytes: vec![0xca, 0xfe, 0xba, 0xbe], mask: None }),
+        sequence: Some(Number::big_endian(8, 2)),
+        time: Some(Clock { ticks, tick_attoseconds: 8_000_000_000, seconds: None }),
+        checksum: Some(Checksum { kind: ChecksumKind::Crc32, number: Number::little_endian(-4, 4), from: 0, to: -4 }),
+        ..Layout::new(Frame::Length(length), 1000)
+    }
+}
+
+fn plan(layout: &Layout) -> Plan {
+    Plan::compile(layout).expect("a good layout")
+}
+
+/// Frames with these numbers, each 1 us after the one before.
+fn frames(plan: &Plan, numbers: impl IntoIterator<Item = u64>) -> Vec<Vec<u8>> {
+    let contents = |(index, sequence): (u64, u64)| Contents { sequence, time: 125 * index, ..Contents::default() };
+    let compose = |contents: Contents| {
+        let mut bytes = Vec::new();
+        plan.compose(&contents, &[0x55; 40], &mut bytes);
+        bytes
+    };
+    (0..).zip(numbers).map(contents).map(compose).collect()
+}
+
+fn tried(plan: &Plan, bytes: &[u8], piece: usize) -> TrialAccount {
+    let mut trial = Trial::new(plan);
+    let mut offset = 0;
+    for piece in bytes.chunks(piece) {
+        trial.stream(Arrival { offset, ..Arrival::default() }, piece);
+        offset += piece.len() as u64;
+    }
+    trial.end()
+}
+
+#[test]
+fn a_good_stream_has_no_bad_place_however_it_is_cut() {
+    let plan = plan(&layout());
+    let bytes = frames(&plan, (65_500..65_600).map(|number| number % 65_536)).concat();
+    for piece in [1, 7, 40, 4096] {
+        let account = tried(&plan, &bytes, piece);
+        let board = &account.boards[0].1;
+        assert!(account.is_intact() && account.is_complete() && account.first_bad.is_none(), "{account:?}");
+        assert_eq!((board.frames, board.sequence.wraps, board.right_checksums), (100, 1, 100));
+        assert_eq!(board.intervals.counts().collect::<Vec<_>>(), [Interval { from: 1000, to: 2000, count: 99 }]);
+    }
+}
+
+#[test]
+fn gaps_doubles_and_a_board_that_restarts_are_told_apart() {
+    let plan = plan(&layout());
+    let bytes =
+        frames(&plan, [100, 101, 105, 106, 106, 104, 107, 0, 1].map(|number| number + 1000 * u64::from(number > 1)))
+            .concat();
+    let account = tried(&plan, &bytes, 64);
+    let numbers = account.boards[0].1.sequence;
+    let found = (numbers.gaps, numbers.missing, numbers.duplicates, numbers.out_of_order, numbers.restarts);
+    assert_eq!(found, (1, 2, 1, 1, 1), "{numbers:?}");
+    assert!(account.is_intact() && !account.is_complete());
+    let bad = account.first_bad.expect("a gap");
+    assert_eq!((bad.key, bad.offset, bad.marked), ("sequence", 80, Some(8..10)));
+    assert!(bad.what.contains("1105 comes after 1101: 3 missing"), "{}", bad.what);
+    assert_eq!((bad.before, &bad.bytes[bad.before..bad.before + 2]), (32, &[0xca, 0xfe][..]));
+}
+
+#[test]
+fn damage_is_counted_once_and_points_at_its_rule() {
+    let plan = plan(&layout());
+    let mut all = frames(&plan, 0..5);
+    all[2][30] ^= 1;
+    all.insert(4, vec![0x11; 33]);
+    let account = tried(&plan, &all.concat(), 50);
+    assert_eq!(account.boards[0].1.wrong_checksums, 1);
+    assert_eq!((account.skipped_bytes, account.faults.values().sum::<u64>()), (33, 1), "{account:?}");
+    assert_eq!(account.first_bad.as_ref().map(|bad| (bad.key, bad.offset)), Some(("checksum", 80)));
+    let account = tried(&plan, &all[3..].concat(), 50);
+    assert_eq!(account.first_bad.map(|bad| (bad.key, bad.offset)), Some(("match", 40)));
+}
+
+#[test]
+fn a_length_that_nobody_believes_ends_a_stream_without_anything_to_look_for() {
+    let plan = plan(&Layout { matches: None, checksum: None, ..layout() });
+    let mut all = frames(&plan, 0..4);
+    all[2][4..8].copy_from_slice(&5000_u32.to_le_bytes());
+    let account = tried(&plan, &all.concat(), 60);
+    assert_eq!((account.frames(), account.left_over_bytes), (2, 80), "{account:?}");
+    assert_eq!(account.first_bad.map(|bad| (bad.key, bad.marked)), Some(("frame.max", Some(4..8))));
+}
+
+#[test]
+fn datagrams_of_two_boards_have_numbers_of_their_own() {
+    let layout = Layout { frame: Frame::Datagram, checksum: None, ..layout() };
+    let plan = plan(&layout);
+    let mut trial = Trial::new(&plan);
+    let from = |last: u8| Some(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)));
+    for frame in frames(&plan, 7..27) {
+        for last in [1, 2] {
+            trial.datagram(Arrival { from: from(last), ..Arrival::default() }, &frame);
+        }
+    }
+    trial.datagram(Arrival { from: from(1), offset: 99, ..Arrival::default() }, &[0xca, 0xfe]);
+    let account = trial.end();
+    assert_eq!((account.datagrams, account.frames(), account.boards.len()), (41, 40, 2));
+    assert!(account.is_complete() && !account.is_intact());
+    let bad = account.first_bad.expect("one is too short");
+    assert!((bad.key, bad.offset) == ("frame", 99) && bad.what.contains("ends after 2"), "{bad:?}");
+}
+
+#[test]
+fn a_frame_of_several_datagrams_is_put_together() {
+    let number = Number::big_endian;
+    let pieces =
+        Pieces { header: 12, frame: number(8, 4), place: Place::Offset(number(0, 4)), end: End::Length(number(4, 4)) };
+    let layout = Layout { event: vec![number(8, 4)], ..Layout::new(Frame::Pieces(pieces), 1000) };
+    let plan = plan(&layout);
+    let datagram = |event: u32, offset: u32| {
+        let head = [offset, 200, event].map(u32::to_be_bytes).concat();
+        [head, vec![event as u8; 100]].concat()
+    };
+    let mut trial = Trial::new(&plan);
+    for bytes in [datagram(1, 0), datagram(2, 100), datagram(1, 100), datagram(2, 0), datagram(3, 0)] {
+        trial.datagram(Arrival::default(), &bytes);
+    }
+    trial.datagram(Arrival::default(), &[0; 5]);
+    let account = trial.end();
+    assert_eq!((account.frames(), account.unfinished_frames, account.skipped_bytes), (2, 1, 5), "{account:?}");
+    assert_eq!((account.boards[0].1.most_bytes, account.boards[0].1.event.last), (212, Some(2)));
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    /// Every byte of a stream is in a frame, skipped or left over.
+    #[test]
+    fn nothing_makes_it_panic_and_every_byte_is_counted(
+        noise in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300),
+        cut in 1_usize..64, place in 0_usize..200,
+    ) {
+        let plan = plan(&layout());
+        let mut bytes = frames(&plan, 0..5).concat();
+        let place = place.min(bytes.len());
+        bytes.splice(place..place, noise);
+        let account = tried(&plan, &bytes, cut);
+        let framed: u64 = account.boards.iter().map(|(_, board)| board.bytes).sum();
+        proptest::prop_assert_eq!(framed + account.skipped_bytes + account.left_over_bytes, bytes.len() as u64);
+        let mut trial = Trial::new(&plan);
+        trial.datagram(Arrival::default(), &bytes);
+        proptest::prop_assert!(trial.end().datagrams == 1);
+    }
+}
