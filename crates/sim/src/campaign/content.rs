@@ -107,7 +107,7 @@ impl Contents {
                 generic::encode(&header, &fragment, &mut bytes).expect("a payload of a few kilobytes fits");
             }
             // Frames of a layout have nothing around them.
-            Format::Layout => bytes.extend_from_slice(&fragment),
+            Format::Described => bytes.extend_from_slice(&fragment),
         }
         bytes
     }
@@ -139,7 +139,7 @@ pub(super) fn damage(fragment: &mut [u8]) {
 /// What a connection of a source begins with.
 pub(super) fn hello(format: Format, source: SourceId) -> Vec<u8> {
     match format {
-        Format::Ferol | Format::Layout => Vec::new(),
+        Format::Ferol | Format::Described => Vec::new(),
         Format::Generic => generic::Hello::new(source, generic::HelloFlags::default(), "simulated")
             .map(|hello| hello.to_bytes().to_vec())
             .expect("the name is short"),
@@ -156,7 +156,7 @@ pub(super) fn huge(format: Format, source: SourceId, number: u64) -> Vec<u8> {
             header.to_bytes().to_vec()
         }
         // Whether anything is longer than allowed is its layout's to say.
-        Format::Layout => Vec::new(),
+        Format::Described => Vec::new(),
     }
 }
 
