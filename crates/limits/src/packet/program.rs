@@ -1,4 +1,5 @@
-//! A program at a card that gives every IPv4 packet to an AF_XDP socket, and everything else to the kernel.
+//! Programs at a card: one gives IPv4 packets to an AF_XDP socket, and everything else to the kernel; one spares the kernel's
+//! protocols what a ring has got.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -12,6 +13,8 @@ const XSKMAP: u32 = 17;
 const XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 const IN_DRIVER: u32 = 1 << 2;
+const SCHEDULER: u32 = 3;
+const ATTACH_INGRESS: u32 = 46;
 
 /// One instruction: operation, registers (`source << 4 | destination`), jump, number.
 const fn step(operation: u8, registers: u8, jump: i16, number: i32) -> u64 {
@@ -51,16 +54,40 @@ pub(super) fn attach(card: u32, mac: [u8; 6], socket: &OwnedFd) -> io::Result<[O
     let (queue, value) = (0_u32, socket.as_raw_fd() as u32);
     let update = [map.as_raw_fd() as u64, (&raw const queue) as u64, (&raw const value) as u64, 0];
     ask(MAP_UPDATE, &update)?;
-    let steps = instructions(map.as_raw_fd(), mac);
+    let program = load(XDP, ATTACH_XDP, &instructions(map.as_raw_fd(), mac))?;
+    Ok([link(&program, card, ATTACH_XDP, IN_DRIVER)?, map])
+}
+
+/// IPv4 that comes in at a card for this host ends behind those who want everything, and protocols do not see it, until what is
+/// returned is dropped.
+pub(super) fn drop_behind(card: u32) -> io::Result<OwnedFd> {
+    let steps = [
+        step(0x61, 0x15, 4, 0), // r5 = for whom it is
+        step(0x56, 0x05, 4, libc::PACKET_HOST as i32),
+        step(0x61, 0x15, 16, 0), // r5 = type
+        step(0x56, 0x05, 2, 0x0008),
+        step(0xb7, 0x00, 0, 2), // r0 = TCX_DROP
+        step(0x95, 0, 0, 0),
+        step(0xb7, 0x00, 0, -1), // r0 = TCX_NEXT
+        step(0x95, 0, 0, 0),
+    ];
+    let program = load(SCHEDULER, ATTACH_INGRESS, &steps)?;
+    link(&program, card, ATTACH_INGRESS, 0)
+}
+
+fn load(kind: u32, attachment: u32, steps: &[u64]) -> io::Result<OwnedFd> {
     let licence = c"GPL";
     let mut load = [0; 12];
-    (load[0], load[1]) = (u64::from(XDP) | (steps.len() as u64) << 32, steps.as_ptr() as u64);
+    (load[0], load[1]) = (u64::from(kind) | (steps.len() as u64) << 32, steps.as_ptr() as u64);
     load[2] = licence.as_ptr() as u64;
     // `expected_attach_type` stands at byte 68.
-    load[8] = u64::from(ATTACH_XDP) << 32;
-    let program = descriptor(PROGRAM_LOAD, &load)?;
-    let link = [program.as_raw_fd() as u64 | u64::from(card) << 32, u64::from(ATTACH_XDP) | u64::from(IN_DRIVER) << 32];
-    Ok([descriptor(LINK_CREATE, &link)?, map])
+    load[8] = u64::from(attachment) << 32;
+    descriptor(PROGRAM_LOAD, &load)
+}
+
+fn link(program: &OwnedFd, card: u32, attachment: u32, flags: u32) -> io::Result<OwnedFd> {
+    let link = [program.as_raw_fd() as u64 | u64::from(card) << 32, u64::from(attachment) | u64::from(flags) << 32];
+    descriptor(LINK_CREATE, &link)
 }
 
 fn descriptor(command: i32, what: &[u64]) -> io::Result<OwnedFd> {

@@ -13,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::socket::{refuse_others, set};
-use super::{ROOM, card_number, deaf};
+use super::{ROOM, card_number, deaf, program};
 
 /// Bytes of a block that is received, and how many there are: as many as `io`'s ring has.
 const BLOCK: usize = 256 << 10;
@@ -77,6 +77,8 @@ pub(super) struct RingLoop {
     frames: Shared,
     frame: usize,
     sender: OwnedFd,
+    /// What came into the ring ends there.
+    _spare: OwnedFd,
     /// For the kernel somebody listens.
     pub(super) listener: (OwnedFd, SocketAddrV4),
 }
@@ -99,7 +101,8 @@ impl RingLoop {
         };
         set(receiver.as_fd(), libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
         let blocks = Shared::map(&receiver, BLOCK * BLOCKS)?;
-        bind(&receiver, card, 0x0800)?;
+        bind(&receiver, card, libc::ETH_P_ALL as u16)?;
+        let spare = program::drop_behind(card)?;
         let sender = packet_socket(libc::tpacket_versions::TPACKET_V2)?;
         set(sender.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1)?;
         let request = libc::tpacket_req {
@@ -111,7 +114,7 @@ impl RingLoop {
         set(sender.as_fd(), libc::SOL_PACKET, libc::PACKET_TX_RING, &request)?;
         let frames = Shared::map(&sender, FRAMES * ROOM)?;
         bind(&sender, card, 0)?;
-        Ok(Self { blocks, block: 0, receiver, frames, frame: 0, sender, listener })
+        Ok(Self { blocks, block: 0, receiver, frames, frame: 0, sender, _spare: spare, listener })
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {

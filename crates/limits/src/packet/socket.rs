@@ -185,12 +185,14 @@ pub(super) fn refuse_all(socket: BorrowedFd<'_>) -> io::Result<()> {
     filter(socket, &mut [step(libc::BPF_RET | libc::BPF_K, 0, 0)])
 }
 
-/// Lets through what was sent to this host, and nothing that others were sent.
+/// Lets IPv4 through that was sent to this host, and nothing else.
 pub(super) fn refuse_others(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let kind = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
+    let (kind, carries) = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE, libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL);
     let mut steps = [
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, kind),
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, libc::PACKET_HOST.into()),
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, kind as u32),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 3, libc::PACKET_HOST.into()),
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, carries as u32),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, 0x0800),
         step(libc::BPF_RET | libc::BPF_K, 0, u32::MAX),
         step(libc::BPF_RET | libc::BPF_K, 0, 0),
     ];
