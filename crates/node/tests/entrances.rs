@@ -282,6 +282,48 @@ fn boards_whose_layouts_stand_in_the_configuration_are_built_together() {
     }
 }
 
+/// Two boards that number events by the times of pulses; each misses some.
+#[test]
+fn events_whose_numbers_only_grow_are_numbered_together() {
+    let output = TemporaryDirectory::new("entrances-growing");
+    let mut text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[timeouts]\nreadout = \"200ms\"\n[[readout]]\nname = \"ru0\"\n\
+         [[builder]]\nname = \"bu0\"\n",
+        output.path().display().to_string()
+    );
+    let pulse = |number: u32| (1000 + number / 14, number % 14 * 6_289_464);
+    for id in [1, 2] {
+        let file = output.path().join(format!("board{id}"));
+        let seen = (1..=200).filter(|number| number % (10 + id) != 0).map(pulse);
+        let frames = seen.flat_map(|(seconds, ticks)| [seconds, ticks, id, 0xabcd].map(u32::to_le_bytes).concat());
+        std::fs::write(&file, frames.collect::<Vec<u8>>()).expect("the directory is ours");
+        text += &format!(
+            "[[source]]\nid = {id}\nreadout = \"ru0\"\ninput = {:?}\nframe = {{ fixed = \"16\" }}\n\
+             event = {{ fields = [ {{ at = 0, type = \"u32le\" }}, {{ at = 4, type = \"u32le\" }} ], numbers = \"growing\" }}\n",
+            file.display().to_string()
+        );
+    }
+    let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
+    // No pulse is missed by both but every 132nd, which nobody can know of.
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 199)));
+    let summary = Run { handle }.end();
+    // Each misses its own, and pulse 132 is missed by both.
+    let missed = 200 / 11 + 200 / 12 - 2;
+    assert!(summary.is_balanced(), "{summary:#?}");
+    assert_eq!((summary.events.written, summary.events.incomplete_emitted), (199, missed), "{summary:#?}");
+    let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
+    let mut reader = index.reader();
+    let mut seen = (1..=200).filter(|number| number % 132 != 0).map(pulse);
+    while let Some(event) = reader.next_event().expect("it can be read") {
+        let pulse = seen.next().expect("as many as there were");
+        for fragment in event.event.fragments() {
+            let told = [pulse.0, pulse.1, fragment.entry.source.0, 0xabcd].map(u32::to_le_bytes).concat();
+            assert_eq!(fragment.payload, told);
+        }
+    }
+}
+
 #[test]
 fn what_goes_wrong_with_a_file_or_a_program_is_said_with_the_source_s_name() {
     let output = TemporaryDirectory::new("entrances-wrong");

@@ -56,6 +56,9 @@ pub struct SourceConfig {
     pub on_close: OnClose,
     /// Whether the checksums of its fragments are computed.
     pub check_crc: bool,
+    /// Its event numbers grow, but not by one: the times of pulses, say. Such events are numbered from 1 on by what the
+    /// sources of this readout unit show, each once none of them can show a lower one any more.
+    pub numbers_grow: bool,
 }
 
 impl SourceConfig {
@@ -75,6 +78,7 @@ impl SourceConfig {
             max_fragment: 16 << 20,
             on_close: OnClose::Wait,
             check_crc: true,
+            numbers_grow: false,
         }
     }
 

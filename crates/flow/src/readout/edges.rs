@@ -74,6 +74,7 @@ impl Readout {
 
     /// No event is needed any more: whatever is still held is dropped, and the farewell begins.
     pub(super) fn finish(&mut self) {
+        self.end_collating();
         let mut in_flight = 0;
         for source in 0..self.sources.len() {
             let held = self.table.withdraw(source, 0..NEVER) + self.sources[source].waiting.len() as u64;

@@ -2,6 +2,7 @@
 
 use super::absence::Oldest;
 use super::announcing::Announcing;
+use super::collating::Collating;
 use super::config::{ReadoutConfig, Requirement};
 use super::edges::Stop;
 use super::framer::FrameCounts;
@@ -74,6 +75,8 @@ pub struct Readout {
     pub(super) highest_asked: bool,
     pub(super) farewell: Option<ReportCursor>,
     pub(super) finished: bool,
+    /// Sources whose events are numbered here.
+    pub(super) collating: Option<Collating>,
 }
 
 impl Readout {
@@ -112,6 +115,7 @@ impl Readout {
             highest_asked: false,
             farewell: None,
             finished: false,
+            collating: Collating::new(&config),
         }
     }
 
@@ -172,6 +176,12 @@ impl Readout {
 
     /// A source's connection ended; `mid_fragment` where a fragment was cut by it, which counts as one dropped.
     pub fn source_disconnected(&mut self, now: Instant, source: usize, mid_fragment: bool) {
+        if !self.leaves_later(now, source, mid_fragment) {
+            self.disconnect(now, source, mid_fragment);
+        }
+    }
+
+    pub(super) fn disconnect(&mut self, now: Instant, source: usize, mid_fragment: bool) {
         let input = &mut self.sources[source];
         if mid_fragment {
             input.account.received += 1;
@@ -208,6 +218,7 @@ impl Readout {
     /// Does what is due by now. A source may have [`Readout::room`] afterwards that had none, without anything to poll.
     pub fn pass_time(&mut self, now: Instant) {
         if self.started {
+            self.go_on_collating(now);
             self.look_at_the_clock(now);
             self.admit_waiting(now);
         }
@@ -239,7 +250,8 @@ impl Readout {
 
     /// When [`Readout::poll`] must be called at the latest even if nothing comes.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let deadline = self.timeout_check.min(self.resync_deadline).min(self.restart_check);
+        let collating = self.collating.as_ref().and_then(Collating::next_deadline).unwrap_or(Instant::FAR_FUTURE);
+        let deadline = self.timeout_check.min(self.resync_deadline).min(self.restart_check).min(collating);
         (deadline < Instant::FAR_FUTURE).then_some(deadline)
     }
 
@@ -332,7 +344,8 @@ impl Readout {
     /// The account of one source; what is in flight is counted from the table.
     pub fn account(&self, source: usize) -> FragmentAccount {
         let input = &self.sources[source];
-        let in_flight = self.table.held_of(source) + input.waiting.len() as u64;
+        let collated = self.collating.as_ref().map_or(0, |collating| collating.held_of(source));
+        let in_flight = self.table.held_of(source) + input.waiting.len() as u64 + collated;
         FragmentAccount { in_flight, ..input.account }
     }
 

@@ -13,6 +13,8 @@
 mod absence;
 mod announcing;
 mod answering;
+mod collating;
+mod collator;
 mod config;
 mod edges;
 mod error;

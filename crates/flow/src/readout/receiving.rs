@@ -12,10 +12,16 @@ use ropewalk_terms::{Cause, Instant};
 impl Readout {
     /// How many more fragments of a source are taken now; 0 means that it must not be read further (back-pressure).
     pub fn room(&self, source: usize) -> usize {
-        let input = &self.sources[source];
         if !self.started || self.finished {
             return 0;
         }
+        let collated = self.collating.as_ref().and_then(|collating| collating.room(source));
+        collated.map_or_else(|| self.room_for_numbered(source), |room| room.min(MOST_AT_ONCE))
+    }
+
+    /// The same for fragments whose events have their numbers.
+    pub(super) fn room_for_numbered(&self, source: usize) -> usize {
+        let input = &self.sources[source];
         if !input.waiting.is_empty() {
             return 0;
         }
@@ -44,12 +50,19 @@ impl Readout {
     /// Fragments came from a source, in its order; `fragments` is left empty, with its capacity. There should be no
     /// more than [`Readout::room`] says. One that the framer gave up (an entry of `FragmentMeta::missing`) is counted.
     pub fn receive(&mut self, now: Instant, source: usize, fragments: &mut Vec<Received>) {
-        let came = !fragments.is_empty();
         self.sources[source].account.received += fragments.len() as u64;
         if let Some(cause) = self.takes_nothing() {
             self.refuse(source, fragments, cause);
             return;
         }
+        if !self.collate(now, source, fragments) {
+            self.receive_numbered(now, source, fragments);
+        }
+    }
+
+    /// Takes fragments whose events have their numbers.
+    pub(super) fn receive_numbered(&mut self, now: Instant, source: usize, fragments: &mut Vec<Received>) {
+        let came = !fragments.is_empty();
         let input = &mut self.sources[source];
         input.sequence.keep_up(self.head);
         input.note_contents(fragments);

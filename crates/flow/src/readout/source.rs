@@ -183,6 +183,11 @@ impl Source {
     }
 
     /// The connection ended.
+    /// Whether the end of its connection is its end.
+    pub(super) fn ends_on_close(&self) -> bool {
+        self.on_close == OnClose::End
+    }
+
     pub(super) fn disconnect(&mut self) {
         self.connected = false;
         self.statistics.disconnections += 1;

@@ -35,6 +35,7 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
         self::source(source, key)?;
     }
     triggers(configuration)?;
+    growing(configuration)?;
     super::felix_check::check(configuration)?;
     pools(configuration)?;
     references(configuration)?;
@@ -153,6 +154,25 @@ fn triggers(configuration: &Configuration) -> Result<(), Fault> {
         }
         _ => Ok(()),
     }
+}
+
+/// Events whose own numbers only grow are numbered where their fragments come together: in one readout unit.
+fn growing(configuration: &Configuration) -> Result<(), Fault> {
+    let mut sources = configuration.source.iter().enumerate();
+    let Some((first, known)) = sources.find(|(_, source)| source.numbers_grow()) else { return Ok(()) };
+    for (index, source) in configuration.source.iter().enumerate() {
+        if !source.numbers_grow() {
+            let message =
+                format!("source[{first}] has event numbers that grow in any steps; all sources must, or none");
+            return Err(fault(format!("source[{index}]"), message));
+        }
+        if source.readout != known.readout {
+            let message =
+                format!("sources whose event numbers grow in any steps are in one readout unit: `{}`", known.readout);
+            return Err(fault(format!("source[{index}].readout"), message));
+        }
+    }
+    Ok(())
 }
 
 /// Every source needs four blocks of its own at least, one being filled, one waiting, and two that it filled before it

@@ -6,6 +6,7 @@
 
 use super::check::fault;
 use super::entrance::NetworkAddress;
+use super::format::FormatName;
 use super::layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
 use super::model::SourceSection;
 use super::parse::Fault;
@@ -169,6 +170,20 @@ pub struct EventTable {
     pub fields: Option<Vec<NumberTable>>,
     /// What it is in the run's first event; `first` of the source where nothing is given.
     pub first: Option<u64>,
+    /// How it goes on from event to event.
+    #[serde(default)]
+    pub numbers: NumbersChoice,
+}
+
+/// How event numbers go on.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NumbersChoice {
+    /// One by one.
+    #[default]
+    Consecutive,
+    /// They grow: the times of pulses, say. What is built is numbered from 1 on.
+    Growing,
 }
 
 /// A clock: one field, or several.
@@ -310,6 +325,15 @@ impl SourceSection {
     /// Its counter in the run's first event.
     pub fn first_event(&self) -> u64 {
         self.event.as_ref().and_then(|event| event.first).unwrap_or(self.first)
+    }
+
+    /// Whether its event numbers grow, but not one by one.
+    pub fn numbers_grow(&self) -> bool {
+        match (&self.event, self.format) {
+            (Some(event), _) if self.has_layout() => event.numbers == NumbersChoice::Growing,
+            (_, FormatName::Foreign(format)) => format.numbers_grow() && !self.has_layout(),
+            _ => false,
+        }
     }
 
     /// The keys that mean nothing without `frame`, and whether they are given.

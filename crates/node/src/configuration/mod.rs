@@ -33,7 +33,7 @@ pub use felix_serve::ServeSection;
 pub use format::FormatName;
 pub use layout::{
     BoardChoice, BoardTable, ChecksumTable, CountsChoice, DemuxTable, EventTable, FrameChoice, FrameTable, LengthTable,
-    NumberTable, PatternTable, PiecesTable, StatusTable, TimeTable, TrailerTable,
+    NumberTable, NumbersChoice, PatternTable, PiecesTable, StatusTable, TimeTable, TrailerTable,
 };
 pub use layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
 pub use model::{

@@ -185,6 +185,7 @@ impl Resolved {
                 OnCloseChoice::Wait => OnClose::Wait,
             },
             check_crc: self.configuration.run.check_crc,
+            numbers_grow: source.numbers_grow(),
             ..usual
         }
     }

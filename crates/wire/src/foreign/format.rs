@@ -120,6 +120,11 @@ impl ForeignFormat {
         Self::ALL.iter().copied().find(|format| format.looks_like(datagram))
     }
 
+    /// Whether its event numbers grow, but not one by one: they are the times of pulses.
+    pub const fn numbers_grow(self) -> bool {
+        matches!(self, Self::Ess)
+    }
+
     /// How many events a whole frame holds.
     pub fn events_in(self, frame: &[u8]) -> u64 {
         match self {
