@@ -192,7 +192,7 @@ impl FrontSlice<'_> {
     ///
     /// # Panics
     /// If `n` is 0, or no byte is left behind them: the last piece of a slice is the queue's to take.
-    #[inline]
+    #[inline(always)]
     pub fn take_behind(&mut self, skip: usize, n: usize) -> Payload {
         assert!(n > 0, "no piece is empty");
         let payload = Payload::one(self.slice.cut_behind(skip, n));

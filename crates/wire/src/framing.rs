@@ -194,6 +194,14 @@ pub trait Framing {
     /// What a whole frame says of itself; any bytes may be asked for.
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields;
 
+    /// The length of the frame at the front of a stream that is where it should be, and what it says, where that frame lies in
+    /// one piece with other bytes behind it; none where a longer look is needed ([`Framing::front`], [`Framing::is_matched`]
+    /// and [`Framing::fields`], which say the same).
+    #[inline]
+    fn plain(&self, bytes: &[u8]) -> Option<(usize, Fields)> {
+        plain_by_front(self, bytes)
+    }
+
     /// Whether a whole frame's checksum is right; none where it has none.
     fn checksum(&self, frame: &(impl Window + ?Sized)) -> Option<bool> {
         let _ = frame;
@@ -238,6 +246,14 @@ pub trait Framing {
     }
 }
 
+/// What [`Framing::plain`] says, by the longer look.
+#[inline]
+pub(crate) fn plain_by_front<F: Framing + ?Sized>(framing: &F, bytes: &[u8]) -> Option<(usize, Fields)> {
+    let Front::Frame { bytes: length } = framing.front(bytes, &mut Search::default()) else { return None };
+    let frame = bytes.get(..length).filter(|_| length < bytes.len())?;
+    framing.is_matched(frame).then(|| (length, framing.fields(frame)))
+}
+
 impl<F: Framing> Framing for Arc<F> {
     #[inline]
     fn front(&self, window: &(impl Window + ?Sized), search: &mut Search) -> Front {
@@ -247,6 +263,11 @@ impl<F: Framing> Framing for Arc<F> {
     #[inline]
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {
         F::fields(self, frame)
+    }
+
+    #[inline(always)]
+    fn plain(&self, bytes: &[u8]) -> Option<(usize, Fields)> {
+        F::plain(self, bytes)
     }
 
     fn checksum(&self, frame: &(impl Window + ?Sized)) -> Option<bool> {

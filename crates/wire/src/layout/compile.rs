@@ -5,6 +5,7 @@ use super::extent::Extents;
 use super::front::{Cut, LengthRule};
 use super::number::{Constant, Field, Joined};
 use super::pieces::PieceFields;
+use super::quick::Quick;
 use super::specification::{End, Place};
 use super::{Counts, Frame, Layout, LayoutError, LayoutFault, Length, MOST_FRAME_BYTES, Number, Pattern, Pieces};
 use super::{Plan, Size};
@@ -52,7 +53,7 @@ pub(super) fn compile(layout: &Layout) -> Compiled<Plan> {
     let (least, most) = compiler.limits(&found)?;
     let tick = layout.time.as_ref().map_or(Tick::NANOSECOND, |time| Tick::of_attoseconds(time.tick_attoseconds));
     let (layout, extents, cut) = (layout.clone(), compiler.extents, found.cut);
-    Ok(Plan {
+    let mut plan = Plan {
         layout,
         cut,
         mark,
@@ -70,8 +71,11 @@ pub(super) fn compile(layout: &Layout) -> Compiled<Plan> {
         status,
         check,
         pieces,
+        quick: None,
         extents,
-    })
+    };
+    plan.quick = Quick::new(&plan);
+    Ok(plan)
 }
 
 impl Compiler<'_> {

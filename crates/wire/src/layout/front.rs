@@ -62,12 +62,12 @@ impl Plan {
             return Front::Needs { bytes: self.least };
         }
         if let Some((mark, cause)) = &self.mark
-            && !mark.is_in(window)
+            && !mark.stands_in(window)
         {
             return skip_to(mark, window, *cause, search);
         }
         let bytes = match rule {
-            Some(rule) => rule.bytes(rule.field.read(window).unwrap_or(0)),
+            Some(rule) => rule.bytes(rule.field.of(window)),
             None => self.most as u64,
         };
         if bytes < self.least as u64 || bytes > self.most as u64 {

@@ -19,6 +19,7 @@ mod front;
 mod number;
 mod pieces;
 mod plan;
+mod quick;
 mod specification;
 #[cfg(test)]
 mod tests;

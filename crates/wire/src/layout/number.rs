@@ -64,6 +64,12 @@ impl Field {
         number.mask.unwrap_or(u64::MAX >> (64 - 8 * u32::from(number.bytes.clamp(1, 8))))
     }
 
+    /// Where its eight bytes begin, by how much they are moved down, and which bits count then; none where it is counted
+    /// from the frame's end.
+    pub(super) const fn from_begin(&self) -> Option<(usize, u8, u64)> {
+        if self.from_end { None } else { Some((self.base, self.down, self.mask)) }
+    }
+
     pub(super) const fn number(&self) -> &Number {
         &self.number
     }
@@ -86,16 +92,29 @@ impl Field {
     }
 
     /// The number in a frame; none where the frame is too short.
-    #[inline]
     pub(super) fn read(&self, frame: &(impl Window + ?Sized)) -> Option<u64> {
-        let base = if self.from_end { frame.len().wrapping_sub(self.base) } else { self.base };
-        match frame.array::<8>(base) {
+        match frame.array::<8>(self.begin(frame)) {
             Some(bytes) => Some(self.value(bytes)),
             None => self.read_slowly(frame),
         }
     }
 
-    #[inline]
+    /// The number in a frame that is long enough; 0 in any other.
+    #[inline(always)]
+    pub(super) fn of(&self, frame: &(impl Window + ?Sized)) -> u64 {
+        match frame.array::<8>(self.begin(frame)) {
+            Some(bytes) => self.value(bytes),
+            None => self.read_slowly(frame).unwrap_or(0),
+        }
+    }
+
+    /// Where the eight bytes begin; beyond everything where they would begin before the frame.
+    #[inline(always)]
+    fn begin(&self, frame: &(impl Window + ?Sized)) -> usize {
+        if self.from_end { frame.len().wrapping_sub(self.base) } else { self.base }
+    }
+
+    #[inline(always)]
     fn value(&self, bytes: [u8; 8]) -> u64 {
         let word = if self.is_big_endian { u64::from_be_bytes(bytes) } else { u64::from_le_bytes(bytes) };
         word >> self.down & self.mask
@@ -147,6 +166,11 @@ impl Joined {
         Ok(Some(Self { first, rest }))
     }
 
+    /// The field, where it is one alone.
+    pub(super) fn alone(&self) -> Option<&Field> {
+        self.rest.is_empty().then_some(&self.first)
+    }
+
     pub(super) fn fields(&self) -> impl Iterator<Item = &Field> {
         core::iter::once(&self.first).chain(&self.rest)
     }
@@ -156,13 +180,18 @@ impl Joined {
         self.fields().map(Field::bits).sum()
     }
 
-    #[inline]
     pub(super) fn read(&self, frame: &(impl Window + ?Sized)) -> Option<u64> {
-        let mut value = self.first.read(frame)?;
+        self.fields().all(|field| field.read(frame).is_some()).then(|| self.of(frame))
+    }
+
+    /// The number in a frame that is long enough.
+    #[inline(always)]
+    pub(super) fn of(&self, frame: &(impl Window + ?Sized)) -> u64 {
+        let mut value = self.first.of(frame);
         for field in &self.rest {
-            value = value << field.bits() | field.read(frame)?;
+            value = value << field.bits() | field.of(frame);
         }
-        Some(value)
+        value
     }
 
     pub(super) fn write(&self, value: u64, frame: &mut [u8]) {
@@ -203,6 +232,11 @@ impl Constant {
         &self.field
     }
 
+    /// What the field must be.
+    pub(super) const fn value(&self) -> u64 {
+        self.value
+    }
+
     /// Bytes from the frame's begin to its own end; 0 where it stands at the frame's end.
     pub(super) const fn end(&self) -> usize {
         let number = &self.field.number;
@@ -213,6 +247,12 @@ impl Constant {
     #[inline]
     pub(super) fn is_in(&self, frame: &(impl Window + ?Sized)) -> bool {
         self.field.read(frame) == Some(self.value)
+    }
+
+    /// Whether a frame that is long enough has it.
+    #[inline(always)]
+    pub(super) fn stands_in(&self, frame: &(impl Window + ?Sized)) -> bool {
+        self.field.of(frame) == self.value
     }
 
     /// The first place from `from` on where a frame that has it may begin. It must be one that stands at the begin.

@@ -6,6 +6,7 @@ use super::extent::Extents;
 use super::front::Cut;
 use super::number::{Constant, Field, Joined};
 use super::pieces::PieceFields;
+use super::quick::Quick;
 use super::{Layout, LayoutError};
 use crate::framing::{Fields, Framing, Front, PieceHead, Search, Tick, Widths, Window};
 use crate::message::FragmentFlags;
@@ -34,6 +35,7 @@ pub struct Plan {
     pub(super) status: Option<Field>,
     pub(super) check: Option<Check>,
     pub(super) pieces: Option<PieceFields>,
+    pub(super) quick: Option<Quick>,
     pub(super) extents: Extents,
 }
 
@@ -72,19 +74,31 @@ impl Plan {
     }
 
     /// The clock in ticks, or in nanoseconds where it has seconds as well.
-    #[inline]
-    fn time(&self, frame: &(impl Window + ?Sized)) -> Option<u64> {
-        let ticks = self.ticks.as_ref()?.read(frame)?;
-        let Some(seconds) = &self.seconds else { return Some(ticks) };
-        let seconds = seconds.read(frame)?.wrapping_mul(1_000_000_000);
-        Some(seconds.wrapping_add(self.tick.nanoseconds_of(ticks)))
+    fn time(&self, ticks: u64, seconds: Option<u64>) -> u64 {
+        let Some(seconds) = seconds else { return ticks };
+        seconds.wrapping_mul(1_000_000_000).wrapping_add(self.tick.nanoseconds_of(ticks))
     }
 
-    fn flags(&self, frame: &(impl Window + ?Sized)) -> FragmentFlags {
-        let (Some(field), Some(status)) = (&self.status, &self.layout.status) else { return FragmentFlags::default() };
-        let bits = field.read(frame).unwrap_or(0);
+    pub(super) fn flags(&self, bits: u64) -> FragmentFlags {
+        let Some(status) = &self.layout.status else { return FragmentFlags::default() };
         let error = if bits & status.error == 0 { FragmentFlags::default() } else { FragmentFlags::STATUS_ERROR };
         if bits & status.busy == 0 { error } else { error.with(FragmentFlags::BUSY) }
+    }
+
+    /// What bytes say that are shorter than any frame: as far as it stands there.
+    #[cold]
+    fn fields_of_less(&self, bytes: &(impl Window + ?Sized)) -> Fields {
+        let number = |field: &Option<Field>| field.as_ref()?.read(bytes);
+        let joined = |joined: &Option<Joined>| joined.as_ref()?.read(bytes);
+        Fields {
+            event: joined(&self.event),
+            time: joined(&self.ticks).map(|ticks| self.time(ticks, number(&self.seconds))),
+            source: number(&self.source).map(|source| source as u32),
+            trigger_type: number(&self.trigger_type).map(|kind| kind as u16),
+            sequence: number(&self.sequence),
+            flags: self.flags(number(&self.status).unwrap_or(0)),
+            ..Fields::default()
+        }
     }
 }
 
@@ -96,22 +110,30 @@ impl Framing for Plan {
 
     #[inline]
     fn fields(&self, frame: &(impl Window + ?Sized)) -> Fields {
-        let number = |field: &Option<Field>| field.as_ref().and_then(|field| field.read(frame));
+        // Every frame that is as long as the shortest has all of them.
+        if frame.len() < self.least {
+            return self.fields_of_less(frame);
+        }
+        let number = |field: &Option<Field>| field.as_ref().map(|field| field.of(frame));
+        let ticks = self.ticks.as_ref().map(|ticks| ticks.of(frame));
         Fields {
-            event: self.event.as_ref().and_then(|event| event.read(frame)),
-            time: self.time(frame),
+            event: self.event.as_ref().map(|event| event.of(frame)),
+            time: ticks.map(|ticks| self.time(ticks, number(&self.seconds))),
             source: number(&self.source).map(|source| source as u32),
             trigger_type: number(&self.trigger_type).map(|kind| kind as u16),
-            bunch_crossing: None,
             sequence: number(&self.sequence),
-            run: None,
-            restarts: false,
-            flags: self.flags(frame),
+            flags: number(&self.status).map_or(FragmentFlags::default(), |bits| self.flags(bits)),
+            ..Fields::default()
         }
     }
 
     fn checksum(&self, frame: &(impl Window + ?Sized)) -> Option<bool> {
         self.check.as_ref().map(|check| check.is_right(frame))
+    }
+
+    #[inline(always)]
+    fn plain(&self, bytes: &[u8]) -> Option<(usize, Fields)> {
+        self.look_quickly(bytes)
     }
 
     #[inline]

@@ -136,7 +136,8 @@ impl<F: Framing> DatagramFramer<F> {
         if !self.framing.is_matched(&frame) {
             return self.give_up(Cause::NotMatched, out);
         }
-        let (meta, restarts) = self.describer.describe(&self.framing, &frame, now, self.limits.check_crc);
+        let fields = self.framing.fields(&frame);
+        let (meta, restarts) = self.describer.describe(&self.framing, fields, &frame, now, self.limits.check_crc);
         out.push(Received { meta, restarts, payload });
     }
 

@@ -3,7 +3,7 @@
 use crate::messages::{FragmentFlags, FragmentMeta};
 use ropewalk_memory::{ByteQueue, Payload};
 use ropewalk_terms::{Instant, SourceId};
-use ropewalk_wire::framing::{Framing, Tick, Widths, Window};
+use ropewalk_wire::framing::{Fields, Framing, Tick, Widths, Window};
 
 /// What was seen beside the frames of a source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -55,16 +55,16 @@ impl Describer {
         self.source
     }
 
-    /// Describes a whole frame that came at `now`.
-    #[inline]
+    /// Describes a whole frame that says this and came at `now`; and whether the numbering starts again with it.
+    #[inline(always)]
     pub(super) fn describe(
         &mut self,
         framing: &impl Framing,
+        fields: Fields,
         frame: &(impl Window + ?Sized),
         now: Instant,
         check_crc: bool,
     ) -> (FragmentMeta, bool) {
-        let fields = framing.fields(frame);
         let mut flags = fields.flags;
         if fields.source.is_some_and(|board| board != self.board) {
             flags = flags.with(FragmentFlags::WRONG_SOURCE);

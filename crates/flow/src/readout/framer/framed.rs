@@ -63,24 +63,22 @@ impl<F: Framing> FramedStream<F> {
     }
 
     /// Appends the frames that lie in the front slice, but the last one if it ends there: straight through, and without a
-    /// look at the queue for each.
+    /// look at the queue for each. One that is not the source's is left to be looked at again.
     fn take_plain(&mut self, mut front: FrontSlice<'_>, out: &mut Vec<Received>, end: usize, limits: FramerLimits) {
         while out.len() < end {
             let bytes = front.bytes();
-            let Front::Frame { bytes: length } = self.framing.front(bytes, &mut Search::default()) else { return };
-            let Some(frame) = bytes.get(..length).filter(|_| length < bytes.len()) else { return };
+            let Some((length, fields)) = self.framing.plain(bytes) else { return };
             if length > limits.max_fragment as usize {
                 return;
             }
-            let described = self.describe(frame, limits.check_crc);
-            let payload = front.take_behind(0, length);
+            let frame = &bytes[..length];
+            let (meta, restarts) = self.describer.describe(&self.framing, fields, frame, self.now, limits.check_crc);
             if out.len() == out.capacity() {
                 out.reserve(FEW);
             }
-            match described {
-                Some((meta, restarts)) => append(out, Received { meta, restarts, payload }),
-                None => out.push(given_up(self.source(), Cause::NotMatched)),
-            }
+            // Made right where it belongs.
+            let payload = front.take_behind(0, length);
+            append(out, Received { meta, restarts, payload });
         }
     }
 
@@ -118,10 +116,8 @@ impl<F: Framing> FramedStream<F> {
 
     /// Describes a whole frame, and says whether the numbering starts again with it; none where it is not one of the
     /// source's.
-    #[inline]
     fn describe(&mut self, frame: &(impl Window + ?Sized), check_crc: bool) -> Option<(FragmentMeta, bool)> {
-        self.is_skipping = false;
-        let is_matched = self.framing.is_matched(frame);
-        is_matched.then(|| self.describer.describe(&self.framing, frame, self.now, check_crc))
+        let fields = self.framing.is_matched(frame).then(|| self.framing.fields(frame))?;
+        Some(self.describer.describe(&self.framing, fields, frame, self.now, check_crc))
     }
 }

@@ -104,6 +104,17 @@ proptest! {
     }
 
     #[test]
+    fn the_quick_look_says_the_same_as_the_longer_one(
+        which in 0usize..6, payloads in harmless(), stream in proptest::collection::vec(any::<u8>(), 0..60), at in 0usize..40,
+    ) {
+        let plan = plan(&streams()[which]);
+        let made = composed(&plan, &payloads).concat();
+        for bytes in [&[&made[..], &stream].concat()[at.min(made.len())..], &made, &made[..at.min(made.len())], &stream] {
+            prop_assert_eq!(plan.plain(bytes), crate::framing::plain_by_front(&plan, bytes));
+        }
+    }
+
+    #[test]
     fn frames_are_found_as_they_were_made(
         which in 0usize..6, payloads in harmless(), cuts in proptest::collection::vec(1usize..80, 1..5),
     ) {
