@@ -76,6 +76,7 @@ impl<F: Framing> FramedStream<F> {
             if out.len() == out.capacity() {
                 out.reserve(FEW);
             }
+            self.is_skipping = false;
             // Made right where it belongs.
             let payload = front.take_behind(0, length);
             append(out, Received { meta, restarts, payload });

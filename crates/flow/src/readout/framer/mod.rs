@@ -13,6 +13,7 @@
 mod boards;
 mod datagrams;
 mod described;
+mod divider;
 mod ferol;
 mod framed;
 mod generic;
@@ -21,6 +22,7 @@ mod pieces;
 pub use boards::Boards;
 pub use datagrams::{DatagramFramer, PIECES_TIMEOUT};
 pub use described::FrameCounts;
+pub use divider::Divider;
 
 use super::config::Format;
 use super::error::FramingError;

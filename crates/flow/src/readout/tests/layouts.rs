@@ -4,7 +4,7 @@ use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
-use ropewalk_wire::framing::Framing;
+use ropewalk_wire::framing::{Framing, Piece, PieceKey, Splitter, Window};
 use ropewalk_wire::layout::{
     Checksum, ChecksumKind, Clock, Contents, Counts, End, Frame, Layout, Length, Number, Pattern, Pieces, Place, Plan,
     Size, Status,
@@ -128,6 +128,17 @@ fn garbage_counts_as_one_lost_frame_and_the_next_good_one_is_found() {
         assert_eq!(outcome(&all), [Ok(1), Err(Cause::SyncLost), Ok(2), Ok(3), Ok(4)]);
         assert_eq!((framer.take_counts().skipped_bytes, error), (333, None));
         assert!(!framer.is_mid_fragment());
+    }
+}
+
+#[test]
+fn each_line_that_does_not_end_counts_once() {
+    let plan = plan(&Layout::new(Frame::Delimiter { bytes: b"\n".to_vec() }, 20));
+    let bytes = [&[b'a'; 50][..], b"\ngood\n", &[b'b'; 70], b"\nbetter\nbest\n"].concat();
+    for cuts in [&[1][..], &[1000], &[33]] {
+        let (all, _) = received(&mut stream(&plan), &bytes, cuts);
+        let expected = [Err(Cause::Oversize), Ok(1), Err(Cause::Oversize), Ok(2), Ok(3)];
+        assert_eq!(outcome(&all), expected, "{cuts:?}");
     }
 }
 
@@ -440,4 +451,51 @@ proptest! {
         pool.collect();
         prop_assert_eq!(pool.held(), 0);
     }
+}
+
+/// Pieces of a frame as its bytes say: an event and a length each.
+struct ByBytes;
+
+impl Splitter for ByBytes {
+    fn split(&self, frame: &(impl Window + ?Sized), pieces: &mut Vec<Piece>) -> Result<(), Cause> {
+        let mut offset = 0;
+        while let Some([event, length]) = frame.array(offset) {
+            if length == 0xff {
+                return Err(Cause::Malformed);
+            }
+            offset += 2;
+            let key = if event < 100 { PieceKey::Event(event.into()) } else { PieceKey::Time(event.into()) };
+            pieces.push(Piece { key, offset, length: length.into() });
+            offset += usize::from(length);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_frame_of_several_events_is_a_fragment_for_each() {
+    let (mut framer, _) = of_datagrams(&Layout::new(Frame::Datagram, 100));
+    let (mut pool, mut frames, mut out) = (memory(), Vec::new(), Vec::new());
+    let mut divider = Divider::new(ByBytes);
+    let whole: &[u8] = &[1, 3, 11, 12, 13, 2, 0, 103, 2, 21, 22, 4, 9, 1];
+    for bytes in [whole, &[5, 1, 7, 6, 0xff], &[0]] {
+        framer.push(Instant::ZERO, datagram(&mut pool, bytes), false, &mut frames);
+    }
+    framer.push(Instant::ZERO, datagram(&mut pool, whole), true, &mut frames);
+    for frame in frames.drain(..) {
+        divider.put(frame);
+        while !divider.is_empty() {
+            let before = out.len();
+            divider.next_batch(&mut out, 0);
+            assert_eq!(out.len(), before, "no more than there is room for");
+            divider.next_batch(&mut out, 3);
+        }
+    }
+    let cut = Err(Cause::Malformed);
+    let expected = [Ok(1), Ok(2), Ok(103), cut, cut, Err(Cause::Truncated)];
+    assert_eq!(outcome(&out), expected, "a piece beyond its frame, a frame that cannot be divided, one that was lost");
+    assert_eq!(out[0].payload.to_vec(), [11, 12, 13]);
+    assert_eq!((out[1].payload.len(), out[2].payload.to_vec()), (0, vec![21, 22]));
+    assert_eq!((out[0].meta.length, out[2].meta.time), (3, 103));
+    assert!(out[2].meta.flags.contains(FragmentFlags::HAS_TIME));
 }
