@@ -73,6 +73,11 @@ impl Framing for Description {
         ask!(self, framing => framing.fields(frame))
     }
 
+    #[inline(always)]
+    fn plain(&self, bytes: &[u8]) -> Option<(usize, Fields)> {
+        ask!(self, framing => framing.plain(bytes))
+    }
+
     fn checksum(&self, frame: &(impl Window + ?Sized)) -> Option<bool> {
         ask!(self, framing => framing.checksum(frame))
     }

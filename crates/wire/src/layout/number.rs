@@ -66,7 +66,7 @@ impl Field {
 
     /// Where its eight bytes begin, by how much they are moved down, and which bits count then; none where it is counted
     /// from the frame's end.
-    pub(super) const fn from_begin(&self) -> Option<(usize, u8, u64)> {
+    pub(super) const fn place_from_begin(&self) -> Option<(usize, u8, u64)> {
         if self.from_end { None } else { Some((self.base, self.down, self.mask)) }
     }
 

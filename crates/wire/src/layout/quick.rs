@@ -22,7 +22,7 @@ pub(super) struct Near {
 impl Near {
     /// None where it is counted from the frame's end, or not near.
     fn new(field: &Field) -> Option<Self> {
-        let (base, down, mask) = field.from_begin()?;
+        let (base, down, mask) = field.place_from_begin()?;
         let base = u32::try_from(base).ok().filter(|&base| base < NEAR as u32)?;
         Some(Self { mask, base, down, is_big_endian: field.number().is_big_endian })
     }
