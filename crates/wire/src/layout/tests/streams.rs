@@ -110,7 +110,9 @@ proptest! {
         let plan = plan(&streams()[which]);
         let made = composed(&plan, &payloads).concat();
         for bytes in [&[&made[..], &stream].concat()[at.min(made.len())..], &made, &made[..at.min(made.len())], &stream] {
-            prop_assert_eq!(plan.plain(bytes), crate::framing::plain_by_front(&plan, bytes));
+            let (quick, longer) = (plan.plain(bytes), crate::framing::plain_by_front(&plan, bytes));
+            // Where few bytes are left it says nothing.
+            prop_assert!(quick == longer || quick.is_none() && bytes.len() < 72, "{:?}, not {:?}", quick, longer);
         }
     }
 
