@@ -341,6 +341,12 @@ impl Assembly {
         (self.heard, self.is_blocked) = (Some(now), false);
     }
 
+    /// Packets wait here that nobody can look at, behind one for which there is no set, of whatever flow: no set times out before
+    /// [`Assembly::on_drained`], and so nobody need be woken for that.
+    pub const fn on_blocked(&mut self) {
+        self.is_blocked = true;
+    }
+
     /// Time passes: sets that waited too long are finished.
     pub fn on_time(&mut self, now: Instant) {
         let heard = self.heard.filter(|_| !is_planted(Flaw::SetTimesOutUnheard)).map_or(now, |heard| heard.min(now));

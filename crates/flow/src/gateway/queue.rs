@@ -88,6 +88,13 @@ impl Receiver {
         }
     }
 
+    /// Packets of a flow may wait where nobody can look at them; see [`Assembly::on_blocked`].
+    pub fn on_blocked(&mut self, flow: u8) {
+        if let Some(flow) = self.flows.get_mut(usize::from(flow)) {
+            flow.on_blocked();
+        }
+    }
+
     /// Time passes, and the throttle looks how much room there is.
     pub fn on_time(&mut self, now: Instant) {
         for (index, flow) in self.flows.iter_mut().enumerate() {

@@ -339,6 +339,27 @@ fn each_set_says_from_where_on_sets_are_open() {
     assert_eq!(from, [EventKey::new(0, 0), EventKey::new(0, 4), EventKey::MAX]);
 }
 
+/// Two flows over one input: the first one's packet waits for a set, and all behind it cannot be looked at.
+#[test]
+fn a_flow_behind_a_packet_of_another_one_does_not_ask_to_be_woken_in_vain() {
+    let mut bench = Bench::new();
+    let config = GatewayConfig::new(0, vec![flow(2, 4), flow(2, 4)], FarmConfig::new(1));
+    let (mut receiver, _) = Gateway::new(&config).expect("it can be").split();
+    assert_eq!(receiver.on_packet(1, address(0), bench.packet(0, 4, 1, 8), at(0)), None);
+    receiver.on_drained(1, at(0));
+    let wakes = |receiver: &mut Receiver, now| {
+        receiver.on_time(now);
+        // The throttle is said again in 10 ms.
+        while receiver.next_throttle(now).is_some() {}
+        receiver.next_deadline()
+    };
+    assert_eq!(wakes(&mut receiver, at(95)), at(100), "its set waits for 100 ms");
+    receiver.on_blocked(1);
+    assert_eq!(wakes(&mut receiver, at(200)), at(210), "nobody looks, and no set times out");
+    receiver.on_drained(1, at(300));
+    assert_eq!((wakes(&mut receiver, at(300)), receiver.account(1).open), (at(310), 0));
+}
+
 /// A packet that lies in several pieces of 16 bytes.
 fn scattered(bytes: &[u8]) -> Payload {
     let mut staging = Staging::new(Pool::new(PoolConfig::heap("scattered", 16, 64)).expect("memory"));

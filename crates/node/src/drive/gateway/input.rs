@@ -53,6 +53,8 @@ impl<R: Receiver> Input<R> {
             if let Some(payload) = machine.on_packet(flow, address(from), payload, now) {
                 self.waiting.push_back(Packet { from, to, payload });
                 self.waiting.extend(packets);
+                // Packets of the other flows that share the input wait behind it.
+                self.flows.iter().for_each(|&flow| machine.on_blocked(flow));
                 return received;
             }
         }
