@@ -7,7 +7,7 @@ use ropewalk_flow::gateway::{Trigger, TriggerConfig};
 use ropewalk_flow::source::mep::{EmulatedPacket, MepSourceConfig, MepSources};
 use ropewalk_flow::source::{TriggerGate, TriggerRate, TriggerSequence};
 use ropewalk_io::packet::{Packet, Receiver, Refusal, Sender};
-use ropewalk_terms::Instant;
+use ropewalk_terms::{Incarnation, Instant};
 use ropewalk_wire::gateway::{Frame, Message, Stream};
 use ropewalk_wire::mep::MepRequest;
 use std::cmp::Reverse;
@@ -92,8 +92,8 @@ pub struct PacketSourceDrive<R: Receiver, S: Sender> {
     scratch: Vec<u8>,
     /// Where each gateway speaks from.
     speakers: Vec<Option<SocketAddrV4>>,
-    /// Decisions that were told so far, by gateway.
-    told: Vec<u64>,
+    /// By gateway: which life of it speaks, and how many decisions it has told so far.
+    told: Vec<(Incarnation, u64)>,
     report: PacketSourceReport,
     notice: Notice<PacketSourceReport>,
 }
@@ -131,7 +131,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
             bytes: Vec::with_capacity(65_536),
             scratch: Vec::with_capacity(2048),
             speakers: vec![None; gateways],
-            told: vec![0; gateways],
+            told: vec![(Incarnation(0), 0); gateways],
             report: PacketSourceReport::default(),
             notice: Notice::default(),
         }
@@ -284,10 +284,14 @@ fn due_of_set(sequence: &mut TriggerSequence, packing: u16) -> Duration {
     (0..packing).map(|_| sequence.next_trigger().at).last().unwrap_or_default()
 }
 
-fn note_decisions(stream: &Stream, told: &mut [u64], report: &mut PacketSourceReport) {
-    let Some(before) = told.get_mut(usize::from(stream.gateway)) else { return };
+fn note_decisions(stream: &Stream, told: &mut [(Incarnation, u64)], report: &mut PacketSourceReport) {
+    let Some((life, before)) = told.get_mut(usize::from(stream.gateway)) else { return };
     let entries = stream.entries.len() as u64;
-    if stream.before < *before {
+    if stream.incarnation > *life {
+        // It begins to count again.
+        (*life, *before) = (stream.incarnation, 0);
+    }
+    if stream.incarnation < *life || stream.before < *before {
         return;
     }
     report.missed += stream.before - *before;
