@@ -60,6 +60,12 @@ impl Doorbell {
         let _ = rustix::event::poll(&mut descriptors, timeout.as_ref());
     }
 
+    /// Whether a sleep would end at once.
+    pub fn has_rung(&self) -> bool {
+        let mut descriptors = [PollFd::new(&self.bell, PollFlags::IN)];
+        rustix::event::poll(&mut descriptors, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
     /// Readable when the bell was rung.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()

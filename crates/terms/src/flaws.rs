@@ -167,6 +167,22 @@ flaws! {
     HeadroomForgotten = "headroom_forgotten",
     /// A gateway whose request for packets was lost does not ask again.
     PacketRequestNotRepeated = "packet_request_not_repeated",
+    /// A half of a gateway that gives the other one something does not wake it.
+    BellForgotten = "bell_forgotten",
+    /// The half of a gateway that receives does not learn that its nodes are gone.
+    NodesGoneUntold = "nodes_gone_untold",
+    /// The half of a gateway that receives closes while sets are still with the other one.
+    ClosedTooEarly = "closed_too_early",
+    /// Sets that go over to the other half of a gateway are not counted as between them.
+    HandoverUncounted = "handover_uncounted",
+    /// What does not fit to a reader of decisions is left out, and the rest follows.
+    ReaderGap = "reader_gap",
+    /// What a masked source sends is counted as a stranger's.
+    MaskedForStranger = "masked_for_stranger",
+    /// A trigger does not hear a gateway that has begun another life.
+    GatewayLifeUnseen = "gateway_life_unseen",
+    /// A node repeats to a gateway's next life what it had decided for the one before.
+    GatewayLivesMixed = "gateway_lives_mixed",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

@@ -130,7 +130,9 @@ impl FarmNode {
             (self.cumulative, self.end) = (floor, floor);
             self.whole.clear();
             self.unsaid.clear();
-            self.said.clear();
+            if !is_planted(Flaw::GatewayLivesMixed) {
+                self.said.clear();
+            }
         }
         self.gateway_incarnation == Some(incarnation)
     }

@@ -4,6 +4,7 @@ use super::config::FlowConfig;
 use core::fmt;
 use core::net::Ipv4Addr;
 use ropewalk_terms::Cause;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// From where packets come.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -75,6 +76,7 @@ impl SourceTable {
         let number = address.number(self.by_port);
         match self.places[self.place(number)] {
             (found, _) if found != number => Err(Cause::UnknownSource),
+            (_, MASKED) if is_planted(Flaw::MaskedForStranger) => Err(Cause::UnknownSource),
             (_, MASKED) => Err(Cause::Masked),
             (_, index) => Ok(index),
         }

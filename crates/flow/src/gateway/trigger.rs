@@ -3,6 +3,7 @@
 //! It stops when no gateway wants more, and fails safe: a gateway of which nothing was heard for a while wants nothing.
 
 use core::time::Duration;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Incarnation, Instant};
 use ropewalk_wire::gateway::{Throttle, ThrottleState};
 use ropewalk_wire::mep::MepRequest;
@@ -91,7 +92,10 @@ impl Trigger {
     /// A gateway says how it is. Older words than the last are ignored; with a new life what it asked for is forgotten.
     pub fn on_throttle(&mut self, throttle: &Throttle, now: Instant) {
         let Some(gateway) = self.gateways.get_mut(usize::from(throttle.gateway)) else { return };
-        if (throttle.incarnation, throttle.sequence) <= (gateway.incarnation, gateway.sequence) {
+        let is_unseen = is_planted(Flaw::GatewayLifeUnseen) && gateway.heard.is_some();
+        if (throttle.incarnation, throttle.sequence) <= (gateway.incarnation, gateway.sequence)
+            || (is_unseen && throttle.incarnation > gateway.incarnation)
+        {
             return;
         }
         if throttle.incarnation > gateway.incarnation {

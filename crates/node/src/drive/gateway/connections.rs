@@ -9,6 +9,7 @@ use ropewalk_io::packet::{Fill, Packet, Refusal, SendCounters};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event};
 use ropewalk_memory::{ByteQueue, Slice, Staging};
 use ropewalk_terms::Instant;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::gateway::{FRAME_BYTES, Frame};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, SocketAddrV4};
@@ -164,7 +165,7 @@ impl<D: Dispatcher> Connections<D> {
             self.slices.extend(self.staging.write(message));
             let is_queued = !self.slices.is_empty() && self.endpoints.send(endpoint, &mut self.slices).is_ok();
             self.slices.clear();
-            if !is_queued {
+            if !is_queued && !is_planted(Flaw::ReaderGap) {
                 self.endpoints.abort(endpoint);
                 self.forget(endpoint);
                 self.cut_off += 1;

@@ -2,6 +2,7 @@
 
 use ropewalk_flow::gateway::EventSet;
 use ropewalk_io::Doorbell;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -26,6 +27,8 @@ pub(super) struct End {
     other_bell: Arc<Doorbell>,
     own_word: Arc<Word>,
     other_word: Arc<Word>,
+    /// What the other end had said when this turn began: closed, nodes.
+    seen: (bool, bool),
     /// It said that it sleeps.
     is_asleep: bool,
 }
@@ -42,6 +45,7 @@ pub(super) fn line(sets: usize) -> io::Result<(End, End)> {
         other_bell: Arc::clone(&bells[1 - own]),
         own_word: Arc::clone(&words[own]),
         other_word: Arc::clone(&words[1 - own]),
+        seen: (false, false),
         is_asleep: false,
     };
     Ok((end(to_there, from_there, 0), end(to_here, from_here, 1)))
@@ -55,7 +59,9 @@ impl End {
 
     /// Wakes the other end if it sleeps.
     pub(super) fn ring(&self) {
-        self.other_bell.notify();
+        if !is_planted(Flaw::BellForgotten) {
+            self.other_bell.notify();
+        }
     }
 
     /// The next set that the other end gave.
@@ -76,6 +82,9 @@ impl End {
 
     /// Tells the other end whether a node is there.
     pub(super) fn set_has_nodes(&self, has_nodes: bool) {
+        if !has_nodes && is_planted(Flaw::NodesGoneUntold) {
+            return;
+        }
         if self.own_word.has_nodes.swap(has_nodes, Ordering::Relaxed) != has_nodes {
             self.ring();
         }
@@ -86,24 +95,63 @@ impl End {
         self.other_word.has_nodes.load(Ordering::Relaxed)
     }
 
-    /// Before the thread sleeps: false if something is here to be taken.
+    /// Before the thread sleeps: false if something is here to be taken, or the other end has said something since this turn
+    /// began.
     pub(super) fn fall_asleep(&mut self) -> bool {
         self.own_bell.arm();
         self.is_asleep = true;
-        // Looked at after the word was left: whoever gives something later rings.
-        self.from.is_empty()
+        // Looked at after the word was left: whoever gives or says something later rings.
+        self.from.is_empty() && (self.is_closed(), self.has_nodes()) == self.seen
     }
 
-    /// The thread is awake.
+    /// The thread is awake, and its turn begins.
     pub(super) fn wake(&mut self) {
+        self.seen = (self.is_closed(), self.has_nodes());
         if core::mem::take(&mut self.is_asleep) {
             self.own_bell.disarm();
             self.own_bell.silence();
         }
     }
 
+    /// Whether the other end has rung since this one fell asleep.
+    pub(super) fn has_rung(&self) -> bool {
+        self.own_bell.has_rung()
+    }
+
     /// Readable when the other end has rung.
     pub(super) fn wait_descriptor(&self) -> BorrowedFd<'_> {
         self.own_bell.descriptor()
+    }
+}
+
+impl Drop for End {
+    /// Whoever goes without a word, because its thread panicked, says this one: the other half must not wait for it.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_goes_without_a_word_has_closed_and_wakes_the_other_one() {
+        let (mut here, there) = line(2).expect("bells");
+        assert!(here.fall_asleep() && !here.has_rung() && !here.is_closed());
+        drop(there);
+        assert!(here.has_rung() && here.is_closed());
+        here.wake();
+        assert!(!here.has_rung());
+    }
+
+    #[test]
+    fn what_is_said_between_a_turn_and_sleep_is_slept_over_by_nobody() {
+        let (mut here, there) = line(2).expect("bells");
+        here.wake();
+        there.set_has_nodes(true);
+        assert!(!here.has_rung() && !here.fall_asleep(), "nobody rings for who is awake");
+        here.wake();
+        assert!(here.has_nodes() && here.fall_asleep());
     }
 }

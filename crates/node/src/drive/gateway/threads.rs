@@ -15,10 +15,12 @@ use super::receiving::{Receiving, ReceivingParts};
 use super::report::{GatewayReport, Notice};
 use super::sending::{Sending, SendingParts};
 use crate::drive::Drive;
+use ropewalk_flow::gateway as machine;
 use ropewalk_flow::gateway::{Gateway, GatewayConfigError};
 use ropewalk_io::disk::Disk;
-use ropewalk_io::packet::{Receiver, Sender};
+use ropewalk_io::packet::{MemoryInUse, Receiver, Sender};
 use ropewalk_terms::Instant;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -84,6 +86,22 @@ pub struct ReceivingDrive<R: Receiver, S: Sender> {
 }
 
 impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
+    /// The machine's half, for who looks on.
+    pub const fn machine(&self) -> &machine::Receiver {
+        self.half.machine()
+    }
+
+    /// How much of each input's memory is held, for who looks on.
+    pub fn memory_in_use(&mut self) -> impl Iterator<Item = MemoryInUse> {
+        self.half.memory_in_use()
+    }
+
+    /// While its thread would sleep: whether something has woken it. For who turns it without a thread, after
+    /// [`Drive::prepare_wait`].
+    pub fn is_woken(&mut self) -> bool {
+        self.end.has_rung() || !self.half.prepare_wait()
+    }
+
     /// What the gateway tells of itself: both halves.
     pub fn notice(&self) -> Notice<GatewayReport> {
         self.notice.clone()
@@ -97,7 +115,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
     fn hand_over(&mut self) -> usize {
         let mut count = 0;
         while let Some(set) = self.half.take_set() {
-            self.handed[usize::from(set.flow())] += 1;
+            self.handed[usize::from(set.flow())] += u64::from(!is_planted(Flaw::HandoverUncounted));
             self.end.give(set);
             count += 1;
         }
@@ -109,17 +127,17 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
 
     fn end(&mut self, now: Instant) {
         match self.phase {
+            // The other half closes first only where its thread panicked: nothing comes back from there any more.
+            Phase::Running | Phase::Draining(_) if self.end.is_closed() => self.close(now),
             Phase::Running => {
                 if self.half.have_stopped() {
                     self.phase = Phase::Draining(now.after(self.drain));
                 }
             }
             Phase::Draining(until) => {
-                if now >= until || (self.half.is_empty() && self.half.is_quiet(now)) {
-                    self.half.close(now);
-                    self.hand_over();
-                    self.end.close();
-                    self.phase = Phase::Closing(now.after(self.drain));
+                let is_empty = (self.half.is_empty() && self.half.is_quiet(now)) || is_planted(Flaw::ClosedTooEarly);
+                if now >= until || is_empty {
+                    self.close(now);
                 }
             }
             Phase::Closing(until) => {
@@ -132,6 +150,14 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
             }
             Phase::Over => {}
         }
+    }
+
+    /// Nothing is received any more: what is in assembly goes over as it is, and nothing behind it.
+    fn close(&mut self, now: Instant) {
+        self.half.close(now);
+        self.hand_over();
+        self.end.close();
+        self.phase = Phase::Closing(now.after(self.drain));
     }
 
     fn renew(&mut self, now: Instant) {
@@ -197,6 +223,17 @@ pub struct SendingDrive<L: Link, S: Sender, D: Disk> {
 }
 
 impl<L: Link, S: Sender, D: Disk> SendingDrive<L, S, D> {
+    /// The machine's half, for who looks on.
+    pub const fn machine(&self) -> &machine::Sender {
+        self.half.machine()
+    }
+
+    /// While its thread would sleep: whether something has woken it. For who turns it without a thread, after
+    /// [`Drive::prepare_wait`].
+    pub fn is_woken(&mut self) -> bool {
+        self.end.has_rung() || !self.half.prepare_wait()
+    }
+
     /// The run's directory is entered.
     pub fn begin(&mut self, now: Instant) {
         self.half.begin(now);
@@ -274,5 +311,82 @@ impl<L: Link, S: Sender, D: Disk> Drive for SendingDrive<L, S, D> {
 
     fn is_done(&self) -> bool {
         self.phase == Phase::Over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Datagrams, Gathering};
+    use super::*;
+    use ropewalk_flow::gateway::{Address, FarmConfig, FlowConfig, GatewayConfig, PacketSource};
+    use ropewalk_io::disk::SimulatedDisk;
+    use ropewalk_io::packet::simulated::{PacketFaults, PacketNetwork, SimulatedReceiver, SimulatedSender};
+    use ropewalk_io::packet::{Flow, ReceiveConfig, SendConfig};
+    use ropewalk_memory::{Pool, PoolConfig, Staging};
+    use ropewalk_terms::{RunNumber, SourceId, Utc};
+    use std::net::{Ipv4Addr, SocketAddrV4};
+    use std::sync::atomic::AtomicBool;
+
+    type Parts =
+        Halves<SimulatedReceiver, Datagrams<SimulatedReceiver, SimulatedSender>, SimulatedSender, SimulatedDisk>;
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_millis(milliseconds))
+    }
+
+    fn memory() -> Pool {
+        Pool::new_untouched(PoolConfig::heap("halves", 4096, 16)).expect("a little memory")
+    }
+
+    /// A gateway of one source; nothing was sent yet, and it has not been stopped.
+    fn gateway() -> Parts {
+        let network = PacketNetwork::new(1, PacketFaults::default());
+        let place = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        let hears = |port| network.receiver(ReceiveConfig::new(Flow::Udp, place(port)), memory()).expect("it is free");
+        let speaks = || network.sender(SendConfig::new(Flow::Udp, place(3)), Staging::new(memory()));
+        let source = PacketSource { id: SourceId(1), address: Address::of(Ipv4Addr::LOCALHOST) };
+        let flows = vec![FlowConfig::new(vec![source], 4)];
+        let config = GatewayDriveConfig {
+            machine: GatewayConfig::new(0, flows, FarmConfig::new(1)),
+            gathering: Gathering::Iovec,
+            triggers: vec![None],
+            requests: false,
+            run: RunNumber(1),
+            epoch: Utc(0),
+            gates: vec![None],
+            is_over: Arc::new(AtomicBool::new(false)),
+            drain: Duration::from_secs(1),
+            batch: 64,
+            memory: 1 << 16,
+            evacuate_above: 90,
+        };
+        let evacuated = Staging::new(memory());
+        let receiving = ReceivingParts { inputs: vec![hears(1)], triggers: speaks(), board: None, evacuated };
+        let farm = Datagrams { receiver: hears(2), sender: speaks() };
+        let heads = Staging::new(memory());
+        let sending = SendingParts { farm, triggers: speaks(), readers: vec![None], storage: None, heads };
+        halves(config, receiving, sending).expect("it can be")
+    }
+
+    #[test]
+    fn each_half_ends_when_the_other_one_is_gone_without_a_word() {
+        let (mut receiving, mut sending) = gateway();
+        for now in 0..300 {
+            receiving.turn(at(now));
+            sending.turn(at(now));
+        }
+        assert!(!receiving.is_done() && !sending.is_done(), "nobody has stopped them");
+        drop(sending);
+        for now in 300..310 {
+            receiving.turn(at(now));
+        }
+        assert!(receiving.is_done() && receiving.notice().read().is_over);
+
+        let (receiving, mut sending) = gateway();
+        drop(receiving);
+        for now in 0..10 {
+            sending.turn(at(now));
+        }
+        assert!(sending.is_done());
     }
 }
