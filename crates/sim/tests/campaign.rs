@@ -19,7 +19,8 @@ fn is_the_same_run<H: PartialEq>(history: impl Fn(u64) -> (H, String)) {
     for seed in 0..6 {
         let (first, second) = (history(seed), history(seed));
         assert!(first == second, "seed {seed} is not the same run twice");
-        assert!(first.1.lines().count() > 100, "seed {seed} says too little: {}", first.1);
+        // A run may be stopped before anything was triggered.
+        assert!(first.1.lines().count() > 40, "seed {seed} says too little: {}", first.1);
         texts.insert(first.1);
     }
     assert_eq!(texts.len(), 6, "different seeds are different runs");

@@ -79,9 +79,19 @@ fn seeds_that_failed_once_are_well() {
 #[test]
 fn seeds_of_push_systems_that_failed_once_are_well() {
     for seed in [15, 26, 27, 37, 46, 106, 108, 141, 6089, 6739, 8006, 4707, 7653, 13311] {
-        let scenario = push::Scenario::draw(seed);
+        let scenario = push::Scenario::draw_plain(seed);
         let text = scenario.to_string();
         assert_eq!(run_push(scenario).broken, None, "{text}");
+    }
+}
+
+/// Two halves of a gateway: one says between the other one's turn and its sleep that nodes are there.
+#[test]
+fn seeds_with_gateways_of_two_threads_that_failed_once_are_well() {
+    for seed in [75, 196, 223, 338, 414] {
+        let scenario = push::Scenario { faults: Vec::new(), ..push::Scenario::draw(seed) };
+        assert!(scenario.threads, "seed {seed} is another one by now");
+        assert_eq!(run_push(scenario).broken, None, "seed {seed}");
     }
 }
 

@@ -2,8 +2,7 @@
 
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_terms::{Instant, Utc};
-use std::cell::Cell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// One millionth of this is one ppm.
@@ -13,7 +12,7 @@ const MILLION: u128 = 1_000_000;
 #[derive(Clone, Debug)]
 pub struct NodeClock {
     world: SimulatedClock,
-    course: Rc<Cell<Course>>,
+    course: Arc<Mutex<Course>>,
 }
 
 /// How a node's clocks go since they were last changed.
@@ -36,7 +35,11 @@ impl NodeClock {
     /// Clocks that agree with the world's but for a drift of `ppm` millionths.
     pub fn new(world: SimulatedClock, ppm: i32) -> Self {
         let now = world.now();
-        Self { world, course: Rc::new(Cell::new(Course { world: now, local: now, ppm, utc_offset: 0 })) }
+        Self { world, course: Arc::new(Mutex::new(Course { world: now, local: now, ppm, utc_offset: 0 })) }
+    }
+
+    fn course(&self) -> MutexGuard<'_, Course> {
+        self.course.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The world's time.
@@ -56,7 +59,7 @@ impl NodeClock {
 
     /// What the node's monotonic clock shows at this time of the world.
     fn local(&self, world: Instant) -> Instant {
-        let course = self.course.get();
+        let course = *self.course();
         let passed = world.since(course.world).as_nanos() * course.rate() / MILLION;
         Instant::from_nanoseconds(course.local.as_nanoseconds().saturating_add(passed as u64))
     }
@@ -66,7 +69,7 @@ impl NodeClock {
         if local == Instant::FAR_FUTURE {
             return local;
         }
-        let course = self.course.get();
+        let course = *self.course();
         let needed = (local.since(course.local).as_nanos() * MILLION).div_ceil(course.rate());
         Instant::from_nanoseconds(course.world.as_nanoseconds().saturating_add(needed as u64))
     }
@@ -80,18 +83,18 @@ impl NodeClock {
     /// From now on the monotonic clock is wrong by `ppm` millionths.
     pub fn set_drift(&self, ppm: i32) {
         let (world, local) = (self.world.now(), self.now());
-        self.course.set(Course { world, local, ppm, ..self.course.get() });
+        let mut course = self.course();
+        *course = Course { world, local, ppm, ..*course };
     }
 
     /// Sets the UTC clock by so many nanoseconds.
     pub fn step_utc(&self, nanoseconds: i64) {
-        let course = self.course.get();
-        self.course.set(Course { utc_offset: course.utc_offset + nanoseconds, ..course });
+        self.course().utc_offset += nanoseconds;
     }
 
     /// What the node's UTC clock shows.
     pub fn utc(&self) -> Utc {
-        Utc(self.world.utc().0 + self.course.get().utc_offset)
+        Utc(self.world.utc().0 + self.course().utc_offset)
     }
 }
 

@@ -106,6 +106,10 @@ kinds! {
     GatewaySleeps = "gateway_sleeps",
     TriggerSleeps = "trigger_sleeps",
     QueueShort = "queue_short",
+    GatewayKilled = "gateway_killed",
+    NodeDisconnected = "node_disconnected",
+    ReaderSleeps = "reader_sleeps",
+    ReaderLeaves = "reader_leaves",
 }
 
 impl FaultKind {
@@ -113,4 +117,6 @@ impl FaultKind {
     pub const OF_ANY: usize = 26;
     /// From here on those of systems in which sources push. A few of the others strike them too.
     pub const FIRST_OF_PUSH: usize = Self::PacketsLost as usize;
+    /// Of these, from here on, those of gateways' lives, of connections and of readers.
+    pub const FIRST_OF_LIVES: usize = Self::GatewayKilled as usize;
 }

@@ -17,6 +17,7 @@ const fn all(kind: u8) -> RangeInclusive<Ipv4Addr> {
 const GATEWAY: u8 = 0;
 const NODE: u8 = 1;
 const TRIGGER: u8 = 2;
+const READER: u8 = 3;
 /// Of the first flow; those of the next flow have the next number.
 const SOURCE: u8 = 16;
 
@@ -33,6 +34,16 @@ pub(super) const fn control(gateway: u16) -> SocketAddrV4 {
 /// Where a gateway speaks from.
 pub(super) const fn voice(gateway: u16) -> SocketAddrV4 {
     SocketAddrV4::new(host(GATEWAY, gateway), 6998)
+}
+
+/// Where readers of a flow's decisions connect to a gateway.
+pub(super) const fn decisions(gateway: u16, flow: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(host(GATEWAY, gateway), 8000 + flow as u16)
+}
+
+/// A reader of decisions.
+pub(super) const fn reader(reader: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(host(READER, reader), 1000)
 }
 
 /// A node of the farm.

@@ -157,6 +157,9 @@ impl Assembly {
 
     fn accept(&mut self, source: Option<u16>, bytes: &[u8], now: Instant) -> Result<(), Misplaced> {
         let source = source.filter(|&source| source < self.setting.sources.sources).ok_or(Cause::UnknownSource)?;
+        if source >= self.setting.wanted() {
+            return Err(Cause::Masked.into());
+        }
         let header = bytes.first_chunk::<MEP_HEADER_BYTES>().ok_or(Cause::ShortPacket)?;
         let header = MepHeader::from_bytes(header);
         if header.partition != self.setting.sources.partition {
@@ -186,7 +189,7 @@ impl Assembly {
         }
         set.absent.remove(&source);
         set.came.insert(source);
-        if set.came.len() == usize::from(self.setting.sources.sources) {
+        if set.came.len() == usize::from(self.setting.wanted()) {
             self.finish(number, Cause::TimedOut);
         }
         Ok(())
@@ -247,7 +250,7 @@ impl Assembly {
 
     fn finish(&mut self, number: u64, cause: Cause) {
         self.open.retain(|&open| open != number);
-        let sources = self.setting.sources.sources;
+        let sources = self.setting.wanted();
         let set = self.sets.get_mut(&number).expect("only sets that are there are finished");
         let received = set.came.len() as u64;
         let mut dropped = None;

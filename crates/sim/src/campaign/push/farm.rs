@@ -5,9 +5,10 @@ use super::super::broken::{Broken, Checker};
 use super::assembly::Finished;
 use super::scenario::Scenario;
 use ropewalk_flow::gateway::{FarmAccount, Output};
-use ropewalk_terms::{Attempt, Cause, EventKey, Incarnation, Instant};
+use ropewalk_terms::{Attempt, Cause, Incarnation, Instant};
 use ropewalk_wire::gateway::{
-    Credit, Decision, Decisions, EventFlags, MOST_OUTSTANDING, PieceHead, Progress, PushView, Stream, Verdict,
+    Credit, Decision, Decisions, EventFlags, MOST_OUTSTANDING, PieceHead, Progress, PushView, Stream, StreamEntry,
+    Verdict,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -81,12 +82,14 @@ impl Node {
 pub(super) struct Farm {
     scenario: Rc<Scenario>,
     gateway: u16,
+    /// Which life of the gateway.
+    pub(super) life: Incarnation,
     /// Sets whose events are to be decided, or are.
     pub(super) sets: BTreeMap<(u8, u64), Held>,
     nodes: Vec<Node>,
     accounts: Vec<FarmAccount>,
-    /// By flow: decisions that left, and the last event of them.
-    streamed: Vec<(u64, Option<EventKey>)>,
+    /// By flow: decisions that left in order.
+    pub(super) streamed: Vec<Vec<StreamEntry>>,
     /// Sets with undecided events, and events that wait for a node.
     undecided: BTreeSet<(u8, u64)>,
     waiting: BTreeSet<Place>,
@@ -95,15 +98,16 @@ pub(super) struct Farm {
 }
 
 impl Farm {
-    pub(super) fn new(scenario: &Rc<Scenario>, gateway: u16) -> Self {
+    pub(super) fn new(scenario: &Rc<Scenario>, gateway: u16, life: u64) -> Self {
         let flows = scenario.flows.len();
         Self {
             scenario: Rc::clone(scenario),
             gateway,
+            life: Incarnation(life),
             sets: BTreeMap::new(),
             nodes: vec![Node::default(); scenario.nodes.len()],
             accounts: vec![FarmAccount::default(); flows],
-            streamed: vec![(0, None); flows],
+            streamed: vec![Vec::new(); flows],
             undecided: BTreeSet::new(),
             waiting: BTreeSet::new(),
             pushes: 0,
@@ -130,7 +134,7 @@ impl Farm {
         let (key, packing) = (setting.key_of(finished.number), setting.sources.packing);
         let account = &mut self.accounts[usize::from(flow)];
         account.events.assigned += u64::from(packing);
-        let has_passed = self.streamed[usize::from(flow)].1.is_some_and(|last| key < last);
+        let has_passed = self.streamed[usize::from(flow)].last().is_some_and(|last| key < last.key);
         let late = (setting.output == Output::Stream && has_passed).then_some(Cause::Late);
         if let Some(cause) = finished.dropped.or(late) {
             account.events.incomplete_dropped.add(cause, u64::from(packing));
@@ -223,7 +227,7 @@ impl Farm {
     /// A node said what it decided.
     pub(super) fn on_decisions(&mut self, decisions: &Decisions, now: Instant) {
         let index = usize::from(decisions.node);
-        let is_ours = decisions.gateway == self.gateway && decisions.gateway_incarnation == GATEWAY_LIFE;
+        let is_ours = decisions.gateway == self.gateway && decisions.gateway_incarnation == self.life;
         let Some(node) = self.nodes.get_mut(index).filter(|_| is_ours) else { return };
         if node.incarnation != Some(decisions.incarnation) || decisions.cumulative > node.next {
             return;
@@ -260,7 +264,7 @@ impl Farm {
     pub(super) fn on_push(&mut self, node: u16, push: &PushView<'_>) -> Result<(), Broken> {
         self.pushes += 1;
         let head = push.head();
-        Broken::unless((head.gateway, head.incarnation) == (self.gateway, GATEWAY_LIFE), Checker::Content, || {
+        Broken::unless((head.gateway, head.incarnation) == (self.gateway, self.life), Checker::Content, || {
             format!("a push says that it is another gateway's: {head:?}")
         })?;
         for (piece, bytes) in push.pieces() {
@@ -340,7 +344,8 @@ impl Farm {
 
     /// Decisions left in the order of events.
     pub(super) fn on_stream(&mut self, stream: &Stream) -> Result<(), Broken> {
-        let (total, mut last) = self.streamed[usize::from(stream.flow)];
+        let left = &self.streamed[usize::from(stream.flow)];
+        let (total, mut last) = (left.len() as u64, left.last().map(|entry| entry.key));
         Broken::unless(stream.before == total, Checker::Order, || {
             format!("flow {}: {} decisions went before, and {total} did", stream.flow, stream.before)
         })?;
@@ -360,7 +365,7 @@ impl Farm {
         }
         let entries = stream.entries.len() as u64;
         self.accounts[usize::from(stream.flow)].streamed += entries;
-        self.streamed[usize::from(stream.flow)] = (total + entries, last);
+        self.streamed[usize::from(stream.flow)].extend(stream.entries.iter().copied());
         Ok(())
     }
 
@@ -386,13 +391,11 @@ impl Farm {
         self.nodes.len() as u16
     }
 
-    /// How many decisions of a flow left in order.
-    pub(super) fn streamed(&self, flow: u8) -> u64 {
-        self.streamed[usize::from(flow)].0
+    /// Whether a node is there.
+    pub(super) fn has_nodes(&self) -> bool {
+        self.nodes.iter().any(|node| node.incarnation.is_some())
     }
 }
 
-/// Gateways live once.
-pub(super) const GATEWAY_LIFE: Incarnation = Incarnation(1);
 /// So many pushes may be all of a turn, beside what it flushes; what is left follows in the next one.
 const PUSHES: usize = 250;

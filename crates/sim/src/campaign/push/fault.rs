@@ -59,8 +59,14 @@ pub enum Fault {
     Stranger,
     /// A node's process is gone; after that time a new one is started, which knows nothing.
     NodeKilled(u16),
-    /// A member has no turn.
+    /// A gateway's process is gone; after that time a new one is started, which knows nothing.
+    GatewayKilled(u16),
+    /// A member has no turn; of a gateway both halves have none.
     Sleeps(Place),
+    /// The connections of a node are reset.
+    NodeDisconnected(u16),
+    /// A reader of decisions ends its connection, and comes back after that time.
+    ReaderLeaves(u16),
     /// Nothing passes to a node nor from it.
     NodeCutOff(u16),
     /// Nothing reaches a node, but it is heard.
@@ -88,7 +94,11 @@ impl Fault {
             Self::WrongPackets { wrong, .. } => wrong.kind(),
             Self::Stranger => FaultKind::StrangerPackets,
             Self::NodeKilled(_) => FaultKind::NodeKilled,
-            Self::Sleeps(Place::Gateway(_)) => FaultKind::GatewaySleeps,
+            Self::GatewayKilled(_) => FaultKind::GatewayKilled,
+            Self::NodeDisconnected(_) => FaultKind::NodeDisconnected,
+            Self::ReaderLeaves(_) => FaultKind::ReaderLeaves,
+            Self::Sleeps(Place::Gateway(_) | Place::Sending(_)) => FaultKind::GatewaySleeps,
+            Self::Sleeps(Place::Reader(_)) => FaultKind::ReaderSleeps,
             Self::Sleeps(Place::Node(_)) => FaultKind::NodeSleeps,
             Self::Sleeps(Place::Trigger(_)) => FaultKind::TriggerSleeps,
             Self::NodeCutOff(_) => FaultKind::NodeCutOff,
@@ -104,7 +114,10 @@ impl Fault {
 
     /// Whether somebody is away while it lasts.
     pub(super) const fn keeps_away(&self) -> bool {
-        matches!(self, Self::NodeKilled(_) | Self::Sleeps(_) | Self::NodeCutOff(_) | Self::NodeDeaf(_))
+        matches!(
+            self,
+            Self::GatewayKilled(_) | Self::NodeKilled(_) | Self::Sleeps(_) | Self::NodeCutOff(_) | Self::NodeDeaf(_)
+        )
     }
 }
 

@@ -76,6 +76,7 @@ impl World {
         }
         if changed {
             self.set_network();
+            self.set_lines();
         }
     }
 
@@ -86,6 +87,12 @@ impl World {
             }
             Fault::Stranger => self.speak_nonsense(now),
             Fault::NodeKilled(node) => self.nodes[usize::from(node)].drive = None,
+            Fault::GatewayKilled(gateway) => {
+                self.gateways[usize::from(gateway)].drive = None;
+                self.senders[usize::from(gateway)].drive = None;
+            }
+            Fault::NodeDisconnected(node) => self.disconnect(node),
+            Fault::ReaderLeaves(reader) => self.set_reader_away(reader, true),
             Fault::Sleeps(place) => self.change_pauses(place, 1),
             Fault::NodeSlow(node, times) => {
                 let slower = 1_000_000 - 1_000_000 / i32::from(times.max(1));
@@ -110,6 +117,8 @@ impl World {
     fn end(&mut self, fault: &Fault) {
         match *fault {
             Fault::NodeKilled(_) => self.start_nodes(),
+            Fault::GatewayKilled(gateway) => self.restart_gateway(gateway),
+            Fault::ReaderLeaves(reader) => self.set_reader_away(reader, false),
             Fault::Sleeps(place) => self.change_pauses(place, -1),
             Fault::NodeSlow(node, _) => {
                 let usual = self.scenario.drift(Place::Node(node));
@@ -132,9 +141,65 @@ impl World {
             member.wake();
         }
         match place {
-            Place::Gateway(gateway) => change(&mut self.gateways[usize::from(gateway)], by),
+            Place::Gateway(gateway) => {
+                change(&mut self.gateways[usize::from(gateway)], by);
+                change(&mut self.senders[usize::from(gateway)], by);
+            }
+            Place::Sending(gateway) => change(&mut self.senders[usize::from(gateway)], by),
+            Place::Reader(reader) => change(&mut self.readers[usize::from(reader)], by),
             Place::Node(node) => change(&mut self.nodes[usize::from(node)], by),
             Place::Trigger(flow) => change(&mut self.triggers[usize::from(flow)], by),
+        }
+    }
+
+    fn set_reader_away(&mut self, reader: u16, is_away: bool) {
+        let member = &mut self.readers[usize::from(reader)];
+        if let Some(drive) = &mut member.drive {
+            drive.set_away(is_away);
+        }
+        member.wake();
+    }
+
+    /// The connections of a node break.
+    fn disconnect(&self, node: u16) {
+        for host in self.directory.hosts_of(*address::node(node).ip()) {
+            for (_, endpoint) in self.lines.connections_of(host) {
+                self.lines.reset(host, endpoint);
+            }
+        }
+    }
+
+    /// Whether a gateway's process is kept from being there.
+    fn is_gateway_killed(&self, gateway: u16) -> bool {
+        self.injection.active.iter().any(|(_, scheduled)| scheduled.fault == Fault::GatewayKilled(gateway))
+    }
+
+    /// A gateway that nothing keeps away any more begins its next life.
+    fn restart_gateway(&mut self, gateway: u16) {
+        if !self.is_gateway_killed(gateway) && self.gateways[usize::from(gateway)].drive.is_none() {
+            self.start_gateway(gateway);
+        }
+    }
+
+    /// Who hears whom over connections now.
+    fn set_lines(&self) {
+        let active = || self.injection.active.iter().map(|(_, scheduled)| &scheduled.fault);
+        for node in 0..self.scenario.nodes.len() as u16 {
+            let is_cut_off = active().any(|fault| *fault == Fault::NodeCutOff(node));
+            let is_deaf = active().any(|fault| *fault == Fault::NodeDeaf(node));
+            for gateway in 0..self.scenario.gateways {
+                let ours = self.directory.hosts_of(*address::control(gateway).ip());
+                for there in self.directory.hosts_of(*address::node(node).ip()) {
+                    for &here in &ours {
+                        self.lines.heal(here, there);
+                        if is_cut_off {
+                            self.lines.partition(here, there);
+                        } else if is_deaf {
+                            self.lines.partition_one_way(here, there);
+                        }
+                    }
+                }
+            }
         }
     }
 

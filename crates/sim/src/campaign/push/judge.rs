@@ -23,6 +23,8 @@ impl World {
         self.judge_missing()?;
         self.judge_room()?;
         self.judge_files()?;
+        self.judge_reports()?;
+        self.judge_readers()?;
         self.judge_pools()
     }
 
@@ -82,7 +84,7 @@ impl World {
                 let held = twin.farm.sets.iter().filter(|((of, _), _)| *of == flow);
                 let decided = held.map(|(_, held)| held.events.len() as u64).sum::<u64>();
                 let due = if setting.output == Output::Stream { decided } else { 0 };
-                let streamed = twin.farm.streamed(flow);
+                let streamed = twin.farm.streamed[usize::from(flow)].len() as u64;
                 Broken::unless(streamed == due, Checker::Loss, || {
                     format!("gw{gateway}, flow {flow}: {streamed} decisions left in order, and {due} should have")
                 })?;
@@ -149,6 +151,55 @@ impl World {
         Ok(())
     }
 
+    /// What gateways and triggers tell of themselves in the end is what the referee saw.
+    fn judge_reports(&self) -> Result<(), Broken> {
+        let referee = self.referee.borrow();
+        for ((gateway, twin), member) in (0..).zip(&referee.twins).zip(&self.gateways) {
+            let Some(report) = member.drive.as_ref().map(|drive| drive.notice().read()) else { continue };
+            for ((flow, told), assembly) in (0u8..).zip(&report.flows).zip(&twin.flows) {
+                let (events, packing) =
+                    (twin.farm.account(flow), self.scenario.flows[usize::from(flow)].sources.packing);
+                let is_right = told.packets == assembly.account()
+                    && told.events.events == events.events
+                    && told.unclaimed == 0
+                    && told.is_handed_over(packing);
+                Broken::unless(is_right && report.is_over, Checker::Ledger, || {
+                    format!("gw{gateway}, flow {flow}: it ends with {told:?}")
+                })?;
+            }
+        }
+        for ((flow, due), member) in (0..).zip(&referee.voices.decisions).zip(&self.triggers) {
+            let Some(told) = member.drive.as_ref().map(|drive| drive.notice().read()) else { continue };
+            Broken::unless((told.decisions, told.missed) == (due.came, due.missed), Checker::Ledger, || {
+                format!("trigger{flow} heard {} decisions and missed {}, and tells {told:?}", due.came, due.missed)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Readers of decisions were told what left, and those who stayed all of it.
+    fn judge_readers(&mut self) -> Result<(), Broken> {
+        self.read_on()?;
+        let referee = self.referee.borrow();
+        for (number, reader) in (0..).zip(self.readers.iter().filter_map(|member| member.drive.as_ref())) {
+            let flow = usize::from(reader.flow);
+            for (life, index, entry) in &reader.journal {
+                let mut lives = referee.lives_of(reader.gateway);
+                let due = lives
+                    .find(|twin| twin.farm.life == *life)
+                    .and_then(|twin| twin.farm.streamed[flow].get(*index as usize));
+                Broken::unless(due == Some(entry), Checker::Content, || {
+                    format!("reader{number} was told {entry:?} as decision {index} of {life:?}, and that is {due:?}")
+                })?;
+            }
+            let all = referee.twins[usize::from(reader.gateway)].farm.streamed[flow].len() as u64;
+            Broken::unless(reader.told.is_none_or(|(_, told)| told == all), Checker::Loss, || {
+                format!("reader{number} was connected to the end, and has {:?} of {all} decisions", reader.told)
+            })?;
+        }
+        Ok(())
+    }
+
     /// Every packet's memory is back.
     fn judge_pools(&mut self) -> Result<(), Broken> {
         for (gateway, member) in (0..).zip(&mut self.gateways) {
@@ -178,7 +229,8 @@ fn leaves_room(scenario: &Scenario, setting: &FlowSetting) -> bool {
         !matches!(
             fault,
             Fault::OnWay(Way::Packets | Way::States, _)
-                | Fault::Sleeps(Place::Gateway(_) | Place::Trigger(_))
+                | Fault::Sleeps(Place::Gateway(_) | Place::Sending(_) | Place::Trigger(_))
+                | Fault::GatewayKilled(_)
                 | Fault::QueueShort
                 | Fault::ClockDrift(..)
         )

@@ -12,20 +12,26 @@ const MOMENT: Duration = Duration::from_micros(50);
 /// Who takes part.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Place {
-    /// A gateway.
+    /// A gateway, or the half of it that receives.
     Gateway(u16),
+    /// The half of a gateway that sends, where it has a thread of its own.
+    Sending(u16),
     /// A node of the farm.
     Node(u16),
     /// The trigger of a flow and all of its sources.
     Trigger(u8),
+    /// A reader of decisions.
+    Reader(u16),
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gateway(index) => write!(out, "gw{index}"),
+            Self::Sending(index) => write!(out, "gw{index}-send"),
             Self::Node(index) => write!(out, "node{index}"),
             Self::Trigger(flow) => write!(out, "trigger{flow}"),
+            Self::Reader(index) => write!(out, "reader{index}"),
         }
     }
 }

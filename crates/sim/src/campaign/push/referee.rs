@@ -3,7 +3,7 @@
 use super::super::broken::{Broken, Checker};
 use super::super::content::mixed;
 use super::address;
-use super::assembly::Assembly;
+use super::assembly::{Assembly, Finished};
 use super::farm::Farm;
 use super::member::Place;
 use super::scenario::Scenario;
@@ -14,7 +14,7 @@ use ropewalk_terms::Instant;
 use ropewalk_wire::gateway::{Frame, Kind, Message, PushView};
 use ropewalk_wire::mep::MepView;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::net::SocketAddrV4;
 use std::rc::Rc;
@@ -22,8 +22,31 @@ use std::rc::Rc;
 /// Shared by everybody who takes part.
 pub(super) type Shared = Rc<RefCell<Referee>>;
 
-/// A gateway's machine.
-pub(super) type Halves<'a> = (&'a Receiver, &'a Sender);
+/// What of a gateway had a turn.
+#[derive(Copy, Clone)]
+pub(super) enum Turned<'a> {
+    /// Both halves together.
+    Whole(&'a Receiver, &'a Sender),
+    /// One of them.
+    Receiving(&'a Receiver),
+    Sending(&'a Sender),
+}
+
+impl<'a> Turned<'a> {
+    const fn receiver(self) -> Option<&'a Receiver> {
+        match self {
+            Self::Whole(receiver, _) | Self::Receiving(receiver) => Some(receiver),
+            Self::Sending(_) => None,
+        }
+    }
+
+    const fn sender(self) -> Option<&'a Sender> {
+        match self {
+            Self::Whole(_, sender) | Self::Sending(sender) => Some(sender),
+            Self::Receiving(_) => None,
+        }
+    }
+}
 
 /// What happened in a gateway's turn, in this order.
 #[derive(Debug)]
@@ -47,11 +70,13 @@ enum Note {
     },
 }
 
-/// One gateway as it must be.
+/// One life of a gateway as it must be.
 #[derive(Debug)]
 pub(super) struct Twin {
     pub(super) flows: Vec<Assembly>,
     pub(super) farm: Farm,
+    /// Sets that one half has finished and the other one has not taken yet.
+    between: VecDeque<(u8, Finished)>,
     notes: Vec<Note>,
     /// By flow: sets that were begun before this turn.
     opened: Vec<u64>,
@@ -76,6 +101,8 @@ pub(super) struct Fate {
 pub(super) struct Referee {
     scenario: Rc<Scenario>,
     pub(super) twins: Vec<Twin>,
+    /// Lives that are over because their process was killed, with their gateways.
+    pub(super) former: Vec<(u16, Twin)>,
     pub(super) voices: Voices,
     /// By gateway, and by what a packet is.
     pub(super) fates: BTreeMap<(u16, Identity), Fate>,
@@ -87,16 +114,11 @@ pub(super) struct Referee {
 
 impl Referee {
     pub(super) fn new(scenario: &Rc<Scenario>, with_text: bool) -> Shared {
-        let twin = |gateway| Twin {
-            flows: scenario.flows.iter().map(Assembly::new).collect(),
-            farm: Farm::new(scenario, gateway),
-            notes: Vec::new(),
-            opened: vec![0; scenario.flows.len()],
-            closed: BTreeMap::new(),
-        };
+        let twin = |gateway| Twin::new(scenario, gateway, 1);
         let referee = Self {
             scenario: Rc::clone(scenario),
             twins: (0..scenario.gateways).map(twin).collect(),
+            former: Vec::new(),
             voices: Voices::new(scenario),
             fates: BTreeMap::new(),
             overflown: 0,
@@ -122,7 +144,22 @@ impl Referee {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    fn keep(&mut self, result: Result<(), Broken>) {
+    /// A gateway begins another life, which knows nothing.
+    pub(super) fn begin_life(&mut self, gateway: u16, life: u64) {
+        let twin = Twin::new(&self.scenario, gateway, life);
+        // What was sent to the former one is lost with it.
+        self.fates.retain(|(of, _), _| *of != gateway);
+        let former = std::mem::replace(&mut self.twins[usize::from(gateway)], twin);
+        self.former.push((gateway, former));
+    }
+
+    /// All lives of a gateway, the present one last.
+    pub(super) fn lives_of(&self, gateway: u16) -> impl DoubleEndedIterator<Item = &Twin> {
+        let former = self.former.iter().filter(move |(of, _)| *of == gateway).map(|(_, twin)| twin);
+        former.chain([&self.twins[usize::from(gateway)]])
+    }
+
+    pub(super) fn keep(&mut self, result: Result<(), Broken>) {
         self.broken = self.broken.take().or(result.err());
     }
 
@@ -141,7 +178,7 @@ impl Referee {
             format!("{by} takes {} bytes from {from}: {}", bytes.len(), named(&bytes))
         });
         match by {
-            Place::Gateway(gateway) => {
+            Place::Gateway(gateway) | Place::Sending(gateway) => {
                 let note = match address::input_at(at) {
                     Some((_, flow)) => Note::Packet { flow, from, bytes },
                     None => Note::Heard(bytes),
@@ -150,12 +187,14 @@ impl Referee {
             }
             Place::Node(node) => self.voices.node_heard(node, &bytes),
             Place::Trigger(flow) => self.voices.trigger_heard(flow, from, &bytes, now),
+            // They take bytes of connections, and look at them themselves.
+            Place::Reader(_) => {}
         }
     }
 
     /// Somebody looked for packets and took so many.
     pub(super) fn looked(&mut self, by: Place, at: SocketAddrV4, count: usize) {
-        if let Place::Gateway(gateway) = by {
+        if let Place::Gateway(gateway) | Place::Sending(gateway) = by {
             let note = address::input_at(at).map_or(Note::AllHeard, |(_, flow)| Note::Looked { flow, count });
             self.twins[usize::from(gateway)].notes.push(note);
         }
@@ -167,12 +206,13 @@ impl Referee {
             format!("{by} at {from} sends {} bytes to {to}: {}", bytes.len(), named(bytes))
         });
         let result = match by {
-            Place::Gateway(gateway) => {
+            Place::Gateway(gateway) | Place::Sending(gateway) => {
                 self.twins[usize::from(gateway)].notes.push(Note::Sent { to, bytes: bytes.to_vec() });
                 Ok(())
             }
             Place::Node(node) => self.voices.node_said(node, bytes),
             Place::Trigger(flow) => self.voices.source_said(flow, to, bytes, now),
+            Place::Reader(_) => Ok(()),
         };
         self.keep(result);
     }
@@ -207,22 +247,31 @@ impl Referee {
         is_right.then_some((gateway, (flow, u64::from(since) / u64::from(sources.packing), source)))
     }
 
-    /// A gateway had a turn: whether it is as it must be.
-    pub(super) fn after_turn(&mut self, gateway: u16, machine: Halves<'_>, now: Instant) -> Result<(), Broken> {
+    /// A gateway, or a half of it, had a turn: whether it is as it must be.
+    pub(super) fn after_turn(&mut self, gateway: u16, turned: Turned<'_>, now: Instant) -> Result<(), Broken> {
         let batch = self.scenario.rooms.batch;
         let twin = &mut self.twins[usize::from(gateway)];
         let in_place = |broken: Broken| Broken { words: format!("gw{gateway}: {}", broken.words), ..broken };
-        twin.replay(machine, batch, now).and_then(|()| twin.check(machine)).map_err(in_place)
+        twin.replay(turned, batch, now).and_then(|()| twin.check(turned)).map_err(in_place)
     }
 }
 
 impl Twin {
+    fn new(scenario: &Rc<Scenario>, gateway: u16, life: u64) -> Self {
+        Self {
+            flows: scenario.flows.iter().map(Assembly::new).collect(),
+            farm: Farm::new(scenario, gateway, life),
+            between: VecDeque::new(),
+            notes: Vec::new(),
+            opened: vec![0; scenario.flows.len()],
+            closed: BTreeMap::new(),
+        }
+    }
+
     /// Goes through the turn.
-    fn replay(&mut self, machine: Halves<'_>, batch: usize, now: Instant) -> Result<(), Broken> {
-        for (flow, assembly) in (0..).zip(&mut self.flows) {
-            let opened = machine.0.account(flow).opened;
-            let before = std::mem::replace(&mut self.opened[usize::from(flow)], opened);
-            assembly.begin_turn(opened - before, now);
+    fn replay(&mut self, turned: Turned<'_>, batch: usize, now: Instant) -> Result<(), Broken> {
+        if let Some(receiver) = turned.receiver() {
+            self.begin_turn(receiver, now);
         }
         for note in std::mem::take(&mut self.notes) {
             match note {
@@ -232,11 +281,22 @@ impl Twin {
                 }
                 Note::Looked { flow, count } => self.flows[usize::from(flow)].look(count < batch, now),
                 Note::Heard(bytes) => self.hear(&bytes, now),
-                Note::AllHeard => self.pass(now),
+                Note::AllHeard => self.pass(turned, now),
                 Note::Sent { to, bytes } => self.say(to, &bytes)?,
             }
         }
+        if matches!(turned, Turned::Receiving(_)) {
+            self.finish_sets(now);
+        }
         Ok(())
+    }
+
+    fn begin_turn(&mut self, receiver: &Receiver, now: Instant) {
+        for (flow, assembly) in (0..).zip(&mut self.flows) {
+            let opened = receiver.account(flow).opened;
+            let before = std::mem::replace(&mut self.opened[usize::from(flow)], opened);
+            assembly.begin_turn(opened - before, now);
+        }
     }
 
     fn hear(&mut self, bytes: &[u8], now: Instant) {
@@ -247,15 +307,26 @@ impl Twin {
         }
     }
 
-    fn pass(&mut self, now: Instant) {
+    /// Time passes in the half that sends; then it takes what the other one has finished.
+    fn pass(&mut self, turned: Turned<'_>, now: Instant) {
         self.farm.pass(now);
+        if matches!(turned, Turned::Whole(..)) {
+            self.finish_sets(now);
+        }
+        for (flow, finished) in self.between.drain(..) {
+            self.farm.add(flow, finished, now);
+        }
+    }
+
+    /// Time passes in the half that receives.
+    fn finish_sets(&mut self, now: Instant) {
         for (flow, assembly) in (0..).zip(&mut self.flows) {
             assembly.pass(now);
             for finished in assembly.take_finished() {
                 if !finished.set.is_complete() {
                     self.closed.insert((flow, finished.number), now);
                 }
-                self.farm.add(flow, finished, now);
+                self.between.push_back((flow, finished));
             }
         }
     }
@@ -278,28 +349,56 @@ impl Twin {
     }
 
     /// Whether the gateway's accounts are those that follow from its packets.
-    fn check(&self, machine: Halves<'_>) -> Result<(), Broken> {
+    fn check(&self, turned: Turned<'_>) -> Result<(), Broken> {
+        if let Some(receiver) = turned.receiver() {
+            self.check_packets(receiver)?;
+        }
+        if let Some(sender) = turned.sender() {
+            self.check_events(sender)?;
+            self.check_credit(sender)?;
+            self.farm.check_rest()?;
+        }
+        match turned {
+            Turned::Whole(receiver, _) => self.check_alarm(receiver),
+            Turned::Receiving(_) | Turned::Sending(_) => Ok(()),
+        }
+    }
+
+    fn check_packets(&self, receiver: &Receiver) -> Result<(), Broken> {
         for (flow, assembly) in (0u8..).zip(&self.flows) {
-            let (packets, events) = (machine.0.account(flow), machine.1.account(flow));
-            let balanced = packets.is_balanced() && events.is_balanced();
-            Broken::unless(balanced, Checker::Ledger, || format!("flow {flow}: {packets:?} {events:?}"))?;
-            let taken = assembly.account();
+            let (packets, taken) = (receiver.account(flow), assembly.account());
+            Broken::unless(packets.is_balanced(), Checker::Ledger, || format!("flow {flow}: {packets:?}"))?;
             Broken::unless(taken == packets, Checker::Ledger, || {
                 format!("flow {flow}: the account is {packets:?}, and must be {taken:?}")
             })?;
+        }
+        Ok(())
+    }
+
+    fn check_events(&self, sender: &Sender) -> Result<(), Broken> {
+        for flow in 0..self.flows.len() as u8 {
+            let events = sender.account(flow);
+            Broken::unless(events.is_balanced(), Checker::Ledger, || format!("flow {flow}: {events:?}"))?;
             let FarmAccount { stored, stored_bytes, .. } = events;
             let farm = FarmAccount { stored, stored_bytes, ..self.farm.account(flow) };
             Broken::unless(farm == events, Checker::Ledger, || {
                 format!("flow {flow}: the account is {events:?}, and must be {farm:?}")
             })?;
         }
-        self.check_credit(machine)?;
-        self.farm.check_rest()
+        Ok(())
     }
 
-    fn check_credit(&self, machine: Halves<'_>) -> Result<(), Broken> {
+    /// Without a node triggers are told of an error, and of none otherwise.
+    pub(super) fn check_alarm(&self, receiver: &Receiver) -> Result<(), Broken> {
+        let (has_nodes, error) = (self.farm.has_nodes(), receiver.throttle().levels().last().map(|level| level.used));
+        Broken::unless(error == Some(u64::from(!has_nodes)), Checker::Bounds, || {
+            format!("somebody of the farm is there: {has_nodes}, and the throttle's error is {error:?}")
+        })
+    }
+
+    fn check_credit(&self, sender: &Sender) -> Result<(), Broken> {
         (0..self.farm.node_count()).try_for_each(|node| {
-            let (given, due) = (machine.1.credit(node), self.farm.credit(node));
+            let (given, due) = (sender.credit(node), self.farm.credit(node));
             Broken::unless(given == due, Checker::Credits, || {
                 format!("node{node} may have {given} more events, and should have {due}")
             })

@@ -11,8 +11,9 @@ use ropewalk_flow::gateway::{
 use ropewalk_flow::source::SizeDistribution;
 use ropewalk_flow::source::mep::MepSourceConfig;
 use ropewalk_io::packet::simulated::PacketFaults;
+use ropewalk_io::simulated::Faults;
 use ropewalk_node::quantity::Times;
-use ropewalk_terms::{EventKey, SourceId};
+use ropewalk_terms::{EventKey, Incarnation, SourceId};
 use std::fmt;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ const IDS: u32 = 1000;
 /// Which stream of the seed decides on the system, and which one on its faults.
 const SYSTEM_STREAM: u64 = 501;
 pub(super) const FAULTS_STREAM: u64 = 502;
+const ARCHITECTURE_STREAM: u64 = 503;
+pub(super) const MORE_FAULTS_STREAM: u64 = 504;
 
 /// One flow: its trigger, its sources, and what gateways do with its events.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,6 +54,8 @@ pub struct FlowSetting {
     pub default_accept: bool,
     /// Within this time decisions should be there.
     pub budget: Duration,
+    /// So many of the last sources are masked: they send, and nobody waits for them.
+    pub masked: u16,
 }
 
 /// One node of the farm.
@@ -129,6 +134,14 @@ pub struct Scenario {
     pub nodes_come: Duration,
     /// How far the clocks of gateways and then of nodes are wrong, in millionths.
     pub drifts: Vec<i32>,
+    /// Gateways have a thread for receiving and another one for sending.
+    pub threads: bool,
+    /// Gateways and nodes reach each other over connections.
+    pub connections: bool,
+    /// Bytes that the queue of each reader of decisions holds; none where nobody reads them.
+    pub readers: Option<usize>,
+    /// The network of connections, as far as nothing goes wrong beside it.
+    pub lines: Faults,
     /// What goes wrong.
     pub faults: Vec<Scheduled>,
 }
@@ -151,6 +164,7 @@ impl FlowSetting {
             decision_timeout: Duration::from_millis(200),
             default_accept: flow == 0,
             budget: Duration::from_millis(10),
+            masked: 0,
         }
     }
 
@@ -189,6 +203,7 @@ impl FlowSetting {
             decision_timeout: draw.of(&[milliseconds(15), milliseconds(80), milliseconds(400)]),
             default_accept: draw.one_in(2),
             budget: draw.of(&[milliseconds(2), milliseconds(50)]),
+            masked: 0,
         }
     }
 
@@ -222,13 +237,17 @@ impl FlowSetting {
         known.unwrap_or_else(|| u64::from(self.capacity).div_ceil(8))
     }
 
+    /// Sources that belong to an event.
+    pub(super) const fn wanted(&self) -> u16 {
+        self.sources.sources - self.masked
+    }
+
     fn config(&self, flow: u8) -> FlowConfig {
-        let source = |index: u16| {
-            let address = Address::of(*address::source(flow, index).ip());
-            PacketSource { id: source_id(flow, index), address }
-        };
-        let sources = (0..self.sources.sources).map(source).collect();
+        let address = |index: u16| Address::of(*address::source(flow, index).ip());
+        let source = |index: u16| PacketSource { id: source_id(flow, index), address: address(index) };
+        let sources = (0..self.wanted()).map(source).collect();
         FlowConfig {
+            masked: (self.wanted()..self.sources.sources).map(address).collect(),
             partition: self.sources.partition,
             first_event: self.sources.first_event,
             sets: self.capacity,
@@ -253,6 +272,11 @@ pub(super) fn source_id(flow: u8, source: u16) -> SourceId {
 /// The flow and the place of a source in it.
 pub(super) const fn source_of(id: SourceId) -> (u8, u16) {
     ((id.0 / IDS) as u8, (id.0 % IDS) as u16)
+}
+
+/// How long triggers of these flows come.
+fn triggering(flows: &[FlowSetting]) -> Duration {
+    flows.iter().map(|flow| flow.pace * flow.sets as u32).max().unwrap_or_default()
 }
 
 impl Scenario {
@@ -285,18 +309,32 @@ impl Scenario {
             knows_last: true,
             nodes_come: Duration::ZERO,
             drifts: Vec::new(),
+            threads: false,
+            connections: false,
+            readers: None,
+            lines: Faults::default(),
             faults: Vec::new(),
         }
     }
 
     /// The run of a seed.
     pub fn draw(seed: u64) -> Self {
+        let mut scenario = Self::draw_plain(seed);
+        scenario.draw_architecture();
+        let more = schedule::draw_more(&scenario, scenario.nodes_come, scenario.triggering());
+        scenario.faults.extend(more);
+        scenario.faults.sort_by_key(|scheduled| scheduled.at);
+        scenario
+    }
+
+    /// The same with one thread in each gateway that lives for ever, datagrams alone, no readers, and nobody masked.
+    pub fn draw_plain(seed: u64) -> Self {
         let mut draw = Draw::new(seed, SYSTEM_STREAM);
         let milliseconds = Duration::from_millis;
         let flows = 1 + u8::from(draw.one_in(2));
         let flows: Vec<_> = (0..flows).map(|flow| FlowSetting::draw(&mut draw, seed, flow)).collect();
         let (gateways, nodes) = (draw.between(1, 3) as u16, draw.between(1, 4));
-        let span = flows.iter().map(|flow| flow.pace * flow.sets as u32).max().unwrap_or_default();
+        let span = triggering(&flows);
         let mut scenario = Self {
             gateways,
             nodes: (0..nodes).map(|_| Self::draw_node(&mut draw)).collect(),
@@ -330,6 +368,26 @@ impl Scenario {
         scenario
     }
 
+    /// Halves on threads of their own, connections, readers, masked sources: from a stream of its own.
+    fn draw_architecture(&mut self) {
+        let mut draw = Draw::new(self.seed, ARCHITECTURE_STREAM);
+        (self.threads, self.connections) = (draw.one_in(2), draw.one_in(2));
+        self.readers = draw.of(&[None, Some(400), Some(64 << 10)]);
+        let usual = draw.of(&[Faults::default(), Faults::bumpy()]);
+        let window = draw.of(&[1 << 10, 64 << 10]);
+        self.lines = Faults { window, connect_timeout: Duration::from_millis(50), ..usual };
+        for flow in &mut self.flows {
+            flow.masked = u16::from(flow.sources.sources > 2 && draw.one_in(6));
+        }
+    }
+
+    /// Readers of decisions: one of each gateway and each flow whose decisions leave in order.
+    pub(super) fn reader_places(&self) -> Vec<(u16, u8)> {
+        let streams = (0..).zip(&self.flows).filter(|(_, flow)| flow.output == Output::Stream);
+        let flows: Vec<u8> = streams.filter(|_| self.readers.is_some()).map(|(flow, _)| flow).collect();
+        (0..self.gateways).flat_map(|gateway| flows.iter().map(move |&flow| (gateway, flow))).collect()
+    }
+
     fn draw_node(draw: &mut Draw) -> NodeSetting {
         let microseconds = Duration::from_micros;
         let times = draw.of(&[
@@ -357,10 +415,14 @@ impl Scenario {
         draw.of(&[steady, steady, PacketFaults { loss, duplication, disorder, ..steady }])
     }
 
+    /// How long triggers come once there are nodes, unless they are stopped.
+    fn triggering(&self) -> Duration {
+        triggering(&self.flows)
+    }
+
     /// How long triggers come.
     pub(super) fn span(&self) -> Duration {
-        let span = self.flows.iter().map(|flow| flow.pace * flow.sets as u32).max().unwrap_or_default();
-        span.max(self.stop.unwrap_or_default()) + self.nodes_come
+        self.triggering().max(self.stop.unwrap_or_default()) + self.nodes_come
     }
 
     /// When the last fault is over.
@@ -369,7 +431,7 @@ impl Scenario {
     }
 
     /// What a gateway's machine is told.
-    pub(super) fn gateway_config(&self, gateway: u16) -> GatewayConfig {
+    pub(super) fn gateway_config(&self, gateway: u16, life: u64) -> GatewayConfig {
         let farm = FarmConfig {
             largest_push: self.farm.largest_push,
             most_outstanding: self.farm.outstanding,
@@ -385,15 +447,15 @@ impl Scenario {
                 ThrottleConfig { latency, event_rates_hz, ..ThrottleConfig::default() }
             }
         };
-        GatewayConfig { throttle, incarnation: super::farm::GATEWAY_LIFE, ..GatewayConfig::new(gateway, flows, farm) }
+        GatewayConfig { throttle, incarnation: Incarnation(life), ..GatewayConfig::new(gateway, flows, farm) }
     }
 
     /// The drift of a member's clock.
     pub(super) fn drift(&self, place: Place) -> i32 {
         let index = match place {
-            Place::Gateway(gateway) => usize::from(gateway),
+            Place::Gateway(gateway) | Place::Sending(gateway) => usize::from(gateway),
             Place::Node(node) => usize::from(self.gateways + node),
-            Place::Trigger(_) => return 0,
+            Place::Trigger(_) | Place::Reader(_) => return 0,
         };
         self.drifts.get(index).copied().unwrap_or(0)
     }
@@ -404,21 +466,25 @@ impl fmt::Display for Scenario {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             out,
-            "seed {}: {} gateways, {} nodes, named by {:?}, stopped {:?}, {:?}, {:?}, throttle {:?}",
+            "seed {}: {} gateways{}, {} nodes{}, named by {:?}, stopped {:?}, {:?}, {:?}, throttle {:?}, readers {:?}",
             self.seed,
             self.gateways,
+            if self.threads { " of two threads" } else { "" },
             self.nodes.len(),
+            if self.connections { " over connections" } else { "" },
             self.naming,
             self.stop,
             self.farm,
             self.rooms,
             self.throttle,
+            self.readers,
         )?;
         for flow in &self.flows {
             writeln!(
                 out,
-                "  flow: {} sources, {} sets of {} events every {:?}, {} held, {} in assembly, {:?}, {:?}, {:?}, {:?}",
+                "  flow: {} sources ({} masked), {} sets of {} events every {:?}, {} held, {} in assembly, {:?}, {:?}, {:?}, {:?}",
                 flow.sources.sources,
+                flow.masked,
                 flow.sets,
                 flow.sources.packing,
                 flow.pace,

@@ -5,7 +5,7 @@ use super::super::fault_kind::FaultKind;
 use super::super::schedule::moment;
 use super::fault::{Fault, Scheduled, Trouble, Way};
 use super::member::Place;
-use super::scenario::{FAULTS_STREAM, Scenario};
+use super::scenario::{FAULTS_STREAM, MORE_FAULTS_STREAM, Scenario};
 use super::wrong::Wrong;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) fn draw(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<
         };
         before = at.saturating_sub(begin);
         let fault = fault(&mut draw, scenario);
-        let is_lasting = !matches!(fault, Fault::Stranger | Fault::WrongPackets { .. });
+        let is_lasting = !matches!(fault, Fault::Stranger | Fault::WrongPackets { .. } | Fault::NodeDisconnected(_));
         let lasts = if is_lasting { draw.time(SHORTEST, LONGEST) } else { Duration::ZERO };
         faults.push(Scheduled { at, lasts, fault });
     }
@@ -45,8 +45,41 @@ pub(super) fn draw(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<
     faults
 }
 
+/// More faults, of gateways' lives, halves, connections and readers: from a stream of their own.
+pub(super) fn draw_more(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Scheduled> {
+    let mut draw = Draw::new(scenario.seed, MORE_FAULTS_STREAM);
+    let mut more = Vec::new();
+    for _ in 0..draw.below(4) {
+        let at = if draw.one_in(5) {
+            begin.mul_f64(draw.between(0, 10) as f64 / 10.0)
+        } else {
+            begin + moment(&mut draw, span, Duration::ZERO)
+        };
+        let fault = more_fault(&mut draw, scenario);
+        let is_lasting = !matches!(fault, Fault::NodeDisconnected(_));
+        let lasts = if is_lasting { draw.time(SHORTEST, LONGEST) } else { Duration::ZERO };
+        more.push(Scheduled { at, lasts, fault });
+    }
+    more
+}
+
+fn more_fault(draw: &mut Draw, scenario: &Scenario) -> Fault {
+    let readers = scenario.reader_places().len() as u64;
+    let (gateway, node) = (draw.below(scenario.gateways.into()) as u16, draw.below(scenario.nodes.len() as u64) as u16);
+    let reader = draw.below(readers.max(1)) as u16;
+    match draw.of(&FaultKind::ALL[FaultKind::FIRST_OF_LIVES..]) {
+        FaultKind::NodeDisconnected if scenario.connections => Fault::NodeDisconnected(node),
+        FaultKind::ReaderSleeps if readers > 0 => Fault::Sleeps(Place::Reader(reader)),
+        FaultKind::ReaderLeaves if readers > 0 => Fault::ReaderLeaves(reader),
+        FaultKind::GatewayKilled => Fault::GatewayKilled(gateway),
+        // There are no connections, or no readers.
+        _ if scenario.threads => Fault::Sleeps(Place::Sending(gateway)),
+        _ => Fault::NodeKilled(node),
+    }
+}
+
 fn fault(draw: &mut Draw, scenario: &Scenario) -> Fault {
-    let kind = draw.of(&FaultKind::ALL[FaultKind::FIRST_OF_PUSH..]);
+    let kind = draw.of(&FaultKind::ALL[FaultKind::FIRST_OF_PUSH..FaultKind::FIRST_OF_LIVES]);
     let flow = draw.below(scenario.flows.len() as u64) as u8;
     let source = draw.below(u64::from(scenario.flows[usize::from(flow)].sources.sources)) as u16;
     let (gateway, node) = (draw.below(scenario.gateways.into()) as u16, draw.below(scenario.nodes.len() as u64) as u16);

@@ -3,7 +3,10 @@
 use super::super::clock::NodeClock;
 use super::super::disk::NodeDisk;
 use super::address;
+use super::lines::{Directory, Line, Lines};
+use super::machine::{self, FarmLink, GatewayMachine, Half, Readers, SendingMachine};
 use super::member::Place;
+use super::readers::Reader;
 use super::referee::Shared;
 use super::scenario::{Scenario, source_id};
 use super::wires::{Inlet, Outlet, Tampering};
@@ -12,10 +15,11 @@ use ropewalk_flow::source::{TriggerGate, TriggerRate};
 use ropewalk_io::disk::SimulatedStorage;
 use ropewalk_io::packet::simulated::PacketNetwork;
 use ropewalk_io::packet::{Flow, ReceiveConfig, SendConfig};
+use ropewalk_io::simulated::Network;
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_node::drive::gateway::{
-    Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FilterConfig, GatewayDrive, GatewayDriveConfig, Gathering,
-    PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts,
+    Connections, Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FilterConfig, GatewayDrive, GatewayDriveConfig,
+    Gathering, PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, halves,
 };
 use ropewalk_node::drive::{Storage, StorageConfig};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, RunNumber, Utc};
@@ -27,12 +31,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Drives on simulated sockets and disks.
-pub(super) type GatewayMachine = GatewayDrive<Inlet, Datagrams<Inlet, Outlet>, Outlet, NodeDisk>;
-pub(super) type NodeMachine = FarmNodeDrive<Datagrams<Inlet, Outlet>>;
+pub(super) type NodeMachine = FarmNodeDrive<FarmLink>;
 pub(super) type TriggerMachine = PacketSourceDrive<Inlet, Outlet>;
 
 /// How long a gateway waits at the end for what is on its way.
 const DRAIN: Duration = Duration::from_secs(10);
+/// Bytes that the queue of a connection between gateway and node holds.
+const SEND_QUEUE: usize = 64 << 10;
 /// The longest packet of anybody.
 const LARGEST: usize = 16 << 10;
 /// Above this share of held memory, in percent, packets are copied out of it.
@@ -42,6 +47,8 @@ const EVACUATE_ABOVE: usize = 75;
 pub(super) struct Site<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) network: &'a PacketNetwork,
+    pub(super) lines: &'a Network,
+    pub(super) directory: &'a Directory,
     /// By gateway.
     pub(super) storages: &'a [SimulatedStorage],
     /// By flow.
@@ -72,8 +79,64 @@ impl Site<'_> {
         self.inlet(place, clock, at, pool("hears", LARGEST, 16))
     }
 
-    /// A gateway.
-    pub(super) fn gateway(&self, gateway: u16, clock: &NodeClock) -> GatewayMachine {
+    /// Endpoints on the network of connections.
+    pub(super) fn endpoints(&self, clock: &NodeClock, at: SocketAddrV4, send_queue_bytes: usize) -> Lines {
+        Lines::new(self.lines, self.directory, clock, at, send_queue_bytes, pool("lines", LARGEST, 64))
+    }
+
+    /// What gateways and nodes reach each other by: `at` is where they are heard, `from` where datagrams leave.
+    fn link(&self, place: Place, clock: &NodeClock, at: SocketAddrV4, from: SocketAddrV4) -> FarmLink {
+        if !self.scenario.connections {
+            let receiver = self.control(place, clock, at);
+            return Box::new(Datagrams { receiver, sender: self.outlet(place, clock, from) });
+        }
+        let (endpoints, staging) = (self.endpoints(clock, at, SEND_QUEUE), Staging::new(pool("sends", LARGEST, 64)));
+        let connections = match place {
+            Place::Node(_) => Connections::connect(endpoints, staging),
+            _ => Connections::listen(endpoints, &at.to_string(), staging).expect("nobody else listens there").0,
+        };
+        Box::new(Line::new(connections, place, at, clock.clone(), self.referee.clone()))
+    }
+
+    /// Readers of each flow's decisions.
+    fn readers(&self, gateway: u16, clock: &NodeClock) -> Vec<Readers> {
+        let mut readers: Vec<Readers> = self.scenario.flows.iter().map(|_| None).collect();
+        let room = self.scenario.readers.unwrap_or_default();
+        for (_, flow) in self.scenario.reader_places().into_iter().filter(|(of, _)| *of == gateway) {
+            let at = address::decisions(gateway, flow);
+            let (endpoints, staging) = (self.endpoints(clock, at, room), Staging::new(pool("told", LARGEST, 64)));
+            let listening = Connections::listen(endpoints, &at.to_string(), staging);
+            readers[usize::from(flow)] = machine::readers(listening.expect("nobody else listens there").0);
+        }
+        readers
+    }
+
+    /// A life of a gateway; of two threads, the half that sends comes second.
+    pub(super) fn gateway(
+        &self,
+        gateway: u16,
+        life: u64,
+        clock: &NodeClock,
+    ) -> (GatewayMachine, Option<SendingMachine>) {
+        let (config, receiving, sending) = self.gateway_parts(gateway, life, clock);
+        let now = clock.now();
+        if self.scenario.threads {
+            let (receiving, mut sending) =
+                halves(config, receiving, sending).expect("scenarios are drawn so that they can be");
+            sending.begin(now);
+            return (GatewayMachine::Receiving(Half::new(receiving)), Some(Half::new(sending)));
+        }
+        let mut drive = GatewayDrive::new(config, receiving, sending).expect("scenarios are drawn so that they can be");
+        drive.begin(now);
+        (GatewayMachine::Whole(drive), None)
+    }
+
+    fn gateway_parts(
+        &self,
+        gateway: u16,
+        life: u64,
+        clock: &NodeClock,
+    ) -> (GatewayDriveConfig, ReceivingParts<Inlet, Outlet>, SendingParts<FarmLink, Outlet, NodeDisk>) {
         let (scenario, place) = (self.scenario, Place::Gateway(gateway));
         let rooms = scenario.rooms;
         let flows = 0..scenario.flows.len() as u8;
@@ -84,7 +147,7 @@ impl Site<'_> {
         let gates = self.gates.iter().map(|gate| scenario.knows_last.then(|| Arc::clone(gate))).collect();
         let by_copy = Gathering::Copy(if scenario.seed.is_multiple_of(2) { Copying::Short } else { Copying::Library });
         let config = GatewayDriveConfig {
-            machine: scenario.gateway_config(gateway),
+            machine: scenario.gateway_config(gateway, life),
             gathering: if scenario.farm.by_reference { Gathering::Iovec } else { by_copy },
             triggers: flows.clone().map(|flow| Some(address::trigger(flow))).collect(),
             requests: scenario.naming == Naming::Request,
@@ -98,8 +161,7 @@ impl Site<'_> {
             evacuate_above: EVACUATE_ABOVE,
         };
         let storage = self.storage(gateway, clock);
-        let receiver = self.control(place, clock, address::control(gateway));
-        let farm = Datagrams { receiver, sender: self.outlet(place, clock, address::voice(gateway)) };
+        let farm = self.link(place, clock, address::control(gateway), address::voice(gateway));
         let triggers = self.outlet(place, clock, address::voice(gateway));
         let receiving = ReceivingParts {
             inputs: flows.map(input).collect(),
@@ -108,11 +170,16 @@ impl Site<'_> {
             evacuated: Staging::new(pool("moved", LARGEST, 64)),
         };
         let heads = Staging::new(pool("heads", LARGEST, 64));
-        let sending = SendingParts { farm, triggers, readers: Vec::new(), storage: Some(storage), heads };
-        let drive = GatewayDrive::new(config, receiving, sending);
-        let mut drive = drive.expect("scenarios are drawn so that they can be");
-        drive.begin(clock.now());
-        drive
+        let readers = self.readers(gateway, clock);
+        let sending = SendingParts { farm, triggers, readers, storage: Some(storage), heads };
+        (config, receiving, sending)
+    }
+
+    /// A reader of a flow's decisions in a gateway.
+    pub(super) fn reader(&self, reader: u16, clock: &NodeClock) -> Reader {
+        let (gateway, flow) = self.scenario.reader_places()[usize::from(reader)];
+        let lines = self.endpoints(clock, address::reader(reader), SEND_QUEUE);
+        Reader::new(lines, gateway, flow, self.referee.clone())
     }
 
     fn storage(&self, gateway: u16, clock: &NodeClock) -> Storage<NodeDisk> {
@@ -161,8 +228,7 @@ impl Site<'_> {
             is_over: Arc::default(),
         };
         let at = address::node(node);
-        let link = Datagrams { receiver: self.control(place, clock, at), sender: self.outlet(place, clock, at) };
-        FarmNodeDrive::new(config, link)
+        FarmNodeDrive::new(config, self.link(place, clock, at, at))
     }
 
     /// The trigger of a flow and its sources, and what may be done to the packets of each.

@@ -5,8 +5,8 @@ use super::super::broken::{Broken, Checker};
 use super::address;
 use super::scenario::Scenario;
 use ropewalk_flow::gateway::Naming;
-use ropewalk_terms::Instant;
-use ropewalk_wire::gateway::{Decision, Frame, Kind, Message, PushView, ThrottleState, Verdict};
+use ropewalk_terms::{Incarnation, Instant};
+use ropewalk_wire::gateway::{Decision, Frame, Kind, Message, PushView, Stream, ThrottleState, Verdict};
 use ropewalk_wire::mep::{MEP_HEADER_BYTES, MepHeader, MepRequest};
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
@@ -15,6 +15,8 @@ use std::rc::Rc;
 /// What a node, in its present life, heard from one gateway and said to it.
 #[derive(Clone, Debug, Default)]
 struct Talk {
+    /// Which life of the gateway.
+    life: Incarnation,
     /// No decision is awaited below this number, as far as it was told.
     floor: u64,
     /// Numbers below this one exist, as far as it was told.
@@ -25,13 +27,33 @@ struct Talk {
 /// What a trigger knows of one gateway.
 #[derive(Copy, Clone, Debug, Default)]
 struct Known {
+    life: Incarnation,
     sequence: u64,
     state: ThrottleState,
     heard: Option<Instant>,
     request: u32,
-    /// Sets that were asked for, and sets that it was given.
+    /// Sets that were asked for, and sets that it was given, in this life.
     asked: u64,
     named: u64,
+}
+
+impl Talk {
+    /// The gateway speaks in this life: with a new one everything begins again. Whether it is the one that is known.
+    fn is_in(&mut self, life: Incarnation) -> bool {
+        if life > self.life {
+            *self = Self { life, ..Self::default() };
+        }
+        life == self.life
+    }
+}
+
+/// Decisions that a trigger heard.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Decided {
+    pub(super) came: u64,
+    pub(super) missed: u64,
+    /// By gateway: which life of it, and how many it has told.
+    told: Vec<(Incarnation, u64)>,
 }
 
 /// Everybody but gateways.
@@ -42,6 +64,8 @@ pub(super) struct Voices {
     talks: Vec<Vec<Talk>>,
     /// By flow, then by gateway.
     known: Vec<Vec<Known>>,
+    /// By flow.
+    pub(super) decisions: Vec<Decided>,
     /// By flow: the gateway of each set that was triggered.
     pub(super) named: Vec<BTreeMap<u64, u16>>,
 }
@@ -53,6 +77,10 @@ impl Voices {
             scenario: Rc::clone(scenario),
             talks: vec![vec![Talk::default(); gateways]; scenario.nodes.len()],
             known: vec![vec![Known::default(); gateways]; scenario.flows.len()],
+            decisions: vec![
+                Decided { told: vec![Default::default(); gateways], ..Decided::default() };
+                scenario.flows.len()
+            ],
             named: vec![BTreeMap::new(); scenario.flows.len()],
         }
     }
@@ -69,11 +97,17 @@ impl Voices {
         if kind == Kind::Push {
             let Ok(push) = PushView::parse(body) else { return };
             let Some(talk) = talks.get_mut(usize::from(push.head().gateway)) else { return };
+            if !talk.is_in(push.head().incarnation) {
+                return;
+            }
             talk.floor = talk.floor.max(push.head().floor);
             let numbers = push.pieces().map(|(piece, _)| piece.sequence + 1);
             talk.next = numbers.fold(talk.next, u64::max);
         } else if let Ok(Message::Progress(progress)) = Message::decode(kind, body) {
             let Some(talk) = talks.get_mut(usize::from(progress.gateway)) else { return };
+            if !talk.is_in(progress.incarnation) {
+                return;
+            }
             (talk.floor, talk.next) = (talk.floor.max(progress.floor), talk.next.max(progress.next));
         }
     }
@@ -84,6 +118,10 @@ impl Voices {
         let Ok(Message::Decisions(decisions)) = message else { return Ok(()) };
         let gateway = decisions.gateway;
         let talk = &mut self.talks[usize::from(node)][usize::from(gateway)];
+        if decisions.gateway_incarnation < talk.life {
+            // Said before it heard of the next life, and only sent now.
+            return Ok(());
+        }
         for &Decision { sequence, verdict, word } in &decisions.entries {
             let before = *talk.said.entry(sequence).or_insert((verdict, word));
             Broken::unless(before == (verdict, word) && sequence < talk.next, Checker::Keys, || {
@@ -102,15 +140,34 @@ impl Voices {
         let known = &mut self.known[usize::from(flow)];
         if let Ok(Message::Throttle(throttle)) = message {
             let Some(known) = known.get_mut(usize::from(throttle.gateway)) else { return };
-            if throttle.sequence > known.sequence {
+            if throttle.incarnation > known.life {
+                *known = Known { life: throttle.incarnation, ..Known::default() };
+            }
+            if throttle.incarnation == known.life && throttle.sequence > known.sequence {
                 (known.sequence, known.state, known.heard) = (throttle.sequence, throttle.state, Some(now));
             }
+        } else if let Ok(Message::Stream(stream)) = message {
+            self.count_decisions(flow, &stream);
         } else if let (Ok(request), Some(gateway)) = (MepRequest::parse(bytes), address::gateway_at(from)) {
             let Some(known) = known.get_mut(usize::from(gateway)) else { return };
             // Whose a request is a trigger knows from the state that came before.
             if request.sequence > known.request && known.sequence > 0 {
                 (known.request, known.asked) = (request.sequence, known.asked + u64::from(request.count));
             }
+        }
+    }
+
+    /// Decisions that came in the order of events, as the trigger must count them.
+    fn count_decisions(&mut self, flow: u8, stream: &Stream) {
+        let counts = &mut self.decisions[usize::from(flow)];
+        let Some((life, told)) = counts.told.get_mut(usize::from(stream.gateway)) else { return };
+        if stream.incarnation > *life {
+            (*life, *told) = (stream.incarnation, 0);
+        }
+        if stream.incarnation == *life && stream.before >= *told {
+            counts.missed += stream.before - *told;
+            counts.came += stream.entries.len() as u64;
+            *told = stream.before + stream.entries.len() as u64;
         }
     }
 

@@ -5,15 +5,20 @@ use super::super::clock::NodeClock;
 use super::super::coverage::{Coverage, Situation};
 use super::super::draw::Draw;
 use super::inject::Injection;
+use super::lines::Directory;
+use super::machine::{GatewayMachine, SendingMachine};
 use super::member::{Member, Place};
-use super::referee::{Referee, Shared};
+use super::readers::Reader;
+use super::referee::{Referee, Shared, Turned};
 use super::scenario::Scenario;
-use super::setup::{GatewayMachine, NodeMachine, Site, TriggerMachine};
+use super::setup::{NodeMachine, Site, TriggerMachine};
 use super::wires::Tampering;
+use ropewalk_flow::gateway::Receiver;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedStorage};
 use ropewalk_io::packet::simulated::{PacketFaults, PacketNetwork};
+use ropewalk_io::simulated::Network;
 use ropewalk_node::drive::Drive;
 use ropewalk_terms::{Instant, Utc};
 use std::rc::Rc;
@@ -27,6 +32,8 @@ const BEGIN: Utc = Utc(1_700_000_000_000_000_000);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Turns without time going on; more means that members keep each other busy for nothing.
 const MOST_TURNS: u32 = 5000;
+/// Turns of readers behind the end, a tenth of a second apart.
+const READ_ON: usize = 10;
 /// Steps in a row in which nobody does anything; more means that a deadline is never met.
 const MOST_IDLE: u32 = 40_000;
 
@@ -34,21 +41,28 @@ const MOST_IDLE: u32 = 40_000;
 pub struct World {
     pub(super) scenario: Rc<Scenario>,
     pub(super) network: PacketNetwork,
+    /// The network of connections, and who is where on it.
+    pub(super) lines: Network,
+    pub(super) directory: Directory,
     pub(super) storages: Vec<SimulatedStorage>,
     clock: SimulatedClock,
     pub(super) referee: Shared,
     pub(super) gateways: Vec<Member<GatewayMachine>>,
+    /// By gateway: the halves that send; nobody there where one thread does all.
+    pub(super) senders: Vec<Member<SendingMachine>>,
     pub(super) nodes: Vec<Member<NodeMachine>>,
     /// By flow.
     pub(super) triggers: Vec<Member<TriggerMachine>>,
+    pub(super) readers: Vec<Member<Reader>>,
     /// By flow, by source.
     pub(super) tampering: Vec<Vec<Tampering>>,
     pub(super) gates: Vec<Arc<TriggerGate>>,
     is_over: Arc<AtomicBool>,
     pub(super) injection: Injection,
     pub(super) coverage: Coverage,
-    /// How many lives each node had.
+    /// How many lives each node had, and each gateway.
     pub(super) lives: Vec<u64>,
+    gateway_lives: Vec<u64>,
     have_come: bool,
     order: Draw,
     idle_steps: u32,
@@ -78,7 +92,12 @@ impl World {
         let mut world = Self {
             storages: (0..scenario.gateways).map(disk).collect(),
             referee: Referee::new(&scenario, with_text),
+            // Halves of a gateway have the same clock.
+            senders: clocks.iter().cloned().map(Member::new).collect(),
             gateways: clocks.into_iter().map(Member::new).collect(),
+            readers: Vec::new(),
+            lines: Network::new(scenario.seed, scenario.lines.clone()),
+            directory: Directory::default(),
             nodes: nodes.map(|node| Member::new(clock_of(Place::Node(node)))).collect(),
             triggers: Vec::new(),
             tampering: Vec::new(),
@@ -87,6 +106,7 @@ impl World {
             injection: Injection::new(&scenario),
             coverage: Coverage::default(),
             lives: vec![0; scenario.nodes.len()],
+            gateway_lives: vec![0; usize::from(scenario.gateways)],
             have_come: false,
             order: Draw::new(scenario.seed, 3),
             idle_steps: 0,
@@ -99,14 +119,18 @@ impl World {
     }
 
     fn site(&self) -> Site<'_> {
-        let Self { scenario, network, storages, gates, is_over, referee, .. } = self;
-        Site { scenario, network, storages, gates, is_over, referee }
+        let Self { scenario, network, lines, directory, storages, gates, is_over, referee, .. } = self;
+        Site { scenario, network, lines, directory, storages, gates, is_over, referee }
     }
 
     fn start(&mut self) {
-        for gateway in 0..self.scenario.gateways {
-            let drive = self.site().gateway(gateway, &self.gateways[usize::from(gateway)].clock);
-            self.gateways[usize::from(gateway)].start(drive);
+        (0..self.scenario.gateways).for_each(|gateway| self.start_gateway(gateway));
+        for reader in 0..self.scenario.reader_places().len() as u16 {
+            let clock = NodeClock::new(self.clock.clone(), 0);
+            let drive = self.site().reader(reader, &clock);
+            let mut member = Member::new(clock);
+            member.start(drive);
+            self.readers.push(member);
         }
         for flow in 0..self.scenario.flows.len() as u8 {
             let clock = NodeClock::new(self.clock.clone(), 0);
@@ -115,6 +139,21 @@ impl World {
             trigger.start(drive);
             self.triggers.push(trigger);
             self.tampering.push(tampering);
+        }
+    }
+
+    /// A gateway begins a life.
+    pub(super) fn start_gateway(&mut self, gateway: u16) {
+        let index = usize::from(gateway);
+        self.gateway_lives[index] += 1;
+        let life = self.gateway_lives[index];
+        if life > 1 {
+            self.referee.borrow_mut().begin_life(gateway, life);
+        }
+        let (drive, sender) = self.site().gateway(gateway, life, &self.gateways[index].clock);
+        self.gateways[index].start(drive);
+        if let Some(sender) = sender {
+            self.senders[index].start(sender);
         }
     }
 
@@ -159,16 +198,21 @@ impl World {
     /// Turns everybody who is due, beginning with somebody else each time. Whether anybody was, and did something.
     fn round(&mut self) -> Result<(bool, usize), Broken> {
         let (gateways, nodes) = (self.gateways.len(), self.nodes.len());
-        let count = gateways + nodes + self.triggers.len();
+        let (triggers, readers) = (self.triggers.len(), self.readers.len());
+        let count = 2 * gateways + nodes + triggers + readers;
         let first = self.order.below(count as u64) as usize;
         let (mut any, mut work) = (false, 0);
         for index in (0..count).map(|index| (first + index) % count) {
             let done = if index < gateways {
                 self.turn_gateway(index)?
-            } else if index < gateways + nodes {
-                turn(&mut self.nodes[index - gateways])
+            } else if index < 2 * gateways {
+                self.turn_sender(index - gateways)?
+            } else if index < 2 * gateways + nodes {
+                turn(&mut self.nodes[index - 2 * gateways])
+            } else if index < 2 * gateways + nodes + triggers {
+                turn(&mut self.triggers[index - 2 * gateways - nodes])
             } else {
-                turn(&mut self.triggers[index - gateways - nodes])
+                turn(&mut self.readers[index - 2 * gateways - nodes - triggers])
             };
             any |= done.is_some();
             work += done.unwrap_or_default();
@@ -183,11 +227,53 @@ impl World {
         let member = &mut self.gateways[index];
         let done = turn(member);
         if let (Some(_), Some(drive)) = (done, &member.drive) {
-            self.referee.borrow_mut().after_turn(index as u16, drive.machines(), member.clock.now())?;
-            check_throttle(drive)?;
+            let receiver = drive.receiver();
+            let turned = drive.sender().map_or(Turned::Receiving(receiver), |sender| Turned::Whole(receiver, sender));
+            self.referee.borrow_mut().after_turn(index as u16, turned, member.clock.now())?;
+            check_throttle(receiver)?;
             self.tell_last_events(index);
         }
         Ok(done)
+    }
+
+    fn turn_sender(&mut self, index: usize) -> Result<Option<usize>, Broken> {
+        let member = &mut self.senders[index];
+        let done = turn(member);
+        if let (Some(_), Some(half)) = (done, &member.drive) {
+            let turned = Turned::Sending(half.drive.machine());
+            self.referee.borrow_mut().after_turn(index as u16, turned, member.clock.now())?;
+        }
+        Ok(done)
+    }
+
+    /// Nobody has anything to do: then no half of a gateway sleeps over what the other one gave it or told it.
+    fn check_rest(&mut self) -> Result<(), Broken> {
+        for (index, (gateway, sender)) in self.gateways.iter_mut().zip(&mut self.senders).enumerate() {
+            let are_up = gateway.is_up() && sender.is_up();
+            let (Some(drive), Some(half)) = (gateway.drive.as_mut().filter(|_| are_up), &mut sender.drive) else {
+                continue;
+            };
+            let sleeps = drive.sleeps_over_work() || half.sleeps_over_work();
+            Broken::unless(!sleeps, Checker::Liveness, || {
+                format!("gw{index}: one half has something for the other one, which sleeps and was not woken")
+            })?;
+            if drive.is_asleep() && !drive.is_done() && !half.is_done() {
+                self.referee.borrow().twins[index].check_alarm(drive.receiver())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What was told to readers by the end still comes.
+    pub(super) fn read_on(&mut self) -> Result<(), Broken> {
+        for _ in 0..READ_ON {
+            self.clock.set(self.now().after(Duration::from_millis(100)));
+            for reader in &mut self.readers {
+                reader.turn();
+            }
+            self.referee.borrow().verdict()?;
+        }
+        Ok(())
     }
 
     /// Behind a run's last event nothing belongs to it: gateways look for that at the end of their turns.
@@ -221,6 +307,7 @@ impl World {
             (rounds, done) = (rounds + 1, done + work);
             Broken::unless(rounds < MOST_TURNS, Checker::Liveness, || "members do not come to rest".to_owned())?;
         }
+        self.check_rest()?;
         self.idle_steps = if done > 0 { 0 } else { self.idle_steps + 1 };
         Broken::unless(self.idle_steps < MOST_IDLE, Checker::Liveness, || {
             format!("somebody has turns again and again and does nothing: {}", self.described())
@@ -237,7 +324,14 @@ impl World {
     fn next_turn(&self) -> Option<Instant> {
         let gateways = self.gateways.iter().filter_map(Member::next_time);
         let nodes = self.nodes.iter().filter_map(Member::next_time);
-        gateways.chain(nodes).chain(self.triggers.iter().filter_map(Member::next_time)).min()
+        let senders = self.senders.iter().filter_map(Member::next_time);
+        let readers = self.readers.iter().filter_map(Member::next_time);
+        gateways
+            .chain(senders)
+            .chain(nodes)
+            .chain(readers)
+            .chain(self.triggers.iter().filter_map(Member::next_time))
+            .min()
     }
 
     /// Nodes come, and the run is stopped.
@@ -284,7 +378,8 @@ impl World {
     }
 
     fn have_closed(&self) -> bool {
-        self.gateways.iter().all(|member| member.drive.as_ref().is_some_and(Drive::is_done))
+        let have_received = self.gateways.iter().all(|member| member.drive.as_ref().is_some_and(Drive::is_done));
+        have_received && self.senders.iter().all(|member| member.drive.as_ref().is_none_or(Drive::is_done))
     }
 
     /// Goes on until the run is over.
@@ -325,11 +420,9 @@ impl World {
         let triggers = self.triggers.iter().filter_map(|member| member.drive.as_ref());
         let sets: Vec<_> = triggers.map(|drive| drive.notice().read().sets).collect();
         let gateways = self.gateways.iter().filter_map(|member| member.drive.as_ref()).map(|drive| {
-            let (receiver, sender) = drive.machines();
+            let receiver = drive.receiver();
             let flows = 0..self.scenario.flows.len() as u8;
-            let in_flight: Vec<_> = flows
-                .map(|flow| (receiver.account(flow).packets.in_flight, sender.account(flow).events.in_flight))
-                .collect();
+            let in_flight: Vec<_> = flows.map(|flow| receiver.account(flow).packets.in_flight).collect();
             let levels: Vec<_> = receiver.throttle().levels().map(|one| (one.used, one.capacity)).collect();
             format!("{:?} {in_flight:?} in flight, {levels:?}", receiver.throttle().state())
         });
@@ -351,8 +444,8 @@ fn turn<D: Drive>(member: &mut Member<D>) -> Option<usize> {
 }
 
 /// What is held is never more than there may be, and a level that is nearly full lets no trigger come.
-fn check_throttle(drive: &GatewayMachine) -> Result<(), Broken> {
-    let throttle = drive.machines().0.throttle();
+fn check_throttle(receiver: &Receiver) -> Result<(), Broken> {
+    let throttle = receiver.throttle();
     for (index, level) in throttle.levels().enumerate() {
         let must_stop = level.used > 0 && level.headroom > 0 && level.used + level.headroom >= level.capacity;
         let is_right = level.used <= level.capacity && !(must_stop && throttle.state().is_open());

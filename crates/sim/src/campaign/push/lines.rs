@@ -1,0 +1,255 @@
+//! Connections between gateways and nodes, and of readers of decisions: the simulated ones behind a member's clock, with a
+//! referee who sees what gateways and nodes take and send.
+
+use super::super::clock::NodeClock;
+use super::member::Place;
+use super::referee::Shared;
+use ropewalk_io::packet::{Fill, Packet, Refusal, SendCounters};
+use ropewalk_io::simulated::{Network, Simulated, SimulatedConfig};
+use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint};
+use ropewalk_memory::{Loan, Owner, Pool, Slice};
+use ropewalk_node::drive::gateway::{Connections, Link};
+use ropewalk_terms::Instant;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Who is where on the network of connections, by the numbers of hosts there. Clones are the same directory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Directory(Arc<Mutex<Vec<SocketAddrV4>>>);
+
+impl Directory {
+    fn all(&self) -> MutexGuard<'_, Vec<SocketAddrV4>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, host: u32, address: SocketAddrV4) {
+        let mut all = self.all();
+        let unknown = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+        let length = all.len().max(host as usize + 1);
+        all.resize(length, unknown);
+        all[host as usize] = address;
+    }
+
+    fn address_of(&self, host: u32) -> Option<SocketAddrV4> {
+        self.all().get(host as usize).copied()
+    }
+
+    /// All hosts that anybody at an address is or was.
+    pub(super) fn hosts_of(&self, ip: Ipv4Addr) -> Vec<u32> {
+        let all = self.all();
+        (0..).zip(all.iter()).filter(|(_, address)| *address.ip() == ip).map(|(host, _)| host).collect()
+    }
+}
+
+/// A member's endpoints on the network of connections.
+pub(super) struct Lines {
+    inner: Simulated,
+    clock: NodeClock,
+    directory: Directory,
+}
+
+impl Lines {
+    /// Endpoints of a member at this address, whose send queues hold so many bytes.
+    pub(super) fn new(
+        network: &Network,
+        directory: &Directory,
+        clock: &NodeClock,
+        at: SocketAddrV4,
+        send_queue_bytes: usize,
+        pool: Pool,
+    ) -> Self {
+        let config = SimulatedConfig { send_queue_bytes, ..SimulatedConfig::default() };
+        let inner = network.dispatcher(config, pool);
+        directory.enter(inner.host(), at);
+        Self { inner, clock: clock.clone(), directory: directory.clone() }
+    }
+}
+
+impl Dispatcher for Lines {
+    fn listen(&mut self, address: &str) -> Result<ServicePoint, EndpointError> {
+        self.inner.listen(address)
+    }
+
+    fn address_of(&self, service_point: ServicePoint) -> Option<String> {
+        self.inner.address_of(service_point)
+    }
+
+    fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
+        self.inner.connect(address)
+    }
+
+    fn accept(&mut self, endpoint: Endpoint) {
+        self.inner.accept(endpoint);
+    }
+
+    fn reject(&mut self, endpoint: Endpoint) {
+        self.inner.reject(endpoint);
+    }
+
+    fn set_owner(&mut self, endpoint: Endpoint, owner: Owner) {
+        self.inner.set_owner(endpoint, owner);
+    }
+
+    fn pool(&self) -> Option<&Pool> {
+        self.inner.pool()
+    }
+
+    fn pool_mut(&mut self) -> Option<&mut Pool> {
+        self.inner.pool_mut()
+    }
+
+    fn post_block(&mut self, endpoint: Endpoint, block: Loan) -> Result<(), Loan> {
+        self.inner.post_block(endpoint, block)
+    }
+
+    fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
+        self.inner.set_reading(endpoint, reading);
+    }
+
+    fn is_dry(&self, endpoint: Endpoint) -> bool {
+        self.inner.is_dry(endpoint)
+    }
+
+    fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
+        self.inner.send(endpoint, message)
+    }
+
+    fn set_send_limits(&mut self, endpoint: Endpoint, limits: SendLimits) {
+        self.inner.set_send_limits(endpoint, limits);
+    }
+
+    fn send_room(&self, endpoint: Endpoint) -> usize {
+        self.inner.send_room(endpoint)
+    }
+
+    fn queued(&self, endpoint: Endpoint) -> usize {
+        self.inner.queued(endpoint)
+    }
+
+    fn set_half_close(&mut self, endpoint: Endpoint, half_close: bool) {
+        self.inner.set_half_close(endpoint, half_close);
+    }
+
+    fn finish(&mut self, endpoint: Endpoint) {
+        self.inner.finish(endpoint);
+    }
+
+    fn close(&mut self, endpoint: Endpoint) {
+        self.inner.close(endpoint);
+    }
+
+    fn abort(&mut self, endpoint: Endpoint) {
+        self.inner.abort(endpoint);
+    }
+
+    fn poll(&mut self, _now: Instant, events: &mut Vec<Event>) -> usize {
+        let before = events.len();
+        // The network lives in the world's time, whatever the member believes.
+        let work = self.inner.poll(self.clock.world(), events);
+        for event in &mut events[before..] {
+            // Peers of gateways are known by their addresses.
+            if let Event::ConnectionRequest { peer, .. } = event
+                && let Peer::Dispatcher(host) = peer
+                && let Some(address) = self.directory.address_of(*host)
+            {
+                *peer = Peer::Address(SocketAddr::V4(address));
+            }
+        }
+        work
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        let is_due = self.inner.next_deadline().is_some_and(|due| due <= self.clock.world());
+        !is_due && self.inner.prepare_wait()
+    }
+
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.inner.next_deadline().map(|world| self.clock.local_from(world))
+    }
+}
+
+/// A link over connections.
+pub(super) struct Line {
+    inner: Connections<Lines>,
+    place: Place,
+    at: SocketAddrV4,
+    clock: NodeClock,
+    referee: Shared,
+}
+
+impl Line {
+    pub(super) const fn new(
+        inner: Connections<Lines>,
+        place: Place,
+        at: SocketAddrV4,
+        clock: NodeClock,
+        referee: Shared,
+    ) -> Self {
+        Self { inner, place, at, clock, referee }
+    }
+
+    fn note(&self, to: SocketAddrV4, bytes: &[u8]) {
+        self.referee.borrow_mut().sent(self.place, self.at, to, bytes, self.clock.now());
+    }
+}
+
+impl Link for Line {
+    fn receive(&mut self, now: Instant, packets: &mut Vec<Packet>) -> usize {
+        let before = packets.len();
+        let count = self.inner.receive(now, packets);
+        let mut referee = self.referee.borrow_mut();
+        for Packet { from, payload, .. } in &packets[before..] {
+            referee.taken(self.place, self.at, *from, payload.to_vec(), self.clock.now());
+        }
+        referee.looked(self.place, self.at, count);
+        count
+    }
+
+    fn send(&mut self, to: SocketAddrV4, message: &mut Vec<Slice>) -> Result<(), Refusal> {
+        let bytes: Vec<u8> = message.iter().flat_map(|slice| slice.to_vec()).collect();
+        self.inner.send(to, message)?;
+        self.note(to, &bytes);
+        Ok(())
+    }
+
+    fn send_with(&mut self, to: SocketAddrV4, most: usize, fill: Fill<'_>) -> Result<(), Refusal> {
+        let mut bytes = Vec::new();
+        let mut tee = |room: &mut [u8]| {
+            let length = fill(room);
+            bytes.extend_from_slice(&room[..length]);
+            length
+        };
+        self.inner.send_with(to, most, &mut tee)?;
+        self.note(to, &bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self, now: Instant) -> usize {
+        self.inner.flush(now)
+    }
+
+    fn is_queued(&self) -> bool {
+        self.inner.is_queued()
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        self.inner.prepare_wait()
+    }
+
+    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.inner.next_deadline()
+    }
+
+    fn sent(&self) -> SendCounters {
+        self.inner.sent()
+    }
+}
