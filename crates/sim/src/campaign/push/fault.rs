@@ -112,12 +112,13 @@ impl Fault {
         }
     }
 
-    /// Whether somebody is away while it lasts.
+    /// Whether somebody is away while it lasts whom the run waits for: readers of decisions come and go as they like.
     pub(super) const fn keeps_away(&self) -> bool {
-        matches!(
-            self,
-            Self::GatewayKilled(_) | Self::NodeKilled(_) | Self::Sleeps(_) | Self::NodeCutOff(_) | Self::NodeDeaf(_)
-        )
+        match self {
+            Self::Sleeps(place) => !matches!(place, Place::Reader(_)),
+            Self::GatewayKilled(_) | Self::NodeKilled(_) | Self::NodeCutOff(_) | Self::NodeDeaf(_) => true,
+            _ => false,
+        }
     }
 }
 

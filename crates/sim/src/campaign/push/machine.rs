@@ -96,14 +96,14 @@ impl<D: Woken> Drive for Half<D> {
 /// What takes packets and speaks for the gateway.
 pub(super) enum GatewayMachine {
     /// All of it.
-    Whole(WholeDrive),
+    Whole(Box<WholeDrive>),
     /// The half that receives; the other one has its own turns.
-    Receiving(Half<ReceivingDrive<Inlet, Outlet>>),
+    Receiving(Box<Half<ReceivingDrive<Inlet, Outlet>>>),
 }
 
 impl GatewayMachine {
     /// The machine's half that receives.
-    pub(super) const fn receiver(&self) -> &Receiver {
+    pub(super) fn receiver(&self) -> &Receiver {
         match self {
             Self::Whole(drive) => drive.machines().0,
             Self::Receiving(half) => half.drive.machine(),
@@ -111,7 +111,7 @@ impl GatewayMachine {
     }
 
     /// The machine's half that sends, if it is here.
-    pub(super) const fn sender(&self) -> Option<&Sender> {
+    pub(super) fn sender(&self) -> Option<&Sender> {
         match self {
             Self::Whole(drive) => Some(drive.machines().1),
             Self::Receiving(_) => None,
@@ -152,15 +152,15 @@ impl GatewayMachine {
 
     fn drive(&self) -> &dyn Drive {
         match self {
-            Self::Whole(drive) => drive,
-            Self::Receiving(half) => half,
+            Self::Whole(drive) => &**drive,
+            Self::Receiving(half) => &**half,
         }
     }
 
     fn drive_mut(&mut self) -> &mut dyn Drive {
         match self {
-            Self::Whole(drive) => drive,
-            Self::Receiving(half) => half,
+            Self::Whole(drive) => &mut **drive,
+            Self::Receiving(half) => &mut **half,
         }
     }
 }

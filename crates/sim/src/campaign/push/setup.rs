@@ -124,11 +124,11 @@ impl Site<'_> {
             let (receiving, mut sending) =
                 halves(config, receiving, sending).expect("scenarios are drawn so that they can be");
             sending.begin(now);
-            return (GatewayMachine::Receiving(Half::new(receiving)), Some(Half::new(sending)));
+            return (GatewayMachine::Receiving(Box::new(Half::new(receiving))), Some(Half::new(sending)));
         }
         let mut drive = GatewayDrive::new(config, receiving, sending).expect("scenarios are drawn so that they can be");
         drive.begin(now);
-        (GatewayMachine::Whole(drive), None)
+        (GatewayMachine::Whole(Box::new(drive)), None)
     }
 
     fn gateway_parts(
