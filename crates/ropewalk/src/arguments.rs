@@ -1,7 +1,8 @@
 //! What can be asked for on the command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ropewalk_node::quantity::{Bytes, Rate, Size, Time, Times};
+use ropewalk_node::quantity::{Bytes, Rate, Size, Time, Times, TriggerRate};
+use ropewalk_wire::foreign::ForeignFormat;
 use std::path::PathBuf;
 
 /// Gathers the fragments of a particle detector's front ends into whole events, losslessly.
@@ -34,9 +35,9 @@ pub(crate) enum Command {
     FarmNode(FarmNodeOptions),
     /// Print a gateway's decisions in the order of events, as they are made.
     Decisions(DecisionsOptions),
-    /// Count and check what run directories hold: every key once, checksums, gaps.
+    /// Count and check what run directories hold: every key once, checksums, gaps. Or other people's files and captures.
     Verify(VerifyOptions),
-    /// Show the records of a run file in readable form.
+    /// Show the records of a run file in readable form. Or the frames of other people's files and captures.
     Inspect(InspectOptions),
     /// Send the fragments of a run again, as their front ends did.
     Replay(ReplayOptions),
@@ -264,11 +265,16 @@ pub(crate) struct NodeOptions {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk verify run000001
-  ropewalk verify /data0/run000007 /data1/run000007 --json")]
+  ropewalk verify /data0/run000007 /data1/run000007 --json
+  ropewalk verify run00407.mid.lz4
+  ropewalk verify capture.pcapng --format srs")]
 pub(crate) struct VerifyOptions {
-    /// Run directories; those of several builder units are taken together.
+    /// Run directories; those of several builder units are taken together. Or files of one other format.
     #[arg(required = true)]
     pub(crate) directories: Vec<PathBuf>,
+    /// The files are of this format, or captures of it (docs/formats.md); most are recognised without.
+    #[arg(long, value_name = "NAME", value_parser = foreign_format)]
+    pub(crate) format: Option<ForeignName>,
     /// Print the report as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
@@ -277,10 +283,21 @@ pub(crate) struct VerifyOptions {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk inspect run000001
-  ropewalk inspect run000001 --event 17")]
+  ropewalk inspect run000001 --event 17
+  ropewalk inspect run00407.mid.lz4
+  ropewalk inspect capture.pcapng --record 0")]
 pub(crate) struct InspectOptions {
-    /// A run file or a run directory.
+    /// A run file or a run directory; a file of another format, or a capture.
     pub(crate) path: PathBuf,
+    /// The file is of this format, or a capture of it (docs/formats.md); most are recognised without.
+    #[arg(long, value_name = "NAME", value_parser = foreign_format)]
+    pub(crate) format: Option<ForeignName>,
+    /// Another format: show this frame whole, with all its fields (counted from 0).
+    #[arg(long, value_name = "N", conflicts_with = "event")]
+    pub(crate) record: Option<u64>,
+    /// Another format: print the account and the frames as one JSON object.
+    #[arg(long, conflicts_with = "event")]
+    pub(crate) json: bool,
     /// Show this event whole: its number, or RESYNC:NUMBER.
     #[arg(long, value_name = "KEY", value_parser = event_key)]
     pub(crate) event: Option<ropewalk_terms::EventKey>,
@@ -289,40 +306,70 @@ pub(crate) struct InspectOptions {
     pub(crate) records: u64,
 }
 
+/// A format of somebody else, by its name.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ForeignName(pub(crate) ForeignFormat);
+
+fn foreign_format(text: &str) -> Result<ForeignName, String> {
+    ForeignFormat::by_name(text).map(ForeignName).ok_or_else(|| {
+        let names: Vec<&str> = ForeignFormat::ALL.iter().map(|format| format.name()).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
 fn event_key(text: &str) -> Result<ropewalk_terms::EventKey, String> {
     text.parse().map_err(|_| "an event is a number, such as 17, or RESYNC:NUMBER, such as 2:17".to_owned())
 }
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+/// How fast something is played again.
+#[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) enum Speed {
-    /// As fast as the readout unit takes it.
+    /// As fast as it is taken.
     Max,
-    /// As fast as it was recorded; generic fragments with times alone.
-    #[value(name = "1x")]
+    /// As fast as it was recorded.
     Recorded,
+    /// So many messages in a second.
+    Hertz(f64),
+}
+
+fn speed(text: &str) -> Result<Speed, String> {
+    match (text, text.parse()) {
+        ("max", _) => Ok(Speed::Max),
+        ("1x", _) => Ok(Speed::Recorded),
+        (_, Ok(Rate(TriggerRate::Periodic { hertz }))) => Ok(Speed::Hertz(hertz)),
+        _ => Err("a speed is max, 1x (as recorded), or a rate such as 100kHz".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk replay run000001 --to 127.0.0.1:10000
   ropewalk replay run000001 --to 127.0.0.1:10000 --sources 841,843
-  ropewalk replay /data0/run000007 /data1/run000007 --to ru0.example.org:10000 --loop")]
+  ropewalk replay /data0/run000007 /data1/run000007 --to ru0.example.org:10000 --loop
+  ropewalk replay capture.pcapng --to udp://127.0.0.1:9000 --speed 1x
+  ropewalk replay fragments.raw --to tcp://127.0.0.1:5000 --speed 10kHz")]
 pub(crate) struct ReplayOptions {
-    /// Run directories; those of several builder units are taken together.
-    #[arg(required = true, value_name = "RUNDIR")]
+    /// Run directories; those of several builder units are taken together. Or one capture, or file of another format.
+    #[arg(required = true, value_name = "RUNDIR|FILE")]
     pub(crate) directories: Vec<PathBuf>,
-    /// Where the readout unit listens for front ends.
+    /// Where the readout unit listens for front ends; of a capture or file udp://ADDRESS:PORT or tcp://ADDRESS:PORT.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) to: String,
-    /// These sources alone: those of this readout unit, where there are several.
+    /// Of a run: these sources alone: those of this readout unit, where there are several.
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     pub(crate) sources: Vec<u32>,
-    /// How fast.
-    #[arg(long, value_enum, default_value = "max")]
+    /// How fast: max, 1x (as recorded; of runs generic fragments with times alone), of a capture or file 100kHz.
+    #[arg(long, value_parser = speed, default_value = "max")]
     pub(crate) speed: Speed,
-    /// Again and again, until interrupted; event numbers go on counting.
+    /// Again and again, until interrupted; event numbers of runs go on counting.
     #[arg(long = "loop")]
     pub(crate) repeat: bool,
+    /// Of a capture: what went to this port alone.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// Of a file that is no capture: its format (docs/formats.md); most are recognised without.
+    #[arg(long, value_name = "NAME", value_parser = foreign_format)]
+    pub(crate) format: Option<ForeignName>,
 }
 
 #[derive(Debug, Args)]

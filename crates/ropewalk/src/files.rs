@@ -1,12 +1,13 @@
-//! Commands on run files.
+//! Commands on run files, and on files of other formats.
 
 use crate::arguments::{InspectOptions, RecoverOptions, ReplayOptions, Speed, VerifyOptions};
 use crate::exit::{self, Failure};
+use crate::foreign;
 use crate::render::grouped;
 use ropewalk_node::offline;
 use ropewalk_terms::SourceId;
 use serde::Serialize;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 
 impl From<offline::OfflineError> for Failure {
@@ -17,6 +18,8 @@ impl From<offline::OfflineError> for Failure {
             Error::NoSegments { .. } | Error::SeveralRuns { .. } | Error::NoSuchEvent { .. } => Self::Usage(text),
             Error::NoSuchSource { .. } | Error::NoTimes => Self::Usage(text),
             Error::NoBlocks { .. } | Error::NoSuchBlock { .. } => Self::Usage(text),
+            Error::UnknownFormat { .. } | Error::NothingKnown { .. } => Self::Usage(text),
+            Error::NeedsCapture { .. } => Self::Usage(text),
             Error::System { error, .. } if error.kind() == ErrorKind::NotFound => Self::Usage(text),
             _ => Self::Environment(text),
         }
@@ -29,7 +32,19 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Writes to standard output. Who stops reading, as `head` does, has enough.
+pub(crate) fn write_out(text: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(offline::OfflineError::from(error).into()),
+        _ => Ok(()),
+    }
+}
+
 pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
+    if foreign::is_meant(&options.directories, options.format.as_ref())? {
+        return foreign::verify(options);
+    }
     let report = offline::verify(&options.directories)?;
     if options.json {
         print_json(&report)?;
@@ -54,6 +69,14 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
 }
 
 pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
+    if foreign::is_meant(&[&options.path], options.format.as_ref())? {
+        return foreign::inspect(options);
+    }
+    if options.json || options.record.is_some() {
+        let text =
+            "--record and --json are for files of other formats; a run file has --event KEY, and `verify --json`";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     let mut out = std::io::stdout().lock();
     let wanted = offline::InspectOptions {
         event: options.event,
@@ -65,6 +88,14 @@ pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
 }
 
 pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
+    if options.to.contains("://") {
+        return foreign::replay(options);
+    }
+    if matches!(options.speed, Speed::Hertz(_)) || options.port.is_some() || options.format.is_some() {
+        let text =
+            "a rate, --port and --format are for captures and files of other formats: --to udp://... or tcp://...";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     let wanted = offline::ReplayOptions {
         sources: options.sources.iter().copied().map(SourceId).collect(),
         in_time: options.speed == Speed::Recorded,

@@ -7,6 +7,7 @@ mod demo;
 mod exit;
 mod felix;
 mod files;
+mod foreign;
 mod nodes;
 mod push;
 mod render;

@@ -82,6 +82,36 @@ pub enum OfflineError {
         /// Its first bytes.
         begin: String,
     },
+    /// Nobody knows what a file is.
+    #[error("{}: no format is known that begins with `{begin}`; say which one it is with --format", path.display())]
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its first bytes.
+        begin: String,
+    },
+    /// A capture has no datagram or connection of a known format.
+    #[error("{}: nothing in this capture is of a known format; say which one it is with --format", path.display())]
+    NothingKnown {
+        /// The capture.
+        path: PathBuf,
+    },
+    /// A format travels in datagrams alone, and the file has none.
+    #[error("{}: {format} travels in datagrams, whose ends a plain file does not have; capture them (pcap, pcapng)", path.display())]
+    NeedsCapture {
+        /// The file.
+        path: PathBuf,
+        /// The format's name.
+        format: &'static str,
+    },
+    /// What is played does not go out.
+    #[error("{target}: {error}; does anybody listen there?")]
+    Target {
+        /// Where it should go.
+        target: String,
+        /// What the system said.
+        error: io::Error,
+    },
     /// The blocks that were asked for are not there.
     #[error("there is no block {first}; there are {blocks}, counted from 0")]
     NoSuchBlock {

@@ -9,6 +9,7 @@
 //! verify, inspect, recover, replay
 //! origin           bytes of a file, a FIFO or standard input
 //! felix            blocks of a FELIX card in place of run files: decode, dump, generate
+//! foreign          files of other people's formats, and captures of network traffic
 //! ```
 //! Files are read, never mapped: somebody else may cut them at any time. Memory holds a window per file being
 //! read and 40 bytes per event record.
@@ -17,6 +18,7 @@ mod error;
 pub mod felix;
 mod files;
 mod footer_reader;
+pub mod foreign;
 mod inspect;
 mod origin;
 mod recover;

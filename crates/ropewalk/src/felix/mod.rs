@@ -4,7 +4,7 @@ mod arguments;
 mod stream;
 
 use crate::exit::{self, Failure};
-use crate::files::{counted, print_json};
+use crate::files::{counted, print_json, write_out};
 use crate::render::grouped;
 pub(crate) use arguments::FelixCommand;
 use arguments::{DecodeOptions, DumpOptions, GenerateOptions};
@@ -104,15 +104,6 @@ fn dump(options: &DumpOptions) -> Result<u8, Failure> {
     match shown.and_then(|()| Ok(out.flush()?)) {
         Err(OfflineError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(exit::GOOD),
         shown => shown.map(|()| exit::GOOD).map_err(Failure::from),
-    }
-}
-
-/// Writes to standard output. Who stops reading, as `head` does, has enough.
-fn write_out(text: &[u8]) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(OfflineError::from(error).into()),
-        _ => Ok(()),
     }
 }
 

@@ -10,6 +10,7 @@ mod felix;
 mod felix_input;
 mod felix_process;
 mod felix_run;
+mod foreign;
 mod gateway;
 mod interrupts;
 mod manager_killed;

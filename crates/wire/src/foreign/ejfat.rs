@@ -8,7 +8,7 @@
 //! has the same length; what it has in place of the entropy is shown as that.
 
 use super::{Describe, Header, Inspector, Place};
-use crate::framing::{Fields, Framing, Front, Part, Search, Window};
+use crate::framing::{Fields, Framing, Front, Part, PieceHead, Search, Window};
 use crate::message::FragmentFlags;
 use ropewalk_terms::Cause;
 
@@ -77,6 +77,19 @@ impl Framing for Ejfat {
             flags: if fits { FragmentFlags::default() } else { FragmentFlags::LENGTH_MISMATCH },
             ..Fields::default()
         }
+    }
+
+    fn piece(&self, datagram: &(impl Window + ?Sized)) -> Option<PieceHead> {
+        let start = balancer_bytes(datagram);
+        let header = Part::new(datagram, start, HEADER_BYTES);
+        // Segments of one event are told apart by whose they are.
+        let frame = EVENT.read(&header)? ^ DATA_ID.read(&header)? << 48;
+        let (place, whole) = (OFFSET.read(&header)?, LENGTH.read(&header));
+        Some(PieceHead { frame, place, whole, header: start + HEADER_BYTES, is_in_bytes: true })
+    }
+
+    fn comes_in_pieces(&self) -> bool {
+        true
     }
 }
 

@@ -1,7 +1,9 @@
 //! All formats by name.
 
 use super::*;
-use crate::framing::{Fields, Framing, Front, MOST_PIECES, Piece, PieceKey, Search, Splitter, Tick, Widths, Window};
+use crate::framing::{
+    Fields, Framing, Front, MOST_PIECES, Piece, PieceHead, PieceKey, Search, Splitter, Tick, Widths, Window,
+};
 use ropewalk_terms::Cause;
 
 /// Which of a format's numbers is one more from frame to frame of a source, so that a gap is a loss.
@@ -62,6 +64,18 @@ macro_rules! formats {
                 match self { $(Self::$variant => $unit.checksum(frame)),* }
             }
 
+            fn piece(&self, datagram: &(impl Window + ?Sized)) -> Option<PieceHead> {
+                match self { $(Self::$variant => $unit.piece(datagram)),* }
+            }
+
+            fn comes_in_pieces(&self) -> bool {
+                match self { $(Self::$variant => $unit.comes_in_pieces()),* }
+            }
+
+            fn most(&self) -> usize {
+                MOST_FRAME_BYTES
+            }
+
             fn widths(&self) -> Widths {
                 match self { $(Self::$variant => $unit.widths()),* }
             }
@@ -82,6 +96,10 @@ macro_rules! formats {
 
             fn goes_on(&self, frame: &[u8]) -> bool {
                 match self { $(Self::$variant => $unit.goes_on(frame)),* }
+            }
+
+            fn is_filler(&self, skipped: &[u8]) -> bool {
+                match self { $(Self::$variant => $unit.is_filler(skipped)),* }
             }
         }
     };
@@ -123,6 +141,26 @@ impl ForeignFormat {
     /// Whether its event numbers grow, but not one by one: they are the times of pulses.
     pub const fn numbers_grow(self) -> bool {
         matches!(self, Self::Ess)
+    }
+
+    /// Its headers at fixed places, each with what it is the header of.
+    pub const fn headers(self) -> &'static [(&'static str, &'static [Place])] {
+        match self {
+            Self::Midas => &[("event, then banks", midas::HEADER)],
+            Self::Eudaq => &[("event", eudaq::HEADER)],
+            Self::Dune => &[("fragment", dune::HEADER)],
+            Self::Atlas => &[("fragment", atlas::HEADER)],
+            Self::Ferol => &[("block", cms::BLOCK_HEADER)],
+            Self::LhcbBanks => &[("bank", lhcb::BANK_HEADER)],
+            Self::Ess => &[("packet", ess::HEADER)],
+            Self::Srs => &[("datagram", srs::HEADER)],
+            Self::Ejfat => &[("load balancer", ejfat::BALANCER), ("reassembly", ejfat::HEADER)],
+            Self::Alice => &[("page", alice::HEADER)],
+            Self::LhcbMep => &[("packet", lhcb::MEP_HEADER)],
+            Self::Nscldaq => &[("item", nscldaq::HEADER)],
+            Self::Artdaq => &[("fragment", artdaq::HEADER)],
+            Self::Fed => &[("first word", cms::HEADER), ("last word", cms::TRAILER)],
+        }
     }
 
     /// How many events a whole frame holds.

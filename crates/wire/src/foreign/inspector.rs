@@ -57,4 +57,10 @@ pub trait Describe {
         let _ = frame;
         false
     }
+
+    /// Whether bytes that belong to no frame are something that the format's files put between frames.
+    fn is_filler(&self, skipped: &[u8]) -> bool {
+        let _ = skipped;
+        false
+    }
 }

@@ -165,3 +165,20 @@ fn what_fits_no_frame_is_not_emulated() {
         assert_eq!(format.emulate(1, 1, &[0; 65_530]), None, "{format:?}");
     }
 }
+
+#[test]
+fn segments_say_which_piece_of_which_event_they_are() {
+    use crate::framing::PieceHead;
+    for (event, header) in [(98, 36), (99, 20)] {
+        let segments = sample(ForeignFormat::Ejfat, 3, event);
+        let whole = Some(200 * u64::from(event) + 1);
+        let frame = u64::from(event) ^ 3 << 48;
+        for (segment, place) in segments.iter().zip((0..).step_by(8192)) {
+            let expected = PieceHead { frame, place, whole, header, is_in_bytes: true };
+            assert_eq!(ForeignFormat::Ejfat.piece(&segment[..]), Some(expected));
+        }
+        assert_eq!(segments.len(), 3);
+        assert_eq!(ForeignFormat::Ejfat.piece(&segments[0][..header - 1]), None);
+    }
+    assert!(ForeignFormat::Ejfat.comes_in_pieces() && !ForeignFormat::Srs.comes_in_pieces());
+}

@@ -2,6 +2,7 @@
 
 mod faults;
 mod formats;
+mod page;
 mod properties;
 mod streams;
 

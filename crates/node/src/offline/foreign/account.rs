@@ -1,0 +1,426 @@
+//! What each source sent, and every fault by its name.
+
+use super::counter::Counter;
+use super::frames::{Found, Frame, Peer};
+use crate::offline::utc::utc_text;
+use ropewalk_terms::Utc;
+use ropewalk_wire::foreign::{Counting, Describe, ForeignFormat, Inspector, Value};
+use ropewalk_wire::framing::{Fields, Framing};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::{Arguments, Write};
+use std::path::Path;
+
+/// The schema of [`ForeignReport`] as JSON: `docs/schema/foreign.json`.
+pub const FOREIGN_SCHEMA: &str = "ropewalk-foreign-1";
+
+/// So many faults are told with their places.
+const FIRST_FAULTS: usize = 10;
+/// So many kinds of parts are told apart, per source: names may come out of the data.
+const MOST_NAMES: usize = 1000;
+
+/// What some files of a format hold together.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ForeignReport {
+    /// [`FOREIGN_SCHEMA`].
+    pub schema: &'static str,
+    /// The format's name; none where no frame was found.
+    pub format: Option<&'static str>,
+    /// The files, in the order in which they were named.
+    pub files: Vec<FileReport>,
+    /// Whole frames.
+    pub frames: u64,
+    /// Their bytes.
+    pub frame_bytes: u64,
+    /// Bytes that belong to no frame.
+    pub skipped_bytes: u64,
+    /// Bytes between frames that the format knows and that are no data.
+    pub filler_bytes: u64,
+    /// Bytes at the end that are no whole frame.
+    pub left_over_bytes: u64,
+    /// Frames whose own checksum is right or wrong.
+    pub checksums: Checksums,
+    /// Everything that is wrong, by its name.
+    pub faults: BTreeMap<String, u64>,
+    /// The first faults, with their places.
+    pub first_faults: Vec<Fault>,
+    /// Whether there are several sources, and all of them have the same events.
+    pub same_events: bool,
+    /// Each source, by its address and number.
+    pub sources: Vec<SourceReport>,
+}
+
+/// A file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FileReport {
+    /// Where it is.
+    pub path: String,
+    /// Its bytes, unpacked.
+    pub bytes: u64,
+    /// Whether it was packed (LZ4).
+    pub packed: bool,
+    /// What is in it beside frames, if it is a capture.
+    pub capture: Option<CaptureReport>,
+}
+
+/// What a capture holds.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct CaptureReport {
+    /// Packets.
+    pub packets: u64,
+    /// Packets that are none of a source, by the reason's name.
+    pub aside: BTreeMap<&'static str, u64>,
+    /// Datagrams that are no frames of the format, by the port that they went to (0: straight over IP).
+    pub other_datagrams: BTreeMap<u16, u64>,
+    /// Datagrams of which some IP fragments did not come.
+    pub unfinished_datagrams: u64,
+    /// Bytes of connections that it misses.
+    pub missed_bytes: u64,
+    /// When the first packet passed.
+    pub first_time: Option<String>,
+    /// When the last one did.
+    pub last_time: Option<String>,
+}
+
+/// How frames' own checksums are. Frames of formats without checksums are not counted.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Checksums {
+    /// Right.
+    pub right: u64,
+    /// Wrong.
+    pub wrong: u64,
+}
+
+/// Where something was wrong.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Fault {
+    /// In which file.
+    pub file: String,
+    /// Where in it.
+    pub offset: u64,
+    /// What.
+    pub fault: String,
+}
+
+/// What a source sent.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SourceReport {
+    /// Its address, in a capture.
+    pub peer: Option<String>,
+    /// Its number, as far as frames say it.
+    pub source: Option<u32>,
+    /// Its frames.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// The shortest one.
+    pub least_bytes: u64,
+    /// The longest one.
+    pub most_bytes: u64,
+    /// Events, each once, however many frames it has.
+    pub events: u64,
+    /// The first event's number.
+    pub first_event: Option<u64>,
+    /// The last one's.
+    pub last_event: Option<u64>,
+    /// The first frame's number.
+    pub first_sequence: Option<u64>,
+    /// The last one's.
+    pub last_sequence: Option<u64>,
+    /// The first time, in ticks of the source's clock.
+    pub first_time: Option<u64>,
+    /// The last one.
+    pub last_time: Option<u64>,
+    /// Which number should be one more each time: `events`, `frames`, or `nothing`.
+    pub counts: &'static str,
+    /// Numbers that were passed over.
+    pub missing: u64,
+    /// Numbers that came twice in a row.
+    pub duplicates: u64,
+    /// Numbers that came a little late.
+    pub out_of_order: u64,
+    /// How often the number began anew.
+    pub restarts: u64,
+    /// Frames whose checksum is wrong.
+    pub wrong_checksums: u64,
+    /// Frames by what they are.
+    pub kinds: BTreeMap<String, u64>,
+    /// Parts of frames by what they are.
+    pub parts: BTreeMap<String, u64>,
+}
+
+impl ForeignReport {
+    /// Whether every byte belongs to a frame that is as it should be.
+    pub fn is_intact(&self) -> bool {
+        self.faults.is_empty() && self.skipped_bytes == 0 && self.left_over_bytes == 0 && self.checksums.wrong == 0
+    }
+
+    /// Whether nothing is missing.
+    pub fn is_complete(&self) -> bool {
+        self.sources.iter().all(|source| source.missing == 0)
+            && self
+                .files
+                .iter()
+                .filter_map(|file| file.capture.as_ref())
+                .all(|capture| capture.unfinished_datagrams == 0 && capture.missed_bytes == 0)
+    }
+}
+
+/// Counts what is found.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    files: Vec<FileReport>,
+    capture: Option<CaptureReport>,
+    times: Option<(Utc, Utc)>,
+    frames: u64,
+    frame_bytes: u64,
+    skipped_bytes: u64,
+    filler_bytes: u64,
+    left_over_bytes: u64,
+    checksums: Checksums,
+    faults: BTreeMap<String, u64>,
+    first_faults: Vec<Fault>,
+    sources: BTreeMap<(Option<Peer>, Option<u32>), Source>,
+    /// The format of the frame before.
+    format: Option<ForeignFormat>,
+}
+
+/// What is known of a source.
+#[derive(Debug, Default)]
+struct Source {
+    frames: u64,
+    bytes: u64,
+    least_bytes: u64,
+    most_bytes: u64,
+    events: u64,
+    /// The events' numbers without their order: sources with the same events have the same.
+    mixed_events: u64,
+    event: Range,
+    sequence: Range,
+    time: Range,
+    counter: Counter,
+    wrong_checksums: u64,
+    names: Names,
+}
+
+/// The first and the last of some numbers.
+#[derive(Copy, Clone, Debug, Default)]
+struct Range {
+    first: Option<u64>,
+    last: Option<u64>,
+}
+
+impl Range {
+    fn add(&mut self, number: Option<u64>) {
+        self.first = self.first.or(number);
+        self.last = number.or(self.last);
+    }
+}
+
+/// Kinds and parts of a source's frames; and the faults of the frame that was looked at last.
+#[derive(Debug, Default)]
+struct Names {
+    kinds: BTreeMap<String, u64>,
+    parts: BTreeMap<String, u64>,
+    text: String,
+    faults: Vec<(usize, &'static str)>,
+}
+
+fn count(counts: &mut BTreeMap<String, u64>, name: &str) {
+    if let Some(count) = counts.get_mut(name) {
+        *count += 1;
+    } else {
+        let name = if counts.len() < MOST_NAMES { name } else { "others" };
+        *counts.entry(name.to_owned()).or_default() += 1;
+    }
+}
+
+impl Inspector for Names {
+    fn kind(&mut self, name: &str) {
+        count(&mut self.kinds, name);
+    }
+
+    fn field(&mut self, _: &str, _: usize, _: usize, _: Value<'_>) {}
+
+    fn part(&mut self, name: Arguments<'_>, _: usize, _: usize) {
+        self.text.clear();
+        // A string takes everything.
+        let _ = self.text.write_fmt(name);
+        count(&mut self.parts, &self.text);
+    }
+
+    fn fault(&mut self, at: usize, what: &'static str) {
+        self.faults.push((at, what));
+    }
+}
+
+impl Source {
+    fn add(&mut self, frame: &Frame<'_>, fields: &Fields) {
+        let (format, bytes) = (frame.format, frame.bytes.len() as u64);
+        self.least_bytes = if self.frames == 0 { bytes } else { self.least_bytes.min(bytes) };
+        self.most_bytes = self.most_bytes.max(bytes);
+        self.frames += 1;
+        self.bytes += bytes;
+        self.sequence.add(fields.sequence);
+        self.time.add(fields.time);
+        let begins = !format.goes_on(frame.bytes);
+        let (events, widths) = (format.events_in(frame.bytes), format.widths());
+        if let Some(event) = fields.event.filter(|_| begins) {
+            self.events += events;
+            self.event.add(Some(event));
+            (0..events).for_each(|index| self.mixed_events = self.mixed_events.wrapping_add(mixed(event + index)));
+        }
+        match format.counting() {
+            Counting::Events if begins => {
+                fields.event.into_iter().for_each(|event| self.counter.add(event, widths.event, events));
+            }
+            Counting::Frames => {
+                fields.sequence.into_iter().for_each(|number| self.counter.add(number, widths.sequence, 1));
+            }
+            Counting::Events | Counting::Nothing => {}
+        }
+        format.describe(frame.bytes, &mut self.names);
+    }
+
+    fn report(self, peer: Option<Peer>, source: Option<u32>, counting: Counting) -> SourceReport {
+        SourceReport {
+            peer: peer.map(|peer| peer.to_string()),
+            source,
+            frames: self.frames,
+            bytes: self.bytes,
+            least_bytes: self.least_bytes,
+            most_bytes: self.most_bytes,
+            events: self.events,
+            first_event: self.event.first,
+            last_event: self.event.last,
+            first_sequence: self.sequence.first,
+            last_sequence: self.sequence.last,
+            first_time: self.time.first,
+            last_time: self.time.last,
+            counts: match counting {
+                Counting::Events => "events",
+                Counting::Frames => "frames",
+                Counting::Nothing => "nothing",
+            },
+            missing: self.counter.missing,
+            duplicates: self.counter.duplicates,
+            out_of_order: self.counter.out_of_order,
+            restarts: self.counter.restarts,
+            wrong_checksums: self.wrong_checksums,
+            kinds: self.names.kinds,
+            parts: self.names.parts,
+        }
+    }
+}
+
+/// A number whose bits have nothing to do with those of the next number any more (the finish of SplitMix64).
+const fn mixed(number: u64) -> u64 {
+    let number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ number >> 31
+}
+
+impl Account {
+    pub(super) fn begin_file(&mut self, path: &Path, packed: bool) {
+        self.files.push(FileReport { path: path.display().to_string(), bytes: 0, packed, capture: None });
+        (self.capture, self.times) = (None, None);
+    }
+
+    pub(super) fn end_file(&mut self, bytes: u64) {
+        let times = self.times.map(|(first, last)| (utc_text(first), utc_text(last)));
+        let (first_time, last_time) = times.unzip();
+        if let Some(file) = self.files.last_mut() {
+            file.bytes = bytes;
+            file.capture = self.capture.take().map(|capture| CaptureReport { first_time, last_time, ..capture });
+        }
+    }
+
+    /// Frames so far.
+    pub(super) const fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    pub(super) fn add(&mut self, found: &Found<'_>) {
+        match *found {
+            Found::Frame(ref frame) => self.add_frame(frame),
+            Found::Skipped { bytes, is_filler: true, .. } => self.filler_bytes += bytes.len() as u64,
+            Found::Skipped { offset, bytes, cause, .. } => {
+                self.skipped_bytes += bytes.len() as u64;
+                self.fault(offset, cause.name());
+            }
+            Found::Lost { offset, cause } => self.fault(offset, cause.name()),
+            Found::LeftOver { bytes } => self.left_over_bytes += bytes,
+            Found::Packet { time } => {
+                self.capture().packets += 1;
+                if let Some(time) = time {
+                    let (first, last) = self.times.unwrap_or((time, time));
+                    self.times = Some((first.min(time), last.max(time)));
+                }
+            }
+            Found::Aside { aside } => *self.capture().aside.entry(aside.name()).or_default() += 1,
+            Found::OtherDatagram { port } => *self.capture().other_datagrams.entry(port).or_default() += 1,
+            Found::Unfinished { datagrams } => self.capture().unfinished_datagrams = datagrams,
+            Found::Missed { bytes } => self.capture().missed_bytes += bytes,
+            Found::Capture { offset, error } => self.fault(offset, error.name()),
+        }
+    }
+
+    fn capture(&mut self) -> &mut CaptureReport {
+        self.capture.get_or_insert_default()
+    }
+
+    fn add_frame(&mut self, frame: &Frame<'_>) {
+        self.format = Some(frame.format);
+        self.frames += 1;
+        self.frame_bytes += frame.bytes.len() as u64;
+        let fields = frame.format.fields(frame.bytes);
+        let source = self.sources.entry((frame.peer, fields.source)).or_default();
+        source.add(frame, &fields);
+        let faults = std::mem::take(&mut source.names.faults);
+        let checksum = frame.format.checksum(frame.bytes);
+        source.wrong_checksums += u64::from(checksum == Some(false));
+        self.checksums.right += u64::from(checksum == Some(true));
+        self.checksums.wrong += u64::from(checksum == Some(false));
+        if checksum == Some(false) {
+            self.fault(frame.offset, ropewalk_terms::Cause::CrcError.name());
+        }
+        for (at, fault) in faults {
+            self.fault(frame.offset + at as u64, fault);
+        }
+    }
+
+    fn fault(&mut self, offset: u64, fault: &'static str) {
+        count(&mut self.faults, fault);
+        if self.first_faults.len() < FIRST_FAULTS {
+            let file = self.files.last().map(|file| file.path.clone()).unwrap_or_default();
+            self.first_faults.push(Fault { file, offset, fault: fault.to_owned() });
+        }
+    }
+
+    pub(super) fn into_report(self, format: Option<ForeignFormat>) -> ForeignReport {
+        let events: Vec<(u64, u64)> = self
+            .sources
+            .values()
+            .filter(|source| source.events > 0)
+            .map(|source| (source.events, source.mixed_events))
+            .collect();
+        let format = self.format.or(format);
+        let counting = format.map_or(Counting::Nothing, ForeignFormat::counting);
+        let sources = self.sources.into_iter().map(|((peer, number), source)| source.report(peer, number, counting));
+        ForeignReport {
+            schema: FOREIGN_SCHEMA,
+            format: format.map(ForeignFormat::name),
+            files: self.files,
+            frames: self.frames,
+            frame_bytes: self.frame_bytes,
+            skipped_bytes: self.skipped_bytes,
+            filler_bytes: self.filler_bytes,
+            left_over_bytes: self.left_over_bytes,
+            checksums: self.checksums,
+            faults: self.faults,
+            first_faults: self.first_faults,
+            same_events: events.len() > 1 && events.iter().all(|each| *each == events[0]),
+            sources: sources.collect(),
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The frames of a file: one behind the other, or in the datagrams and connections of a capture.
+
+use super::input::Input;
+use crate::offline::OfflineError;
+use ropewalk_terms::{Cause, Utc};
+use ropewalk_wire::capture::Found as Captured;
+use ropewalk_wire::capture::{Aside, CaptureError, CaptureReader, Carried, Segment, Streams, Traffic};
+use ropewalk_wire::foreign::{Describe, ForeignFormat};
+use ropewalk_wire::framing::{Framing, Front, Search};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+/// Who sent something, in a capture: an address, with its port where there are ports.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Peer {
+    /// A datagram's or a connection's.
+    Port(SocketAddr),
+    /// Straight over IP.
+    Address(std::net::IpAddr),
+}
+
+impl Peer {
+    /// Its address, without a port.
+    pub(super) const fn address(&self) -> std::net::IpAddr {
+        match self {
+            Self::Port(address) => address.ip(),
+            Self::Address(address) => *address,
+        }
+    }
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Port(address) => address.fmt(out),
+            Self::Address(address) => address.fmt(out),
+        }
+    }
+}
+
+/// A whole frame.
+pub(super) struct Frame<'a> {
+    pub(super) format: ForeignFormat,
+    pub(super) bytes: &'a [u8],
+    /// Where it begins in the file; for a capture, where the packet that completed it does.
+    pub(super) offset: u64,
+    pub(super) peer: Option<Peer>,
+    /// When it passed.
+    pub(super) time: Option<Utc>,
+}
+
+/// What a file holds, from its front to its end.
+pub(super) enum Found<'a> {
+    Frame(Frame<'a>),
+    /// Bytes that belong to no frame.
+    Skipped {
+        offset: u64,
+        bytes: &'a [u8],
+        is_filler: bool,
+        cause: Cause,
+    },
+    /// Nobody knows where the next frame begins; what is left of the file or connection is not read.
+    Lost {
+        offset: u64,
+        cause: Cause,
+    },
+    /// Bytes at the end that are no whole frame.
+    LeftOver {
+        bytes: u64,
+    },
+    /// A packet of a capture.
+    Packet {
+        time: Option<Utc>,
+    },
+    /// A packet that is none of a source.
+    Aside {
+        aside: Aside,
+    },
+    /// A datagram that is no frame of this format.
+    OtherDatagram {
+        port: u16,
+    },
+    /// Datagrams of which some IP fragments did not come.
+    Unfinished {
+        datagrams: u64,
+    },
+    /// Bytes of a connection that the capture misses.
+    Missed {
+        bytes: u64,
+    },
+    /// The capture itself is damaged.
+    Capture {
+        offset: u64,
+        error: CaptureError,
+    },
+}
+
+/// Reads a file to its end, and says of which format it is.
+pub(super) fn read(
+    input: &mut Input,
+    format: Option<ForeignFormat>,
+    tell: &mut impl FnMut(Found<'_>),
+) -> Result<ForeignFormat, OfflineError> {
+    let first = input.begin()?;
+    if CaptureReader::recognises(first) {
+        let mut capture = Capture::new(format);
+        capture.read(input, tell)?;
+        return capture.format.ok_or_else(|| OfflineError::NothingKnown { path: input.path().to_owned() });
+    }
+    let format = format.or_else(|| ForeignFormat::recognise(first)).ok_or_else(|| input.unknown_format())?;
+    if format.needs_datagrams() {
+        return Err(OfflineError::NeedsCapture { path: input.path().to_owned(), format: format.name() });
+    }
+    let mut search = Search::default();
+    loop {
+        let front = format.front(input.window(), &mut search);
+        if let Front::Needs { bytes } = front
+            && input.fill(bytes)?
+        {
+            continue;
+        }
+        let (offset, window) = (input.offset(), input.window());
+        let bytes = match front {
+            Front::Needs { .. } => break,
+            Front::Lost { cause } => {
+                tell(Found::Lost { offset, cause });
+                break;
+            }
+            Front::Frame { bytes } => {
+                tell(Found::Frame(Frame { format, bytes: &window[..bytes], offset, peer: None, time: None }));
+                search = Search::default();
+                bytes
+            }
+            Front::Skip { bytes, cause } => {
+                tell(skipped(format, offset, &window[..bytes], cause));
+                bytes
+            }
+        };
+        input.take(bytes);
+    }
+    let from = input.offset();
+    while input.fill(input.window().len() + 1)? {
+        input.take(input.window().len());
+    }
+    tell(Found::LeftOver { bytes: input.bytes_read() - from });
+    Ok(format)
+}
+
+fn skipped(format: ForeignFormat, offset: u64, bytes: &[u8], cause: Cause) -> Found<'_> {
+    Found::Skipped { offset, bytes, is_filler: format.is_filler(bytes), cause }
+}
+
+/// Goes through the packets of a capture.
+#[derive(Default)]
+pub(super) struct Carriage {
+    traffic: Traffic,
+}
+
+/// What passes in a capture.
+pub(super) enum Passing<'a> {
+    /// A packet: when it did, where it begins in the file, and what it carries.
+    Packet { time: Option<Utc>, offset: u64, carried: Carried<'a> },
+    /// The capture itself is damaged.
+    Damage { offset: u64, error: CaptureError },
+}
+
+/// What is left when all has passed.
+pub(super) struct Rest {
+    /// Datagrams of which some IP fragments did not come.
+    unfinished_datagrams: u64,
+    /// Bytes at the end that are no whole packet.
+    left_over: usize,
+}
+
+impl Carriage {
+    /// Tells what passes, packet by packet.
+    pub(super) fn read(mut self, input: &mut Input, tell: &mut impl FnMut(Passing<'_>)) -> Result<Rest, OfflineError> {
+        let mut reader = CaptureReader::new();
+        loop {
+            let offset = input.offset();
+            let (taken, needed) = match reader.next(input.window()) {
+                Ok(Captured::Needs(bytes)) => (0, bytes),
+                Ok(Captured::Other { bytes }) => (bytes, 0),
+                Ok(Captured::Damaged { bytes, error }) => {
+                    tell(Passing::Damage { offset, error });
+                    (bytes, 0)
+                }
+                Ok(Captured::Packet { bytes, packet }) => {
+                    let (time, carried) = (packet.time, self.traffic.accept(&packet));
+                    tell(Passing::Packet { time, offset, carried });
+                    (bytes, 0)
+                }
+                Err(error) => {
+                    tell(Passing::Damage { offset, error });
+                    break;
+                }
+            };
+            input.take(taken);
+            if !input.fill(needed)? {
+                break;
+            }
+        }
+        let unfinished_datagrams = self.traffic.unfinished_datagrams();
+        Ok(Rest { unfinished_datagrams, left_over: input.window().len() })
+    }
+}
+
+/// The frames of a capture.
+struct Capture {
+    format: Option<ForeignFormat>,
+    streams: Streams,
+    connections: HashMap<(SocketAddr, SocketAddr), Connection>,
+}
+
+/// The bytes of one direction of a connection that are no whole frame yet.
+#[derive(Default)]
+struct Connection {
+    bytes: Vec<u8>,
+    search: Search,
+    is_lost: bool,
+}
+
+impl Capture {
+    fn new(format: Option<ForeignFormat>) -> Self {
+        Self { format, streams: Streams::new(), connections: HashMap::new() }
+    }
+
+    fn read(&mut self, input: &mut Input, tell: &mut impl FnMut(Found<'_>)) -> Result<(), OfflineError> {
+        let rest = Carriage::default().read(input, &mut |passing| match passing {
+            Passing::Packet { time, offset, carried } => self.packet(time, offset, carried, tell),
+            Passing::Damage { offset, error } => tell(Found::Capture { offset, error }),
+        })?;
+        tell(Found::Unfinished { datagrams: rest.unfinished_datagrams });
+        let open: usize = self.connections.values().map(|connection| connection.bytes.len()).sum();
+        let left = rest.left_over + open + self.streams.waiting_bytes();
+        tell(Found::LeftOver { bytes: left as u64 });
+        Ok(())
+    }
+
+    fn packet(&mut self, time: Option<Utc>, offset: u64, carried: Carried<'_>, tell: &mut impl FnMut(Found<'_>)) {
+        tell(Found::Packet { time });
+        let format = &mut self.format;
+        match carried {
+            Carried::Aside(aside) => tell(Found::Aside { aside }),
+            Carried::Datagram(datagram) => {
+                let (peer, port) = (Peer::Port(datagram.source), datagram.destination.port());
+                read_datagram(format, datagram.payload, &Place { offset, time, peer, port }, tell);
+            }
+            Carried::Other(ip) => {
+                let place = Place { offset, time, peer: Peer::Address(ip.source), port: 0 };
+                read_datagram(format, ip.payload, &place, tell);
+            }
+            Carried::Segment(segment) => {
+                let (streams, connections) = (&mut self.streams, &mut self.connections);
+                let connection = connections.entry((segment.source, segment.destination)).or_default();
+                let (peer, port) = (Peer::Port(segment.source), segment.destination.port());
+                connection.accept(format, streams, &segment, &Place { offset, time, peer, port }, tell);
+            }
+        }
+    }
+}
+
+/// Where in a capture something is.
+struct Place {
+    offset: u64,
+    time: Option<Utc>,
+    peer: Peer,
+    /// Where it goes.
+    port: u16,
+}
+
+impl Place {
+    fn frame<'a>(&self, format: ForeignFormat, bytes: &'a [u8]) -> Found<'a> {
+        Found::Frame(Frame { format, bytes, offset: self.offset, peer: Some(self.peer), time: self.time })
+    }
+}
+
+/// The frames of a datagram, one behind the other. One that does not begin with a frame is somebody else's.
+fn read_datagram(format: &mut Option<ForeignFormat>, payload: &[u8], place: &Place, tell: &mut impl FnMut(Found<'_>)) {
+    *format = format.or_else(|| ForeignFormat::recognise_datagram(payload));
+    let begins = |format: &ForeignFormat| matches!(format.front(payload, &mut Search::default()), Front::Frame { .. });
+    let Some(format) = format.filter(begins) else { return tell(Found::OtherDatagram { port: place.port }) };
+    let mut rest = payload;
+    while !rest.is_empty() {
+        let bytes = match format.front(rest, &mut Search::default()) {
+            Front::Frame { bytes } => {
+                tell(place.frame(format, &rest[..bytes]));
+                bytes
+            }
+            Front::Skip { bytes, cause } => {
+                tell(skipped(format, place.offset, &rest[..bytes], cause));
+                bytes
+            }
+            Front::Needs { .. } | Front::Lost { .. } => {
+                let (offset, cause) = (place.offset, Cause::LengthMismatch);
+                return tell(Found::Skipped { offset, bytes: rest, is_filler: false, cause });
+            }
+        };
+        rest = &rest[bytes..];
+    }
+}
+
+impl Connection {
+    fn accept(
+        &mut self,
+        format: &mut Option<ForeignFormat>,
+        streams: &mut Streams,
+        segment: &Segment<'_>,
+        place: &Place,
+        tell: &mut impl FnMut(Found<'_>),
+    ) {
+        let Some(piece) = streams.accept(segment, &mut self.bytes) else { return };
+        if piece.begins || piece.lost_bytes > 0 {
+            // What was before is no beginning of what comes now.
+            let before = self.bytes.len() - piece.bytes;
+            self.bytes.drain(..before);
+            (self.search, self.is_lost) = (Search::default(), false);
+            if piece.lost_bytes > 0 || before > 0 {
+                tell(Found::Missed { bytes: piece.lost_bytes + before as u64 });
+            }
+        }
+        *format = format.or_else(|| ForeignFormat::recognise(&self.bytes));
+        match format.filter(|format| !format.needs_datagrams() && !self.is_lost) {
+            Some(format) => self.read(format, place, tell),
+            // Nobody's: kept for a while, until its format is seen.
+            None if self.is_lost || self.bytes.len() > MOST_UNKNOWN_BYTES => self.bytes.clear(),
+            None => {}
+        }
+    }
+
+    fn read(&mut self, format: ForeignFormat, place: &Place, tell: &mut impl FnMut(Found<'_>)) {
+        let mut at = 0;
+        loop {
+            let window = &self.bytes[at..];
+            at += match format.front(window, &mut self.search) {
+                Front::Needs { .. } => break,
+                Front::Lost { cause } => {
+                    tell(Found::Lost { offset: place.offset, cause });
+                    (self.is_lost, at) = (true, self.bytes.len());
+                    break;
+                }
+                Front::Frame { bytes } => {
+                    tell(place.frame(format, &window[..bytes]));
+                    self.search = Search::default();
+                    bytes
+                }
+                Front::Skip { bytes, cause } => {
+                    tell(skipped(format, place.offset, &window[..bytes], cause));
+                    bytes
+                }
+            };
+        }
+        self.bytes.drain(..at);
+    }
+}
+
+/// Bytes of a connection that are kept while its format is unknown.
+const MOST_UNKNOWN_BYTES: usize = 1 << 20;

@@ -1,0 +1,260 @@
+//! What a capture or a file holds on the line again: datagrams as they were sent, connections byte for byte, frames one by one.
+
+use super::frames::{self, Carriage, Found, Passing, Peer};
+use super::input::Input;
+use crate::offline::OfflineError;
+use ropewalk_terms::Utc;
+use ropewalk_wire::capture::{Aside, CaptureReader, Carried, Streams};
+use ropewalk_wire::foreign::ForeignFormat;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// Where it goes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// A datagram for each one that was captured, or for each frame of a file.
+    Udp(SocketAddr),
+    /// A connection for each one that was captured, or for the file.
+    Tcp(SocketAddr),
+}
+
+/// A text that names no target.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{0}` is no target; they are udp://ADDRESS:PORT and tcp://ADDRESS:PORT")]
+pub struct NoTarget(String);
+
+impl FromStr for Target {
+    type Err = NoTarget;
+
+    fn from_str(text: &str) -> Result<Self, NoTarget> {
+        let address = |text: &str| text.parse().map_err(|_| NoTarget(text.to_owned()));
+        match text.split_once("://") {
+            Some(("udp", rest)) => address(rest).map(Self::Udp),
+            Some(("tcp", rest)) => address(rest).map(Self::Tcp),
+            _ => Err(NoTarget(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Udp(address) => write!(out, "udp://{address}"),
+            Self::Tcp(address) => write!(out, "tcp://{address}"),
+        }
+    }
+}
+
+/// How fast it is played.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub enum Pace {
+    /// As fast as it goes.
+    Most,
+    /// As far apart as it was recorded: captures alone.
+    Recorded,
+    /// So many datagrams, segments or frames in a second, evenly spaced.
+    Hertz(f64),
+}
+
+/// How it is played.
+#[derive(Clone, Debug)]
+pub struct ForeignReplayOptions {
+    /// Where it goes.
+    pub target: Target,
+    /// How fast.
+    pub pace: Pace,
+    /// Of a capture: what went to this port alone.
+    pub port: Option<u16>,
+    /// Of a file that is no capture: its format; found out where it is not said.
+    pub format: Option<ForeignFormat>,
+    /// How often; 0: without an end.
+    pub times: u64,
+}
+
+/// What was sent.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ForeignReplayed {
+    /// Datagrams, segments or frames.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Who sent it, and from which address it goes now.
+    pub lines: Vec<(String, SocketAddr)>,
+    /// Packets of a capture that are none of a source, by the reason's name; `other_port` and `other_protocol` are those that
+    /// do not go to this target.
+    pub aside: BTreeMap<&'static str, u64>,
+}
+
+/// Plays a capture or a file.
+///
+/// # Errors
+/// Where the file cannot be read, a line cannot be opened, or breaks.
+pub fn replay_foreign(path: &Path, options: &ForeignReplayOptions) -> Result<ForeignReplayed, OfflineError> {
+    let mut player = Player { options, lines: BTreeMap::new(), begin: None, sent: ForeignReplayed::default() };
+    let mut time = 0;
+    while options.times == 0 || time < options.times {
+        player.begin = None;
+        let before = player.sent.messages;
+        player.play(path)?;
+        time += 1;
+        if player.sent.messages == before {
+            // A file without anything to send would be played for ever.
+            break;
+        }
+    }
+    player.sent.lines = player.lines.iter().map(|(peer, line)| (peer_text(*peer), line.local)).collect();
+    Ok(player.sent)
+}
+
+fn peer_text(peer: Option<Peer>) -> String {
+    peer.map_or_else(|| "file".to_owned(), |peer| peer.to_string())
+}
+
+struct Player<'a> {
+    options: &'a ForeignReplayOptions,
+    lines: BTreeMap<Option<Peer>, Line>,
+    /// When the first message went out, its recorded time, and how many did since.
+    begin: Option<(Instant, Option<Utc>, u64)>,
+    sent: ForeignReplayed,
+}
+
+impl Player<'_> {
+    fn play(&mut self, path: &Path) -> Result<(), OfflineError> {
+        let mut input = Input::open(path)?;
+        if CaptureReader::recognises(input.begin()?) {
+            return self.play_capture(&mut input);
+        }
+        if self.options.pace == Pace::Recorded {
+            return Err(OfflineError::NoTimes);
+        }
+        let mut failed = Ok(());
+        frames::read(&mut input, self.options.format, &mut |found| {
+            if let Found::Frame(frame) = found
+                && failed.is_ok()
+            {
+                failed = self.send(None, None, frame.bytes);
+            }
+        })?;
+        failed
+    }
+
+    fn play_capture(&mut self, input: &mut Input) -> Result<(), OfflineError> {
+        let (mut streams, mut bytes, mut failed) = (Streams::new(), Vec::new(), Ok(()));
+        let is_udp = matches!(self.options.target, Target::Udp(_));
+        Carriage::default().read(input, &mut |passing| {
+            let (time, carried) = match passing {
+                Passing::Packet { time, carried, .. } if failed.is_ok() => (time, carried),
+                Passing::Packet { .. } | Passing::Damage { .. } => return,
+            };
+            let wanted = |port: u16| self.options.port.is_none_or(|wanted| wanted == port);
+            let sent = match carried {
+                Carried::Aside(aside) => self.aside(Aside::name(aside)),
+                Carried::Datagram(datagram) if !wanted(datagram.destination.port()) => self.aside("other_port"),
+                Carried::Segment(segment) if !wanted(segment.destination.port()) => self.aside("other_port"),
+                Carried::Datagram(datagram) if is_udp => {
+                    self.send(Some(Peer::Port(datagram.source)), time, datagram.payload)
+                }
+                Carried::Segment(segment) if !is_udp => {
+                    bytes.clear();
+                    streams.accept(&segment, &mut bytes);
+                    if bytes.is_empty() { Ok(()) } else { self.send(Some(Peer::Port(segment.source)), time, &bytes) }
+                }
+                Carried::Datagram(_) | Carried::Segment(_) | Carried::Other(_) => self.aside("other_protocol"),
+            };
+            failed = sent;
+        })?;
+        failed
+    }
+
+    fn aside(&mut self, name: &'static str) -> Result<(), OfflineError> {
+        *self.sent.aside.entry(name).or_default() += 1;
+        Ok(())
+    }
+
+    fn send(&mut self, peer: Option<Peer>, time: Option<Utc>, bytes: &[u8]) -> Result<(), OfflineError> {
+        self.wait(time);
+        let target = self.options.target;
+        let failed = |error| OfflineError::Target { target: target.to_string(), error };
+        if !self.lines.contains_key(&peer) {
+            let taken = self.lines.values().map(|line| line.local.ip()).collect();
+            self.lines.insert(peer, Line::open(target, peer, &taken).map_err(failed)?);
+        }
+        let line = self.lines.get_mut(&peer).expect("it was just put there");
+        line.send(bytes).map_err(failed)?;
+        self.sent.messages += 1;
+        self.sent.bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Waits until it is the message's time.
+    fn wait(&mut self, time: Option<Utc>) {
+        let (begin, first, count) = self.begin.get_or_insert_with(|| (Instant::now(), time, 0));
+        let since = match self.options.pace {
+            Pace::Most => return,
+            Pace::Recorded => {
+                let nanoseconds = time.zip(*first).map_or(0, |(time, first)| time.0.saturating_sub(first.0));
+                Duration::from_nanos(nanoseconds.max(0) as u64)
+            }
+            Pace::Hertz(rate) => Duration::from_secs_f64((*count as f64 / rate).min(1e9)),
+        };
+        *count += 1;
+        std::thread::sleep((*begin + since).saturating_duration_since(Instant::now()));
+    }
+}
+
+/// A socket or a connection for one of those who sent.
+struct Line {
+    local: SocketAddr,
+    socket: Socket,
+}
+
+enum Socket {
+    Udp(UdpSocket),
+    Tcp(TcpStream),
+}
+
+impl Line {
+    fn open(target: Target, peer: Option<Peer>, taken: &BTreeSet<IpAddr>) -> io::Result<Self> {
+        match target {
+            Target::Udp(address) => {
+                let socket = UdpSocket::bind((local_address(address.ip(), peer, taken), 0))?;
+                socket.connect(address)?;
+                Ok(Self { local: socket.local_addr()?, socket: Socket::Udp(socket) })
+            }
+            Target::Tcp(address) => {
+                let socket = TcpStream::connect(address)?;
+                Ok(Self { local: socket.local_addr()?, socket: Socket::Tcp(socket) })
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.socket {
+            Socket::Udp(socket) => socket.send(bytes).map(|_| ()),
+            Socket::Tcp(socket) => socket.write_all(bytes),
+        }
+    }
+}
+
+/// From where datagrams of `peer` go out. On one machine each sender has an address of its own, so that who tells them apart by
+/// address can go on doing so: 127.0.0.N, with the last number of the address that it had, where nobody else has that.
+fn local_address(target: IpAddr, peer: Option<Peer>, taken: &BTreeSet<IpAddr>) -> IpAddr {
+    match target {
+        IpAddr::V6(_) => IpAddr::from([0; 16]),
+        IpAddr::V4(target) if !target.is_loopback() => IpAddr::from([0; 4]),
+        IpAddr::V4(_) => {
+            let last = peer.map(|peer| match peer.address() {
+                IpAddr::V4(address) => address.octets()[3],
+                IpAddr::V6(address) => address.octets()[15],
+            });
+            let own = |last: u8| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last));
+            let free = last.into_iter().chain(1..255).filter(|last| (1..255).contains(last)).map(own);
+            free.into_iter().find(|address| !taken.contains(address)).unwrap_or_else(|| own(1))
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Files of every format, in every wrapping; damage; and the real files, with the figures that are known of them.
+
+mod replaying;
+
+use super::*;
+use ropewalk_terms::Utc;
+use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
+use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader};
+use std::io::{Cursor, Write};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// What is in some bytes.
+fn report(bytes: &[u8], format: Option<ForeignFormat>) -> Result<ForeignReport, OfflineError> {
+    let options = ForeignOptions { format, ..ForeignOptions::default() };
+    let input = Input::of(Path::new("memory"), Box::new(Cursor::new(bytes.to_vec())));
+    inspect_inputs([input].into_iter(), &options).map(|(report, _)| report)
+}
+
+fn frames(format: ForeignFormat, source: u32, events: std::ops::Range<u32>) -> Vec<Vec<u8>> {
+    events.flat_map(|event| format.emulate(source, event, &[event as u8; 24]).expect("it is short")).collect()
+}
+
+/// A host of the captures.
+fn host(last: u8, port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, last), port)
+}
+
+fn ip(protocol: u8, source: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
+    let header = Ipv4Header::new(*source.ip(), *host(1, 0).ip(), protocol);
+    let mut packet = vec![0; header.byte_count()];
+    header.write(payload.len(), &mut packet).expect("it fits");
+    packet.extend_from_slice(payload);
+    packet
+}
+
+fn udp(source: SocketAddrV4, port: u16, payload: &[u8]) -> Vec<u8> {
+    let mut datagram = vec![0; 8];
+    let header = UdpHeader { source, destination: host(1, port) };
+    header.write([payload].into_iter(), &mut datagram).expect("it fits");
+    datagram.extend_from_slice(payload);
+    ip(UDP_PROTOCOL, source, &datagram)
+}
+
+fn tcp(source: SocketAddrV4, sequence: u32, payload: &[u8]) -> Vec<u8> {
+    let mut segment = [source.port().to_be_bytes(), 5000_u16.to_be_bytes()].concat();
+    segment.extend_from_slice(&sequence.to_be_bytes());
+    segment.extend_from_slice(&[0, 0, 0, 0, 0x50, 0, 0, 0, 0, 0, 0, 0]);
+    segment.extend_from_slice(payload);
+    ip(6, source, &segment)
+}
+
+fn capture(packets: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = Vec::new();
+    encode_interface(LinkType::RAW, &mut file);
+    for (packet, time) in packets.iter().zip(0..) {
+        encode_packet(Utc(1_000_000_000 * time), packet, &mut file);
+    }
+    file
+}
+
+fn streams() -> impl Iterator<Item = ForeignFormat> {
+    ForeignFormat::ALL.iter().copied().filter(|format| !format.needs_datagrams())
+}
+
+#[test]
+fn a_file_of_every_format_is_counted() {
+    for format in streams() {
+        let frames = frames(format, 3, 1..201);
+        let found = report(&frames.concat(), Some(format)).expect("it can be read");
+        assert_eq!((found.format, found.frames), (Some(format.name()), frames.len() as u64));
+        assert!(found.is_intact() && found.is_complete(), "{found:#?}");
+        assert_eq!((found.sources.len(), found.same_events), (1, false), "{found:#?}");
+        let source = &found.sources[0];
+        assert_eq!((source.duplicates, source.out_of_order, source.restarts), (0, 0, 0), "{source:#?}");
+        assert!(!source.kinds.is_empty() && !source.parts.is_empty(), "{source:#?}");
+    }
+}
+
+#[test]
+fn sources_of_a_file_are_told_apart_and_their_events_compared() {
+    for (later, same) in [(0, true), (1, false)] {
+        let one = frames(ForeignFormat::Dune, 1, 0..100);
+        let two = frames(ForeignFormat::Dune, 2, later..100 + later);
+        let mixed: Vec<u8> = one.iter().zip(&two).flat_map(|(one, two)| [&one[..], two].concat()).collect();
+        let found = report(&mixed, None).expect("it can be read");
+        assert_eq!(found.sources.iter().map(|source| source.events).collect::<Vec<_>>(), [100, 100]);
+        assert_eq!(found.same_events, same);
+    }
+}
+
+#[test]
+fn several_files_are_taken_together() {
+    let inputs = [1, 2].map(|source| {
+        let bytes = frames(ForeignFormat::Fed, source, 1..50).concat();
+        Input::of(Path::new("memory"), Box::new(Cursor::new(bytes)))
+    });
+    let options = ForeignOptions { first_record: 60, records: 2, payload_bytes: 4, ..ForeignOptions::default() };
+    let (found, records) = inspect_inputs(inputs.into_iter(), &options).expect("they can be read");
+    assert_eq!((found.files.len(), found.frames, found.same_events), (2, 98, true));
+    assert_eq!(found.checksums, Checksums { right: 98, wrong: 0 });
+    assert_eq!(records.iter().map(|record| (record.number, record.offset)).collect::<Vec<_>>(), [(60, 440), (61, 480)]);
+    let mut text = Vec::new();
+    show_record(&records[0], &mut text).expect("a vector takes everything");
+    let text = String::from_utf8(text).expect("it is a text");
+    assert!(text.contains("frame 60 at 440: fragment, 40 B") && text.contains("L1 id = 12"), "{text}");
+    assert!(text.contains("... 36 more bytes"), "{text}");
+}
+
+#[test]
+fn a_packed_file_is_read_as_if_it_were_not() {
+    let bytes = frames(ForeignFormat::Nscldaq, 3, 0..5000).concat();
+    let pack = |bytes: &[u8]| {
+        let mut packed = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        packed.write_all(bytes).expect("a vector takes everything");
+        packed.finish().expect("a vector takes everything")
+    };
+    let found = report(&pack(&bytes), None).expect("it can be read");
+    assert_eq!((found.files[0].packed, found.files[0].bytes, found.frames), (true, bytes.len() as u64, 5000));
+    let (one, two) = bytes.split_at(1000);
+    let found = report(&[pack(one), pack(two)].concat(), None).expect("it can be read");
+    assert_eq!((found.files[0].bytes, found.frames), (bytes.len() as u64, 5000));
+    let half = report(&pack(&bytes)[..500], None);
+    assert!(half.is_err() || half.is_ok_and(|found| !found.is_intact()), "half a file is not whole");
+}
+
+#[test]
+fn datagrams_of_every_format_are_found_in_a_capture() {
+    for &format in ForeignFormat::ALL.iter().filter(|&&format| format != ForeignFormat::Midas) {
+        let hosts = [(7, 1), (8, 1), (8, 2)];
+        let of_host = |(last, source)| frames(format, source, 2..42).into_iter().map(move |frame| (last, frame));
+        let packets: Vec<_> = hosts.into_iter().flat_map(of_host).collect();
+        let packets: Vec<_> = packets.iter().map(|(last, frame)| udp(host(*last, 9000), 6006, frame)).collect();
+        let found = report(&capture(&packets), None).expect("it can be read");
+        assert_eq!((found.format, found.frames), (Some(format.name()), packets.len() as u64));
+        assert!(found.is_intact() && found.is_complete(), "{found:#?}");
+        let sources = found.sources.iter().map(|source| (source.peer.as_deref().unwrap_or_default(), source.source));
+        let [one, two] = ["10.0.0.7:9000", "10.0.0.8:9000"];
+        assert_eq!(sources.collect::<Vec<_>>(), [(one, Some(1)), (two, Some(1)), (two, Some(2))]);
+        let capture = found.files[0].capture.as_ref().expect("it is one");
+        assert_eq!(capture.packets, packets.len() as u64);
+        assert_eq!(capture.first_time.as_deref(), Some("1970-01-01T00:00:00.000000000Z"));
+    }
+}
+
+#[test]
+fn connections_in_a_capture_are_put_in_order() {
+    for format in streams().filter(|&format| format != ForeignFormat::Midas) {
+        let stream = frames(format, 5, 1..60).concat();
+        let segments = stream.chunks(50).zip(0..).map(|(chunk, index)| tcp(host(7, 99), 1000 + 50 * index, chunk));
+        let mut packets: Vec<_> = segments.collect();
+        let expected = report(&stream, Some(format)).expect("it can be read").frames;
+        for swap in (1..packets.len() - 1).step_by(2) {
+            packets.swap(swap, swap + 1);
+        }
+        let found = report(&capture(&packets), Some(format)).expect("it can be read");
+        assert_eq!((found.frames, found.is_intact(), found.is_complete()), (expected, true, true), "{found:#?}");
+    }
+}
+
+#[test]
+fn what_is_no_frame_is_told_apart_in_a_capture() {
+    let mut packets: Vec<_> =
+        frames(ForeignFormat::Srs, 3, 0..10).iter().map(|frame| udp(host(7, 6006), 6006, frame)).collect();
+    packets.insert(4, ip(1, host(9, 0), &packets[3].clone()));
+    packets.insert(5, udp(host(7, 53), 53, b"a question"));
+    packets.remove(7);
+    let found = report(&capture(&packets), None).expect("it can be read");
+    let capture = found.files[0].capture.clone().expect("it is one");
+    assert_eq!((found.frames, &capture.aside), (9, &[("icmp", 1)].into()));
+    assert_eq!(capture.other_datagrams, [(53, 1)].into());
+    assert_eq!((found.sources[0].missing, found.is_intact(), found.is_complete()), (1, true, false));
+}
+
+#[test]
+fn damage_is_counted_with_its_places() {
+    let frames = frames(ForeignFormat::Dune, 1, 0..5);
+    let stream = [&frames[0][..], b"garbage", &frames[1], &frames[2], &frames[4], &frames[4][..30]].concat();
+    let found = report(&stream, None).expect("it can be read");
+    assert_eq!((found.frames, found.skipped_bytes, found.left_over_bytes), (4, 7, 30));
+    assert_eq!(found.first_faults[0].offset, frames[0].len() as u64);
+    assert_eq!((found.sources[0].missing, found.is_intact()), (1, false));
+    let mut wrong = frames_with_a_wrong_bank();
+    let found = report(&wrong, Some(ForeignFormat::Midas)).expect("it can be read");
+    assert_eq!(found.faults, [("a bank goes beyond its event".to_owned(), 1)].into());
+    wrong.truncate(20);
+    wrong[12..16].fill(0xFF);
+    let found = report(&wrong, Some(ForeignFormat::Midas)).expect("it can be read");
+    assert_eq!((found.faults, found.left_over_bytes), ([("oversize".to_owned(), 1)].into(), 20));
+}
+
+fn frames_with_a_wrong_bank() -> Vec<u8> {
+    let mut stream = frames(ForeignFormat::Midas, 1, 0..3).concat();
+    stream[32..36].copy_from_slice(&5000_u32.to_le_bytes());
+    stream
+}
+
+#[test]
+fn a_wrong_checksum_is_a_fault_of_its_source() {
+    let mut stream = frames(ForeignFormat::Fed, 1, 1..4).concat();
+    stream[9] ^= 1;
+    let found = report(&stream, None).expect("it can be read");
+    assert_eq!((found.frames, found.checksums), (3, Checksums { right: 2, wrong: 1 }));
+    assert_eq!((found.sources[0].wrong_checksums, found.is_intact()), (1, false));
+    assert_eq!(found.faults, [("crc_error".to_owned(), 1)].into());
+}
+
+#[test]
+fn what_cannot_be_read_says_what_would_be_right() {
+    let error = |bytes: &[u8], format| report(bytes, format).expect_err("it is nothing").to_string();
+    assert!(error(b"something else altogether", None).contains("--format"));
+    assert!(error(b"", None).contains("--format"));
+    assert!(error(&capture(&[udp(host(7, 1), 1, b"nothing")]), None).contains("--format"));
+    assert!(error(b"whatever", Some(ForeignFormat::Srs)).contains("capture"));
+    let missing = inspect_foreign(&["no-such-file"], &ForeignOptions::default()).expect_err("it is not there");
+    assert!(missing.to_string().contains("no-such-file"));
+}
+
+#[test]
+fn records_around_events_of_atlas_are_no_damage() {
+    let separator: Vec<u8> = [0x1234_CCCC_u32, 4, 1, 500].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let events = frames(ForeignFormat::Atlas, 1, 0..5);
+    let file: Vec<u8> = events.iter().flat_map(|event| [&separator[..], event].concat()).collect();
+    let found = report(&file, Some(ForeignFormat::Atlas)).expect("it can be read");
+    assert_eq!((found.frames, found.filler_bytes, found.skipped_bytes, found.is_intact()), (5, 80, 0, true));
+    assert_eq!(found.sources[0].parts, [("ROB".to_owned(), 10), ("ROD".to_owned(), 10)].into());
+}
+
+/// The report of real files, unless `test` must be skipped.
+fn real(test: &str, directory: &str, names: &[&str]) -> Option<ForeignReport> {
+    let directory = ropewalk_tidy::real_data(test, directory)?;
+    let paths: Vec<_> = names.iter().map(|name| directory.join(name)).collect();
+    assert!(paths.iter().all(|path| is_foreign(path).expect("it can be read")));
+    Some(inspect_foreign(&paths, &ForeignOptions::default()).expect("they can be read").0)
+}
+
+#[test]
+fn the_cms_files_hold_what_is_known_of_them() {
+    let names = ["csc_00307511_EmuRUI01_Local_000.raw", "csc_00307511_EmuRUI03_Local_000.raw"];
+    let test = "foreign::tests::the_cms_files_hold_what_is_known_of_them";
+    let Some(found) = real(test, "cms_csc", &names) else { return };
+    assert_eq!((found.format, found.frames, found.frame_bytes), (Some("fed"), 9370, 4_327_200));
+    assert_eq!(found.checksums, Checksums { right: 9370, wrong: 0 });
+    assert!(found.is_intact() && found.is_complete() && found.same_events, "{found:#?}");
+    for (source, (id, most)) in found.sources.iter().zip([(841, 23_104), (843, 10_544)]) {
+        assert_eq!((source.source, source.frames, source.events), (Some(id), 4685, 4685));
+        assert_eq!((source.first_event, source.last_event), (Some(1), Some(4685)));
+        assert_eq!((source.least_bytes, source.most_bytes), (48, most));
+    }
+}
+
+#[test]
+fn the_ess_capture_holds_what_is_known_of_it() {
+    let test = "foreign::tests::the_ess_capture_holds_what_is_known_of_it";
+    let Some(found) = real(test, "vmm", &["example_LET.pcapng"]) else { return };
+    assert_eq!((found.format, found.frames, found.same_events), (Some("ess"), 200, true));
+    assert!(found.is_intact() && found.is_complete(), "{found:#?}");
+    let pulse = |seconds: u64, ticks: u64| Some(seconds << 32 | ticks);
+    for (source, (peer, readouts)) in
+        found.sources.iter().zip([("192.168.10.1:9000", 12_431), ("192.168.10.2:9000", 13_189)])
+    {
+        assert!(source.peer.as_deref().is_some_and(|found| found.starts_with(&peer[..12])), "{source:#?}");
+        assert_eq!((source.frames, source.events), (100, 100));
+        assert_eq!((source.first_sequence, source.last_sequence), (Some(943_997), Some(944_096)));
+        assert_eq!((source.first_event, source.last_event), (pulse(67_484, 1_619_617), pulse(67_491, 7_909_251)));
+        assert_eq!(source.parts, [("readout".to_owned(), readouts)].into());
+    }
+    assert_eq!(found.sources.len(), 2);
+}
+
+#[test]
+fn the_srs_capture_holds_what_is_known_of_it() {
+    let test = "foreign::tests::the_srs_capture_holds_what_is_known_of_it";
+    let Some(found) = real(test, "vmm", &["example_xyu.pcapng"]) else { return };
+    assert_eq!((found.format, found.frames), (Some("srs"), 50));
+    assert!(found.is_intact(), "{found:#?}");
+    let sources =
+        found.sources.iter().map(|source| (source.peer.clone().unwrap_or_default(), source.source, source.frames));
+    let expected = [("10.0.0.6:6006".to_owned(), Some(6), 29), ("10.0.0.7:6006".to_owned(), Some(7), 21)];
+    assert_eq!(sources.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_midas_run_holds_what_is_known_of_it() {
+    let test = "foreign::tests::the_midas_run_holds_what_is_known_of_it";
+    let Some(found) = real(test, "midas", &["run00407sub0000.mid.lz4"]) else { return };
+    assert_eq!((found.format, found.frames), (Some("midas"), 8227));
+    assert_eq!((found.files[0].bytes, found.files[0].packed), (793_827, true));
+    assert!(found.is_intact() && found.is_complete(), "{found:#?}");
+    let ids = found.sources.iter().map(|source| (source.source.unwrap_or_default(), source.frames));
+    assert_eq!(ids.collect::<Vec<_>>(), [(1, 8192), (2, 13), (3, 13), (4, 7), (0x8000, 1), (0x8001, 1)]);
+    let detector = &found.sources[0];
+    assert_eq!((detector.first_event, detector.last_event), (Some(0), Some(8191)));
+    assert_eq!(detector.parts, [("bank PMT".to_owned(), 8172), ("bank PPS".to_owned(), 20)].into());
+    // Slow equipments went on counting from the run before, until this one began.
+    let anew = found.sources.iter().map(|source| (source.restarts, source.out_of_order));
+    assert_eq!(anew.collect::<Vec<_>>(), [(0, 0), (1, 0), (1, 0), (1, 0), (0, 0), (0, 0)]);
+    assert_eq!(found.sources[4].kinds, [("begin of run".to_owned(), 1)].into());
+}

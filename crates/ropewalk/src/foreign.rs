@@ -1,0 +1,218 @@
+//! Files of other people's formats and captures: the account as a table, frames with their fields.
+
+use crate::arguments::{ForeignName, InspectOptions, ReplayOptions, Speed, VerifyOptions};
+use crate::exit::{self, Failure};
+use crate::files::{print_json, write_out};
+use crate::render::grouped;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+use ropewalk_node::offline::OfflineError;
+use ropewalk_node::offline::foreign::{
+    ForeignOptions, ForeignReplayOptions, ForeignReport, NoTarget, Pace, RecordReport, SourceReport, inspect_foreign,
+    is_foreign, replay_foreign, show_record,
+};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a frame that are shown.
+const SHOWN_BYTES: usize = 256;
+
+/// The account together with the frames that were asked for, as one object.
+#[derive(Serialize)]
+struct Inspected<'a> {
+    #[serde(flatten)]
+    report: &'a ForeignReport,
+    records: &'a [RecordReport],
+}
+
+/// Whether all that is named is somebody else's.
+pub(crate) fn is_meant<P: AsRef<Path>>(paths: &[P], format: Option<&ForeignName>) -> Result<bool, OfflineError> {
+    if format.is_some() {
+        return Ok(true);
+    }
+    for path in paths {
+        if !is_foreign(path.as_ref())? {
+            return Ok(false);
+        }
+    }
+    Ok(!paths.is_empty())
+}
+
+pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
+    let wanted = ForeignOptions { format: options.format.as_ref().map(|name| name.0), ..ForeignOptions::default() };
+    let (report, _) = inspect_foreign(&options.directories, &wanted)?;
+    if options.json {
+        print_json(&Inspected { report: &report, records: &[] })?;
+    } else {
+        write_out(report_text(&report).as_bytes())?;
+    }
+    Ok(if !report.is_intact() {
+        exit::UNBALANCED
+    } else if !report.is_complete() {
+        exit::LOST
+    } else {
+        exit::GOOD
+    })
+}
+
+pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
+    let (first_record, records) = options.record.map_or((0, options.records), |record| (record, 1));
+    let format = options.format.as_ref().map(|name| name.0);
+    let wanted = ForeignOptions { format, first_record, records, payload_bytes: SHOWN_BYTES };
+    let paths: &[PathBuf] = std::slice::from_ref(&options.path);
+    let (report, records) = inspect_foreign(paths, &wanted)?;
+    if let Some(number) = options.record.filter(|_| records.is_empty()) {
+        return Err(Failure::Usage(format!("there is no frame {number}; there are {}, counted from 0", report.frames)));
+    }
+    if options.json {
+        print_json(&Inspected { report: &report, records: &records })?;
+        return Ok(exit::GOOD);
+    }
+    let mut text = Vec::new();
+    if options.record.is_some() {
+        records.iter().try_for_each(|record| show_record(record, &mut text))?;
+    } else {
+        let shown = (records.len() as u64) < report.frames;
+        let mut lines: String = records.iter().map(record_line).collect();
+        if shown {
+            lines.push_str("              ... --records shows more of them, --record N one whole\n");
+        }
+        text.extend_from_slice(lines.as_bytes());
+        text.push(b'\n');
+        text.extend_from_slice(report_text(&report).as_bytes());
+    }
+    write_out(&text)?;
+    Ok(exit::GOOD)
+}
+
+pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
+    let [path] = &options.directories[..] else {
+        return Err(Failure::Usage("one capture or file at a time goes out again".to_owned()));
+    };
+    let target = options.to.parse().map_err(|error: NoTarget| Failure::Usage(error.to_string()))?;
+    let pace = match options.speed {
+        Speed::Max => Pace::Most,
+        Speed::Recorded => Pace::Recorded,
+        Speed::Hertz(hertz) => Pace::Hertz(hertz),
+    };
+    let (format, times) = (options.format.as_ref().map(|name| name.0), u64::from(!options.repeat));
+    let wanted = ForeignReplayOptions { target, pace, port: options.port, format, times };
+    let sent = replay_foreign(path, &wanted)?;
+    let mut text = format!("sent {} messages, {} bytes\n", grouped(sent.messages), grouped(sent.bytes));
+    sent.lines.iter().for_each(|(peer, local)| text.push_str(&format!("  {peer} from {local}\n")));
+    sent.aside.iter().for_each(|(name, count)| text.push_str(&format!("  aside: {name} {}\n", grouped(*count))));
+    write_out(text.as_bytes())?;
+    Ok(exit::GOOD)
+}
+
+/// A frame in a line: the first of its fields, and how many parts of which kind.
+fn record_line(record: &RecordReport) -> String {
+    const MOST_FIELDS: usize = 6;
+    let fields = record.fields.iter().take(MOST_FIELDS).map(|field| format!("{} {}", field.name, field.value));
+    let mut parts: BTreeMap<&str, u64> = BTreeMap::new();
+    record.parts.iter().for_each(|part| *parts.entry(&part.name).or_default() += 1);
+    let parts =
+        parts.iter().map(|(name, count)| if *count == 1 { (*name).to_owned() } else { format!("{count} x {name}") });
+    let all: Vec<String> = fields.chain(parts.take(MOST_FIELDS)).collect();
+    let wrong = record.faults.first().map_or_else(String::new, |(_, fault)| format!("  WRONG: {fault}"));
+    format!("{:>12}  {:>10} B  {}: {}{wrong}\n", record.offset, record.bytes, record.kind, all.join(", "))
+}
+
+fn report_text(report: &ForeignReport) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, words: String| text.push_str(&format!("{name:<16}{words}\n"));
+    for file in &report.files {
+        let packed = if file.packed { ", unpacked" } else { "" };
+        line("file", format!("{}: {} bytes{packed}", file.path, grouped(file.bytes)));
+        let Some(capture) = &file.capture else { continue };
+        let times =
+            capture.first_time.iter().zip(&capture.last_time).map(|(first, last)| format!(", {first} to {last}"));
+        line("capture", format!("{} packets{}", grouped(capture.packets), times.collect::<String>()));
+        let others = capture.other_datagrams.iter().map(|(port, count)| format!("to port {port}: {}", grouped(*count)));
+        for (name, count) in &capture.aside {
+            line("  aside", format!("{name} {}", grouped(*count)));
+        }
+        others.for_each(|other| line("  other", other));
+        for (name, count) in [("unfinished", capture.unfinished_datagrams), ("missed bytes", capture.missed_bytes)] {
+            if count > 0 {
+                line(&format!("  {name}"), grouped(count));
+            }
+        }
+    }
+    line("format", report.format.unwrap_or("unknown").to_owned());
+    line("frames", format!("{}, {} bytes", grouped(report.frames), grouped(report.frame_bytes)));
+    if report.checksums.right + report.checksums.wrong > 0 {
+        let (right, wrong) = (grouped(report.checksums.right), grouped(report.checksums.wrong));
+        line("checksums", format!("{right} right, {wrong} wrong"));
+    }
+    for (name, bytes) in
+        [("skipped", report.skipped_bytes), ("filler", report.filler_bytes), ("left over", report.left_over_bytes)]
+    {
+        if bytes > 0 {
+            line(name, format!("{} bytes", grouped(bytes)));
+        }
+    }
+    report.faults.iter().for_each(|(fault, count)| line("WRONG", format!("{fault}: {}", grouped(*count))));
+    for fault in &report.first_faults {
+        line("", format!("{} at {}: {}", fault.file, fault.offset, fault.fault));
+    }
+    if report.same_events {
+        line("events", "the same in all sources".to_owned());
+    }
+    text.push_str(&source_table(report).to_string());
+    text.push('\n');
+    text
+}
+
+fn source_table(report: &ForeignReport) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    table.set_header([
+        "source", "frames", "shortest", "longest", "events", "first", "last", "missing", "twice", "late", "anew",
+        "parts",
+    ]);
+    report.sources.iter().for_each(|source| _ = table.add_row(source_row(source)));
+    for column in table.column_iter_mut().skip(1).take(10) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn source_row(source: &SourceReport) -> [String; 12] {
+    let number = source.source.map(|number| number.to_string());
+    let name: Vec<String> = source.peer.iter().cloned().chain(number).collect();
+    // What counts is what shows where something is missing.
+    let (first, last) = match source.counts {
+        "frames" => (source.first_sequence, source.last_sequence),
+        _ => (source.first_event, source.last_event),
+    };
+    let known = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), grouped);
+    let counted = |number: u64| if source.counts == "nothing" { "-".to_owned() } else { grouped(number) };
+    let parts = names_text(if source.parts.is_empty() { &source.kinds } else { &source.parts });
+    [
+        if name.is_empty() { "-".to_owned() } else { name.join(" #") },
+        grouped(source.frames),
+        grouped(source.least_bytes),
+        grouped(source.most_bytes),
+        grouped(source.events),
+        known(first),
+        known(last),
+        counted(source.missing),
+        counted(source.duplicates),
+        counted(source.out_of_order),
+        counted(source.restarts),
+        parts,
+    ]
+}
+
+/// The first few names with their counts, and how many more there are.
+fn names_text(names: &BTreeMap<String, u64>) -> String {
+    const MOST: usize = 4;
+    let mut all: Vec<String> =
+        names.iter().take(MOST).map(|(name, count)| format!("{name}: {}", grouped(*count))).collect();
+    if names.len() > MOST {
+        all.push(format!("{} more", names.len() - MOST));
+    }
+    all.join(", ")
+}

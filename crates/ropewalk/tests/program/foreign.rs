@@ -1,0 +1,125 @@
+//! Files of other people's formats on the command line.
+
+use crate::accounts::{expect_form, schema};
+use crate::process::Program;
+use crate::support::TemporaryDirectory;
+use ropewalk_terms::Utc;
+use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
+use ropewalk_wire::foreign::ForeignFormat;
+
+/// A file of such frames, of sources 1 and 2.
+fn file(directory: &TemporaryDirectory, name: &str, format: ForeignFormat, events: std::ops::Range<u32>) -> String {
+    let frames = events.flat_map(|event| [1, 2].map(|source| format.emulate(source, event, &[7; 40])));
+    let bytes: Vec<Vec<u8>> = frames.flat_map(|frames| frames.expect("it is short")).collect();
+    written(directory, name, &bytes.concat())
+}
+
+fn written(directory: &TemporaryDirectory, name: &str, bytes: &[u8]) -> String {
+    let file = directory.path().join(name);
+    std::fs::write(&file, bytes).expect("a file can be written");
+    file.to_str().expect("a path in UTF-8").to_owned()
+}
+
+#[test]
+fn a_file_is_recognised_counted_and_shown() {
+    let directory = TemporaryDirectory::new("foreign");
+    let file = file(&directory, "dune.dat", ForeignFormat::Dune, 1..101);
+    let report = Program::run(["verify", &file, "--json"]).expect_status(0).account();
+    expect_form(&report, &schema("foreign.json"));
+    assert_eq!((&report["format"], &report["frames"]), (&"dune".into(), &200.into()), "{report:#}");
+    assert_eq!((&report["same_events"], &report["sources"][1]["events"]), (&true.into(), &100.into()));
+    let inspected = Program::run(["inspect", &file, "--json", "--records", "3"]).expect_status(0).account();
+    expect_form(&inspected, &schema("foreign.json"));
+    assert_eq!(inspected["records"].as_array().map(Vec::len), Some(3), "{inspected:#}");
+    let text = Program::run(["inspect", &file, "--record", "5"]);
+    let lines = &text.expect_status(0).out;
+    assert!(lines[0].starts_with("frame 5 at 560: readout, 112 B"), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.ends_with("trigger number = 3")), "{lines:#?}");
+    let text = Program::run(["inspect", &file]);
+    let lines = &text.expect_status(0).out;
+    assert!(lines.iter().any(|line| line == "format          dune"), "{lines:#?}");
+    assert!(lines.iter().any(|line| line == "events          the same in all sources"), "{lines:#?}");
+}
+
+#[test]
+fn missing_frames_are_status_3_and_damage_is_status_1() {
+    let directory = TemporaryDirectory::new("foreign-damage");
+    let one = ForeignFormat::Fed.emulate(1, 1, &[0; 16]).expect("it is short").concat();
+    let three = ForeignFormat::Fed.emulate(1, 3, &[0; 16]).expect("it is short").concat();
+    let gap = written(&directory, "gap.raw", &[&one[..], &three].concat());
+    let report = Program::run(["verify", &gap, "--format", "fed", "--json"]).expect_status(3).account();
+    assert_eq!(report["sources"][0]["missing"], 1, "{report:#}");
+    let mut damaged = one.clone();
+    damaged[9] ^= 1;
+    let damaged = written(&directory, "damaged.raw", &[&damaged[..], &one].concat());
+    let report = Program::run(["verify", &damaged, "--json"]).expect_status(1).account();
+    assert_eq!((&report["checksums"]["wrong"], &report["faults"]["crc_error"]), (&1.into(), &1.into()), "{report:#}");
+    let text = Program::run(["verify", &damaged]);
+    assert!(text.expect_status(1).out.iter().any(|line| line.starts_with("WRONG           crc_error: 1")), "{text:#?}");
+}
+
+#[test]
+fn a_capture_says_what_else_was_in_it() {
+    let directory = TemporaryDirectory::new("foreign-capture");
+    let mut bytes = Vec::new();
+    encode_interface(LinkType::RAW, &mut bytes);
+    // An IPv4 packet of the experiments' protocol, with a multi-event packet in it; and a complaint.
+    let mep = ForeignFormat::LhcbMep.emulate(7, 1, &[1; 40]).expect("it is short").concat();
+    for (protocol, payload) in [(253, &mep[..]), (1, &[0; 8])] {
+        let address = std::net::Ipv4Addr::LOCALHOST;
+        let header = ropewalk_wire::internet::Ipv4Header::new(address, address, protocol);
+        let mut packet = vec![0; 20];
+        header.write(payload.len(), &mut packet).expect("it fits");
+        packet.extend_from_slice(payload);
+        encode_packet(Utc(5_000_000_000), &packet, &mut bytes);
+    }
+    let file = written(&directory, "capture.pcapng", &bytes);
+    let report = Program::run(["inspect", &file, "--json"]).expect_status(0).account();
+    expect_form(&report, &schema("foreign.json"));
+    assert_eq!((&report["format"], &report["frames"]), (&"lhcb-mep".into(), &1.into()), "{report:#}");
+    let capture = &report["files"][0]["capture"];
+    assert_eq!((&capture["packets"], &capture["aside"]["icmp"]), (&2.into(), &1.into()), "{report:#}");
+    assert_eq!(report["sources"][0]["peer"], "127.0.0.1", "{report:#}");
+    let text = Program::run(["inspect", &file]);
+    assert!(text.expect_status(0).out.iter().any(|line| line == "  aside         icmp 1"), "{text:#?}");
+}
+
+#[test]
+fn a_file_goes_out_again_as_datagrams() {
+    let directory = TemporaryDirectory::new("foreign-replay");
+    let file = file(&directory, "good.dat", ForeignFormat::Dune, 1..4);
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let target = format!("udp://{}", socket.local_addr().expect("it is bound"));
+    let played = Program::run(["replay", &file, "--to", &target, "--speed", "10kHz"]);
+    assert_eq!(played.expect_status(0).out[0], "sent 6 messages, 672 bytes");
+    socket.set_nonblocking(true).expect("it is a socket");
+    let mut room = [0; 200];
+    let received = (0..6).filter(|_| socket.recv(&mut room).is_ok_and(|bytes| bytes == 112)).count();
+    assert_eq!(received, 6, "a datagram for each frame");
+    for (arguments, hint) in [
+        (&["replay", &file, "--to", "ftp://127.0.0.1:1"][..], "udp://ADDRESS:PORT"),
+        (&["replay", &file, "--to", &target, "--speed", "1x"], "--speed max"),
+        (&["replay", &file, "--to", "127.0.0.1:1", "--speed", "1kHz"], "--to udp://"),
+        (&["replay", &file, "--to", &target, "--speed", "fast"], "100kHz"),
+    ] {
+        let ended = Program::run(arguments);
+        assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
+    }
+}
+
+#[test]
+fn what_is_unknown_or_not_there_is_status_2_and_says_what_would_be_right() {
+    let directory = TemporaryDirectory::new("foreign-wrong");
+    let text = written(&directory, "text", b"just a text of nobody's format");
+    let good = file(&directory, "good.dat", ForeignFormat::Dune, 1..3);
+    for (arguments, hint) in [
+        (&["inspect", &text, "--format", "dunes"][..], "midas"),
+        (&["inspect", &text, "--format", "srs"], "capture"),
+        (&["inspect", "no-such-file", "--format", "fed"], "no-such-file"),
+        (&["inspect", &good, "--record", "999"], "there are 4"),
+        (&["inspect", &text, "--json"], "run file"),
+    ] {
+        let ended = Program::run(arguments);
+        assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
+    }
+}
