@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Inspect(InspectOptions),
     /// Send the fragments of a run again, as their front ends did.
     Replay(ReplayOptions),
+    /// Look at unknown datagrams: who sends them, which of their fields count, tell the time or hold the length.
+    Sniff(SniffOptions),
     /// After a crash: close what was left open and say what is missing.
     Recover(RecoverOptions),
     /// Simulate: a system larger than this machine, or fault campaigns that check that nothing is lost without a cause.
@@ -370,6 +372,21 @@ pub(crate) struct ReplayOptions {
     /// Of a file that is no capture: its format (docs/formats.md); most are recognised without.
     #[arg(long, value_name = "NAME", value_parser = foreign_format)]
     pub(crate) format: Option<ForeignName>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk sniff capture.pcapng
+  ropewalk sniff udp:6006 --seconds 10 --save board.pcapng")]
+pub(crate) struct SniffOptions {
+    /// A capture (pcap, pcapng), or udp:PORT for what comes to this port.
+    pub(crate) input: String,
+    /// Of a port: look so long.
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) seconds: u64,
+    /// Of a port: save what comes as pcapng.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

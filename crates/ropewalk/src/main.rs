@@ -15,6 +15,7 @@ mod running;
 mod signals;
 mod simulate;
 mod sizing;
+mod sniff;
 mod topology;
 
 use arguments::{Arguments, Command, ConfigCommand, NodeRole, SourceCommand};
@@ -55,6 +56,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Verify(options) => files::verify(&options),
         Command::Inspect(options) => files::inspect(&options),
         Command::Replay(options) => files::replay(&options),
+        Command::Sniff(options) => sniff::sniff(&options),
         Command::Recover(options) => files::recover(&options),
         Command::Felix { command } => felix::felix(&command),
         Command::Bench(options) => bench::bench(&options),

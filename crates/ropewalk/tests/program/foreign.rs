@@ -108,6 +108,34 @@ fn a_file_goes_out_again_as_datagrams() {
 }
 
 #[test]
+fn unknown_datagrams_are_looked_at() {
+    let directory = TemporaryDirectory::new("foreign-sniff");
+    let mut bytes = Vec::new();
+    encode_interface(LinkType::RAW, &mut bytes);
+    for number in 0..50_u32 {
+        let payload = [&b"BOARD"[..], &number.to_be_bytes()].concat();
+        let address = std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 7007);
+        let mut packet = vec![0; 28];
+        let header = ropewalk_wire::internet::Ipv4Header::new(*address.ip(), *address.ip(), 17);
+        header.write(8 + payload.len(), &mut packet).expect("it fits");
+        let datagram = ropewalk_wire::internet::UdpHeader { source: address, destination: address };
+        datagram.write([&payload[..]].into_iter(), &mut packet[20..]).expect("it fits");
+        encode_packet(Utc(i64::from(number)), &[&packet[..], &payload].concat(), &mut bytes);
+    }
+    let file = written(&directory, "board.pcapng", &bytes);
+    let found = Program::run(["sniff", &file]);
+    let lines = &found.expect_status(0).out;
+    assert_eq!(lines[0], "port 7007");
+    for line in ["  5 u32be  counts, one more each time", "sequence = { at = 5, type = \"u32be\" }"] {
+        assert!(lines.iter().any(|found| found.trim_start() == line.trim_start()), "{line}: {lines:#?}");
+    }
+    let nothing = Program::run(["sniff", "udp:0", "--seconds", "0"]);
+    assert_eq!(nothing.expect_status(3).out.last().map(String::as_str), Some("no datagrams"));
+    assert!(Program::run(["sniff", "udp:many"]).expect_status(2).errors.contains("udp:6006"));
+    assert!(Program::run(["sniff", "no-such-file"]).expect_status(2).errors.contains("no-such-file"));
+}
+
+#[test]
 fn what_is_unknown_or_not_there_is_status_2_and_says_what_would_be_right() {
     let directory = TemporaryDirectory::new("foreign-wrong");
     let text = written(&directory, "text", b"just a text of nobody's format");

@@ -7,6 +7,7 @@
 //! account    what each source sent, and every fault by its name
 //! record     one frame with all its fields, for people
 //! replay     what is in it on the line again
+//! sniff      datagrams of an unknown format
 //! ```
 //! No case per format: what there is to know stands in `ropewalk_wire::foreign`. Memory holds a window per file, and some numbers
 //! per source.
@@ -17,12 +18,14 @@ mod frames;
 mod input;
 mod record;
 mod replay;
+mod sniff;
 #[cfg(test)]
 mod tests;
 
 pub use account::{CaptureReport, Checksums, FOREIGN_SCHEMA, Fault, FileReport, ForeignReport, SourceReport};
 pub use record::{FieldReport, PartReport, RecordReport, show_record};
 pub use replay::{ForeignReplayOptions, ForeignReplayed, NoTarget, Pace, Target, replay_foreign};
+pub use sniff::{sniff_capture, sniff_socket};
 
 use super::OfflineError;
 use account::Account;

@@ -1,6 +1,7 @@
 //! Files of every format, in every wrapping; damage; and the real files, with the figures that are known of them.
 
 mod replaying;
+mod sniffing;
 
 use super::*;
 use ropewalk_terms::Utc;
