@@ -6,8 +6,11 @@
 
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, ByCause, Cause, Counter, Epoch, EventKey, Incarnation, NodeId, Outcome, RunNumber,
-    SourceId,
+    SourceId, Utc,
 };
+use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
+use ropewalk_wire::foreign::ForeignFormat;
+use ropewalk_wire::internet::Ipv4Header;
 use ropewalk_wire::message::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Ended, Finished,
     FragmentEntry, FragmentFlags, FragmentMeta, Header, Hello, Kind, Message, ReadoutState, RefuseReason, Release,
@@ -310,6 +313,44 @@ fn stream_seeds() -> Seeds {
     all
 }
 
+/// Two frames of each format, behind the byte that chooses it.
+fn foreign_seeds() -> Seeds {
+    let seed = |(format, choice): (&ForeignFormat, u8)| {
+        let frames = (1..3).flat_map(|event| format.emulate(3, event, &[7; 24]).expect("it is short"));
+        let mut bytes = vec![choice];
+        frames.for_each(|frame| bytes.extend_from_slice(&frame));
+        (format.name().to_owned(), bytes)
+    };
+    ForeignFormat::ALL.iter().zip(0..).map(seed).collect()
+}
+
+/// Captures with a whole datagram, one in two parts, and a segment.
+fn capture_seeds() -> Seeds {
+    let address = std::net::Ipv4Addr::LOCALHOST;
+    let packet = |protocol, payload: &[u8], offset: u16, has_more| {
+        let mut header = Ipv4Header::new(address, address, protocol);
+        header.fragmentation.offset = offset;
+        header.fragmentation.has_more = has_more;
+        let mut packet = vec![0; header.byte_count()];
+        header.write(payload.len(), &mut packet).expect("it fits");
+        [&packet[..], payload].concat()
+    };
+    let datagram = b"\x0f\xa0\x17\x76\0\x18\0\0sixteen bytes in";
+    let segment = b"\x0f\xa0\x13\x88\0\0\0\x01\0\0\0\0\x50\0\0\0\0\0\0\0a segment";
+    let file = |packets: &[Vec<u8>]| {
+        let mut bytes = Vec::new();
+        encode_interface(LinkType::RAW, &mut bytes);
+        packets.iter().for_each(|packet| encode_packet(Utc(5), packet, &mut bytes));
+        bytes
+    };
+    let parts = [packet(17, &datagram[..16], 0, true), packet(17, &datagram[16..], 16, false)];
+    seeds([
+        ("datagram", file(&[packet(17, datagram, 0, false)])),
+        ("parts", file(&parts)),
+        ("segment", file(&[packet(6, segment, 0, false), packet(1, &[0; 8], 0, false)])),
+    ])
+}
+
 #[test]
 fn every_parsers_fuzzer_begins_with_what_our_encoders_write() {
     let targets = [
@@ -320,6 +361,8 @@ fn every_parsers_fuzzer_begins_with_what_our_encoders_write() {
         ("message", message_seeds()),
         ("run_file", run_file_seeds()),
         ("stream", stream_seeds()),
+        ("foreign", foreign_seeds()),
+        ("capture", capture_seeds()),
     ];
     for (target, seeds) in targets {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
