@@ -26,7 +26,7 @@ pub(crate) enum Command {
     Run(RunOptions),
     /// Be one node of a run: a readout unit, a builder unit, the event manager or a gateway.
     Node(NodeOptions),
-    /// Be front ends that are not there.
+    /// Be front ends that are not there, or try what a front end sent.
     Source {
         #[command(subcommand)]
         command: SourceCommand,
@@ -41,7 +41,7 @@ pub(crate) enum Command {
     Inspect(InspectOptions),
     /// Send the fragments of a run again, as their front ends did.
     Replay(ReplayOptions),
-    /// Look at unknown datagrams: who sends them, which of their fields count, tell the time or hold the length.
+    /// Look at unknown datagrams and streams: who sends them, which of their fields count, tell the time or hold the length.
     Sniff(SniffOptions),
     /// After a crash: close what was left open and say what is missing.
     Recover(RecoverOptions),
@@ -72,6 +72,29 @@ pub(crate) enum SourceCommand {
   ropewalk source mep gateway.toml --flow l1 --rate 'poisson(20kHz)' --loss 0.001 --json"
     )]
     Mep(SourceMepOptions),
+    /// Try the layout of a source on what its board sent: frames, gaps, checksums, and the first bad place.
+    #[command(after_help = "Examples:
+  ropewalk source test board.toml --source board-1 --input board.pcapng
+  ropewalk source test setup.toml --source caen --input capture.bin --json")]
+    Test(SourceTestOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SourceTestOptions {
+    /// The configuration.
+    pub(crate) config: PathBuf,
+    /// The source's name.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) source: String,
+    /// What its board sent: a capture (pcap, pcapng), or the bytes of a stream.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: PathBuf,
+    /// Of a capture: what went to this port alone, instead of that of the source's `listen`.
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// Print the report as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -377,16 +400,21 @@ pub(crate) struct ReplayOptions {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk sniff capture.pcapng
-  ropewalk sniff udp:6006 --seconds 10 --save board.pcapng")]
+  ropewalk sniff udp:6006 --seconds 10 --save board.pcapng
+  ropewalk sniff udp:127.0.0.1:6006 --json
+  ropewalk sniff tcp-listen:5000 --save board.bin")]
 pub(crate) struct SniffOptions {
-    /// A capture (pcap, pcapng), or udp:PORT for what comes to this port.
+    /// A capture (pcap, pcapng); or udp:PORT, tcp-listen:PORT for what comes to this port (all interfaces, or ADDRESS:PORT).
     pub(crate) input: String,
     /// Of a port: look so long.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) seconds: u64,
-    /// Of a port: save what comes as pcapng.
+    /// Of a port: save what comes, datagrams as pcapng, of connections the bytes of the first one.
     #[arg(long, value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
+    /// Print what was found as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

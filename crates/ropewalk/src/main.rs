@@ -16,6 +16,7 @@ mod signals;
 mod simulate;
 mod sizing;
 mod sniff;
+mod source_test;
 mod topology;
 
 use arguments::{Arguments, Command, ConfigCommand, NodeRole, SourceCommand};
@@ -51,6 +52,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Node(options) if options.role == NodeRole::Gateway => push::gateway(&options),
         Command::Node(options) => nodes::node(&options),
         Command::Source { command: SourceCommand::Mep(options) } => push::sources(&options),
+        Command::Source { command: SourceCommand::Test(options) } => source_test::test(&options),
         Command::FarmNode(options) => push::farm_node(&options),
         Command::Decisions(options) => decisions::decisions(&options),
         Command::Verify(options) => files::verify(&options),

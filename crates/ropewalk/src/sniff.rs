@@ -1,67 +1,92 @@
-//! Unknown datagrams: senders, guesses, and a draft of their configuration.
+//! Unknown frames: who sends them, guesses, and a draft of their configuration.
 
 use crate::arguments::SniffOptions;
 use crate::exit::{self, Failure};
-use crate::files::write_out;
+use crate::files::{print_json, write_out};
 use crate::render::grouped;
-use ropewalk_node::offline::foreign::{sniff_capture, sniff_socket};
-use ropewalk_wire::sniff::{Guess, Meaning, Sniffed, tick_text};
-use std::net::UdpSocket;
+use ropewalk_flow::sniff::{Findings, Group, Transport};
+use ropewalk_node::offline::foreign::{SniffReport, draft_text, sniff_capture, sniff_connections, sniff_datagrams};
+use std::fmt::Write;
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
 pub(crate) fn sniff(options: &SniffOptions) -> Result<u8, Failure> {
-    let found = match options.input.strip_prefix("udp:") {
-        None => sniff_capture(Path::new(&options.input))?,
-        Some(port) => {
-            let text = || format!("`udp:{port}`: a port is a number below 65536, such as udp:6006");
-            let port: u16 = port.parse().map_err(|_| Failure::Usage(text()))?;
-            let socket = UdpSocket::bind(("0.0.0.0", port));
-            let socket = socket.map_err(|error| Failure::Environment(format!("udp:{port}: {error}")))?;
-            let local = socket.local_addr().map_err(|error| Failure::Environment(error.to_string()))?;
-            // Ports may be 0: whoever sends is told.
-            write_out(format!("ready udp {local}\n").as_bytes())?;
-            sniff_socket(&socket, Duration::from_secs(options.seconds), options.save.as_deref())?
-        }
+    let (time, save) = (Duration::from_secs(options.seconds), options.save.as_deref());
+    let environment = |error: std::io::Error| Failure::Environment(format!("{}: {error}", options.input));
+    let findings = if let Some(place) = options.input.strip_prefix("udp:") {
+        let socket = UdpSocket::bind(address(place, &options.input)?).map_err(environment)?;
+        ready("udp", socket.local_addr().map_err(environment)?)?;
+        sniff_datagrams(&socket, time, save)?
+    } else if let Some(place) = options.input.strip_prefix("tcp-listen:") {
+        let listener = TcpListener::bind(address(place, &options.input)?).map_err(environment)?;
+        ready("tcp", listener.local_addr().map_err(environment)?)?;
+        sniff_connections(&listener, time, save)?
+    } else {
+        sniff_capture(Path::new(&options.input))?
     };
-    if found.is_empty() {
-        write_out(b"no datagrams\n")?;
-        return Ok(exit::LOST);
+    if options.json {
+        print_json(&SniffReport::from(&findings))?;
+    } else {
+        write_out(findings_text(&findings).as_bytes())?;
     }
-    let text: Vec<String> = found.iter().map(port_text).collect();
-    write_out(text.join("\n").as_bytes())?;
-    Ok(exit::GOOD)
+    Ok(if findings.groups.is_empty() { exit::LOST } else { exit::GOOD })
 }
 
-fn port_text(sniffed: &Sniffed) -> String {
-    let mut text = format!("port {}\n", sniffed.port);
-    for sender in &sniffed.senders {
-        let rate = sender.rate_hz.map_or_else(String::new, |rate| format!(", {rate:.1} Hz"));
-        let (datagrams, bytes) = (grouped(sender.datagrams), grouped(sender.bytes));
-        let (least, most) = (sender.least_bytes, sender.most_bytes);
-        text.push_str(&format!(
-            "  {}: {datagrams} datagrams, {bytes} bytes, {least} to {most} each{rate}\n",
-            sender.address
-        ));
+/// `PORT`, at all interfaces, or `ADDRESS:PORT`.
+fn address(place: &str, whole: &str) -> Result<std::net::SocketAddr, Failure> {
+    let port = place.parse::<u16>().map(|port| std::net::SocketAddr::from(([0; 4], port)));
+    port.or_else(|_| place.parse()).map_err(|_| {
+        let examples = "udp:6006, udp:127.0.0.1:6006, tcp-listen:5000";
+        Failure::Usage(format!("`{whole}` is no place to listen at; such are {examples}"))
+    })
+}
+
+/// Ports may be 0: whoever sends is told.
+fn ready(scheme: &str, local: std::net::SocketAddr) -> Result<(), Failure> {
+    write_out(format!("ready {scheme} {local}\n").as_bytes())
+}
+
+fn findings_text(findings: &Findings) -> String {
+    if findings.groups.is_empty() {
+        return "nothing came\n".to_owned();
     }
-    for head in &sniffed.heads {
-        let hex: Vec<String> = head.iter().take(32).map(|byte| format!("{byte:02x}")).collect();
-        text.push_str(&format!("    {}\n", hex.join(" ")));
+    let groups: Vec<String> = findings.groups.iter().map(group_text).collect();
+    let mut text = groups.join("\n");
+    if findings.unheard > 0 {
+        let _ = writeln!(text, "\n{} packets of further peers were not looked at", grouped(findings.unheard));
     }
-    sniffed.guesses.iter().for_each(|guess| text.push_str(&format!("  {}\n", guess_text(guess))));
-    text.push_str(&format!("\n{}", sniffed.draft));
     text
 }
 
-fn guess_text(guess: &Guess) -> String {
-    let (at, kind, end) = (guess.place.at, guess.place.type_text(), guess.place.at + guess.place.bytes - 1);
-    match &guess.meaning {
-        Meaning::Counter => format!("{at:>3} {kind:<6} counts, one more each time"),
-        Meaning::Clock { tick_nanoseconds } => {
-            format!("{at:>3} {kind:<6} a clock, tick {}", tick_text(*tick_nanoseconds))
+fn group_text(group: &Group) -> String {
+    let mut text = String::new();
+    // A string takes everything.
+    let mut line = |words: String| {
+        text.push_str(&words);
+        text.push('\n');
+    };
+    let is_stream = group.peers.iter().any(|account| account.peer.transport == Transport::Tcp);
+    let (scheme, what) = if is_stream { ("tcp", "pieces") } else { ("udp", "datagrams") };
+    line(format!("{scheme} port {}", group.peers.first().map_or(0, |account| account.peer.port)));
+    for account in &group.peers {
+        let (packets, bytes, rate) = (grouped(account.packets), grouped(account.bytes), account.rate());
+        let (from, least, most) = (account.peer.from, account.least_bytes, account.most_bytes);
+        line(format!("  {from}: {packets} {what}, {bytes} bytes, {least} to {most} each, {rate:.1} a second"));
+        for shown in &account.shown {
+            let hex: Vec<String> = shown.iter().take(32).map(|byte| format!("{byte:02x}")).collect();
+            line(format!("    {}", hex.join(" ")));
         }
-        Meaning::Length { unit, more } => format!("{at:>3} {kind:<6} the length: {unit} B each, and {more} B"),
-        Meaning::Constant(bytes) => format!("{at:>3}-{end:<6} always \"{}\"", bytes.escape_ascii()),
-        Meaning::Sender => format!("{at:>3}-{end:<6} the same for each sender"),
     }
+    if is_stream && group.framing.is_none() {
+        line("  no frames were found in the stream".to_owned());
+    } else {
+        let (frames, least, most) = (grouped(group.frames), group.least_frame, group.most_frame);
+        line(format!("  looked at {frames} frames of {least} to {most} bytes"));
+    }
+    group.guesses.iter().for_each(|guess| line(format!("  {guess}")));
+    if let Some(draft) = draft_text(group) {
+        line(format!("\n# A draft, to be tried with `ropewalk source test`\n{}", draft.trim_end()));
+    }
+    text
 }

@@ -17,5 +17,4 @@ pub mod mep;
 pub mod message;
 pub mod rod;
 pub mod run_file;
-pub mod sniff;
 pub mod stream;

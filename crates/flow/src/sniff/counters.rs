@@ -131,10 +131,10 @@ fn field(window: &Number, bit: u32, growth: &Growth) -> Number {
     if growth.moved > 32 && whole(8) {
         return number(8);
     }
-    if let Some(bytes) =
-        [4, 2, 1].into_iter().find(|&bytes| whole(bytes) && number(bytes).at % 2 == 0 || bytes == 1 && whole(1))
-        && growth.moved <= 8 * bytes as u32
-    {
+    // At even places first: only where none is possible a number stands at an odd one.
+    let even = [4, 2].into_iter().filter(|&bytes| number(bytes).at % 2 == 0);
+    let fits = |&bytes: &i32| whole(bytes) && growth.moved <= 8 * bytes as u32;
+    if let Some(bytes) = even.chain([4, 2, 1]).find(fits) {
         return number(bytes);
     }
     // Bits of something larger.

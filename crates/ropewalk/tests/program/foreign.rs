@@ -6,6 +6,7 @@ use crate::support::TemporaryDirectory;
 use ropewalk_terms::Utc;
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::foreign::ForeignFormat;
+use std::io::Write;
 
 /// A file of such frames, of sources 1 and 2.
 fn file(directory: &TemporaryDirectory, name: &str, format: ForeignFormat, events: std::ops::Range<u32>) -> String {
@@ -125,14 +126,65 @@ fn unknown_datagrams_are_looked_at() {
     let file = written(&directory, "board.pcapng", &bytes);
     let found = Program::run(["sniff", &file]);
     let lines = &found.expect_status(0).out;
-    assert_eq!(lines[0], "port 7007");
-    for line in ["  5 u32be  counts, one more each time", "sequence = { at = 5, type = \"u32be\" }"] {
+    assert_eq!(lines[0], "udp port 7007");
+    for line in ["u32be at 5 counts up by one per frame: 49 of 49 times", "sequence = { at = 5, type = \"u32be\" }"] {
         assert!(lines.iter().any(|found| found.trim_start() == line.trim_start()), "{line}: {lines:#?}");
     }
+    let report = Program::run(["sniff", &file, "--json"]).expect_status(0).account();
+    expect_form(&report, &schema("sniff.json"));
+    let guesses = report["groups"][0]["guesses"].as_array().expect("a list");
+    assert!(guesses.iter().any(|guess| guess["meaning"] == "frame_counter"), "{report:#}");
     let nothing = Program::run(["sniff", "udp:0", "--seconds", "0"]);
-    assert_eq!(nothing.expect_status(3).out.last().map(String::as_str), Some("no datagrams"));
+    assert_eq!(nothing.expect_status(3).out.last().map(String::as_str), Some("nothing came"));
     assert!(Program::run(["sniff", "udp:many"]).expect_status(2).errors.contains("udp:6006"));
     assert!(Program::run(["sniff", "no-such-file"]).expect_status(2).errors.contains("no-such-file"));
+}
+
+/// From what a connection sent to a draft, and from the draft to a good test of it.
+#[test]
+fn a_draft_of_a_stream_fits_what_it_was_made_from() {
+    let directory = TemporaryDirectory::new("foreign-trial");
+    let mut sniffing = Program::start(["sniff", "tcp-listen:127.0.0.1:0", "--seconds", "2", "--json"]);
+    let address = sniffing.expect_line("ready tcp ");
+    let frames: Vec<u8> = (0..200_u32)
+        .flat_map(|number| {
+            let length = 12 + number % 5 * 4;
+            let body = vec![number as u8; length as usize - 12];
+            [&[0xca, 0xfe, 0xf0, 0x0d][..], &length.to_be_bytes(), &number.to_be_bytes(), &body].concat()
+        })
+        .collect();
+    let mut sender = std::net::TcpStream::connect(&address).expect("it listens");
+    sender.write_all(&frames).expect("it is read");
+    let report = sniffing.end().expect_status(0).account();
+    expect_form(&report, &schema("sniff.json"));
+    let draft = report["groups"][0]["draft"].as_str().expect("frames were found").to_owned();
+    let rest = "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n";
+    let config = written(&directory, "board.toml", format!("{rest}{draft}").as_bytes());
+    Program::run(["config", "check", &config]).expect_status(0);
+    let input = written(&directory, "board.bin", &frames);
+    let arguments = ["source", "test", &config, "--source", "board-1", "--input", &input];
+    let report = Program::run([&arguments[..], &["--json"]].concat()).expect_status(0).account();
+    expect_form(&report, &schema("source-test.json"));
+    assert_eq!((&report["frames"], &report["left_over_bytes"]), (&200.into(), &0.into()), "{report:#}");
+
+    // Without one frame a number is missing; with a wrong byte the first bad place is shown, and the rule.
+    let mut damaged = frames.clone();
+    damaged.drain(12..28);
+    written(&directory, "board.bin", &damaged);
+    assert!(Program::run(arguments).expect_status(3).out.iter().any(|line| line.contains("gaps 1")));
+    damaged[12] = 0;
+    written(&directory, "board.bin", &damaged);
+    let shown = Program::run(arguments);
+    let lines = &shown.expect_status(1).out;
+    for text in ["bad places is at 12:", "^^ ^^ ^^ ^^", "board.toml:", "source[0].match: no frame begins here"] {
+        assert!(lines.iter().any(|line| line.contains(text)), "{text}: {lines:#?}");
+    }
+    for (source, input, hint) in
+        [("board-9", input.as_str(), "there are board-1"), ("board-1", "no-such-file", "no-such-file")]
+    {
+        let ended = Program::run(["source", "test", &config, "--source", source, "--input", input]);
+        assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
+    }
 }
 
 #[test]

@@ -73,6 +73,16 @@ fn a_counter_of_few_bits_has_a_mask() {
 }
 
 #[test]
+fn a_counter_at_an_odd_place_is_as_wide_as_others() {
+    let mut sniffer = Sniffer::new(Limits::default());
+    for number in 0..50_u32 {
+        let bytes = [&b"BOARD"[..], &number.to_be_bytes()].concat();
+        sniffer.accept(peer(1, Transport::Udp), at(u64::from(number)), &bytes);
+    }
+    assert_eq!(frame_counters(&only(&sniffer)), [(Number::big_endian(5, 4), false)]);
+}
+
+#[test]
 fn a_number_of_which_several_frames_are_sent_counts_events() {
     let (mut sniffer, mut noise) = (Sniffer::new(Limits::default()), Noise(3));
     for number in 0..300_u32 {

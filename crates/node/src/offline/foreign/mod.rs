@@ -7,25 +7,35 @@
 //! account    what each source sent, and every fault by its name
 //! record     one frame with all its fields, for people
 //! replay     what is in it on the line again
-//! sniff      datagrams of an unknown format
+//! sniff      frames of an unknown format: what they say (flow::sniff), as JSON (sniff_report), and a [[source]] for them (draft)
+//! trial      a source's layout tried on what its board sent
 //! ```
 //! No case per format: what there is to know stands in `ropewalk_wire::foreign`. Memory holds a window per file, and some numbers
 //! per source.
 
 mod account;
 mod counter;
+mod draft;
 mod frames;
 mod input;
 mod record;
 mod replay;
 mod sniff;
+mod sniff_report;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 pub use account::{CaptureReport, Checksums, FOREIGN_SCHEMA, Fault, FileReport, ForeignReport, SourceReport};
+pub use draft::draft_text;
 pub use record::{FieldReport, PartReport, RecordReport, show_record};
 pub use replay::{ForeignReplayOptions, ForeignReplayed, NoTarget, Pace, Target, replay_foreign};
-pub use sniff::{sniff_capture, sniff_socket};
+pub use sniff::{sniff_capture, sniff_connections, sniff_datagrams};
+pub use sniff_report::{GroupReport, GuessReport, PeerReport, SNIFF_SCHEMA, SniffReport};
+pub use trial::{
+    BadReport, BoardReport, ChecksumsReport, IntervalReport, NumbersReport, TRIAL_SCHEMA, TrialOptions, TrialReport,
+    rule_of, try_layout,
+};
 
 use super::OfflineError;
 use account::Account;

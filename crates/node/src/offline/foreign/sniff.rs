@@ -1,71 +1,157 @@
-//! Unknown datagrams looked at: out of a capture, or as they come to a port.
+//! Unknown frames looked at: out of a capture, or as they come to a port.
 
 use super::frames::{Carriage, Passing};
 use super::input::Input;
 use crate::offline::OfflineError;
-use ropewalk_terms::Utc;
-use ropewalk_wire::capture::{CaptureReader, Carried, LinkType, encode_interface, encode_packet};
+use ropewalk_flow::sniff::{Findings, Limits, Peer, Sniffer, Transport};
+use ropewalk_terms::{Instant, Utc};
+use ropewalk_wire::capture::{CaptureReader, Carried, LinkType, Streams, encode_interface, encode_packet};
 use ropewalk_wire::internet::{Ipv4Header, UDP_BYTES, UDP_PROTOCOL, UdpHeader};
-use ropewalk_wire::sniff::{Sniffed, Sniffer};
 use std::fs::File;
-use std::io::{BufWriter, ErrorKind, Write};
-use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
-use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::io::{BufWriter, ErrorKind, Read, Write};
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// How often is looked whether the time is over.
 const LOOK: Duration = Duration::from_millis(100);
-/// Bytes of the longest datagram.
+/// How long nobody is asked after nothing came from any connection.
+const REST: Duration = Duration::from_millis(1);
+/// Bytes of the longest datagram, and of the longest piece of a stream.
 const MOST_BYTES: usize = 0xFFFF;
+/// Connections that are looked at.
+const MOST_CONNECTIONS: usize = 32;
 
-/// Looks at the datagrams of a capture.
+/// Looks at the datagrams and connections of a capture.
 ///
 /// # Errors
 /// Where it cannot be read, or is none.
-pub fn sniff_capture(path: &Path) -> Result<Vec<Sniffed>, OfflineError> {
+pub fn sniff_capture(path: &Path) -> Result<Findings, OfflineError> {
     let mut input = Input::open(path)?;
     if !CaptureReader::recognises(input.begin()?) {
         return Err(OfflineError::NoCapture { path: path.to_owned() });
     }
-    let mut sniffer = Sniffer::new();
+    let (mut sniffer, mut streams, mut bytes) = (Sniffer::new(Limits::default()), Streams::new(), Vec::new());
     Carriage::default().read(&mut input, &mut |passing| {
-        if let Passing::Packet { time, carried: Carried::Datagram(datagram), .. } = passing {
-            sniffer.push(datagram.source, datagram.destination.port(), time, datagram.payload);
+        let Passing::Packet { time, carried, .. } = passing else { return };
+        let now = instant(time.unwrap_or(Utc(0)));
+        match carried {
+            Carried::Datagram(datagram) => {
+                let (port, from) = (datagram.destination.port(), datagram.source);
+                sniffer.accept(Peer { port, transport: Transport::Udp, from }, now, datagram.payload);
+            }
+            Carried::Segment(segment) => {
+                bytes.clear();
+                streams.accept(&segment, &mut bytes);
+                let (port, from) = (segment.destination.port(), segment.source);
+                if !bytes.is_empty() {
+                    sniffer.accept(Peer { port, transport: Transport::Tcp, from }, now, &bytes);
+                }
+            }
+            Carried::Other(_) | Carried::Aside(_) => {}
         }
     })?;
-    Ok(sniffer.finish())
+    Ok(sniffer.findings())
 }
 
 /// Looks at the datagrams that come to a socket for so long, and saves them as pcapng where that is wanted.
 ///
 /// # Errors
 /// Where the socket fails, or the file cannot be written.
-pub fn sniff_socket(socket: &UdpSocket, time: Duration, save: Option<&Path>) -> Result<Vec<Sniffed>, OfflineError> {
-    let failed = |error| OfflineError::Target { target: "receiving".to_owned(), error };
+pub fn sniff_datagrams(socket: &UdpSocket, time: Duration, save: Option<&Path>) -> Result<Findings, OfflineError> {
     let local = socket.local_addr().map_err(failed)?;
     socket.set_read_timeout(Some(LOOK)).map_err(failed)?;
-    let mut file = save.map(Save::create).transpose()?;
-    let (end, mut sniffer, mut room) = (Instant::now() + time, Sniffer::new(), vec![0; MOST_BYTES]);
-    while Instant::now() < end {
-        let (bytes, source) = match socket.recv_from(&mut room) {
+    let mut save = save.map(Save::capture).transpose()?;
+    let (end, mut sniffer, mut room) =
+        (std::time::Instant::now() + time, Sniffer::new(Limits::default()), vec![0; MOST_BYTES]);
+    while std::time::Instant::now() < end {
+        let (bytes, from) = match socket.recv_from(&mut room) {
             Ok(received) => received,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
+            Err(error) if is_patience(error.kind()) => continue,
             Err(error) => return Err(failed(error)),
         };
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let now = Utc(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX));
-        sniffer.push(source, local.port(), Some(now), &room[..bytes]);
-        if let Some(file) = &mut file {
-            file.packet(now, source, local, &room[..bytes])?;
+        let now = now();
+        sniffer.accept(Peer { port: local.port(), transport: Transport::Udp, from }, instant(now), &room[..bytes]);
+        if let Some(save) = &mut save {
+            save.datagram(now, from, local, &room[..bytes])?;
         }
     }
-    file.map(Save::finish).transpose()?;
-    Ok(sniffer.finish())
+    save.map(Save::finish).transpose()?;
+    Ok(sniffer.findings())
 }
 
-/// A capture that is being written.
+/// Looks at what connections send that come to a listener within so long, and saves the bytes of the first one where that
+/// is wanted.
+///
+/// # Errors
+/// Where the listener fails, or the file cannot be written.
+pub fn sniff_connections(
+    listener: &TcpListener,
+    time: Duration,
+    save: Option<&Path>,
+) -> Result<Findings, OfflineError> {
+    let port = listener.local_addr().map_err(failed)?.port();
+    listener.set_nonblocking(true).map_err(failed)?;
+    let mut save = save.map(Save::create).transpose()?;
+    let (end, mut sniffer, mut room) =
+        (std::time::Instant::now() + time, Sniffer::new(Limits::default()), vec![0; MOST_BYTES]);
+    let mut connections: Vec<(TcpStream, SocketAddr)> = Vec::new();
+    let mut first = None;
+    while std::time::Instant::now() < end {
+        let mut is_quiet = true;
+        match listener.accept() {
+            Ok((connection, from)) if connections.len() < MOST_CONNECTIONS => {
+                connection.set_nonblocking(true).map_err(failed)?;
+                first.get_or_insert(from);
+                connections.push((connection, from));
+            }
+            Ok(_) => {}
+            Err(error) if is_patience(error.kind()) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let mut saved = Ok(());
+        connections.retain_mut(|(connection, from)| match connection.read(&mut room) {
+            Ok(0) => false,
+            Ok(bytes) => {
+                is_quiet = false;
+                let peer = Peer { port, transport: Transport::Tcp, from: *from };
+                sniffer.accept(peer, instant(now()), &room[..bytes]);
+                if let Some(save) = save.as_mut().filter(|_| first == Some(*from) && saved.is_ok()) {
+                    saved = save.write(&room[..bytes]);
+                }
+                true
+            }
+            Err(error) => is_patience(error.kind()),
+        });
+        saved?;
+        if is_quiet {
+            std::thread::sleep(REST);
+        }
+    }
+    save.map(Save::finish).transpose()?;
+    Ok(sniffer.findings())
+}
+
+fn is_patience(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+fn failed(error: std::io::Error) -> OfflineError {
+    OfflineError::Target { target: "receiving".to_owned(), error }
+}
+
+fn now() -> Utc {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Utc(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}
+
+const fn instant(time: Utc) -> Instant {
+    Instant::from_nanoseconds(if time.0 > 0 { time.0 as u64 } else { 0 })
+}
+
+/// What was heard, as a file.
 struct Save {
-    path: std::path::PathBuf,
+    path: PathBuf,
     file: BufWriter<File>,
     block: Vec<u8>,
 }
@@ -73,14 +159,19 @@ struct Save {
 impl Save {
     fn create(path: &Path) -> Result<Self, OfflineError> {
         let file = File::create(path).map_err(OfflineError::system("create", path))?;
-        let mut save = Self { path: path.to_owned(), file: BufWriter::new(file), block: Vec::new() };
-        encode_interface(LinkType::RAW, &mut save.block);
-        save.write()?;
+        Ok(Self { path: path.to_owned(), file: BufWriter::new(file), block: Vec::new() })
+    }
+
+    /// A capture of IP packets.
+    fn capture(path: &Path) -> Result<Self, OfflineError> {
+        let (mut save, mut begin) = (Self::create(path)?, Vec::new());
+        encode_interface(LinkType::RAW, &mut begin);
+        save.write(&begin)?;
         Ok(save)
     }
 
     /// Writes a datagram as the IP packet that it came in, as far as a socket tells; those of IPv6 are left out.
-    fn packet(&mut self, time: Utc, from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Result<(), OfflineError> {
+    fn datagram(&mut self, time: Utc, from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Result<(), OfflineError> {
         let (SocketAddr::V4(source), SocketAddr::V4(destination)) = (from, to) else { return Ok(()) };
         let mut packet = [0; 28];
         let header = Ipv4Header::new(*source.ip(), *destination.ip(), UDP_PROTOCOL);
@@ -89,15 +180,17 @@ impl Save {
             .write(UDP_BYTES + payload.len(), &mut packet)
             .and_then(|start| datagram.write_unchecked(payload.len(), &mut packet[start..]));
         if whole.is_some() {
-            self.block.clear();
-            encode_packet(time, &[&packet[..], payload].concat(), &mut self.block);
-            self.write()?;
+            let mut block = std::mem::take(&mut self.block);
+            block.clear();
+            encode_packet(time, &[&packet[..], payload].concat(), &mut block);
+            self.write(&block)?;
+            self.block = block;
         }
         Ok(())
     }
 
-    fn write(&mut self) -> Result<(), OfflineError> {
-        self.file.write_all(&self.block).map_err(OfflineError::system("write", &self.path))
+    fn write(&mut self, bytes: &[u8]) -> Result<(), OfflineError> {
+        self.file.write_all(bytes).map_err(OfflineError::system("write", &self.path))
     }
 
     fn finish(mut self) -> Result<(), OfflineError> {

@@ -2,6 +2,7 @@
 
 mod replaying;
 mod sniffing;
+mod trying;
 
 use super::*;
 use ropewalk_terms::Utc;

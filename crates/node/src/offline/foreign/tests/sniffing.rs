@@ -1,80 +1,102 @@
-//! What unknown datagrams mean: out of captures, the real ones among them, and from a port.
+//! What unknown frames mean: out of captures, the real ones among them, and from a port; and drafts that are configurations.
 
 use super::*;
-use ropewalk_wire::sniff::{Meaning, NumberPlace, Sniffed};
-use std::net::UdpSocket;
+use crate::configuration::parse;
+use ropewalk_flow::sniff::{Findings, Group, Meaning};
+use std::io::Write;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
 use std::time::Duration;
 
-fn places(sniffed: &Sniffed, wanted: impl Fn(&Meaning) -> bool) -> Vec<(usize, String)> {
-    let found = sniffed.guesses.iter().filter(|guess| wanted(&guess.meaning)).map(|guess| guess.place);
-    found.map(|place: NumberPlace| (place.at, place.type_text())).collect()
+/// The only group of what was found.
+fn only(findings: Findings) -> Group {
+    assert_eq!(findings.groups.len(), 1, "{findings:#?}");
+    findings.groups.into_iter().next().expect("there is one")
 }
 
-fn counters(sniffed: &Sniffed) -> Vec<(usize, String)> {
-    places(sniffed, |meaning| *meaning == Meaning::Counter)
+/// The counters of frames: their places and widths.
+fn counters(group: &Group) -> Vec<(i32, u8, bool)> {
+    let counters = group.guesses.iter().filter_map(|guess| match guess.meaning {
+        Meaning::FrameCounter { number, .. } => Some((number.at, number.bytes, number.is_big_endian)),
+        _ => None,
+    });
+    counters.collect()
 }
 
-#[test]
-fn the_counter_of_the_ess_capture_is_found() {
-    let test = "foreign::tests::sniffing::the_counter_of_the_ess_capture_is_found";
-    let Some(directory) = ropewalk_tidy::real_data(test, "vmm") else { return };
-    let found = sniff_capture(&directory.join("example_LET.pcapng")).expect("it can be read").remove(0);
-    assert_eq!((found.port, found.senders.len()), (9000, 2));
-    assert_eq!(counters(&found), [(26, "u32le".to_owned())]);
-    let lengths = places(&found, |meaning| *meaning == Meaning::Length { unit: 1, more: 0 });
-    assert_eq!(lengths, [(6, "u16le".to_owned())]);
-    // Seconds: of the pulse, of the one before, and of readouts.
-    let clocks = places(&found, |meaning| matches!(meaning, Meaning::Clock { .. }));
-    assert!(clocks.contains(&(10, "u32le".to_owned())) && clocks.contains(&(18, "u32le".to_owned())), "{clocks:?}");
-    assert!(clocks.iter().all(|(_, kind)| kind == "u32le"), "{clocks:?}");
-    for line in ["bytes = \"ESS", "ip.source", "sequence = { at = 26, type = \"u32le\" }"] {
-        assert!(found.draft.contains(line), "{line}: {}", found.draft);
+/// Fails unless the draft, beside the other half of a configuration, is a good one.
+fn expect_configuration(group: &Group) -> String {
+    let draft = draft_text(group).expect("frames were found");
+    let text = format!("version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n{draft}");
+    let parsed = parse("draft.toml", &text, &|_| None);
+    assert!(parsed.is_ok(), "{}\n{text}", parsed.expect_err("it was refused"));
+    draft
+}
+
+/// A file of this test's own that is removed again.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str, bytes: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("ropewalk-{name}-{}", std::process::id()));
+        std::fs::write(&path, bytes).expect("a file can be written");
+        Self(path)
     }
 }
 
-#[test]
-fn the_counter_and_the_clock_of_the_srs_capture_are_found() {
-    let test = "foreign::tests::sniffing::the_counter_and_the_clock_of_the_srs_capture_are_found";
-    let Some(directory) = ropewalk_tidy::real_data(test, "vmm") else { return };
-    let found = sniff_capture(&directory.join("example_xyu.pcapng")).expect("it can be read").remove(0);
-    assert_eq!((found.port, found.senders.len()), (6006, 2));
-    assert_eq!(counters(&found), [(0, "u32be".to_owned())]);
-    let clocks: Vec<_> = found.guesses.iter().filter(|guess| matches!(guess.meaning, Meaning::Clock { .. })).collect();
-    assert_eq!((clocks.len(), clocks[0].place.at, clocks[0].place.is_big_endian), (1, 8, true), "{clocks:?}");
-    let Meaning::Clock { tick_nanoseconds } = clocks[0].meaning else { panic!("it is a clock") };
-    assert!((tick_nanoseconds - 22.5).abs() < 0.5, "the cards' clock has 44.4 MHz: {tick_nanoseconds}");
-    assert!(found.draft.contains("bytes = \"VM3\""), "{}", found.draft);
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // What is not there any more need not be removed.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// What a board at this address sends: its letters, a counter, a clock that goes on by 125,000, its number.
+fn board(last: u8, number: u32) -> Vec<u8> {
+    let mut payload = b"BOARD1".to_vec();
+    payload.extend_from_slice(&number.to_le_bytes());
+    payload.extend_from_slice(&(125_000 * number).to_be_bytes());
+    payload.push(last);
+    udp(host(last, 9000), 9001, &payload)
 }
 
 #[test]
-fn a_draft_is_a_configuration() {
-    let board = |last: u8, number: u32| {
-        let mut payload = b"BOARD".to_vec();
-        payload.extend_from_slice(&number.to_le_bytes());
-        payload.extend_from_slice(&(125_000 * number).to_be_bytes());
-        payload.push(last);
-        udp(host(last, 9000), 9001, &payload)
-    };
+fn drafts_of_the_real_captures_are_configurations() {
+    let test = "foreign::tests::sniffing::drafts_of_the_real_captures_are_configurations";
+    let Some(directory) = ropewalk_tidy::real_data(test, "vmm") else { return };
+    let found = only(sniff_capture(&directory.join("example_LET.pcapng")).expect("it can be read"));
+    assert_eq!((found.peers.len(), counters(&found)), (2, vec![(26, 4, false)]));
+    let draft = expect_configuration(&found);
+    for line in [
+        "listen = \"udp://0.0.0.0:9000\"",
+        "match = { at = 2, bytes = \"ESS0\" }",
+        "demux = { at = \"ip.source\", is = \"192.168.10.2\" }",
+        "event = { at = 26, type = \"u32le\", first = 943997 }",
+        "seconds = { at = 10, type = \"u32le\" }",
+    ] {
+        assert!(draft.contains(line), "{line}: {draft}");
+    }
+    let found = only(sniff_capture(&directory.join("example_xyu.pcapng")).expect("it can be read"));
+    assert_eq!((found.peers.len(), counters(&found)), (2, vec![(0, 4, true)]));
+    let draft = expect_configuration(&found);
+    assert!(draft.contains("bytes = \"VM3\"") && draft.contains("at = 8, type = \"u32be\", tick = \"22."), "{draft}");
+}
+
+#[test]
+fn a_draft_is_a_configuration_with_a_source_for_each_board() {
     let packets: Vec<_> = (0..50).flat_map(|number| [1, 2].map(|last| board(last, number))).collect();
-    let file = std::env::temp_dir().join(format!("ropewalk-draft-{}.pcapng", std::process::id()));
-    std::fs::write(&file, capture(&packets)).expect("a file can be written");
-    let found = sniff_capture(&file).expect("it can be read").remove(0);
-    std::fs::remove_file(&file).expect("it is ours");
-    let rest = "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n";
-    let text = format!("{rest}{}", found.draft.replace("id = 1", "id = 1\nreadout = \"ru0\""));
-    let parsed = crate::configuration::parse("draft.toml", &text, &|_| None);
-    assert!(parsed.is_ok(), "{}\n{text}", parsed.expect_err("it was refused"));
-    assert!(found.draft.contains("sequence = { at = 5, type = \"u32le\" }"), "{}", found.draft);
+    let file = Temporary::new("draft.pcapng", &capture(&packets));
+    let found = only(sniff_capture(&file.0).expect("it can be read"));
+    let draft = expect_configuration(&found);
+    assert_eq!(draft.matches("[[source]]").count(), 2, "{draft}");
+    assert!(draft.contains("sequence = { at = 6, type = \"u32le\" }"), "{draft}");
 }
 
 #[test]
 fn what_is_no_capture_is_refused() {
     let error = sniff_capture(Path::new("no-such-file")).expect_err("it is not there").to_string();
     assert!(error.contains("no-such-file"), "{error}");
-    let text = std::env::temp_dir().join(format!("ropewalk-sniffing-{}", std::process::id()));
-    std::fs::write(&text, "no capture").expect("a file can be written");
-    let error = sniff_capture(&text).expect_err("it is a text").to_string();
-    std::fs::remove_file(&text).expect("it is ours");
+    let text = Temporary::new("sniffing", b"no capture");
+    let error = sniff_capture(&text.0).expect_err("it is a text").to_string();
     assert!(error.contains("pcapng"), "{error}");
 }
 
@@ -85,13 +107,33 @@ fn what_comes_to_a_port_is_looked_at_and_saved() {
     let sender = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     // What is sent before anybody looks waits in the socket's queue.
     for number in 0..50_u32 {
-        sender.send_to(&[&b"BOARD"[..], &number.to_be_bytes(), b"\xFF"].concat(), target).expect("it is sent");
+        sender.send_to(&[&b"BOARD1"[..], &number.to_be_bytes(), b"\xFF"].concat(), target).expect("it is sent");
     }
-    let save = std::env::temp_dir().join(format!("ropewalk-sniffing-{}.pcapng", std::process::id()));
-    let found = sniff_socket(&socket, Duration::from_millis(300), Some(&save)).expect("it can be received").remove(0);
-    assert_eq!((found.port, found.senders[0].datagrams), (target.port(), 50));
-    assert_eq!(counters(&found), [(5, "u32be".to_owned())]);
-    let saved = sniff_capture(&save).expect("it was saved").remove(0);
-    std::fs::remove_file(&save).expect("it is ours");
-    assert_eq!((saved.port, saved.senders[0].datagrams, counters(&saved)), (target.port(), 50, counters(&found)));
+    let save = Temporary::new("sniffing.pcapng", b"");
+    let found = only(sniff_datagrams(&socket, Duration::from_millis(300), Some(&save.0)).expect("it can be received"));
+    assert_eq!((found.peers[0].peer.port, found.peers[0].packets), (target.port(), 50));
+    assert_eq!(counters(&found), [(6, 4, true)]);
+    let saved = only(sniff_capture(&save.0).expect("it was saved"));
+    assert_eq!((saved.peers[0].packets, counters(&saved)), (50, counters(&found)));
+}
+
+#[test]
+fn frames_are_found_in_what_a_connection_sends_and_its_bytes_are_saved() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let mut sender = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+    let frames: Vec<u8> = (0..100_u32)
+        .flat_map(|number| {
+            let body = vec![number as u8 ^ 0x5a; 10 + (number * 7 % 31) as usize];
+            let length = 12 + body.len() as u32;
+            [[0xca, 0xfe, 0xf0, 0x0d], length.to_be_bytes(), number.to_be_bytes()].concat().into_iter().chain(body)
+        })
+        .collect();
+    sender.write_all(&frames).expect("the socket has room");
+    let save = Temporary::new("sniffing.bin", b"");
+    let found =
+        only(sniff_connections(&listener, Duration::from_millis(300), Some(&save.0)).expect("it can be received"));
+    assert_eq!((found.frames, counters(&found)), (100, vec![(8, 4, true)]), "{found:#?}");
+    let draft = expect_configuration(&found);
+    assert!(draft.contains("frame = { length = { at = 4, type = \"u32be\" }"), "{draft}");
+    assert_eq!(std::fs::read(&save.0).expect("it was saved"), frames);
 }

@@ -1,0 +1,139 @@
+//! What was sniffed, as one JSON object.
+
+use super::draft_text;
+use ropewalk_flow::sniff::{Findings, Group, Guess, Meaning, PeerAccount, Transport};
+use serde::Serialize;
+
+/// The schema of [`SniffReport`] as JSON: `docs/schema/sniff.json`.
+pub const SNIFF_SCHEMA: &str = "ropewalk-sniff-1";
+
+/// Everything that was found.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SniffReport {
+    /// [`SNIFF_SCHEMA`].
+    pub schema: &'static str,
+    /// By the place that was sent to.
+    pub groups: Vec<GroupReport>,
+    /// Packets of peers that were too many to be looked at.
+    pub unheard: u64,
+}
+
+/// Peers that send to one place.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GroupReport {
+    /// The port.
+    pub port: u16,
+    /// `udp` or `tcp`.
+    pub transport: &'static str,
+    /// Who sends.
+    pub peers: Vec<PeerReport>,
+    /// Frames that were looked at.
+    pub frames: u64,
+    /// Bytes of the shortest of them.
+    pub least_frame: usize,
+    /// Bytes of the longest of them.
+    pub most_frame: usize,
+    /// What bytes may mean.
+    pub guesses: Vec<GuessReport>,
+    /// A draft of the sources, in TOML; none where no frames were found.
+    pub draft: Option<String>,
+}
+
+/// A peer.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct PeerReport {
+    /// Its address.
+    pub from: String,
+    /// Datagrams, or pieces of a stream as they were received.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of the shortest one.
+    pub least_bytes: usize,
+    /// Bytes of the longest one.
+    pub most_bytes: usize,
+    /// Packets in a second; 0 where all came at once.
+    pub rate_hz: f64,
+}
+
+/// What some bytes may mean.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct GuessReport {
+    /// `length`, `frame_counter`, `slow_counter`, `clock`, `before`, `constant` or `peer`.
+    pub meaning: &'static str,
+    /// Bytes before it.
+    pub at: usize,
+    /// How many bytes it has.
+    pub bytes: usize,
+    /// Whether the first is the most significant one; null where that means nothing.
+    pub is_big_endian: Option<bool>,
+    /// Which bits it is, where not all.
+    pub mask: Option<u64>,
+    /// A clock's tick in nanoseconds.
+    pub tick_ns: Option<f64>,
+    /// In how many frames, or pairs of frames, it holds
+    pub holds: u64,
+    /// of so many.
+    pub of: u64,
+    /// The same for people.
+    pub text: String,
+}
+
+impl From<&Findings> for SniffReport {
+    fn from(findings: &Findings) -> Self {
+        let groups = findings.groups.iter().map(group).collect();
+        Self { schema: SNIFF_SCHEMA, groups, unheard: findings.unheard }
+    }
+}
+
+fn group(group: &Group) -> GroupReport {
+    let peer = group.peers.first().map(|account| account.peer);
+    GroupReport {
+        port: peer.map_or(0, |peer| peer.port),
+        transport: if peer.is_some_and(|peer| peer.transport == Transport::Tcp) { "tcp" } else { "udp" },
+        peers: group.peers.iter().map(peer_report).collect(),
+        frames: group.frames,
+        least_frame: group.least_frame,
+        most_frame: group.most_frame,
+        guesses: group.guesses.iter().map(guess).collect(),
+        draft: draft_text(group),
+    }
+}
+
+fn peer_report(account: &PeerAccount) -> PeerReport {
+    PeerReport {
+        from: account.peer.from.to_string(),
+        packets: account.packets,
+        bytes: account.bytes,
+        least_bytes: account.least_bytes,
+        most_bytes: account.most_bytes,
+        rate_hz: account.rate(),
+    }
+}
+
+fn guess(guess: &Guess) -> GuessReport {
+    let (meaning, tick_ns) = match &guess.meaning {
+        Meaning::Length(_) => ("length", None),
+        Meaning::FrameCounter { .. } => ("frame_counter", None),
+        Meaning::SlowCounter { .. } => ("slow_counter", None),
+        Meaning::Clock { tick, .. } => ("clock", Some(*tick)),
+        Meaning::Before { .. } => ("before", None),
+        Meaning::Constant { .. } => ("constant", None),
+        Meaning::Peer { .. } => ("peer", None),
+    };
+    let (at, bytes) = match &guess.meaning {
+        Meaning::Constant { at, bytes } => (*at, bytes.len()),
+        _ => guess.number().map_or((0, 0), |number| (number.at as usize, usize::from(number.bytes))),
+    };
+    GuessReport {
+        meaning,
+        at,
+        bytes,
+        is_big_endian: guess.number().filter(|number| number.bytes > 1).map(|number| number.is_big_endian),
+        mask: guess.number().and_then(|number| number.mask),
+        tick_ns,
+        holds: guess.holds,
+        of: guess.of,
+        text: guess.to_string(),
+    }
+}

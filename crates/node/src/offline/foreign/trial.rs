@@ -1,0 +1,285 @@
+//! A source's layout tried on a capture or a file of what its board sent.
+
+use super::frames::{Carriage, Passing};
+use super::input::Input;
+use crate::configuration::{ConfigurationError, Fault, point_at};
+use crate::offline::OfflineError;
+use ropewalk_flow::trial::{Arrival, BadPlace, Board, BoardAccount, Numbers, Trial, TrialAccount};
+use ropewalk_wire::capture::{Aside, CaptureReader, Carried, Streams};
+use ropewalk_wire::layout::Plan;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The schema of [`TrialReport`] as JSON: `docs/schema/source-test.json`.
+pub const TRIAL_SCHEMA: &str = "ropewalk-source-test-1";
+
+/// Bytes of a file that are taken at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// A layout, and what it is tried on.
+#[derive(Copy, Clone, Debug)]
+pub struct TrialOptions<'a> {
+    /// The layout.
+    pub plan: &'a Plan,
+    /// A capture, or the bytes of a stream.
+    pub input: &'a Path,
+    /// Of a capture: what went to this port alone.
+    pub port: Option<u16>,
+}
+
+/// What came of it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct TrialReport {
+    /// [`TRIAL_SCHEMA`].
+    pub schema: &'static str,
+    /// Whole frames.
+    pub frames: u64,
+    /// Datagrams, of a capture.
+    pub datagrams: u64,
+    /// Bytes that belong to no frame.
+    pub skipped_bytes: u64,
+    /// Bytes at the end that are no whole frame.
+    pub left_over_bytes: u64,
+    /// Frames of which only some of their datagrams came.
+    pub unfinished_frames: u64,
+    /// What was lost, by name.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Packets of a capture that are none of the source, by the reason's name.
+    pub aside: BTreeMap<&'static str, u64>,
+    /// What each board sent.
+    pub boards: Vec<BoardReport>,
+    /// Places where something is not as the layout wants it.
+    pub bad_places: u64,
+    /// The first of them.
+    pub first_bad: Option<BadReport>,
+}
+
+/// What a board sent.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct BoardReport {
+    /// Which one.
+    pub board: String,
+    /// Whole frames.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of the shortest one.
+    pub least_bytes: usize,
+    /// Bytes of the longest one.
+    pub most_bytes: usize,
+    /// The frames' own numbers.
+    pub sequence: Option<NumbersReport>,
+    /// The events' numbers.
+    pub event: Option<NumbersReport>,
+    /// Frames whose checksum is right, and wrong.
+    pub checksums: ChecksumsReport,
+    /// How often frames were so far apart by the board's clock.
+    pub intervals: Vec<IntervalReport>,
+    /// How often the clock went backward.
+    pub clock_backward: u64,
+}
+
+/// What was seen of numbers that should be one more each time.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct NumbersReport {
+    /// The first one.
+    pub first: u64,
+    /// The furthest one.
+    pub last: u64,
+    /// How often numbers were passed over.
+    pub gaps: u64,
+    /// How many were.
+    pub missing: u64,
+    /// How often the counter went over its end.
+    pub wraps: u64,
+    /// Numbers that came twice.
+    pub duplicates: u64,
+    /// Numbers that came late.
+    pub out_of_order: u64,
+    /// How often the counter began anew.
+    pub restarts: u64,
+}
+
+/// Checksums.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ChecksumsReport {
+    /// Right.
+    pub right: u64,
+    /// Wrong.
+    pub wrong: u64,
+}
+
+/// A step of the histogram.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct IntervalReport {
+    /// At least so many nanoseconds.
+    pub from_ns: u64,
+    /// Less than so many.
+    pub to_ns: u64,
+    /// How often.
+    pub count: u64,
+}
+
+/// Where something is not as the layout wants it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct BadReport {
+    /// The rule's key.
+    pub key: &'static str,
+    /// What is wrong.
+    pub what: String,
+    /// Where the frame begins in the input.
+    pub offset: u64,
+    /// Line of the rule in the configuration, from 1; 0 where it does not stand there.
+    pub line: usize,
+    /// Column of the rule.
+    pub column: usize,
+    /// The bytes around it, and which of them the rule looks at.
+    #[serde(skip)]
+    pub place: BadPlace,
+}
+
+/// Tries a layout. The rules that failed are looked up in the configuration, where the source stands under this key, such
+/// as `source[0]`.
+///
+/// # Errors
+/// Where the input cannot be read.
+pub fn try_layout(options: &TrialOptions<'_>, config: &Path, key: &str) -> Result<TrialReport, OfflineError> {
+    let (mut trial, mut aside) = (Trial::new(options.plan), BTreeMap::new());
+    let mut input = Input::open(options.input)?;
+    if CaptureReader::recognises(input.begin()?) {
+        try_capture(options, &mut input, &mut trial, &mut aside)?;
+    } else if options.plan.is_of_datagrams() {
+        return Err(OfflineError::NeedsCapture { path: options.input.to_owned(), format: "a layout of datagrams" });
+    } else {
+        try_stream(&mut input, &mut trial)?;
+    }
+    Ok(report(trial.end(), aside, |place| rule_of(config, key, place)))
+}
+
+/// The rule that failed, where it stands in the configuration: what the error says is its place and what is wrong.
+pub fn rule_of(config: &Path, key: &str, place: &BadPlace) -> ConfigurationError {
+    point_at(config, &Fault::new(format!("{key}.{}", place.key), place.what.clone()))
+}
+
+fn try_stream(input: &mut Input, trial: &mut Trial<'_>) -> Result<(), OfflineError> {
+    loop {
+        input.fill(PIECE_BYTES)?;
+        let (offset, bytes) = (input.offset(), input.window().len());
+        if bytes == 0 {
+            return Ok(());
+        }
+        trial.stream(Arrival { offset, ..Arrival::default() }, input.window());
+        input.take(bytes);
+    }
+}
+
+fn try_capture(
+    options: &TrialOptions<'_>,
+    input: &mut Input,
+    trial: &mut Trial<'_>,
+    aside: &mut BTreeMap<&'static str, u64>,
+) -> Result<(), OfflineError> {
+    let (mut streams, mut bytes, mut packets) = (Streams::new(), Vec::new(), 0);
+    let is_of_datagrams = options.plan.is_of_datagrams();
+    let mut connection = None;
+    Carriage::default()
+        .read(input, &mut |passing| {
+            let Passing::Packet { time, carried, .. } = passing else { return };
+            packets += 1;
+            let mut tell = |name| *aside.entry(name).or_default() += 1;
+            let is_wanted = |port: u16| options.port.is_none_or(|wanted| wanted == port);
+            match carried {
+                Carried::Datagram(datagram) if is_of_datagrams && is_wanted(datagram.destination.port()) => {
+                    let arrival = Arrival { from: Some(datagram.source.ip()), time, offset: packets - 1 };
+                    trial.datagram(arrival, datagram.payload);
+                }
+                Carried::Segment(segment) if !is_of_datagrams && is_wanted(segment.destination.port()) => {
+                    // One after the other: what two connections sent would be one stream otherwise.
+                    let whose = (segment.source, segment.destination);
+                    if *connection.get_or_insert(whose) != whose {
+                        return tell("other_connection");
+                    }
+                    bytes.clear();
+                    streams.accept(&segment, &mut bytes);
+                    trial.stream(Arrival { from: Some(segment.source.ip()), time, offset: packets - 1 }, &bytes);
+                }
+                Carried::Datagram(_) | Carried::Segment(_) => tell("other_port"),
+                Carried::Other(_) => tell("other_protocol"),
+                Carried::Aside(reason) => tell(Aside::name(reason)),
+            }
+        })
+        .map(|_| ())
+}
+
+fn report(
+    account: TrialAccount,
+    aside: BTreeMap<&'static str, u64>,
+    rule: impl FnOnce(&BadPlace) -> ConfigurationError,
+) -> TrialReport {
+    TrialReport {
+        schema: TRIAL_SCHEMA,
+        frames: account.frames(),
+        datagrams: account.datagrams,
+        skipped_bytes: account.skipped_bytes,
+        left_over_bytes: account.left_over_bytes,
+        unfinished_frames: account.unfinished_frames,
+        faults: account.faults,
+        aside,
+        boards: account.boards.iter().map(board_report).collect(),
+        bad_places: account.bad_places,
+        first_bad: account.first_bad.map(|place| {
+            let rule = rule(&place);
+            let (key, what, offset) = (place.key, place.what.clone(), place.offset);
+            BadReport { key, what, offset, line: rule.line, column: rule.column, place }
+        }),
+    }
+}
+
+fn board_report((board, account): &(Board, BoardAccount)) -> BoardReport {
+    let intervals = account.intervals.counts();
+    BoardReport {
+        board: board.to_string(),
+        frames: account.frames,
+        bytes: account.bytes,
+        least_bytes: account.least_bytes,
+        most_bytes: account.most_bytes,
+        sequence: numbers(&account.sequence),
+        event: numbers(&account.event),
+        checksums: ChecksumsReport { right: account.right_checksums, wrong: account.wrong_checksums },
+        intervals: intervals
+            .map(|step| IntervalReport { from_ns: step.from, to_ns: step.to, count: step.count })
+            .collect(),
+        clock_backward: account.intervals.backward,
+    }
+}
+
+fn numbers(numbers: &Numbers) -> Option<NumbersReport> {
+    Some(NumbersReport {
+        first: numbers.first?,
+        last: numbers.last?,
+        gaps: numbers.gaps,
+        missing: numbers.missing,
+        wraps: numbers.wraps,
+        duplicates: numbers.duplicates,
+        out_of_order: numbers.out_of_order,
+        restarts: numbers.restarts,
+    })
+}
+
+impl TrialReport {
+    /// Whether every byte belongs to a frame whose checksum, if it has one, is right.
+    pub fn is_intact(&self) -> bool {
+        let wrong: u64 = self.boards.iter().map(|board| board.checksums.wrong).sum();
+        self.faults.is_empty() && self.skipped_bytes + self.left_over_bytes + wrong == 0
+    }
+
+    /// Whether no frame is missing, doubled or out of its order.
+    pub fn is_complete(&self) -> bool {
+        let is_gapless = |numbers: NumbersReport| {
+            numbers.missing + numbers.gaps + numbers.duplicates + numbers.out_of_order + numbers.restarts == 0
+        };
+        self.unfinished_frames == 0
+            && self.boards.iter().all(|board| board.sequence.or(board.event).is_none_or(is_gapless))
+    }
+}

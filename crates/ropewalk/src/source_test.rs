@@ -1,0 +1,157 @@
+//! A source's layout tried on what its board sent.
+
+use crate::arguments::SourceTestOptions;
+use crate::exit::{self, Failure};
+use crate::files::{print_json, write_out};
+use crate::render::grouped;
+use ropewalk_node::configuration::{self, NetworkAddress, SourceSection};
+use ropewalk_node::offline::foreign::{
+    BadReport, BoardReport, NumbersReport, TrialOptions, TrialReport, rule_of, try_layout,
+};
+use std::path::Path;
+
+/// Letters of the longest bar of a histogram.
+const BAR: u64 = 40;
+/// Bytes of a line of a dump.
+const LINE: usize = 16;
+
+pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
+    let configuration = configuration::read(&options.config)?;
+    let found = configuration.source.iter().position(|source| source.name_or_id() == options.source);
+    let Some(index) = found else {
+        let names: Vec<String> = configuration.source.iter().map(SourceSection::name_or_id).collect();
+        return Err(Failure::Usage(format!("no source is named `{}`; there are {}", options.source, names.join(", "))));
+    };
+    let (source, key) = (&configuration.source[index], format!("source[{index}]"));
+    let no_layout = || {
+        let text = "has no layout: `frame` says how its frames are found; files of formats with a name are for `ropewalk verify`";
+        Failure::Usage(format!("{}: {text}", options.source))
+    };
+    let plan = source.plan().ok().flatten().ok_or_else(no_layout)?;
+    let port = options.port.or(match source.listen {
+        Some(NetworkAddress::Udp(place, _)) if place.port() != 0 => Some(place.port()),
+        _ => None,
+    });
+    let report = try_layout(&TrialOptions { plan: &plan, input: &options.input, port }, &options.config, &key)?;
+    if options.json {
+        print_json(&report)?;
+    } else {
+        write_out(report_text(&report, &options.config, &key).as_bytes())?;
+    }
+    Ok(if !report.is_intact() || report.frames == 0 {
+        exit::UNBALANCED
+    } else if !report.is_complete() {
+        exit::LOST
+    } else {
+        exit::GOOD
+    })
+}
+
+fn report_text(report: &TrialReport, config: &Path, key: &str) -> String {
+    let mut text = format!("frames     {}\n", grouped(report.frames));
+    for (name, count) in [
+        ("datagrams", report.datagrams),
+        ("skipped", report.skipped_bytes),
+        ("left over", report.left_over_bytes),
+        ("unfinished", report.unfinished_frames),
+    ] {
+        if count > 0 {
+            text.push_str(&format!("{name:<10} {}\n", grouped(count)));
+        }
+    }
+    for (name, count) in report.faults.iter().chain(&report.aside) {
+        text.push_str(&format!("{name:<10} {}\n", grouped(*count)));
+    }
+    report.boards.iter().for_each(|board| text.push_str(&board_text(board)));
+    if let Some(bad) = &report.first_bad {
+        let rule = rule_of(config, key, &bad.place);
+        text.push_str(&format!("\nthe first of {} bad places is at {}:\n", grouped(report.bad_places), bad.offset));
+        text.push_str(&format!("{}\n{rule}\n", dump(bad)));
+    }
+    text
+}
+
+fn board_text(board: &BoardReport) -> String {
+    let (frames, bytes) = (grouped(board.frames), grouped(board.bytes));
+    let mut text = format!(
+        "{}: {frames} frames, {bytes} bytes, {} to {} each\n",
+        board.board, board.least_bytes, board.most_bytes
+    );
+    for (name, numbers) in [("sequence", board.sequence), ("event", board.event)] {
+        if let Some(numbers) = numbers {
+            text.push_str(&format!("  {name}: {}\n", numbers_text(&numbers)));
+        }
+    }
+    let (right, wrong) = (board.checksums.right, board.checksums.wrong);
+    if right + wrong > 0 {
+        text.push_str(&format!("  checksums: {} right, {} wrong\n", grouped(right), grouped(wrong)));
+    }
+    let most = board.intervals.iter().map(|step| step.count).max().unwrap_or(1);
+    for step in &board.intervals {
+        let bar = "#".repeat((step.count * BAR).div_ceil(most) as usize);
+        let (from, to) = (time_text(step.from_ns), time_text(step.to_ns));
+        text.push_str(&format!("  {from:>6} to {to:<6} {:>9}  {bar}\n", grouped(step.count)));
+    }
+    if board.clock_backward > 0 {
+        text.push_str(&format!("  the clock went backward {} times\n", grouped(board.clock_backward)));
+    }
+    text
+}
+
+fn numbers_text(numbers: &NumbersReport) -> String {
+    let mut text = format!("{} to {}", numbers.first, numbers.last);
+    for (name, count) in [
+        ("gaps", numbers.gaps),
+        ("missing", numbers.missing),
+        ("wraps", numbers.wraps),
+        ("twice", numbers.duplicates),
+        ("late", numbers.out_of_order),
+        ("restarts", numbers.restarts),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(", {name} {}", grouped(count)));
+        }
+    }
+    text
+}
+
+/// `20us`: steps have one digit.
+fn time_text(nanoseconds: u64) -> String {
+    match nanoseconds {
+        0..1_000 => format!("{nanoseconds}ns"),
+        1_000..1_000_000 => format!("{}us", nanoseconds / 1_000),
+        1_000_000..1_000_000_000 => format!("{}ms", nanoseconds / 1_000_000),
+        _ => format!("{}s", nanoseconds / 1_000_000_000),
+    }
+}
+
+/// The bytes around a bad place; under those that the rule looks at stand carets.
+fn dump(bad: &BadReport) -> String {
+    let place = &bad.place;
+    let mut text = String::new();
+    // Lines begin where the frame begins, and so many whole lines before it.
+    let first = -(place.before.div_ceil(LINE) as i64 * LINE as i64);
+    let end = (place.bytes.len() - place.before) as i64;
+    let mut at = first;
+    while at < end {
+        let (mut bytes, mut marks) = (String::new(), String::new());
+        for here in at..at + LINE as i64 {
+            let index = usize::try_from(here + place.before as i64).ok();
+            let byte = index.and_then(|index| place.bytes.get(index));
+            bytes.push_str(&byte.map_or_else(|| "   ".to_owned(), |byte| format!(" {byte:02x}")));
+            let is_marked = place
+                .marked
+                .as_ref()
+                .is_some_and(|marked| usize::try_from(here).is_ok_and(|here| marked.contains(&here)));
+            marks.push_str(if is_marked { " ^^" } else { "   " });
+        }
+        text.push_str(format!("  {at:>5} |{bytes}").trim_end());
+        text.push('\n');
+        if marks.contains('^') {
+            text.push_str(format!("        |{marks}  {}", bad.key).trim_end());
+            text.push('\n');
+        }
+        at += LINE as i64;
+    }
+    text
+}
