@@ -5,6 +5,7 @@ mod support;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
+use ropewalk_node::offline::foreign::{ForeignReplayOptions, Pace, replay_foreign};
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{EventKey, SourceId};
 use ropewalk_wire::foreign::ForeignFormat;
@@ -322,6 +323,48 @@ fn events_whose_numbers_only_grow_are_numbered_together() {
             assert_eq!(fragment.payload, told);
         }
     }
+}
+
+/// A capture of two readout masters that send to one port, played again at a configuration that describes them: each pulse is
+/// an event of both. How many and which, FORMATS section 5 says of the file.
+#[test]
+fn a_capture_of_real_boards_builds_the_events_that_were_in_it() {
+    let Some(data) = ropewalk_tidy::real_data("entrances::a_capture_of_real_boards", "vmm") else { return };
+    let output = TemporaryDirectory::new("entrances-capture");
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+    let mut text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n",
+        output.path().display().to_string()
+    );
+    for id in [1, 2] {
+        text += &format!(
+            "[[source]]\nid = {id}\nreadout = \"ru0\"\nlisten = \"udp://127.0.0.1:{port}\"\nframe = \"datagram\"\n\
+             match = {{ at = 2, bytes = \"ESS\" }}\ndemux = {{ at = \"ip.source\" }}\n\
+             event = {{ fields = [ {{ at = 10, type = \"u32le\" }}, {{ at = 14, type = \"u32le\" }} ], numbers = \"growing\" }}\n\
+             sequence = {{ at = 26, type = \"u32le\" }}\n"
+        );
+    }
+    let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 100)));
+    support::wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
+    let target = format!("udp://127.0.0.1:{port}").parse().expect("a target");
+    let options = ForeignReplayOptions { target, pace: Pace::Hertz(2000.0), port: None, format: None, times: 1 };
+    let played = replay_foreign(&data.join("example_LET.pcapng"), &options).expect("it can be read");
+    assert_eq!((played.messages, played.lines.len()), (200, 2));
+    let summary = Run { handle }.end();
+    assert!(summary.is_lossless(), "{summary:#?}");
+    let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
+    let (mut reader, mut pulses) = (index.reader(), Vec::new());
+    while let Some(event) = reader.next_event().expect("it can be read") {
+        let pulse =
+            |bytes: &[u8]| [10, 14].map(|at| u32::from_le_bytes(*bytes[at..].first_chunk().expect("a whole head")));
+        let both: Vec<_> = event.event.fragments().map(|fragment| pulse(fragment.payload)).collect();
+        assert!(both.len() == 2 && both[0] == both[1], "{both:?}");
+        pulses.push(both[0]);
+    }
+    let ends = (pulses.len(), pulses.first().copied(), pulses.last().copied());
+    assert_eq!(ends, (100, Some([67_484, 1_619_617]), Some([67_491, 7_909_251])));
 }
 
 #[test]
