@@ -325,6 +325,34 @@ fn events_whose_numbers_only_grow_are_numbered_together() {
     }
 }
 
+/// The second datagram of each frame comes later than one is usually waited for, and sooner than the configuration says.
+#[test]
+fn datagrams_of_a_frame_are_waited_for_as_long_as_the_configuration_says() {
+    let output = TemporaryDirectory::new("entrances-pieces");
+    let text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[timeouts]\nreadout = \"4s\"\n[[readout]]\nname = \"ru0\"\n\
+         [[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nname = \"board\"\nreadout = \"ru0\"\n\
+         listen = \"udp://127.0.0.1:0\"\nevent = {{ at = 0, type = \"u16be\" }}\n[source.frame.pieces]\nheader = 4\n\
+         frame = {{ at = 0, type = \"u16be\" }}\nindex = {{ at = 2, type = \"u8\" }}\ncount = {{ at = 3, type = \"u8\" }}\n\
+         timeout = \"30s\"\n",
+        output.path().display().to_string()
+    );
+    let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 3)));
+    support::wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
+    let (socket, address) = (std::net::UdpSocket::bind("127.0.0.1:0").expect("a port"), address_of(&handle, "board"));
+    let send = |event: u8, index: u8| {
+        socket.send_to(&[0, event, index, 2, event, index], &address).expect("it is sent");
+    };
+    (1..=3).for_each(|event| send(event, 0));
+    std::thread::sleep(3 * ropewalk_flow::readout::PIECES_TIMEOUT);
+    (1..=3).for_each(|event| send(event, 1));
+    let summary = Run { handle }.end();
+    assert!(summary.is_lossless(), "{summary:#?}");
+    assert_eq!((summary.events.written, &summary.bytes["payload_received"]), (3, &serde_json::json!(3 * 8)));
+}
+
 /// A capture of two readout masters that send to one port, played again at a configuration that describes them: each pulse is
 /// an event of both. How many and which, FORMATS section 5 says of the file.
 #[test]

@@ -64,6 +64,8 @@ impl Collator {
         loop {
             let (lane, number) = self.lowest()?;
             if !has_room(lane) {
+                // While whose turn it is must wait itself, nobody's silence counts.
+                self.since = None;
                 return None;
             }
             match (number, self.last) {
@@ -215,6 +217,11 @@ mod tests {
         assert_eq!((collator.room(0), collator.room(1), collator.held_of(0)), (0, 2, 2));
         push(&mut collator, 1, &[2]);
         assert!(collator.next(at(0), |lane| lane == 1).is_none());
+        collator.clear(1);
+        assert!(collator.next(at(0), |_| true).is_none(), "the other one is waited for");
+        assert!(collator.next(at(500), |_| false).is_none());
+        assert_eq!(collator.next_deadline(), None, "there is nothing to be done at a time that is over");
+        push(&mut collator, 1, &[2]);
         assert_eq!(drain(&mut collator, at(0)).len(), 3);
         push(&mut collator, 0, &[3]);
         assert_eq!((collator.clear(0), collator.clear(0)), (1, 0));

@@ -222,8 +222,8 @@ impl<'a> Trial<'a> {
         let board = Board { from: arrival.from, number: self.plan.board_of(frame) };
         let account = self.account.board(board);
         account.add(frame.len(), arrival.time);
-        let sequence = fields.sequence.map(|number| ("sequence", account.sequence.add(number, widths.sequence)));
-        let event = fields.event.map(|number| ("event", account.event.add(number, widths.event)));
+        let sequence = fields.sequence.map(|number| ("sequence", account.sequence.add(number, widths.sequence, 1)));
+        let event = fields.event.map(|number| ("event", account.event.add(number, widths.event, 1)));
         if let Some(time) = fields.time {
             account.intervals.add(time, widths.time, self.plan.tick());
         }

@@ -9,13 +9,14 @@
 //! drops is counted. What comes before the run begins is taken and counted as stale, so that nothing old waits there.
 
 use ropewalk_flow::messages::Received;
-use ropewalk_flow::readout::{Boards, DatagramFramer, FramerLimits, PIECES_TIMEOUT, Readout, SourceConfig};
+use ropewalk_flow::readout::{Boards, DatagramFramer, FramerLimits, Readout, SourceConfig};
 use ropewalk_io::packet::{Packet, Receiver};
 use ropewalk_terms::{Counter, Instant, SourceId};
 use ropewalk_wire::description::Description;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// How the sources of one receiver are told apart.
 #[derive(Clone, Debug)]
@@ -32,8 +33,9 @@ pub enum Demux {
 pub struct DatagramInputConfig {
     /// What receives.
     pub receiver: Box<dyn Receiver + Send>,
-    /// Who sends there: each source, in the order of `demux`.
-    pub sources: Vec<(SourceId, Description)>,
+    /// Who sends there, in the order of `demux`: each source, and how long the other datagrams of a frame are waited for that
+    /// it sends in several.
+    pub sources: Vec<(SourceId, Description, Duration)>,
     /// How they are told apart.
     pub demux: Demux,
     /// They send whether a run is taken or not; a capture waits.
@@ -77,7 +79,7 @@ const AT_ONCE: usize = 512;
 /// Datagrams for which there is room from the start.
 const ROOM: usize = 2048;
 /// How often a receiver is asked what it lost.
-const ASK: std::time::Duration = std::time::Duration::from_millis(500);
+const ASK: Duration = Duration::from_millis(500);
 /// So much of a receiver's memory may be held before what is oldest moves, in percent.
 const EVACUATE_ABOVE: usize = 50;
 
@@ -85,11 +87,11 @@ impl Datagrams {
     /// Another receiver; sources that the readout unit does not have are left out.
     pub(super) fn add(&mut self, config: DatagramInputConfig, sources: &[SourceConfig]) {
         let DatagramInputConfig { receiver, sources: own, demux, is_live } = config;
-        let routes = own.into_iter().filter_map(|(id, description)| {
+        let routes = own.into_iter().filter_map(|(id, description, pieces_timeout)| {
             let source = sources.iter().position(|source| source.id == id)?;
             let SourceConfig { max_fragment, check_crc, .. } = sources[source];
             let limits = FramerLimits { max_fragment, check_crc };
-            let framer = DatagramFramer::new(id, description, limits, PIECES_TIMEOUT);
+            let framer = DatagramFramer::new(id, description, limits, pieces_timeout);
             Some(Route { source, framer, has_come: false })
         });
         self.inputs.push(Input {
@@ -135,8 +137,11 @@ impl Datagrams {
     /// Before the thread sleeps: false if there is something to do right now.
     pub(super) fn prepare_wait(&mut self) -> bool {
         // All are asked, so that all are armed. One that is blocked waits for the machine.
-        let read = self.inputs.iter_mut().filter(|input| !input.is_blocked);
-        read.filter_map(|input| (!input.receiver.prepare_wait()).then_some(())).count() == 0
+        let mut may_sleep = true;
+        for input in self.inputs.iter_mut().filter(|input| !input.is_blocked) {
+            may_sleep &= input.receiver.prepare_wait();
+        }
+        may_sleep
     }
 
     /// What becomes readable when something comes.

@@ -462,9 +462,10 @@ impl<S: Dispatcher> FrontEnds<S> {
     }
 
     fn end(&mut self, now: Instant, endpoint: Endpoint, mid_fragment: bool, readout: &mut Readout) {
-        let Some(connection) = self.connections.remove(endpoint) else { return };
+        let Some(mut connection) = self.connections.remove(endpoint) else { return };
         if let Some(source) = connection.source {
             self.connected[source] = None;
+            readout.note_frames(source, connection.framer.take_counts());
             readout.source_disconnected(now, source, mid_fragment);
         }
         let ends = connection.source.is_some_and(|source| self.sources[source].on_close == OnClose::End);

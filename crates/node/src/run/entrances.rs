@@ -103,7 +103,8 @@ impl Workshop<'_> {
             let name = first.name_or_id();
             let receiver = self.socket(first, &name, &boards)?;
             opened.addresses.push((name, receiver.address().to_string()));
-            let described = |source: &&SourceSection| Some((SourceId(source.id), description(source)?));
+            let described =
+                |source: &&SourceSection| Some((SourceId(source.id), description(source)?, source.pieces_timeout()));
             readout.add_datagrams(DatagramInputConfig {
                 receiver: Box::new(receiver),
                 sources: boards.iter().filter_map(described).collect(),

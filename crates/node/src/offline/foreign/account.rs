@@ -1,8 +1,8 @@
 //! What each source sent, and every fault by its name.
 
-use super::counter::Counter;
 use super::frames::{Found, Frame, Peer};
 use crate::offline::utc::utc_text;
+use ropewalk_flow::trial::Numbers;
 use ropewalk_terms::Utc;
 use ropewalk_wire::foreign::{Counting, Describe, ForeignFormat, Inspector, Value};
 use ropewalk_wire::framing::{Fields, Framing};
@@ -198,7 +198,7 @@ struct Source {
     event: Range,
     sequence: Range,
     time: Range,
-    counter: Counter,
+    counter: Numbers,
     wrong_checksums: u64,
     names: Names,
 }
@@ -272,10 +272,14 @@ impl Source {
         }
         match format.counting() {
             Counting::Events if begins => {
-                fields.event.into_iter().for_each(|event| self.counter.add(event, widths.event, events));
+                if let Some(event) = fields.event {
+                    self.counter.add(event, widths.event, events);
+                }
             }
             Counting::Frames => {
-                fields.sequence.into_iter().for_each(|number| self.counter.add(number, widths.sequence, 1));
+                if let Some(number) = fields.sequence {
+                    self.counter.add(number, widths.sequence, 1);
+                }
             }
             Counting::Events | Counting::Nothing => {}
         }

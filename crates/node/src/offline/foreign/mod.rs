@@ -3,7 +3,6 @@
 //! ```text
 //! input      a file, or what it is an LZ4 frame of, through a window of bounded size
 //! frames     its frames: of a stream, or of the datagrams and connections in a capture
-//! counter    numbers that should be one more each time
 //! account    what each source sent, and every fault by its name
 //! record     one frame with all its fields, for people
 //! replay     what is in it on the line again
@@ -14,7 +13,6 @@
 //! per source.
 
 mod account;
-mod counter;
 mod draft;
 mod frames;
 mod input;
