@@ -9,6 +9,7 @@ pub mod ferol;
 pub mod foreign;
 pub mod frame;
 pub mod framing;
+pub mod front_end;
 pub mod gateway;
 pub mod generic;
 pub mod internet;

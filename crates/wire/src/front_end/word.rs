@@ -1,0 +1,341 @@
+//! What a front end says to run control.
+
+use super::fields::{LARGEST_NAME_BYTES, LARGEST_TEXT_BYTES, Named};
+use super::{CONTROL_VERSION, Frame, Kind, UNKNOWN};
+use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, name};
+use ropewalk_terms::{RunNumber, SourceId, Utc};
+
+const MAGIC: [u8; 8] = *b"RWSOURCE";
+
+/// What a front end's times count from.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum ClockKind {
+    /// It has no clock.
+    #[default]
+    None = 0,
+    /// 1970-01-01T00:00:00Z.
+    Utc = 1,
+    /// A start of its own.
+    Own = 2,
+}
+
+/// How far a front end has come in a run. A run leads through all of them in this order, but for `Triggering`, which the
+/// trigger source alone reaches.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Stage {
+    /// In none.
+    #[default]
+    Idle = 0,
+    /// Configured; its data connection stands.
+    Ready = 1,
+    /// It takes data whenever a trigger comes.
+    Started = 2,
+    /// It issues triggers.
+    Triggering = 3,
+    /// It issues no further triggers.
+    Vetoed = 4,
+    /// Its data of the run have left.
+    Stopped = 5,
+}
+
+impl Stage {
+    /// The stage with this number, if there is one.
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Idle,
+            1 => Self::Ready,
+            2 => Self::Started,
+            3 => Self::Triggering,
+            4 => Self::Vetoed,
+            5 => Self::Stopped,
+            _ => return None,
+        })
+    }
+
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Ready => "ready",
+            Self::Started => "started",
+            Self::Triggering => "triggering",
+            Self::Vetoed => "vetoed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// First word of a front end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// [`CONTROL_VERSION`] of the sender.
+    pub version: u16,
+    /// Which source it is.
+    pub source: SourceId,
+    /// What its times count from.
+    pub clock: ClockKind,
+    /// How far it is in `run`: where it comes back, what it was told before counts.
+    pub stage: Stage,
+    /// The run that it was told of last; 0 for none.
+    pub run: RunNumber,
+    /// Its name, for people; padded with zeros.
+    pub name: [u8; NAME_BYTES],
+    /// Versions of firmware and library, for people; at most [`LARGEST_TEXT_BYTES`].
+    pub versions: String,
+}
+
+impl Hello {
+    /// A hello of a front end that is in no run; a longer name is cut.
+    pub fn new(source: SourceId, name: &str) -> Self {
+        Self {
+            version: CONTROL_VERSION,
+            source,
+            clock: ClockKind::default(),
+            stage: Stage::Idle,
+            run: RunNumber(0),
+            name: name::padded(name),
+            versions: String::new(),
+        }
+    }
+
+    /// The name up to its first zero; what is no text is replaced.
+    pub fn name(&self) -> String {
+        name::unpadded(&self.name)
+    }
+}
+
+/// It cannot do what it was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failed {
+    /// The run.
+    pub run: RunNumber,
+    /// Why, for people; at most [`LARGEST_TEXT_BYTES`].
+    pub text: String,
+}
+
+/// No further trigger comes. Of all that happened since the start, `issued = accepted + vetoed[cause]`, where one trigger was
+/// accepted for each event from the first to the last.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Vetoed {
+    /// The run.
+    pub run: RunNumber,
+    /// The last event's number; the number before the first one where there was none.
+    pub last: u64,
+    /// Triggers that there were.
+    pub issued: u64,
+    /// Those that were not let through, by cause.
+    pub vetoed: Vec<Named>,
+}
+
+/// Its data of the run have left.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Stopped {
+    /// The run.
+    pub run: RunNumber,
+    /// The number of the first event that it sent; none where it sent nothing.
+    pub first: Option<u64>,
+    /// The number of the last event that it sent.
+    pub last: Option<u64>,
+    /// Fragments that it sent.
+    pub sent: u64,
+}
+
+/// How a front end is. Every counter counts from the run's start.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Status {
+    /// The run.
+    pub run: RunNumber,
+    /// How far it is.
+    pub stage: Stage,
+    /// Fragments that it sent.
+    pub sent: u64,
+    /// Their bytes, heads included.
+    pub bytes: u64,
+    /// How long it waited because nobody took its data, in nanoseconds.
+    pub waited_ns: u64,
+    /// What it says of itself; at most [`LARGEST_TEXT_BYTES`].
+    pub text: String,
+    /// Its own counters.
+    pub counters: Vec<Named>,
+}
+
+/// A slow reading.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reading {
+    /// When it was read.
+    pub time: Utc,
+    /// The value.
+    pub value: f64,
+    /// Of what, such as `hv/ch3`; at most [`LARGEST_NAME_BYTES`].
+    pub name: String,
+    /// In which unit; may be empty.
+    pub unit: String,
+}
+
+/// A word.
+#[derive(Clone, PartialEq, Debug)]
+#[expect(missing_docs, reason = "each stands at its type and at its kind")]
+pub enum Word {
+    Hello(Hello),
+    Ready(RunNumber),
+    Failed(Failed),
+    Started(RunNumber),
+    Enabled(RunNumber),
+    Vetoed(Vetoed),
+    Stopped(Stopped),
+    Status(Status),
+    Report(Reading),
+}
+
+impl Word {
+    /// Its kind.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Hello(_) => Kind::Hello,
+            Self::Ready(_) => Kind::Ready,
+            Self::Failed(_) => Kind::Failed,
+            Self::Started(_) => Kind::Started,
+            Self::Enabled(_) => Kind::Enabled,
+            Self::Vetoed(_) => Kind::Vetoed,
+            Self::Stopped(_) => Kind::Stopped,
+            Self::Status(_) => Kind::Status,
+            Self::Report(_) => Kind::Report,
+        }
+    }
+
+    /// Appends the message with its frame. Texts and lists beyond what is allowed are cut.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        Frame::around(self.kind(), out, |to| self.encode_body(to));
+    }
+
+    fn encode_body(&self, to: &mut Writer<'_>) {
+        match self {
+            Self::Hello(hello) => hello.encode(to),
+            Self::Ready(run) | Self::Started(run) | Self::Enabled(run) => to.u32(run.0),
+            Self::Failed(Failed { run, text }) => {
+                to.u32(run.0);
+                to.text(text, LARGEST_TEXT_BYTES);
+            }
+            Self::Vetoed(Vetoed { run, last, issued, vetoed }) => {
+                to.u32(run.0);
+                to.u64(*last);
+                to.u64(*issued);
+                to.numbers(vetoed);
+            }
+            Self::Stopped(Stopped { run, first, last, sent }) => {
+                to.u32(run.0);
+                [first.unwrap_or(UNKNOWN), last.unwrap_or(UNKNOWN), *sent]
+                    .into_iter()
+                    .for_each(|number| to.u64(number));
+            }
+            Self::Status(status) => status.encode(to),
+            Self::Report(Reading { time, value, name, unit }) => {
+                to.bytes(&time.0.to_le_bytes());
+                to.bytes(&value.to_le_bytes());
+                to.text(name, LARGEST_NAME_BYTES);
+                to.text(unit, LARGEST_NAME_BYTES);
+            }
+        }
+    }
+
+    /// Reads the body of a word of this kind.
+    ///
+    /// # Errors
+    /// Where the body is not one of this kind, or the kind is no front end's.
+    pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, FrameError> {
+        let mut from = Reader(body);
+        let word = match kind {
+            // Of another version nothing more is believed than that it is another one.
+            Kind::Hello => return Hello::decode(from).map(Self::Hello),
+            Kind::Ready => Self::Ready(from.run()?),
+            Kind::Started => Self::Started(from.run()?),
+            Kind::Enabled => Self::Enabled(from.run()?),
+            Kind::Failed => Self::Failed(Failed { run: from.run()?, text: from.text(LARGEST_TEXT_BYTES)? }),
+            Kind::Vetoed => Self::Vetoed(Vetoed {
+                run: from.run()?,
+                last: from.u64()?,
+                issued: from.u64()?,
+                vetoed: from.numbers()?,
+            }),
+            Kind::Stopped => Self::Stopped(Stopped {
+                run: from.run()?,
+                first: from.event()?,
+                last: from.event()?,
+                sent: from.u64()?,
+            }),
+            Kind::Status => Self::Status(Status::decode(&mut from)?),
+            Kind::Report => Self::Report(Reading {
+                time: Utc(i64::from_le_bytes(from.bytes()?)),
+                value: f64::from_le_bytes(from.bytes()?),
+                name: from.text(LARGEST_NAME_BYTES)?,
+                unit: from.text(LARGEST_NAME_BYTES)?,
+            }),
+            _ => return Err(FrameError::Meaning),
+        };
+        from.end()?;
+        Ok(word)
+    }
+}
+
+impl Hello {
+    fn encode(&self, to: &mut Writer<'_>) {
+        to.bytes(&MAGIC);
+        to.u16(self.version);
+        to.bytes(&[self.clock as u8, self.stage as u8]);
+        to.u32(self.source.0);
+        to.u32(self.run.0);
+        to.bytes(&self.name);
+        to.text(&self.versions, LARGEST_TEXT_BYTES);
+    }
+
+    fn decode(mut from: Reader<'_>) -> Result<Self, FrameError> {
+        if from.bytes()? != MAGIC {
+            return Err(FrameError::Magic);
+        }
+        let version = from.u16()?;
+        if version != CONTROL_VERSION {
+            return Ok(Self { version, ..Self::new(SourceId(0), "") });
+        }
+        let [clock, stage] = from.bytes()?;
+        let hello = Self {
+            version,
+            clock: match clock {
+                0 => ClockKind::None,
+                1 => ClockKind::Utc,
+                2 => ClockKind::Own,
+                _ => return Err(FrameError::Meaning),
+            },
+            stage: Stage::from_u8(stage).ok_or(FrameError::Meaning)?,
+            source: SourceId(from.u32()?),
+            run: from.run()?,
+            name: from.bytes()?,
+            versions: from.text(LARGEST_TEXT_BYTES)?,
+        };
+        from.end()?;
+        Ok(hello)
+    }
+}
+
+impl Status {
+    fn encode(&self, to: &mut Writer<'_>) {
+        to.u32(self.run.0);
+        to.u8(self.stage as u8);
+        [self.sent, self.bytes, self.waited_ns].into_iter().for_each(|number| to.u64(number));
+        to.text(&self.text, LARGEST_TEXT_BYTES);
+        to.numbers(&self.counters);
+    }
+
+    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
+        Ok(Self {
+            run: from.run()?,
+            stage: Stage::from_u8(from.u8()?).ok_or(FrameError::Meaning)?,
+            sent: from.u64()?,
+            bytes: from.u64()?,
+            waited_ns: from.u64()?,
+            text: from.text(LARGEST_TEXT_BYTES)?,
+            counters: from.numbers()?,
+        })
+    }
+}
