@@ -7,8 +7,10 @@
 //!    +--TakeOver-------------------------------------+
 //! ```
 //! Commands may come at any time and any number of times: a start waits for the nodes, a second stop changes
-//! nothing. The event manager does the work; this machine only says when.
+//! nothing. The event manager does the work; this machine only says when. Where front ends are under run control, too,
+//! [`front_ends`] stands before it.
 
+pub mod front_ends;
 mod machine;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,171 @@
+//! One front end as run control knows it.
+
+use ropewalk_terms::{Instant, RunNumber, SourceId};
+use ropewalk_wire::front_end::{Hello, Stage, Status, Stopped, Vetoed};
+
+/// A source under run control.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FrontEndConfig {
+    /// Which one.
+    pub source: SourceId,
+    /// It is the trigger source: enabled last, vetoed first. At most one is.
+    pub is_trigger: bool,
+    /// Events need it, so that a start waits for it.
+    pub is_required: bool,
+    /// Its settings as text.
+    pub settings: String,
+}
+
+/// Slow readings of a front end in one run.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub struct Readings {
+    /// Taken.
+    pub taken: u64,
+    /// Came too fast, or found no room.
+    pub refused: u64,
+    /// So many may come at once.
+    left: f64,
+    since: Instant,
+}
+
+/// Slow readings that a front end may report in a second, and at once after a pause.
+pub const READINGS_PER_SECOND: u64 = 1000;
+
+impl Readings {
+    const NONE: Self = Self { taken: 0, refused: 0, left: READINGS_PER_SECOND as f64, since: Instant::ZERO };
+
+    /// Whether one more is taken.
+    pub(super) fn take(&mut self, now: Instant, has_room: bool) -> bool {
+        let most = READINGS_PER_SECOND as f64;
+        self.left = (self.left + now.since(self.since).as_secs_f64() * most).min(most);
+        self.since = self.since.max(now);
+        let is_taken = has_room && self.left >= 1.0;
+        if is_taken {
+            self.left -= 1.0;
+            self.taken += 1;
+        } else {
+            self.refused += 1;
+        }
+        is_taken
+    }
+}
+
+/// One front end: what it was told and what it said.
+#[derive(Clone, Debug)]
+pub struct Member {
+    pub(super) config: FrontEndConfig,
+    /// What it said of itself when it connected last; none while it is not connected.
+    pub(super) hello: Option<Hello>,
+    /// How it called itself, and its versions: kept when it goes.
+    pub(super) name: String,
+    pub(super) versions: String,
+    /// It was connected once.
+    pub(super) is_known: bool,
+    /// How far it is in the present run.
+    pub(super) reached: Stage,
+    /// What it was told to reach over this connection.
+    pub(super) asked: Option<Stage>,
+    /// It is not waited for in this run any more.
+    pub(super) is_left_behind: bool,
+    /// It said that it failed, and what it was told is not told again before the next limit.
+    pub(super) has_failed: bool,
+    /// When something came from it last.
+    pub(super) heard: Instant,
+    pub(super) ping_due: Instant,
+    pub(super) is_silent: bool,
+    pub(super) status: Status,
+    pub(super) vetoed: Option<Vetoed>,
+    pub(super) stopped: Option<Stopped>,
+    pub(super) readings: Readings,
+}
+
+impl Member {
+    pub(super) fn new(config: FrontEndConfig) -> Self {
+        Self {
+            config,
+            hello: None,
+            name: String::new(),
+            versions: String::new(),
+            is_known: false,
+            reached: Stage::Idle,
+            asked: None,
+            is_left_behind: false,
+            has_failed: false,
+            heard: Instant::ZERO,
+            ping_due: Instant::FAR_FUTURE,
+            is_silent: false,
+            status: Status::default(),
+            vetoed: None,
+            stopped: None,
+            readings: Readings::NONE,
+        }
+    }
+
+    /// Forgets the last run.
+    pub(super) fn begin(&mut self) {
+        (self.reached, self.asked) = (Stage::Idle, None);
+        (self.is_left_behind, self.has_failed) = (false, false);
+        (self.status, self.vetoed, self.stopped) = (Status::default(), None, None);
+        (self.readings.taken, self.readings.refused) = (0, 0);
+    }
+
+    /// How it was configured.
+    pub const fn config(&self) -> &FrontEndConfig {
+        &self.config
+    }
+
+    /// What it said of itself, while it is connected.
+    pub const fn hello(&self) -> Option<&Hello> {
+        self.hello.as_ref()
+    }
+
+    /// How it called itself last; empty before its first connection.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The versions of its firmware and library, as it said last.
+    pub fn versions(&self) -> &str {
+        &self.versions
+    }
+
+    /// Its slow readings in this run.
+    pub const fn readings(&self) -> &Readings {
+        &self.readings
+    }
+
+    /// How far it is in the present run, or came in the last one.
+    pub const fn stage(&self) -> Stage {
+        self.reached
+    }
+
+    /// It is not waited for in this run any more.
+    pub const fn is_left_behind(&self) -> bool {
+        self.is_left_behind
+    }
+
+    /// Its last word about itself in this run.
+    pub const fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// The trigger source's account, once it has given it.
+    pub const fn vetoed(&self) -> Option<&Vetoed> {
+        self.vetoed.as_ref()
+    }
+
+    /// What it sent, once it has said so.
+    pub const fn stopped(&self) -> Option<&Stopped> {
+        self.stopped.as_ref()
+    }
+
+    /// Whether it need not be waited for on the way to `stage`.
+    pub(super) fn is_settled(&self, stage: Stage) -> bool {
+        self.reached >= stage || self.is_left_behind
+    }
+
+    /// How far a front end that calls is in this run, as it says itself.
+    pub(super) fn stage_of(hello: &Hello, run: RunNumber) -> Stage {
+        if hello.run == run { hello.stage } else { Stage::Idle }
+    }
+}

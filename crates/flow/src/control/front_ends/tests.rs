@@ -1,0 +1,346 @@
+//! Each arrow of the picture, and front ends that are slow, fail, go or come back.
+
+use super::*;
+use crate::control::{RunCommand, RunPhase};
+use ropewalk_terms::{EventKey, Instant, RunNumber, SourceId};
+use ropewalk_wire::front_end::{Command, Failed, Hello, Stage, Status, Stop, Stopped, Vetoed, Word};
+use std::time::Duration;
+
+const RUN: RunNumber = RunNumber(7);
+const TRIGGER: usize = 0;
+const ANSWER: Duration = Duration::from_secs(10);
+
+fn at(seconds: f64) -> Instant {
+    Instant::from_nanoseconds((seconds * 1e9) as u64)
+}
+
+fn order() -> RunOrder {
+    RunOrder { run: RUN, first: EventKey::new(0, 1), last: None, addresses: vec!["ru0".to_owned(); 3] }
+}
+
+/// The trigger source, a telescope, and one that no event needs.
+fn front_ends() -> FrontEnds {
+    let member = |id, is_trigger, is_required| FrontEndConfig {
+        source: SourceId(id),
+        is_trigger,
+        is_required,
+        settings: format!("id = {id}"),
+    };
+    let front_ends = vec![member(1, true, true), member(2, false, true), member(3, false, false)];
+    FrontEnds::new(FrontEndsConfig { front_ends, answer: ANSWER, drain: 3 * ANSWER })
+}
+
+fn hello(stage: Stage, run: RunNumber) -> Hello {
+    Hello { stage, run, ..Hello::new(SourceId(1), "any") }
+}
+
+/// All that is to be done now, pings left out.
+fn actions(front_ends: &mut FrontEnds, now: Instant) -> Vec<FrontEndAction> {
+    std::iter::from_fn(|| front_ends.poll(now))
+        .filter(|action| !matches!(action, FrontEndAction::Tell(_, Command::Ping)))
+        .collect()
+}
+
+/// What is to be done now, in short: the kind of what is told, and to whom.
+fn told(front_ends: &mut FrontEnds, now: Instant) -> Vec<(usize, String)> {
+    let short = |action| match action {
+        FrontEndAction::Tell(place, command) => (place, format!("{:?}", command.kind())),
+        FrontEndAction::Nodes(RunCommand::Start { .. }) => (9, "Start".to_owned()),
+        FrontEndAction::Nodes(RunCommand::Stop { last }) => (9, format!("Stop {:?}", last.map(EventKey::number))),
+        FrontEndAction::Nodes(other) => (9, format!("{other:?}")),
+    };
+    actions(front_ends, now).into_iter().map(short).collect()
+}
+
+fn told_all(kind: &str, places: impl IntoIterator<Item = usize>) -> Vec<(usize, String)> {
+    places.into_iter().map(|place| (place, kind.to_owned())).collect()
+}
+
+fn connect_all(front_ends: &mut FrontEnds, now: Instant) {
+    (0..3).for_each(|place| front_ends.connected(now, place, hello(Stage::Idle, RunNumber(0))));
+}
+
+/// A run in which triggers come.
+fn running() -> FrontEnds {
+    let mut front_ends = front_ends();
+    connect_all(&mut front_ends, at(0.0));
+    front_ends.start(at(0.0), order());
+    (0..3).for_each(|place| front_ends.heard(at(0.1), place, &Word::Ready(RUN)));
+    front_ends.nodes_are(at(0.2), RunPhase::Running);
+    (0..3).for_each(|place| front_ends.heard(at(0.3), place, &Word::Started(RUN)));
+    front_ends.heard(at(0.4), TRIGGER, &Word::Enabled(RUN));
+    actions(&mut front_ends, at(0.4));
+    assert_eq!(front_ends.phase(), FrontEndPhase::Running);
+    front_ends
+}
+
+fn vetoed(last: u64) -> Word {
+    Word::Vetoed(Vetoed { run: RUN, last, issued: last, vetoed: Vec::new() })
+}
+
+fn stopped(last: u64) -> Word {
+    Word::Stopped(Stopped { run: RUN, first: Some(1), last: Some(last), sent: last })
+}
+
+/// What went wrong, but for silence: nobody here answers pings.
+fn kinds(front_ends: &FrontEnds) -> Vec<(u32, IncidentKind)> {
+    let incidents = front_ends.incidents().0.iter().filter(|incident| incident.kind != IncidentKind::Silent);
+    incidents.map(|incident| (incident.source.0, incident.kind.clone())).collect()
+}
+
+#[test]
+fn a_run_begins_and_ends_in_order() {
+    let mut run = front_ends();
+    run.start(at(0.0), order());
+    assert_eq!(told(&mut run, at(0.0)), [], "nobody is there");
+    connect_all(&mut run, at(1.0));
+    assert_eq!(told(&mut run, at(1.0)), told_all("Configure", 0..3));
+    run.heard(at(1.1), 1, &Word::Ready(RUN));
+    run.heard(at(1.1), 2, &Word::Ready(RUN));
+    assert_eq!(told(&mut run, at(1.1)), [], "the last one is waited for");
+    run.heard(at(1.2), TRIGGER, &Word::Ready(RUN));
+    assert_eq!(told(&mut run, at(1.2)), told_all("Start", [9]), "the nodes");
+    run.nodes_are(at(1.3), RunPhase::Running);
+    assert_eq!(told(&mut run, at(1.3)), told_all("Start", 0..3));
+    run.heard(at(1.4), TRIGGER, &Word::Started(RUN));
+    run.heard(at(1.4), 1, &Word::Started(RUN));
+    assert_eq!(told(&mut run, at(1.4)), [], "no trigger before the last one has started");
+    run.heard(at(1.5), 2, &Word::Started(RUN));
+    assert_eq!(told(&mut run, at(1.5)), told_all("Enable", [TRIGGER]));
+    run.heard(at(1.5), TRIGGER, &Word::Enabled(RUN));
+
+    run.stop(at(2.0), None);
+    run.stop(at(2.0), None);
+    assert_eq!(told(&mut run, at(2.0)), told_all("Veto", [TRIGGER]), "first of all");
+    run.heard(at(2.1), TRIGGER, &vetoed(50));
+    let stop = FrontEndAction::Tell(1, Command::Stop(Stop { run: RUN, last: Some(50) }));
+    let stops = actions(&mut run, at(2.1));
+    assert_eq!((stops.len(), &stops[1]), (3, &stop));
+    run.heard(at(2.2), TRIGGER, &stopped(50));
+    run.heard(at(2.2), 1, &stopped(50));
+    assert_eq!(told(&mut run, at(2.2)), [], "data of the last one still leave");
+    run.heard(at(2.3), 2, &stopped(50));
+    assert_eq!(told(&mut run, at(2.3)), [(9, "Stop Some(50)".to_owned())]);
+    assert_eq!((run.phase(), run.incidents()), (FrontEndPhase::Finished, (&[][..], 0)));
+}
+
+#[test]
+fn one_connection_serves_several_runs() {
+    let mut front_ends = running();
+    front_ends.stop(at(1.0), None);
+    front_ends.heard(at(1.0), TRIGGER, &vetoed(5));
+    (0..3).for_each(|place| front_ends.heard(at(1.0), place, &stopped(5)));
+    actions(&mut front_ends, at(1.0));
+    front_ends.start(at(2.0), RunOrder { run: RunNumber(8), ..order() });
+    assert_eq!(told(&mut front_ends, at(2.0)), told_all("Configure", 0..3));
+    // A word about the last run that was long on its way.
+    front_ends.heard(at(2.0), 1, &stopped(5));
+    assert_eq!(front_ends.members()[1].stage(), Stage::Idle);
+    assert!(front_ends.members()[TRIGGER].vetoed().is_none());
+}
+
+#[test]
+fn a_start_waits_for_what_events_need_and_names_who_does_not_answer() {
+    let mut front_ends = front_ends();
+    connect_all(&mut front_ends, at(0.0));
+    front_ends.start(at(0.0), order());
+    actions(&mut front_ends, at(0.0));
+    front_ends.heard(at(0.0), TRIGGER, &Word::Ready(RUN));
+    assert_eq!(told(&mut front_ends, at(10.0)), told_all("Configure", [1]), "again; the other one is not needed");
+    let no_answer = IncidentKind::NoAnswer(Stage::Ready);
+    assert_eq!(kinds(&front_ends), [(2, no_answer.clone()), (3, no_answer)]);
+    front_ends.heard(at(11.0), 1, &Word::Ready(RUN));
+    assert_eq!(told(&mut front_ends, at(11.0)), told_all("Start", [9]));
+}
+
+#[test]
+fn one_that_cannot_be_configured_is_named_and_asked_again_later() {
+    let mut front_ends = front_ends();
+    connect_all(&mut front_ends, at(0.0));
+    front_ends.start(at(0.0), order());
+    actions(&mut front_ends, at(0.0));
+    [TRIGGER, 2].into_iter().for_each(|place| front_ends.heard(at(0.0), place, &Word::Ready(RUN)));
+    let failed = Word::Failed(Failed { run: RUN, text: "no high voltage".to_owned() });
+    front_ends.heard(at(1.0), 1, &failed);
+    assert_eq!(told(&mut front_ends, at(1.0)), [], "not at once: it would fail at once");
+    assert_eq!(told(&mut front_ends, at(10.0)), told_all("Configure", [1]));
+    front_ends.heard(at(10.0), 1, &failed);
+    assert_eq!(kinds(&front_ends), [(2, IncidentKind::Failed("no high voltage".to_owned()))], "once");
+    front_ends.stop(at(11.0), None);
+    assert_eq!(told(&mut front_ends, at(11.0)), told_all("Stop", [TRIGGER, 2]), "who was ready");
+    [TRIGGER, 2].into_iter().for_each(|place| front_ends.heard(at(11.0), place, &stopped(0)));
+    assert_eq!(told(&mut front_ends, at(11.0)), [(9, "Stop None".to_owned())]);
+}
+
+#[test]
+fn who_does_not_start_is_left_behind_and_the_trigger_comes() {
+    let mut front_ends = front_ends();
+    connect_all(&mut front_ends, at(0.0));
+    front_ends.start(at(0.0), order());
+    (0..3).for_each(|place| front_ends.heard(at(0.0), place, &Word::Ready(RUN)));
+    front_ends.nodes_are(at(0.0), RunPhase::Running);
+    [TRIGGER, 2].into_iter().for_each(|place| front_ends.heard(at(0.0), place, &Word::Started(RUN)));
+    actions(&mut front_ends, at(0.0));
+    assert_eq!(told(&mut front_ends, at(10.0)), told_all("Enable", [TRIGGER]));
+    assert_eq!(kinds(&front_ends), [(2, IncidentKind::NoAnswer(Stage::Started))]);
+    front_ends.heard(at(10.0), TRIGGER, &Word::Enabled(RUN));
+    front_ends.stop(at(20.0), None);
+    front_ends.heard(at(20.0), TRIGGER, &vetoed(3));
+    assert_eq!(told(&mut front_ends, at(20.0))[1..], told_all("Stop", 0..3), "it is told all the same");
+    [TRIGGER, 2].into_iter().for_each(|place| front_ends.heard(at(20.0), place, &stopped(3)));
+    assert_eq!(told(&mut front_ends, at(20.0)), [(9, "Stop Some(3)".to_owned())], "but not waited for");
+}
+
+#[test]
+fn a_trigger_source_that_does_not_answer_the_veto_holds_up_no_stop() {
+    let mut front_ends = running();
+    front_ends.stop(at(1.0), None);
+    actions(&mut front_ends, at(1.0));
+    assert_eq!(told(&mut front_ends, at(11.0)), told_all("Stop", 0..3), "the last event is not known");
+    [1, 2].into_iter().for_each(|place| front_ends.heard(at(11.0), place, &stopped(8)));
+    assert_eq!(told(&mut front_ends, at(11.0)), [(9, "Stop None".to_owned())]);
+    assert_eq!(kinds(&front_ends), [(1, IncidentKind::NoAnswer(Stage::Vetoed))]);
+}
+
+#[test]
+fn data_that_still_leave_are_waited_for_but_not_for_ever() {
+    let mut front_ends = running();
+    front_ends.stop(at(1.0), None);
+    front_ends.heard(at(1.0), TRIGGER, &vetoed(90));
+    [TRIGGER, 2].into_iter().for_each(|place| front_ends.heard(at(1.0), place, &stopped(90)));
+    actions(&mut front_ends, at(1.0));
+    for second in 1..=4 {
+        let status = Status { run: RUN, sent: second, ..Status::default() };
+        front_ends.heard(at(7.0 * second as f64), 1, &Word::Status(status));
+        assert_eq!(told(&mut front_ends, at(7.0 * second as f64)), [], "{second}");
+    }
+    assert_eq!(told(&mut front_ends, at(31.0)), [(9, "Stop Some(90)".to_owned())], "thrice the answer's time is all");
+    assert_eq!(kinds(&front_ends), [(2, IncidentKind::NoAnswer(Stage::Stopped))]);
+}
+
+#[test]
+fn a_front_end_whose_data_no_longer_leave_is_left_behind() {
+    let mut front_ends = running();
+    front_ends.stop(at(1.0), None);
+    front_ends.heard(at(1.0), TRIGGER, &vetoed(90));
+    [TRIGGER, 2].into_iter().for_each(|place| front_ends.heard(at(1.0), place, &stopped(90)));
+    actions(&mut front_ends, at(1.0));
+    // It answers pings, and nothing moves.
+    front_ends.heard(at(9.0), 1, &Word::Status(Status { run: RUN, ..Status::default() }));
+    assert_eq!(told(&mut front_ends, at(11.0)), [(9, "Stop Some(90)".to_owned())]);
+}
+
+#[test]
+fn a_lost_connection_changes_nothing_for_one_that_is_back_as_before() {
+    let mut front_ends = running();
+    front_ends.lost(at(1.0), 1);
+    front_ends.connected(at(2.0), 1, hello(Stage::Started, RUN));
+    assert_eq!(told(&mut front_ends, at(2.0)), []);
+    assert_eq!(kinds(&front_ends), [(2, IncidentKind::Lost), (2, IncidentKind::Returned)]);
+    front_ends.stop(at(3.0), None);
+    front_ends.lost(at(3.0), TRIGGER);
+    actions(&mut front_ends, at(3.0));
+    front_ends.connected(at(4.0), TRIGGER, hello(Stage::Triggering, RUN));
+    assert_eq!(told(&mut front_ends, at(4.0)), told_all("Veto", [TRIGGER]), "said again over the new connection");
+}
+
+#[test]
+fn a_program_that_was_started_anew_is_left_out_until_the_next_run() {
+    let mut front_ends = running();
+    front_ends.lost(at(1.0), 1);
+    front_ends.connected(at(2.0), 1, hello(Stage::Idle, RunNumber(0)));
+    assert_eq!(told(&mut front_ends, at(2.0)), []);
+    assert_eq!(kinds(&front_ends)[1], (2, IncidentKind::StartedAnew));
+    front_ends.stop(at(3.0), None);
+    front_ends.heard(at(3.0), TRIGGER, &vetoed(9));
+    assert_eq!(told(&mut front_ends, at(3.0))[1..], told_all("Stop", [TRIGGER, 2]));
+    [TRIGGER, 2].into_iter().for_each(|place| front_ends.heard(at(3.0), place, &stopped(9)));
+    assert_eq!(told(&mut front_ends, at(3.0)), [(9, "Stop Some(9)".to_owned())]);
+    front_ends.start(at(4.0), RunOrder { run: RunNumber(8), ..order() });
+    assert_eq!(told(&mut front_ends, at(4.0)), told_all("Configure", 0..3));
+    assert!(!front_ends.members()[1].is_left_behind());
+}
+
+#[test]
+fn one_that_missed_the_stop_hears_it_when_it_is_back_and_so_does_one_of_another_run() {
+    let mut front_ends = running();
+    front_ends.lost(at(1.0), 1);
+    front_ends.stop(at(1.0), None);
+    front_ends.heard(at(1.0), TRIGGER, &vetoed(9));
+    [TRIGGER, 2].into_iter().for_each(|place| front_ends.heard(at(1.0), place, &stopped(9)));
+    actions(&mut front_ends, at(11.0));
+    assert_eq!(front_ends.phase(), FrontEndPhase::Finished, "it is not waited for any longer");
+    front_ends.connected(at(12.0), 1, hello(Stage::Started, RUN));
+    let stop = |run, last| [FrontEndAction::Tell(1, Command::Stop(Stop { run, last }))];
+    assert_eq!(actions(&mut front_ends, at(12.0)), stop(RUN, Some(9)));
+    front_ends.connected(at(13.0), 1, hello(Stage::Triggering, RunNumber(3)));
+    assert_eq!(actions(&mut front_ends, at(13.0)), stop(RunNumber(3), None));
+}
+
+#[test]
+fn nodes_that_end_by_themselves_end_the_front_ends_too() {
+    let mut front_ends = running();
+    front_ends.nodes_are(at(5.0), RunPhase::Draining);
+    assert_eq!(told(&mut front_ends, at(5.0)), told_all("Veto", [TRIGGER]));
+}
+
+#[test]
+fn a_forced_stop_reaches_the_nodes_at_once_and_waits_for_nobody_long() {
+    let mut front_ends = running();
+    front_ends.force_stop(at(5.0));
+    assert_eq!(told(&mut front_ends, at(5.0))[0], (9, "ForceStop".to_owned()));
+    actions(&mut front_ends, at(6.0));
+    assert_eq!(front_ends.phase(), FrontEndPhase::Finished);
+    assert_eq!(front_ends.next_deadline().map(|due| due > at(6.0)), Some(true));
+}
+
+#[test]
+fn a_run_without_a_trigger_under_run_control_ends_where_whoever_stops_it_says() {
+    let member = FrontEndConfig { source: SourceId(2), is_trigger: false, is_required: true, settings: String::new() };
+    let mut run = FrontEnds::new(FrontEndsConfig { front_ends: vec![member], answer: ANSWER, drain: ANSWER });
+    run.connected(at(0.0), 0, hello(Stage::Idle, RunNumber(0)));
+    run.start(at(0.0), order());
+    run.heard(at(0.0), 0, &Word::Ready(RUN));
+    run.nodes_are(at(0.0), RunPhase::Running);
+    run.heard(at(0.0), 0, &Word::Started(RUN));
+    actions(&mut run, at(0.0));
+    run.stop(at(1.0), Some(EventKey::new(0, 12)));
+    assert_eq!(actions(&mut run, at(1.0)), [FrontEndAction::Tell(0, Command::Stop(Stop { run: RUN, last: Some(12) }))]);
+}
+
+#[test]
+fn a_second_program_is_let_in_only_where_the_first_is_silent() {
+    let mut front_ends = running();
+    assert!(!front_ends.may_connect(at(1.0), 1));
+    assert!(front_ends.may_connect(at(9.0), 1));
+    actions(&mut front_ends, at(9.0));
+    assert!(front_ends.incidents().0.iter().any(|incident| incident.kind == IncidentKind::Silent));
+    front_ends.lost(at(9.0), 1);
+    assert!(front_ends.may_connect(at(9.0), 1));
+}
+
+#[test]
+fn a_run_that_is_taken_over_goes_on_with_those_who_call() {
+    let mut front_ends = front_ends();
+    front_ends.take_over(at(0.0), order());
+    front_ends.connected(at(1.0), TRIGGER, hello(Stage::Triggering, RUN));
+    front_ends.connected(at(1.0), 1, hello(Stage::Started, RUN));
+    assert_eq!(told(&mut front_ends, at(1.0)), []);
+    front_ends.stop(at(2.0), None);
+    front_ends.heard(at(2.0), TRIGGER, &vetoed(70));
+    [TRIGGER, 1].into_iter().for_each(|place| front_ends.heard(at(2.0), place, &stopped(70)));
+    assert_eq!(told(&mut front_ends, at(2.0)).last(), Some(&(9, "Stop Some(70)".to_owned())));
+}
+
+#[test]
+fn who_reports_too_much_is_cut_off_and_counted() {
+    let mut front_ends = running();
+    let flood = 3 * READINGS_PER_SECOND;
+    let taken = (0..flood).filter(|_| front_ends.reported(at(1.0), 1, true)).count() as u64;
+    assert_eq!(taken, READINGS_PER_SECOND);
+    assert!(front_ends.reported(at(1.5), 1, true), "half a second later there is room for half of that");
+    assert!(!front_ends.reported(at(1.5), 2, false), "the disk is behind");
+    let readings = front_ends.members()[1].readings();
+    assert_eq!((readings.taken, readings.refused), (READINGS_PER_SECOND + 1, flood - READINGS_PER_SECOND));
+    assert_eq!(front_ends.members()[2].readings().refused, 1);
+}
