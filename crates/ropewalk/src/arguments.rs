@@ -329,6 +329,9 @@ pub(crate) struct InspectOptions {
     /// Show at most this many records.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) records: u64,
+    /// Show the slow readings of the run, in the order of their times, and nothing else.
+    #[arg(long, conflicts_with_all = ["event", "record", "json", "format"])]
+    pub(crate) readings: bool,
 }
 
 /// A format of somebody else, by its name.

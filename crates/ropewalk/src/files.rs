@@ -78,6 +78,10 @@ pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
         return Err(Failure::Usage(text.to_owned()));
     }
     let mut out = std::io::stdout().lock();
+    if options.readings {
+        offline::show_readings(&options.path, &mut out)?;
+        return Ok(exit::GOOD);
+    }
     let wanted = offline::InspectOptions {
         event: options.event,
         records: options.records,

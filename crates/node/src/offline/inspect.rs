@@ -6,7 +6,7 @@ use ropewalk_terms::{EventKey, SourceId};
 use ropewalk_wire::fed;
 use ropewalk_wire::run_file::{
     BeginOfRun, ClockDomain, Damage, EndOfRun, EventFlags, EventView, FooterView, FragmentFlags, FragmentView,
-    IndexEntry, MissingSource, Record, RecordKind, SegmentHeader, SourceEntry, SourceFormat,
+    IndexEntry, MissingSource, Record, RecordKind, SegmentHeader, SlowReading, SourceEntry, SourceFormat,
 };
 use std::io::Write;
 use std::path::Path;
@@ -122,6 +122,10 @@ fn record_text(kind: RecordKind, record: &Record<'_>) -> String {
             format!("run {} at {}, last event {last}, {} events written", end.run, utc_text(end.end), end.events)
         }),
         RecordKind::EVENT => EventView::parse(record).map(|event| event_text(&event)),
+        RecordKind::SLOW_CONTROL => SlowReading::decode(record).map(|reading| {
+            let SlowReading { source, time, value, name, unit } = reading;
+            format!("source {source} at {}: {name} = {value} {unit}", utc_text(time))
+        }),
         RecordKind::FOOTER => FooterView::parse(record).map(|footer| format!("{} events", footer.entries().len())),
         _ => Ok(String::new()),
     };

@@ -27,6 +27,7 @@ mod name;
 mod record;
 mod scan;
 mod segment;
+mod slow_control;
 #[cfg(test)]
 mod tests;
 
@@ -43,6 +44,7 @@ pub use record::{
 };
 pub use scan::{Damage, Item, Items, Step, scan};
 pub use segment::{SegmentHeader, SourceEntry, SourceFormat};
+pub use slow_control::SlowReading;
 
 /// Readers refuse another major version.
 pub const MAJOR_VERSION: u16 = 1;

@@ -77,7 +77,7 @@ impl RecordKind {
     pub const END_OF_RUN: Self = Self(4);
     /// The last record of a segment: the index of its events.
     pub const FOOTER: Self = Self(5);
-    /// Reserved: values of the slow control.
+    /// A slow reading.
     pub const SLOW_CONTROL: Self = Self(16);
     /// Reserved: scalers.
     pub const SCALER: Self = Self(17);

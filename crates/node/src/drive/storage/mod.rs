@@ -220,6 +220,20 @@ impl<D: Disk> Storage<D> {
         true
     }
 
+    /// Takes a record that is no event, as it stands in a file; false where there is no room for it now.
+    pub fn add_record(&mut self, now: Instant, record: &[u8]) -> bool {
+        if !self.ready(now) {
+            return false;
+        }
+        if !stage(&mut self.staging, record, &mut self.pieces) {
+            self.pieces.clear();
+            return false;
+        }
+        let Some(segment) = self.current.as_mut() else { return false };
+        segment.add_bytes(record.len() as u64, &mut self.pieces);
+        true
+    }
+
     /// Makes sure of a segment with room.
     fn ready(&mut self, now: Instant) -> bool {
         if let Some(segment) = &self.current {
