@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ropewalk_node::drive::RunSnapshot;
 use ropewalk_node::quantity::Bytes;
-use ropewalk_node::run::{RunSummary, disk_error};
+use ropewalk_node::run::{IncidentSummary, RunSummary, disk_error};
 use ropewalk_terms::Counter;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -120,6 +120,16 @@ pub(crate) fn checksum_lines(summary: &RunSummary) -> Vec<String> {
         .collect()
 }
 
+/// A line for each thing that went wrong with a front end under run control.
+pub(crate) fn incident_lines(summary: &RunSummary) -> Vec<String> {
+    let Some(front_ends) = &summary.front_ends else { return Vec::new() };
+    let name = |source: u32| front_ends.by_source[&source.to_string()]["name"].as_str().unwrap_or_default().to_owned();
+    let line =
+        |one: &IncidentSummary| format!("source {} {}: {:.1} s: {}", one.source, name(one.source), one.at_s, one.what);
+    let more = (front_ends.incidents_beyond > 0).then(|| format!("and {} more", grouped(front_ends.incidents_beyond)));
+    front_ends.incidents.iter().map(line).chain(more).collect()
+}
+
 /// A line for each disk that failed to the end.
 pub(crate) fn disk_lines(summary: &RunSummary) -> Vec<String> {
     let failing = summary.disk["failing"].as_array().into_iter().flatten();
@@ -170,6 +180,13 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
     }
     if !fragments.dropped.is_empty() {
         row("  dropped", causes(&fragments.dropped));
+    }
+    if let Some(trigger) = summary.front_ends.as_ref().and_then(|front_ends| front_ends.trigger.as_ref()) {
+        row("triggers issued", grouped(trigger.issued));
+        row("  accepted", grouped(trigger.accepted));
+        if !trigger.vetoed.is_empty() {
+            row("  vetoed", causes(&trigger.vetoed));
+        }
     }
     row("events assigned", grouped(events.assigned));
     row("  built", grouped(events.built));

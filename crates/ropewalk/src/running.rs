@@ -2,7 +2,7 @@
 
 use crate::arguments::RunOptions;
 use crate::exit::{self, Failure};
-use crate::render::{Progress, checksum_lines, disk_lines, ledger_table, synchrony_lines};
+use crate::render::{Progress, checksum_lines, disk_lines, incident_lines, ledger_table, synchrony_lines};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
@@ -77,7 +77,7 @@ pub(crate) fn conduct(mut handle: RunHandle, limits: &Limits, interrupts: &Inter
     }
     let mut progress = Progress::new();
     let mut began = None;
-    let (mut told, mut forced) = (false, false);
+    let (mut told, mut forced, mut incidents) = (false, false, 0);
     while !handle.is_ended() {
         std::thread::sleep(Duration::from_millis(10));
         let snapshot = handle.snapshot();
@@ -85,6 +85,12 @@ pub(crate) fn conduct(mut handle: RunHandle, limits: &Limits, interrupts: &Inter
             began.get_or_insert_with(Instant::now);
         }
         progress.show(&snapshot);
+        if let Some(front_ends) = handle.front_ends() {
+            for incident in front_ends.incidents.iter().skip(incidents) {
+                progress.tell(&format!("source {}: {}", incident.source, incident.kind));
+            }
+            incidents = front_ends.incidents.len();
+        }
         let over = began.zip(limits.duration).is_some_and(|(began, duration)| before + began.elapsed() >= duration);
         let exhausted = (limits.until_sources_end && have_come_and_gone(&snapshot, handle.sources()))
             || (limits.until_sources_end || limits.events.is_none()) && handle.sources_ended()
@@ -135,7 +141,9 @@ fn tell_summary(summary: &ropewalk_node::run::RunSummary, json: bool) -> Result<
         return Ok(());
     }
     println!("{}", ledger_table(summary));
-    for line in [synchrony_lines(summary), checksum_lines(summary), disk_lines(summary)].concat() {
+    for line in
+        [synchrony_lines(summary), checksum_lines(summary), disk_lines(summary), incident_lines(summary)].concat()
+    {
         println!("{line}");
     }
     let directory = summary.directory.display();

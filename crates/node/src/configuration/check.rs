@@ -123,6 +123,7 @@ fn source(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fa
         return Err(fault(key("id"), "a FED id has 12 bits: 0 to 4095"));
     }
     super::entrance::check(source, &key)?;
+    super::entrance::check_controlled(source, &key)?;
     super::layout::check(source, &key)?;
     if source.emulate.is_some() && source.play.is_some() {
         return Err(fault(key("play"), "a source is either emulated or played from a file, not both"));

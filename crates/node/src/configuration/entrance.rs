@@ -6,6 +6,7 @@ use super::model::SourceSection;
 use super::parse::Fault;
 use crate::offline::ByteOrigin;
 use crate::quantity::read_from_text;
+use ropewalk_wire::front_end::LARGEST_SETTINGS_BYTES;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
@@ -109,16 +110,45 @@ impl SourceSection {
     }
 }
 
-/// The first thing that is wrong with the ways in of a source.
-pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
-    let ways = [
+/// The keys by which a source comes in otherwise than by saying who it is, and whether each is given.
+const fn ways(source: &SourceSection) -> [(&'static str, bool); 6] {
+    [
         ("felix", source.felix.is_some()),
         ("listen", source.listen.is_some()),
         ("connect", source.connect.is_some()),
         ("input", source.input.is_some()),
         ("program", source.program.is_some()),
         ("play", source.play.is_some()),
-    ];
+    ]
+}
+
+/// What cannot be of a source under run control: its way in and its numbers are what run control tells it.
+pub(super) fn check_controlled(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+    if !source.controlled {
+        let message = "only a source with `controlled = true` is sent settings";
+        return if source.settings.is_some() { Err(fault(key("settings"), message)) } else { Ok(()) };
+    }
+    if let Some((way, _)) = ways(source).iter().find(|(_, is_given)| *is_given) {
+        let message = format!("run control tells a source with `controlled` where to send: leave out `{way}`");
+        return Err(fault(key(way), message));
+    }
+    if source.emulate.is_none() && source.format != FormatName::Generic {
+        let message = "a source with `controlled` sends generic fragments: format = \"generic\"";
+        return Err(fault(key("format"), message));
+    }
+    if source.first != 1 {
+        return Err(fault(key("first"), "run control tells a source with `controlled` its first event's number, 1"));
+    }
+    let most = LARGEST_SETTINGS_BYTES;
+    if source.settings.as_ref().is_some_and(|settings| settings.0.len() > most) {
+        return Err(fault(key("settings"), format!("settings have at most {most} bytes")));
+    }
+    Ok(())
+}
+
+/// The first thing that is wrong with the ways in of a source.
+pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+    let ways = ways(source);
     let mut given = ways.iter().filter(|(_, is_given)| *is_given);
     if let (Some((first, _)), Some((second, _))) = (given.next(), given.next()) {
         return Err(fault(key(second), format!("it has `{first}` already; a source comes in by one way")));

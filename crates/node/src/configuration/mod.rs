@@ -20,6 +20,7 @@ mod model;
 mod parse;
 mod placement;
 pub mod push;
+mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +45,7 @@ pub use model::{
 };
 pub use parse::{Fault, parse, parse_as, point_at, read, read_text};
 pub(crate) use placement::{fault_of, policy, policy_of};
+pub use settings::Settings;
 
 /// The JSON schema of a configuration, as text.
 pub fn schema() -> String {

@@ -6,6 +6,7 @@ use super::format::FormatName;
 use super::layout::{
     BoardTable, ChecksumTable, DemuxTable, EventTable, FrameChoice, NumberTable, PatternTable, StatusTable, TimeTable,
 };
+use super::settings::Settings;
 use crate::quantity::{Bytes, Rate, Size, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -82,6 +83,8 @@ pub struct RunSection {
     pub check_crc: bool,
     /// Compare the bunch crossings of an event's fragments.
     pub check_bunch_crossing: bool,
+    /// Where front ends under run control connect to.
+    pub front_ends: String,
     /// How the kernel is asked to move bytes over TCP.
     pub tcp: TcpChoice,
     /// Where threads and pools go that no rule matches.
@@ -105,6 +108,7 @@ impl Default for RunSection {
             segment_time: None,
             check_crc: true,
             check_bunch_crossing: true,
+            front_ends: any_port(),
             tcp: TcpChoice::default(),
             placement: PlacementChoice::default(),
         }
@@ -331,12 +335,22 @@ pub struct SourceSection {
     pub play: Option<PathBuf>,
     /// It has no connection, but is an e-link of a card.
     pub felix: Option<ELinkSection>,
+    /// It is a program of one's own that run control configures, starts and stops.
+    #[serde(default)]
+    pub controlled: bool,
+    /// What it is configured with: a table, or a text of any form.
+    pub settings: Option<Settings>,
 }
 
 impl SourceSection {
     /// Its name, or one that is made of its id.
     pub fn name_or_id(&self) -> String {
         self.name.clone().unwrap_or_else(|| format!("source-{}", self.id))
+    }
+
+    /// Whether run control speaks with it. Where an emulator takes its place there is nobody to speak with.
+    pub const fn is_under_run_control(&self) -> bool {
+        self.controlled && self.emulate.is_none()
     }
 
     /// Whether it sends datagrams.
@@ -420,6 +434,8 @@ pub struct TimeoutSection {
     pub drain: Time,
     /// A source that starts its numbering again waits so long for the trigger source to declare it.
     pub resync: Time,
+    /// A front end under run control does not answer a command.
+    pub front_end: Time,
 }
 
 impl Default for TimeoutSection {
@@ -430,6 +446,7 @@ impl Default for TimeoutSection {
             manager: Time(Duration::from_secs(10)),
             drain: Time(Duration::from_secs(20)),
             resync: Time(Duration::from_secs(1)),
+            front_end: Time(Duration::from_secs(10)),
         }
     }
 }

@@ -255,3 +255,41 @@ fn a_source_comes_in_by_one_way() {
         assert!(error.message.contains(what), "{error}");
     }
 }
+
+/// A source under run control with these keys.
+fn controlled(keys: &str) -> String {
+    GOOD.replace("play = \"${DATA}/one.raw\"", &format!("format = \"generic\"\ncontrolled = true\n{keys}"))
+}
+
+#[test]
+fn settings_are_handed_on_as_toml_or_as_they_stand() {
+    let settings = |keys: &str| {
+        let configuration = parse("test.toml", &controlled(keys), &variable).unwrap_or_else(|error| panic!("{error}"));
+        configuration.source[0].settings.clone().unwrap_or_default().0
+    };
+    assert_eq!(settings("settings = { rate = 10.5, name = \"a\" }"), "name = \"a\"\nrate = 10.5\n");
+    assert_eq!(
+        settings("[source.settings]\nat = 2026-01-01\n[source.settings.hv]\nch = [1, 2]"),
+        "at = 2026-01-01\n\n[hv]\nch = [1, 2]\n"
+    );
+    assert_eq!(settings("settings = \"--whatever it wants\""), "--whatever it wants");
+    assert_eq!(settings(""), "");
+}
+
+#[test]
+fn a_source_under_run_control_is_told_where_to_send_and_where_to_begin() {
+    for (text, key) in [
+        (controlled("listen = \"tcp://127.0.0.1:5000\""), "source[0].listen"),
+        (controlled("first = 2"), "source[0].first"),
+        (controlled("").replace("format = \"generic\"", ""), "source[0].format"),
+        (controlled("settings = { a = 1 }").replace("controlled = true", ""), "source[0].settings"),
+        (controlled(&format!("settings = \"{}\"", "x".repeat(61_441))), "source[0].settings"),
+    ] {
+        let error = error(&text);
+        assert_eq!(error.key, key, "{error}");
+    }
+    assert!(error(&controlled("settings = 7")).message.contains("a table [source.settings] or a text"));
+    let emulated = controlled("emulate = {}").replace("format = \"generic\"", "");
+    let configuration = parse("test.toml", &emulated, &variable).expect("an emulator takes its place");
+    assert!(!configuration.source[0].is_under_run_control());
+}

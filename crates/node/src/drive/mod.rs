@@ -9,6 +9,9 @@
 //!                          v   |                            v   |
 //!                          +------------ ManagerDrive ----------+
 //! ```
+//! Front ends under run control have a connection to [`ControlledDrive`] beside that of their data; it gives the manager's drive
+//! its commands.
+//!
 //! A drive does a bounded amount of work per [`Drive::turn`] and is then asked how long it may be left alone.
 //! Nothing here decides anything about events: that is flow's.
 
@@ -17,6 +20,7 @@ mod audience;
 mod builder;
 mod card_writer;
 mod cards;
+mod controlled;
 mod datagrams;
 mod delivery;
 mod entrances;
@@ -38,6 +42,7 @@ mod table;
 pub use account::{NodeReport, RunSnapshot, Standing};
 pub use builder::{BuilderDrive, BuilderDriveConfig};
 pub use card_writer::EmulatedCardDrive;
+pub use controlled::{ControlledDrive, ControlledDriveConfig, FrontEndState, FrontEndsAccount};
 pub use datagrams::{DatagramInputConfig, Demux};
 pub use delivery::{Answers, Delivery};
 pub use entrances::Entrance;

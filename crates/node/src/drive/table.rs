@@ -54,6 +54,11 @@ impl<T> EndpointTable<T> {
         self.places.len() + self.outlived.len()
     }
 
+    /// What is known of each.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().flatten().chain(&self.outlived).map(|(_, entry)| entry)
+    }
+
     /// The entry at a place.
     pub(super) fn at(&mut self, index: usize) -> Option<(Endpoint, &mut T)> {
         let entry = match index.checked_sub(self.places.len()) {

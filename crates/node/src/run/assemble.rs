@@ -5,6 +5,7 @@ use super::cards::{CardToStart, CardWriter};
 use super::claim::Claim;
 use super::entrances::Fed;
 use super::feeder::{FeederNotes, RunningFeeder};
+use super::front_ends::FrontEndService;
 use super::handle::{Board, CommandedManager, Managing, RunHandle};
 use super::placement::{
     MANAGER, Part, PlacementError, Purpose, SHARED_THREAD, SOURCES, SOURCES_RECEIVE, disk_thread, pool_of,
@@ -79,7 +80,7 @@ pub(super) fn endpoint(name: &str) -> impl FnOnce(EndpointError) -> RunError {
 pub(super) struct Workshop<'a> {
     pub(super) resolved: &'a Resolved,
     pub(super) placer: &'a Placer,
-    incarnation: Incarnation,
+    pub(super) incarnation: Incarnation,
 }
 
 /// Blocks of a staging pool: enough for a head or a control message on the way to every node, many times over.
@@ -112,7 +113,7 @@ impl Workshop<'_> {
 
     /// Memory that nobody configured: room for the worst case, of which a run uses a few blocks again and again. The
     /// rest is never touched, so that the process stays near what was configured.
-    fn spare_pool(&self, config: PoolConfig) -> Result<Staging, RunError> {
+    pub(super) fn spare_pool(&self, config: PoolConfig) -> Result<Staging, RunError> {
         Ok(Staging::new(self.placer.untouched_pool(config)?))
     }
 
@@ -196,6 +197,19 @@ impl Workshop<'_> {
 /// # Errors
 /// Where memory, an address, a directory or a thread cannot be had.
 pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunHandle, RunError> {
+    launch_with(configuration, events, None)
+}
+
+/// As [`launch`], with the service that the front ends under run control are connected to: they stay there from run to run.
+/// Without it the run has one of its own, where it needs one.
+///
+/// # Errors
+/// As [`launch`].
+pub fn launch_with(
+    configuration: &Configuration,
+    events: Option<u64>,
+    front_ends: Option<&FrontEndService>,
+) -> Result<RunHandle, RunError> {
     let placer = Placer::new(configuration, Part::Whole)?;
     let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
     let workshop = Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() };
@@ -227,8 +241,10 @@ pub fn launch(configuration: &Configuration, events: Option<u64>) -> Result<RunH
     }
     let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
     let sources = workshop.sources(&addresses, &gate)?;
+    let own = if front_ends.is_some() { None } else { FrontEndService::of(&workshop)? };
     let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placer);
     start.names = names;
+    start.front_ends(front_ends, own, resolved.data_addresses(&addresses));
     start.manager(manager, &mut groups);
     for (name, drives) in groups.into_threads() {
         start.worker(&name, drives)?;
@@ -261,7 +277,9 @@ pub fn launch_node(
         Role::Manager => {
             let manager = workshop.manager(index, control(MANAGER)?)?;
             let managing = Managing::First { epoch: resolved.manager.epoch, address: manager.address() };
+            let own = FrontEndService::of(&workshop)?;
             let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placer);
+            start.front_ends(None, own, resolved.fixed_data_addresses()?);
             start.manage(manager, managing)?;
             start.finish()
         }
@@ -332,7 +350,9 @@ pub fn take_over(configuration: &Configuration, mut addresses: Addresses, index:
     claim.make(&directory.path).map_err(system(claimed()))?;
     let before = Duration::from_nanos(MonotonicClock.utc().0.saturating_sub(claim.started.0).max(0) as u64);
     let managing = Managing::Successor { first: claim.first, last: claim.last, before };
+    let own = FrontEndService::of(&workshop)?;
     let mut start = Start::new(directory, &resolved, &placer);
+    start.front_ends(None, own, resolved.fixed_data_addresses()?);
     start.manage(manager, managing)?;
     start.finish()
 }
@@ -410,6 +430,8 @@ impl<'a> Start<'a> {
             sources: resolved.sources.len(),
             addresses: Vec::new(),
             warnings: Vec::new(),
+            front_ends: None,
+            own_service: None,
             clock: MonotonicClock,
             manager: None,
             started: None,
@@ -433,13 +455,20 @@ impl<'a> Start<'a> {
         groups.manager = Some((MANAGER.to_owned(), Box::new(manager)));
     }
 
+    /// Front ends under run control: over a service that serves other runs too, or over one of this run's own.
+    fn front_ends(&mut self, shared: Option<&FrontEndService>, own: Option<FrontEndService>, addresses: Vec<String>) {
+        self.names.extend(own.as_ref().map(|own| ("front-ends".to_owned(), own.address().to_owned())));
+        self.handle.front_ends = shared.or(own.as_ref()).map(|service| service.conducted(addresses));
+        self.handle.own_service = own;
+    }
+
     /// The event manager alone, in a process of its own.
     fn manage<P: Dispatcher + Send + 'static>(
         &mut self,
         drive: ManagerDrive<P>,
         managing: Managing,
     ) -> Result<(), RunError> {
-        self.names = vec![(MANAGER.to_owned(), drive.address())];
+        self.names.insert(0, (MANAGER.to_owned(), drive.address()));
         self.handle.manager = Some(managing);
         let mut groups = Groups { together: false, readouts: Vec::new(), builders: Vec::new(), manager: None };
         self.manager(drive, &mut groups);

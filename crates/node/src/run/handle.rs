@@ -2,18 +2,21 @@
 
 use super::claim::Claim;
 use super::feeder::RunningFeeder;
+use super::front_end_summary::FrontEndsSummary;
+use super::front_ends::{Conducted, FrontEndService};
 use super::summary::{Durations, RunSummary};
 use super::worker::{Ending, Worker};
-use crate::drive::{Drive, ManagerDrive, Refusal, RunSnapshot, Sent, Standing};
+use crate::drive::{Drive, FrontEndsAccount, ManagerDrive, Refusal, RunSnapshot, Sent, Standing};
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_io::wait::Waker;
 use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ropewalk_flow::source::TriggerGate;
@@ -22,9 +25,22 @@ use ropewalk_flow::source::TriggerGate;
 #[derive(Debug, Default)]
 pub(super) struct Board {
     standing: Mutex<Standing>,
+    /// Whom to wake when the phase changes.
+    watcher: OnceLock<Waker>,
 }
 
 impl Board {
+    /// Wakes this thread at each change of the phase from now on.
+    pub(super) fn watch(&self, watcher: Waker) {
+        // One thread gives a run's commands.
+        let _ = self.watcher.set(watcher);
+    }
+
+    /// How far the nodes are.
+    pub(super) fn phase(&self) -> RunPhase {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).phase
+    }
+
     fn read(&self) -> RunSnapshot {
         RunSnapshot::of(&self.standing.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -56,8 +72,12 @@ impl<P: Dispatcher> Drive for CommandedManager<P> {
         let phase = self.drive.phase();
         if now >= self.publish_due || phase != self.published || self.drive.is_done() {
             self.publish_due = now.after(PUBLISH);
-            self.published = phase;
             self.board.write(self.drive.standing());
+            if std::mem::replace(&mut self.published, phase) != phase
+                && let Some(watcher) = self.board.watcher.get()
+            {
+                watcher.wake();
+            }
         }
         work
     }
@@ -122,6 +142,9 @@ pub struct RunHandle {
     pub(super) sources: usize,
     pub(super) addresses: Vec<(String, String)>,
     pub(super) warnings: Vec<String>,
+    /// Front ends under run control, and their service where it is this run's alone.
+    pub(super) front_ends: Option<Conducted>,
+    pub(super) own_service: Option<FrontEndService>,
     pub(super) clock: MonotonicClock,
     /// Who manages the run, where that is a process of its own; of one that takes over, as it was before.
     pub(super) manager: Option<Managing>,
@@ -192,6 +215,9 @@ impl RunHandle {
         let started = self.clock.now().as_nanoseconds().saturating_sub(before.as_nanos() as u64);
         self.started = Some(Instant::from_nanoseconds(started));
         self.command(RunCommand::TakeOver { run: self.run, first, last });
+        if let Some(front_ends) = &self.front_ends {
+            front_ends.start(self.run, first, last, true, self);
+        }
         true
     }
 
@@ -203,7 +229,11 @@ impl RunHandle {
     /// Starts the run as soon as all nodes are connected; with `last`, exactly the keys up to it are taken.
     pub fn start(&mut self, first: EventKey, last: Option<EventKey>) {
         self.started = Some(self.clock.now());
-        self.command(RunCommand::Start { run: self.run, first, last });
+        match &self.front_ends {
+            // The nodes begin when every front end is ready.
+            Some(front_ends) => front_ends.start(self.run, first, last, false, self),
+            None => self.command(RunCommand::Start { run: self.run, first, last }),
+        }
     }
 
     /// Vetoes the trigger of emulated sources, then stops: everything up to the last trigger is still built.
@@ -219,7 +249,10 @@ impl RunHandle {
             feeder.child.stop();
         }
         let last = self.gate.as_ref().map(|gate| EventKey::new(0, gate.close()));
-        self.command(RunCommand::Stop { last });
+        match &self.front_ends {
+            Some(front_ends) => front_ends.stop(last),
+            None => self.command(RunCommand::Stop { last }),
+        }
     }
 
     /// Stops at once: what is not done is dropped and named.
@@ -229,7 +262,10 @@ impl RunHandle {
         if let Some(gate) = &self.gate {
             gate.close();
         }
-        self.command(RunCommand::ForceStop);
+        match &self.front_ends {
+            Some(front_ends) => front_ends.force_stop(),
+            None => self.command(RunCommand::ForceStop),
+        }
     }
 
     fn note_stop(&mut self) {
@@ -247,13 +283,22 @@ impl RunHandle {
         }
     }
 
+    /// Front ends under run control, as they were a moment ago; none where there are none.
+    pub fn front_ends(&self) -> Option<FrontEndsAccount> {
+        self.front_ends.as_ref().map(Conducted::account)
+    }
+
     /// The run has ended: drained, files closed.
     pub fn is_ended(&mut self) -> bool {
-        let ended = self.snapshot().phase.is_final();
+        // Looked at first: what threads that have ended left behind is then all there.
+        let has_left = self.workers.iter().all(Worker::is_finished);
+        let nodes_ended = self.snapshot().phase.is_final();
+        let ended = nodes_ended && self.front_ends.as_ref().is_none_or(Conducted::is_at_rest);
         if ended {
             self.ended.get_or_insert_with(|| self.clock.now());
         }
-        ended || self.workers.iter().all(Worker::is_finished)
+        // Threads that have ended before the run did leave nothing to wait for.
+        ended || has_left && !nodes_ended
     }
 
     /// Who refused this node for good, where somebody did: then its threads end.
@@ -304,6 +349,10 @@ impl RunHandle {
         let remarks = self.feeders.iter().flat_map(RunningFeeder::remarks);
         let warnings = self.warnings.iter().cloned().chain(remarks).collect();
         let summary = RunSummary::new(&snapshot, self.directory.clone(), self.sources, self.forced, times);
-        RunSummary { warnings, ..summary }
+        let summary = RunSummary { warnings, ..summary };
+        match self.front_ends() {
+            None => summary,
+            Some(account) => summary.with_front_ends(FrontEndsSummary::new(&account, started)),
+        }
     }
 }

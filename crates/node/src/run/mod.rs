@@ -3,6 +3,7 @@
 //! ```text
 //! assemble   configuration -> drives          worker    one thread that turns drives
 //! entrances  sources that do not connect to a readout unit's service point: files, programs, own addresses
+//! front_ends front ends under run control: a service that outlives runs
 //! registry   run numbers and directories      handle    commands in, snapshots out
 //! claim      who manages a run, for whoever takes it over
 //! placement  where threads and pools go        placer    puts them there
@@ -17,6 +18,8 @@ mod cards;
 mod claim;
 mod entrances;
 mod feeder;
+mod front_end_summary;
+mod front_ends;
 mod handle;
 mod placement;
 mod placer;
@@ -28,9 +31,11 @@ mod stream;
 mod summary;
 mod worker;
 
-pub use assemble::{RunError, launch, launch_node, take_over};
+pub use assemble::{RunError, launch, launch_node, launch_with, take_over};
 pub use card_process::write_card;
 pub use claim::Claim;
+pub use front_end_summary::{FrontEndsSummary, IncidentSummary, TriggerSummary};
+pub use front_ends::FrontEndService;
 pub use handle::RunHandle;
 pub use placement::{PlacementError, placement, placement_of_node, placement_on};
 pub use registry::{Registry, RunDirectory};

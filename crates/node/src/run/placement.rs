@@ -5,6 +5,8 @@
 //! | `NAME` of a readout or builder unit | turns that unit |
 //! | `NAME-disk` | writes the run files of the builder unit `NAME` |
 //! | `manager` | turns the event manager |
+//! | `front-ends` | speaks with front ends under run control, |
+//! | `front-ends-disk` | and writes what they report |
 //! | `sources` | plays emulated and recorded sources |
 //! | `CARD` | writes the blocks of the link card `CARD`, emulated or read from somewhere |
 //! | `SOURCE` | reads the file or watches the program of a source that has one |
@@ -19,9 +21,10 @@
 //! | `NAME-records` | heads and tails of records that the builder unit `NAME` writes |
 //! | `NAME-received` | what the builder unit `NAME` received, where it is a process of its own |
 //! | `NAME-staging`, `NAME-control` | messages on their way; messages received, where nodes are processes of their own |
+//! | `front-ends-control`, `front-ends-staging`, `front-ends-records` | what front ends under run control say, are told and report |
 //! | `sources`, `sources-receive` | what emulated and recorded sources send |
 
-use crate::configuration::{self, Configuration, Fault, PlacementChoice, ReadoutSection, ThreadRule};
+use crate::configuration::{self, Configuration, Fault, PlacementChoice, ReadoutSection, SourceSection, ThreadRule};
 use ropewalk_host::{Feed, Item, Kind, Machine, MachineError, Plan, PlanError, Policy};
 use ropewalk_terms::Role;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -32,6 +35,8 @@ use std::path::Path;
 pub(super) const MANAGER: &str = "manager";
 /// The thread and the pool of emulated and recorded sources.
 pub(super) const SOURCES: &str = "sources";
+/// The thread that speaks with front ends under run control, and the beginning of its pools' names.
+pub(super) const FRONT_ENDS: &str = "front-ends";
 /// The pool of what nobody sends to sources.
 pub(super) const SOURCES_RECEIVE: &str = "sources-receive";
 /// The thread of all units, where they share one.
@@ -244,6 +249,9 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
     }
     let has_sources = configuration.source.iter().any(|source| source.emulate.is_some() || source.play.is_some());
     items.extend(has_sources.then(|| thread(SOURCES.to_owned(), None)));
+    let has_front_ends = configuration.source.iter().any(SourceSection::is_under_run_control);
+    items.extend(has_front_ends.then(|| thread(FRONT_ENDS.to_owned(), None)));
+    items.extend((has_front_ends && configuration.run.write).then(|| thread(disk_thread(FRONT_ENDS), None)));
     let written = configuration.felix.iter().filter(|card| card.emulate.is_some() || card.input.is_some());
     items.extend(written.map(|card| thread(card.name.clone(), None)));
 
@@ -264,6 +272,10 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
         pools(&source.name_or_id(), None, &[Purpose::Datagrams]);
     }
     pools(MANAGER, None, &[Purpose::Staging]);
+    if has_front_ends {
+        let purposes = [Purpose::Control, Purpose::Staging, Purpose::Records];
+        pools(FRONT_ENDS, None, if configuration.run.write { &purposes } else { &purposes[..2] });
+    }
     for builder in &configuration.builder {
         let purposes = [Purpose::Records, Purpose::Staging];
         pools(&builder.name, None, if configuration.run.write { &purposes } else { &purposes[1..] });

@@ -10,6 +10,7 @@ use crate::drive::{
     BuilderDriveConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, SourceDriveConfig, SourceFeed, StorageConfig,
 };
 use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
+use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig};
 use ropewalk_flow::manager::{AssignPolicy, ManagerConfig};
 use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
 use ropewalk_flow::source::{ORBIT, TriggerRate};
@@ -71,6 +72,8 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 const PLAUSIBILITY: u64 = 100_000;
 /// Bytes of a block for fragments that left the receive pool: small, so that few share one.
 const EVACUATION_BLOCK: usize = 32 << 10;
+/// Bytes of a segment of slow readings.
+const READINGS_SEGMENT: u64 = 64 << 20;
 /// Nodes for payloads of several slices that are laid out at most (26 MB).
 const MAX_CHAIN_NODES: usize = 1 << 16;
 /// The seed of emulated triggers, equal for all sources of a run.
@@ -210,6 +213,75 @@ impl Resolved {
 
     fn card_of(&self, source: &SourceSection) -> Option<&FelixSection> {
         source.felix.as_ref().and_then(|link| self.card(&link.card))
+    }
+
+    /// The sources under run control and how long they are waited for.
+    pub(super) fn front_ends(&self) -> FrontEndsConfig {
+        let times = &self.configuration.timeouts;
+        let front_end = |(source, _): (&SourceSection, u16)| FrontEndConfig {
+            source: SourceId(source.id),
+            is_trigger: source.trigger,
+            is_required: source.requirement == RequirementChoice::Required,
+            settings: source.settings.clone().unwrap_or_default().0,
+        };
+        FrontEndsConfig {
+            front_ends: self.controlled().map(front_end).collect(),
+            answer: times.front_end.0,
+            drain: times.drain.0.max(times.front_end.0),
+        }
+    }
+
+    /// Where front ends under run control connect to.
+    pub(super) fn front_ends_address(&self) -> String {
+        self.configuration.run.front_ends.clone()
+    }
+
+    /// Where each front end under run control sends its data, of readout units with these addresses. A host that stands for
+    /// every card is left out: it is the one at which the front end reached run control.
+    pub(super) fn data_addresses(&self, readouts: &[String]) -> Vec<String> {
+        let address = |(_, readout): (&SourceSection, u16)| {
+            let address = &readouts[usize::from(readout)];
+            let port = address.strip_prefix("0.0.0.0").or_else(|| address.strip_prefix("[::]"));
+            port.unwrap_or(address).to_owned()
+        };
+        self.controlled().map(address).collect()
+    }
+
+    /// The same where the readout units are other processes: only what the configuration says is known of them.
+    ///
+    /// # Errors
+    /// Where a readout unit listens at a port that only it knows.
+    pub(super) fn fixed_data_addresses(&self) -> Result<Vec<String>, RunError> {
+        let listen: Vec<String> = self.configuration.readout.iter().map(|readout| readout.listen.clone()).collect();
+        let unknown = self.controlled().find(|(_, readout)| listen[usize::from(*readout)].ends_with(":0"));
+        if let Some((source, _)) = unknown {
+            let message = format!(
+                "source {} is under run control, and its readout unit `{}` is another process: give that a `listen` with \
+                 a fixed port, so that the source can be told where to send",
+                source.id, source.readout
+            );
+            return Err(RunError::Unfit(message));
+        }
+        Ok(self.data_addresses(&listen))
+    }
+
+    fn controlled(&self) -> impl Iterator<Item = (&SourceSection, u16)> {
+        self.sources_and_readouts().filter(|(source, _)| source.is_under_run_control())
+    }
+
+    /// How slow readings are written; none where nothing is.
+    pub(super) fn readings(&self, epoch: Utc) -> Option<StorageConfig> {
+        let usual = self.storage(0, epoch)?;
+        // They are few: one segment holds those of a run, and none is deleted for newer ones.
+        Some(StorageConfig {
+            writer: NodeId::MANAGER,
+            output: self.configuration.run.output.clone(),
+            segment_bytes: READINGS_SEGMENT,
+            segment_events: u64::MAX,
+            segment_time: None,
+            keep: None,
+            ..usual
+        })
     }
 
     /// Every source, and the readout unit that it is in.
@@ -469,7 +541,7 @@ fn fingerprint(configuration: &Configuration) -> u64 {
         hasher.write_u32(source.id);
         hasher.write(source.readout.as_bytes());
         hasher.write(source.format.name().as_bytes());
-        hasher.write(&[source.requirement as u8, source.trigger.into()]);
+        hasher.write(&[source.requirement as u8, source.trigger.into(), source.is_under_run_control().into()]);
         hasher.write_u64(source.first);
         if let Some(link) = &source.felix {
             hasher.write(link.card.as_bytes());

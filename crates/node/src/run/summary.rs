@@ -1,6 +1,7 @@
 //! What a run says of itself: `run.json` in its directory and the last line of `--json`.
 //! `docs/schema/run.json` describes it.
 
+use super::front_end_summary::FrontEndsSummary;
 use crate::drive::RunSnapshot;
 use ropewalk_terms::{ByCause, Counter, FragmentAccount, SourceId};
 use serde::Serialize;
@@ -47,6 +48,8 @@ pub struct RunSummary {
     pub ledger: Value,
     /// The account of each source.
     pub by_source: Map<String, Value>,
+    /// Front ends under run control; null where there are none.
+    pub front_ends: Option<FrontEndsSummary>,
     /// Why the run stopped, where it was not asked to.
     pub stopped_by: Option<&'static str>,
     /// What this process asked of the system for its threads and pools, was refused, and went without.
@@ -255,9 +258,21 @@ impl RunSummary {
             disk: disks(snapshot),
             ledger: json!({ "balanced": imbalances.is_empty(), "unbalanced": imbalances }),
             by_source: by_source(snapshot),
+            front_ends: None,
             stopped_by: snapshot.stopped_by.map(ropewalk_terms::Cause::name),
             warnings: Vec::new(),
         }
+    }
+
+    /// The same with what front ends under run control say, whose equations join the ledger.
+    #[must_use]
+    pub(super) fn with_front_ends(mut self, front_ends: FrontEndsSummary) -> Self {
+        if let Some(unbalanced) = self.ledger["unbalanced"].as_array_mut() {
+            unbalanced.extend(front_ends.unbalanced());
+            self.ledger["balanced"] = unbalanced.is_empty().into();
+        }
+        self.front_ends = Some(front_ends);
+        self
     }
 
     /// Every equation of the ledger holds.

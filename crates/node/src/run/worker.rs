@@ -75,6 +75,11 @@ impl Worker {
         self.waker.wake();
     }
 
+    /// What ends its sleeps from other threads.
+    pub(super) fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
     /// The thread has ended.
     pub(super) fn is_finished(&self) -> bool {
         self.thread.is_finished()

@@ -4,6 +4,7 @@
 //! ```text
 //! encode     FED fragments, FEROL blocks and generic fragments, byte by byte
 //! front_end  a TCP client that sends what it is told and remembers what that was
+//! controlled front ends under run control: the example programs, and one of the test's own
 //! referee    what the files hold, against what the front ends say that they sent
 //! setup      a directory of the test's own, a configuration, a run, and patience
 //! disk       a disk that is full soon
@@ -11,6 +12,7 @@
 //! ```
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 
+mod controlled;
 mod disk;
 mod encode;
 mod front_end;
@@ -18,6 +20,7 @@ mod referee;
 mod relay;
 mod setup;
 
+pub(crate) use controlled::{Manner, OwnFrontEnd, Program, free_address};
 pub(crate) use disk::SmallDisk;
 pub(crate) use encode::{
     Random, SLINK_WORD, fed_fragment, ferol_block, ferol_blocks, generic_header, generic_hello, generic_payload,

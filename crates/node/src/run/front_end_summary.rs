@@ -1,0 +1,154 @@
+//! What a run says of its front ends under run control: the part `front_ends` of its account.
+
+use crate::drive::{FrontEndState, FrontEndsAccount};
+use ropewalk_terms::Instant;
+use ropewalk_wire::front_end::Named;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// Front ends under run control, in one run.
+#[derive(Clone, Debug, Serialize)]
+pub struct FrontEndsSummary {
+    /// The number of the first event.
+    pub first: u64,
+    /// That of the last one, where the trigger source or whoever stopped the run said it.
+    pub last: Option<u64>,
+    /// What the trigger source issued, where it told.
+    pub trigger: Option<TriggerSummary>,
+    /// Each front end, by source.
+    pub by_source: Map<String, Value>,
+    /// What went wrong with them, in the order in which it did.
+    pub incidents: Vec<IncidentSummary>,
+    /// Incidents for which there was no room in the list.
+    pub incidents_beyond: u64,
+}
+
+/// The trigger source's account: `issued = accepted + vetoed`.
+#[derive(Clone, Debug, Serialize)]
+pub struct TriggerSummary {
+    /// Which source it is.
+    pub source: u32,
+    /// Triggers that there were.
+    pub issued: u64,
+    /// Those that made an event: from the first to the last, as the numbers of these say.
+    pub accepted: u64,
+    /// Those that were not let through, by cause.
+    pub vetoed: Map<String, Value>,
+}
+
+/// Something that went wrong with a front end.
+#[derive(Clone, Debug, Serialize)]
+pub struct IncidentSummary {
+    /// Which source it is.
+    pub source: u32,
+    /// When, in seconds from the run's start.
+    pub at_s: f64,
+    /// What happened.
+    pub what: String,
+}
+
+fn numbers(list: &[Named]) -> Map<String, Value> {
+    list.iter().map(|number| (number.name.clone(), number.count.into())).collect()
+}
+
+fn front_end(state: &FrontEndState) -> Value {
+    let stopped = state.stopped.as_ref();
+    json!({
+        "name": state.name,
+        "versions": state.versions,
+        "stage": state.stage.name(),
+        "connected": state.is_connected,
+        "left_behind": state.is_left_behind,
+        "first": stopped.and_then(|stopped| stopped.first),
+        "last": stopped.and_then(|stopped| stopped.last),
+        "sent": stopped.map_or(state.status.sent, |stopped| stopped.sent),
+        "waited_s": state.status.waited_ns as f64 * 1e-9,
+        "readings": state.readings,
+        "readings_refused": state.readings_refused,
+        "counters": numbers(&state.status.counters),
+        "text": state.status.text,
+    })
+}
+
+impl FrontEndsSummary {
+    /// The part of an account, of a run that was started then.
+    pub(super) fn new(account: &FrontEndsAccount, started: Instant) -> Self {
+        let trigger = account.front_ends.iter().find_map(|state| {
+            let vetoed = state.vetoed.as_ref().filter(|_| state.is_trigger)?;
+            Some(TriggerSummary {
+                source: state.source.0,
+                issued: vetoed.issued,
+                accepted: (vetoed.last + 1).saturating_sub(account.first),
+                vetoed: numbers(&vetoed.vetoed),
+            })
+        });
+        let incident = |incident: &ropewalk_flow::control::front_ends::Incident| IncidentSummary {
+            source: incident.source.0,
+            at_s: incident.at.since(started).as_secs_f64(),
+            what: incident.kind.to_string(),
+        };
+        Self {
+            first: account.first,
+            last: account.last,
+            trigger,
+            by_source: account.front_ends.iter().map(|one| (one.source.to_string(), front_end(one))).collect(),
+            incidents: account.incidents.iter().map(incident).collect(),
+            incidents_beyond: account.incidents_beyond,
+        }
+    }
+
+    /// The equations that do not hold, in the form of the ledger's.
+    pub(super) fn unbalanced(&self) -> Vec<Value> {
+        let trigger = self.trigger.iter().filter_map(|trigger| {
+            let vetoed: u64 = trigger.vetoed.values().filter_map(Value::as_u64).sum();
+            let right = trigger.accepted + vetoed;
+            let holds = trigger.issued == right;
+            (!holds).then(|| json!({ "equation": "triggers", "left": trigger.issued, "right": right }))
+        });
+        trigger.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_terms::{RunNumber, SourceId};
+    use ropewalk_wire::front_end::{Stage, Status, Vetoed};
+
+    fn account(issued: u64) -> FrontEndsAccount {
+        let vetoed = vec![Named { name: "busy".to_owned(), count: 3 }];
+        let trigger = FrontEndState {
+            source: SourceId(7),
+            is_trigger: true,
+            is_connected: true,
+            is_left_behind: false,
+            name: "trigger".to_owned(),
+            versions: String::new(),
+            stage: Stage::Stopped,
+            status: Status::default(),
+            vetoed: Some(Vetoed { run: RunNumber(1), last: 100, issued, vetoed }),
+            stopped: None,
+            readings: 0,
+            readings_refused: 0,
+        };
+        FrontEndsAccount { first: 1, last: Some(100), front_ends: vec![trigger], ..FrontEndsAccount::default() }
+    }
+
+    #[test]
+    fn what_the_trigger_issued_was_accepted_or_vetoed() {
+        let good = FrontEndsSummary::new(&account(103), Instant::ZERO);
+        assert_eq!(good.trigger.as_ref().map(|trigger| (trigger.issued, trigger.accepted)), Some((103, 100)));
+        assert!(good.unbalanced().is_empty());
+        let bad = FrontEndsSummary::new(&account(104), Instant::ZERO).unbalanced();
+        assert_eq!(bad, [json!({ "equation": "triggers", "left": 104, "right": 103 })]);
+    }
+
+    #[test]
+    fn a_trigger_that_never_came_to_an_event_accepted_none() {
+        let mut account = account(3);
+        account.front_ends[0].vetoed.as_mut().expect("it told").last = 0;
+        let summary = FrontEndsSummary::new(&account, Instant::ZERO);
+        assert_eq!(summary.trigger.as_ref().map(|trigger| trigger.accepted), Some(0));
+        assert!(summary.unbalanced().is_empty());
+    }
+}
