@@ -257,6 +257,27 @@ fn a_slow_farm_fills_the_memory_the_trigger_is_stopped_in_time_and_nothing_is_lo
     }
 }
 
+/// What waits in the kernel outlasts a gateway without a processor, if there is room: who has too little is told.
+#[test]
+fn who_gives_sockets_less_room_than_what_comes_while_a_gateway_is_not_heard_is_told() {
+    for (port, buffer, is_short) in [(22_700, "64KiB", true), (22_800, "256KiB", false)] {
+        let output = TemporaryDirectory::new("push-short");
+        // 10 ms, and 1 ms until the trigger acts, of a set in 5 ms, and one set more: 36 packets of 2.3 KiB, twice as much in all.
+        let rest = format!(
+            "[trigger]\nsilence = \"10ms\"\n[[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n\
+             receive_buffer = \"{buffer}\""
+        );
+        let flow = "emulate = { rate = \"1kHz\" }";
+        let handle = Run { sources: &at(port), flow, rest: &rest, events: 200, ..Run::default() }.start(&output);
+        let warnings = handle.warnings().to_vec();
+        let summary = ended(handle);
+        let room = summary.gateways["gw0"]["waiting"]["room_bytes"].as_u64().expect("a number");
+        let told = warnings.iter().any(|one| one.contains("gw0") && one.contains("`receive_buffer`"));
+        assert_eq!((told, warnings.len()), (is_short, usize::from(is_short)), "{room} bytes of room: {warnings:?}");
+        assert_eq!(room, if is_short { 64 << 10 } else { 256 << 10 });
+    }
+}
+
 #[test]
 fn packets_straight_over_ip_are_built_as_others_are() {
     let test = "push::packets_straight_over_ip_are_built_as_others_are";

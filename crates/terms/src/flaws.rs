@@ -165,6 +165,8 @@ flaws! {
     BitmapShifted = "bitmap_shifted",
     /// The trigger is stopped when nothing is left, and not while there is room for what is on its way.
     HeadroomForgotten = "headroom_forgotten",
+    /// The throttle does not see what waits in front of a gateway.
+    QueueUnwatched = "queue_unwatched",
     /// A gateway whose request for packets was lost does not ask again.
     PacketRequestNotRepeated = "packet_request_not_repeated",
     /// A half of a gateway that gives the other one something does not wake it.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ropewalk_flow::gateway::{Address, FarmConfig, Gateway, GatewayConfig, Receiver as Building};
 use ropewalk_io::disk::RealDisk;
 use ropewalk_io::packet::cable::{SINK, SOURCE};
-use ropewalk_io::packet::{Flow, MemoryInUse, Packet, ReceiveCounters, Receiver, SendConfig, SocketSender};
+use ropewalk_io::packet::{Flow, MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver, SendConfig, SocketSender};
 use ropewalk_io::{Clock, MonotonicClock};
 use ropewalk_limits::{deaf, pin_to_cpu, schedule};
 use ropewalk_node::drive::gateway::{
@@ -337,5 +337,9 @@ impl Receiver for Counted {
 
     fn memory_in_use(&mut self) -> MemoryInUse {
         self.receiver.memory_in_use()
+    }
+
+    fn queue_in_use(&mut self) -> QueueInUse {
+        self.receiver.queue_in_use()
     }
 }

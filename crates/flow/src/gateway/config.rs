@@ -2,7 +2,7 @@
 
 use super::error::GatewayConfigError;
 use super::sources::Address;
-use super::throttle::ThrottleConfig;
+use super::throttle::{ThrottleConfig, headroom};
 use core::time::Duration;
 use ropewalk_terms::{Incarnation, SourceId};
 use ropewalk_wire::gateway::{FRAME_BYTES, LARGEST_BODY_BYTES, MOST_OUTSTANDING, PIECE_HEAD_BYTES, PUSH_HEAD_BYTES};
@@ -200,6 +200,24 @@ impl GatewayConfig {
     /// A gateway with these flows and nodes.
     pub fn new(gateway: u16, flows: Vec<FlowConfig>, farm: FarmConfig) -> Self {
         Self { gateway, incarnation: Incarnation(1), run: 1, flows, farm, throttle: ThrottleConfig::default() }
+    }
+
+    /// What a receive queue should have room for when the trigger is asked to stop: packets of these flows, each of which is counted
+    /// as `packet`, until no more comes, also if the trigger stops only because it does not hear the gateway any more. None
+    /// where it is not known how often they come.
+    pub fn wanted_queue(&self, flows: &[u8], packet: u64) -> Option<u64> {
+        let throttle = &self.throttle;
+        let packets = |flow: &u8| {
+            let index = usize::from(*flow);
+            let (known, rate) =
+                (self.flows.get(index)?, throttle.event_rates_hz.get(index).filter(|rate| **rate > 0.0)?);
+            let sources = (known.sources.len() + known.masked.len()) as u64;
+            let sets = headroom(throttle.latency + throttle.silence, *rate, 1.0 / f64::from(known.packing));
+            // One set more: one that is only begun is sent whole.
+            Some((sets + 1) * sources)
+        };
+        let all: Option<u64> = flows.iter().map(packets).sum();
+        all.map(|packets| packets.saturating_mul(packet))
     }
 
     /// Checks what [`Gateway::new`](super::Gateway::new) relies on.

@@ -65,5 +65,5 @@ pub use node::{FarmNode, FarmNodeConfig, ReceivedEvent};
 pub use queue::{Gateway, Outgoing, Receiver, Sender};
 pub use set::{Ending, EventSet};
 pub use sources::Address;
-pub use throttle::{Level, Throttle, ThrottleConfig, headroom};
+pub use throttle::{Level, ReceiveQueue, Throttle, ThrottleConfig, headroom};
 pub use trigger::{Naming, Trigger, TriggerConfig};

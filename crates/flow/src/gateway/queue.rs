@@ -8,11 +8,11 @@ use super::error::GatewayConfigError;
 use super::farm::Farm;
 use super::set::EventSet;
 use super::sources::Address;
-use super::throttle::{Level, Throttle, ThrottleConfig};
+use super::throttle::{Level, ReceiveQueue, Throttle};
 use ropewalk_memory::Payload;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, Ledger};
-use ropewalk_wire::gateway::{Credit, Decisions, Message, Progress, Stream};
+use ropewalk_wire::gateway::{Credit, Decisions, Message, Progress, Stream, ThrottleState};
 use ropewalk_wire::mep::MepRequest;
 
 /// A message on its way out.
@@ -41,12 +41,9 @@ struct Asked {
 /// The receiving half: packets become sets, the throttle watches the room.
 #[derive(Debug)]
 pub struct Receiver {
-    run: u32,
     flows: Box<[Assembly]>,
-    sets: Box<[u64]>,
+    config: GatewayConfig,
     asked: Box<[Asked]>,
-    timeouts: Box<[core::time::Duration]>,
-    limits: ThrottleConfig,
     throttle: Throttle,
     /// Packets with implausible numbers, when it was looked last.
     jumps: u64,
@@ -59,15 +56,14 @@ impl Receiver {
             let capacity = u64::from(flow.sets);
             Level::new(capacity, config.throttle.sets(index, flow.packing, capacity))
         };
-        // Behind the flows stands the pool of packets, of which only the drive knows how large it is.
-        let levels = config.flows.iter().enumerate().map(level).chain([Level::new(u64::MAX, 0)]).collect();
+        // Behind the flows stand the pool of packets and the queue in front of it, of which only the drive knows how large they
+        // are.
+        let unknown = [Level::new(u64::MAX, 0); 2];
+        let levels = config.flows.iter().enumerate().map(level).chain(unknown).collect();
         Self {
-            run: config.run,
             flows: (0..).zip(&config.flows).map(|(index, flow)| Assembly::new(index, flow)).collect(),
-            sets: config.flows.iter().map(|flow| u64::from(flow.sets)).collect(),
+            config: config.clone(),
             asked: vec![Asked::default(); config.flows.len()].into_boxed_slice(),
-            timeouts: config.flows.iter().map(|flow| flow.timeout).collect(),
-            limits: config.throttle.clone(),
             throttle: Throttle::new(config.gateway, config.incarnation, &config.throttle, levels),
             jumps: 0,
             jumped: None,
@@ -99,7 +95,8 @@ impl Receiver {
     pub fn on_time(&mut self, now: Instant) {
         for (index, flow) in self.flows.iter_mut().enumerate() {
             flow.on_time(now);
-            self.throttle.observe(index, self.sets[index] - flow.empty_sets() as u64, now);
+            let used = usize::from(self.config.flows[index].sets) - flow.empty_sets();
+            self.throttle.observe(index, used as u64, now);
         }
         self.look_for_jumps(now);
     }
@@ -110,15 +107,34 @@ impl Receiver {
         if jumps != self.jumps {
             (self.jumps, self.jumped) = (jumps, Some(now));
         }
-        let patience = self.timeouts.iter().max().copied().unwrap_or_default();
+        let patience = self.config.flows.iter().map(|flow| flow.timeout).max().unwrap_or_default();
         let is_out = self.jumped.is_some_and(|at| now < at.after(patience));
         self.throttle.set_out_of_sync(is_out, now);
     }
 
     /// How much of the packets' pool is in use, in bytes of whole blocks.
     pub fn on_pool(&mut self, used: u64, capacity: u64, now: Instant) {
-        let size = Level::new(capacity, self.limits.bytes(capacity));
+        let size = Level::new(capacity, self.config.throttle.bytes(capacity));
         self.throttle.observe_sized(self.flows.len(), size, used, now);
+    }
+
+    /// How full the queues are in which packets wait before they are received, each with the flows whose packets wait there.
+    /// The one counts that leaves the least until the trigger must stop.
+    pub fn on_queues<'a>(&mut self, queues: impl Iterator<Item = (&'a [u8], ReceiveQueue)>, now: Instant) {
+        let level = |(flows, queue): (&[u8], ReceiveQueue)| {
+            let wanted = self.config.wanted_queue(flows, queue.packet);
+            Level { used: queue.used, ..Level::new(queue.room, self.config.throttle.queue(wanted, queue.room)) }
+        };
+        if let Some(fullest) = queues.map(level).min_by_key(Level::left)
+            && !is_planted(Flaw::QueueUnwatched)
+        {
+            self.throttle.observe_sized(self.flows.len() + 1, fullest, fullest.used, now);
+        }
+    }
+
+    /// Whether triggers are to stop, or soon will be, because packets wait to be received: [`Receiver::on_queues`] is to look again.
+    pub fn has_full_queue(&self) -> bool {
+        self.throttle.levels().nth(self.flows.len() + 1).is_some_and(|queue| queue.state != ThrottleState::Ready)
     }
 
     /// Something that the run cannot do without is broken (no node is there), or is not any more.
@@ -150,7 +166,7 @@ impl Receiver {
         let (assembly, asked) = (self.flows.get(index)?, &mut self.asked[index]);
         let begun = assembly.sets_seen();
         asked.awaited = asked.awaited.saturating_sub(begun - asked.begun);
-        let is_over = now >= asked.at.after(2 * self.timeouts[index]);
+        let is_over = now >= asked.at.after(2 * self.config.flows[index].timeout);
         if begun != asked.begun || is_over {
             asked.at = now;
         }
@@ -161,12 +177,12 @@ impl Receiver {
         let room = (assembly.empty_sets() as u64).saturating_sub(asked.awaited);
         let count = u8::try_from(room).unwrap_or(u8::MAX);
         // Few at a time would cost a message each.
-        if count == 0 || (asked.awaited > 0 && room < self.sets[index].div_ceil(8)) {
+        if count == 0 || (asked.awaited > 0 && room < u64::from(self.config.flows[index].sets).div_ceil(8)) {
             return None;
         }
         asked.awaited += u64::from(count);
         asked.sequence += 1;
-        let (sequence, run) = (asked.sequence, self.run);
+        let (sequence, run) = (asked.sequence, self.config.run);
         Some(MepRequest { count, sequence, run, seconds: utc.as_secs(), nanoseconds: u64::from(utc.subsec_nanos()) })
     }
 
@@ -205,14 +221,14 @@ impl Receiver {
 
     /// Whether every set is here and empty: nothing is in assembly, and nothing that was finished is still with anybody.
     pub fn is_empty(&self) -> bool {
-        self.sets.iter().zip(&self.flows).all(|(sets, flow)| *sets == flow.empty_sets() as u64)
+        self.config.flows.iter().zip(&self.flows).all(|(known, flow)| usize::from(known.sets) == flow.empty_sets())
     }
 
     fn packing(&self, flow: u8) -> u16 {
         self.flows.get(usize::from(flow)).map_or(0, Assembly::packing)
     }
 
-    /// The throttle: its levels are the flows' sets in their order, then the packets' pool.
+    /// The throttle: its levels are the flows' sets in their order, then the packets' pool, then the queue in front of it.
     pub const fn throttle(&self) -> &Throttle {
         &self.throttle
     }

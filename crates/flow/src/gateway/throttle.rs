@@ -20,11 +20,25 @@ pub fn headroom(latency: Duration, rate_hz: f64, size: f64) -> u64 {
     (latency.as_secs_f64() * rate_hz * size).ceil() as u64
 }
 
+/// How full a queue is in which packets wait before they are received, in whatever its owner counts them in.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ReceiveQueue {
+    /// What waits.
+    pub used: u64,
+    /// How much can wait before packets are lost.
+    pub room: u64,
+    /// What one of the longest packets is counted as.
+    pub packet: u64,
+}
+
 /// When a gateway asks for fewer triggers.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ThrottleConfig {
     /// How long it takes until no more comes.
     pub latency: Duration,
+    /// How long packets come behind that if the gateway has no chance to ask, since its thread has none: as long as a trigger
+    /// believes a gateway that it does not hear. They wait where they are received.
+    pub silence: Duration,
     /// How often the state is said.
     pub repeat: Duration,
     /// For each flow how many events come in a second at most, to this input queue.
@@ -37,7 +51,7 @@ impl Default for ThrottleConfig {
     /// After 1 ms no more comes; the state is said every 10 ms. Of rates nothing is known: an eighth of the room is left.
     fn default() -> Self {
         let (latency, repeat) = (Duration::from_millis(1), Duration::from_millis(10));
-        Self { latency, repeat, event_rates_hz: Vec::new(), bytes_per_second: 0.0 }
+        Self { latency, silence: Duration::ZERO, repeat, event_rates_hz: Vec::new(), bytes_per_second: 0.0 }
     }
 }
 
@@ -60,6 +74,12 @@ impl ThrottleConfig {
     pub(super) fn bytes(&self, capacity: u64) -> u64 {
         let bytes = headroom(self.latency, self.bytes_per_second, 1.0);
         if bytes > 0 { bytes } else { capacity.div_ceil(8) }
+    }
+
+    /// The headroom of a receive queue. At most half of it: a gateway that had to leave more would be busy over the first packets
+    /// that wait.
+    pub(super) fn queue(&self, wanted: Option<u64>, room: u64) -> u64 {
+        wanted.unwrap_or_else(|| room.div_ceil(8)).min(room / 2)
     }
 }
 
@@ -85,6 +105,11 @@ impl Level {
     pub const fn new(capacity: u64, headroom: u64) -> Self {
         let (used, state, dead) = (0, ThrottleState::Ready, Duration::ZERO);
         Self { capacity, headroom, used, state, dead, stops: 0 }
+    }
+
+    /// How much may be added until the trigger is asked to stop; negative where that is over.
+    pub(super) const fn left(&self) -> i64 {
+        self.capacity as i64 - self.headroom as i64 - self.used as i64
     }
 
     fn next_state(&self, used: u64) -> ThrottleState {

@@ -34,6 +34,6 @@ pub use frames::{
     XdpMode, XdpReceiver, XdpTransmit,
 };
 pub use memory::{PacketMemory, PoolMemory};
-pub use receiver::{MemoryInUse, Packet, ReceiveCounters, Receiver};
+pub use receiver::{MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver};
 pub use sender::{Fill, Refusal, SendCounters, Sender};
 pub use socket::{SocketReceiver, SocketSender};

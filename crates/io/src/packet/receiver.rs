@@ -47,6 +47,10 @@ pub trait Receiver {
     /// first block that is held, so its user copies what he has held longest out of it
     /// ([`Payload::evacuate`]) before there is too little left.
     fn memory_in_use(&mut self) -> MemoryInUse;
+
+    /// How much waits where packets come in before they are received, as [`receive`](Self::receive) left it. Sockets ask the
+    /// kernel: some thousand times a second, not once a batch.
+    fn queue_in_use(&mut self) -> QueueInUse;
 }
 
 /// Appends a packet to a batch in which there is room: it is made right there. Before a vector that might have to grow it
@@ -78,6 +82,26 @@ impl MemoryInUse {
     /// Whether more than `percent` of the blocks are held.
     pub const fn is_above(self, percent: usize) -> bool {
         self.held * 100 > self.all * percent
+    }
+}
+
+/// How full the queue is in which packets wait until they are received, in bytes as whoever keeps it counts them: a socket's
+/// packet of 1 KiB has 2.3 KiB. A packet that finds less room than it needs is lost.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct QueueInUse {
+    /// What waits.
+    pub used: u64,
+    /// How much can wait. Where packets wait in the memory that they are handed on in (rings, AF_XDP) it is less, the more of
+    /// that is held.
+    pub room: u64,
+    /// What one of the longest packets is counted as.
+    pub packet: u64,
+}
+
+impl QueueInUse {
+    /// How many of the longest packets still find room.
+    pub const fn packets_left(self) -> u64 {
+        self.room.saturating_sub(self.used) / if self.packet > 0 { self.packet } else { 1 }
     }
 }
 
@@ -126,5 +150,9 @@ impl<R: Receiver + ?Sized> Receiver for Box<R> {
 
     fn memory_in_use(&mut self) -> MemoryInUse {
         (**self).memory_in_use()
+    }
+
+    fn queue_in_use(&mut self) -> QueueInUse {
+        (**self).queue_in_use()
     }
 }

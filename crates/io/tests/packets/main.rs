@@ -153,6 +153,7 @@ macro_rules! every_rule_for {
             the_sender_is_named,
             packets_that_are_too_long_are_refused_and_counted,
             what_a_full_queue_loses_is_counted,
+            what_waits_is_told_and_as_much_as_has_room_is_kept,
             packets_wait_while_all_memory_is_held,
             a_full_send_queue_takes_nothing,
             a_packet_of_too_many_pieces_is_sent_all_the_same,

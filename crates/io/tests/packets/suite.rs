@@ -114,6 +114,29 @@ pub(crate) fn what_a_full_queue_loses_is_counted<M: Mechanism>() -> Skip {
     Ok(())
 }
 
+pub(crate) fn what_waits_is_told_and_as_much_as_has_room_is_kept<M: Mechanism>() -> Skip {
+    let mut world = World::<M>::new(Sizes { queue: 1 << 20, largest: 1400, ..Sizes::default() })?;
+    let empty = world.receiver.queue_in_use();
+    assert!(empty.used == 0 && empty.room > 0 && empty.packet > 0, "{empty:?}");
+    // A ring's blocks are handed over before they are full, where packets come slowly; trains are not sent one by one.
+    let count = (empty.packets_left() / 2).min(200) as usize;
+    for number in 0..count {
+        world.send_surely(number, 1400);
+    }
+    world.flush();
+    world.await_packets(1);
+    let waiting = world.receiver.queue_in_use();
+    assert!(waiting.used <= waiting.room && waiting.used > 0, "{waiting:?}");
+    world.await_packets(count);
+    world.receive_all();
+    let lost = world.receiver.counters().lost;
+    world.came.clear();
+    world.receive();
+    let after = world.receiver.queue_in_use();
+    assert_eq!((lost.total(), after.used, after.packets_left()), (0, 0, empty.packets_left()), "{after:?}");
+    Ok(())
+}
+
 pub(crate) fn packets_wait_while_all_memory_is_held<M: Mechanism>() -> Skip {
     let mut world = World::<M>::new(Sizes { block: 128 << 10, blocks: 2, largest: 4000, ..Sizes::default() })?;
     let mut number = 0;

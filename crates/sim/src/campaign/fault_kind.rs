@@ -110,6 +110,7 @@ kinds! {
     NodeDisconnected = "node_disconnected",
     ReaderSleeps = "reader_sleeps",
     ReaderLeaves = "reader_leaves",
+    GatewaySlow = "gateway_slow",
 }
 
 impl FaultKind {
@@ -119,4 +120,6 @@ impl FaultKind {
     pub const FIRST_OF_PUSH: usize = Self::PacketsLost as usize;
     /// Of these, from here on, those of gateways' lives, of connections and of readers.
     pub const FIRST_OF_LIVES: usize = Self::GatewayKilled as usize;
+    /// And from here on those of too little of the processor.
+    pub const FIRST_OF_LOAD: usize = Self::GatewaySlow as usize;
 }

@@ -79,6 +79,56 @@ fn the_worst_state_is_said_at_once_and_again_and_again() {
     assert_eq!(said, expected);
 }
 
+/// Two flows of four sources and four events in a packet, a thousand events a second each.
+fn known_rates(latency: u64, silence: u64) -> GatewayConfig {
+    let milliseconds = Duration::from_millis;
+    let throttle = ThrottleConfig {
+        latency: milliseconds(latency),
+        silence: milliseconds(silence),
+        event_rates_hz: vec![1000.0, 1000.0],
+        ..ThrottleConfig::default()
+    };
+    GatewayConfig { throttle, ..GatewayConfig::new(0, vec![flow(4, 4), flow(4, 4)], FarmConfig::new(1)) }
+}
+
+#[test]
+fn in_front_of_a_gateway_there_is_to_be_room_for_what_comes_until_it_is_taken_for_dead() {
+    let config = known_rates(2, 18);
+    // 20 ms of 250 sets a second, and one that is begun.
+    assert_eq!(config.wanted_queue(&[0], 2304), Some((5 + 1) * 4 * 2304));
+    assert_eq!(config.wanted_queue(&[0, 1], 1), Some(2 * (5 + 1) * 4), "flows that share a queue come together");
+    let masked = vec![address(90), address(91)];
+    let flows = vec![FlowConfig { masked, ..flow(4, 4) }];
+    assert_eq!(GatewayConfig { flows, ..config.clone() }.wanted_queue(&[0], 1), Some(6 * 6), "they send as well");
+    let event_rates_hz = vec![1000.0, 0.0];
+    let throttle = ThrottleConfig { event_rates_hz, ..config.throttle.clone() };
+    let config = GatewayConfig { throttle, ..config };
+    assert_eq!((config.wanted_queue(&[0], 1), config.wanted_queue(&[0, 1], 1)), (Some(24), None), "who knows");
+}
+
+#[test]
+fn what_waits_in_front_of_a_gateway_stops_the_trigger_before_it_is_full() {
+    let state = |config: &GatewayConfig, queues: &[(&[u8], ReceiveQueue)]| {
+        let mut gateway = Gateway::new(config).expect("it can be");
+        gateway.receiver().on_queues(queues.iter().copied(), at(0));
+        let level = gateway.throttle().levels().nth(3).copied().expect("behind the flows and the memory");
+        assert_eq!(gateway.receiver().has_full_queue(), level.state != Ready);
+        (level.state, level.capacity - level.headroom)
+    };
+    let waits = |used, room| ReceiveQueue { used, room, packet: 10 };
+    let known = known_rates(2, 18);
+    assert_eq!(state(&known, &[(&[0], waits(0, 1000))]), (Ready, 760));
+    assert_eq!(state(&known, &[(&[0], waits(759, 1000))]), (Warning, 760));
+    assert_eq!(state(&known, &[(&[0], waits(760, 1000))]), (Busy, 760));
+    assert_eq!(state(&known, &[(&[0], waits(20, 200)), (&[1], waits(20, 200))]), (Ready, 100), "half of it at least");
+    let unknown = GatewayConfig { throttle: ThrottleConfig::default(), ..known.clone() };
+    assert_eq!(state(&unknown, &[(&[0], waits(874, 1000))]), (Warning, 875));
+    assert_eq!(state(&unknown, &[(&[0], waits(875, 1000))]), (Busy, 875));
+    // That with the least room left counts, whatever it has.
+    assert_eq!(state(&known, &[(&[0], waits(900, 9000)), (&[1], waits(300, 600))]), (Warning, 360));
+    assert_eq!(state(&known, &[(&[0], waits(9000, 9000)), (&[1], waits(300, 600))]), (Busy, 8760));
+}
+
 fn trigger(naming: Naming) -> Trigger {
     Trigger::new(TriggerConfig { gateways: 2, naming, silence: Duration::from_millis(30) })
 }

@@ -73,6 +73,11 @@ impl Inbox {
         self.waiting.pop_front();
     }
 
+    /// How many packets wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// When there is something to take.
     pub(super) fn next(&self) -> Option<Instant> {
         if self.waiting.is_empty() { self.under_way.keys().next().map(|key| key.0) } else { Some(Instant::ZERO) }
@@ -206,6 +211,11 @@ impl State {
             }
         }
         self.note(|| Passage::Sent { at: now, from, to, payload: payload.to_vec(), arrivals });
+    }
+
+    /// How many packets may wait at a receiver.
+    pub(super) const fn queue(&self) -> usize {
+        self.faults.queue
     }
 
     /// What has come to a receiver by now.

@@ -8,7 +8,7 @@ use ropewalk_memory::Payload;
 use ropewalk_terms::{Cause, Instant};
 
 use super::network::{PacketNetwork, Place};
-use crate::packet::{MemoryInUse, Packet, PacketMemory, ReceiveConfig, ReceiveCounters, Receiver};
+use crate::packet::{MemoryInUse, Packet, PacketMemory, QueueInUse, ReceiveConfig, ReceiveCounters, Receiver};
 
 /// Receives a flow of a [`PacketNetwork`].
 pub struct SimulatedReceiver {
@@ -96,6 +96,14 @@ impl Receiver for SimulatedReceiver {
 
     fn memory_in_use(&mut self) -> MemoryInUse {
         self.memory.in_use()
+    }
+
+    /// A packet counts as 1, however long it is.
+    fn queue_in_use(&mut self) -> QueueInUse {
+        let mut network = self.network.lock();
+        let room = network.queue() as u64;
+        let used = network.inbox(self.place, None).map_or(0, |inbox| inbox.waiting() as u64);
+        QueueInUse { used, room, packet: 1 }
     }
 }
 

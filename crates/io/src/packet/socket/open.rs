@@ -82,16 +82,23 @@ pub(super) fn set_option(socket: &OwnedFd, level: i32, name: i32, value: i32) ->
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// How the kernel counts a socket's memory (`linux/sock_diag.h`); the last number is that of packets dropped.
-const MEMORY_NUMBERS: usize = 9;
-const DROPS: usize = 8;
+/// How the kernel counts a socket's memory (`linux/sock_diag.h`).
+#[derive(Copy, Clone)]
+pub(super) struct SocketMemory {
+    /// Bytes of packets that wait, with all that the kernel needs for them.
+    pub(super) waiting: u32,
+    /// So many are allowed to.
+    pub(super) allowed: u32,
+    /// Packets that the kernel dropped at this socket since it was opened, modulo 2^32: its queue was full, or UDP's checksum
+    /// was wrong. The number that `SO_RXQ_OVFL` puts beside each packet, without its price for each packet.
+    pub(super) drops: u32,
+}
 
-/// Packets that the kernel dropped at this socket since it was opened, modulo 2^32: its queue was full, or UDP's checksum
-/// was wrong. The number that `SO_RXQ_OVFL` puts beside each packet, without its price for each packet.
-pub(super) fn drops(socket: &OwnedFd) -> u32 {
-    let mut numbers = [0_u32; MEMORY_NUMBERS];
+/// Asks the kernel for a socket's numbers. Where it fails they are 0.
+pub(super) fn socket_memory(socket: &OwnedFd) -> SocketMemory {
+    let mut numbers = [0_u32; 9];
     let mut length = size_of_val(&numbers) as libc::socklen_t;
-    // SAFETY: writes at most as many bytes as the numbers have. Where it fails they stay 0.
+    // SAFETY: writes at most as many bytes as the numbers have.
     unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -101,5 +108,6 @@ pub(super) fn drops(socket: &OwnedFd) -> u32 {
             &raw mut length,
         );
     }
-    numbers[DROPS]
+    let [waiting, allowed, .., drops] = numbers;
+    SocketMemory { waiting, allowed, drops }
 }

@@ -12,12 +12,12 @@ use ropewalk_wire::internet::IPV4_BYTES;
 
 use super::address::from_kernel;
 use super::header::{Batch, Control};
-use super::open::{bound, drops, join, set_option, set_receive_buffer};
+use super::open::{bound, join, set_option, set_receive_buffer, socket_memory};
 use super::send::SocketSender;
 use crate::packet::around::Around;
 use crate::packet::{
-    Flow, MOST_BATCH, MemoryInUse, Packet, PacketError, PacketMemory, ReceiveConfig, ReceiveCounters, ReceiveMechanism,
-    Receiver, SendConfig,
+    Flow, MOST_BATCH, MemoryInUse, Packet, PacketError, PacketMemory, QueueInUse, ReceiveConfig, ReceiveCounters,
+    ReceiveMechanism, Receiver, SendConfig,
 };
 
 /// The longest header that IP puts in front of a raw packet.
@@ -59,7 +59,7 @@ impl SocketReceiver {
         if config.mechanism == ReceiveMechanism::UdpGro {
             set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1).map_err(refused("the kernel couples no packets"))?;
         }
-        let drops = drops(&socket);
+        let drops = socket_memory(&socket).drops;
         let batch = if config.mechanism == ReceiveMechanism::RecvMmsg { config.batch } else { 1 };
         Ok(Self {
             socket: Arc::new(socket),
@@ -249,7 +249,7 @@ impl Receiver for SocketReceiver {
     }
 
     fn counters(&mut self) -> ReceiveCounters {
-        let drops = drops(&self.socket);
+        let drops = socket_memory(&self.socket).drops;
         self.counters.lost.add(Cause::SocketQueueFull, drops.wrapping_sub(self.drops).into());
         self.drops = drops;
         self.counters.around = self.around.read();
@@ -259,6 +259,19 @@ impl Receiver for SocketReceiver {
     fn memory_in_use(&mut self) -> MemoryInUse {
         self.memory.in_use()
     }
+
+    fn queue_in_use(&mut self) -> QueueInUse {
+        let memory = socket_memory(&self.socket);
+        let packet = counted_as(self.config.largest);
+        QueueInUse { used: memory.waiting.into(), room: memory.allowed.into(), packet }
+    }
+}
+
+/// What the kernel counts a packet with such a payload as, at most (`truesize`): a buffer of a power of two, in which headers and
+/// what is shared of it (`skb_shared_info`, 320 bytes) have their place, and a description of 256. A packet that came in
+/// fragments is counted as all of them.
+const fn counted_as(payload_bytes: usize) -> u64 {
+    ((payload_bytes + 512).next_power_of_two() + 256) as u64
 }
 
 #[cfg(test)]

@@ -225,6 +225,9 @@ fn gateway(
     if gateway.memory.0 < 1 << 20 {
         return Err(Fault::new(key("memory"), "1MiB at least: packets wait there for the others of their events"));
     }
+    if !(64 << 10..1 << 31).contains(&gateway.receive_buffer.0) {
+        return Err(Fault::new(key("receive_buffer"), "between 64KiB and 2GiB, which the kernel does not know"));
+    }
     Ok(())
 }
 

@@ -238,6 +238,9 @@ pub struct GatewaySection {
     /// Memory that packets are received into.
     #[serde(default = "memory")]
     pub memory: Bytes,
+    /// How much may wait in the kernel for each socket, as the kernel counts it.
+    #[serde(default = "receive_buffer")]
+    pub receive_buffer: Bytes,
     /// When it asks for fewer triggers.
     #[serde(default)]
     pub throttle: ThrottleSection,
@@ -495,6 +498,10 @@ const fn one() -> u16 {
 
 const fn memory() -> Bytes {
     Bytes(64 << 20)
+}
+
+const fn receive_buffer() -> Bytes {
+    Bytes(256 << 20)
 }
 
 const fn any_port() -> ListenAddress {

@@ -12,7 +12,7 @@ use std::net::SocketAddrV4;
 pub(super) struct Input<R> {
     pub(super) receiver: R,
     /// The flow of each of the receiver's addresses.
-    flows: Vec<u8>,
+    pub(super) flows: Vec<u8>,
     /// Packets that the receiver hands on at most.
     batch: usize,
     packets: Vec<Packet>,

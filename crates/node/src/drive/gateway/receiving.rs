@@ -6,8 +6,8 @@ use super::message::send_bytes;
 use super::report::GatewayReport;
 use super::throttle_board::ThrottleBoard;
 use ropewalk_flow::gateway as machine;
-use ropewalk_flow::gateway::EventSet;
-use ropewalk_io::packet::{MemoryInUse, Receiver, Refusal, Sender};
+use ropewalk_flow::gateway::{EventSet, ReceiveQueue};
+use ropewalk_io::packet::{MemoryInUse, QueueInUse, Receiver, Refusal, Sender};
 use ropewalk_memory::Staging;
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::gateway::{Message, ThrottleState};
@@ -49,10 +49,15 @@ pub(super) struct Receiving<R, S> {
     /// Had nothing come by then, nothing more would come.
     quiet_from: Instant,
     ask_at: Instant,
+    /// When to look again how much waits in front of the inputs, and the most that did.
+    look_at: Instant,
+    most_waiting: QueueInUse,
 }
 
 /// How often the kernel is asked what it lost.
 const ASK: Duration = Duration::from_secs(1);
+/// How often it is looked how much waits in front of the inputs. Sockets ask the kernel, at the price of a packet or two.
+const LOOK: Duration = Duration::from_micros(200);
 /// What has not come for so long behind the last event is not on its way any more.
 const QUIET: Duration = Duration::from_millis(200);
 /// Messages of one turn.
@@ -82,6 +87,8 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
             stopped: vec![false; flows],
             quiet_from: Instant::ZERO,
             ask_at: Instant::ZERO,
+            look_at: Instant::ZERO,
+            most_waiting: QueueInUse::default(),
         }
     }
 
@@ -107,10 +114,27 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
             work += input.receive(&mut self.machine, must_move.then_some(&mut self.staging), now);
         }
         self.machine.on_pool(fullest, self.config.memory, now);
+        if now >= self.look_at {
+            self.look_at_queues(now);
+        }
         if work > 0 || had_waiting {
             self.quiet_from = now.after(QUIET);
         }
         work
+    }
+
+    /// How much waits in front of the inputs.
+    fn look_at_queues(&mut self, now: Instant) {
+        self.look_at = now.after(LOOK);
+        let Self { inputs, machine, most_waiting, .. } = self;
+        let queues = inputs.iter_mut().map(|input| {
+            let queue @ QueueInUse { used, room, packet } = input.receiver.queue_in_use();
+            if used >= most_waiting.used {
+                *most_waiting = queue;
+            }
+            (input.flows.as_slice(), ReceiveQueue { used, room, packet })
+        });
+        machine.on_queues(queues, now);
     }
 
     /// Time passes. Without nodes nothing can be done with what comes, so that triggers are stopped.
@@ -240,13 +264,15 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         (report.state, (report.live, report.dead)) = (throttle.state(), throttle.live_and_dead());
         report.stops.clear();
         report.stops.extend(throttle.levels().map(|level| (level.dead, level.stops)));
+        report.most_waiting = self.most_waiting;
         report.evacuated = self.inputs.iter().map(|input| input.evacuated).sum();
     }
 
     pub(super) fn next_deadline(&self) -> Instant {
         let inputs = self.inputs.iter().filter(|input| !input.is_waiting());
         let inputs = inputs.filter_map(|input| input.receiver.next_deadline());
-        inputs.chain([self.machine.next_deadline()]).min().unwrap_or(Instant::FAR_FUTURE)
+        let look = self.machine.has_full_queue().then_some(self.look_at);
+        inputs.chain(look).chain([self.machine.next_deadline()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
     pub(super) fn prepare_wait(&mut self) -> bool {

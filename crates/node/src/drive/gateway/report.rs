@@ -3,7 +3,7 @@
 use super::config::GatewayDriveConfig;
 use crate::drive::StorageCounts;
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount, FlowConfig, SourceAccount};
-use ropewalk_io::packet::{ReceiveCounters, SendCounters};
+use ropewalk_io::packet::{QueueInUse, ReceiveCounters, SendCounters};
 use ropewalk_wire::gateway::ThrottleState;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -51,8 +51,11 @@ pub struct GatewayReport {
     pub live: Duration,
     /// How long they could not.
     pub dead: Duration,
-    /// How long each level stopped the trigger, and how often: the flows, the memory, out of sync, error.
+    /// How long each level stopped the trigger, and how often: the flows, the memory, the queue in front of it, out of
+    /// sync, error.
     pub stops: Vec<(Duration, u64)>,
+    /// In front of an input: the most that ever waited there when it was looked, and how much room there was.
+    pub most_waiting: QueueInUse,
     /// Packets that were copied because too much of their memory was held.
     pub evacuated: u64,
     /// Readers of decisions that were cut off because they took too little.
@@ -72,7 +75,7 @@ impl GatewayReport {
         Self {
             flows: reports,
             received: vec![ReceiveCounters::default(); flows],
-            stops: Vec::with_capacity(flows + 3),
+            stops: Vec::with_capacity(flows + 4),
             ..Self::default()
         }
     }

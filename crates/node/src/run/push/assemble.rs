@@ -55,7 +55,7 @@ const SOURCE_BATCH: usize = 16;
 const RECORDS_MEMORY: (usize, usize) = (256 << 10, 128);
 /// Packets that a system call receives or sends at most.
 pub(super) const BATCH: usize = 256;
-/// What the kernel may hold for a receiver.
+/// What the kernel may hold for a receiver of messages.
 pub(super) const SOCKET_BUFFER: usize = 32 << 20;
 /// Above this share of held memory, in percent, packets are copied out of it.
 ///
@@ -176,7 +176,7 @@ impl Assembly<'_> {
         };
         self.handle.workers = self.gateways.into_iter().map(start).collect::<Result<_, _>>()?;
         self.handle.emulators = self.emulators.into_iter().map(start).collect::<Result<_, _>>()?;
-        self.handle.warnings = self.placer.finish()?;
+        self.handle.warnings.extend(self.placer.finish()?);
         self.handle.begin();
         Ok(self.handle)
     }
@@ -248,7 +248,7 @@ impl Assembly<'_> {
     fn queue(
         &mut self,
         queue: &Queue<'_>,
-        inputs: Inputs,
+        mut inputs: Inputs,
         places: &mut Places,
         directory: &RunDirectory,
     ) -> Result<(), RunError> {
@@ -256,13 +256,15 @@ impl Assembly<'_> {
         for (flow, address) in self.configuration.flow.iter().zip(&inputs.addresses) {
             self.handle.addresses.push((format!("{name} {}", flow.name), address.to_string()));
         }
-        places.listen.push(inputs.addresses);
-        let (farm, control) = gateway_link(self.configuration, queue, inputs.transmit)?;
+        places.listen.push(std::mem::take(&mut inputs.addresses));
+        let (farm, control) = gateway_link(self.configuration, queue, inputs.transmit.take())?;
         self.handle.addresses.push((format!("{name} control"), control.to_string()));
         places.control.push(control);
         let storage = self.storage(queue, directory)?;
+        let machine = resolve::machine(self.configuration, queue.number, section, self.incarnation, directory.run);
+        self.handle.warnings.extend(inputs.short_queues(&name, section, &machine));
         let config = GatewayDriveConfig {
-            machine: resolve::machine(self.configuration, queue.number, section, self.incarnation, directory.run),
+            machine,
             gathering: resolve::gathering(section),
             triggers: places.triggers.clone(),
             requests: resolve::trigger(self.configuration).naming == ropewalk_flow::gateway::Naming::Request,

@@ -1,10 +1,11 @@
 //! Where the packets of gateways come in: sockets, mapped rings, or a card's queues.
 
-use super::assemble::{BATCH, SEND_MEMORY, SOCKET_BUFFER, packet_error, pool};
+use super::assemble::{BATCH, SEND_MEMORY, packet_error, pool};
 use super::queues::{Queue, carrier};
 use super::resolve;
-use crate::configuration::push::{FlowSection, PushConfiguration, ReceiveChoice, SendChoice};
+use crate::configuration::push::{FlowSection, GatewaySection, PushConfiguration, ReceiveChoice, SendChoice};
 use crate::run::assemble::RunError;
+use ropewalk_flow::gateway::GatewayConfig;
 use ropewalk_io::packet::{
     FrameSender, PacketMemory, ReceiveConfig, Receiver, RingConfig, RingReceiver, SocketReceiver, XdpCard, XdpConfig,
     XdpInput, XdpTransmit,
@@ -34,6 +35,45 @@ pub(super) struct Inputs {
     pub(super) memory: u64,
     /// What can leave through the same queue of a card.
     pub(super) transmit: Option<FrameSender<XdpTransmit>>,
+}
+
+impl Inputs {
+    /// Where less can wait to be received than may come until the trigger stops a gateway that it does not hear: what is lost
+    /// then, and what is to be done.
+    pub(super) fn short_queues(
+        &mut self,
+        name: &str,
+        section: &GatewaySection,
+        machine: &GatewayConfig,
+    ) -> Vec<String> {
+        let flows: Vec<u8> = (0..machine.flows.len() as u8).collect();
+        let are_apart = self.receivers.len() == flows.len();
+        let each = flows.chunks(if are_apart { 1 } else { flows.len() });
+        let short = self.receivers.iter_mut().zip(each).filter_map(|(receiver, flows)| {
+            let queue = receiver.queue_in_use();
+            let wanted = machine.wanted_queue(flows, queue.packet).filter(|wanted| *wanted > queue.room / 2)?;
+            Some((receiver.address(), queue.room, wanted))
+        });
+        let remedy = match section.receive {
+            ReceiveChoice::Tpacket | ReceiveChoice::AfXdp => "more `memory`",
+            _ => {
+                "a larger `receive_buffer` (beyond twice net.core.rmem_max the kernel gives it to the administrator alone)"
+            }
+        };
+        let warning = |(address, room, wanted): (SocketAddrV4, u64, u64)| {
+            format!(
+                "{name}: {} of packets can wait at {address}, and {} may come while the trigger still believes a gateway that \
+                 has no processor: what has no room is lost; it wants {remedy} or a shorter trigger.silence",
+                mebibytes(room),
+                mebibytes(wanted)
+            )
+        };
+        short.map(warning).collect()
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
 /// The inputs of a gateway's queues.
@@ -91,7 +131,8 @@ fn socket(queue: &Queue<'_>, flow: &FlowSection, memory: usize) -> Result<Socket
         mechanism: resolve::receive(queue.gateway.receive),
         batch: BATCH,
         largest,
-        socket_buffer: SOCKET_BUFFER,
+        // The kernel doubles the number, and counts by the double.
+        socket_buffer: queue.gateway.receive_buffer.0 as usize / 2,
         ..ReceiveConfig::new(carrier(flow), queue.listen(flow))
     };
     SocketReceiver::new(config, memory).map_err(packet_error(&name))

@@ -68,6 +68,7 @@ pub(super) fn machine(
     let usual = ThrottleConfig::default();
     let throttle = ThrottleConfig {
         latency: section.throttle.latency.map_or(usual.latency, |time| time.0),
+        silence: configuration.trigger.silence.0,
         event_rates_hz: configuration.flow.iter().map(rate_of).collect(),
         bytes_per_second: section.throttle.rate.map_or(0.0, |rate| rate.bytes_per_second),
         ..usual

@@ -206,7 +206,7 @@ fn fragments(account: &FragmentAccount, bytes: u64) -> Value {
 }
 
 fn gateway(report: &GatewayReport, hardware: Option<&Shown>, flows: &[FlowSection]) -> Value {
-    let levels = flows.iter().map(|flow| flow.name.as_str()).chain(["memory", "out_of_sync", "error"]);
+    let levels = flows.iter().map(|flow| flow.name.as_str()).chain(["memory", "queue", "out_of_sync", "error"]);
     let stops = levels
         .zip(&report.stops)
         .map(|(name, (dead, stops))| (name.to_owned(), json!({ "dead_s": dead.as_secs_f64(), "stops": stops })));
@@ -227,6 +227,7 @@ fn gateway(report: &GatewayReport, hardware: Option<&Shown>, flows: &[FlowSectio
             "by_cause": stops.collect::<Map<_, _>>(),
             "told": told,
         },
+        "waiting": { "most_bytes": report.most_waiting.used, "room_bytes": report.most_waiting.room },
     })
 }
 

@@ -63,6 +63,8 @@ pub enum Fault {
     GatewayKilled(u16),
     /// A member has no turn; of a gateway both halves have none.
     Sleeps(Place),
+    /// What of a gateway receives has a turn only every so often.
+    GatewaySlow(u16, Duration),
     /// The connections of a node are reset.
     NodeDisconnected(u16),
     /// A reader of decisions ends its connection, and comes back after that time.
@@ -95,6 +97,7 @@ impl Fault {
             Self::Stranger => FaultKind::StrangerPackets,
             Self::NodeKilled(_) => FaultKind::NodeKilled,
             Self::GatewayKilled(_) => FaultKind::GatewayKilled,
+            Self::GatewaySlow(..) => FaultKind::GatewaySlow,
             Self::NodeDisconnected(_) => FaultKind::NodeDisconnected,
             Self::ReaderLeaves(_) => FaultKind::ReaderLeaves,
             Self::Sleeps(Place::Gateway(_) | Place::Sending(_)) => FaultKind::GatewaySleeps,

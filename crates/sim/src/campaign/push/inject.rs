@@ -77,6 +77,7 @@ impl World {
         if changed {
             self.set_network();
             self.set_lines();
+            self.set_paces();
         }
     }
 
@@ -109,7 +110,7 @@ impl World {
             Fault::DiskErrors(gateway) => {
                 self.set_disk(gateway, DiskFaults { write_error: 0.5, ..DiskFaults::default() });
             }
-            // What happens on the network follows from everything that goes on there.
+            // What happens on the network, and how often somebody has a turn, follows from everything that goes on.
             _ => {}
         }
     }
@@ -166,6 +167,17 @@ impl World {
             for (_, endpoint) in self.lines.connections_of(host) {
                 self.lines.reset(host, endpoint);
             }
+        }
+    }
+
+    /// How often gateways have turns now.
+    fn set_paces(&mut self) {
+        for (number, gateway) in (0..).zip(&mut self.gateways) {
+            let paces = self.injection.active.iter().filter_map(|(_, scheduled)| match scheduled.fault {
+                Fault::GatewaySlow(slow, pace) if slow == number => Some(pace),
+                _ => None,
+            });
+            gateway.set_pace(paces.max().unwrap_or_default());
         }
     }
 

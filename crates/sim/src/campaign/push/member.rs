@@ -42,6 +42,9 @@ pub(super) struct Member<D> {
     pub(super) drive: Option<D>,
     /// So many faults at once keep it from its turns.
     pub(super) pauses: u32,
+    /// Turns are at least so far apart, and the last one was then.
+    pace: Duration,
+    turned_at: Option<Instant>,
     /// It did something in its last turn, so that it has another one at once.
     is_busy: bool,
     /// When it had a turn without anything to do.
@@ -51,7 +54,8 @@ pub(super) struct Member<D> {
 impl<D: Drive> Member<D> {
     /// A member that is not there yet.
     pub(super) const fn new(clock: NodeClock) -> Self {
-        Self { clock, drive: None, pauses: 0, is_busy: false, idle_at: None }
+        let (pace, turned_at) = (Duration::ZERO, None);
+        Self { clock, drive: None, pauses: 0, pace, turned_at, is_busy: false, idle_at: None }
     }
 
     /// A life begins.
@@ -65,6 +69,19 @@ impl<D: Drive> Member<D> {
         (self.is_busy, self.idle_at) = (true, None);
     }
 
+    /// From now on its turns are so far apart at least.
+    pub(super) fn set_pace(&mut self, pace: Duration) {
+        if pace != self.pace {
+            self.pace = pace;
+            self.wake();
+        }
+    }
+
+    /// The first time at which it may have another turn, in the world's time.
+    fn may_turn_at(&self) -> Instant {
+        self.turned_at.map_or(Instant::ZERO, |at| at.after(self.pace))
+    }
+
     /// Whether it has its turns.
     pub(super) const fn is_up(&self) -> bool {
         self.drive.is_some() && self.pauses == 0
@@ -72,7 +89,8 @@ impl<D: Drive> Member<D> {
 
     /// Whether it should have a turn now.
     pub(super) fn is_due(&mut self) -> bool {
-        let is_up = self.is_up() && self.idle_at != Some(self.clock.world());
+        let now = self.clock.world();
+        let is_up = self.is_up() && self.idle_at != Some(now) && self.may_turn_at() <= now;
         let Some(drive) = self.drive.as_mut().filter(|drive| is_up && !drive.is_done()) else { return false };
         self.is_busy
             || !drive.prepare_wait()
@@ -84,6 +102,7 @@ impl<D: Drive> Member<D> {
         let now = self.clock.now();
         let work = self.drive.as_mut().map_or(0, |drive| drive.turn(now));
         self.is_busy = work > 0;
+        self.turned_at = Some(self.clock.world());
         self.idle_at = (work == 0).then_some(self.clock.world());
         work
     }
@@ -91,10 +110,14 @@ impl<D: Drive> Member<D> {
     /// When it should have a turn, in the world's time, if nothing happens before.
     pub(super) fn next_time(&self) -> Option<Instant> {
         let drive = self.drive.as_ref().filter(|drive| self.pauses == 0 && !drive.is_done())?;
-        let deadline = self.clock.world_at(drive.next_deadline()?);
+        let may_turn_at = self.may_turn_at();
+        let now = self.clock.world();
+        if self.is_busy && may_turn_at > now {
+            return Some(may_turn_at);
+        }
+        let deadline = self.clock.world_at(drive.next_deadline()?).max(may_turn_at);
         // A deadline that is over means a turn at once; here that is a moment later. A receiver without memory is asked again
         // and again.
-        let now = self.clock.world();
         Some(if deadline > now { deadline } else { now.after(MOMENT) })
     }
 }

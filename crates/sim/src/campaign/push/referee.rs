@@ -106,7 +106,8 @@ pub(super) struct Referee {
     pub(super) voices: Voices,
     /// By gateway, and by what a packet is.
     pub(super) fates: BTreeMap<(u16, Identity), Fate>,
-    pub(super) overflown: u64,
+    /// By flow: packets that found no room in front of a gateway.
+    pub(super) overflown: Vec<u64>,
     digest: u64,
     text: Option<String>,
     broken: Option<Broken>,
@@ -121,7 +122,7 @@ impl Referee {
             former: Vec::new(),
             voices: Voices::new(scenario),
             fates: BTreeMap::new(),
-            overflown: 0,
+            overflown: vec![0; scenario.flows.len()],
             digest: scenario.seed,
             text: with_text.then(String::new),
             broken: None,
@@ -227,7 +228,9 @@ impl Referee {
                     }
                 }
                 Passage::Overflown { from, to, payload } => {
-                    self.overflown += u64::from(address::input_at(to).is_some());
+                    if let Some((_, flow)) = address::input_at(to) {
+                        self.overflown[usize::from(flow)] += 1;
+                    }
                     if let Some(place) = self.identity(from, to, &payload) {
                         self.fates.entry(place).or_default().overflown += 1;
                     }

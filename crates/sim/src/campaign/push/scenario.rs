@@ -1,7 +1,7 @@
 //! What one seed means for a system in which sources push: its members, their settings, and what goes wrong.
 
 use super::super::draw::Draw;
-use super::fault::Scheduled;
+use super::fault::{Fault, Scheduled, Way};
 use super::member::Place;
 use super::{address, schedule};
 use ropewalk_flow::gateway::{
@@ -26,6 +26,9 @@ const SYSTEM_STREAM: u64 = 501;
 pub(super) const FAULTS_STREAM: u64 = 502;
 const ARCHITECTURE_STREAM: u64 = 503;
 pub(super) const MORE_FAULTS_STREAM: u64 = 504;
+const LOAD_STREAM: u64 = 505;
+/// How long it takes until a trigger acts, where gateways know how often events come.
+const LATENCY: Duration = Duration::from_millis(2);
 
 /// One flow: its trigger, its sources, and what gateways do with its events.
 #[derive(Clone, PartialEq, Debug)]
@@ -323,6 +326,7 @@ impl Scenario {
         scenario.draw_architecture();
         let more = schedule::draw_more(&scenario, scenario.nodes_come, scenario.triggering());
         scenario.faults.extend(more);
+        scenario.draw_load();
         scenario.faults.sort_by_key(|scheduled| scheduled.at);
         scenario
     }
@@ -352,7 +356,7 @@ impl Scenario {
                 by_reference: draw.one_in(2),
             },
             rooms: Self::draw_rooms(&mut draw),
-            throttle: draw.one_in(2).then_some(milliseconds(2)),
+            throttle: draw.one_in(2).then_some(LATENCY),
             network: Self::draw_network(&mut draw),
             knows_last: !draw.one_in(4),
             nodes_come: draw.of(&[Duration::ZERO, milliseconds(3), milliseconds(25)]),
@@ -360,10 +364,7 @@ impl Scenario {
             flows,
             ..Self::quiet(seed)
         };
-        for flow in &mut scenario.flows {
-            // A gateway that must leave more room than it has would never take anything.
-            flow.capacity = flow.capacity.max(flow.headroom(scenario.throttle) as u16 + 2);
-        }
+        scenario.make_room();
         scenario.faults = schedule::draw(&scenario, scenario.nodes_come, span);
         scenario
     }
@@ -378,6 +379,43 @@ impl Scenario {
         self.lines = Faults { window, connect_timeout: Duration::from_millis(50), ..usual };
         for flow in &mut self.flows {
             flow.masked = u16::from(flow.sources.sources > 2 && draw.one_in(6));
+        }
+    }
+
+    /// In some runs in which triggers hear gateways and nothing is lost on its way, gateways cannot keep up, and what waits in front
+    /// of them has little room: from a stream of its own.
+    fn draw_load(&mut self) {
+        let mut draw = Draw::new(self.seed, LOAD_STREAM);
+        if !draw.one_in(2) || !self.is_heard() {
+            return;
+        }
+        self.rooms = Rooms { queue: draw.of(&[64, 128]), batch: draw.of(&[1, 2]), ..self.rooms };
+        self.throttle = Some(LATENCY);
+        for flow in &mut self.flows {
+            (flow.sets, flow.is_random) = (draw.between(100, 200), draw.one_in(4));
+        }
+        self.make_room();
+        self.faults.extend(schedule::draw_load(&mut draw, self, self.nodes_come, self.triggering()));
+    }
+
+    /// Whether what gateways say comes to triggers in time, and packets come to gateways, whoever else is away.
+    pub(super) fn is_heard(&self) -> bool {
+        let is_harmless = |fault: &Fault| {
+            !matches!(
+                fault,
+                Fault::OnWay(Way::Packets | Way::States, _)
+                    | Fault::Sleeps(Place::Trigger(_))
+                    | Fault::QueueShort
+                    | Fault::ClockDrift(..)
+            )
+        };
+        self.network.loss == 0.0 && self.faults.iter().all(|scheduled| is_harmless(&scheduled.fault))
+    }
+
+    /// A gateway that must leave more room than it has would never take anything.
+    fn make_room(&mut self) {
+        for flow in &mut self.flows {
+            flow.capacity = flow.capacity.max(flow.headroom(self.throttle) as u16 + 2);
         }
     }
 
@@ -444,7 +482,7 @@ impl Scenario {
             None => ThrottleConfig::default(),
             Some(latency) => {
                 let event_rates_hz = self.flows.iter().map(FlowSetting::rate_hz).collect();
-                ThrottleConfig { latency, event_rates_hz, ..ThrottleConfig::default() }
+                ThrottleConfig { latency, silence: self.trigger_silence, event_rates_hz, ..ThrottleConfig::default() }
             }
         };
         GatewayConfig { throttle, incarnation: Incarnation(life), ..GatewayConfig::new(gateway, flows, farm) }

@@ -15,6 +15,8 @@ const MOST: u64 = 7;
 const SHORTEST: Duration = Duration::from_micros(300);
 /// ... to so long.
 const LONGEST: Duration = Duration::from_millis(400);
+/// Gateways that are slow have a turn every so often at most.
+const LEAST_PACE: Duration = Duration::from_micros(200);
 
 /// The faults of a run whose triggers come for `span` once there are nodes.
 pub(super) fn draw(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Scheduled> {
@@ -63,11 +65,26 @@ pub(super) fn draw_more(scenario: &Scenario, begin: Duration, span: Duration) ->
     more
 }
 
+/// Gateways that have too little of the processor for what comes, from the first trigger on and at some other time: more than a
+/// set comes between two turns.
+pub(super) fn draw_load(draw: &mut Draw, scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Scheduled> {
+    let shortest = scenario.flows.iter().map(|flow| flow.pace).min().unwrap_or_default();
+    let mut load = Vec::new();
+    for gateway in 0..scenario.gateways {
+        let later = begin + moment(draw, span, Duration::ZERO);
+        for (at, lasts) in [(begin, span.min(LONGEST)), (later, draw.time(SHORTEST, LONGEST))] {
+            let pace = draw.time(shortest, 2 * shortest).max(LEAST_PACE);
+            load.push(Scheduled { at, lasts, fault: Fault::GatewaySlow(gateway, pace) });
+        }
+    }
+    load
+}
+
 fn more_fault(draw: &mut Draw, scenario: &Scenario) -> Fault {
     let readers = scenario.reader_places().len() as u64;
     let (gateway, node) = (draw.below(scenario.gateways.into()) as u16, draw.below(scenario.nodes.len() as u64) as u16);
     let reader = draw.below(readers.max(1)) as u16;
-    match draw.of(&FaultKind::ALL[FaultKind::FIRST_OF_LIVES..]) {
+    match draw.of(&FaultKind::ALL[FaultKind::FIRST_OF_LIVES..FaultKind::FIRST_OF_LOAD]) {
         FaultKind::NodeDisconnected if scenario.connections => Fault::NodeDisconnected(node),
         FaultKind::ReaderSleeps if readers > 0 => Fault::Sleeps(Place::Reader(reader)),
         FaultKind::ReaderLeaves if readers > 0 => Fault::ReaderLeaves(reader),

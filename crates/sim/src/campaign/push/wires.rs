@@ -5,7 +5,9 @@ use super::member::Place;
 use super::referee::Shared;
 use super::wrong::Wrong;
 use ropewalk_io::packet::simulated::{SimulatedReceiver, SimulatedSender};
-use ropewalk_io::packet::{Fill, MemoryInUse, Packet, ReceiveCounters, Receiver, Refusal, SendCounters, Sender};
+use ropewalk_io::packet::{
+    Fill, MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver, Refusal, SendCounters, Sender,
+};
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
 use std::cell::Cell;
@@ -62,6 +64,10 @@ impl Receiver for Inlet {
 
     fn memory_in_use(&mut self) -> MemoryInUse {
         self.inner.memory_in_use()
+    }
+
+    fn queue_in_use(&mut self) -> QueueInUse {
+        self.inner.queue_in_use()
     }
 }
 

@@ -3,7 +3,8 @@
 use super::port::Port;
 use super::system::{GatewaySection, PushHostSection, PushSystem, frames, on_the_wire};
 use ropewalk_flow::gateway::{
-    Address, Ending, FarmConfig, FlowConfig, Gateway, GatewayConfig, Outgoing, Output, PacketSource, ThrottleConfig,
+    Address, Ending, FarmConfig, FlowConfig, Gateway, GatewayConfig, Outgoing, Output, PacketSource, ReceiveQueue,
+    ThrottleConfig,
 };
 use ropewalk_memory::Payload;
 use ropewalk_node::configuration::push::OutputChoice;
@@ -84,6 +85,8 @@ pub(super) struct Results {
 pub(super) struct InputQueue {
     pub(super) machine: Gateway,
     sockets: Vec<Socket>,
+    /// The flow of each socket.
+    flows: Vec<u8>,
     room: u64,
     batch: usize,
     mtu: u64,
@@ -112,6 +115,7 @@ impl InputQueue {
         Self {
             machine,
             sockets: system.flow.iter().map(|_| Socket::default()).collect(),
+            flows: (0..system.flow.len() as u8).collect(),
             room: socket.0,
             batch: *batch as usize,
             mtu: mtu.0,
@@ -156,6 +160,8 @@ impl InputQueue {
         for flow in 0..self.sockets.len() {
             self.receive(flow as u8, instant, &mut work);
         }
+        let waiting = |socket: &Socket| ReceiveQueue { used: socket.bytes, room: self.room, packet: 0 };
+        self.machine.receiver().on_queues(self.flows.chunks(1).zip(self.sockets.iter().map(waiting)), instant);
         for message in self.mail.drain(..) {
             self.machine.on_message(&message, instant);
             work.messages += 1;

@@ -19,7 +19,7 @@ use crate::packet::frames::open::{Opened, Wanted};
 use crate::packet::frames::socket::{Seen, bind, filter, mute, packet_socket, set, steer};
 use crate::packet::receiver::append;
 use crate::packet::socket::open::bound;
-use crate::packet::{Flow, MOST_BATCH, MemoryInUse, Packet, PacketError, ReceiveCounters, Receiver};
+use crate::packet::{Flow, MOST_BATCH, MemoryInUse, Packet, PacketError, QueueInUse, ReceiveCounters, Receiver};
 
 /// A ring to receive into.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,6 +81,7 @@ pub struct RingReceiver {
     address: SocketAddrV4,
     wanted: Wanted,
     batch: usize,
+    largest: usize,
     verify_checksums: bool,
     frames: Frames,
     blocks: Blocks,
@@ -153,6 +154,7 @@ impl RingReceiver {
             address,
             wanted,
             batch: config.batch,
+            largest: config.largest,
             verify_checksums: config.verify_checksums,
             frames,
             blocks,
@@ -200,6 +202,17 @@ impl RingReceiver {
         ((self.block as usize + count) % self.frames.blocks()) as u32
     }
 
+    /// How many blocks the kernel fills before it stops in front of one that is held: it fills them in their order, so that
+    /// those behind that one are of no use. The block that is being read is one of them.
+    fn usable_blocks(&mut self) -> usize {
+        self.collect();
+        while self.ahead + 1 < self.frames.blocks() && self.frames.is_home(self.behind(self.ahead + 1)) {
+            self.ahead += 1;
+        }
+        let is_stopped = self.open.is_none() && !self.frames.is_home(self.block);
+        if is_stopped { 0 } else { self.ahead + 1 }
+    }
+
     /// The next packet of the open block.
     fn next_entry(&mut self) -> Option<Entry> {
         let open = self.open.as_mut().filter(|open| open.left > 0)?;
@@ -234,6 +247,9 @@ impl RingReceiver {
         }
     }
 }
+
+/// The most bytes that a packet has in a block beside its payload: its description, IP's and UDP's headers, and what aligns them.
+const MOST_BESIDE: usize = 192;
 
 fn check(config: &RingConfig) -> Result<(), PacketError> {
     let what = if !(1..=MOST_BATCH).contains(&config.batch) {
@@ -364,13 +380,25 @@ impl Receiver for RingReceiver {
     }
 
     fn memory_in_use(&mut self) -> MemoryInUse {
-        self.collect();
         let all = self.frames.blocks();
-        while self.ahead + 1 < all && self.frames.is_home(self.behind(self.ahead + 1)) {
-            self.ahead += 1;
+        MemoryInUse { held: all - self.usable_blocks(), all }
+    }
+
+    /// Whole blocks: those that are handed over and were not read, of those that nobody holds.
+    fn queue_in_use(&mut self) -> QueueInUse {
+        let usable = self.usable_blocks();
+        // They are handed over in their order, so that the first one that is not is found by halves.
+        let (mut filled, mut empty) = (0, usable);
+        while filled < empty {
+            let middle = filled.midpoint(empty);
+            if self.blocks.is_ours(self.behind(middle)) {
+                filled = middle + 1;
+            } else {
+                empty = middle;
+            }
         }
-        // The kernel fills blocks in their order: what lies behind one that is held is of no use.
-        let is_stopped = self.open.is_none() && !self.frames.is_home(self.block);
-        MemoryInUse { held: if is_stopped { all } else { all - 1 - self.ahead }, all }
+        let bytes = |blocks: usize| (blocks * self.blocks.block_size) as u64;
+        let packet = (self.largest + MOST_BESIDE) as u64;
+        QueueInUse { used: bytes(filled), room: bytes(usable), packet }
     }
 }

@@ -16,7 +16,7 @@ use super::rings::{Ring, ask};
 use crate::packet::around::Around;
 use crate::packet::frames::open::Opened;
 use crate::packet::receiver::append;
-use crate::packet::{MemoryInUse, Packet, ReceiveCounters, Receiver};
+use crate::packet::{MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver};
 
 /// Receives flows from one queue of a card.
 pub struct XdpReceiver {
@@ -296,6 +296,16 @@ impl Receiver for XdpReceiver {
         self.pool.collect();
         let out = self.pool.blocks() - self.pool.available(Owner::SHARED);
         MemoryInUse { held: out - self.with_kernel, all: self.pool.blocks() }
+    }
+
+    /// Frames that are filled, of those that the kernel has; or of the sockets beside them, where one has less room.
+    fn queue_in_use(&mut self) -> QueueInUse {
+        let (frame, largest) = (self.frame_size() as u64, self.umem.card.config.largest);
+        let filled = u64::from(self.receive.all_available());
+        let packet = frame * ((largest + MOST_HEADERS) as u64).div_ceil(frame);
+        let own = QueueInUse { used: filled * frame, room: self.with_kernel as u64 * frame, packet };
+        let theirs = self.listeners.iter_mut().map(|listener| listener.receiver.queue_in_use());
+        theirs.chain([own]).min_by_key(|queue| queue.packets_left()).unwrap_or(own)
     }
 }
 

@@ -107,6 +107,13 @@ impl<T: Copy> Ring<T> {
         self.other.wrapping_sub(self.own)
     }
 
+    /// The same, all of those that are there by now.
+    pub(super) fn all_available(&mut self) -> u32 {
+        // Acquire: what the kernel wrote before is seen.
+        self.other = self.shared(self.producer).load(Ordering::Acquire);
+        self.other.wrapping_sub(self.own)
+    }
+
     /// As the consumer: takes the next entry, which must be there. Its place is free with the next
     /// [`release`](Self::release).
     pub(super) fn take(&mut self) -> T {
