@@ -37,7 +37,8 @@ impl Ending {
         self.halt();
     }
 
-    fn is_halted(&self) -> bool {
+    /// Whether every thread is to end.
+    pub(super) fn is_halted(&self) -> bool {
         self.halt.load(Ordering::Relaxed)
     }
 }
@@ -83,6 +84,11 @@ impl Worker {
     /// The thread has ended.
     pub(super) fn is_finished(&self) -> bool {
         self.thread.is_finished()
+    }
+
+    /// The thread's name.
+    pub(super) fn name(&self) -> &str {
+        self.thread.thread().name().unwrap_or_default()
     }
 
     /// Waits for the thread's end; false where it panicked.

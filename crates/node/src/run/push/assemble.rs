@@ -174,8 +174,13 @@ impl Assembly<'_> {
             let place = self.placer.on_start(&name);
             Worker::start(&name, drives, Arc::clone(&self.ending), place).map_err(system(format!("thread {name}")))
         };
-        self.handle.workers = self.gateways.into_iter().map(start).collect::<Result<_, _>>()?;
-        self.handle.emulators = self.emulators.into_iter().map(start).collect::<Result<_, _>>()?;
+        // One by one: where a thread cannot be had, those that were started end with the handle.
+        for unit in self.gateways {
+            self.handle.workers.push(start(unit)?);
+        }
+        for unit in self.emulators {
+            self.handle.emulators.push(start(unit)?);
+        }
         self.handle.warnings.extend(self.placer.finish()?);
         self.handle.begin();
         Ok(self.handle)

@@ -69,6 +69,15 @@ pub struct PushHandle {
     stopped: Option<Instant>,
     ended: Option<Instant>,
     forced: bool,
+    /// Threads that panicked, by name.
+    panicked: Vec<String>,
+}
+
+impl Drop for PushHandle {
+    /// No thread outlives the run: neither one that was not finished in order, nor one that could not be launched whole.
+    fn drop(&mut self) {
+        self.end_threads();
+    }
 }
 
 impl PushHandle {
@@ -99,6 +108,7 @@ impl PushHandle {
             stopped: None,
             ended: None,
             forced: false,
+            panicked: Vec::new(),
         }
     }
 
@@ -173,14 +183,21 @@ impl PushHandle {
 
     /// Ends all threads and gives the final account.
     pub fn finish(mut self) -> PushSummary {
+        self.end_threads();
+        self.summary()
+    }
+
+    fn end_threads(&mut self) {
         self.nodes_are_over.store(true, Ordering::Relaxed);
         self.ending.halt();
         for worker in self.workers.drain(..).chain(self.emulators.drain(..)) {
             worker.wake();
-            worker.join();
+            let name = worker.name().to_owned();
+            if !worker.join() {
+                self.panicked.push(name);
+            }
         }
         self.hardware.drain(..).for_each(Hardware::finish);
-        self.summary()
     }
 
     /// The account as it is known now.
@@ -193,6 +210,73 @@ impl PushHandle {
             (false, Some(_)) => "ended",
             (false, None) => "running",
         };
-        PushSummary::new(&self.snapshot(), &self.flows, state, self.run, &self.directory, (running, whole))
+        let summary =
+            PushSummary::new(&self.snapshot(), &self.flows, state, self.run, &self.directory, (running, whole));
+        summary.with_panicked(&self.panicked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::push::parse;
+    use crate::drive::Drive;
+    use crate::run::push::{PushPart, launch_push};
+    use std::os::fd::BorrowedFd;
+
+    /// Nodes of a farm, which need nobody to be there.
+    fn nodes() -> PushHandle {
+        let text = "version = 1\n[[flow]]\nname = \"hlt\"\npacking = 5\n\
+                    sources = { count = 2, first = 0, address = \"127.0.0.1:23000\" }\n[farm]\nnodes = 1\nemulate = {}\n\
+                    [[gateway]]\nname = \"gw0\"\ncontrol = \"127.0.0.1:22999\"\nlisten = { hlt = \"127.0.0.1:22998\" }\n";
+        let configuration = parse("handle", text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+        launch_push(&configuration, &PushPart::Nodes(0..1), None).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    struct Panics;
+
+    impl Drive for Panics {
+        fn turn(&mut self, _now: Instant) -> usize {
+            panic!("this is a test of threads that panic");
+        }
+
+        fn next_deadline(&self) -> Option<Instant> {
+            None
+        }
+
+        fn prepare_wait(&mut self) -> bool {
+            true
+        }
+
+        fn wait_descriptors<'a>(&'a self, _into: &mut Vec<BorrowedFd<'a>>) {}
+
+        fn is_done(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_thread_that_panicked_is_named_in_the_account_which_does_not_balance() {
+        let mut handle = nodes();
+        assert!(handle.summary().is_balanced());
+        let drives: Vec<Box<dyn Drive + Send>> = vec![Box::new(Panics)];
+        handle.workers.push(Worker::start("gw0", drives, Arc::default(), || ()).expect("a thread"));
+        let summary = handle.finish();
+        assert!(!summary.is_balanced());
+        assert_eq!(summary.ledger["unbalanced"][0]["thread"], "gw0", "{:?}", summary.ledger);
+        assert!(nodes().finish().is_balanced());
+    }
+
+    #[test]
+    fn the_threads_of_a_run_that_is_let_go_end_with_it() {
+        let mut handle = nodes();
+        let board = Arc::<ThrottleBoard>::default();
+        let way = crate::run::push::hardware::Way::Command(vec!["true".to_owned()]);
+        handle.hardware.push(Hardware::start("gw0", way, Arc::clone(&board)).expect("a thread"));
+        let ending = Arc::clone(&handle.ending);
+        // As where what is launched behind it cannot be.
+        drop(handle);
+        assert!(board.read().is_over && ending.is_halted());
+        assert_eq!((Arc::strong_count(&board), Arc::strong_count(&ending)), (1, 1), "a thread still has it");
     }
 }

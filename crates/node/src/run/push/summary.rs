@@ -319,6 +319,17 @@ impl PushSummary {
         }
     }
 
+    /// The same, where these threads panicked: what they had counted is what they told of themselves before.
+    pub(super) fn with_panicked(mut self, threads: &[String]) -> Self {
+        for thread in threads {
+            self.ledger["balanced"] = false.into();
+            if let Some(unbalanced) = self.ledger["unbalanced"].as_array_mut() {
+                unbalanced.push(json!({ "equation": "every thread ended by itself", "thread": thread }));
+            }
+        }
+        self
+    }
+
     /// Every equation of the ledger holds.
     pub fn is_balanced(&self) -> bool {
         self.ledger["balanced"] == true
