@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! TriggerSequence (seed) -> trigger n: bunch crossing, time ------+
-//! SizeDistribution (seed, source) -> length of fragment n --------+-> the drive encodes and sends it
+//! SizeDistribution (seed, source) -> length of fragment n --------+-> FrameMaker: the front end's own frames
 //! TriggerGate: all sources of a run stop after the same trigger   |
 //!                                                                 +-> felix::EmulatedCard: blocks of many e-links
 //! ```
@@ -11,12 +11,14 @@
 //! has a room: [`felix`]. So have the sources of packets that carry several events: [`mep`].
 
 pub mod felix;
+mod frames;
 mod gate;
 pub mod mep;
 mod random;
 mod sequence;
 mod size;
 
+pub use frames::{FrameKind, FrameMaker, Frames};
 pub use gate::TriggerGate;
 pub use random::Random;
 pub use sequence::{ORBIT, Trigger, TriggerRate, TriggerSequence};

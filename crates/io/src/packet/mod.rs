@@ -7,7 +7,8 @@
 //!   recvfrom, recvmmsg, UDP GRO                                 sendto, sendmmsg, UDP GSO
 //!   over UDP or IP with a protocol number of one's own          the same
 //!                  │                                                      │
-//!                  └── simulated: a network in virtual time, with loss, duplicates and disorder by seed ──┘
+//!                  ├── simulated: a network in virtual time, with loss, duplicates and disorder by seed ──┘
+//!                  └── local: what another thread of this process has in the place of a network, without loss
 //! ```
 //! Packets may be lost, doubled and out of order; what a mechanism knows of what it lost it counts by cause
 //! ([`ReceiveCounters`]). What is handed on is whole: the kernel puts IP's fragments together.
@@ -18,6 +19,7 @@ pub mod cable;
 mod config;
 mod error;
 mod frames;
+mod local;
 mod memory;
 mod receiver;
 mod sender;
@@ -33,6 +35,7 @@ pub use frames::{
     Card, FrameConfig, FrameSender, RingConfig, RingReceiver, Transmit, TransmitRing, XdpCard, XdpConfig, XdpInput,
     XdpMode, XdpReceiver, XdpTransmit,
 };
+pub use local::{LocalFeed, LocalReceiver, local_packets};
 pub use memory::{PacketMemory, PoolMemory};
 pub use receiver::{MemoryInUse, Packet, QueueInUse, ReceiveCounters, Receiver};
 pub use sender::{Fill, Refusal, SendCounters, Sender};

@@ -51,6 +51,11 @@ pub trait Receiver {
     /// How much waits where packets come in before they are received, as [`receive`](Self::receive) left it. Sockets ask the
     /// kernel: some thousand times a second, not once a batch.
     fn queue_in_use(&mut self) -> QueueInUse;
+
+    /// Whether everything was taken that will ever come, as of a capture that was read to its end. A network never says so.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// Appends a packet to a batch in which there is room: it is made right there. Before a vector that might have to grow it
@@ -154,5 +159,9 @@ impl<R: Receiver + ?Sized> Receiver for Box<R> {
 
     fn queue_in_use(&mut self) -> QueueInUse {
         (**self).queue_in_use()
+    }
+
+    fn is_over(&self) -> bool {
+        (**self).is_over()
     }
 }

@@ -137,7 +137,10 @@ fn source(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fa
     if !(16..=1 << 30).contains(&source.max_fragment.0) {
         return Err(fault(key("max_fragment"), "between 16 bytes and 1 GiB"));
     }
+    // Described frames are as long as their description allows.
+    let is_described = source.has_layout() || matches!(source.format, FormatName::Foreign(_));
     if let Some(emulate) = &source.emulate
+        && !is_described
         && u64::from(emulate.fragment_size.0.largest()) > source.max_fragment.0
     {
         return Err(fault(key("emulate"), "the emulated fragments are larger than max_fragment allows"));

@@ -2,10 +2,12 @@
 
 use super::check::fault;
 use super::format::FormatName;
+use super::layout::{FrameChoice, FrameTable};
 use super::model::SourceSection;
 use super::parse::Fault;
 use crate::offline::ByteOrigin;
 use crate::quantity::read_from_text;
+use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::front_end::LARGEST_SETTINGS_BYTES;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -98,6 +100,17 @@ impl JsonSchema for InputChoice {
 }
 
 impl SourceSection {
+    /// Whether its frames come in datagrams, by its address or because they can in no other way.
+    pub fn has_datagrams(&self) -> bool {
+        let in_frames = |frame: &FrameTable| frame.datagram || frame.several || frame.pieces.is_some();
+        let needed = match (&self.frame, self.format) {
+            (Some(FrameChoice(frame)), _) => in_frames(frame),
+            (None, FormatName::Foreign(format)) => format.needs_datagrams(),
+            (None, _) => false,
+        };
+        needed || self.comes_in_datagrams()
+    }
+
     /// Whether it sends datagrams to the same address as another source, and something tells them apart.
     pub fn shares_socket(&self, other: &Self) -> bool {
         let is_any_port = matches!(self.listen, Some(NetworkAddress::Udp(place, _)) if place.port() == 0);
@@ -156,12 +169,19 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
     if let FormatName::Foreign(format) = source.format
         && !source.comes_in_datagrams()
         && source.input.is_none()
+        && source.emulate.is_none()
         && format.needs_datagrams()
     {
         let message = format!("frames of `{}` come in datagrams: listen = \"udp://0.0.0.0:9000\"", format.name());
         return Err(fault(key("format"), message));
     }
+    if source.format == FormatName::Foreign(ForeignFormat::LhcbMep) && source.emulate.is_some() {
+        let message =
+            "packets of several events are emulated in push systems: `emulate` of a [[flow]] (docs/gateway.md)";
+        return Err(fault(key("emulate"), message));
+    }
     if let FormatName::Foreign(format) = source.format
+        && source.emulate.is_none()
         && ways.iter().all(|(_, is_given)| !is_given)
     {
         let message =

@@ -7,6 +7,7 @@
 //! An error says file, line, column and key, shows the line with a caret, and says what would be right.
 
 mod check;
+mod emulate;
 mod entrance;
 mod error;
 mod felix;
@@ -24,6 +25,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use emulate::Emulate;
 pub use entrance::{InputChoice, NetworkAddress};
 pub use error::ConfigurationError;
 pub use felix::{
@@ -38,10 +40,9 @@ pub use layout::{
 };
 pub use layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
 pub use model::{
-    Acknowledge, BuilderSection, BunchCrossing, Configuration, Emulate, IncompleteChoice, ManagerSection,
-    OnCloseChoice, PlacementChoice, PolicyChoice, PoolRule, ReadoutSection, RequirementChoice, RunSection,
-    SchedulingChoice, SourceSection, SyncChoice, SynchronyAction, SynchronySection, TcpChoice, ThreadRule,
-    TimeoutSection,
+    Acknowledge, BuilderSection, BunchCrossing, Configuration, IncompleteChoice, ManagerSection, OnCloseChoice,
+    PlacementChoice, PolicyChoice, PoolRule, ReadoutSection, RequirementChoice, RunSection, SchedulingChoice,
+    SourceSection, SyncChoice, SynchronyAction, SynchronySection, TcpChoice, ThreadRule, TimeoutSection,
 };
 pub use parse::{Fault, parse, parse_as, point_at, read, read_text};
 pub(crate) use placement::{fault_of, policy, policy_of};

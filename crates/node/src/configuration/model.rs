@@ -1,5 +1,6 @@
 //! What stands in a configuration file. `docs/configuration.md` and `ropewalk config schema` describe the same.
 
+use super::emulate::{Emulate, EmulateChoice};
 use super::entrance::{InputChoice, NetworkAddress};
 use super::felix::{ELinkSection, FelixSection};
 use super::format::FormatName;
@@ -7,7 +8,7 @@ use super::layout::{
     BoardTable, ChecksumTable, DemuxTable, EventTable, FrameChoice, NumberTable, PatternTable, StatusTable, TimeTable,
 };
 use super::settings::Settings;
-use crate::quantity::{Bytes, Rate, Size, Time};
+use crate::quantity::{Bytes, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -329,7 +330,9 @@ pub struct SourceSection {
     pub status: Option<StatusTable>,
     /// The checksum of a frame.
     pub checksum: Option<ChecksumTable>,
-    /// An emulator takes its place.
+    /// An emulator takes its place, whichever way it comes.
+    #[serde(default, deserialize_with = "EmulateChoice::deserialize")]
+    #[schemars(with = "Option<EmulateChoice>")]
     pub emulate: Option<Emulate>,
     /// This file takes its place: bare S-LINK64 fragments, played over TCP.
     pub play: Option<PathBuf>,
@@ -401,22 +404,6 @@ pub struct BunchCrossing {
 impl Default for BunchCrossing {
     fn default() -> Self {
         Self { offset: 0, mask: 0xfff }
-    }
-}
-
-/// An emulated front end.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Emulate {
-    /// The whole FED fragment, header and trailer included.
-    pub fragment_size: Size,
-    /// How often triggers come; as fast as it goes where it is not given.
-    pub rate: Option<Rate>,
-}
-
-impl Default for Emulate {
-    fn default() -> Self {
-        Self { fragment_size: Size(crate::quantity::SizeDistribution::Fixed(2048)), rate: None }
     }
 }
 

@@ -249,6 +249,9 @@ fn a_source_comes_in_by_one_way() {
         ("connect = \"udp://10.0.0.7:9000\"\n#", "source[0].connect", "`listen`"),
         ("connect = \"daqpc2:5000\"\n#", "", "tcp://daqpc2:5000"),
         ("program = []\n#", "source[0].program", "such as"),
+        ("format = \"lhcb-mep\"\nemulate = true\n#", "source[0].emulate", "[[flow]]"),
+        ("emulate = 7\n#", "", "true, false, or a table such as"),
+        ("emulate = { size = 7 }\n#", "", "unknown field `size`"),
     ] {
         let error = error(&GOOD.replace("play = ", &format!("{keys}\nplay = ").replace("#\nplay", "#play")));
         assert_eq!(error.key, key, "{error}");

@@ -61,6 +61,8 @@ struct Input {
     waiting: VecDeque<Packet>,
     /// It is not read, because a source of it has no room.
     is_blocked: bool,
+    /// Everything that would ever come was taken.
+    has_ended: bool,
     nobodys: u64,
     /// What the receiver had lost when it was asked last, and when it is asked again.
     lost: u64,
@@ -102,6 +104,7 @@ impl Datagrams {
             packets: Vec::with_capacity(ROOM),
             waiting: VecDeque::with_capacity(ROOM),
             is_blocked: false,
+            has_ended: false,
             nobodys: 0,
             lost: 0,
             ask_at: Instant::ZERO,
@@ -129,7 +132,7 @@ impl Datagrams {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let of = |input: &Input| {
             let pieces = input.routes.iter().filter_map(|route| route.framer.next_deadline());
-            pieces.chain(input.receiver.next_deadline().filter(|_| !input.is_blocked)).min()
+            pieces.chain(input.receiver.next_deadline().filter(|_| input.is_heard())).min()
         };
         self.inputs.iter().filter_map(of).min()
     }
@@ -138,7 +141,7 @@ impl Datagrams {
     pub(super) fn prepare_wait(&mut self) -> bool {
         // All are asked, so that all are armed. One that is blocked waits for the machine.
         let mut may_sleep = true;
-        for input in self.inputs.iter_mut().filter(|input| !input.is_blocked) {
+        for input in self.inputs.iter_mut().filter(|input| input.is_heard()) {
             may_sleep &= input.receiver.prepare_wait();
         }
         may_sleep
@@ -146,11 +149,16 @@ impl Datagrams {
 
     /// What becomes readable when something comes.
     pub(super) fn wait_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.inputs.iter().filter(|input| !input.is_blocked).filter_map(|input| input.receiver.wait_descriptor())
+        self.inputs.iter().filter(|input| input.is_heard()).filter_map(|input| input.receiver.wait_descriptor())
     }
 }
 
 impl Input {
+    /// Whether something may come that can be taken.
+    const fn is_heard(&self) -> bool {
+        !self.is_blocked && !self.has_ended
+    }
+
     fn turn(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) -> usize {
         if now >= self.ask_at {
             self.ask_at = now.after(ASK);
@@ -171,7 +179,19 @@ impl Input {
             route.framer.advance(now, received);
             route.deliver(now, readout, received);
         }
+        if self.waiting.is_empty() && !self.has_ended && self.receiver.is_over() {
+            self.has_ended = true;
+            self.end(now, readout);
+        }
         work
+    }
+
+    /// Nothing comes any more.
+    fn end(&mut self, now: Instant, readout: &mut Readout) {
+        for route in &mut self.routes {
+            route.connect(now, readout);
+            readout.source_disconnected(now, route.source, false);
+        }
     }
 
     /// Frames what has come, as long as the machine has room for whose it is. Returns how many datagrams were taken.
@@ -235,12 +255,17 @@ impl Demux {
 }
 
 impl Route {
-    /// Frames a datagram.
-    fn take(&mut self, now: Instant, packet: Packet, readout: &mut Readout, received: &mut Vec<Received>) {
+    /// It is there, from the first datagram on.
+    fn connect(&mut self, now: Instant, readout: &mut Readout) {
         if !std::mem::replace(&mut self.has_come, true) {
             readout.source_connected(now, self.source);
             readout.set_being_read(now, self.source, true);
         }
+    }
+
+    /// Frames a datagram.
+    fn take(&mut self, now: Instant, packet: Packet, readout: &mut Readout, received: &mut Vec<Received>) {
+        self.connect(now, readout);
         // Sockets hand on what lies in one piece, and what is cut they do not hand on at all.
         for slice in packet.payload.into_slices() {
             self.framer.push(now, slice, false, received);

@@ -51,7 +51,7 @@ pub use manager::{ManagerDrive, ManagerDriveConfig};
 pub use reader::{Incoming, MessageReader};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};
 pub use refusal::Refusal;
-pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed};
+pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed, SourceLine};
 pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
 pub use storage::{Progress, Recorded, Storage, StorageConfig, StorageCounts};
 

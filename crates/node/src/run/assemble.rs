@@ -3,6 +3,7 @@
 use super::card_process::ChildSlot;
 use super::cards::{CardToStart, CardWriter};
 use super::claim::Claim;
+use super::emulated::Lines;
 use super::entrances::Fed;
 use super::feeder::{FeederNotes, RunningFeeder};
 use super::front_ends::FrontEndService;
@@ -167,9 +168,14 @@ impl Workshop<'_> {
         BuilderDrive::new(config, peers, storage, self.staging(&name)?).map_err(endpoint(&name))
     }
 
-    /// Emulated and played sources of the readout units in `addresses`.
-    fn sources(&self, addresses: &[String], gate: &Arc<TriggerGate>) -> Result<Option<SourceDrive<Tcp>>, RunError> {
-        let feeds = self.resolved.feeds(addresses)?;
+    /// Emulated and played sources of the readout units in `addresses`, those with a line of their own by that.
+    fn sources(
+        &self,
+        addresses: &[String],
+        lines: Lines,
+        gate: &Arc<TriggerGate>,
+    ) -> Result<Option<SourceDrive<Tcp>>, RunError> {
+        let feeds = self.resolved.feeds(addresses, lines)?;
         if feeds.is_empty() {
             return Ok(None);
         }
@@ -221,13 +227,14 @@ pub fn launch_with(
     let mut addresses = Vec::new();
     let mut names = Vec::new();
     let mut groups = Groups::new(&placer);
-    let (mut cards, mut fed) = (Vec::new(), Vec::new());
+    let (mut cards, mut fed, mut lines) = (Vec::new(), Vec::new(), Lines::new());
     for index in 0..resolved.manager.readouts {
         let mut readout = workshop.readout(index, peers()?)?;
         let own = workshop.cards(index, &mut readout, events)?;
         cards.extend(own.to_start);
         let entrances = workshop.entrances(index, &mut readout)?;
         fed.extend(entrances.to_start);
+        lines.extend(workshop.emulated(index, &mut readout)?);
         addresses.push(readout.source_address());
         let name = configuration.readout[usize::from(index)].name.clone();
         names.push((name.clone(), readout.source_address()));
@@ -240,7 +247,7 @@ pub fn launch_with(
         groups.builders.push((name, Box::new(workshop.builder(index, peers()?)?)));
     }
     let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
-    let sources = workshop.sources(&addresses, &gate)?;
+    let sources = workshop.sources(&addresses, lines, &gate)?;
     let own = if front_ends.is_some() { None } else { FrontEndService::of(&workshop)? };
     let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placer);
     start.names = names;
@@ -288,6 +295,7 @@ pub fn launch_node(
             let mut readout = workshop.readout(index, control(name)?)?;
             let cards = workshop.cards(index, &mut readout, events)?;
             let entrances = workshop.entrances(index, &mut readout)?;
+            let lines = workshop.emulated(index, &mut readout)?;
             let mut start = Start::new(nowhere(), &resolved, &placer);
             start.names = vec![
                 (name.clone(), readout.builder_address()),
@@ -299,7 +307,7 @@ pub fn launch_node(
             own[usize::from(index)] = readout.source_address();
             start.worker(name, vec![Box::new(readout)])?;
             let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
-            let sources = workshop.sources(&own, &gate)?;
+            let sources = workshop.sources(&own, lines, &gate)?;
             start.sources(sources, cards.to_start, &gate)?;
             start.fed(entrances.to_start)?;
             start.finish()

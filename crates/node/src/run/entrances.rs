@@ -38,8 +38,8 @@ const LARGEST_IN_BATCH: usize = 9216;
 /// What waits in the kernel at most.
 const SOCKET_BUFFER: usize = 32 << 20;
 /// Memory for datagrams whose events are not done.
-const DATAGRAM_BLOCK: usize = 256 << 10;
-const DATAGRAM_BLOCKS: usize = 256;
+pub(super) const DATAGRAM_BLOCK: usize = 256 << 10;
+pub(super) const DATAGRAM_BLOCKS: usize = 256;
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
 /// How long nobody may read before it is looked whether it is over.
@@ -159,7 +159,7 @@ fn demux(boards: &[&SourceSection]) -> Demux {
 
 impl Resolved {
     /// The sources of a readout unit.
-    fn sources_of(&self, index: u16) -> impl Iterator<Item = &SourceSection> {
+    pub(super) fn sources_of(&self, index: u16) -> impl Iterator<Item = &SourceSection> {
         self.sources_and_readouts().filter(move |&(_, readout)| readout == index).map(|(source, _)| source)
     }
 }

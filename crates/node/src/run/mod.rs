@@ -4,6 +4,7 @@
 //! assemble   configuration -> drives          worker    one thread that turns drives
 //! entrances  sources that do not connect to a readout unit's service point: files, programs, own addresses
 //! front_ends front ends under run control: a service that outlives runs
+//! emulated   sources that are not there, and how they come
 //! registry   run numbers and directories      handle    commands in, snapshots out
 //! claim      who manages a run, for whoever takes it over
 //! placement  where threads and pools go        placer    puts them there
@@ -16,6 +17,7 @@ mod assemble;
 mod card_process;
 mod cards;
 mod claim;
+mod emulated;
 mod entrances;
 mod feeder;
 mod front_end_summary;

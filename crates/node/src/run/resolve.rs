@@ -6,22 +6,20 @@ use crate::configuration::{
     Acknowledge, Configuration, FelixSection, FormatName, IncompleteChoice, OnCloseChoice, PolicyChoice,
     RequirementChoice, SourceSection, SyncChoice, SynchronyAction, TcpChoice,
 };
-use crate::drive::{
-    BuilderDriveConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, SourceDriveConfig, SourceFeed, StorageConfig,
-};
+use crate::drive::{BuilderDriveConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, StorageConfig};
 use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
 use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig};
 use ropewalk_flow::manager::{AssignPolicy, ManagerConfig};
 use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
-use ropewalk_flow::source::{ORBIT, TriggerRate};
+use ropewalk_flow::source::ORBIT;
 use ropewalk_io::tcp::{Mechanism, TcpConfig};
 use ropewalk_memory::PoolConfig;
 use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, SourceId, Utc};
 use ropewalk_wire::description::Description;
 use ropewalk_wire::felix::ELink;
+use ropewalk_wire::ferol;
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
-use ropewalk_wire::{fed, ferol};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::path::PathBuf;
@@ -448,28 +446,6 @@ impl Resolved {
         })
     }
 
-    /// What the emulated and played sources of the readout units with an address send.
-    pub(super) fn feeds(&self, addresses: &[String]) -> Result<Vec<SourceDriveConfig>, RunError> {
-        let mut feeds = Vec::new();
-        for (source, &readout) in self.configuration.source.iter().zip(&self.readout_of) {
-            let address = addresses[usize::from(readout)].clone();
-            if address.is_empty() {
-                continue;
-            }
-            let feed = match (&source.emulate, &source.play) {
-                (Some(emulate), _) => SourceFeed::Emulated {
-                    size: emulate.fragment_size.0,
-                    rate: emulate.rate.map_or(TriggerRate::Unlimited, |rate| rate.0),
-                    seed: SEED,
-                },
-                (None, Some(path)) => recorded(path)?,
-                (None, None) => continue,
-            };
-            feeds.push(SourceDriveConfig { id: SourceId(source.id), address, feed });
-        }
-        Ok(feeds)
-    }
-
     /// The watch over sources that slip; none where it is switched off.
     fn synchrony(&self) -> Option<synchrony::Config> {
         let section = &self.configuration.synchrony;
@@ -503,18 +479,6 @@ pub(super) fn description(source: &SourceSection) -> Option<Description> {
         FormatName::Ferol | FormatName::Generic => None,
         FormatName::Foreign(format) => Some(format.into()),
     }
-}
-
-fn recorded(path: &std::path::Path) -> Result<SourceFeed, RunError> {
-    let bytes = std::fs::read(path).map_err(|source| RunError::System { what: path.display().to_string(), source })?;
-    let split = fed::split_file(&bytes);
-    if !split.gap.is_empty() {
-        let (gap, path) = (split.gap, path.display());
-        let message =
-            format!("{path}: bytes {} to {} are no S-LINK64 fragments; repair or shorten it", gap.start, gap.end);
-        return Err(RunError::Unfit(message));
-    }
-    Ok(SourceFeed::Recorded { bytes: Arc::new(bytes), fragments: Arc::new(split.fragments) })
 }
 
 const fn requirement(choice: RequirementChoice) -> Requirement {

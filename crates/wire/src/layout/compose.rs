@@ -47,6 +47,40 @@ impl Plan {
         length
     }
 
+    /// Appends the datagrams in which such a frame is sent, and where each ends: one, or where frames are sent in pieces as
+    /// many as it takes with at most `most` bytes in each (or with as many as the header can count).
+    pub fn compose_datagrams(
+        &self,
+        contents: &Contents,
+        payload: &[u8],
+        most: usize,
+        out: &mut Vec<u8>,
+        ends: &mut Vec<usize>,
+    ) {
+        let start = out.len();
+        let length = self.compose(contents, payload, out);
+        let Some(pieces) = &self.pieces else { return ends.push(start + length) };
+        let header = (pieces.specification.header as usize).min(length);
+        let bodies = length - header;
+        let each = pieces.body_bytes(bodies, most.saturating_sub(header));
+        let count = bodies.div_ceil(each).max(1);
+        pieces.write(contents.event, 0, count, (each, bodies), &mut out[start..]);
+        if let Some(check) = &self.check {
+            check.write(&mut out[start..]);
+        }
+        // From the last one on, so that each moves to where nothing lies any more.
+        out.resize(start + length + (count - 1) * header, 0);
+        for index in (1..count).rev() {
+            let body = start + header + index * each..start + length.min(header + (index + 1) * each);
+            let to = body.start + (index - 1) * header;
+            out.copy_within(body, to + header);
+            out.copy_within(start..start + header, to);
+            pieces.write(contents.event, index, count, (each, bodies), &mut out[to..to + header]);
+        }
+        let end_of = |index: usize| start + (index + 1) * header + bodies.min((index + 1) * each);
+        ends.extend((0..count).map(end_of));
+    }
+
     fn write_end(&self, length: usize, frame: &mut [u8]) {
         let count = |rule: &LengthRule| (length as u64).saturating_add_signed(-rule.base) / rule.unit;
         match &self.cut {

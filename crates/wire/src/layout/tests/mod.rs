@@ -1,5 +1,6 @@
 //! Layouts: what is refused, what is read, and that frames are found again whatever comes between them.
 
+mod datagrams;
 mod faults;
 mod fields;
 mod streams;

@@ -1,0 +1,278 @@
+//! The frames of emulated front ends: what each says of a trigger, in its own format.
+//!
+//! ```text
+//!  trigger n, so many bytes --> FED fragment | generic fragment | a layout's frame | frames of a named format --> Frames
+//! ```
+//! Event number and time of a trigger are the same in every format, as far as its fields reach; what else is in a frame is
+//! a pattern that names source and event, so that a mix-up shows in the bytes.
+
+use super::Trigger;
+use core::ops::Range;
+use ropewalk_terms::SourceId;
+use ropewalk_wire::description::Description;
+use ropewalk_wire::foreign::ForeignFormat;
+use ropewalk_wire::framing::Framing;
+use ropewalk_wire::layout::{Contents, Frame, Plan};
+use ropewalk_wire::{fed, generic};
+
+/// In what a front end says it.
+#[derive(Clone, Debug)]
+pub enum FrameKind {
+    /// CMS FED fragments.
+    Fed,
+    /// Generic fragments.
+    Generic,
+    /// What a layout or the name of a format describes.
+    Described(Description),
+}
+
+/// The bytes of one trigger: frames, or the datagrams of frames.
+#[derive(Clone, Debug, Default)]
+pub struct Frames {
+    bytes: Vec<u8>,
+    /// Where each ends; in a stream they lie one behind the other.
+    ends: Vec<usize>,
+}
+
+impl Frames {
+    /// All bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Where the frame, or the datagram, with this index lies; none behind the last one.
+    pub fn range(&self, index: usize) -> Option<Range<usize>> {
+        let begin = index.checked_sub(1).map_or(0, |before| self.ends.get(before).copied().unwrap_or(0));
+        self.ends.get(index).map(|&end| begin..end)
+    }
+
+    /// One frame, copied from elsewhere.
+    pub fn put(&mut self, frame: &[u8]) {
+        self.clear();
+        self.bytes.extend_from_slice(frame);
+        self.end();
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    fn end(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+}
+
+/// A datagram of a frame that is sent in several has so many bytes at most.
+const PIECE_BYTES: usize = 8192;
+/// The longest payload of a UDP datagram.
+const MOST_DATAGRAM: usize = 65_507;
+/// Triggers that come as fast as it goes have no time; their clocks count so much for each.
+const NOMINAL_NANOSECONDS: u64 = 1000;
+/// Bytes of payload at which it is found out how much longer a named format's frame is.
+const TRIAL_BYTES: usize = 64;
+
+/// Makes the frames of one front end.
+#[derive(Clone, Debug)]
+pub struct FrameMaker {
+    source: SourceId,
+    /// Its counter in the run's first event.
+    first: u64,
+    kind: FrameKind,
+    /// The longest frame.
+    most: usize,
+    payload: Vec<u8>,
+    /// Of a named format: the bytes of an empty frame, and of one with [`TRIAL_BYTES`] of payload beside these.
+    measure: (usize, usize),
+}
+
+impl FrameMaker {
+    /// Frames of this source, of at most `most` bytes, whose numbers begin with `first`. Of those that come in datagrams none
+    /// is longer than UDP allows.
+    pub fn new(source: SourceId, first: u64, kind: FrameKind, most: usize, comes_in_datagrams: bool) -> Self {
+        let in_pieces = matches!(&kind, FrameKind::Described(description) if description.comes_in_pieces());
+        let most = if comes_in_datagrams && !in_pieces { most.min(MOST_DATAGRAM) } else { most };
+        let measure = match &kind {
+            FrameKind::Described(Description::Format(format)) => {
+                let bytes = |payload: &[u8]| {
+                    let frames = format.emulate(source.0, first as u32, payload).unwrap_or_default();
+                    frames.iter().map(Vec::len).sum::<usize>()
+                };
+                let empty = bytes(&[]);
+                (empty, bytes(&[0; TRIAL_BYTES]).saturating_sub(empty).max(1))
+            }
+            _ => (0, 1),
+        };
+        Self { source, first, kind, most, payload: Vec::new(), measure }
+    }
+
+    /// Whether its frames are FED fragments, which travel in FEROL blocks.
+    pub const fn is_fed(&self) -> bool {
+        matches!(self.kind, FrameKind::Fed)
+    }
+
+    /// What it says at the begin of a connection; empty where it says nothing.
+    pub fn greeting(&self) -> Vec<u8> {
+        let hello = generic::Hello::new(self.source, generic::HelloFlags::default(), "emulator");
+        match (&self.kind, hello) {
+            (FrameKind::Generic, Ok(hello)) => hello.to_bytes().to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What its counter says at a trigger.
+    pub const fn number(&self, trigger: &Trigger) -> u64 {
+        self.first.wrapping_add(trigger.number - 1)
+    }
+
+    /// Replaces `frames` by what is said of a trigger, in about so many bytes: as near as the format allows.
+    pub fn make(&mut self, trigger: &Trigger, bytes: usize, frames: &mut Frames) {
+        frames.clear();
+        let (number, bytes) = (self.number(trigger), bytes.min(self.most));
+        // Nothing but a reference is cloned.
+        match self.kind.clone() {
+            FrameKind::Fed => {
+                let header = fed::Header::new(self.source, number as u32 & 0xff_ffff, trigger.bunch_crossing);
+                self.fed(header, number, bytes, &mut frames.bytes);
+                frames.end();
+            }
+            FrameKind::Generic => {
+                self.fill(number, bytes.saturating_sub(generic::HEADER_BYTES));
+                let header = generic::Header {
+                    source: self.source,
+                    flags: generic::Flags::default(),
+                    event_number: number,
+                    timestamp: nanoseconds(trigger),
+                    payload_bytes: self.payload.len() as u32,
+                };
+                let encoded = generic::encode(&header, &self.payload, &mut frames.bytes);
+                debug_assert!(encoded.is_ok(), "an emulated payload of {bytes} bytes is refused");
+                frames.end();
+            }
+            FrameKind::Described(Description::Layout(plan)) => self.layout(&plan, trigger, number, bytes, frames),
+            FrameKind::Described(Description::Format(format)) => self.format(format, number, bytes, frames),
+        }
+    }
+
+    /// Writes the fragment where it belongs: copied from a buffer of its own it took six times as long for fragments of 4,096
+    /// bytes, whose two buffers then lay 4 KiB apart, which this kind of processor mistakes for the same place.
+    fn fed(&self, header: fed::Header, number: u64, bytes: usize, out: &mut Vec<u8>) {
+        // Sizes of emulated fragments are multiples of 8 within what a FED fragment may have.
+        let base = self.base(number);
+        let payload_bytes = bytes.saturating_sub(fed::MIN_BYTES);
+        let encoded =
+            fed::encode_with(header, payload_bytes, fed::Trailer::new(), out, |payload| write_pattern(base, payload));
+        debug_assert!(encoded.is_ok(), "an emulated fragment of {bytes} bytes is refused");
+    }
+
+    fn layout(&mut self, plan: &Plan, trigger: &Trigger, number: u64, bytes: usize, frames: &mut Frames) {
+        self.fill(number, bytes);
+        if let Frame::Delimiter { bytes: delimiter } = &plan.layout().frame {
+            write_text(delimiter, &mut self.payload);
+        }
+        let contents = Contents {
+            event: number,
+            time: plan.tick().ticks_in(nanoseconds(trigger)),
+            source: self.source.0,
+            sequence: number,
+            ..Contents::default()
+        };
+        plan.compose_datagrams(&contents, &self.payload, PIECE_BYTES, &mut frames.bytes, &mut frames.ends);
+    }
+
+    fn format(&mut self, format: ForeignFormat, number: u64, bytes: usize, frames: &mut Frames) {
+        let (empty, trial) = self.measure;
+        let mut length = bytes.saturating_sub(empty) * TRIAL_BYTES / trial;
+        let made = loop {
+            self.fill(number, length);
+            match format.emulate(self.source.0, number as u32, &self.payload) {
+                Some(made) => break made,
+                None if length == 0 => break Vec::new(),
+                // Longer than the format's lengths can say.
+                None => length /= 2,
+            }
+        };
+        for frame in made {
+            frames.bytes.extend_from_slice(&frame);
+            frames.end();
+        }
+    }
+
+    fn base(&self, number: u64) -> u64 {
+        (u64::from(self.source.0) << 48) ^ (number << 16)
+    }
+
+    /// Fills the payload with a pattern.
+    fn fill(&mut self, number: u64, bytes: usize) {
+        let base = self.base(number);
+        self.payload.resize(bytes, 0);
+        write_pattern(base, &mut self.payload);
+    }
+}
+
+/// The time of a trigger, in nanoseconds since the begin.
+fn nanoseconds(trigger: &Trigger) -> u64 {
+    if trigger.at.is_zero() { NOMINAL_NANOSECONDS.wrapping_mul(trigger.number) } else { trigger.at.as_nanos() as u64 }
+}
+
+/// Words that go on from `base`.
+fn write_pattern(base: u64, payload: &mut [u8]) {
+    let (words, rest) = payload.as_chunks_mut::<8>();
+    let last = words.len() as u64;
+    for (place, word) in words.iter_mut().zip(0..) {
+        *place = (base ^ word).to_le_bytes();
+    }
+    rest.copy_from_slice(&(base ^ last).to_le_bytes()[..rest.len()]);
+}
+
+/// Makes text of the payload in which these bytes do not occur.
+fn write_text(without: &[u8], payload: &mut [u8]) {
+    let letters = (b'a'..=b'z').filter(|letter| !without.contains(letter));
+    for (place, letter) in payload.iter_mut().zip(letters.cycle()) {
+        *place = letter;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_wire::layout::{Layout, Number};
+    use std::sync::Arc;
+
+    fn trigger(number: u64) -> Trigger {
+        Trigger { number, bunch_crossing: 5, at: core::time::Duration::from_micros(40 * number) }
+    }
+
+    fn maker(kind: FrameKind, most: usize, comes_in_datagrams: bool) -> FrameMaker {
+        FrameMaker::new(SourceId(3), 4, kind, most, comes_in_datagrams)
+    }
+
+    #[test]
+    fn frames_are_as_long_as_wanted_and_as_the_format_allows() {
+        let layout = Layout { event: vec![Number::big_endian(0, 4)], ..Layout::new(Frame::Datagram, 5000) };
+        let plan = Plan::compile(&layout).map(|plan| Description::from(Arc::new(plan))).expect("a layout");
+        let named = |format: ForeignFormat| FrameKind::Described(format.into());
+        let cases = [
+            (maker(FrameKind::Fed, 4096, false), [(64, 64), (1 << 16, 4096)]),
+            (maker(FrameKind::Generic, 4096, false), [(16, generic::HEADER_BYTES), (1000, 1000)]),
+            (maker(FrameKind::Described(plan), 1 << 20, true), [(2, 4), (9000, 5000)]),
+            (maker(named(ForeignFormat::Dune), 1 << 20, true), [(1000, 1000), (1 << 20, MOST_DATAGRAM)]),
+            (maker(named(ForeignFormat::Srs), 4000, true), [(1000, 1000), (8000, 4000)]),
+        ];
+        let mut frames = Frames::default();
+        for (mut maker, sizes) in cases {
+            for (wanted, length) in sizes {
+                maker.make(&trigger(1), wanted, &mut frames);
+                assert_eq!(frames.bytes().len(), length, "{:?}, {wanted}", maker.kind);
+                assert_eq!((frames.range(0), frames.range(1)), (Some(0..length), None));
+            }
+        }
+    }
+
+    #[test]
+    fn text_never_holds_the_end_of_its_line() {
+        let mut text = [0; 60];
+        write_text(b"ae", &mut text);
+        assert!(text.is_ascii() && !text.contains(&b'a') && !text.contains(&b'e'));
+    }
+}

@@ -1,0 +1,64 @@
+//! The key `emulate` of a source.
+
+use crate::quantity::{Rate, Size, SizeDistribution};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+use std::fmt;
+
+/// An emulated front end.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Emulate {
+    /// The whole fragment, header and trailer included, as near as the format allows.
+    pub fragment_size: Size,
+    /// How often triggers come; as fast as it goes where it is not given.
+    pub rate: Option<Rate>,
+}
+
+impl Default for Emulate {
+    fn default() -> Self {
+        Self { fragment_size: Size(SizeDistribution::Fixed(2048)), rate: None }
+    }
+}
+
+/// In a file: `true`, `false`, or a table.
+pub(super) struct EmulateChoice;
+
+const EMULATE: &str = "true, false, or a table such as { fragment_size = \"1KiB\", rate = \"1kHz\" }";
+
+impl EmulateChoice {
+    /// Reads it; none where nothing is emulated.
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Emulate>, D::Error> {
+        from.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for EmulateChoice {
+    type Value = Option<Emulate>;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(EMULATE)
+    }
+
+    fn visit_bool<E: Error>(self, is_emulated: bool) -> Result<Option<Emulate>, E> {
+        Ok(is_emulated.then(Emulate::default))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<Emulate>, A::Error> {
+        Emulate::deserialize(MapAccessDeserializer::new(map)).map(Some)
+    }
+}
+
+impl JsonSchema for EmulateChoice {
+    fn schema_name() -> Cow<'static, str> {
+        "EmulateChoice".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let table = generator.subschema_for::<Emulate>();
+        json_schema!({ "description": EMULATE, "anyOf": [table, { "type": "boolean" }] })
+    }
+}
