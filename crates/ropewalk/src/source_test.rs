@@ -28,11 +28,15 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
         Failure::Usage(format!("{}: {text}", options.source))
     };
     let plan = source.plan().ok().flatten().ok_or_else(no_layout)?;
-    let port = options.port.or(match source.listen {
-        Some(NetworkAddress::Udp(place, _)) if place.port() != 0 => Some(place.port()),
-        _ => None,
-    });
-    let report = try_layout(&TrialOptions { plan: &plan, input: &options.input, port }, &options.config, &key)?;
+    let mut wanted = source.wanted();
+    match source.listen {
+        Some(NetworkAddress::Udp(place, _)) if place.port() != 0 => wanted.port = Some(place.port()),
+        Some(NetworkAddress::Ip(_, protocol)) => wanted.protocol = Some(protocol),
+        _ => {}
+    }
+    wanted.port = options.port.or(wanted.port);
+    let tried = TrialOptions { plan: &plan, input: &options.input, wanted: &wanted };
+    let report = try_layout(&tried, &options.config, &key)?;
     if options.json {
         print_json(&report)?;
     } else {

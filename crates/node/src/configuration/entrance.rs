@@ -6,6 +6,7 @@ use super::layout::{FrameChoice, FrameTable};
 use super::model::SourceSection;
 use super::parse::Fault;
 use crate::offline::ByteOrigin;
+use crate::offline::foreign::Wanted;
 use crate::quantity::read_from_text;
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::front_end::LARGEST_SETTINGS_BYTES;
@@ -13,7 +14,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::str::FromStr;
 
 /// A place in the network.
@@ -94,12 +95,39 @@ impl JsonSchema for InputChoice {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let description = "a file; a FIFO that is made where there is none (fifo:PATH); standard input (-)";
+        let description =
+            "a file, perhaps a capture; a FIFO that is made where there is none (fifo:PATH); standard input (-)";
         json_schema!({ "type": "string", "description": description })
     }
 }
 
+/// Which packets of a capture are a source's.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PacketsTable {
+    /// Those that went to this port.
+    pub port: Option<u16>,
+    /// Those that this address sent.
+    pub from: Option<IpAddr>,
+    /// Those that went to this address.
+    pub to: Option<IpAddr>,
+    /// Those that lie straight in IP, with this protocol number.
+    pub protocol: Option<u8>,
+}
+
 impl SourceSection {
+    /// Which packets are its own, where it is read from a capture.
+    pub fn wanted(&self) -> Wanted {
+        let PacketsTable { port, from, to, protocol } = self.packets.clone().unwrap_or_default();
+        Wanted { port, from, to, protocol }
+    }
+
+    /// Whether it is read from the same packets of the same capture as another source, and something tells them apart.
+    pub fn shares_capture(&self, other: &Self) -> bool {
+        let is_same = self.input == other.input && self.packets == other.packets && self.readout == other.readout;
+        is_same && self.demux.is_some() && other.demux.is_some()
+    }
+
     /// Whether its frames come in datagrams, by its address or because they can in no other way.
     pub fn has_datagrams(&self) -> bool {
         let in_frames = |frame: &FrameTable| frame.datagram || frame.several || frame.pieces.is_some();
@@ -187,6 +215,9 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
         let message =
             format!("nothing in `{}` says whose it is: give `listen`, `connect`, `input` or `program`", format.name());
         return Err(fault(key("format"), message));
+    }
+    if source.packets.is_some() && source.input.is_none() {
+        return Err(fault(key("packets"), "it says which packets of a capture are meant: `input = \"run7.pcapng\"`"));
     }
     if source.program.as_ref().is_some_and(Vec::is_empty) {
         return Err(fault(key("program"), "a program and its arguments, such as [\"ssh\", \"board7\", \"read-out\"]"));

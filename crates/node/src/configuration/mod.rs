@@ -26,7 +26,7 @@ mod settings;
 mod tests;
 
 pub use emulate::Emulate;
-pub use entrance::{InputChoice, NetworkAddress};
+pub use entrance::{InputChoice, NetworkAddress, PacketsTable};
 pub use error::ConfigurationError;
 pub use felix::{
     Blocks, ELinkSection, EmulateCard, FaultShares, FelixSection, OutageSection, WakeChoice, WriterChoice,

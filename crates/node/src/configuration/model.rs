@@ -1,7 +1,7 @@
 //! What stands in a configuration file. `docs/configuration.md` and `ropewalk config schema` describe the same.
 
 use super::emulate::{Emulate, EmulateChoice};
-use super::entrance::{InputChoice, NetworkAddress};
+use super::entrance::{InputChoice, NetworkAddress, PacketsTable};
 use super::felix::{ELinkSection, FelixSection};
 use super::format::FormatName;
 use super::layout::{
@@ -305,8 +305,10 @@ pub struct SourceSection {
     pub listen: Option<NetworkAddress>,
     /// It listens at this TCP address, and is called until it answers.
     pub connect: Option<NetworkAddress>,
-    /// It is read from a file, from standard input (`-`), or from a FIFO that is made where there is none (`fifo:PATH`).
+    /// It is read from a file or a capture, from standard input (`-`), or from a FIFO that is made where there is none (`fifo:PATH`).
     pub input: Option<InputChoice>,
+    /// Of a capture that is its input: which packets are its own.
+    pub packets: Option<PacketsTable>,
     /// A program is started with these arguments, and what it writes to its standard output is the source's.
     pub program: Option<Vec<String>>,
     /// How its frames are found, where a layout describes them; the keys up to `checksum` belong to it.

@@ -59,8 +59,8 @@ struct Input {
     packets: Vec<Packet>,
     /// Datagrams for which there was no room yet, in their order.
     waiting: VecDeque<Packet>,
-    /// It is not read, because a source of it has no room.
-    is_blocked: bool,
+    /// It is not read, because this source of it, a route, has no room.
+    blocked_by: Option<usize>,
     /// Everything that would ever come was taken.
     has_ended: bool,
     nobodys: u64,
@@ -103,7 +103,7 @@ impl Datagrams {
             is_live,
             packets: Vec::with_capacity(ROOM),
             waiting: VecDeque::with_capacity(ROOM),
-            is_blocked: false,
+            blocked_by: None,
             has_ended: false,
             nobodys: 0,
             lost: 0,
@@ -156,7 +156,7 @@ impl Datagrams {
 impl Input {
     /// Whether something may come that can be taken.
     const fn is_heard(&self) -> bool {
-        !self.is_blocked && !self.has_ended
+        self.blocked_by.is_none() && !self.has_ended
     }
 
     fn turn(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) -> usize {
@@ -164,7 +164,7 @@ impl Input {
             self.ask_at = now.after(ASK);
             self.lost = self.receiver.counters().lost.total();
         }
-        let mut work = self.take_waiting(now, readout, received);
+        let (mut work, mut blocked_by) = self.take_waiting(now, readout, received);
         while self.waiting.is_empty() && work < AT_ONCE {
             let count = self.receiver.receive(now, &mut self.packets);
             if count == 0 {
@@ -172,9 +172,9 @@ impl Input {
             }
             work += count;
             self.waiting.extend(self.packets.drain(..));
-            self.take_waiting(now, readout, received);
+            blocked_by = self.take_waiting(now, readout, received).1;
         }
-        self.set_blocked(now, !self.waiting.is_empty(), readout);
+        self.set_blocked(now, blocked_by, readout);
         for route in &mut self.routes {
             route.framer.advance(now, received);
             route.deliver(now, readout, received);
@@ -194,9 +194,15 @@ impl Input {
         }
     }
 
-    /// Frames what has come, as long as the machine has room for whose it is. Returns how many datagrams were taken.
-    fn take_waiting(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) -> usize {
-        let before = self.waiting.len();
+    /// Frames what has come, as long as the machine has room for whose it is. Returns how many datagrams were taken, and for
+    /// whose next one there was no room.
+    fn take_waiting(
+        &mut self,
+        now: Instant,
+        readout: &mut Readout,
+        received: &mut Vec<Received>,
+    ) -> (usize, Option<usize>) {
+        let (before, mut blocked_by) = (self.waiting.len(), None);
         // Whose fragments are in `received`, and for how many more there is room.
         let (mut current, mut room) = (None, 0);
         while let Some(packet) = self.waiting.front() {
@@ -211,6 +217,7 @@ impl Input {
                 }
                 (current, room) = (Some(index), self.room(index, readout));
                 if room == 0 {
+                    blocked_by = current;
                     break;
                 }
             }
@@ -221,7 +228,7 @@ impl Input {
         if let Some(current) = current {
             self.routes[current].deliver(now, readout, received);
         }
-        before - self.waiting.len()
+        (before - self.waiting.len(), blocked_by)
     }
 
     /// For how many frames of a source there is room. Who sends before the run is heard, and what he says is stale.
@@ -229,10 +236,15 @@ impl Input {
         if !readout.has_started() && self.is_live { AT_ONCE } else { readout.room(self.routes[route].source) }
     }
 
-    fn set_blocked(&mut self, now: Instant, is_blocked: bool, readout: &mut Readout) {
-        if std::mem::replace(&mut self.is_blocked, is_blocked) != is_blocked {
-            for route in self.routes.iter().filter(|route| route.has_come) {
-                readout.set_being_read(now, route.source, !is_blocked);
+    /// Whoever has no room is not read, and not missed. The clocks of the others behind him go on: he is ahead by as much as
+    /// one may be, because somebody is missed, and if that is one of them, nothing else would ever end it.
+    fn set_blocked(&mut self, now: Instant, blocked_by: Option<usize>, readout: &mut Readout) {
+        let before = std::mem::replace(&mut self.blocked_by, blocked_by);
+        if before != blocked_by {
+            for (index, is_read) in
+                before.map(|index| (index, true)).into_iter().chain(blocked_by.map(|index| (index, false)))
+            {
+                readout.set_being_read(now, self.routes[index].source, is_read);
             }
         }
     }

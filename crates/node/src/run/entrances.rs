@@ -1,13 +1,15 @@
 //! How sources with an entrance of their own come to their readout unit: opened before the run, fed by threads.
 //!
 //! ```text
-//!  file, FIFO, standard input --> a thread --> local pair --> the readout unit's endpoints
+//!  file, FIFO, standard input --> a thread --> local pair --> the readout unit's endpoints (a captured connection, too)
 //!  program's standard output ----------------> local pair -->
 //!  datagrams ------------------> a socket for each address --> the readout unit's datagrams
+//!  captured datagrams --> a thread (captures) ----------------->
 //! ```
 //! A pair of sockets holds little, so that whoever writes waits for whoever reads.
 
 use super::assemble::{RunError, Workshop, endpoint, system};
+use super::captures;
 use super::card_process::{ChildSlot, how_it_ended};
 use super::feeder::FeederNotes;
 use super::placement::{Purpose, pool_of};
@@ -16,13 +18,14 @@ use super::resolve::{Resolved, description};
 use crate::configuration::{BoardChoice, DemuxTable, NetworkAddress, PeerOrPlace, SourceSection};
 use crate::drive::{DatagramInputConfig, Demux, Entrance, ReadoutDrive};
 use crate::offline::ByteOrigin;
+use crate::offline::foreign::{Passed, Wanted, feed_stream};
 use ropewalk_flow::readout::Boards;
 use ropewalk_io::Dispatcher;
-use ropewalk_io::packet::{Flow, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver, SocketReceiver};
+use ropewalk_io::packet::{Flow, LocalFeed, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver, SocketReceiver};
 use ropewalk_io::tcp::Tcp;
 use ropewalk_memory::PoolConfig;
 use ropewalk_terms::SourceId;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddrV4;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -40,15 +43,15 @@ const SOCKET_BUFFER: usize = 32 << 20;
 /// Memory for datagrams whose events are not done.
 pub(super) const DATAGRAM_BLOCK: usize = 256 << 10;
 pub(super) const DATAGRAM_BLOCKS: usize = 256;
-/// Bytes that are read at once.
-const PIECE: usize = 64 << 10;
 /// How long nobody may read before it is looked whether it is over.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// What a source writes with, from outside of its readout unit.
 pub(super) enum Writing {
-    /// A thread, with what it reads.
-    Origin(ByteOrigin, UnixStream),
+    /// A thread, with what it reads; of a capture the packets that are wanted.
+    Origin(ByteOrigin, Wanted, UnixStream),
+    /// The same for datagrams of a capture.
+    Capture(ByteOrigin, Wanted, Box<LocalFeed>),
     /// A program, with its arguments and its standard output.
     Program(Vec<String>, OwnedFd),
 }
@@ -57,7 +60,7 @@ pub(super) enum Writing {
 pub(super) struct Fed {
     /// The source's name, and its thread's.
     pub(super) name: String,
-    writing: Writing,
+    pub(super) writing: Writing,
 }
 
 /// The entrances of a readout unit's sources.
@@ -77,7 +80,9 @@ impl Workshop<'_> {
     ) -> Result<Opened, RunError> {
         let mut opened = Opened::default();
         self.sockets(index, readout, &mut opened)?;
-        for source in self.resolved.sources_of(index).filter(|source| source.emulate.is_none()) {
+        self.captures(index, readout, &mut opened)?;
+        let streams = |source: &&SourceSection| source.emulate.is_none() && !captures::is_capture(source);
+        for source in self.resolved.sources_of(index).filter(streams) {
             let name = source.name_or_id();
             let Some((entrance, writing)) = entrance(source, &name)? else { continue };
             let bound = readout.add_entrance(SourceId(source.id), entrance).map_err(endpoint(&name))?;
@@ -138,7 +143,7 @@ impl Workshop<'_> {
 }
 
 /// How boards that send to the same address are told apart.
-fn demux(boards: &[&SourceSection]) -> Demux {
+pub(super) fn demux(boards: &[&SourceSection]) -> Demux {
     let tables: Vec<&DemuxTable> = boards.iter().filter_map(|source| source.demux.as_ref()).collect();
     let Some(first) = tables.first() else { return Demux::Single };
     let known: Option<Vec<u128>> = tables
@@ -176,7 +181,7 @@ fn entrance(source: &SourceSection, name: &str) -> Result<Option<(Entrance, Opti
     if let Some(input) = &source.input {
         let (ours, theirs) = pair()?;
         let entrance = Entrance::Adopt { socket: ours.into(), name: input.0.path().display().to_string() };
-        return Ok(Some((entrance, Some(Writing::Origin(input.0.clone(), theirs)))));
+        return Ok(Some((entrance, Some(Writing::Origin(input.0.clone(), source.wanted(), theirs)))));
     }
     if let Some(program) = &source.program {
         let (ours, theirs) = pair()?;
@@ -190,10 +195,24 @@ impl Fed {
     /// Writes until there is no more, nobody reads any more, or `is_over` is set; the notes say what was wrong.
     pub(super) fn feed(self, child: &ChildSlot, notes: &FeederNotes, is_over: &Arc<AtomicBool>) {
         let said = match self.writing {
-            Writing::Origin(origin, socket) => copy(&origin, socket, is_over).err(),
+            Writing::Origin(origin, wanted, socket) => told(&origin, copy(&origin, &wanted, socket, is_over)),
+            Writing::Capture(origin, wanted, feed) => {
+                told(&origin, captures::hand_over(&origin, &wanted, *feed, is_over).map(Some))
+            }
             Writing::Program(program, output) => run(&program, output, child, is_over).err(),
         };
         notes.leave(said.into_iter().collect());
+    }
+}
+
+/// What there is to say of a file that was read: what went wrong, or that a capture held more than the source's packets.
+fn told(origin: &ByteOrigin, read: Result<Option<Passed>, String>) -> Option<String> {
+    match read {
+        Ok(passed) => {
+            let mixed = passed.filter(|passed| !passed.is_pure());
+            mixed.map(|passed| format!("{}: {passed}", origin.path().display()))
+        }
+        Err(error) => Some(error),
     }
 }
 
@@ -201,22 +220,16 @@ impl Fed {
 ///
 /// # Errors
 /// What went wrong, for people.
-fn copy(origin: &ByteOrigin, mut socket: UnixStream, is_over: &Arc<AtomicBool>) -> Result<(), String> {
-    let mut input = origin.open(is_over).map_err(|error| error.to_string())?;
+fn copy(
+    origin: &ByteOrigin,
+    wanted: &Wanted,
+    mut socket: UnixStream,
+    is_over: &Arc<AtomicBool>,
+) -> Result<Option<Passed>, String> {
     let limited = socket.set_write_timeout(Some(LOOK));
     limited.map_err(|error| format!("cannot write to its readout unit: {error}"))?;
-    let mut piece = vec![0; PIECE];
-    loop {
-        let count = match input.read(&mut piece) {
-            Ok(0) => return Ok(()),
-            Ok(count) => count,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(format!("cannot read {}: {error}", origin.path().display())),
-        };
-        if !write(&mut socket, &piece[..count], is_over) {
-            return Ok(());
-        }
-    }
+    let fed = feed_stream(origin, wanted, is_over, &mut |bytes| write(&mut socket, bytes, is_over));
+    fed.map_err(|error| error.to_string())
 }
 
 /// Writes all of it; false where nobody reads any more.

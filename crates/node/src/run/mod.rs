@@ -4,6 +4,7 @@
 //! assemble   configuration -> drives          worker    one thread that turns drives
 //! entrances  sources that do not connect to a readout unit's service point: files, programs, own addresses
 //! front_ends front ends under run control: a service that outlives runs
+//! captures   captured datagrams in the place of a source's
 //! emulated   sources that are not there, and how they come
 //! registry   run numbers and directories      handle    commands in, snapshots out
 //! claim      who manages a run, for whoever takes it over
@@ -14,6 +15,7 @@
 //! ```
 
 mod assemble;
+mod captures;
 mod card_process;
 mod cards;
 mod claim;

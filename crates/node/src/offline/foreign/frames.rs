@@ -9,6 +9,7 @@ use ropewalk_wire::foreign::{Describe, ForeignFormat};
 use ropewalk_wire::framing::{Framing, Front, Search};
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 
 /// Who sent something, in a capture: an address, with its port where there are ports.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -173,30 +174,30 @@ pub(super) struct Rest {
 }
 
 impl Carriage {
-    /// Tells what passes, packet by packet.
-    pub(super) fn read(mut self, input: &mut Input, tell: &mut impl FnMut(Passing<'_>)) -> Result<Rest, OfflineError> {
+    /// Tells what passes, packet by packet, to the end or as long as it is wanted.
+    pub(super) fn read(
+        mut self,
+        input: &mut Input,
+        tell: &mut impl FnMut(Passing<'_>) -> ControlFlow<()>,
+    ) -> Result<Rest, OfflineError> {
         let mut reader = CaptureReader::new();
         loop {
             let offset = input.offset();
-            let (taken, needed) = match reader.next(input.window()) {
-                Ok(Captured::Needs(bytes)) => (0, bytes),
-                Ok(Captured::Other { bytes }) => (bytes, 0),
-                Ok(Captured::Damaged { bytes, error }) => {
-                    tell(Passing::Damage { offset, error });
-                    (bytes, 0)
-                }
+            let (taken, needed, wanted) = match reader.next(input.window()) {
+                Ok(Captured::Needs(bytes)) => (0, bytes, ControlFlow::Continue(())),
+                Ok(Captured::Other { bytes }) => (bytes, 0, ControlFlow::Continue(())),
+                Ok(Captured::Damaged { bytes, error }) => (bytes, 0, tell(Passing::Damage { offset, error })),
                 Ok(Captured::Packet { bytes, packet }) => {
                     let (time, carried) = (packet.time, self.traffic.accept(&packet));
-                    tell(Passing::Packet { time, offset, carried });
-                    (bytes, 0)
+                    (bytes, 0, tell(Passing::Packet { time, offset, carried }))
                 }
-                Err(error) => {
-                    tell(Passing::Damage { offset, error });
-                    break;
-                }
+                Err(error) => (0, 0, {
+                    let _ = tell(Passing::Damage { offset, error });
+                    ControlFlow::Break(())
+                }),
             };
             input.take(taken);
-            if !input.fill(needed)? {
+            if wanted.is_break() || !input.fill(needed)? {
                 break;
             }
         }
@@ -226,9 +227,12 @@ impl Capture {
     }
 
     fn read(&mut self, input: &mut Input, tell: &mut impl FnMut(Found<'_>)) -> Result<(), OfflineError> {
-        let rest = Carriage::default().read(input, &mut |passing| match passing {
-            Passing::Packet { time, offset, carried } => self.packet(time, offset, carried, tell),
-            Passing::Damage { offset, error } => tell(Found::Capture { offset, error }),
+        let rest = Carriage::default().read(input, &mut |passing| {
+            match passing {
+                Passing::Packet { time, offset, carried } => self.packet(time, offset, carried, tell),
+                Passing::Damage { offset, error } => tell(Found::Capture { offset, error }),
+            }
+            ControlFlow::Continue(())
         })?;
         tell(Found::Unfinished { datagrams: rest.unfinished_datagrams });
         let open: usize = self.connections.values().map(|connection| connection.bytes.len()).sum();

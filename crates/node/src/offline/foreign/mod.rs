@@ -8,12 +8,15 @@
 //! replay     what is in it on the line again
 //! sniff      frames of an unknown format: what they say (flow::sniff), as JSON (sniff_report), and a [[source]] for them (draft)
 //! trial      a source's layout tried on what its board sent
+//! feeding    a file in the place of a source of a run
+//! wanted     which packets of a capture are meant, for all of these
 //! ```
 //! No case per format: what there is to know stands in `ropewalk_wire::foreign`. Memory holds a window per file, and some numbers
 //! per source.
 
 mod account;
 mod draft;
+mod feeding;
 mod frames;
 mod input;
 mod record;
@@ -23,9 +26,11 @@ mod sniff_report;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod wanted;
 
 pub use account::{CaptureReport, Checksums, FOREIGN_SCHEMA, Fault, FileReport, ForeignReport, SourceReport};
 pub use draft::draft_text;
+pub use feeding::{Passed, capture_has_datagrams, feed_datagrams, feed_stream};
 pub use record::{FieldReport, PartReport, RecordReport, show_record};
 pub use replay::{ForeignReplayOptions, ForeignReplayed, NoTarget, Pace, Target, replay_foreign};
 pub use sniff::{sniff_capture, sniff_connections, sniff_datagrams};
@@ -34,6 +39,7 @@ pub use trial::{
     BadReport, BoardReport, ChecksumsReport, IntervalReport, NumbersReport, TRIAL_SCHEMA, TrialOptions, TrialReport,
     rule_of, try_layout,
 };
+pub use wanted::Wanted;
 
 use super::OfflineError;
 use account::Account;

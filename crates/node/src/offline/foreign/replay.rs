@@ -2,14 +2,16 @@
 
 use super::frames::{self, Carriage, Found, Passing, Peer};
 use super::input::Input;
+use super::wanted::{Carrier, Wanted};
 use crate::offline::OfflineError;
 use ropewalk_terms::Utc;
-use ropewalk_wire::capture::{Aside, CaptureReader, Carried, Streams};
+use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
 use ropewalk_wire::foreign::ForeignFormat;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -145,28 +147,24 @@ impl Player<'_> {
 
     fn play_capture(&mut self, input: &mut Input) -> Result<(), OfflineError> {
         let (mut streams, mut bytes, mut failed) = (Streams::new(), Vec::new(), Ok(()));
-        let is_udp = matches!(self.options.target, Target::Udp(_));
+        let carrier = match self.options.target {
+            Target::Udp(_) => Carrier::Datagrams,
+            Target::Tcp(_) => Carrier::Connections,
+        };
+        let wanted = Wanted::port(self.options.port);
         Carriage::default().read(input, &mut |passing| {
-            let (time, carried) = match passing {
-                Passing::Packet { time, carried, .. } if failed.is_ok() => (time, carried),
-                Passing::Packet { .. } | Passing::Damage { .. } => return,
-            };
-            let wanted = |port: u16| self.options.port.is_none_or(|wanted| wanted == port);
-            let sent = match carried {
-                Carried::Aside(aside) => self.aside(Aside::name(aside)),
-                Carried::Datagram(datagram) if !wanted(datagram.destination.port()) => self.aside("other_port"),
-                Carried::Segment(segment) if !wanted(segment.destination.port()) => self.aside("other_port"),
-                Carried::Datagram(datagram) if is_udp => {
-                    self.send(Some(Peer::Port(datagram.source)), time, datagram.payload)
-                }
-                Carried::Segment(segment) if !is_udp => {
+            let Passing::Packet { time, carried, .. } = passing else { return ControlFlow::Continue(()) };
+            failed = match wanted.pick(carrier, carried) {
+                Ok(Carried::Datagram(datagram)) => self.send(Some(Peer::Port(datagram.source)), time, datagram.payload),
+                Ok(Carried::Segment(segment)) => {
                     bytes.clear();
                     streams.accept(&segment, &mut bytes);
                     if bytes.is_empty() { Ok(()) } else { self.send(Some(Peer::Port(segment.source)), time, &bytes) }
                 }
-                Carried::Datagram(_) | Carried::Segment(_) | Carried::Other(_) => self.aside("other_protocol"),
+                Ok(Carried::Other(_) | Carried::Aside(_)) => Ok(()),
+                Err(name) => self.aside(name),
             };
-            failed = sent;
+            if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         failed
     }

@@ -10,6 +10,7 @@ use ropewalk_wire::internet::{Ipv4Header, UDP_BYTES, UDP_PROTOCOL, UdpHeader};
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -33,7 +34,7 @@ pub fn sniff_capture(path: &Path) -> Result<Findings, OfflineError> {
     }
     let (mut sniffer, mut streams, mut bytes) = (Sniffer::new(Limits::default()), Streams::new(), Vec::new());
     Carriage::default().read(&mut input, &mut |passing| {
-        let Passing::Packet { time, carried, .. } = passing else { return };
+        let Passing::Packet { time, carried, .. } = passing else { return ControlFlow::Continue(()) };
         let now = instant(time.unwrap_or(Utc(0)));
         match carried {
             Carried::Datagram(datagram) => {
@@ -50,6 +51,7 @@ pub fn sniff_capture(path: &Path) -> Result<Findings, OfflineError> {
             }
             Carried::Other(_) | Carried::Aside(_) => {}
         }
+        ControlFlow::Continue(())
     })?;
     Ok(sniffer.findings())
 }

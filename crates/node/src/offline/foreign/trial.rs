@@ -2,13 +2,15 @@
 
 use super::frames::{Carriage, Passing};
 use super::input::Input;
+use super::wanted::{Carrier, Wanted};
 use crate::configuration::{ConfigurationError, Fault, point_at};
 use crate::offline::OfflineError;
 use ropewalk_flow::trial::{Arrival, BadPlace, Board, BoardAccount, Numbers, Trial, TrialAccount};
-use ropewalk_wire::capture::{Aside, CaptureReader, Carried, Streams};
+use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
 use ropewalk_wire::layout::Plan;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 /// The schema of [`TrialReport`] as JSON: `docs/schema/source-test.json`.
@@ -24,8 +26,8 @@ pub struct TrialOptions<'a> {
     pub plan: &'a Plan,
     /// A capture, or the bytes of a stream.
     pub input: &'a Path,
-    /// Of a capture: what went to this port alone.
-    pub port: Option<u16>,
+    /// Which packets of a capture are meant.
+    pub wanted: &'a Wanted,
 }
 
 /// What came of it.
@@ -181,35 +183,33 @@ fn try_capture(
     aside: &mut BTreeMap<&'static str, u64>,
 ) -> Result<(), OfflineError> {
     let (mut streams, mut bytes, mut packets) = (Streams::new(), Vec::new(), 0);
-    let is_of_datagrams = options.plan.is_of_datagrams();
+    let carrier = if options.plan.is_of_datagrams() { Carrier::Datagrams } else { Carrier::Connections };
     let mut connection = None;
-    Carriage::default()
-        .read(input, &mut |passing| {
-            let Passing::Packet { time, carried, .. } = passing else { return };
-            packets += 1;
-            let mut tell = |name| *aside.entry(name).or_default() += 1;
-            let is_wanted = |port: u16| options.port.is_none_or(|wanted| wanted == port);
-            match carried {
-                Carried::Datagram(datagram) if is_of_datagrams && is_wanted(datagram.destination.port()) => {
-                    let arrival = Arrival { from: Some(datagram.source.ip()), time, offset: packets - 1 };
-                    trial.datagram(arrival, datagram.payload);
-                }
-                Carried::Segment(segment) if !is_of_datagrams && is_wanted(segment.destination.port()) => {
-                    // One after the other: what two connections sent would be one stream otherwise.
-                    let whose = (segment.source, segment.destination);
-                    if *connection.get_or_insert(whose) != whose {
-                        return tell("other_connection");
-                    }
+    Carriage::default().read(input, &mut |passing| {
+        let Passing::Packet { time, carried, .. } = passing else { return ControlFlow::Continue(()) };
+        packets += 1;
+        let mut tell = |name| *aside.entry(name).or_default() += 1;
+        let arrival = |from| Arrival { from: Some(from), time, offset: packets - 1 };
+        match options.wanted.pick(carrier, carried) {
+            Ok(Carried::Datagram(datagram)) => trial.datagram(arrival(datagram.source.ip()), datagram.payload),
+            Ok(Carried::Other(packet)) => trial.datagram(arrival(packet.source), packet.payload),
+            Ok(Carried::Segment(segment)) => {
+                // One after the other: what two connections sent would be one stream otherwise.
+                let whose = (segment.source, segment.destination);
+                if *connection.get_or_insert(whose) == whose {
                     bytes.clear();
                     streams.accept(&segment, &mut bytes);
-                    trial.stream(Arrival { from: Some(segment.source.ip()), time, offset: packets - 1 }, &bytes);
+                    trial.stream(arrival(segment.source.ip()), &bytes);
+                } else {
+                    tell("other_connection");
                 }
-                Carried::Datagram(_) | Carried::Segment(_) => tell("other_port"),
-                Carried::Other(_) => tell("other_protocol"),
-                Carried::Aside(reason) => tell(Aside::name(reason)),
             }
-        })
-        .map(|_| ())
+            Ok(Carried::Aside(_)) => {}
+            Err(name) => tell(name),
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(())
 }
 
 fn report(

@@ -29,7 +29,7 @@ impl Tried {
 
     fn on(&self, input: &Path) -> Result<TrialReport, OfflineError> {
         let plan = self.configuration.source[0].plan().expect("a good layout").expect("there is one");
-        try_layout(&TrialOptions { plan: &plan, input, port: Some(9000) }, &self.config(), "source[0]")
+        try_layout(&TrialOptions { plan: &plan, input, wanted: &Wanted::port(Some(9000)) }, &self.config(), "source[0]")
     }
 
     fn on_bytes(&self, bytes: &[u8]) -> Result<TrialReport, OfflineError> {

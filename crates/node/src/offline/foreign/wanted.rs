@@ -1,0 +1,67 @@
+//! Which packets of a capture are meant, and the name of what the others are.
+
+use ropewalk_wire::capture::{Aside, Carried, IpPacket};
+use std::net::IpAddr;
+
+/// Which packets of a capture are meant: all of them, where nothing is said.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// Those that went to this port.
+    pub port: Option<u16>,
+    /// Those that this address sent.
+    pub from: Option<IpAddr>,
+    /// Those that went to this address.
+    pub to: Option<IpAddr>,
+    /// Those that lie straight in IP, with this protocol number.
+    pub protocol: Option<u8>,
+}
+
+/// In what frames lie.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Carrier {
+    /// In datagrams: of UDP, or straight in IP where a protocol is wanted.
+    Datagrams,
+    /// In connections.
+    Connections,
+}
+
+impl Wanted {
+    /// Those that went to this port, if it is one.
+    pub(super) fn port(port: Option<u16>) -> Self {
+        Self { port, ..Self::default() }
+    }
+
+    /// What of a packet is meant.
+    ///
+    /// # Errors
+    /// The name under which it is counted instead: what it is, or how it differs.
+    pub(super) fn pick<'a>(&self, carrier: Carrier, carried: Carried<'a>) -> Result<Carried<'a>, &'static str> {
+        let (source, destination, port, kind) = match &carried {
+            Carried::Aside(aside) => return Err(Aside::name(*aside)),
+            Carried::Datagram(it) => {
+                let is_kind = carrier == Carrier::Datagrams && self.protocol.is_none();
+                (it.source.ip(), it.destination.ip(), Some(it.destination.port()), is_kind)
+            }
+            Carried::Segment(it) => {
+                let is_kind = carrier == Carrier::Connections;
+                (it.source.ip(), it.destination.ip(), Some(it.destination.port()), is_kind)
+            }
+            Carried::Other(it) => (it.source, it.destination, None, self.is_protocol(it)),
+        };
+        let differs = |wanted: Option<IpAddr>, found: IpAddr| wanted.is_some_and(|wanted| wanted != found);
+        if port.is_some() && self.port.is_some_and(|wanted| port != Some(wanted)) {
+            return Err("other_port");
+        }
+        if !kind {
+            return Err("other_protocol");
+        }
+        if differs(self.from, source) || differs(self.to, destination) {
+            return Err("other_address");
+        }
+        Ok(carried)
+    }
+
+    fn is_protocol(&self, packet: &IpPacket<'_>) -> bool {
+        self.protocol == Some(packet.protocol)
+    }
+}

@@ -1,0 +1,102 @@
+//! Captures in the place of boards that send datagrams.
+//!
+//! ```text
+//!  capture file --> a thread: the wanted datagrams, in their order --> a receiver of the readout unit, nothing lost
+//! ```
+//! Boards that sent to one port, and are told apart as those of a socket are, share one reading of the file.
+
+use super::assemble::{RunError, Workshop, system};
+use super::entrances::{DATAGRAM_BLOCK, DATAGRAM_BLOCKS, Fed, Opened, Writing, demux};
+use super::placement::{Purpose, pool_of};
+use super::resolve::description;
+use crate::configuration::{FormatName, InputChoice, SourceSection};
+use crate::drive::{DatagramInputConfig, ReadoutDrive};
+use crate::offline::ByteOrigin;
+use crate::offline::foreign::{Passed, Wanted, capture_has_datagrams, feed_datagrams};
+use ropewalk_io::Dispatcher;
+use ropewalk_io::packet::{LocalFeed, local_packets};
+use ropewalk_io::tcp::Tcp;
+use ropewalk_memory::PoolConfig;
+use ropewalk_terms::SourceId;
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Datagrams that may wait between the thread that reads and the readout unit.
+const MOST_WAITING: usize = 4096;
+/// How long the thread waits for room before it looks again.
+const NO_ROOM: Duration = Duration::from_micros(100);
+
+impl Workshop<'_> {
+    /// Opens what the sources of a readout unit need that are read from captures of datagrams.
+    pub(super) fn captures<P: Dispatcher>(
+        &self,
+        index: u16,
+        readout: &mut ReadoutDrive<Tcp, P>,
+        opened: &mut Opened,
+    ) -> Result<(), RunError> {
+        let mut left: Vec<&SourceSection> = self.resolved.sources_of(index).filter(|it| is_capture(it)).collect();
+        while let Some(&first) = left.first() {
+            let shares = |source: &&SourceSection| source.id == first.id || first.shares_capture(source);
+            let (boards, others): (Vec<_>, Vec<_>) = left.into_iter().partition(shares);
+            left = others;
+            let Some(InputChoice(origin)) = &first.input else { continue };
+            let name = first.name_or_id();
+            let pool = PoolConfig::anonymous(&pool_of(&name, Purpose::Datagrams), DATAGRAM_BLOCK, DATAGRAM_BLOCKS);
+            let pool = self.placer.untouched_pool(pool)?;
+            let (feed, receiver) = local_packets(pool, MOST_WAITING).map_err(system(format!("{name}: a bell")))?;
+            let described =
+                |source: &&SourceSection| Some((SourceId(source.id), description(source)?, source.pieces_timeout()));
+            readout.add_datagrams(DatagramInputConfig {
+                receiver: Box::new(receiver),
+                sources: boards.iter().filter_map(described).collect(),
+                demux: demux(&boards),
+                is_live: false,
+            });
+            opened
+                .to_start
+                .push(Fed { name, writing: Writing::Capture(origin.clone(), first.wanted(), Box::new(feed)) });
+        }
+        Ok(())
+    }
+}
+
+/// Whether a source's datagrams are read from a capture.
+pub(super) fn is_capture(source: &SourceSection) -> bool {
+    let Some(InputChoice(origin)) = source.input.as_ref().filter(|_| source.emulate.is_none()) else { return false };
+    let wanted = source.wanted();
+    // Frames of some formats come either way: the file tells, where it can be looked into. What cannot be read is told by
+    // whoever reads it.
+    let may_be_either = matches!(source.format, FormatName::Foreign(_)) && !source.has_layout() && origin.is_regular();
+    source.has_datagrams()
+        || wanted.protocol.is_some()
+        || may_be_either && capture_has_datagrams(origin.path(), &wanted).is_ok_and(|told| told == Some(true))
+}
+
+/// Hands over the datagrams of a capture, until there are no more, nobody takes them, or `is_over` is set.
+///
+/// # Errors
+/// What went wrong, for people.
+pub(super) fn hand_over(
+    origin: &ByteOrigin,
+    wanted: &Wanted,
+    mut feed: LocalFeed,
+    is_over: &Arc<AtomicBool>,
+) -> Result<Passed, String> {
+    let mut give = |from: IpAddr, port: u16, datagram: &[u8]| {
+        let from = match from {
+            IpAddr::V4(address) => address,
+            // Readout units tell boards apart by addresses of version 4.
+            IpAddr::V6(address) => address.to_ipv4().unwrap_or(Ipv4Addr::UNSPECIFIED),
+        };
+        while !feed.send(SocketAddrV4::new(from, port), datagram) {
+            if feed.is_abandoned() || is_over.load(Ordering::Relaxed) || datagram.len() > feed.largest() {
+                return false;
+            }
+            std::thread::sleep(NO_ROOM);
+        }
+        true
+    };
+    feed_datagrams(origin, wanted, is_over, &mut give).map_err(|error| error.to_string())
+}

@@ -1,0 +1,224 @@
+//! Captures in the place of boards: which packets are a source's, and what happens to the others.
+
+mod support;
+
+use ropewalk_node::configuration::parse;
+use ropewalk_node::offline::RunIndex;
+use ropewalk_node::run::{RunHandle, RunSummary, launch};
+use ropewalk_terms::{EventKey, Utc};
+use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
+use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader, checksum};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use support::{Run, TemporaryDirectory};
+
+/// Where boards send to.
+const HERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000);
+
+fn board(last: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, last), 8999)
+}
+
+fn ip(protocol: u8, from: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
+    let header = Ipv4Header::new(*from.ip(), *HERE.ip(), protocol);
+    let mut packet = vec![0; header.byte_count()];
+    header.write(payload.len(), &mut packet).expect("it fits");
+    [packet, payload.to_vec()].concat()
+}
+
+fn datagram(from: SocketAddrV4, port: u16, payload: &[u8]) -> Vec<u8> {
+    let header = UdpHeader { source: from, destination: SocketAddrV4::new(*HERE.ip(), port) };
+    let mut bytes = vec![0; 8];
+    header.write([payload].into_iter(), &mut bytes).expect("it fits");
+    [bytes, payload.to_vec()].concat()
+}
+
+fn udp(from: SocketAddrV4, port: u16, payload: &[u8]) -> Vec<u8> {
+    ip(UDP_PROTOCOL, from, &datagram(from, port, payload))
+}
+
+/// The same in two IP fragments.
+fn udp_in_parts(from: SocketAddrV4, port: u16, payload: &[u8]) -> [Vec<u8>; 2] {
+    let whole = datagram(from, port, payload);
+    let (first, second) = whole.split_at(16);
+    [(first, 0x2000_u16), (second, 2)].map(|(part, place)| {
+        let mut packet = ip(UDP_PROTOCOL, from, part);
+        packet[6..8].copy_from_slice(&place.to_be_bytes());
+        packet[10..12].fill(0);
+        let sum = checksum(&packet[..20]);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet
+    })
+}
+
+fn tcp(from: SocketAddrV4, sequence: usize, payload: &[u8]) -> Vec<u8> {
+    let ports = [from.port().to_be_bytes(), HERE.port().to_be_bytes()].concat();
+    let rest = [0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0];
+    ip(6, from, &[&ports[..], &(sequence as u32).to_be_bytes(), &rest, payload].concat())
+}
+
+fn write_capture(path: &Path, packets: &[Vec<u8>]) {
+    let mut file = Vec::new();
+    encode_interface(LinkType::RAW, &mut file);
+    for (packet, time) in packets.iter().zip(1..) {
+        encode_packet(Utc(1_000_000 * time), packet, &mut file);
+    }
+    std::fs::write(path, file).expect("the directory is ours");
+}
+
+/// A frame of a board: two letters, the event, and a little more.
+fn frame(event: u32) -> Vec<u8> {
+    [&b"RB"[..], &event.to_be_bytes(), &[7; 20]].concat()
+}
+
+/// A run of these sources; their ids begin with 1.
+fn launched(output: &TemporaryDirectory, sources: &[String]) -> RunHandle {
+    let mut text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[timeouts]\nreadout = \"300ms\"\n[[readout]]\nname = \"ru0\"\nwindow = 256\n\
+         [[builder]]\nname = \"bu0\"\n",
+        output.path().display().to_string()
+    );
+    for (id, keys) in (1..).zip(sources) {
+        text += &format!(
+            "[[source]]\nid = {id}\nname = \"board{id}\"\nreadout = \"ru0\"\nmax_fragment = \"16KiB\"\n{keys}\n"
+        );
+    }
+    let configuration = parse("captures", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn taken(mut handle: RunHandle, events: u64) -> RunSummary {
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, events)));
+    Run { handle }.end()
+}
+
+fn source(capture: &Path, keys: &str) -> String {
+    let layout = "frame = \"datagram\"\nmatch = { at = 0, bytes = \"RB\" }\nevent = { at = 2, type = \"u32be\" }";
+    format!("input = {:?}\n{layout}\n{keys}", capture.display().to_string())
+}
+
+#[test]
+fn packets_of_others_are_told_apart_and_counted() {
+    let output = TemporaryDirectory::new("captures");
+    let (capture, mut packets) = (output.path().join("boards.pcapng"), Vec::new());
+    for event in 1..=100 {
+        packets.push(udp(board(1), 9000, &frame(event)));
+        packets.push(udp(board(3), 9000, &frame(event)));
+        match event {
+            10 => packets.push(ip(1, board(9), &[3; 40])),
+            20 | 30 => packets.push(udp(board(1), 9001, b"another port")),
+            40 => packets.push(tcp(board(1), 1, b"a connection")),
+            _ => {}
+        }
+        if event == 50 {
+            packets.extend(udp_in_parts(board(2), 9000, &frame(event)));
+        } else {
+            packets.push(udp(board(2), 9000, &frame(event)));
+        }
+    }
+    write_capture(&capture, &packets);
+    let sources = [
+        source(&capture, "packets = { port = 9000, from = \"10.0.0.1\" }"),
+        source(&capture, "packets = { port = 9000, from = \"10.0.0.2\", to = \"10.0.0.100\" }"),
+    ];
+    let summary = taken(launched(&output, &sources), 100);
+    assert!(summary.is_lossless(), "{summary:#?}");
+    assert_eq!((summary.events.written, summary.fragments.received), (100, 200));
+    let warnings = summary.warnings.join("\n");
+    for (name, aside) in [
+        (
+            "board1",
+            "100 packets were the source's; not icmp: 1, ip_fragment: 1, other_address: 200, other_port: 2, other_protocol: 1",
+        ),
+        (
+            "board2",
+            "100 packets were the source's; not icmp: 1, ip_fragment: 1, other_address: 200, other_port: 2, other_protocol: 1",
+        ),
+    ] {
+        let is_told = |line: &String| line.starts_with(&format!("{name}: ")) && line.ends_with(aside);
+        assert!(summary.warnings.iter().any(is_told), "{name}: {warnings}");
+    }
+}
+
+/// One board of two that share a port falls silent for longer than anybody may run ahead: the other one's datagrams cannot be
+/// held up for ever by events that will never be whole.
+#[test]
+fn a_board_that_falls_silent_is_given_up_though_another_one_fills_the_window() {
+    let output = TemporaryDirectory::new("captures-silent");
+    let (capture, mut packets) = (output.path().join("boards.pcapng"), Vec::new());
+    for event in 1..=600 {
+        packets.push(udp(board(1), 9000, &frame(event)));
+        if event <= 10 {
+            packets.push(udp(board(2), 9000, &frame(event)));
+        }
+    }
+    write_capture(&capture, &packets);
+    let shared = source(&capture, "demux = { at = \"ip.source\" }");
+    let summary = taken(launched(&output, &[shared.clone(), shared]), 600);
+    assert!(summary.is_balanced(), "{summary:#?}");
+    assert_eq!((summary.events.written, summary.events.incomplete_emitted), (600, 590), "{summary:#?}");
+}
+
+#[test]
+fn a_captured_connection_is_a_stream() {
+    let output = TemporaryDirectory::new("captures-stream");
+    let (capture, mut packets, mut sent) = (output.path().join("boards.pcapng"), Vec::new(), 0);
+    for event in 1..=50_u32 {
+        let frame = [0xa000_0005, 0, event, 0, 9].map(u32::to_le_bytes).concat();
+        packets.extend([tcp(board(1), 1 + sent, &frame[..7]), tcp(board(2), 1 + sent, b"another one")]);
+        packets.push(tcp(board(1), 1 + sent + 7, &frame[7..]));
+        sent += frame.len();
+    }
+    write_capture(&capture, &packets);
+    let layout = "frame.length = { at = 0, type = \"u32le\", mask = 0x0fffffff, unit = 4 }\n\
+                  event = { at = 8, type = \"u32le\", mask = 0xffffff }";
+    let keys = format!("input = {:?}\npackets = {{ from = \"10.0.0.1\" }}\n{layout}", capture.display().to_string());
+    let summary = taken(launched(&output, &[keys]), 50);
+    assert!(summary.is_lossless() && summary.events.written == 50, "{summary:#?}");
+    assert!(summary.warnings[0].ends_with("100 packets were the source's; not other_address: 50"), "{summary:#?}");
+}
+
+#[test]
+fn what_is_no_capture_is_said_with_the_source_s_name() {
+    let output = TemporaryDirectory::new("captures-none");
+    let file = output.path().join("plain.raw");
+    std::fs::write(&file, frame(1)).expect("the directory is ours");
+    let optional = format!("{}\nrequirement = \"optional\"", source(&file, ""));
+    let (capture, packets) = (output.path().join("boards.pcapng"), [udp(board(1), 9000, &frame(1))]);
+    write_capture(&capture, &packets);
+    let summary = taken(launched(&output, &[source(&capture, ""), optional]), 1);
+    assert_eq!((summary.events.written, summary.warnings.len()), (1, 1), "{summary:#?}");
+    let warning = &summary.warnings[0];
+    assert!(warning.starts_with("board2: ") && warning.contains("capture them (pcap, pcapng)"), "{warning}");
+}
+
+/// The figures of a real capture, from its file alone: two readout masters, each pulse an event of both.
+#[test]
+fn a_capture_of_real_boards_is_a_source_of_each() {
+    let Some(data) = ropewalk_tidy::real_data("captures::a_capture_of_real_boards", "vmm") else { return };
+    let output = TemporaryDirectory::new("captures-real");
+    let input = data.join("example_LET.pcapng").display().to_string();
+    for format in [
+        "format = \"ess\"",
+        "frame = \"datagram\"\nmatch = { at = 2, bytes = \"ESS\" }\nsequence = { at = 26, type = \"u32le\" }\n\
+         event = { fields = [{ at = 10, type = \"u32le\" }, { at = 14, type = \"u32le\" }], numbers = \"growing\" }",
+    ] {
+        let keys = |last: u32| {
+            format!("input = {input:?}\npackets = {{ port = 9000, from = \"192.168.10.{last}\" }}\n{format}")
+        };
+        let sources = [keys(1), keys(2)];
+        let summary = taken(launched(&output, &sources), 100);
+        assert!(summary.is_lossless(), "{summary:#?}");
+        let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
+        let (mut reader, mut pulses) = (index.reader(), Vec::new());
+        while let Some(event) = reader.next_event().expect("it can be read") {
+            let pulse =
+                |bytes: &[u8]| [10, 14].map(|at| u32::from_le_bytes(*bytes[at..].first_chunk().expect("a whole head")));
+            let both: Vec<_> = event.event.fragments().map(|fragment| pulse(fragment.payload)).collect();
+            assert!(both.len() == 2 && both[0] == both[1], "{both:?}");
+            pulses.push(both[0]);
+        }
+        let ends = (pulses.len(), pulses.first().copied(), pulses.last().copied());
+        assert_eq!(ends, (100, Some([67_484, 1_619_617]), Some([67_491, 7_909_251])), "{format}");
+    }
+}
