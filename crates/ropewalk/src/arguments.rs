@@ -22,6 +22,8 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Build events of emulated front ends: the whole chain in one process, no configuration.
     Demo(DemoOptions),
+    /// Write a configuration to begin with, which runs at once: everything in it is emulated.
+    Init(InitOptions),
     /// Take a run as a configuration describes it, all nodes in one process.
     Run(RunOptions),
     /// Be one node of a run: a readout unit, a builder unit, the event manager or a gateway.
@@ -77,6 +79,27 @@ pub(crate) enum SourceCommand {
   ropewalk source test board.toml --source board-1 --input board.pcapng
   ropewalk source test setup.toml --source caen --input capture.bin --json")]
     Test(SourceTestOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InitOptions {
+    /// What it is for.
+    pub(crate) kind: InitKind,
+    /// Where it is written; made where there is none. Nothing is written over.
+    pub(crate) directory: PathBuf,
+}
+
+/// What a configuration is for.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum InitKind {
+    /// Boards of different makes, whose layouts stand in the configuration.
+    Testbeam,
+    /// Readout units, builder units and an event manager, after CMS.
+    Pull,
+    /// Sources that push packets to a gateway and its farm, after LHCb.
+    Gateway,
+    /// A link card and its e-links, after ATLAS.
+    Felix,
 }
 
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ mod exit;
 mod felix;
 mod files;
 mod foreign;
+mod init;
 mod nodes;
 mod push;
 mod render;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
 fn dispatch(command: Command) -> Result<u8, Failure> {
     match command {
         Command::Demo(options) => demo::demo(&options),
+        Command::Init(options) => init::init(&options),
         Command::Run(options) if push::is_push(&options) => push::run(&options),
         Command::Run(options) => running::run(&options),
         Command::Node(options) if options.role == NodeRole::Gateway => push::gateway(&options),

@@ -12,6 +12,7 @@ mod felix_process;
 mod felix_run;
 mod foreign;
 mod gateway;
+mod init;
 mod interrupts;
 mod manager_killed;
 mod nodes;
