@@ -6,6 +6,7 @@
 //! ```
 //! An error says file, line, column and key, shows the line with a caret, and says what would be right.
 
+mod black_box;
 mod check;
 mod emulate;
 mod entrance;
@@ -25,6 +26,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use black_box::BlackBoxSection;
 pub use emulate::Emulate;
 pub use entrance::{InputChoice, NetworkAddress, PacketsTable};
 pub use error::ConfigurationError;

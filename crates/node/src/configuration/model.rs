@@ -1,5 +1,6 @@
 //! What stands in a configuration file. `docs/configuration.md` and `ropewalk config schema` describe the same.
 
+use super::black_box::BlackBoxSection;
 use super::emulate::{Emulate, EmulateChoice};
 use super::entrance::{InputChoice, NetworkAddress, PacketsTable};
 use super::felix::{ELinkSection, FelixSection};
@@ -332,6 +333,8 @@ pub struct SourceSection {
     pub status: Option<StatusTable>,
     /// The checksum of a frame.
     pub checksum: Option<ChecksumTable>,
+    /// What came last is kept, and saved when something is wrong with it.
+    pub black_box: Option<BlackBoxSection>,
     /// An emulator takes its place, whichever way it comes.
     #[serde(default, deserialize_with = "EmulateChoice::deserialize")]
     #[schemars(with = "Option<EmulateChoice>")]

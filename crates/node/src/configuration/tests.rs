@@ -250,6 +250,8 @@ fn a_source_comes_in_by_one_way() {
         ("connect = \"daqpc2:5000\"\n#", "", "tcp://daqpc2:5000"),
         ("program = []\n#", "source[0].program", "such as"),
         ("format = \"lhcb-mep\"\nemulate = true\n#", "source[0].emulate", "[[flow]]"),
+        ("black_box = { max = \"1KiB\" }\n#", "source[0].black_box.max", "between 4KiB"),
+        ("black_box = { last = \"0s\" }\n#", "source[0].black_box.last", "such as"),
         ("emulate = 7\n#", "", "true, false, or a table such as"),
         ("emulate = { size = 7 }\n#", "", "unknown field `size`"),
     ] {

@@ -8,6 +8,7 @@
 //! Nobody can be held back. Where the machine has no room, datagrams stay in the kernel as long as it has some; what it
 //! drops is counted. What comes before the run begins is taken and counted as stale, so that nothing old waits there.
 
+use super::black_box::BlackBox;
 use ropewalk_flow::messages::Received;
 use ropewalk_flow::readout::{Boards, DatagramFramer, FramerLimits, Readout, SourceConfig};
 use ropewalk_io::packet::{Packet, Receiver};
@@ -48,6 +49,8 @@ struct Route {
     source: usize,
     framer: DatagramFramer<Description>,
     has_come: bool,
+    /// What came last, where that is kept.
+    black_box: Option<Box<BlackBox>>,
 }
 
 /// One receiver with its sources.
@@ -94,7 +97,7 @@ impl Datagrams {
             let SourceConfig { max_fragment, check_crc, .. } = sources[source];
             let limits = FramerLimits { max_fragment, check_crc };
             let framer = DatagramFramer::new(id, description, limits, pieces_timeout);
-            Some(Route { source, framer, has_come: false })
+            Some(Route { source, framer, has_come: false, black_box: None })
         });
         self.inputs.push(Input {
             receiver,
@@ -110,6 +113,19 @@ impl Datagrams {
             ask_at: Instant::ZERO,
         });
         self.received.reserve(ROOM);
+    }
+
+    /// From now on what comes last of a source, by its index, is kept. Gives the black box back where the source sends no
+    /// datagrams.
+    pub(super) fn add_black_box(&mut self, source: usize, black_box: BlackBox) -> Option<BlackBox> {
+        let mut routes = self.inputs.iter_mut().flat_map(|input| &mut input.routes);
+        match routes.find(|route| route.source == source) {
+            Some(route) => {
+                route.black_box = Some(Box::new(black_box));
+                None
+            }
+            None => Some(black_box),
+        }
     }
 
     /// Takes what has come. Returns how much happened.
@@ -178,6 +194,7 @@ impl Input {
         for route in &mut self.routes {
             route.framer.advance(now, received);
             route.deliver(now, readout, received);
+            route.black_box.iter_mut().for_each(|black_box| black_box.hand_over(now));
         }
         if self.waiting.is_empty() && !self.has_ended && self.receiver.is_over() {
             self.has_ended = true;
@@ -280,6 +297,9 @@ impl Route {
         self.connect(now, readout);
         // Sockets hand on what lies in one piece, and what is cut they do not hand on at all.
         for slice in packet.payload.into_slices() {
+            if let Some(black_box) = &mut self.black_box {
+                black_box.record(now, packet.from, &slice);
+            }
             self.framer.push(now, slice, false, received);
         }
     }
@@ -287,8 +307,12 @@ impl Route {
     /// Gives the machine what was framed.
     fn deliver(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) {
         if !received.is_empty() {
+            let counts = self.framer.take_counts();
+            if let Some(black_box) = &mut self.black_box {
+                black_box.look(now, received, &counts);
+            }
             readout.receive(now, self.source, received);
-            readout.note_frames(self.source, self.framer.take_counts());
+            readout.note_frames(self.source, counts);
         }
     }
 }

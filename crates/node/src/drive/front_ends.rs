@@ -7,6 +7,7 @@
 //!                       too few of them for too long              its blocks are out: then the sender waits
 //! ```
 
+use super::black_box::BlackBox;
 use super::entrances::{Entrance, Entrances};
 use super::link::received;
 use super::table::EndpointTable;
@@ -17,6 +18,7 @@ use ropewalk_memory::{Owner, Pool, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Counter, Instant, PoolAccount, SourceId};
 use ropewalk_wire::description::Description;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -70,6 +72,8 @@ pub(super) struct FrontEnds<S: Dispatcher> {
     owners: Vec<Owner>,
     /// By source: its connection.
     connected: Vec<Option<Endpoint>>,
+    /// By source: what came last, where that is kept.
+    black_boxes: Vec<Option<Box<BlackBox>>>,
     events: Vec<Event>,
     received: Vec<Received>,
     counts: Counts,
@@ -83,6 +87,8 @@ pub(super) struct FrontEnds<S: Dispatcher> {
     is_closed: bool,
 }
 
+/// What is at the other end of a connection does not matter to who records what came over it.
+const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 /// Fragments framed from one connection before the next has its turn.
 const FRAME_BATCH: usize = 256;
 /// Blocks for connections that never become known.
@@ -123,6 +129,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             connections: EndpointTable::default(),
             owners,
             connected: vec![None; sources.len()],
+            black_boxes: sources.iter().map(|_| None).collect(),
             events: Vec::with_capacity(1024),
             received: Vec::with_capacity(FRAME_BATCH),
             counts: Counts::default(),
@@ -153,6 +160,13 @@ impl<S: Dispatcher> FrontEnds<S> {
         match self.sources.iter().position(|known| known.id == source) {
             Some(source) => self.entrances.add(&mut self.endpoints, source, entrance),
             None => Ok(None),
+        }
+    }
+
+    /// From now on what comes last of a source is kept.
+    pub(super) fn add_black_box(&mut self, source: SourceId, black_box: BlackBox) {
+        if let Some(source) = self.sources.iter().position(|known| known.id == source) {
+            self.black_boxes[source] = Some(Box::new(black_box));
         }
     }
 
@@ -221,6 +235,11 @@ impl<S: Dispatcher> FrontEnds<S> {
                 Event::Received { endpoint, slice } => {
                     self.counts.wire_bytes += slice.len() as u64;
                     if let Some(connection) = self.connections.get_mut(endpoint) {
+                        let whose = connection.source.or(connection.place);
+                        if let Some(black_box) = whose.and_then(|source| self.black_boxes[source].as_mut()) {
+                            black_box.mark_frame(connection.framer.buffered());
+                            black_box.record(now, NOWHERE, &slice);
+                        }
                         connection.framer.set_now(now);
                         connection.framer.push(slice);
                         connection.heard = Some((connection.heard.map_or(now, |(first, _)| first), now));
@@ -243,6 +262,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             }
         }
         self.events = events;
+        self.black_boxes.iter_mut().flatten().for_each(|black_box| black_box.hand_over(now));
         work
     }
 
@@ -297,11 +317,18 @@ impl<S: Dispatcher> FrontEnds<S> {
                 self.received.extend(self.received.first().cloned());
             }
             if count > 0 {
+                let counts = connection.framer.take_counts();
+                if let Some(black_box) = &mut self.black_boxes[source] {
+                    black_box.look(now, &self.received, &counts);
+                }
                 readout.receive(now, source, &mut self.received);
                 self.received.clear();
-                readout.note_frames(source, connection.framer.take_counts());
+                readout.note_frames(source, counts);
             }
             if let Err(error) = framed {
+                if let Some(black_box) = &mut self.black_boxes[source] {
+                    black_box.note(now, error.cause.name());
+                }
                 readout.framing_lost(source, error);
                 self.endpoints.abort(endpoint);
                 // The fragment that it cost is counted with the error.
@@ -346,6 +373,9 @@ impl<S: Dispatcher> FrontEnds<S> {
                     .set_limits(FramerLimits { max_fragment: config.max_fragment, check_crc: config.check_crc });
                 connection.source = Some(source);
                 self.connected[source] = Some(endpoint);
+                if let (Some(black_box), Some(hello)) = (&mut self.black_boxes[source], connection.framer.hello()) {
+                    black_box.greet(&hello.to_bytes());
+                }
                 if let Some(&owner) = self.owners.get(source) {
                     self.endpoints.set_owner(endpoint, owner);
                 }

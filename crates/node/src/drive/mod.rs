@@ -17,6 +17,7 @@
 
 mod account;
 mod audience;
+mod black_box;
 mod builder;
 mod card_writer;
 mod cards;
@@ -40,6 +41,7 @@ pub mod stream;
 mod table;
 
 pub use account::{NodeReport, RunSnapshot, Standing};
+pub use black_box::{BlackBox, BlackBoxConfig, Recording, RecordingLine};
 pub use builder::{BuilderDrive, BuilderDriveConfig};
 pub use card_writer::EmulatedCardDrive;
 pub use controlled::{ControlledDrive, ControlledDriveConfig, FrontEndState, FrontEndsAccount};

@@ -6,6 +6,7 @@
 //! ```
 
 use super::Drive;
+use super::black_box::BlackBox;
 use super::cards::Cards;
 use super::datagrams::{DatagramInputConfig, Datagrams};
 use super::delivery::Answers;
@@ -169,6 +170,19 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// Some of its sources send datagrams, to this receiver.
     pub fn add_datagrams(&mut self, config: DatagramInputConfig) {
         self.datagrams.add(config, &self.config.readout.sources);
+    }
+
+    /// From now on what comes last of a source is kept. Whether that are datagrams: to be asked when all of its receivers
+    /// are there.
+    pub fn add_black_box(&mut self, source: SourceId, black_box: BlackBox) -> bool {
+        let index = self.config.readout.sources.iter().position(|known| known.id == source);
+        let Some(index) = index else { return false };
+        let of_stream = self.datagrams.add_black_box(index, black_box);
+        let in_datagrams = of_stream.is_none();
+        if let Some(black_box) = of_stream {
+            self.front_ends.add_black_box(source, black_box);
+        }
+        in_datagrams
     }
 
     /// Another way for a source of it to come in; returns the address where it listens, port filled in.

@@ -1,5 +1,6 @@
 //! From a configuration to running threads: pools, drives, wiring.
 
+use super::black_box::{self, Saver};
 use super::card_process::ChildSlot;
 use super::cards::{CardToStart, CardWriter};
 use super::claim::Claim;
@@ -227,14 +228,15 @@ pub fn launch_with(
     let mut addresses = Vec::new();
     let mut names = Vec::new();
     let mut groups = Groups::new(&placer);
-    let (mut cards, mut fed, mut lines) = (Vec::new(), Vec::new(), Lines::new());
+    let (mut cards, mut fed, mut lines, mut savers) = (Vec::new(), Vec::new(), Lines::new(), Vec::new());
     for index in 0..resolved.manager.readouts {
         let mut readout = workshop.readout(index, peers()?)?;
         let own = workshop.cards(index, &mut readout, events)?;
         cards.extend(own.to_start);
         let entrances = workshop.entrances(index, &mut readout)?;
-        fed.extend(entrances.to_start);
         lines.extend(workshop.emulated(index, &mut readout)?);
+        savers.extend(workshop.black_boxes(index, &mut readout, &entrances));
+        fed.extend(entrances.to_start);
         addresses.push(readout.source_address());
         let name = configuration.readout[usize::from(index)].name.clone();
         names.push((name.clone(), readout.source_address()));
@@ -258,6 +260,7 @@ pub fn launch_with(
     }
     start.sources(sources, cards, &gate)?;
     start.fed(fed)?;
+    start.savers(savers, &configuration.run.output)?;
     start.finish()
 }
 
@@ -296,6 +299,7 @@ pub fn launch_node(
             let cards = workshop.cards(index, &mut readout, events)?;
             let entrances = workshop.entrances(index, &mut readout)?;
             let lines = workshop.emulated(index, &mut readout)?;
+            let savers = workshop.black_boxes(index, &mut readout, &entrances);
             let mut start = Start::new(nowhere(), &resolved, &placer);
             start.names = vec![
                 (name.clone(), readout.builder_address()),
@@ -310,6 +314,7 @@ pub fn launch_node(
             let sources = workshop.sources(&own, lines, &gate)?;
             start.sources(sources, cards.to_start, &gate)?;
             start.fed(entrances.to_start)?;
+            start.savers(savers, &configuration.run.output)?;
             start.finish()
         }
         Role::Builder => {
@@ -536,6 +541,18 @@ impl<'a> Start<'a> {
             })?;
         }
         Ok(())
+    }
+
+    /// What saves the recordings of black boxes: in the run's directory, or in `output` where that is another process's.
+    fn savers(&mut self, savers: Vec<Saver>, output: &Path) -> Result<(), RunError> {
+        if savers.is_empty() {
+            return Ok(());
+        }
+        let has_none = self.handle.directory.as_os_str().is_empty();
+        let directory = if has_none { output.to_owned() } else { self.handle.directory.clone() };
+        self.feeder("black-box".to_owned(), Arc::default(), move |_, notes, is_over| {
+            black_box::save(savers, &directory, is_over, notes);
+        })
     }
 
     /// Starts a thread that sees that a source or a card's ring is written, until `is_over` is set.

@@ -4,6 +4,7 @@
 //! assemble   configuration -> drives          worker    one thread that turns drives
 //! entrances  sources that do not connect to a readout unit's service point: files, programs, own addresses
 //! front_ends front ends under run control: a service that outlives runs
+//! black_box  files of what sources sent before something was wrong with them
 //! captures   captured datagrams in the place of a source's
 //! emulated   sources that are not there, and how they come
 //! registry   run numbers and directories      handle    commands in, snapshots out
@@ -15,6 +16,7 @@
 //! ```
 
 mod assemble;
+mod black_box;
 mod captures;
 mod card_process;
 mod cards;

@@ -9,6 +9,7 @@
 //! sniff      frames of an unknown format: what they say (flow::sniff), as JSON (sniff_report), and a [[source]] for them (draft)
 //! trial      a source's layout tried on what its board sent
 //! feeding    a file in the place of a source of a run
+//! saving     what was received as a capture
 //! wanted     which packets of a capture are meant, for all of these
 //! ```
 //! No case per format: what there is to know stands in `ropewalk_wire::foreign`. Memory holds a window per file, and some numbers
@@ -21,6 +22,7 @@ mod frames;
 mod input;
 mod record;
 mod replay;
+mod saving;
 mod sniff;
 mod sniff_report;
 #[cfg(test)]
@@ -33,6 +35,7 @@ pub use draft::draft_text;
 pub use feeding::{Passed, capture_has_datagrams, feed_datagrams, feed_stream};
 pub use record::{FieldReport, PartReport, RecordReport, show_record};
 pub use replay::{ForeignReplayOptions, ForeignReplayed, NoTarget, Pace, Target, replay_foreign};
+pub use saving::{SavedAs, encode_capture};
 pub use sniff::{sniff_capture, sniff_connections, sniff_datagrams};
 pub use sniff_report::{GroupReport, GuessReport, PeerReport, SNIFF_SCHEMA, SniffReport};
 pub use trial::{

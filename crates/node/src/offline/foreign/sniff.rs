@@ -2,14 +2,14 @@
 
 use super::frames::{Carriage, Passing};
 use super::input::Input;
+use super::saving::{SavedAs, capture_begin};
 use crate::offline::OfflineError;
 use ropewalk_flow::sniff::{Findings, Limits, Peer, Sniffer, Transport};
 use ropewalk_terms::{Instant, Utc};
-use ropewalk_wire::capture::{CaptureReader, Carried, LinkType, Streams, encode_interface, encode_packet};
-use ropewalk_wire::internet::{Ipv4Header, UDP_BYTES, UDP_PROTOCOL, UdpHeader};
+use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Read, Write};
-use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -166,28 +166,19 @@ impl Save {
 
     /// A capture of IP packets.
     fn capture(path: &Path) -> Result<Self, OfflineError> {
-        let (mut save, mut begin) = (Self::create(path)?, Vec::new());
-        encode_interface(LinkType::RAW, &mut begin);
-        save.write(&begin)?;
+        let mut save = Self::create(path)?;
+        save.write(&capture_begin())?;
         Ok(save)
     }
 
     /// Writes a datagram as the IP packet that it came in, as far as a socket tells; those of IPv6 are left out.
     fn datagram(&mut self, time: Utc, from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Result<(), OfflineError> {
         let (SocketAddr::V4(source), SocketAddr::V4(destination)) = (from, to) else { return Ok(()) };
-        let mut packet = [0; 28];
-        let header = Ipv4Header::new(*source.ip(), *destination.ip(), UDP_PROTOCOL);
-        let datagram = UdpHeader { source, destination: SocketAddrV4::new(*destination.ip(), destination.port()) };
-        let whole = header
-            .write(UDP_BYTES + payload.len(), &mut packet)
-            .and_then(|start| datagram.write_unchecked(payload.len(), &mut packet[start..]));
-        if whole.is_some() {
-            let mut block = std::mem::take(&mut self.block);
-            block.clear();
-            encode_packet(time, &[&packet[..], payload].concat(), &mut block);
-            self.write(&block)?;
-            self.block = block;
-        }
+        self.block.clear();
+        SavedAs::Datagrams(destination).encode(time, source, payload, &mut self.block);
+        let block = std::mem::take(&mut self.block);
+        self.write(&block)?;
+        self.block = block;
         Ok(())
     }
 

@@ -1,0 +1,42 @@
+//! The key `black_box` of a source.
+
+use super::check::fault;
+use super::model::SourceSection;
+use super::parse::Fault;
+use crate::quantity::{Bytes, Time};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// What is kept of what a source sent, to be saved when something is wrong with it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct BlackBoxSection {
+    /// Nothing older than this.
+    pub last: Time,
+    /// At most so much.
+    pub max: Bytes,
+}
+
+impl Default for BlackBoxSection {
+    fn default() -> Self {
+        Self { last: Time(Duration::from_secs(2)), max: Bytes(16 << 20) }
+    }
+}
+
+/// The first thing that is wrong with the black box of a source.
+pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+    let Some(black_box) = &source.black_box else { return Ok(()) };
+    if source.felix.is_some() {
+        let message =
+            "what an e-link sends lies in the ring of its card; only a source with a way in of its own has a black box";
+        return Err(fault(key("black_box"), message));
+    }
+    if !(4096..=1 << 30).contains(&black_box.max.0) {
+        return Err(fault(key("black_box.max"), "between 4KiB and 1GiB are kept, and twice as much memory is taken"));
+    }
+    if black_box.last.0.is_zero() {
+        return Err(fault(key("black_box.last"), "how much time is kept at most, such as \"2s\""));
+    }
+    Ok(())
+}
