@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Inspect(InspectOptions),
     /// Send the fragments of a run again, as their front ends did.
     Replay(ReplayOptions),
+    /// Make run files of other people's files and captures.
+    Convert(ConvertOptions),
     /// Look at unknown datagrams and streams: who sends them, which of their fields count, tell the time or hold the length.
     Sniff(SniffOptions),
     /// After a crash: close what was left open and say what is missing.
@@ -100,6 +102,19 @@ pub(crate) enum InitKind {
     Gateway,
     /// A link card and its e-links, after ATLAS.
     Felix,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConvertOptions {
+    /// Files of one format, or captures of it; packed as LZ4 frames or not.
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Their format; found out where it is not said.
+    #[arg(long, value_name = "FORMAT", value_parser = foreign_format)]
+    pub(crate) from: Option<ForeignName>,
+    /// A run directory is made in this one.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) to: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -60,6 +60,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Verify(options) => files::verify(&options),
         Command::Inspect(options) => files::inspect(&options),
         Command::Replay(options) => files::replay(&options),
+        Command::Convert(options) => foreign::convert(&options),
         Command::Sniff(options) => sniff::sniff(&options),
         Command::Recover(options) => files::recover(&options),
         Command::Felix { command } => felix::felix(&command),

@@ -6,6 +6,7 @@
 //! run_reader       the events of many segments, in the order of the files
 //! run_index        where every copy of every event lies; one copy per key, in the order of the keys
 //! footer_reader    the index at a segment's end
+//! run_writer       run files written without a run
 //! verify, inspect, recover, replay
 //! origin           bytes of a file, a FIFO or standard input
 //! felix            blocks of a FELIX card in place of run files: decode, dump, generate
@@ -26,6 +27,7 @@ mod recover;
 mod replay;
 mod run_index;
 mod run_reader;
+mod run_writer;
 mod segment_reader;
 mod segment_scan;
 #[cfg(test)]

@@ -22,6 +22,29 @@ fn written(directory: &TemporaryDirectory, name: &str, bytes: &[u8]) -> String {
 }
 
 #[test]
+fn files_become_a_run_directory() {
+    let directory = TemporaryDirectory::new("convert");
+    let files = [1, 2].map(|source| {
+        let file = directory.path().join(format!("{source}.raw"));
+        let fed = |event| ForeignFormat::Fed.emulate(source, event, &[7; 40]).expect("it is short").concat();
+        std::fs::write(&file, (1..=50).flat_map(fed).collect::<Vec<u8>>()).expect("it is ours");
+        file.display().to_string()
+    });
+    let to = directory.path().display().to_string();
+    let converted = Program::run(["convert", &files[0], &files[1], "--from", "fed", "--to", &to]);
+    assert!(converted.expect_status(0).out.contains(&"events     50".to_owned()), "{converted:#?}");
+    let run = directory.path().join("run000001").display().to_string();
+    let account = Program::run(["verify", &run, "--json"]).expect_status(0).account();
+    assert_eq!(
+        (&account["events"], &account["fragments"], &account["crc_errors"]),
+        (&50.into(), &100.into(), &0.into())
+    );
+    let half = Program::run(["convert", &files[0], "--from", "midas", "--to", &to]);
+    assert!(half.expect_status(3).out.contains(&"events     0".to_owned()), "{half:#?}");
+    Program::run(["convert", "/nowhere", "--to", &to]).expect_status(4);
+}
+
+#[test]
 fn a_file_is_recognised_counted_and_shown() {
     let directory = TemporaryDirectory::new("foreign");
     let file = file(&directory, "dune.dat", ForeignFormat::Dune, 1..101);

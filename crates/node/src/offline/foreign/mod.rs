@@ -5,6 +5,7 @@
 //! frames     its frames: of a stream, or of the datagrams and connections in a capture
 //! account    what each source sent, and every fault by its name
 //! record     one frame with all its fields, for people
+//! convert    run files made of them
 //! replay     what is in it on the line again
 //! sniff      frames of an unknown format: what they say (flow::sniff), as JSON (sniff_report), and a [[source]] for them (draft)
 //! trial      a source's layout tried on what its board sent
@@ -16,6 +17,7 @@
 //! per source.
 
 mod account;
+mod convert;
 mod draft;
 mod feeding;
 mod frames;
@@ -31,6 +33,7 @@ mod trial;
 mod wanted;
 
 pub use account::{CaptureReport, Checksums, FOREIGN_SCHEMA, Fault, FileReport, ForeignReport, SourceReport};
+pub use convert::{Converted, convert};
 pub use draft::draft_text;
 pub use feeding::{Passed, capture_has_datagrams, feed_datagrams, feed_stream};
 pub use record::{FieldReport, PartReport, RecordReport, show_record};

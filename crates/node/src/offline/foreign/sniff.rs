@@ -142,7 +142,7 @@ fn failed(error: std::io::Error) -> OfflineError {
     OfflineError::Target { target: "receiving".to_owned(), error }
 }
 
-fn now() -> Utc {
+pub(super) fn now() -> Utc {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Utc(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }

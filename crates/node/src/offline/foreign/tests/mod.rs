@@ -1,5 +1,6 @@
 //! Files of every format, in every wrapping; damage; and the real files, with the figures that are known of them.
 
+mod converting;
 mod replaying;
 mod sniffing;
 mod trying;

@@ -1,0 +1,434 @@
+//! Run files made of other people's files and captures.
+//!
+//! ```text
+//!  files --frames--> fragments: whose, of which event --> a spool in the run's directory, and a list of what lies in it
+//!  the list, in the order of events and sources ------> events, each with the fragments of all its sources --> run files
+//! ```
+//! What goes on over several frames (FEROL blocks, pages) or datagrams is one fragment. Fragments may come in any order, and the files one after the other: memory holds a line of the list for each.
+
+use super::frames::{self, Found, Frame};
+use super::input::Input;
+use super::sniff::now;
+use crate::offline::OfflineError;
+use crate::offline::run_writer::RunWriter;
+use ropewalk_terms::{Attempt, Cause, EventKey, RunNumber, SourceId};
+use ropewalk_wire::ferol;
+use ropewalk_wire::foreign::{Describe, ForeignFormat};
+use ropewalk_wire::framing::{Fields, Framing, Piece, PieceKey, Splitter, Tick};
+use ropewalk_wire::run_file::{
+    ClockDomain, EventFlags, EventHead, FragmentEntry, FragmentFlags, MissingSource, SourceEntry, SourceFormat,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// What came of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Converted {
+    /// The files' format.
+    pub format: &'static str,
+    /// Frames that were read.
+    pub frames: u64,
+    /// Events that were written.
+    pub events: u64,
+    /// Those among them that lack a source.
+    pub incomplete: u64,
+    /// Fragments in them, and their bytes.
+    pub fragments: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Fragments of a source and an event that were there already; left out.
+    pub duplicates: u64,
+    /// Frames of which only some datagrams were there, or that fall apart in no way; places where nobody knows how it goes on.
+    pub left_out: u64,
+    /// Bytes that belong to no frame.
+    pub skipped_bytes: u64,
+    /// The sources.
+    pub sources: Vec<u32>,
+}
+
+/// Where a fragment lies in the spool, and what is known of it.
+#[derive(Copy, Clone, Debug)]
+struct Spooled {
+    /// Its event, as all sources count; sources without numbers count from 0.
+    number: u64,
+    offset: u64,
+    entry: FragmentEntry,
+}
+
+/// Makes the run files of a run in its directory. Each frame is a fragment, or is divided into several; of formats that
+/// hold whole events each frame is one.
+///
+/// # Errors
+/// Where a file cannot be read or written, or its format is unknown or another one than that of the files before it.
+pub fn convert<P: AsRef<Path>>(
+    files: &[P],
+    format: Option<ForeignFormat>,
+    directory: &Path,
+    run: RunNumber,
+) -> Result<Converted, OfflineError> {
+    let mut gatherer = Gatherer::new(directory)?;
+    let mut format = format;
+    for file in files {
+        let mut input = Input::open(file.as_ref())?;
+        let mut failed = Ok(());
+        let found = frames::read(&mut input, format, &mut |found| {
+            if failed.is_ok() {
+                failed = gatherer.take(&found);
+            }
+        })?;
+        failed?;
+        format = format.or(Some(found));
+    }
+    let names: Vec<String> = files.iter().map(|file| file.as_ref().display().to_string()).collect();
+    let format_name = format.map_or("nothing", ForeignFormat::name);
+    let text = format!("# made by `ropewalk convert` of files of the format {format_name}: {}\n", names.join(", "));
+    gatherer.write(directory, run, text, format)
+}
+
+/// Whether each frame of the format is an event, put together by whoever wrote it.
+const fn holds_whole_events(format: ForeignFormat) -> bool {
+    matches!(format, ForeignFormat::Midas | ForeignFormat::Eudaq | ForeignFormat::Atlas | ForeignFormat::Nscldaq)
+}
+
+/// Takes frames, and remembers whose and of which event they are.
+struct Gatherer {
+    path: PathBuf,
+    spool: BufWriter<File>,
+    length: u64,
+    list: Vec<Spooled>,
+    counters: HashMap<u32, Wide>,
+    /// Whose frames do not say it: a number for each address.
+    peers: Vec<std::net::IpAddr>,
+    pieces: HashMap<(u32, u64), Pieces>,
+    /// By source: its last fragment, with which further frames may go on.
+    open: BTreeMap<u32, (Spooled, Vec<u8>)>,
+    split: Vec<Piece>,
+    told: Converted,
+}
+
+impl Drop for Gatherer {
+    fn drop(&mut self) {
+        // Nobody needs it any more; where it cannot be removed it is in nobody's way.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Gatherer {
+    fn new(directory: &Path) -> Result<Self, OfflineError> {
+        let path = directory.join("convert.spool");
+        let spool = File::options().read(true).write(true).create_new(true).open(&path);
+        let spool = BufWriter::new(spool.map_err(OfflineError::system("create", &path))?);
+        Ok(Self {
+            path,
+            spool,
+            length: 0,
+            list: Vec::new(),
+            counters: HashMap::new(),
+            peers: Vec::new(),
+            pieces: HashMap::new(),
+            open: BTreeMap::new(),
+            split: Vec::new(),
+            told: Converted::default(),
+        })
+    }
+
+    fn take(&mut self, found: &Found<'_>) -> Result<(), OfflineError> {
+        match found {
+            Found::Frame(frame) => {
+                self.told.frames += 1;
+                self.frame(frame)
+            }
+            Found::Skipped { bytes, is_filler: false, .. } => {
+                self.told.skipped_bytes += bytes.len() as u64;
+                Ok(())
+            }
+            Found::LeftOver { bytes } | Found::Missed { bytes } => {
+                self.told.skipped_bytes += bytes;
+                Ok(())
+            }
+            Found::Lost { .. } | Found::Capture { .. } => {
+                self.told.left_out += 1;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), OfflineError> {
+        let (format, fields) = (frame.format, frame.format.fields(frame.bytes));
+        let source = fields.source.unwrap_or_else(|| self.peer(frame));
+        if format.comes_in_pieces() {
+            return self.piece(format, source, frame.bytes);
+        }
+        if format == ForeignFormat::LhcbMep {
+            return self.divide(format, source, fields, frame.bytes);
+        }
+        self.fragment(format, source, fields, frame.bytes)
+    }
+
+    /// The number of a source whose frames do not say whose they are.
+    fn peer(&mut self, frame: &Frame<'_>) -> u32 {
+        let Some(peer) = frame.peer else { return 0 };
+        let address = peer.address();
+        let known = self.peers.iter().position(|known| *known == address);
+        known.unwrap_or_else(|| {
+            self.peers.push(address);
+            self.peers.len() - 1
+        }) as u32
+    }
+
+    /// One of the datagrams of a frame: the first one with its header, then the bodies of the others.
+    fn piece(&mut self, format: ForeignFormat, source: u32, bytes: &[u8]) -> Result<(), OfflineError> {
+        let Some(head) = format.piece(bytes) else {
+            self.told.left_out += 1;
+            return Ok(());
+        };
+        let whose = (source, head.frame);
+        let pieces = self.pieces.entry(whose).or_default();
+        pieces.whole = pieces.whole.or(head.whole);
+        pieces.datagrams.entry(head.place).or_insert_with(|| (head.header, bytes.to_vec()));
+        let bodies =
+            |pieces: &Pieces| pieces.datagrams.values().map(|(header, bytes)| bytes.len() - header).sum::<usize>();
+        let have = if head.is_in_bytes { bodies(pieces) as u64 } else { pieces.datagrams.len() as u64 };
+        if pieces.whole.is_none_or(|whole| have < whole) {
+            return Ok(());
+        }
+        let datagrams = self.pieces.remove(&whose).map(|pieces| pieces.datagrams).unwrap_or_default();
+        let mut frame = Vec::new();
+        for (header, bytes) in datagrams.into_values() {
+            frame.extend_from_slice(if frame.is_empty() { &bytes } else { &bytes[header..] });
+        }
+        let fields = format.fields(&frame[..]);
+        self.fragment(format, source, fields, &frame)
+    }
+
+    /// A frame that holds fragments of several events.
+    fn divide(&mut self, format: ForeignFormat, source: u32, fields: Fields, bytes: &[u8]) -> Result<(), OfflineError> {
+        let mut split = std::mem::take(&mut self.split);
+        split.clear();
+        if format.split(bytes, &mut split).is_err() {
+            self.told.left_out += 1;
+        }
+        for piece in &split {
+            let (PieceKey::Event(number) | PieceKey::Time(number)) = piece.key;
+            let part = &bytes[piece.offset..piece.offset + piece.length];
+            self.fragment(format, source, Fields { event: Some(number), ..fields }, part)?;
+        }
+        self.split = split;
+        Ok(())
+    }
+
+    fn fragment(
+        &mut self,
+        format: ForeignFormat,
+        source: u32,
+        fields: Fields,
+        bytes: &[u8],
+    ) -> Result<(), OfflineError> {
+        // Blocks are how a FED fragment travels.
+        let body = if format == ForeignFormat::Ferol { bytes.get(ferol::HEADER_BYTES..).unwrap_or(&[]) } else { bytes };
+        if format.goes_on(bytes)
+            && let Some((_, fragment)) = self.open.get_mut(&source)
+        {
+            fragment.extend_from_slice(body);
+            return Ok(());
+        }
+        let counter = self.counters.entry(source).or_default();
+        let widths = format.widths();
+        let number = match (fields.event, fields.sequence) {
+            _ if holds_whole_events(format) => self.told.frames - 1,
+            (Some(event), _) => counter.widen(event, widths.event),
+            // Pages have numbers, and what they are pages of has none.
+            (None, Some(sequence)) if format != ForeignFormat::Alice => counter.widen(sequence, widths.sequence),
+            (None, _) => counter.count(),
+        };
+        let one = Spooled { number, offset: 0, entry: entry(format, source, &fields) };
+        match self.open.insert(source, (one, body.to_vec())) {
+            Some((before, fragment)) => self.spool(format, before, &fragment),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts a fragment that is whole into the spool.
+    fn spool(&mut self, format: ForeignFormat, mut one: Spooled, fragment: &[u8]) -> Result<(), OfflineError> {
+        let framing = if format == ForeignFormat::Ferol { ForeignFormat::Fed } else { format };
+        if let Some(is_right) = framing.checksum(fragment) {
+            let error = if is_right { FragmentFlags::default() } else { FragmentFlags::CRC_ERROR };
+            one.entry.flags = one.entry.flags.with(FragmentFlags::CRC_CHECKED).with(error);
+        }
+        (one.offset, one.entry.length) = (self.length, fragment.len() as u32);
+        self.list.push(one);
+        self.length += fragment.len() as u64;
+        self.spool.write_all(fragment).map_err(OfflineError::system("write", &self.path))
+    }
+
+    /// Writes everything that was gathered, event by event.
+    fn write(
+        mut self,
+        directory: &Path,
+        run: RunNumber,
+        text: String,
+        format: Option<ForeignFormat>,
+    ) -> Result<Converted, OfflineError> {
+        if let Some(format) = format {
+            for (one, fragment) in std::mem::take(&mut self.open).into_values() {
+                self.spool(format, one, &fragment)?;
+            }
+        }
+        let sources: BTreeSet<u32> = self.list.iter().map(|one| one.entry.source.0).collect();
+        // Within a source and an event, what came first.
+        self.list.sort_by_key(|one| (one.number, one.entry.source));
+        let is_of_parts = format.is_some_and(|format| !holds_whole_events(format));
+        let ranked = format.is_some_and(ForeignFormat::numbers_grow);
+        let first = self.list.first().map_or(0, |one| one.number);
+        let entries = sources.iter().map(|&source| source_entry(source, format)).collect();
+        let mut writer = RunWriter::new(directory, run, now(), entries, text);
+        let mut told = std::mem::take(&mut self.told);
+        told.left_out += self.pieces.len() as u64;
+        let mut spool = Spool::new(&mut self)?;
+        for event in self.list.chunk_by(|one, other| one.number == other.number) {
+            let rank = told.events + 1;
+            let number = if ranked { rank } else { event[0].number - first + 1 };
+            let of_once = |(index, one): (usize, &Spooled)| {
+                (index == 0 || event[index - 1].entry.source != one.entry.source).then_some(*one)
+            };
+            let once: Vec<Spooled> = event.iter().enumerate().filter_map(of_once).collect();
+            told.duplicates += (event.len() - once.len()) as u64;
+            let present: BTreeSet<u32> = once.iter().map(|one| one.entry.source.0).collect();
+            let missing: Vec<MissingSource> = sources
+                .difference(&present)
+                .filter(|_| is_of_parts)
+                .map(|&source| MissingSource::new(SourceId(source), Cause::Skipped))
+                .collect();
+            let payloads = once.iter().map(|one| spool.read(one)).collect::<Result<Vec<_>, _>>()?;
+            let fragments: Vec<_> = once.iter().map(|one| one.entry).zip(payloads.iter().map(Vec::as_slice)).collect();
+            let head = event_head(number, &fragments, &missing, &writer);
+            writer.event(&head, &missing, &fragments)?;
+            told.events += 1;
+            told.incomplete += u64::from(!missing.is_empty());
+            told.fragments += fragments.len() as u64;
+            told.bytes += payloads.iter().map(|payload| payload.len() as u64).sum::<u64>();
+        }
+        writer.finish()?;
+        told.format = format.map_or("nothing", ForeignFormat::name);
+        told.sources = sources.into_iter().collect();
+        Ok(told)
+    }
+}
+
+/// The datagrams of a frame that came so far, by their places, each with its header's length.
+#[derive(Default)]
+struct Pieces {
+    whole: Option<u64>,
+    datagrams: BTreeMap<u64, (usize, Vec<u8>)>,
+}
+
+/// A counter of few bits, made wide: from one number to the next it moves by less than half of its range.
+#[derive(Default)]
+struct Wide {
+    last: Option<u64>,
+    counted: u64,
+}
+
+impl Wide {
+    /// Numbers begin so high that those may come that are a little lower than the first.
+    const BEGIN: u64 = 1 << 62;
+
+    fn widen(&mut self, number: u64, bits: u8) -> u64 {
+        if bits >= 63 {
+            return number;
+        }
+        let range = 1_u64 << bits;
+        let Some(last) = self.last else {
+            self.last = Some(Self::BEGIN + number);
+            return Self::BEGIN + number;
+        };
+        let ahead = number.wrapping_sub(last) & (range - 1);
+        let wide = if ahead < range / 2 { last + ahead } else { last - (range - ahead) };
+        self.last = Some(last.max(wide));
+        wide
+    }
+
+    fn count(&mut self) -> u64 {
+        self.counted += 1;
+        self.counted
+    }
+}
+
+/// The spool, from which is read in another order than it was written in.
+struct Spool {
+    path: PathBuf,
+    file: File,
+}
+
+impl Spool {
+    fn new(gatherer: &mut Gatherer) -> Result<Self, OfflineError> {
+        let path = gatherer.path.clone();
+        gatherer.spool.flush().map_err(OfflineError::system("write", &path))?;
+        let file = gatherer.spool.get_ref().try_clone().map_err(OfflineError::system("read", &path))?;
+        Ok(Self { path, file })
+    }
+
+    fn read(&mut self, one: &Spooled) -> Result<Vec<u8>, OfflineError> {
+        let mut bytes = vec![0; one.entry.length as usize];
+        let read = self.file.seek(SeekFrom::Start(one.offset)).and_then(|_| self.file.read_exact(&mut bytes));
+        read.map_err(OfflineError::system("read", &self.path))?;
+        Ok(bytes)
+    }
+}
+
+fn source_entry(source: u32, format: Option<ForeignFormat>) -> SourceEntry {
+    let format_in_file = match format {
+        Some(ForeignFormat::Fed | ForeignFormat::Ferol) => SourceFormat::FED,
+        Some(ForeignFormat::LhcbBanks | ForeignFormat::LhcbMep) => SourceFormat::BANKS,
+        _ => SourceFormat::OPAQUE,
+    };
+    SourceEntry { id: SourceId(source), format: format_in_file, name: format!("source-{source}") }
+}
+
+fn entry(format: ForeignFormat, source: u32, fields: &Fields) -> FragmentEntry {
+    let mut flags = fields.flags;
+    for (is_there, flag) in [
+        (fields.bunch_crossing.is_some(), FragmentFlags::HAS_BUNCH_CROSSING),
+        (fields.time.is_some(), FragmentFlags::HAS_TIME),
+    ] {
+        flags = if is_there { flags.with(flag) } else { flags };
+    }
+    let tick: Tick = format.tick();
+    let time = fields.time.map_or(0, |ticks| tick.nanoseconds_of(ticks));
+    FragmentEntry {
+        source: SourceId(source),
+        flags,
+        raw_id: fields.event.or(fields.sequence).unwrap_or(0),
+        raw_time: fields.time.unwrap_or(0),
+        time: time as i64,
+        clock: if fields.time.is_some() { ClockDomain::SOURCE } else { ClockDomain::NONE },
+        bunch_crossing: fields.bunch_crossing.unwrap_or(0),
+        trigger_type: fields.trigger_type.unwrap_or(0),
+        length: 0,
+    }
+}
+
+fn event_head(
+    number: u64,
+    fragments: &[(FragmentEntry, &[u8])],
+    missing: &[MissingSource],
+    writer: &RunWriter,
+) -> EventHead {
+    let mut flags = EventFlags::default();
+    if !missing.is_empty() {
+        flags = flags.with(EventFlags::INCOMPLETE);
+    }
+    if fragments.iter().any(|(entry, _)| entry.flags.has_error()) {
+        flags = flags.with(EventFlags::DOUBTFUL);
+    }
+    EventHead {
+        key: EventKey::new(0, number),
+        incarnation: writer.incarnation(),
+        attempt: Attempt(1),
+        trigger_type: fragments.first().map_or(0, |(entry, _)| entry.trigger_type),
+        flags,
+    }
+}
