@@ -5,7 +5,7 @@
 mod support;
 
 use ropewalk_flow::control::front_ends::FrontEndPhase;
-use ropewalk_node::configuration::{Configuration, parse};
+use ropewalk_node::configuration::{Configuration, parse, read};
 use ropewalk_node::drive::FrontEndsAccount;
 use ropewalk_node::offline::{RunIndex, readings};
 use ropewalk_node::run::{FrontEndService, RunHandle, RunSummary, launch_with};
@@ -178,7 +178,14 @@ fn a_program_that_dies_in_mid_run_is_named_and_the_run_goes_on() {
         [(2, "its control connection was lost".to_owned()), (2, "it was not stopped in time".to_owned())]
     );
     assert!(summary.is_balanced() && !summary.is_lossless(), "{summary:#?}");
-    assert_eq!(summary.events.built + summary.events.incomplete_emitted, account.last.expect("the trigger said so"));
+    let last = account.last.expect("the trigger said so");
+    assert_eq!(summary.events.built + summary.events.incomplete_emitted, last);
+    let front_ends = summary.front_ends.expect("there are front ends");
+    let dead = &front_ends.by_source["2"];
+    let missing: u64 = dead["missing"].as_object().expect("by cause").values().filter_map(|count| count.as_u64()).sum();
+    assert_eq!(dead["expected"], last);
+    assert_eq!(dead["in_events"].as_u64().map(|count| count + missing), Some(last), "{dead}");
+    assert!(missing > 100 && front_ends.by_source["3"]["missing"] == serde_json::json!({}), "{front_ends:#?}");
 }
 
 #[test]
@@ -199,4 +206,11 @@ fn a_start_that_waits_for_a_program_can_be_stopped() {
     handle.stop();
     wait_for("the end", || handle.is_ended().then_some(()));
     assert_eq!(handle.finish(Duration::from_secs(5)).events.assigned, 0);
+}
+
+#[test]
+fn the_example_is_a_good_configuration() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/own-hardware/run.toml");
+    let configuration = read(&path).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(configuration.source.iter().filter(|source| source.is_under_run_control()).count(), 3);
 }

@@ -167,6 +167,8 @@ counters! {
     DatagramsLost = "datagrams_lost", Count;
     /// Datagrams of senders that are no source.
     DatagramsNobodys = "datagrams_nobodys", Count;
+    /// Fragments in events that were dropped as a whole.
+    FragmentsInDroppedEvents = "fragments_in_dropped_events", Count;
 }
 
 impl Counter {

@@ -72,6 +72,10 @@ pub struct FragmentAccount {
     pub dropped: ByCause,
     /// Held now, counted from tables.
     pub in_flight: u64,
+    /// Ended in events that were dropped as a whole: `dropped` has them, too, by cause.
+    pub in_dropped_events: u64,
+    /// Never came: events that were settled without one, although they need it. Not a part of what was received.
+    pub missing: ByCause,
 }
 
 impl FragmentAccount {
@@ -105,6 +109,14 @@ impl FragmentAccount {
         self.after_stop += other.after_stop;
         self.dropped.merge(&other.dropped);
         self.in_flight += other.in_flight;
+        self.in_dropped_events += other.in_dropped_events;
+        self.missing.merge(&other.missing);
+    }
+
+    /// How many events there were that need a fragment, as this account has it: each had one, or none for a cause.
+    pub fn expected(&self) -> u64 {
+        let in_events = self.in_complete_events + self.in_incomplete_events + self.in_dropped_events;
+        in_events + self.in_flight + self.missing.total()
     }
 }
 

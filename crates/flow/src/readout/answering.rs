@@ -52,7 +52,10 @@ impl Readout {
                     Outcome::Complete => account.in_complete_events += count,
                     Outcome::IncompleteEmitted if is_planted(Flaw::ReleaseUncounted) => {}
                     Outcome::IncompleteEmitted => account.in_incomplete_events += count,
-                    Outcome::Dropped(cause) => account.dropped.add(cause, count),
+                    Outcome::Dropped(cause) => {
+                        account.dropped.add(cause, count);
+                        account.in_dropped_events += count;
+                    }
                 }
             });
         }

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use ropewalk_terms::{Cause, Counter, FragmentAccount};
 
 /// The counters that are reported of every source.
-const COUNTERS: usize = 18;
+const COUNTERS: usize = 19;
 
 /// How far the last report of the run has come.
 #[derive(Copy, Clone, Debug)]
@@ -25,7 +25,7 @@ impl Readout {
     }
 }
 
-fn entries(source: &Source, account: &FragmentAccount) -> ArrayVec<ReportEntry, { COUNTERS + Cause::COUNT }> {
+fn entries(source: &Source, account: &FragmentAccount) -> ArrayVec<ReportEntry, { COUNTERS + 2 * Cause::COUNT }> {
     let statistics = &source.statistics;
     let counters: [(Counter, u64); COUNTERS] = [
         (Counter::FragmentsReceived, account.received),
@@ -37,6 +37,7 @@ fn entries(source: &Source, account: &FragmentAccount) -> ArrayVec<ReportEntry, 
         (Counter::FragmentsStale, account.stale),
         (Counter::FragmentsAfterStop, account.after_stop),
         (Counter::FragmentsInFlight, account.in_flight),
+        (Counter::FragmentsInDroppedEvents, account.in_dropped_events),
         (Counter::PayloadBytesReceived, statistics.payload_bytes),
         (Counter::CrcErrors, statistics.crc_errors),
         (Counter::SourceConnections, statistics.connections),
@@ -50,5 +51,6 @@ fn entries(source: &Source, account: &FragmentAccount) -> ArrayVec<ReportEntry, 
     let entry = |what, value| ReportEntry { source: Some(source.id), what, value };
     let counters = counters.into_iter().map(|(counter, value)| entry(counter as u16, value));
     let causes = account.dropped.iter().map(|(cause, count)| entry(ReportEntry::cause(cause), count));
-    counters.chain(causes).collect()
+    let missing = account.missing.iter().map(|(cause, count)| entry(ReportEntry::missing(cause), count));
+    counters.chain(causes).chain(missing).collect()
 }

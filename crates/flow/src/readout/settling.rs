@@ -50,8 +50,13 @@ impl Readout {
         if end <= self.head {
             return;
         }
-        let sources = &self.sources;
-        self.table.settle(self.head..end, |source, position| sources[source].missing_cause(position));
+        let sources = &mut self.sources;
+        // Asked once of each event for each source that has no fragment in it.
+        self.table.settle(self.head..end, |source, position| {
+            let cause = sources[source].missing_cause(position);
+            cause.into_iter().for_each(|cause| sources[source].account.missing.add(cause, 1));
+            cause
+        });
         self.set_head(end);
     }
 

@@ -184,7 +184,11 @@ impl Table {
 
     /// Nothing more comes for these events. `cause` says for a source and an event why the source is missing, or
     /// that it is not required.
-    pub(super) fn settle(&mut self, positions: Range<Position>, cause: impl Fn(usize, Position) -> Option<Cause>) {
+    pub(super) fn settle(
+        &mut self,
+        positions: Range<Position>,
+        mut cause: impl FnMut(usize, Position) -> Option<Cause>,
+    ) {
         for position in positions.start..positions.end.min(self.limit()) {
             let index = self.index(position);
             let slot = &mut self.slots[index];
@@ -196,13 +200,13 @@ impl Table {
             } else if slot.state == State::Open {
                 slot.state = State::Settled;
                 if usize::from(slot.fragments) < self.sources {
-                    self.note_missing(position, &cause);
+                    self.note_missing(position, &mut cause);
                 }
             }
         }
     }
 
-    fn note_missing(&mut self, position: Position, cause: &impl Fn(usize, Position) -> Option<Cause>) {
+    fn note_missing(&mut self, position: Position, cause: &mut impl FnMut(usize, Position) -> Option<Cause>) {
         let index = self.index(position);
         for source in 0..self.sources {
             let place = &mut self.places[source * self.stride + index];

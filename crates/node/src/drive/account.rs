@@ -235,6 +235,10 @@ impl RunSnapshot {
             account.dropped.add(cause, value);
             return;
         }
+        if let Some(cause) = entry.as_missing() {
+            account.missing.add(cause, value);
+            return;
+        }
         match entry.as_counter() {
             Some(Counter::FragmentsReceived) => account.received += value,
             Some(Counter::FragmentsComplete) => account.in_complete_events += value,
@@ -244,6 +248,7 @@ impl RunSnapshot {
             Some(Counter::FragmentsCorrupt) => account.corrupt += value,
             Some(Counter::FragmentsStale) => account.stale += value,
             Some(Counter::FragmentsAfterStop) => account.after_stop += value,
+            Some(Counter::FragmentsInDroppedEvents) => account.in_dropped_events += value,
             Some(Counter::FragmentsInFlight) if report.connected => account.in_flight += value,
             // What a readout unit held when it was last heard is lost with it; nothing, where it ended in order.
             Some(Counter::FragmentsInFlight) => account.dropped.add(Cause::ReadoutLost, value),

@@ -1,7 +1,8 @@
 //! What a run says of its front ends under run control: the part `front_ends` of its account.
 
-use crate::drive::{FrontEndState, FrontEndsAccount};
-use ropewalk_terms::Instant;
+use super::summary::causes;
+use crate::drive::{FrontEndState, FrontEndsAccount, RunSnapshot};
+use ropewalk_terms::{Cause, FragmentAccount, Instant};
 use ropewalk_wire::front_end::Named;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -21,6 +22,9 @@ pub struct FrontEndsSummary {
     pub incidents: Vec<IncidentSummary>,
     /// Incidents for which there was no room in the list.
     pub incidents_beyond: u64,
+    /// The equations that do not hold, in the form of the ledger's.
+    #[serde(skip)]
+    pub(super) unbalanced: Vec<Value>,
 }
 
 /// The trigger source's account: `issued = accepted + vetoed`.
@@ -51,7 +55,13 @@ fn numbers(list: &[Named]) -> Map<String, Value> {
     list.iter().map(|number| (number.name.clone(), number.count.into())).collect()
 }
 
-fn front_end(state: &FrontEndState) -> Value {
+/// Fragments of a source that were in the run's events, as the readout units counted them.
+fn in_events(account: &FragmentAccount) -> u64 {
+    account.expected() - account.missing.total()
+}
+
+/// `expected` is what the trigger source issued, of a front end that every event needs.
+fn front_end(state: &FrontEndState, account: &FragmentAccount, expected: Option<u64>) -> Value {
     let stopped = state.stopped.as_ref();
     json!({
         "name": state.name,
@@ -62,6 +72,9 @@ fn front_end(state: &FrontEndState) -> Value {
         "first": stopped.and_then(|stopped| stopped.first),
         "last": stopped.and_then(|stopped| stopped.last),
         "sent": stopped.map_or(state.status.sent, |stopped| stopped.sent),
+        "expected": expected,
+        "in_events": in_events(account),
+        "missing": causes(&account.missing),
         "waited_s": state.status.waited_ns as f64 * 1e-9,
         "readings": state.readings,
         "readings_refused": state.readings_refused,
@@ -71,8 +84,8 @@ fn front_end(state: &FrontEndState) -> Value {
 }
 
 impl FrontEndsSummary {
-    /// The part of an account, of a run that was started then.
-    pub(super) fn new(account: &FrontEndsAccount, started: Instant) -> Self {
+    /// The part of an account, of a run that was started then. `snapshot` has what the readout units counted.
+    pub(super) fn new(account: &FrontEndsAccount, snapshot: &RunSnapshot, started: Instant) -> Self {
         let trigger = account.front_ends.iter().find_map(|state| {
             let vetoed = state.vetoed.as_ref().filter(|_| state.is_trigger)?;
             Some(TriggerSummary {
@@ -87,25 +100,48 @@ impl FrontEndsSummary {
             at_s: incident.at.since(started).as_secs_f64(),
             what: incident.kind.to_string(),
         };
+        let mut unbalanced = trigger.as_ref().and_then(TriggerSummary::unbalanced).into_iter().collect::<Vec<_>>();
+        let mut by_source = Map::new();
+        for one in &account.front_ends {
+            let received = snapshot.sources.get(&one.source).copied().unwrap_or_default();
+            let expected = trigger.as_ref().map(|trigger| trigger.accepted).filter(|_| one.is_required);
+            unbalanced.extend(expected.and_then(|expected| unexpected(one, &received, expected, snapshot)));
+            by_source.insert(one.source.to_string(), front_end(one, &received, expected));
+        }
         Self {
             first: account.first,
             last: account.last,
             trigger,
-            by_source: account.front_ends.iter().map(|one| (one.source.to_string(), front_end(one))).collect(),
+            by_source,
             incidents: account.incidents.iter().map(incident).collect(),
             incidents_beyond: account.incidents_beyond,
+            unbalanced,
         }
     }
+}
 
-    /// The equations that do not hold, in the form of the ledger's.
-    pub(super) fn unbalanced(&self) -> Vec<Value> {
-        let trigger = self.trigger.iter().filter_map(|trigger| {
-            let vetoed: u64 = trigger.vetoed.values().filter_map(Value::as_u64).sum();
-            let right = trigger.accepted + vetoed;
-            let holds = trigger.issued == right;
-            (!holds).then(|| json!({ "equation": "triggers", "left": trigger.issued, "right": right }))
-        });
-        trigger.collect()
+/// The equation `expected = in events + missing` of a source, where it does not hold. It is for runs that came to their end in
+/// order, whose every accepted trigger became known to the event manager: what nobody has shown, nobody can miss.
+fn unexpected(
+    state: &FrontEndState,
+    account: &FragmentAccount,
+    expected: u64,
+    snapshot: &RunSnapshot,
+) -> Option<Value> {
+    let is_whole = snapshot.phase.is_final()
+        && snapshot.ledger.events.assigned == expected
+        && account.dropped.get(Cause::ForcedStop) + account.dropped.get(Cause::ReadoutLost) == 0;
+    let right = account.expected();
+    let equation = format!("expected of source {}", state.source);
+    (is_whole && right != expected).then(|| json!({ "equation": equation, "left": expected, "right": right }))
+}
+
+impl TriggerSummary {
+    /// The equation `issued = accepted + vetoed`, where it does not hold.
+    fn unbalanced(&self) -> Option<Value> {
+        let vetoed: u64 = self.vetoed.values().filter_map(Value::as_u64).sum();
+        let right = self.accepted + vetoed;
+        (self.issued != right).then(|| json!({ "equation": "triggers", "left": self.issued, "right": right }))
     }
 }
 
@@ -120,6 +156,7 @@ mod tests {
         let trigger = FrontEndState {
             source: SourceId(7),
             is_trigger: true,
+            is_required: true,
             is_connected: true,
             is_left_behind: false,
             name: "trigger".to_owned(),
@@ -134,12 +171,22 @@ mod tests {
         FrontEndsAccount { first: 1, last: Some(100), front_ends: vec![trigger], ..FrontEndsAccount::default() }
     }
 
+    /// A run of a hundred events that has ended; the source sent so many of them.
+    fn snapshot(sent: u64, missing: u64) -> RunSnapshot {
+        let mut snapshot = RunSnapshot { phase: ropewalk_flow::control::RunPhase::Ended, ..RunSnapshot::default() };
+        snapshot.ledger.events.assigned = 100;
+        let mut account = FragmentAccount { received: sent, in_complete_events: sent, ..FragmentAccount::default() };
+        account.missing.add(Cause::Skipped, missing);
+        snapshot.sources.insert(SourceId(7), account);
+        snapshot
+    }
+
     #[test]
     fn what_the_trigger_issued_was_accepted_or_vetoed() {
-        let good = FrontEndsSummary::new(&account(103), Instant::ZERO);
+        let good = FrontEndsSummary::new(&account(103), &snapshot(100, 0), Instant::ZERO);
         assert_eq!(good.trigger.as_ref().map(|trigger| (trigger.issued, trigger.accepted)), Some((103, 100)));
-        assert!(good.unbalanced().is_empty());
-        let bad = FrontEndsSummary::new(&account(104), Instant::ZERO).unbalanced();
+        assert!(good.unbalanced.is_empty());
+        let bad = FrontEndsSummary::new(&account(104), &snapshot(100, 0), Instant::ZERO).unbalanced;
         assert_eq!(bad, [json!({ "equation": "triggers", "left": 104, "right": 103 })]);
     }
 
@@ -147,8 +194,20 @@ mod tests {
     fn a_trigger_that_never_came_to_an_event_accepted_none() {
         let mut account = account(3);
         account.front_ends[0].vetoed.as_mut().expect("it told").last = 0;
-        let summary = FrontEndsSummary::new(&account, Instant::ZERO);
+        let summary = FrontEndsSummary::new(&account, &RunSnapshot::default(), Instant::ZERO);
         assert_eq!(summary.trigger.as_ref().map(|trigger| trigger.accepted), Some(0));
-        assert!(summary.unbalanced().is_empty());
+        assert!(summary.unbalanced.is_empty());
+    }
+
+    #[test]
+    fn every_event_that_the_trigger_issued_has_a_fragment_or_lacks_it_for_a_cause() {
+        let unbalanced =
+            |sent, missing| FrontEndsSummary::new(&account(103), &snapshot(sent, missing), Instant::ZERO).unbalanced;
+        assert_eq!(unbalanced(97, 3), [Value::Null; 0]);
+        assert_eq!(unbalanced(97, 2), [json!({ "equation": "expected of source 7", "left": 100, "right": 99 })]);
+        // Events that nobody saw were nobody's to miss.
+        let mut unseen = snapshot(97, 2);
+        unseen.ledger.events.assigned = 99;
+        assert!(FrontEndsSummary::new(&account(103), &unseen, Instant::ZERO).unbalanced.is_empty());
     }
 }

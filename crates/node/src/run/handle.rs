@@ -352,7 +352,7 @@ impl RunHandle {
         let summary = RunSummary { warnings, ..summary };
         match self.front_ends() {
             None => summary,
-            Some(account) => summary.with_front_ends(FrontEndsSummary::new(&account, started)),
+            Some(account) => summary.with_front_ends(FrontEndsSummary::new(&account, &snapshot, started)),
         }
     }
 }

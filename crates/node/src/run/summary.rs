@@ -70,6 +70,8 @@ pub struct FragmentSummary {
     pub after_stop: u64,
     pub dropped: Map<String, Value>,
     pub in_flight: u64,
+    pub in_dropped_events: u64,
+    pub missing: Map<String, Value>,
     pub crc_errors: u64,
 }
 
@@ -195,6 +197,8 @@ impl FragmentSummary {
             after_stop: account.after_stop,
             dropped: causes(&account.dropped),
             in_flight: account.in_flight,
+            in_dropped_events: account.in_dropped_events,
+            missing: causes(&account.missing),
             crc_errors,
         }
     }
@@ -268,7 +272,7 @@ impl RunSummary {
     #[must_use]
     pub(super) fn with_front_ends(mut self, front_ends: FrontEndsSummary) -> Self {
         if let Some(unbalanced) = self.ledger["unbalanced"].as_array_mut() {
-            unbalanced.extend(front_ends.unbalanced());
+            unbalanced.extend(front_ends.unbalanced.iter().cloned());
             self.ledger["balanced"] = unbalanced.is_empty().into();
         }
         self.front_ends = Some(front_ends);

@@ -273,7 +273,8 @@ pub struct Finished {
 pub struct ReportEntry {
     /// Whose: a source of the RU, or none for the node itself.
     pub source: Option<SourceId>,
-    /// What: a counter's number (`terms::Counter`), or 0x8000 + a cause's number for what was dropped for it.
+    /// What: a counter's number (`terms::Counter`), 0x8000 + a cause's number for what was dropped for it, or 0x4000 + that for
+    /// what never came for it.
     pub what: u16,
     /// How much since the node's run began.
     pub value: u64,
@@ -281,10 +282,24 @@ pub struct ReportEntry {
 
 impl ReportEntry {
     const CAUSES: u16 = 0x8000;
+    const MISSING: u16 = 0x4000;
 
     /// The number for what was dropped for `cause`.
     pub const fn cause(cause: Cause) -> u16 {
         Self::CAUSES + cause as u16
+    }
+
+    /// The number for what never came for `cause`.
+    pub const fn missing(cause: Cause) -> u16 {
+        Self::MISSING + cause as u16
+    }
+
+    /// The cause for which something never came, if `what` names one.
+    pub const fn as_missing(&self) -> Option<Cause> {
+        if self.what < Self::MISSING || self.what > Self::MISSING + u8::MAX as u16 {
+            return None;
+        }
+        Cause::from_u8((self.what - Self::MISSING) as u8)
     }
 
     /// The counter that `what` names, if it names one.

@@ -275,3 +275,18 @@ fn an_event_that_exists_elsewhere_is_waited_for_with_the_usual_patience() {
     rig.wait(SOURCE_TIMEOUT);
     assert_eq!((rig.settled, rig.numbers()), (key(3), vec![1]));
 }
+
+#[test]
+fn each_event_had_a_fragment_of_each_source_or_none_for_a_cause() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=10);
+    rig.feed(1, [1, 2, 5]);
+    rig.wait(SOURCE_TIMEOUT);
+    rig.release(key(1), 2, Outcome::Complete);
+    rig.release(key(3), 4, Outcome::IncompleteEmitted);
+    rig.release(key(7), 4, Outcome::Dropped(Cause::IncompletePolicy));
+    let (whole, broken) = (rig.account(0), rig.account(1));
+    assert_eq!(broken.missing.iter().collect::<Vec<_>>(), [(Cause::Skipped, 2), (Cause::TimedOut, 5)]);
+    assert_eq!((whole.missing.total(), whole.in_dropped_events), (0, 4));
+    assert_eq!((whole.expected(), broken.expected()), (10, 10));
+}

@@ -11,6 +11,8 @@ pub struct FrontEndState {
     pub source: SourceId,
     /// It is the trigger source.
     pub is_trigger: bool,
+    /// Events need it.
+    pub is_required: bool,
     /// It is connected.
     pub is_connected: bool,
     /// It is not waited for in this run any more.
@@ -38,6 +40,7 @@ impl FrontEndState {
         Self {
             source: member.config().source,
             is_trigger: member.config().is_trigger,
+            is_required: member.config().is_required,
             is_connected: member.hello().is_some(),
             is_left_behind: member.is_left_behind(),
             name: member.name().to_owned(),
