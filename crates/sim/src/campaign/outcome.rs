@@ -1,6 +1,7 @@
 //! One seed: a run and its verdict.
 
 use super::broken::{Broken, Checker};
+use super::controlled;
 use super::coverage::Coverage;
 use super::push;
 use super::scenario::Scenario;
@@ -42,6 +43,11 @@ pub fn run_push(scenario: push::Scenario) -> Outcome {
         digest: world.digest(),
         nanoseconds: world.now().as_nanoseconds(),
     }
+}
+
+/// What a checker says of a system of front ends under run control; nothing where everything holds.
+pub fn run_controlled(scenario: controlled::Scenario) -> Option<Broken> {
+    caught(|| controlled::World::new(scenario).run())
 }
 
 /// Runs a world to its end; what a checker said, or how somebody panicked.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::control::{RunCommand, RunPhase};
+use proptest::prelude::*;
 use ropewalk_terms::{EventKey, Instant, RunNumber, SourceId};
 use ropewalk_wire::front_end::{Command, Failed, Hello, Stage, Status, Stop, Stopped, Vetoed, Word};
 use std::time::Duration;
@@ -343,4 +344,51 @@ fn who_reports_too_much_is_cut_off_and_counted() {
     let readings = front_ends.members()[1].readings();
     assert_eq!((readings.taken, readings.refused), (READINGS_PER_SECOND + 1, flood - READINGS_PER_SECOND));
     assert_eq!(front_ends.members()[2].readings().refused, 1);
+}
+
+/// Something that may happen to a front end, or to the run.
+fn happen(front_ends: &mut FrontEnds, now: Instant, what: u8, place: usize) {
+    let failed = || Word::Failed(Failed { run: RUN, text: "failed".to_owned() });
+    match what {
+        0 | 1 => front_ends.connected(now, place, hello(Stage::Idle, RunNumber(0))),
+        2 => front_ends.connected(now, place, hello(Stage::Started, RUN)),
+        3 => front_ends.lost(now, place),
+        4 => front_ends.heard(now, place, &Word::Ready(RUN)),
+        5 => front_ends.heard(now, place, &Word::Started(RUN)),
+        6 => front_ends.heard(now, place, &Word::Enabled(RUN)),
+        7 => front_ends.heard(now, place, &vetoed(5)),
+        8 => front_ends.heard(now, place, &stopped(5)),
+        9 => front_ends.heard(now, place, &failed()),
+        10 => front_ends.nodes_are(now, RunPhase::Running),
+        _ => front_ends.stop(now, None),
+    }
+}
+
+proptest! {
+    /// Front ends may say anything at any time: nodes start once at most and stop once, and they do stop.
+    #[test]
+    fn every_stop_finishes_whatever_front_ends_say(
+        story in prop::collection::vec((0_u8..12, 0_usize..3, 0_u64..3000), 0..80)
+    ) {
+        let (mut run, mut now, mut nodes) = (front_ends(), at(0.0), Vec::new());
+        let note = |run: &mut FrontEnds, now, nodes: &mut Vec<(usize, String)>| {
+            nodes.extend(told(run, now).into_iter().filter(|(place, _)| *place == 9));
+        };
+        run.start(now, order());
+        for (what, place, milliseconds) in story {
+            now = now.after(Duration::from_millis(milliseconds));
+            happen(&mut run, now, what, place);
+            note(&mut run, now, &mut nodes);
+        }
+        run.stop(now, None);
+        for _ in 0..45 {
+            note(&mut run, now, &mut nodes);
+            now = now.after(Duration::from_secs(1));
+        }
+        prop_assert_eq!(run.phase(), FrontEndPhase::Finished);
+        let count = |kind: &str| nodes.iter().filter(|(_, told)| told.starts_with(kind)).count();
+        prop_assert!(count("Start") <= 1);
+        prop_assert_eq!(count("Stop"), 1);
+        prop_assert!(nodes.last().is_some_and(|(_, told)| told.starts_with("Stop")));
+    }
 }

@@ -1,0 +1,39 @@
+//! Campaigns of front ends under run control.
+
+use ropewalk_sim::campaign::controlled::{Mishap, Scenario, World};
+use ropewalk_sim::campaign::run_controlled;
+use std::collections::BTreeSet;
+
+/// As many seeds as every test run looks through. `ROPEWALK_INPUTS` sets another number, for a longer look by hand.
+fn seeds() -> u64 {
+    std::env::var("ROPEWALK_INPUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(500)
+}
+
+#[test]
+fn every_run_begins_and_ends_in_order_whatever_happens_to_programs() {
+    for seed in 0..seeds() {
+        let scenario = Scenario::draw(seed);
+        assert_eq!(run_controlled(scenario.clone()), None, "seed {seed}: {scenario:#?}");
+    }
+}
+
+#[test]
+fn a_seed_is_a_run_and_each_mishap_is_drawn() {
+    let mut digests = BTreeSet::new();
+    let mut kinds = BTreeSet::new();
+    for seed in 0..60 {
+        let digest = |_| {
+            let mut world = World::new(Scenario::draw(seed));
+            world.run().map(|()| world.digest())
+        };
+        assert_eq!(digest(1), digest(2), "seed {seed}");
+        digests.insert(digest(3).expect("nothing is broken"));
+        kinds.extend(Scenario::draw(seed).mishaps.into_iter().map(|(_, _, _, mishap)| match mishap {
+            Mishap::Reset => "reset",
+            Mishap::HalfOpen => "half open",
+            Mishap::Kill(_) => "kill",
+        }));
+    }
+    assert!(digests.len() > 55, "different seeds are different runs");
+    assert_eq!(kinds.len(), 3);
+}
