@@ -335,8 +335,15 @@ pub trait Dispatcher {
     fn set_reading(&mut self, endpoint: Endpoint, reading: bool);
 
     /// Whether bytes may wait although nothing is received, because the owner's quota is used up. Reading
-    /// goes on by itself when blocks come back.
+    /// goes on by itself when blocks come back, or when another owner has some.
     fn is_dry(&self, endpoint: Endpoint) -> bool;
+
+    /// Copies the first bytes that wait to be received to `head`, as many as have come and fit, and says how many those
+    /// are. Nothing is taken: they are received afterwards as if nobody had looked. This needs no block, so that an
+    /// endpoint whose owner has none ([`is_dry`](Self::is_dry)) can be looked at; of others it may say 0. `None` where
+    /// nothing waits and nothing will come, since the peer has ended or the connection is broken: the endpoint is to be
+    /// closed.
+    fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize>;
 
     /// Queues a message, whole or not at all; an empty queue accepts any size. The slices are taken out of
     /// the vector, whose capacity stays with the caller. Nothing moves before the next [`poll`](Self::poll),

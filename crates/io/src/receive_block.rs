@@ -7,7 +7,7 @@ use ropewalk_memory::{Loan, Owner, Pool};
 /// An endpoint's present block, and where the next one comes from.
 pub(crate) struct ReceiveBlock {
     loan: Option<Loan>,
-    pub(crate) owner: Owner,
+    owner: Owner,
     /// What the user posted; `None` where blocks come from the pool.
     posted: Option<VecDeque<Loan>>,
     /// There was no block at the last attempt.
@@ -17,6 +17,13 @@ pub(crate) struct ReceiveBlock {
 impl ReceiveBlock {
     pub(crate) const fn new() -> Self {
         Self { loan: None, owner: Owner::SHARED, posted: None, dry: false }
+    }
+
+    /// Takes its blocks from this owner's quota, from the next one on.
+    pub(crate) const fn set_owner(&mut self, owner: Owner) {
+        self.owner = owner;
+        // There may be one now; if not, the next attempt tells.
+        self.dry = false;
     }
 
     /// Receives into this block, behind those posted before, and no longer into blocks of the pool.

@@ -63,13 +63,23 @@ fn a_second_connection_waits_until_the_first_is_worked_off() {
     expect_all_is_well(Scenario { pace, rooms, disk, faults, events: 54, ..steady() });
 }
 
+/// Its connection could not be read, because others had every block, and so nobody knew whose it was.
+#[test]
+fn a_source_that_comes_while_every_block_is_out_is_not_absent() {
+    let time_outs = TimeOuts { source: milliseconds(100), ..steady().time_outs };
+    let dry = |at, lasts| fault(at, lasts, Fault::PoolDry(Place::Readout(0)));
+    for faults in [vec![dry(0, 400)], vec![fault(40, 30, Fault::Disconnect(1)), dry(50, 400)]] {
+        expect_all_is_well(Scenario { time_outs, faults, ..steady() });
+    }
+}
+
 /// Seeds that once failed and have no smaller form; a change of what seeds mean makes them seeds like any other.
 #[test]
 fn seeds_that_failed_once_are_well() {
     let seeds = [3, 50, 53, 603, 2095, 2890, 3845, 4756, 6896, 9535, 9702, 1953, 8860, 9795];
     let later = [
         1874, 4960, 7528, 8916, 10987, 14404, 10068, 13566, 14066, 11964, 14495, 16816, 17625, 20171, 22724, 25524,
-        26658, 23806, 25006, 25519, 29603, 21195, 21739, 14978, 23911, 18693, 21460, 6522, 16404, 16377,
+        26658, 23806, 25006, 25519, 29603, 21195, 21739, 14978, 23911, 18693, 21460, 6522, 16404, 16377, 30070, 30426,
     ];
     for seed in seeds.into_iter().chain(later) {
         expect_all_is_well(Scenario::draw(seed));

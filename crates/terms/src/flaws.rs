@@ -97,6 +97,8 @@ flaws! {
     ReconnectionForgotten = "reconnection_forgotten",
     /// A source that was held back is not read again when there is room.
     BlockedForEver = "blocked_for_ever",
+    /// Nobody looks whose connection it is that comes while no block is free.
+    UnknownHeldBack = "unknown_held_back",
     /// What a source sent before it closed is dropped with its connection.
     ClosedBeforeReadOut = "closed_before_read_out",
     /// The footer's index points behind each record's beginning.

@@ -240,6 +240,13 @@ impl Connection {
         }
     }
 
+    /// The first bytes that have arrived, as many as there are and fit, without taking them.
+    pub(super) fn peek(&self, network: &NetworkState, head: &mut [u8]) -> Option<usize> {
+        let wire = network.wires.get(&self.wire)?;
+        let passes = network.passes(wire, 1 - self.side);
+        Some(if passes { wire.directions[1 - self.side].peek(network.now, head) } else { 0 })
+    }
+
     /// Whether bytes wait that the quota has no block for.
     pub(super) fn waits_for_block(&self, network: &NetworkState) -> bool {
         self.state == State::Open

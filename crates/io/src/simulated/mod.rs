@@ -149,7 +149,7 @@ impl Dispatcher for Simulated {
 
     fn set_owner(&mut self, endpoint: Endpoint, owner: Owner) {
         if let Some(connection) = self.connections.get_mut(endpoint) {
-            connection.block.owner = owner;
+            connection.block.set_owner(owner);
         }
     }
 
@@ -178,6 +178,10 @@ impl Dispatcher for Simulated {
     fn is_dry(&self, endpoint: Endpoint) -> bool {
         let network = self.network.lock();
         self.connections.get(endpoint).is_some_and(|connection| connection.waits_for_block(&network))
+    }
+
+    fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize> {
+        self.connections.get(endpoint)?.peek(&self.network.lock(), head)
     }
 
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {

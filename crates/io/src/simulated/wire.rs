@@ -121,6 +121,16 @@ impl Direction {
         self.segments.front().filter(|segment| segment.arrival <= now).map_or(0, |segment| segment.length)
     }
 
+    /// Copies the first bytes that have arrived, as many as there are and fit; returns how many.
+    pub(super) fn peek(&self, now: Instant, head: &mut [u8]) -> usize {
+        let arrived = self.segments.iter().take_while(|segment| segment.arrival <= now);
+        let length = arrived.map(|segment| segment.length).sum::<usize>().min(head.len());
+        for (to, from) in head[..length].iter_mut().zip(&self.bytes) {
+            *to = *from;
+        }
+        length
+    }
+
     /// Takes bytes of the first segment; `into` is not longer than that.
     pub(super) fn read(&mut self, into: &mut [u8]) {
         let length = into.len();

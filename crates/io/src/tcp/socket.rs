@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, FdFlags};
-use rustix::net::{self, AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
+use rustix::net::{self, AddressFamily, RecvFlags, Shutdown, SocketFlags, SocketType, sockopt};
 
 use super::TcpConfig;
 use crate::endpoint::{BrokenCause, ConnectCause, EndpointError};
@@ -33,6 +33,16 @@ pub(super) fn has_congestion_control(name: &str) -> bool {
 
 fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(net::socket_with(family, SocketType::STREAM, FLAGS, None)?)
+}
+
+/// The first bytes that wait in the socket, as many as there are and fit, without taking them; `None` where nothing waits
+/// and nothing will come.
+pub(super) fn peek(socket: &OwnedFd, head: &mut [u8]) -> Option<usize> {
+    match net::recv(socket, head, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((bytes, _)) => (bytes > 0).then_some(bytes),
+        Err(Errno::AGAIN | Errno::INTR) => Some(0),
+        Err(_) => None,
+    }
 }
 
 /// A socket with every option set that listeners hand down to the connections they accept.

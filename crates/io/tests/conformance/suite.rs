@@ -271,6 +271,61 @@ pub(crate) fn a_quota_that_is_used_up_stops_its_endpoint_alone<M: Mechanism>() {
     world.finish();
 }
 
+/// An endpoint without a quota is dry as soon as something waits; looking takes nothing, and another owner reads it all.
+pub(crate) fn first_bytes_can_be_looked_at_without_a_block_and_come_to_whoever_has_one<M: Mechanism>() {
+    if !M::HAS_POOL {
+        return;
+    }
+    let mut world = two_nodes::<M>();
+    let (here, there) = world.connected_pair(0, 1);
+    let pool = world.nodes[1].dispatcher.pool_mut().expect("a mechanism with a pool");
+    let (nobody, somebody) = (pool.reserve(0).expect("no block"), pool.reserve(2).expect("two blocks"));
+    let dispatcher = &mut world.nodes[1].dispatcher;
+    dispatcher.set_owner(there, nobody);
+    assert_eq!(dispatcher.peek(there, &mut [0; 64]), Some(0), "nothing has come");
+    for length in [10, 30, 100_000] {
+        world.send(0, here, length, 5_000).expect("room in an empty queue");
+        let sent = world.seen(0, here).sent;
+        for _ in 0..2 {
+            let mut head = [0; 64];
+            world.run_until("the bytes wait", |world| {
+                let dispatcher = &mut world.nodes[1].dispatcher;
+                dispatcher.is_dry(there) && dispatcher.peek(there, &mut head) == Some(sent.min(64))
+            });
+            assert!(world.pattern.matches(0, &head[..sent.min(64)]), "the first bytes, however often one looks");
+        }
+    }
+    assert_eq!(world.seen(1, there).received, 0);
+    world.nodes[1].dispatcher.set_owner(there, somebody);
+    assert!(!world.nodes[1].dispatcher.is_dry(there), "it may have blocks now");
+    world.until_received(1, there, 100_040);
+    world.finish();
+}
+
+/// Where nothing is read, somebody who looks learns of the end, or is told by an event.
+pub(crate) fn the_end_of_a_connection_shows_where_there_is_no_block<M: Mechanism>() {
+    if !M::HAS_POOL {
+        return;
+    }
+    let mut world = two_nodes::<M>();
+    for aborts in [false, true] {
+        let (here, there) = world.connected_pair(0, 1);
+        let dispatcher = &mut world.nodes[1].dispatcher;
+        let nobody = dispatcher.pool_mut().and_then(|pool| pool.reserve(0).ok()).expect("no block");
+        dispatcher.set_owner(there, nobody);
+        if aborts {
+            world.abort(0, here)
+        } else {
+            world.nodes[0].dispatcher.close(here)
+        }
+        world.run_until("the end shows", |world| {
+            let node = &mut world.nodes[1];
+            node.seen[&there].last.is_some() || node.dispatcher.peek(there, &mut [0; 64]).is_none()
+        });
+    }
+    world.finish();
+}
+
 pub(crate) fn closing_sends_what_is_queued_first<M: Mechanism>() {
     const LENGTH: usize = 8 << 20;
     let mut world = two_nodes::<M>();

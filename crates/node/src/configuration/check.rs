@@ -180,9 +180,8 @@ fn growing(configuration: &Configuration) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Every source needs four blocks of its own at least, one being filled, one waiting, and two that it filled before it
-/// was known whose they are, or a fast source could take what a slow one needs to complete the event that everybody
-/// waits for.
+/// Every source needs blocks of its own for its largest fragment, one that is being filled and one that waits, or a fast
+/// source could take what a slow one needs to complete the event that everybody waits for.
 fn pools(configuration: &Configuration) -> Result<(), Fault> {
     for (index, readout) in configuration.readout.iter().enumerate() {
         let sources = configuration.source.iter().filter(|source| source.readout == readout.name);
@@ -191,11 +190,10 @@ fn pools(configuration: &Configuration) -> Result<(), Fault> {
         if !block.is_power_of_two() || !(4096..=1 << 24).contains(&block) {
             return Err(fault(format!("readout[{index}].block"), "a power of two between 4KiB and 16MiB"));
         }
-        let needed: u64 =
-            sources.map(|source| (source.max_fragment.0.div_ceil(block) + 4) * block).sum::<u64>() + 16 * block;
+        let needed: u64 = sources.map(|source| (source.max_fragment.0.div_ceil(block) + 2) * block).sum();
         if readout.pool.0 < needed {
             let message = format!(
-                "{} hold too little for its sources: each needs its largest fragment and four blocks, {} in all; \
+                "{} hold too little for its sources: each needs its largest fragment and two blocks, {} in all; \
                  enlarge the pool, or lower max_fragment or block",
                 readout.pool,
                 Bytes(needed)

@@ -8,6 +8,7 @@
 //! Here the place says whose bytes come; what they are is said by the source's own framing, where it has one.
 
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, ServicePoint};
+use ropewalk_memory::Owner;
 use ropewalk_terms::Instant;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -52,7 +53,8 @@ pub(super) struct Entrances {
 }
 
 impl Entrances {
-    /// Another way for a source to come in; returns the address where it listens, port filled in.
+    /// Another way for a source to come in; returns the address where it listens, port filled in. Endpoints that are made
+    /// here have `owner`'s quota at first.
     ///
     /// # Errors
     /// Where the address cannot be listened on, or the transport has no sockets to adopt.
@@ -61,6 +63,7 @@ impl Entrances {
         endpoints: &mut impl Dispatcher,
         source: usize,
         entrance: Entrance,
+        owner: Owner,
     ) -> Result<Option<String>, EndpointError> {
         match entrance {
             Entrance::Listen(address) => {
@@ -74,7 +77,9 @@ impl Entrances {
             Entrance::Adopt { socket, name } => {
                 let adopted = endpoints.adopt(socket);
                 let wrong = |source| EndpointError::System { what: "cannot read from", address: name, source };
-                self.adopted.push((adopted.map_err(wrong)?, source));
+                let endpoint = adopted.map_err(wrong)?;
+                endpoints.set_owner(endpoint, owner);
+                self.adopted.push((endpoint, source));
             }
         }
         Ok(None)
@@ -94,13 +99,15 @@ impl Entrances {
         })
     }
 
-    /// Calls whoever is not connected, where it is time. Returns how many were called.
-    pub(super) fn call_due(&mut self, now: Instant, endpoints: &mut impl Dispatcher) -> usize {
+    /// Calls whoever is not connected, where it is time; what they say first lies in `owner`'s blocks. Returns how many
+    /// were called.
+    pub(super) fn call_due(&mut self, now: Instant, endpoints: &mut impl Dispatcher, owner: Owner) -> usize {
         let is_due = |call: &&mut Call| call.endpoint.is_none() && !call.is_over && now >= call.retry;
         let mut called = 0;
         for call in self.calls.iter_mut().filter(is_due) {
             call.retry = now.after(RETRY);
             call.endpoint = endpoints.connect(&call.address).ok();
+            call.endpoint.into_iter().for_each(|endpoint| endpoints.set_owner(endpoint, owner));
             called += 1;
         }
         called

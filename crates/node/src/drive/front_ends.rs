@@ -6,18 +6,21 @@
 //!                   +-> turned away: nobody's bytes, or       +-> not read while the machine has no room for it, or
 //!                       too few of them for too long              its blocks are out: then the sender waits
 //! ```
+//! Nothing is read, and no block taken, before it is known for whom: a source that comes while every block is out is known
+//! to be there, and not taken for absent.
 
 use super::black_box::BlackBox;
 use super::entrances::{Entrance, Entrances};
 use super::link::received;
 use super::table::EndpointTable;
 use ropewalk_flow::messages::Received;
-use ropewalk_flow::readout::{Framer, FramerLimits, OnClose, Readout, SourceConfig};
+use ropewalk_flow::readout::{Format, Framer, FramerLimits, OnClose, Opening, Readout, SourceConfig};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Owner, Pool, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Counter, Instant, PoolAccount, SourceId};
 use ropewalk_wire::description::Description;
+use ropewalk_wire::generic::HELLO_BYTES;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
@@ -28,6 +31,12 @@ struct Connection {
     framer: Framer,
     /// Whose it must be, where its place says so.
     place: Option<usize>,
+    /// What its first bytes that wait say; they are not read yet.
+    opening: Opening,
+    /// How many of them there were.
+    waiting: usize,
+    /// Bytes of its hello that were looked at and are still to be received.
+    hello_left: usize,
     source: Option<usize>,
     /// Not read, because the machine has no room.
     blocked: bool,
@@ -39,6 +48,18 @@ struct Connection {
     /// It is a connected source's second connection, since then: not read until the first has ended, as it does when a
     /// source comes back at once while what it sent before still waits.
     parked_since: Option<Instant>,
+}
+
+impl Connection {
+    /// Whose it says that it is, and how it is framed; where bytes are handed over unasked they are with the framer.
+    fn identity(&self) -> Option<(SourceId, Format)> {
+        self.framer.identity().or_else(|| self.opening.identity())
+    }
+
+    /// Bytes that came and belong to no fragment, as far as they were looked at.
+    fn left_over(&self) -> u64 {
+        (self.waiting + self.framer.buffered()) as u64
+    }
 }
 
 /// How a source's connection that is read looks to its next one.
@@ -70,6 +91,8 @@ pub(super) struct FrontEnds<S: Dispatcher> {
     connections: EndpointTable<Connection>,
     /// By source: whose blocks it fills.
     owners: Vec<Owner>,
+    /// Of no block: connections that are not known yet are looked at and not read.
+    nobody: Owner,
     /// By source: its connection.
     connected: Vec<Option<Endpoint>>,
     /// By source: what came last, where that is kept.
@@ -91,11 +114,6 @@ pub(super) struct FrontEnds<S: Dispatcher> {
 const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 /// Fragments framed from one connection before the next has its turn.
 const FRAME_BATCH: usize = 256;
-/// Blocks for connections that never become known.
-const STRANGERS_BLOCKS: usize = 8;
-/// Blocks that a connection of a source fills before it is known: what lies in them stays until its events are done,
-/// and meanwhile every other source must be able to say who it is.
-const UNKNOWN_BLOCKS: usize = 2;
 /// How long a connection that has said something may take until it is known whose it is. One that has said nothing yet
 /// may be a front end that waits for its first trigger.
 const RECOGNITION: Duration = Duration::from_secs(5);
@@ -121,6 +139,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         evacuation: Staging,
     ) -> Result<Self, EndpointError> {
         let service = endpoints.listen(address)?;
+        let nobody = endpoints.pool_mut().and_then(|pool| pool.reserve(0).ok()).unwrap_or(Owner::SHARED);
         let owners = quotas(&mut endpoints, &sources);
         Ok(Self {
             endpoints,
@@ -128,6 +147,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             entrances: Entrances::default(),
             connections: EndpointTable::default(),
             owners,
+            nobody,
             connected: vec![None; sources.len()],
             black_boxes: sources.iter().map(|_| None).collect(),
             events: Vec::with_capacity(1024),
@@ -158,7 +178,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         entrance: Entrance,
     ) -> Result<Option<String>, EndpointError> {
         match self.sources.iter().position(|known| known.id == source) {
-            Some(source) => self.entrances.add(&mut self.endpoints, source, entrance),
+            Some(source) => self.entrances.add(&mut self.endpoints, source, entrance, self.nobody),
             None => Ok(None),
         }
     }
@@ -221,7 +241,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         let mut events = std::mem::take(&mut self.events);
         let mut work = self.endpoints.poll(now, &mut events);
         if !self.is_closed {
-            work += self.entrances.call_due(now, &mut self.endpoints);
+            work += self.entrances.call_due(now, &mut self.endpoints, self.nobody);
         }
         for event in events.drain(..) {
             match event {
@@ -236,10 +256,13 @@ impl<S: Dispatcher> FrontEnds<S> {
                     self.counts.wire_bytes += slice.len() as u64;
                     if let Some(connection) = self.connections.get_mut(endpoint) {
                         let whose = connection.source.or(connection.place);
+                        let of_hello = connection.hello_left.min(slice.len());
                         if let Some(black_box) = whose.and_then(|source| self.black_boxes[source].as_mut()) {
-                            black_box.mark_frame(connection.framer.buffered());
-                            black_box.record(now, NOWHERE, &slice);
+                            let is_framed = connection.hello_left == 0;
+                            black_box.mark_frame(if is_framed { connection.framer.buffered() } else { 0 });
+                            black_box.record(now, NOWHERE, &slice[of_hello..]);
                         }
+                        connection.hello_left -= of_hello;
                         connection.framer.set_now(now);
                         connection.framer.push(slice);
                         connection.heard = Some((connection.heard.map_or(now, |(first, _)| first), now));
@@ -271,6 +294,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             self.endpoints.reject(endpoint);
             return;
         }
+        self.endpoints.set_owner(endpoint, self.nobody);
         self.endpoints.accept(endpoint);
         self.enter(now, endpoint, self.entrances.source_at(service));
     }
@@ -290,6 +314,9 @@ impl<S: Dispatcher> FrontEnds<S> {
         let connection = Connection {
             framer,
             place,
+            opening: Opening::Unfinished,
+            waiting: 0,
+            hello_left: 0,
             source: None,
             blocked: false,
             ended: false,
@@ -350,20 +377,38 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
     }
 
+    /// Looks at the first bytes of a connection that is not known yet.
+    fn look_at(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
+        let mut first = [0; Opening::BYTES];
+        let waiting = self.endpoints.peek(endpoint, &mut first);
+        let Some(connection) = self.connections.get_mut(endpoint) else { return };
+        match waiting {
+            Some(0) => return,
+            Some(waiting) => {
+                (connection.opening, connection.waiting) = (Opening::read(&first[..waiting]), waiting);
+                connection.heard.get_or_insert((now, now));
+            }
+            None => {
+                connection.ended = true;
+                self.endpoints.close(endpoint);
+            }
+        }
+        self.frame(now, endpoint, readout);
+    }
+
     /// Finds out whose connection it is from its first bytes; false where more bytes are needed or it was refused.
     fn identify(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
         let (first, is_next) = (self.first_connection(now, endpoint), self.is_next(endpoint));
         let Some(connection) = self.connections.get_mut(endpoint) else { return false };
-        // Bytes that are no front end's show here, before any fragment is asked for.
-        let lost = connection.framer.next_batch(&mut self.received, 0).map_err(|error| error.bytes_discarded).err();
-        let source = match (connection.framer.source(), connection.framer.format()) {
-            (Some(id), Some(format)) if lost.is_none() => {
+        let is_nonsense = matches!(connection.opening, Opening::Nonsense(_)) || connection.framer.is_lost();
+        let source = match connection.identity() {
+            Some((id, format)) => {
                 let source = readout.source_index(id);
                 let is_here = |&source: &usize| connection.place.is_none_or(|place| place == source);
                 source.filter(is_here).filter(|&source| self.sources[source].format == Some(format))
             }
-            _ if lost.is_some() || connection.ended => None,
-            _ => return false,
+            None if is_nonsense || connection.ended => None,
+            None => return false,
         };
         match source {
             Some(source) if is_next && self.connected.get(source).is_some_and(Option::is_none) => {
@@ -371,10 +416,13 @@ impl<S: Dispatcher> FrontEnds<S> {
                 connection
                     .framer
                     .set_limits(FramerLimits { max_fragment: config.max_fragment, check_crc: config.check_crc });
-                connection.source = Some(source);
+                (connection.source, connection.waiting) = (Some(source), 0);
                 self.connected[source] = Some(endpoint);
-                if let (Some(black_box), Some(hello)) = (&mut self.black_boxes[source], connection.framer.hello()) {
-                    black_box.greet(&hello.to_bytes());
+                if let Opening::Generic(hello) = connection.opening {
+                    connection.hello_left = HELLO_BYTES;
+                    if let Some(black_box) = &mut self.black_boxes[source] {
+                        black_box.greet(&hello.to_bytes());
+                    }
                 }
                 if let Some(&owner) = self.owners.get(source) {
                     self.endpoints.set_owner(endpoint, owner);
@@ -382,7 +430,7 @@ impl<S: Dispatcher> FrontEnds<S> {
                 readout.source_connected(now, source);
                 true
             }
-            // What it brought waits, even if it has ended, until what came before it is worked off.
+            // What it brings waits, even if it has ended, until what came before it is worked off.
             Some(_) if first != First::GoesOn => {
                 if first == First::MayBeOver {
                     connection.parked_since = Some(now);
@@ -393,7 +441,6 @@ impl<S: Dispatcher> FrontEnds<S> {
             }
             // Nobody's bytes, a source of another readout unit, or a second connection where the first goes on.
             _ => {
-                self.counts.garbage += lost.unwrap_or(0);
                 self.turn_away(now, endpoint);
                 false
             }
@@ -402,7 +449,7 @@ impl<S: Dispatcher> FrontEnds<S> {
 
     /// The source of this connection, and that source's connection that is read.
     fn source_and_first(&mut self, endpoint: Endpoint) -> Option<(usize, Endpoint)> {
-        let id = self.connections.get_mut(endpoint)?.framer.source()?;
+        let (id, _) = self.connections.get_mut(endpoint)?.identity()?;
         let source = self.sources.iter().position(|source| source.id == id)?;
         Some((source, self.connected.get(source).copied().flatten()?))
     }
@@ -443,10 +490,10 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// Whether no older connection of the same source waits: a source's connections are taken one after the other.
     fn is_next(&mut self, endpoint: Endpoint) -> bool {
         let Some(connection) = self.connections.get_mut(endpoint) else { return false };
-        let (id, since) = (connection.framer.source(), connection.since);
+        let (identity, since) = (connection.identity(), connection.since);
         (0..self.connections.places()).all(|index| {
             self.connections.at(index).is_none_or(|(other, connection)| {
-                let waits = connection.parked_since.is_some() && connection.framer.source() == id;
+                let waits = connection.parked_since.is_some() && connection.identity() == identity;
                 other == endpoint || !waits || connection.since >= since
             })
         })
@@ -464,30 +511,11 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// Ends a connection that is no source's.
     fn turn_away(&mut self, now: Instant, endpoint: Endpoint) {
         if let Some(stranger) = self.connections.remove(endpoint) {
-            self.counts.garbage += stranger.framer.buffered() as u64;
+            self.counts.garbage += stranger.left_over();
             self.counts.refused += 1;
             self.endpoints.abort(endpoint);
             self.entrances.ended(now, endpoint, true);
             self.keep(stranger.framer);
-        }
-    }
-
-    /// Connections that are not known yet cannot be read, because others have the blocks that all of them share. Of
-    /// those that said something, and too little to be known, the oldest goes; where there is none, what sources sent
-    /// before they were known moves.
-    fn make_room_for_unknown(&mut self, now: Instant, readout: &mut Readout) {
-        let mut oldest: Option<(Instant, Endpoint)> = None;
-        for index in 0..self.connections.places() {
-            let Some((endpoint, connection)) = self.connections.at(index) else { continue };
-            let is_older = oldest.is_none_or(|(since, _)| connection.since < since);
-            let is_known = connection.source.is_some() || connection.parked_since.is_some();
-            if !is_known && connection.framer.buffered() > 0 && is_older {
-                oldest = Some((connection.since, endpoint));
-            }
-        }
-        match oldest {
-            Some((_, endpoint)) => self.turn_away(now, endpoint),
-            None => self.evacuate(readout),
         }
     }
 
@@ -532,24 +560,12 @@ impl<S: Dispatcher> FrontEnds<S> {
 
     /// Goes on with sources that have room again. Fragments move for their sake, or because a card wants it.
     pub(super) fn go_on(&mut self, now: Instant, readout: &mut Readout, for_cards: bool) {
-        let (mut any_dry, mut unknown_dry) = (false, false);
+        let (mut any_dry, mut any_new) = (false, false);
         self.recognition_due = None;
         for index in 0..self.connections.places() {
             let Some((endpoint, connection)) = self.connections.at(index) else { continue };
             let Some(source) = connection.source else {
-                // What it says waits for blocks, and is not to blame for that.
-                let is_dry = self.endpoints.is_dry(endpoint);
-                let known_by = connection.heard.map(|(first, _)| first.after(RECOGNITION)).filter(|_| !is_dry);
-                if let Some(since) = connection.parked_since {
-                    let look_again = Some(since.after(PARKING)).filter(|&again| now < again);
-                    self.recognition_due = self.recognition_due.into_iter().chain(look_again).min();
-                    self.unpark(now, endpoint, readout);
-                } else if known_by.is_some_and(|known_by| now >= known_by) {
-                    self.turn_away(now, endpoint);
-                } else {
-                    unknown_dry |= is_dry;
-                    self.recognition_due = self.recognition_due.into_iter().chain(known_by).min();
-                }
+                any_new |= self.go_on_with_unknown(now, endpoint, readout);
                 continue;
             };
             if connection.blocked && readout.room(source) > 0 && !is_planted(Flaw::BlockedForEver) {
@@ -562,10 +578,14 @@ impl<S: Dispatcher> FrontEnds<S> {
                 any_dry |= dry;
             }
         }
+        if any_new {
+            // What waits counts as said now: later in this turn the source may be given up.
+            self.poll(now, readout);
+        }
         if now < self.evacuation_due {
             return;
         }
-        if any_dry || unknown_dry || for_cards {
+        if any_dry || for_cards {
             self.evacuation_due = now.after(EVACUATION_PAUSE);
         }
         // One held fragment pins its whole block: where what is held would fit into half of the pool, it moves.
@@ -573,9 +593,35 @@ impl<S: Dispatcher> FrontEnds<S> {
         if for_cards || any_dry && readout.held_bytes() * 2 <= pinned {
             self.evacuate(readout);
         }
-        if unknown_dry {
-            self.make_room_for_unknown(now, readout);
+    }
+
+    /// Looks at a connection that is not known yet, or that waits for its source's first one; turns away whoever has said
+    /// too little for too long. True where it is a source's from now on.
+    fn go_on_with_unknown(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
+        if self.connections.get_mut(endpoint).is_some_and(|connection| connection.parked_since.is_some()) {
+            self.unpark(now, endpoint, readout);
+        } else if self.endpoints.is_dry(endpoint) && !(is_planted(Flaw::UnknownHeldBack) && self.is_pool_empty()) {
+            self.look_at(now, endpoint, readout);
         }
+        let Some(connection) = self.connections.get_mut(endpoint) else { return false };
+        if connection.source.is_some() {
+            return true;
+        }
+        let due = match connection.parked_since {
+            Some(since) => Some(since.after(PARKING)).filter(|&again| now < again),
+            None => connection.heard.map(|(first, _)| first.after(RECOGNITION)),
+        };
+        if connection.parked_since.is_none() && due.is_some_and(|due| now >= due) {
+            self.turn_away(now, endpoint);
+        } else {
+            self.recognition_due = self.recognition_due.into_iter().chain(due).min();
+        }
+        false
+    }
+
+    /// Whether no source could get a block.
+    fn is_pool_empty(&self) -> bool {
+        self.endpoints.pool().is_some_and(|pool| self.owners.iter().all(|&owner| pool.available(owner) == 0))
     }
 
     /// The oldest fragments move to blocks of their own, so that those of the receive pool come back: a copy, and
@@ -606,12 +652,11 @@ fn own_framers(source: &SourceConfig, descriptions: &[(SourceId, Description)]) 
     own.flat_map(|(id, description)| [(); 2].map(|()| Framer::described(*id, description.clone(), limits))).collect()
 }
 
-/// Divides the receive pool: some blocks for connections that are not known yet, the rest equally to the sources that
-/// have one.
+/// Divides the receive pool equally among the sources that have a connection.
 fn quotas(endpoints: &mut impl Dispatcher, sources: &[SourceConfig]) -> Vec<Owner> {
     let Some(pool) = endpoints.pool_mut() else { return Vec::new() };
     let count = sources.iter().filter(|source| source.format.is_some()).count();
-    let each = pool.blocks().saturating_sub(STRANGERS_BLOCKS + UNKNOWN_BLOCKS * count) / count.max(1);
+    let each = pool.blocks() / count.max(1);
     let mut quota =
         |source: &SourceConfig| source.format.and_then(|_| pool.reserve(each).ok()).unwrap_or(Owner::SHARED);
     sources.iter().map(&mut quota).collect()

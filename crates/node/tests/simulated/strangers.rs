@@ -73,3 +73,16 @@ fn who_says_too_little_is_turned_away_after_a_while_and_who_says_nothing_is_not(
         world.expect_lossless();
     }
 }
+
+/// More of them than there are blocks: whoever is not known yet is looked at where it waits.
+#[test]
+fn strangers_take_no_memory_from_sources_and_none_from_each_other() {
+    let mut world = World::new(Plan::new(1));
+    let mut strangers: Vec<Stranger> = (0..100).map(|_| Stranger::new(&world, b"RWHI\x01\0\0\0")).collect();
+    world.front_ends.iter_mut().for_each(|front_end| front_end.pace = Duration::from_millis(50));
+    assert_eq!(still_open(&mut world, &mut strangers, Duration::from_secs(4)), [true; 100]);
+    assert_eq!(still_open(&mut world, &mut strangers, Duration::from_secs(6)), [false; 100]);
+    world.run_to_end();
+    assert_eq!(world.snapshot().counter(Counter::GarbageBytes), 100 * 8);
+    world.expect_lossless();
+}

@@ -379,7 +379,7 @@ fn readout(plan: &Plan, network: &Network, index: u16) -> Placed<Readout> {
     let name = NodeId::readout(index).to_string();
     let mine = plan.all_sources().into_iter().skip(usize::from(index * plan.sources)).take(plan.sources.into());
     let sources: Vec<SourceConfig> = mine.map(|id| SourceConfig::new(id, Format::Ferol)).collect();
-    let receive = pool("front ends", 4 << 10, 8 + 24 * sources.len());
+    let receive = pool("front ends", 4 << 10, 26 * sources.len());
     let peers = network.dispatcher(SimulatedConfig::default(), pool("readout receives", 4 << 10, 64));
     let host = peers.host();
     let config = ReadoutDriveConfig {

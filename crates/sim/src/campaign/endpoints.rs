@@ -222,7 +222,9 @@ impl Dispatcher for Endpoints {
         if !self.owners.contains(&owner) {
             self.owners.push(owner);
         }
-        if let Some(&(peer, connection)) = self.met.get(&endpoint) {
+        // Before that it has the quota of connections that are not known yet, which is empty.
+        let is_known = self.inner.pool().is_some_and(|pool| pool.available(owner) + pool.held_by(owner) > 0);
+        if let Some(&(peer, connection)) = self.met.get(&endpoint).filter(|_| is_known) {
             let mut recorder = self.around.recorder.borrow_mut();
             recorder.inlets.entry(peer).or_default().lines.entry(connection).or_default().door = Some(self.host());
         }
@@ -258,6 +260,10 @@ impl Dispatcher for Endpoints {
             self.note_reading(endpoint, !dry);
         }
         dry
+    }
+
+    fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize> {
+        self.inner.peek(endpoint, head)
     }
 
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {

@@ -89,6 +89,8 @@ const MANAGERS_STREAM: u64 = 202;
 pub(super) const COORDINATION_STREAM: u64 = 1000;
 /// Which stream decides on a trigger source and its resynchronisation.
 const TRIGGER_STREAM: u64 = 303;
+/// Which stream decides on a source that comes while no block is free.
+const LATECOMER_STREAM: u64 = 606;
 /// When units that were refused at first call again.
 pub(super) const SECOND_CALL: Duration = Duration::from_micros(200_500);
 /// How far any clock may be wrong, in millionths: see the faults.
@@ -246,6 +248,7 @@ impl Scenario {
         }
         scenario.draw_managers(span);
         scenario.draw_trigger();
+        scenario.draw_latecomer();
         scenario.draw_cards();
         scenario
     }
@@ -268,6 +271,17 @@ impl Scenario {
         let fault = Fault::Resync { source, event };
         self.faults.push(Scheduled { at: self.pace * event as u32, lasts: Duration::ZERO, fault });
         self.faults.sort_by_key(|scheduled| scheduled.at);
+    }
+
+    /// Whether a source comes back while its readout unit has no free block, for longer than events wait for a source that
+    /// is absent: chance hardly ever makes that. A stream of its own.
+    fn draw_latecomer(&mut self) {
+        let mut draw = Draw::new(self.seed, LATECOMER_STREAM);
+        if self.trigger.is_none() && draw.one_in(16) {
+            let span = self.pace * self.events as u32;
+            self.faults.extend(schedule::draw_latecomer(self, span, &mut draw));
+            self.faults.sort_by_key(|scheduled| scheduled.at);
+        }
     }
 
     /// Whether a fault may leave nobody who knows which count a source's numbers belong to: where the source leaves out the

@@ -163,6 +163,21 @@ fn of_source(draw: &mut Draw, scenario: &Scenario, kind: FaultKind) -> (Fault, b
     }
 }
 
+/// A source loses its connection for a moment, and its readout unit has no free block when it comes back, nor for longer
+/// than events wait for whoever is absent.
+pub(super) fn draw_latecomer(scenario: &Scenario, span: Duration, draw: &mut Draw) -> [Scheduled; 2] {
+    let source = source(draw, scenario);
+    let readout = Place::Readout(scenario.readout_of(source.into()));
+    let at = if draw.one_in(4) { Duration::ZERO } else { span.mul_f64(draw.between(0, 1000) as f64 / 1000.0) };
+    let away = draw.time(SHORTEST, Duration::from_millis(50));
+    let dry_at = at + away.mul_f64(draw.between(0, 10) as f64 / 10.0);
+    let dry = scenario.time_outs.source.mul_f64(draw.between(12, 25) as f64 / 10.0);
+    [
+        Scheduled { at, lasts: away, fault: Fault::Disconnect(source) },
+        Scheduled { at: dry_at, lasts: away + dry, fault: Fault::PoolDry(readout) },
+    ]
+}
+
 /// The most faults of event managers in one run.
 const MOST_OF_MANAGERS: u64 = 6;
 

@@ -17,12 +17,14 @@ mod divider;
 mod ferol;
 mod framed;
 mod generic;
+mod opening;
 mod pieces;
 
 pub use boards::Boards;
 pub use datagrams::{DatagramFramer, PIECES_TIMEOUT};
 pub use described::FrameCounts;
 pub use divider::Divider;
+pub use opening::Opening;
 
 use super::config::Format;
 use super::error::FramingError;
@@ -33,8 +35,7 @@ use generic::GenericStream;
 use ropewalk_memory::{ByteQueue, Payload, Slice};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::description::Description;
-use ropewalk_wire::ferol::{BlockError, BlockHeader};
-use ropewalk_wire::generic::{GenericError, HELLO_BYTES, Hello};
+use ropewalk_wire::generic::{HELLO_BYTES, Hello};
 
 /// What a connection's fragments are held to.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -130,34 +131,28 @@ impl Framer {
     /// Looks at the first bytes, as soon as there are enough to name the source: a block's header, or a hello.
     #[cold]
     fn recognise(&mut self) {
-        if self.is_hopeless() {
-            self.stream = Stream::Lost(GenericError::Magic.cause());
-            return;
-        }
-        let Some(bytes) = self.queue.peek_array(0) else { return };
-        self.stream = match BlockHeader::parse(&bytes) {
-            Ok(header) => Stream::Ferol(FerolStream::new(header.source, self.limits.max_fragment)),
-            Err(BlockError::Signature) => match self.queue.peek_array(0).map(|bytes| Hello::parse(&bytes)) {
-                None => return,
-                Some(Ok(hello)) => {
-                    self.queue.skip(HELLO_BYTES);
-                    Stream::Generic(GenericStream::new(hello))
-                }
-                Some(Err(error)) => Stream::Lost(error.cause()),
-            },
-            Err(error) => Stream::Lost(error.cause()),
+        let mut first = [0; Opening::BYTES];
+        let known = self.queue.len().min(first.len());
+        self.queue.copy_to(0, &mut first[..known]);
+        self.stream = match Opening::read(&first[..known]) {
+            Opening::Unfinished => return,
+            Opening::Ferol(source) => Stream::Ferol(FerolStream::new(source, self.limits.max_fragment)),
+            Opening::Generic(hello) => {
+                self.queue.skip(HELLO_BYTES);
+                Stream::Generic(GenericStream::new(hello))
+            }
+            Opening::Nonsense(cause) => Stream::Lost(cause),
         };
     }
 
-    /// Neither format begins like this. Known from the first bytes on, so that whoever says too little for a header is
-    /// not waited for in vain.
-    fn is_hopeless(&self) -> bool {
-        let mut first = [0; 4];
-        let known = self.queue.len().min(first.len());
-        for (place, byte) in first[..known].iter_mut().enumerate() {
-            *byte = self.queue.peek_array::<1>(place).map_or(0, |[byte]| byte);
-        }
-        !BlockHeader::may_begin_with(&first[..known]) && !Hello::may_begin_with(&first[..known])
+    /// Whose connection it is and how it is framed; known after the first header or hello.
+    pub fn identity(&self) -> Option<(SourceId, Format)> {
+        self.source().zip(self.format())
+    }
+
+    /// Whether nobody knows any more where the next fragment begins.
+    pub const fn is_lost(&self) -> bool {
+        matches!(self.stream, Stream::Lost(_))
     }
 
     /// Whose connection it is; known after the first header or hello.

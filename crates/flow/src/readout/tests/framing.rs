@@ -76,6 +76,29 @@ fn flags_of(bytes: &[u8], limits: FramerLimits) -> FragmentFlags {
     fragment.meta.flags
 }
 
+/// Looking at the first bytes tells what a framer that gets them tells, however few there are.
+#[test]
+fn an_opening_says_what_the_framer_will_say() {
+    let streams = [
+        as_blocks(&fed_fragment(SOURCE, 1, 9), 1),
+        [hello(), generic_fragment(1, b"payload")].concat(),
+        b"GET / HTTP/1.0 and so on, and on and on, until there are as many as a hello has".to_vec(),
+        b"RWHI\xff and so on, and on and on, until there are as many as a hello has".to_vec(),
+        b"GZ and so on, and on and on, until there are as many as a hello has, and more".to_vec(),
+    ];
+    for bytes in streams {
+        for length in 1..bytes.len().min(80) {
+            let opening = Opening::read(&bytes[..length]);
+            let mut stream = Stream::new(LIMITS);
+            stream.send(&bytes[..length], &[length]);
+            assert_eq!(opening.identity(), stream.framer.identity(), "{length} of {bytes:?}");
+            assert_eq!(matches!(opening, Opening::Nonsense(_)), stream.framer.is_lost(), "{length} of {bytes:?}");
+            let is_enough = length >= Opening::BYTES;
+            assert!(!is_enough || opening != Opening::Unfinished, "{length} of {bytes:?}");
+        }
+    }
+}
+
 #[test]
 fn format_and_source_are_known_after_the_first_header() {
     let mut stream = Stream::new(LIMITS);

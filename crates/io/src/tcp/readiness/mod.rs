@@ -352,8 +352,9 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
 
     fn set_owner(&mut self, endpoint: Endpoint, owner: Owner) {
         if let Some(connection) = self.connections.get_mut(endpoint) {
-            connection.block.owner = owner;
+            connection.block.set_owner(owner);
         }
+        self.list(endpoint);
     }
 
     fn pool(&self) -> Option<&Pool> {
@@ -384,6 +385,10 @@ impl<R: Readiness> Dispatcher for ReadyTcp<R> {
 
     fn is_dry(&self, endpoint: Endpoint) -> bool {
         self.connections.get(endpoint).is_some_and(Connection::wants_block)
+    }
+
+    fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize> {
+        socket::peek(&self.connections.get(endpoint)?.socket, head)
     }
 
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {

@@ -118,6 +118,12 @@ impl Connection {
         self.receives() && self.waiting && self.dry
     }
 
+    /// Takes its blocks from this owner's quota from now on, which may have some.
+    pub(super) const fn set_owner(&mut self, owner: Owner) {
+        self.owner = owner;
+        self.dry = false;
+    }
+
     /// Whether its blocks come from the pool.
     pub(super) const fn takes_from_pool(&self) -> bool {
         self.supply.is_none()

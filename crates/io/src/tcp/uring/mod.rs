@@ -352,13 +352,14 @@ impl Dispatcher for UringTcp {
 
     fn set_owner(&mut self, endpoint: Endpoint, owner: Owner) {
         if let Some((connection, buffers)) = self.live_mut(endpoint) {
-            connection.owner = owner;
+            connection.set_owner(owner);
             if connection.takes_from_pool()
                 && let Some(buffers) = buffers
             {
                 buffers.give_back_surplus();
             }
         }
+        self.list(endpoint);
     }
 
     fn pool(&self) -> Option<&Pool> {
@@ -388,6 +389,14 @@ impl Dispatcher for UringTcp {
 
     fn is_dry(&self, endpoint: Endpoint) -> bool {
         self.connections.get(endpoint).is_some_and(Connection::wants_block)
+    }
+
+    fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize> {
+        // What the kernel has received for it already comes before what the socket holds.
+        match self.live(endpoint)? {
+            connection if connection.wants_block() => socket::peek(&connection.socket, head),
+            _ => Some(0),
+        }
     }
 
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {

@@ -13,9 +13,6 @@ use ropewalk_terms::{Epoch, Incarnation, NodeId, PoolAccount};
 /// The drive on simulated endpoints.
 pub(in super::super) type ReadoutMachine = ReadoutDrive<Endpoints, Endpoints>;
 
-/// Blocks for connections that are not known yet, beside two for each source: see the drive.
-const STRANGERS_BLOCKS: usize = 8;
-
 /// A life of the readout unit with this index.
 pub(in super::super) fn readout(site: &Site<'_>, around: &Surroundings, index: u16) -> (ReadoutMachine, Vec<u32>) {
     let Scenario { builders, time_outs, rooms, report_interval, .. } = *site.scenario;
@@ -29,7 +26,7 @@ pub(in super::super) fn readout(site: &Site<'_>, around: &Surroundings, index: u
         None => SourceConfig::new(scenario.source_id(source), scenario.sources[source]),
     };
     let sources: Vec<SourceConfig> = mine.map(source).collect();
-    let blocks = STRANGERS_BLOCKS + (2 + rooms.blocks_each) * sources.len();
+    let blocks = rooms.blocks_each * sources.len();
     let front_ends = site.endpoints("front ends", rooms.block_bytes, blocks, around).door();
     let peers = site.endpoints("readout receives", 4 << 10, rooms.peer_blocks, around);
     let hosts = vec![front_ends.host(), peers.host()];

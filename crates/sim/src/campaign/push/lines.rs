@@ -111,6 +111,10 @@ impl Dispatcher for Lines {
         self.inner.is_dry(endpoint)
     }
 
+    fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize> {
+        self.inner.peek(endpoint, head)
+    }
+
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
         self.inner.send(endpoint, message)
     }
