@@ -145,9 +145,9 @@ impl Endpoints {
 
     /// Whether a front end's bytes are taken from it.
     fn note_reading(&self, endpoint: Endpoint, read: bool) {
-        if let (true, Some(Known { peer: Some(peer), .. })) = (self.is_door, self.known(endpoint)) {
+        if let (true, Some(&Known { peer: Some(peer), connection, .. })) = (self.is_door, self.known(endpoint)) {
             let now = self.around.clock.world();
-            self.around.recorder.borrow_mut().inlets.entry(*peer).or_default().set_read(now, read);
+            self.around.recorder.borrow_mut().inlets.entry(peer).or_default().set_read(now, connection, read);
         }
     }
 

@@ -94,26 +94,23 @@ pub(super) struct Inlet {
     pub(super) ends: BTreeMap<u64, Instant>,
     /// By connection.
     pub(super) lines: BTreeMap<u64, Line>,
-    /// From when to when the readout unit did not take what the front end sent.
-    unread: Vec<(Instant, Instant)>,
-    unread_since: Option<Instant>,
+    /// Of each connection, from when to when the readout unit did not take what came over it.
+    unread: BTreeMap<u64, Vec<(Instant, Instant)>>,
+    unread_since: BTreeMap<u64, Instant>,
 }
 
 impl Inlet {
     /// Everything that arrives is taken at once.
-    pub(super) const fn is_read(&self) -> bool {
-        self.unread_since.is_none()
+    pub(super) fn is_read(&self) -> bool {
+        self.unread_since.is_empty()
     }
 
-    /// Whether its bytes are taken.
-    pub(super) fn set_read(&mut self, now: Instant, read: bool) {
-        match (read, self.unread_since) {
-            (false, None) => self.unread_since = Some(now),
-            (true, Some(since)) => {
-                self.unread.push((since, now));
-                self.unread_since = None;
-            }
-            _ => {}
+    /// Whether what comes over a connection is taken.
+    pub(super) fn set_read(&mut self, now: Instant, connection: u64, read: bool) {
+        if !read {
+            self.unread_since.entry(connection).or_insert(now);
+        } else if let Some(since) = self.unread_since.remove(&connection) {
+            self.unread.entry(connection).or_default().push((since, now));
         }
     }
 
@@ -124,10 +121,11 @@ impl Inlet {
         self.lines.entry(connection).or_default().deliver(bytes);
     }
 
-    /// How long, between two times, the readout unit did not take what the front end sent.
-    pub(super) fn unread_between(&self, from: Instant, until: Instant) -> Duration {
-        let unread = self.unread.iter().copied().chain(self.unread_since.map(|since| (since, Instant::FAR_FUTURE)));
-        unread.map(|(begin, end)| end.min(until).since(begin.max(from))).sum()
+    /// How long, between two times, the readout unit did not take what came over a connection.
+    pub(super) fn unread_between(&self, connection: u64, from: Instant, until: Instant) -> Duration {
+        let over = self.unread.get(&connection).into_iter().flatten().copied();
+        let present = self.unread_since.get(&connection).map(|&since| (since, Instant::FAR_FUTURE));
+        over.chain(present).map(|(begin, end)| end.min(until).since(begin.max(from))).sum()
     }
 }
 

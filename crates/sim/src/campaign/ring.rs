@@ -86,7 +86,7 @@ impl World {
                 card.handed_on += taken;
             }
             let is_held_up = card.handed_on < card.written() || card.is_full();
-            card.inlet.set_read(now, !is_held_up || !machine.holds_settled());
+            card.inlet.set_read(now, card.life(), !is_held_up || !machine.holds_settled());
             let each = self.scenario.sources_each();
             let sources = self.scenario.sources_of(&card.setting);
             let may_take = sources.clone().all(|source| machine.room(source % each) > 0);

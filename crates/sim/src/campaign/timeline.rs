@@ -60,6 +60,7 @@ impl World {
         for (source, inlet) in inlets.iter().enumerate() {
             let mut absences = self.silences(source, inlet, &courses);
             absences.extend(self.astray(source, inlet, &courses));
+            absences.extend(self.left_behind(source, inlet, &courses));
             courses[source].absences = absences;
         }
         let begun = (0..=events).map(|event| {
@@ -103,9 +104,11 @@ impl World {
             // What others showed meanwhile and this source had not delivered is what it was waited for with.
             let next = courses[source].delivered.iter().skip(1).position(|at| at.is_none_or(|at| at > from));
             let asked = next.map_or(Instant::FAR_FUTURE, |next| self.shown_by_others(source, next + 1, courses));
-            // Who is not read is not waited for; whether it was read before anybody asked makes no difference.
+            // Who is not read is not waited for; whether it was read before anybody asked makes no difference, nor whether
+            // another connection of it, which waits for the end of this one, is.
             let waited = from.max(asked);
-            let unread = if event.is_some() { inlet.unread_between(waited, until) } else { Duration::ZERO };
+            let over = event.and_then(|event| self.record(source)?.made(event as u64));
+            let unread = over.map_or(Duration::ZERO, |made| inlet.unread_between(made.connection, waited, until));
             if until.since(waited).saturating_sub(unread) >= patience {
                 absences.push(Absence { from, until });
                 is_absent = true;
@@ -137,7 +140,22 @@ impl World {
     fn lag(&self, source: usize, inlet: &Inlet, courses: &[Course], event: usize) -> Duration {
         let Some(at) = courses[source].delivered[event] else { return Duration::ZERO };
         let shown = self.shown_by_others(source, event, courses);
-        at.since(shown).saturating_sub(inlet.unread_between(shown, at))
+        let over = self.record(source).and_then(|record| record.made(event as u64));
+        let unread = over.map_or(Duration::ZERO, |made| inlet.unread_between(made.connection, shown, at));
+        at.since(shown).saturating_sub(unread)
+    }
+
+    /// When a source may have been out of step because it did not come to the declared count within the time-out for that,
+    /// however often it spoke meanwhile (seed 40218): until it began that count.
+    fn left_behind(&self, source: usize, inlet: &Inlet, courses: &[Course]) -> Option<Absence> {
+        let (trigger, resync) = (self.scenario.trigger.map(usize::from)?, self.scenario.resync()?);
+        let declared = courses[trigger].delivered[resync as usize].filter(|_| source != trigger)?;
+        let until = courses[source].delivered[resync as usize].unwrap_or(Instant::FAR_FUTURE);
+        let over = self.record(source).and_then(|record| record.made(resync));
+        let unread = over.map_or(Duration::ZERO, |made| inlet.unread_between(made.connection, declared, until));
+        let patience = (self.scenario.time_outs.source * 2).mul_f64(FASTEST);
+        let is_late = until.since(declared).saturating_sub(unread) >= patience;
+        is_late.then(|| Absence { from: declared.after(patience), until })
     }
 
     /// When a source's numbering was not the run's: until the first fragment that comes over another connection, which is
