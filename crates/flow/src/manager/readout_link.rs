@@ -90,8 +90,8 @@ impl ReadoutLink {
     /// It answers the question for its highest key. Where it was asked to announce everything again, it has.
     pub(super) fn answer(&mut self, now: Instant, highest: EventKey) {
         self.highest = Some(highest);
-        // A new life knows of nothing before the key at which it began.
-        self.has_told |= self.heard || highest >= self.settled;
+        // A new life knows of nothing before the key at which it began, and may say so in an announcement of nothing.
+        self.has_told |= self.announced > EventKey::MIN || highest >= self.settled;
         self.repeat_is_over(now);
     }
 

@@ -133,6 +133,27 @@ fn a_successor_to_which_only_the_newborn_have_come_does_not_end_the_run_with_not
     }
 }
 
+/// What it held died with it, and the builder unit, which has written that, still holds on to a dead connection.
+#[test]
+fn a_newborn_readout_unit_that_announces_nothing_has_not_told_how_far_the_run_came() {
+    let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
+    hand.manager.recover(hand.now, key(1), None);
+    hand.pass(EVENT_TIMEOUT);
+    hand.sent();
+    assert_eq!(hand.manager.state(), ManagerState::Running);
+    hand.connect(NodeId::readout(0), 2);
+    hand.announce(0, 0, []);
+    repeated(&mut hand, 0, 0);
+    hand.manager.stop(hand.now);
+    hand.say(NodeId::readout(0), &Message::Highest(key(0)));
+    hand.sent();
+    assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Stopping, None));
+    hand.connect(NodeId::builder(0), 1);
+    tell(&mut hand, 0, &[(1, 1, Some(Outcome::Complete))], false);
+    hand.sent();
+    assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Draining, Some(key(1))));
+}
+
 /// It tells of what it did itself. Others may have written more, and who can say so holds on to a dead connection.
 #[test]
 fn a_successor_that_a_builder_unit_alone_has_told_of_events_does_not_end_the_run_behind_these() {
