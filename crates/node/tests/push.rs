@@ -244,11 +244,13 @@ fn decisions_of_the_first_level_leave_in_the_order_of_events() {
 fn a_slow_farm_fills_the_memory_the_trigger_is_stopped_in_time_and_nothing_is_lost() {
     for architecture in ARCHITECTURES {
         let output = TemporaryDirectory::new("push-memory");
+        // 64 at once for 10 ms each: a sixth of what the sources send, also where they come too late to their turn.
+        let nodes = "accept = 1.0, decision_time = \"10ms\"";
         let emulate = "sets = 4096\nassembling = 1024\ntimeout = \"10s\"\nemulate = { fragment_size = \"200\", rate = \"40kHz\" }";
         let rest = "nodes = 1\n[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }\nmemory = \"1MiB\"\n\
                     throttle = { rate = \"75MB/s\", latency = \"2ms\" }";
-        let summary = Run { architecture, sources: &at(21_800), flow: emulate, rest, events: 10_000, ..Run::default() }
-            .whole(&output);
+        let summary =
+            Run { architecture, sources: &at(21_800), flow: emulate, nodes, rest, events: 10_000 }.whole(&output);
         assert!(summary.is_complete(), "{:?}", summary.flows);
         assert_eq!(summary.written, 10_000);
         let causes = &summary.gateways["gw0"]["throttle"]["by_cause"];
