@@ -21,6 +21,11 @@ impl Series {
         [if least.is_finite() { least } else { 0.0 }, self.ratios().fold(0.0, f64::max)]
     }
 
+    /// What all pairs come to together.
+    pub(crate) fn total(&self) -> Self {
+        Self { ours: vec![self.ours.iter().sum()], limit: vec![self.limit.iter().sum()] }
+    }
+
     fn ratios(&self) -> impl Iterator<Item = f64> {
         self.ours.iter().zip(&self.limit).map(|(ours, limit)| if *limit > 0.0 { ours / limit } else { 0.0 })
     }

@@ -18,7 +18,7 @@ pub mod walk;
 pub use chain::tcp_chain;
 pub use machine::{Machine, core_scaling, pin_to_cpu, thread_cpu_seconds};
 pub use mid_page::{MID_PAGE, PlacedBytes};
-pub use packet::{BARE_PROTOCOL, BarePackets, BareReceiver, Flood, deaf, timestamped};
+pub use packet::{BARE_PROTOCOL, BarePackets, BareReceiver, Depth, Flood, deaf, timestamped};
 pub use pair::{BareMechanism, Paced, PairConfig, PairFigures, PairSockets, Stopwatch, bare_pair, paced_pair};
 pub use scheduling::schedule;
 pub use sender::{SlinkConfig, SlinkSender, SlinkStream};

@@ -7,7 +7,7 @@ use ropewalk_io::packet::{
     Flow, PacketError, PacketMemory, ReceiveConfig, ReceiveMechanism, Receiver, RingConfig, RingReceiver,
     SocketReceiver, XdpCard, XdpConfig,
 };
-use ropewalk_limits::{BARE_PROTOCOL, BarePackets};
+use ropewalk_limits::{BARE_PROTOCOL, BarePackets, Depth};
 use ropewalk_memory::{Pool, PoolConfig, PoolError, Staging};
 
 /// Bytes of the longest packet that Ethernet's usual frames carry.
@@ -59,27 +59,39 @@ impl Mechanism {
     }
 
     /// A receiver of ours in the calling thread's namespace.
-    pub(crate) fn receiver(self) -> Result<Box<dyn Receiver + Send>, PacketError> {
+    pub(crate) fn receiver(self, depth: Depth) -> Result<Box<dyn Receiver + Send>, PacketError> {
         let (flow, address) = (self.flow(), SocketAddrV4::new(SINK, 0));
         Ok(match self {
-            Self::Ring => Box::new(RingReceiver::new(&RingConfig::new(flow, address, CARD))?),
+            Self::Ring => {
+                let config = RingConfig::new(flow, address, CARD);
+                Box::new(RingReceiver::new(&RingConfig { blocks: depth.blocks, ..config })?)
+            }
             Self::Xdp => {
-                let card = XdpCard::attach(XdpConfig::new(flow, address, CARD), [pool("fragments", 64 << 10, 16)?])?;
+                let config = XdpConfig::new(flow, address, CARD);
+                let (receive_frames, posted_frames) = (depth.frames, depth.frames);
+                let config = XdpConfig { frame_size: 2048, receive_frames, posted_frames, ..config };
+                let card = XdpCard::attach(config, [pool("fragments", 64 << 10, 16)?])?;
                 Box::new(card.open(0, Staging::new(pool("staging", 64 << 10, 4)?))?.0)
             }
-            _ => Box::new(self.socket(pool("packets", 256 << 10, 64)?.into(), LARGEST)?),
+            _ => Box::new(self.socket(pool("packets", 256 << 10, 64)?.into(), LARGEST, depth)?),
         })
     }
 
     /// A socket that receives packets of so many bytes at most into this memory; not for rings.
-    pub(crate) fn socket(self, memory: PacketMemory, largest: usize) -> Result<SocketReceiver, PacketError> {
+    pub(crate) fn socket(
+        self,
+        memory: PacketMemory,
+        largest: usize,
+        depth: Depth,
+    ) -> Result<SocketReceiver, PacketError> {
         let mechanism = match self {
             Self::RecvFrom => ReceiveMechanism::RecvFrom,
             Self::Gro => ReceiveMechanism::UdpGro,
             _ => ReceiveMechanism::RecvMmsg,
         };
         let config = ReceiveConfig::new(self.flow(), SocketAddrV4::new(SINK, 0));
-        SocketReceiver::new(ReceiveConfig { mechanism, largest, ..config }, memory)
+        let socket_buffer = depth.socket_bytes as usize;
+        SocketReceiver::new(ReceiveConfig { mechanism, largest, socket_buffer, ..config }, memory)
     }
 }
 

@@ -9,6 +9,7 @@
 //! There are no interrupts on such a cable. Without a word the sender's processor would do all of the kernel's work; so it is
 //! said where that is done, as a card's interrupts would.
 
+mod backlog;
 mod frames;
 mod mechanism;
 mod sink;
@@ -21,13 +22,14 @@ use std::time::Duration;
 
 use ropewalk_io::packet::cable::{CARD, Cable, Host, SINK, SOURCE};
 use ropewalk_io::packet::{Card, Flow};
-use ropewalk_limits::{BareReceiver, deaf};
+use ropewalk_limits::{BareReceiver, Depth, deaf};
 use ropewalk_wire::internet::MacAddress;
 use serde_json::{Map, Value};
 
 use crate::BenchError;
 use crate::session::Session;
 
+pub(crate) use backlog::{LongBacklog, dropped_on_the_way};
 pub(crate) use frames::Frame;
 pub(crate) use mechanism::{Mechanism, pool};
 pub(crate) use sink::{Sink, Work, wait_for};
@@ -71,6 +73,8 @@ pub(crate) struct Traffic {
 pub(crate) struct Rig {
     pub(crate) cable: Cable,
     pub(crate) kernel: Kernel,
+    /// How much can wait for a sink that is away, ours or bare.
+    pub(crate) depth: Depth,
     macs: [MacAddress; 2],
 }
 
@@ -112,7 +116,7 @@ impl Rig {
         // What comes back is the source's to receive.
         cable.source.receive_on(SOURCE_CPU as u32)?;
         let macs = [mac_of(&cable.source)?, mac_of(&cable.sink)?];
-        Ok(Self { cable, kernel, macs })
+        Ok(Self { cable, kernel, depth: Depth::USUAL, macs })
     }
 
     /// How long a sink sleeps that has found nothing, and whether a packet wakes it.
@@ -130,12 +134,12 @@ impl Rig {
 
     /// A receiver of ours.
     pub(crate) fn ours(&self, mechanism: Mechanism) -> Result<Sink, crate::BenchError> {
-        self.cable.sink.inside(|| mechanism.receiver()).map(Sink::ours).map_err(crate::BenchError::wrong)
+        self.cable.sink.inside(|| mechanism.receiver(self.depth)).map(Sink::ours).map_err(crate::BenchError::wrong)
     }
 
     /// A bare one.
     pub(crate) fn bare(&self, mechanism: Mechanism) -> Result<Sink, crate::BenchError> {
-        let open = || BareReceiver::open(mechanism.bare(), SocketAddrV4::new(SINK, 0), CARD);
+        let open = || BareReceiver::open(mechanism.bare(), SocketAddrV4::new(SINK, 0), CARD, self.depth);
         self.cable.sink.inside(open).map(Sink::Bare).map_err(crate::BenchError::system("a bare receiver"))
     }
 

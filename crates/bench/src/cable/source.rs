@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use ropewalk_io::packet::cable::CARD;
 use ropewalk_limits::{Flood, pin_to_cpu};
 
-use super::{Frame, SOURCE_CPU, Usage};
+use super::{Frame, SINK_CPU, SOURCE_CPU, Usage};
 
 /// How fast.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) enum Pace {
     /// As fast as it goes.
     Flood,
-    /// So many packets a second.
+    /// So many packets a second, and never faster: what a source could not send in its time, because it was away, is not sent
+    /// behind it, where it would come as a flood.
     Rate(f64),
     /// As fast as the sink takes them: so many are on their way at most.
     Window(u64),
@@ -37,6 +38,8 @@ const BATCH: u64 = 32;
 const PAUSE: Duration = Duration::from_micros(30);
 /// How long it waits for what is on its way before it takes that for lost: longer than any thread is away.
 const LOST: Duration = Duration::from_millis(200);
+/// What a source is late by at most, in packets: a pause and what comes together behind it.
+const LATE: u64 = 4 * BATCH;
 /// What has made no progress for so long when the time is over is taken for lost as well.
 const STUCK: Duration = Duration::from_millis(20);
 
@@ -50,6 +53,8 @@ pub(crate) struct Sent {
     pub(crate) seconds: f64,
     /// Seconds of processor that the whole machine used in it.
     pub(crate) used_seconds: f64,
+    /// Of them, those of the sink's processor.
+    pub(crate) sink_seconds: f64,
     /// Packets that did not come.
     pub(crate) lost: u64,
 }
@@ -80,7 +85,7 @@ impl Source {
     ) -> io::Result<Sent> {
         let _ = pin_to_cpu(SOURCE_CPU);
         let first = self.flood.sent();
-        let mut ledger = Ledger { begin: Instant::now(), gone: 0, progress: (0, Instant::now()) };
+        let mut ledger = Ledger { begin: Instant::now(), gone: 0, left_out: 0, progress: (0, Instant::now()) };
         let mut from = None;
         loop {
             let (passed, taken) = (ledger.begin.elapsed(), received.load(Ordering::Relaxed));
@@ -91,11 +96,13 @@ impl Source {
             if let Some((sent_before, taken_before, at, usage)) = &from
                 && passed >= *at + duration
             {
+                let now = Usage::look();
                 return Ok(Sent {
                     sent: sent - sent_before,
                     received: taken - taken_before,
                     seconds: (passed - *at).as_secs_f64(),
-                    used_seconds: Usage::look().used_since(usage),
+                    used_seconds: now.used_since(usage),
+                    sink_seconds: now.used_by(SINK_CPU, usage),
                     lost: ledger.lost(pace, sent, taken),
                 });
             }
@@ -124,6 +131,8 @@ struct Ledger {
     begin: Instant,
     /// Taken for lost.
     gone: u64,
+    /// Packets whose time passed while the source was away.
+    left_out: u64,
     /// What had been taken when something was taken last, and when.
     progress: (u64, Instant),
 }
@@ -140,9 +149,11 @@ impl Ledger {
         match pace {
             Pace::Flood => BATCH,
             Pace::Rate(rate) => {
-                let due = (self.begin.elapsed().as_secs_f64() * rate) as u64;
+                let due = ((self.begin.elapsed().as_secs_f64() * rate) as u64).saturating_sub(sent + self.left_out);
+                let late = LATE.max((PAUSE.as_secs_f64() * 4.0 * rate) as u64);
+                self.left_out += due.saturating_sub(late);
                 // Few at a time would cost a call each.
-                Some(due.saturating_sub(sent)).filter(|due| *due >= BATCH / 2).unwrap_or(0)
+                Some(due.min(late)).filter(|due| *due >= BATCH / 2).unwrap_or(0)
             }
             Pace::Window(most) => {
                 if taken != self.progress.0 {

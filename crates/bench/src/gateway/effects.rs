@@ -38,7 +38,7 @@ fn compare(
     [with, without]: [Setup; 2],
     note: &'static str,
 ) -> Result<(), BenchError> {
-    let figure = |setup: &Setup, rig: &Rig, times| gateway(rig, setup, times);
+    let figure = |setup: &Setup, rig: &Rig, times| gateway(rig, setup, times).map(|intake| intake.rate);
     effect(
         session,
         name,
@@ -52,9 +52,11 @@ fn compare(
 fn timestamps(session: &mut Session<'_>, usual: Setup) -> Result<(), BenchError> {
     let stamped = |rig: &Rig, times| {
         let _wants_them = timestamped().map_err(BenchError::system("a socket that wants packets' times"))?;
-        gateway(rig, &usual, times)
+        gateway(rig, &usual, times).map(|intake| intake.rate)
     };
-    effect(session, "timestamp", TIMESTAMP, usual.mtu, stamped, |rig, times| gateway(rig, &usual, times))
+    effect(session, "timestamp", TIMESTAMP, usual.mtu, stamped, |rig, times| {
+        gateway(rig, &usual, times).map(|intake| intake.rate)
+    })
 }
 
 /// A setting and its absence in turns.

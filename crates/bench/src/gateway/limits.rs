@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::packets::Packets;
-use super::run::{bare, gateway};
+use super::run::{Intake, bare, gateway};
 use super::setup::{Sending, Setup, Towards};
 use super::times;
 use crate::BenchError;
@@ -16,6 +16,9 @@ const BUILDING: &str =
 const GATHERING: &str = "and every event put together by copy, and let go; limit: the same";
 const FORWARDING: &str = "built, events sent to two nodes on the source's processor, which decide; limit: bare loop that sends each packet \
                           back, same mechanisms; target: 0.85";
+
+const PROCESSOR: &str = "the same in the time in which the gateway's processor had something to do: it sleeps where its source and its nodes, \
+                         which share the other one, are slower";
 
 /// How packets come and how events leave.
 const WAYS: [(Mechanism, Sending); 5] = [
@@ -54,12 +57,14 @@ fn measure(session: &mut Session<'_>, flow: &str, setup: &Setup, note: &'static 
     }
     let Some(rig) = Rig::of_case(session, &case, kernel, setup.mtu)? else { return Ok(()) };
     let scale = session.options.scale;
-    let [series] = alternate(
+    let figures = |intake: Intake| [intake.rate, intake.rate_of_processor];
+    let [rate, of_processor] = alternate(
         scale.pairs(),
-        || Ok([gateway(&rig, setup, times(scale))?]),
-        || Ok([bare(&rig, setup, times(scale), setup.towards == Towards::Nodes)?]),
+        || gateway(&rig, setup, times(scale)).map(figures),
+        || bare(&rig, setup, times(scale), setup.towards == Towards::Nodes).map(figures),
     )?;
-    session.row(Row::of(&case, "Gb/s", &series, note))
+    session.row(Row::of(&case, "Gb/s", &rate, note))?;
+    session.row(Row::of(&case, "Gb/busy s", &of_processor, PROCESSOR))
 }
 
 const fn job(towards: Towards) -> &'static str {

@@ -34,17 +34,30 @@ const SETS: u64 = 8;
 /// A figure for which packets were lost is taken again so often.
 const TRIES: usize = 20;
 
-/// Gb/s of what UDP or IP carried.
-fn gigabits(sent: &Sent, bytes: usize) -> f64 {
-    sent.received as f64 * bytes as f64 * 8.0 / sent.seconds / 1e9
+/// What was taken in of what UDP or IP carried.
+#[derive(Copy, Clone, PartialEq, Debug)]
+pub(super) struct Intake {
+    /// Gb/s.
+    pub(super) rate: f64,
+    /// Gb in a second in which the gateway's processor did something, whoever had it do so: what would be the rate if that
+    /// processor were never idle.
+    pub(super) rate_of_processor: f64,
+}
+
+impl Intake {
+    fn of(sent: &Sent, bytes: usize) -> Self {
+        let gigabits = sent.received as f64 * bytes as f64 * 8.0 / 1e9;
+        // The kernel counts in hundredths of a second.
+        Self { rate: gigabits / sent.seconds, rate_of_processor: gigabits / sent.sink_seconds.max(0.01) }
+    }
 }
 
 /// Takes a figure in which no packet was lost.
-fn lossless(bytes: usize, mut run: impl FnMut() -> Result<Sent, BenchError>) -> Result<f64, BenchError> {
+fn lossless(bytes: usize, mut run: impl FnMut() -> Result<Sent, BenchError>) -> Result<Intake, BenchError> {
     for _ in 0..TRIES {
         let sent = run()?;
         if sent.lost == 0 && sent.received > 0 {
-            return Ok(gigabits(&sent, bytes));
+            return Ok(Intake::of(&sent, bytes));
         }
     }
     Err(BenchError::wrong("packets were lost each time"))
@@ -57,17 +70,17 @@ fn pace(rig: &Rig) -> Pace {
 /// The time before a figure is measured, and how long it is.
 pub(super) type Times = (Duration, Duration);
 
-/// What a gateway takes in, in Gb/s.
-pub(super) fn gateway(rig: &Rig, setup: &Setup, times: Times) -> Result<f64, BenchError> {
+/// What a gateway takes in.
+pub(super) fn gateway(rig: &Rig, setup: &Setup, times: Times) -> Result<Intake, BenchError> {
     lossless(setup.packets.bytes(), || match setup.towards {
         Towards::Nobody => building(rig, setup, times),
         _ => forwarding(rig, setup, times),
     })
 }
 
-/// What a bare loop of the same mechanism takes in, or takes in and sends back, in Gb/s. Its source does what the gateway's
+/// What a bare loop of the same mechanism takes in, or takes in and sends back. Its source does what the gateway's
 /// does, for it is as near to its end as the receiver: as many frames lie ready, and get their numbers before they leave.
-pub(super) fn bare(rig: &Rig, setup: &Setup, times: Times, is_echo: bool) -> Result<f64, BenchError> {
+pub(super) fn bare(rig: &Rig, setup: &Setup, times: Times, is_echo: bool) -> Result<Intake, BenchError> {
     let bytes = setup.packets.bytes();
     lossless(bytes, || {
         let mut sink = rig.bare(setup.receive)?;

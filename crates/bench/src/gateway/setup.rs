@@ -9,7 +9,7 @@ use ropewalk_io::packet::{
     XdpCard, XdpConfig,
 };
 use ropewalk_io::{Clock, MonotonicClock};
-use ropewalk_limits::{pin_to_cpu, schedule};
+use ropewalk_limits::{Depth, pin_to_cpu, schedule};
 use ropewalk_memory::{NextPacket, PacketAllocator, PoolConfig, Staging};
 use ropewalk_node::drive::gateway::Gathering;
 use ropewalk_wire::gateway::Copying;
@@ -182,7 +182,7 @@ impl Setup {
         let receiver: Box<dyn Receiver + Send> = if self.receive == Mechanism::Ring {
             Box::new(RingReceiver::new(&RingConfig::new(flow, address, CARD))?)
         } else {
-            Box::new(self.receive.socket(self.memory.make()?, self.packets.bytes())?)
+            Box::new(self.receive.socket(self.memory.make()?, self.packets.bytes(), Depth::USUAL)?)
         };
         Ok((receiver, self.sender()?))
     }

@@ -70,8 +70,8 @@ fn compare(
     let scale = session.options.scale;
     let [series] = alternate(
         scale.pairs(),
-        || Ok([gateway(&rig, &ours, times(scale))?]),
-        || Ok([gateway(&rig, &other, times(scale))?]),
+        || Ok([gateway(&rig, &ours, times(scale))?.rate]),
+        || Ok([gateway(&rig, &other, times(scale))?.rate]),
     )?;
     session.row(Row::of(&case, "Gb/s", &series, note))
 }
@@ -108,8 +108,8 @@ fn summary(session: &mut Session<'_>) -> Result<(), BenchError> {
         let scale = session.options.scale;
         let [series] = alternate(
             scale.pairs(),
-            || Ok([gateway(&rig, &setup, times(scale))?]),
-            || Ok([bare(&rig, &setup, times(scale), true)?]),
+            || Ok([gateway(&rig, &setup, times(scale))?.rate]),
+            || Ok([bare(&rig, &setup, times(scale), true)?.rate]),
         )?;
         session.row(Row::of(&described, "Gb/s", &series, SUMMARY))?;
     }

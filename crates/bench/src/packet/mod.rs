@@ -16,6 +16,7 @@ mod cost;
 mod rates;
 mod stumble;
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -85,16 +86,48 @@ impl Pair {
         work: Work,
         (warm_up, duration): (Duration, Duration),
     ) -> Result<Sent, BenchError> {
+        self.turn(rig, work, |source, received| source.run(pace, warm_up, duration, received, &mut |_, _| {}))
+    }
+
+    /// The same, all of which is waited for: what is not received then is lost.
+    fn run_to_the_end(&mut self, rig: &Rig, pace: Pace, work: Work, duration: Duration) -> Result<Sent, BenchError> {
+        self.turn(rig, work, |source, received| {
+            let before = settled(received);
+            let sent = source.run(pace, Duration::ZERO, duration, received, &mut |_, _| {})?;
+            Ok(Sent { received: settled(received) - before, ..sent })
+        })
+    }
+
+    /// The sink receives while something is done with the source.
+    fn turn(
+        &mut self,
+        rig: &Rig,
+        work: Work,
+        what: impl FnOnce(&mut Source, &AtomicU64) -> io::Result<Sent> + Send,
+    ) -> Result<Sent, BenchError> {
         let (received, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
         let Self { sink, source } = self;
         std::thread::scope(|scope| {
             let receiving = scope.spawn(|| sink.run(rig, work, &received, &is_over));
-            let sent = scope.spawn(|| source.run(pace, warm_up, duration, &received, &mut |_, _| {})).join();
+            let sent = scope.spawn(|| what(source, &received)).join();
             is_over.store(true, Ordering::Relaxed);
             let panicked = |_| BenchError::wrong("a thread of the bench panicked");
             receiving.join().map_err(panicked)?;
             sent.map_err(panicked)?.map_err(BenchError::system("sending packets"))
         })
+    }
+}
+
+/// What was received when nothing has come for a while.
+fn settled(received: &AtomicU64) -> u64 {
+    const QUIET: Duration = Duration::from_millis(300);
+    let mut seen = received.load(Ordering::Relaxed);
+    loop {
+        std::thread::sleep(QUIET);
+        match received.load(Ordering::Relaxed) {
+            same if same == seen => return same,
+            more => seen = more,
+        }
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{Kernel, MTU, Mechanism, Pace, Pair, Traffic, Work, describe, is_possible, rate, times};
-use crate::cable::Rig;
+use ropewalk_limits::Depth;
+
+use crate::cable::{LongBacklog, Rig, dropped_on_the_way};
 use crate::pairs::{Series, alternate, take_turns};
 use crate::session::{Row, Session};
 use crate::{BenchError, Scale};
@@ -21,7 +23,16 @@ const CURVE: &str = "received while a part of the most is offered, or as near to
                      packet; limit: a bare receiver of the same mechanism";
 const LEAST: &str = "the least that was received of the most, while the most or more was offered; limit: of a bare receiver of the \
                      same mechanism; target for the best mechanism: 0.9";
-const LOSS: &str = "packets lost of those sent in a minute at 90 % of the most; limit: of a bare receiver; target: 0";
+/// Packets that may wait for a processor that is away.
+const BACKLOG: u32 = 1 << 17;
+/// Pieces of the minute in which loss is looked for, and what each takes.
+const PIECES: usize = 12;
+const PIECE: Duration = Duration::from_secs(5);
+
+const LOSS: &str = "packets lost of those sent in a minute at 90 % of the most, with room for a quarter of a second; limit: of a bare \
+                    receiver; target: 0";
+const EARLY: &str = "of them lost on the way to the receiver: in the backlog of a processor that was away, in the cable's ring of 256 packets";
+const OFFERED_THEN: &str = "sent in that minute: 90 % of the most that was received just before each twelfth of it";
 
 pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let work = Work::of(super::WORK);
@@ -70,38 +81,61 @@ fn swept(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale, offered: &[f64]) 
 
 /// The most that is received at any rate: that of packets for which receiving costs as much as their work, and fewer.
 fn most(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale) -> Result<f64, BenchError> {
-    let bound = 1.0 / super::WORK.as_secs_f64();
     let parts = scale.choose(&LOOKED_AT[2..3], &[0.5, 0.7, 0.9][..], &LOOKED_AT[..]);
+    most_at(pair, rig, work, parts, times(scale))
+}
+
+/// The same, looked for at these parts, each for so long.
+fn most_at(
+    pair: &mut Pair,
+    rig: &Rig,
+    work: Work,
+    parts: &[f64],
+    times: (Duration, Duration),
+) -> Result<f64, BenchError> {
+    let bound = 1.0 / super::WORK.as_secs_f64();
     parts.iter().try_fold(0.0, |most: f64, part| {
-        let sent = pair.run(rig, Pace::Rate(part * bound), work, times(scale))?;
+        let sent = pair.run(rig, Pace::Rate(part * bound), work, times)?;
         Ok(most.max(rate(&sent)))
     })
 }
 
-/// What is lost at 90 % of the most, for a minute: of a full run alone.
+/// What is lost at 90 % of the most in a minute: of a full run, or where it is asked for.
 pub(super) fn loss(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
-    let minute = Duration::from_secs(if scale == Scale::Full { 60 } else { 1 });
+    let pieces = if scale == Scale::Full { PIECES } else { 1 };
     let work = Work::of(super::WORK);
     for kernel in Kernel::ALL {
         for mechanism in [Mechanism::RecvMmsg, Mechanism::Ring, Mechanism::Xdp] {
             let traffic = Traffic { mechanism, bytes: BYTES };
             let mut case = describe("loss", kernel, traffic);
-            case.insert("seconds".to_owned(), json!(minute.as_secs()));
+            case.insert("seconds".to_owned(), json!(pieces as u64 * PIECE.as_secs()));
             let is_asked_for = scale == Scale::Full || session.options.case.is_some();
             if !is_asked_for || !session.wants(&case) {
                 continue;
             }
-            let Some(rig) = Rig::of_case(session, &case, kernel, MTU)? else { continue };
-            let figures = |pair: Result<Pair, BenchError>| {
-                let mut pair = pair?;
-                let most = most(&mut pair, &rig, work, scale)?;
-                let sent = pair.run(&rig, Pace::Rate(0.9 * most), work, (minute / 20, minute))?;
-                Ok([sent.sent.saturating_sub(sent.received) as f64, sent.sent as f64])
-            };
-            let [lost, _] = alternate(1, || figures(Pair::ours(&rig, traffic)), || figures(Pair::bare(&rig, traffic)))?;
-            session.row(Row::of(&case, "packets", &lost, LOSS))?;
+            let Some(mut rig) = Rig::of_case(session, &case, kernel, MTU)? else { continue };
+            rig.depth = Depth::LONG;
+            let figures = |pair: Result<Pair, BenchError>| lost(&mut pair?, &rig, work);
+            let [lost, early, rate] =
+                alternate(pieces, || figures(Pair::ours(&rig, traffic)), || figures(Pair::bare(&rig, traffic)))?;
+            session.row(Row::of(&case, "packets", &lost.total(), LOSS))?;
+            session.row(Row::of(&case, "packets on their way", &early.total(), EARLY))?;
+            session.row(Row::of(&case, "packets/s", &rate, OFFERED_THEN))?;
         }
     }
     Ok(())
+}
+
+/// Packets that were lost in a piece of the minute, those of them that never came as far as the receiver, and packets a second
+/// that were sent. What the most is stands in front of each piece: within a minute a machine that others use as well can become
+/// slower by a third.
+fn lost(pair: &mut Pair, rig: &Rig, work: Work) -> Result<[f64; 3], BenchError> {
+    let dropped = || dropped_on_the_way(&rig.cable).map_err(BenchError::system("reading what was dropped"));
+    let _backlog = LongBacklog::of(BACKLOG).map_err(BenchError::system("a longer backlog"))?;
+    let most = most_at(pair, rig, work, &LOOKED_AT, times(Scale::Quick))?;
+    let before = dropped()?;
+    let sent = pair.run_to_the_end(rig, Pace::Rate(0.9 * most), work, PIECE)?;
+    let early = dropped()? - before;
+    Ok([sent.sent as f64 - sent.received as f64, early as f64, sent.sent as f64 / sent.seconds])
 }

@@ -31,8 +31,6 @@ pub use flood::Flood;
 const BATCH: usize = 64;
 /// Bytes of room for each: the longest packet that is received.
 const ROOM: usize = 2048;
-/// What waits in the kernel at most, as it counts: several thousand packets.
-const WAITING: i32 = 4 << 20;
 /// The protocol number of packets that are sent straight over IP: RFC 3692's first one for experiments.
 pub const BARE_PROTOCOL: u8 = 253;
 
@@ -58,6 +56,24 @@ impl BarePackets {
     pub const ALL: [Self; 6] = [Self::RecvFrom, Self::RecvMmsg, Self::UdpGro, Self::RawIp, Self::Ring, Self::Xdp];
 }
 
+/// How much can wait for a receiver that is away.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Depth {
+    /// Bytes in a socket, as the kernel counts them: a packet has several hundred beside its own.
+    pub socket_bytes: i32,
+    /// Blocks of a ring, of 256 KiB each.
+    pub blocks: usize,
+    /// Frames that AF_XDP receives into, a power of two.
+    pub frames: usize,
+}
+
+impl Depth {
+    /// Several thousand packets.
+    pub const USUAL: Self = Self { socket_bytes: 4 << 20, blocks: 64, frames: 4096 };
+    /// More than 64,000 short packets: a quarter of a second at 250,000 a second.
+    pub const LONG: Self = Self { socket_bytes: 64 << 20, blocks: 256, frames: 64 << 10 };
+}
+
 /// A receiver that counts what comes to an address and looks at nothing.
 pub struct BareReceiver(Loop);
 
@@ -72,11 +88,11 @@ impl BareReceiver {
     ///
     /// # Errors
     /// What the kernel says, mostly that the right is missing.
-    pub fn open(how: BarePackets, address: SocketAddrV4, card: &str) -> io::Result<Self> {
+    pub fn open(how: BarePackets, address: SocketAddrV4, card: &str, depth: Depth) -> io::Result<Self> {
         Ok(Self(match how {
-            BarePackets::Ring => Loop::Ring(Box::new(RingLoop::open(address, card)?)),
-            BarePackets::Xdp => Loop::Xdp(Box::new(XdpLoop::open(address, card)?)),
-            socket => Loop::Socket(Box::new(SocketLoop::open(socket, address)?)),
+            BarePackets::Ring => Loop::Ring(Box::new(RingLoop::open(address, card, depth.blocks)?)),
+            BarePackets::Xdp => Loop::Xdp(Box::new(XdpLoop::open(address, card, depth.frames)?)),
+            socket => Loop::Socket(Box::new(SocketLoop::open(socket, address, depth.socket_bytes)?)),
         }))
     }
 

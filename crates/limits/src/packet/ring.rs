@@ -15,9 +15,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use super::socket::{refuse_others, set};
 use super::{ROOM, card_number, deaf, program};
 
-/// Bytes of a block that is received, and how many there are: as many as `io`'s ring has.
+/// Bytes of a block that is received: as many as `io`'s ring has.
 const BLOCK: usize = 256 << 10;
-const BLOCKS: usize = 64;
 /// How long the kernel waits for a block to become full, in ms.
 const PATIENCE: u32 = 1;
 /// Frames that are sent, behind each other in blocks of 64 KiB.
@@ -84,7 +83,7 @@ pub(super) struct RingLoop {
 }
 
 impl RingLoop {
-    pub(super) fn open(address: SocketAddrV4, card: &str) -> io::Result<Self> {
+    pub(super) fn open(address: SocketAddrV4, card: &str, blocks: usize) -> io::Result<Self> {
         let listener = deaf(address, false)?;
         let card = card_number(card, listener.0.as_fd())?;
         let receiver = packet_socket(libc::tpacket_versions::TPACKET_V3)?;
@@ -92,15 +91,15 @@ impl RingLoop {
         refuse_others(receiver.as_fd())?;
         let request = libc::tpacket_req3 {
             tp_block_size: BLOCK as u32,
-            tp_block_nr: BLOCKS as u32,
+            tp_block_nr: blocks as u32,
             tp_frame_size: ROOM as u32,
-            tp_frame_nr: (BLOCK / ROOM * BLOCKS) as u32,
+            tp_frame_nr: (BLOCK / ROOM * blocks) as u32,
             tp_retire_blk_tov: PATIENCE,
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
         set(receiver.as_fd(), libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
-        let blocks = Shared::map(&receiver, BLOCK * BLOCKS)?;
+        let blocks = Shared::map(&receiver, BLOCK * blocks)?;
         bind(&receiver, card, libc::ETH_P_ALL as u16)?;
         let spare = program::drop_behind(card)?;
         let sender = packet_socket(libc::tpacket_versions::TPACKET_V2)?;
@@ -150,7 +149,7 @@ impl RingLoop {
         }
         // Release: what was read comes before what the kernel writes next.
         self.blocks.status(start + STATUS).store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.block = (self.block + 1) % BLOCKS;
+        self.block = (self.block + 1) % (self.blocks.bytes / BLOCK);
         u64::from(count)
     }
 

@@ -7,7 +7,7 @@ use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
 
-use super::{BATCH, BarePackets, ROOM, WAITING, bound};
+use super::{BATCH, BarePackets, ROOM, bound};
 
 /// Room for a train of packets, which the kernel has coupled.
 const TRAIN: usize = 65_536;
@@ -36,10 +36,10 @@ struct Control([u8; CONTROL]);
 unsafe impl Send for SocketLoop {}
 
 impl SocketLoop {
-    pub(super) fn open(how: BarePackets, address: SocketAddrV4) -> io::Result<Self> {
+    pub(super) fn open(how: BarePackets, address: SocketAddrV4, waiting: i32) -> io::Result<Self> {
         let (socket, address) = bound(address, how == BarePackets::RawIp)?;
-        set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &WAITING)
-            .or_else(|_| set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &WAITING))?;
+        set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &waiting)
+            .or_else(|_| set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &waiting))?;
         if how == BarePackets::UdpGro {
             set(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, &1)?;
         }

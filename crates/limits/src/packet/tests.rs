@@ -49,12 +49,15 @@ fn received(socket: &OwnedFd, awaited: u64) -> u64 {
     }
 }
 
+fn open(how: BarePackets) -> std::io::Result<BareReceiver> {
+    BareReceiver::open(how, SocketAddrV4::new(SINK, 0), CARD, Depth::USUAL)
+}
+
 /// Sends all packets and receives as many, or sends them back; returns how many came back.
 fn flooded(cable: &Cable, how: BarePackets, comes_back: bool) -> (u64, BareReceiver) {
     let take = if comes_back { BareReceiver::echo } else { BareReceiver::receive };
     let is_raw = how == BarePackets::RawIp;
-    let mut receiver =
-        cable.sink.inside(|| BareReceiver::open(how, SocketAddrV4::new(SINK, 0), CARD)).expect("a receiver");
+    let mut receiver = cable.sink.inside(|| open(how)).expect("a receiver");
     let back = cable.source.inside(|| bound(SocketAddrV4::new(SOURCE, 0), is_raw)).expect("a socket");
     let frame = frame(cable, back.1, receiver.address(), is_raw);
     let mut flood = cable.source.inside(|| Flood::open(CARD, &vec![frame; 32])).expect("a flood");
@@ -95,8 +98,7 @@ fn what_is_sent_to_another_card_is_counted_by_no_receiver() {
     let Some(cable) = cable("limits::packet::what_is_sent_to_another_card_is_counted_by_no_receiver") else { return };
     let back = cable.source.inside(|| bound(SocketAddrV4::new(SOURCE, 0), false)).expect("a socket");
     for how in BarePackets::ALL.into_iter().filter(|how| *how != BarePackets::RawIp) {
-        let open = || BareReceiver::open(how, SocketAddrV4::new(SINK, 0), CARD);
-        let mut receiver = cable.sink.inside(open).expect("a receiver");
+        let mut receiver = cable.sink.inside(|| open(how)).expect("a receiver");
         let ours = frame(&cable, back.1, receiver.address(), false);
         // Every byte of the address counts.
         let mut frames = vec![ours.clone(); 7];

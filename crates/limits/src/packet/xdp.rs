@@ -13,11 +13,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::ring::exchange;
 use super::socket::set;
-use super::{BATCH, WAITING, card_number, deaf, program};
+use super::{BATCH, card_number, deaf, program};
 
-/// Bytes of a receiver's frame, and how many there are.
+/// Bytes of a receiver's frame.
 const FRAME: usize = 2048;
-const FRAMES: usize = 4096;
+/// Bytes that are on their way out at most, as the kernel counts them.
+const LEAVING: i32 = 4 << 20;
 /// How long a queue may stay taken by a socket that was just closed: it is cleared away when the kernel has time.
 const GONE_AFTER: Duration = Duration::from_secs(10);
 
@@ -111,7 +112,7 @@ impl XdpSocket {
         let family = AddressFamily::from_raw(libc::AF_XDP as u16);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(family, SocketType::RAW, flags, None)?;
-        set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &WAITING)?;
+        set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &LEAVING)?;
         let (bytes, protection) = (frames * frame_bytes, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: a new mapping at an address that the kernel chooses.
         let base = unsafe { mmap_anonymous(null_mut(), bytes, protection, MapFlags::PRIVATE | MapFlags::POPULATE) }?;
@@ -256,12 +257,12 @@ pub(super) struct XdpLoop {
 }
 
 impl XdpLoop {
-    pub(super) fn open(address: SocketAddrV4, card: &str) -> io::Result<Self> {
+    pub(super) fn open(address: SocketAddrV4, card: &str, frames: usize) -> io::Result<Self> {
         let listener = deaf(address, false)?;
         let mac = card_address(card, listener.0.as_fd())?;
         let card = card_number(card, listener.0.as_fd())?;
-        let mut socket = XdpSocket::open(card, FRAMES, FRAME)?;
-        (0..FRAMES).for_each(|frame| socket.fill.put((frame * FRAME) as u64));
+        let mut socket = XdpSocket::open(card, frames, FRAME)?;
+        (0..frames).for_each(|frame| socket.fill.put((frame * FRAME) as u64));
         socket.fill.publish();
         let program = program::attach(card, mac, &socket.socket)?;
         Ok(Self { socket, _program: program, listener })
