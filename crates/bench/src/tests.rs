@@ -146,8 +146,8 @@ fn packet_gives_rates_and_costs_of_every_mechanism() {
 #[test]
 fn gateway_gives_every_table() {
     if may_lay_cables("tests::gateway_gives_every_table") {
-        check_case("gateway", Some("mechanism=recvmmsg payload_bytes=912 table=limits"), 3);
-        check_case("gateway", Some("flow=hlt job=forward with decisions kernel=interrupt mechanism=r"), 4);
+        check_case("gateway", Some("mechanism=recvmmsg payload_bytes=912 table=limits"), 6);
+        check_case("gateway", Some("flow=hlt job=forward with decisions kernel=interrupt mechanism=r"), 8);
         check_case("gateway", Some("with=ring"), 1);
         check_case("gateway", Some("table=5"), 9);
         check_case("gateway", Some("table=1"), 2);

@@ -38,8 +38,10 @@ fn limits(rows: &[Row], flow: &str) -> Chart {
     let place =
         |row: &Row| ways.iter().position(|way| *way == row.text("mechanism")).map_or(0.0, |place| place as f64 + 1.0);
     let of = |job: &str| {
-        let is_chosen =
-            |row: &&Row| row.text("table") == "limits" && row.text("flow") == flow && row.text("job") == job;
+        let is_chosen = |row: &&Row| {
+            let is_rate = row.text("table") == "limits" && row.unit == super::limits::RATE;
+            is_rate && row.text("flow") == flow && row.text("job") == job
+        };
         let chosen = rows.iter().filter(is_chosen);
         let points = chosen.filter_map(|row| Some((place(row), row.ratio_to_limit?))).collect();
         Curve { name: job.to_owned(), points, marked: true }
