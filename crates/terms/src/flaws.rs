@@ -85,6 +85,10 @@ flaws! {
     SilentLeftOutAtOnce = "silent_left_out_at_once",
     /// The last readout unit is not told of releases.
     ReleaseNotToAll = "release_not_to_all",
+    /// Whose a request for sets is is told by the address alone, although queues of a gateway share one.
+    SpeakerByHost = "speaker_by_host",
+    /// The queue of a reader of decisions takes whatever he leaves.
+    ReaderQueueUnbounded = "reader_queue_unbounded",
     /// Of a slice that was sent in part the rest is forgotten.
     PartialSendForgotten = "partial_send_forgotten",
     /// Super-fragments that find no room in the send queue are dropped.

@@ -111,6 +111,7 @@ kinds! {
     ReaderSleeps = "reader_sleeps",
     ReaderLeaves = "reader_leaves",
     GatewaySlow = "gateway_slow",
+    ReaderSlow = "reader_slow",
 }
 
 impl FaultKind {
@@ -120,6 +121,6 @@ impl FaultKind {
     pub const FIRST_OF_PUSH: usize = Self::PacketsLost as usize;
     /// Of these, from here on, those of gateways' lives, of connections and of readers.
     pub const FIRST_OF_LIVES: usize = Self::GatewayKilled as usize;
-    /// And from here on those of too little of the processor.
+    /// And from here on those that are drawn for themselves: of too little of the processor, and of readers who take little.
     pub const FIRST_OF_LOAD: usize = Self::GatewaySlow as usize;
 }

@@ -6,7 +6,7 @@
 use super::link::Link;
 use ropewalk_io::endpoint::Peer;
 use ropewalk_io::packet::{Fill, Packet, Refusal, SendCounters};
-use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event};
+use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, SendLimits};
 use ropewalk_memory::{ByteQueue, Slice, Staging};
 use ropewalk_terms::Instant;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -163,6 +163,9 @@ impl<D: Dispatcher> Connections<D> {
             let established = self.table[place].as_ref().filter(|connection| connection.is_established);
             let Some(endpoint) = established.map(|connection| connection.endpoint) else { continue };
             self.slices.extend(self.staging.write(message));
+            if is_planted(Flaw::ReaderQueueUnbounded) {
+                self.endpoints.set_send_limits(endpoint, SendLimits::up_to(usize::MAX));
+            }
             let is_queued = !self.slices.is_empty() && self.endpoints.send(endpoint, &mut self.slices).is_ok();
             self.slices.clear();
             if !is_queued && !is_planted(Flaw::ReaderGap) {

@@ -7,6 +7,7 @@ use ropewalk_flow::gateway::{Trigger, TriggerConfig};
 use ropewalk_flow::source::mep::{EmulatedPacket, MepSourceConfig, MepSources};
 use ropewalk_flow::source::{TriggerGate, TriggerRate, TriggerSequence};
 use ropewalk_io::packet::{Packet, Receiver, Refusal, Sender};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Incarnation, Instant};
 use ropewalk_wire::gateway::{Frame, Message, Stream};
 use ropewalk_wire::mep::MepRequest;
@@ -160,7 +161,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
                     _ => {}
                 }
             } else if let Ok(request) = MepRequest::parse(bytes)
-                && let Some(gateway) = speakers.iter().position(|speaker| *speaker == Some(from))
+                && let Some(gateway) = speakers.iter().position(|speaker| speaker.is_some_and(|one| is_same(one, from)))
             {
                 // A request does not say whose it is; what a gateway says of its state does.
                 trigger.on_request(gateway as u16, &request);
@@ -282,6 +283,11 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
 /// A set is due when its last event is.
 fn due_of_set(sequence: &mut TriggerSequence, packing: u16) -> Duration {
     (0..packing).map(|_| sequence.next_trigger().at).last().unwrap_or_default()
+}
+
+/// Whether a gateway that speaks from one address does from the other: queues of a gateway may have ports of one host.
+fn is_same(one: SocketAddrV4, other: SocketAddrV4) -> bool {
+    one.ip() == other.ip() && (one.port() == other.port() || is_planted(Flaw::SpeakerByHost))
 }
 
 fn note_decisions(stream: &Stream, told: &mut [(Incarnation, u64)], report: &mut PacketSourceReport) {

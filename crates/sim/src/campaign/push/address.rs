@@ -21,24 +21,51 @@ const READER: u8 = 3;
 /// Of the first flow; those of the next flow have the next number.
 const SOURCE: u8 = 16;
 
-/// Where a gateway's hosts take the packets of a flow.
-pub(super) const fn input(gateway: u16, flow: u8) -> SocketAddrV4 {
-    SocketAddrV4::new(host(GATEWAY, gateway), 7000 + flow as u16)
+/// Of a gateway's ports the first one of each kind; those of the next gateway lie behind.
+const CONTROL: u16 = 6900;
+const VOICE: u16 = 6800;
+const INPUT: u16 = 7000;
+const DECISIONS: u16 = 8000;
+/// Between the first ports of two flows; there are fewer gateways.
+const NEXT_FLOW: u16 = 100;
+
+/// Where gateways are.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Gateways {
+    /// Each on a host of its own.
+    Apart,
+    /// All on one, as the input queues of a gateway are: only their ports tell them apart.
+    Together,
 }
 
-/// Where a gateway hears nodes.
-pub(super) const fn control(gateway: u16) -> SocketAddrV4 {
-    SocketAddrV4::new(host(GATEWAY, gateway), 6999)
-}
+impl Gateways {
+    const fn at(self, gateway: u16, first: u16) -> SocketAddrV4 {
+        let index = match self {
+            Self::Apart => gateway,
+            Self::Together => 0,
+        };
+        SocketAddrV4::new(host(GATEWAY, index), first + gateway)
+    }
 
-/// Where a gateway speaks from.
-pub(super) const fn voice(gateway: u16) -> SocketAddrV4 {
-    SocketAddrV4::new(host(GATEWAY, gateway), 6998)
-}
+    /// Where a gateway takes the packets of a flow.
+    pub(super) const fn input(self, gateway: u16, flow: u8) -> SocketAddrV4 {
+        self.at(gateway, INPUT + NEXT_FLOW * flow as u16)
+    }
 
-/// Where readers of a flow's decisions connect to a gateway.
-pub(super) const fn decisions(gateway: u16, flow: u8) -> SocketAddrV4 {
-    SocketAddrV4::new(host(GATEWAY, gateway), 8000 + flow as u16)
+    /// Where a gateway hears nodes.
+    pub(super) const fn control(self, gateway: u16) -> SocketAddrV4 {
+        self.at(gateway, CONTROL)
+    }
+
+    /// Where a gateway speaks from.
+    pub(super) const fn voice(self, gateway: u16) -> SocketAddrV4 {
+        self.at(gateway, VOICE)
+    }
+
+    /// Where readers of a flow's decisions connect to a gateway.
+    pub(super) const fn decisions(self, gateway: u16, flow: u8) -> SocketAddrV4 {
+        self.at(gateway, DECISIONS + NEXT_FLOW * flow as u16)
+    }
 }
 
 /// A reader of decisions.
@@ -91,14 +118,17 @@ pub(super) const fn only(at: SocketAddrV4) -> RangeInclusive<Ipv4Addr> {
 
 /// The gateway and the flow of an input.
 pub(super) fn input_at(at: SocketAddrV4) -> Option<(u16, u8)> {
-    let gateway = index_of(at, GATEWAY)?;
-    let flow = at.port().checked_sub(7000)?;
-    Some((gateway, flow as u8))
+    index_of(at, GATEWAY)?;
+    let place = at.port().checked_sub(INPUT).filter(|_| at.port() < DECISIONS)?;
+    Some((place % NEXT_FLOW, (place / NEXT_FLOW) as u8))
 }
 
 /// The gateway that speaks or listens there.
 pub(super) fn gateway_at(at: SocketAddrV4) -> Option<u16> {
-    index_of(at, GATEWAY)
+    index_of(at, GATEWAY)?;
+    let ports = [VOICE, CONTROL, INPUT, DECISIONS];
+    let place = ports.iter().rev().find_map(|first| at.port().checked_sub(*first))?;
+    Some(place % NEXT_FLOW)
 }
 
 /// The node that is there.

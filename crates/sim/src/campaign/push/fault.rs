@@ -69,6 +69,8 @@ pub enum Fault {
     NodeDisconnected(u16),
     /// A reader of decisions ends its connection, and comes back after that time.
     ReaderLeaves(u16),
+    /// A reader of decisions takes so many bytes a second.
+    ReaderSlow(u16, u64),
     /// Nothing passes to a node nor from it.
     NodeCutOff(u16),
     /// Nothing reaches a node, but it is heard.
@@ -100,6 +102,7 @@ impl Fault {
             Self::GatewaySlow(..) => FaultKind::GatewaySlow,
             Self::NodeDisconnected(_) => FaultKind::NodeDisconnected,
             Self::ReaderLeaves(_) => FaultKind::ReaderLeaves,
+            Self::ReaderSlow(..) => FaultKind::ReaderSlow,
             Self::Sleeps(Place::Gateway(_) | Place::Sending(_)) => FaultKind::GatewaySleeps,
             Self::Sleeps(Place::Reader(_)) => FaultKind::ReaderSleeps,
             Self::Sleeps(Place::Node(_)) => FaultKind::NodeSleeps,

@@ -10,6 +10,7 @@ use super::world::World;
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::packet::simulated::{PacketFaults, PacketPath};
 use ropewalk_io::packet::{Flow, SendConfig, Sender};
+use ropewalk_io::simulated::Faults;
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_node::drive::Drive;
 use ropewalk_terms::Instant;
@@ -78,6 +79,7 @@ impl World {
             self.set_network();
             self.set_lines();
             self.set_paces();
+            self.set_rates();
         }
     }
 
@@ -120,6 +122,8 @@ impl World {
             Fault::NodeKilled(_) => self.start_nodes(),
             Fault::GatewayKilled(gateway) => self.restart_gateway(gateway),
             Fault::ReaderLeaves(reader) => self.set_reader_away(reader, false),
+            // Several may slow the same one: those that still do, do it again.
+            Fault::ReaderSlow(reader, _) => self.set_rate(reader, None),
             Fault::Sleeps(place) => self.change_pauses(place, -1),
             Fault::NodeSlow(node, _) => {
                 let usual = self.scenario.drift(Place::Node(node));
@@ -200,7 +204,7 @@ impl World {
             let is_cut_off = active().any(|fault| *fault == Fault::NodeCutOff(node));
             let is_deaf = active().any(|fault| *fault == Fault::NodeDeaf(node));
             for gateway in 0..self.scenario.gateways {
-                let ours = self.directory.hosts_of(*address::control(gateway).ip());
+                let ours = self.directory.hosts_of(*self.scenario.gateways_at().control(gateway).ip());
                 for there in self.directory.hosts_of(*address::node(node).ip()) {
                     for &here in &ours {
                         self.lines.heal(here, there);
@@ -211,6 +215,26 @@ impl World {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    /// Readers who are slow now, at gateways that may have begun another life.
+    fn set_rates(&self) {
+        for (_, scheduled) in &self.injection.active {
+            if let Fault::ReaderSlow(reader, rate) = scheduled.fault {
+                self.set_rate(reader, Some(rate));
+            }
+        }
+    }
+
+    /// So many bytes a second come to a reader of decisions; as many as the network carries where none are said.
+    fn set_rate(&self, reader: u16, bandwidth: Option<u64>) {
+        let (gateway, flow) = self.scenario.reader_places()[usize::from(reader)];
+        let faults = bandwidth.map(|_| Faults { bandwidth, ..self.scenario.lines.clone() });
+        for here in self.directory.hosts_of(*self.scenario.gateways_at().decisions(gateway, flow).ip()) {
+            for there in self.directory.hosts_of(*address::reader(reader).ip()) {
+                self.lines.set_link(here, there, faults.clone());
             }
         }
     }
@@ -275,8 +299,8 @@ impl World {
         let mut doors: Vec<SocketAddrV4> = flows.clone().map(address::trigger).collect();
         doors.extend((0..self.nodes.len() as u16).map(address::node));
         for gateway in 0..self.scenario.gateways {
-            doors.push(address::control(gateway));
-            doors.extend(flows.clone().map(|flow| address::input(gateway, flow)));
+            doors.push(self.scenario.gateways_at().control(gateway));
+            doors.extend(flows.clone().map(|flow| self.scenario.gateways_at().input(gateway, flow)));
         }
         for (index, from) in (0..).zip([address::STRANGER, address::source(0, 0)]) {
             let memory = Pool::new_untouched(PoolConfig::heap("nonsense", 1 << 12, 2)).expect("a little memory");

@@ -1,6 +1,8 @@
 //! Connections between gateways and nodes, and of readers of decisions: the simulated ones behind a member's clock, with a
-//! referee who sees what gateways and nodes take and send.
+//! referee who sees what gateways and nodes take and send. Whoever takes too little is cut off, and nobody else: no queue
+//! holds more than it may, and no connection is aborted whose queue had room.
 
+use super::super::broken::{Broken, Checker};
 use super::super::clock::NodeClock;
 use super::member::Place;
 use super::referee::Shared;
@@ -16,29 +18,46 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Who is where on the network of connections, by the numbers of hosts there. Clones are the same directory.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Directory(Arc<Mutex<Vec<SocketAddrV4>>>);
+pub(super) struct Directory(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    addresses: Vec<SocketAddrV4>,
+    /// What was wrong with the use of a connection.
+    broken: Option<Broken>,
+}
 
 impl Directory {
-    fn all(&self) -> MutexGuard<'_, Vec<SocketAddrV4>> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn enter(&self, host: u32, address: SocketAddrV4) {
-        let mut all = self.all();
+        let addresses = &mut self.known().addresses;
         let unknown = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-        let length = all.len().max(host as usize + 1);
-        all.resize(length, unknown);
-        all[host as usize] = address;
+        let length = addresses.len().max(host as usize + 1);
+        addresses.resize(length, unknown);
+        addresses[host as usize] = address;
     }
 
     fn address_of(&self, host: u32) -> Option<SocketAddrV4> {
-        self.all().get(host as usize).copied()
+        self.known().addresses.get(host as usize).copied()
     }
 
     /// All hosts that anybody at an address is or was.
     pub(super) fn hosts_of(&self, ip: Ipv4Addr) -> Vec<u32> {
-        let all = self.all();
-        (0..).zip(all.iter()).filter(|(_, address)| *address.ip() == ip).map(|(host, _)| host).collect()
+        let known = self.known();
+        (0..).zip(&known.addresses).filter(|(_, address)| *address.ip() == ip).map(|(host, _)| host).collect()
+    }
+
+    fn keep(&self, result: Result<(), Broken>) {
+        let mut known = self.known();
+        known.broken = known.broken.take().or(result.err());
+    }
+
+    /// What was found of the use of connections until now.
+    pub(super) fn verdict(&self) -> Result<(), Broken> {
+        self.known().broken.clone().map_or(Ok(()), Err)
     }
 }
 
@@ -47,6 +66,11 @@ pub(super) struct Lines {
     inner: Simulated,
     clock: NodeClock,
     directory: Directory,
+    at: SocketAddrV4,
+    /// Bytes that a send queue holds at most, but for one message that is longer.
+    bound: usize,
+    /// Who had no room for the last message.
+    refused: Option<Endpoint>,
 }
 
 impl Lines {
@@ -62,7 +86,8 @@ impl Lines {
         let config = SimulatedConfig { send_queue_bytes, ..SimulatedConfig::default() };
         let inner = network.dispatcher(config, pool);
         directory.enter(inner.host(), at);
-        Self { inner, clock: clock.clone(), directory: directory.clone() }
+        let (clock, directory) = (clock.clone(), directory.clone());
+        Self { inner, clock, directory, at, bound: send_queue_bytes, refused: None }
     }
 }
 
@@ -116,7 +141,15 @@ impl Dispatcher for Lines {
     }
 
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
-        self.inner.send(endpoint, message)
+        let before = self.inner.queued(endpoint);
+        let sent = self.inner.send(endpoint, message);
+        self.refused = sent.is_err().then_some(endpoint);
+        let queued = self.inner.queued(endpoint);
+        let may_be = sent.is_err() || before == 0 || queued <= self.bound;
+        self.directory.keep(Broken::unless(may_be, Checker::Bounds, || {
+            format!("{}: {queued} bytes wait in a send queue that takes {}", self.at, self.bound)
+        }));
+        sent
     }
 
     fn set_send_limits(&mut self, endpoint: Endpoint, limits: SendLimits) {
@@ -144,6 +177,10 @@ impl Dispatcher for Lines {
     }
 
     fn abort(&mut self, endpoint: Endpoint) {
+        // Nobody says anything here that could not be understood.
+        self.directory.keep(Broken::unless(self.refused == Some(endpoint), Checker::Loss, || {
+            format!("{}: somebody was cut off who had room for what he was told", self.at)
+        }));
         self.inner.abort(endpoint);
     }
 

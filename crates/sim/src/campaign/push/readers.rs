@@ -1,7 +1,6 @@
 //! Readers of a gateway's decisions: they come, go, read slowly, and keep what they were told.
 
 use super::super::broken::{Broken, Checker};
-use super::address;
 use super::lines::Lines;
 use super::referee::Shared;
 use ropewalk_io::{Dispatcher, Endpoint, Event};
@@ -9,6 +8,7 @@ use ropewalk_memory::ByteQueue;
 use ropewalk_node::drive::Drive;
 use ropewalk_terms::{Incarnation, Instant};
 use ropewalk_wire::gateway::{FRAME_BYTES, Frame, Message, Stream, StreamEntry};
+use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ const RETRY: Duration = Duration::from_millis(5);
 /// A reader of a flow's decisions in one gateway.
 pub(super) struct Reader {
     lines: Lines,
+    at: SocketAddrV4,
     pub(super) gateway: u16,
     pub(super) flow: u8,
     referee: Shared,
@@ -33,9 +34,11 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(lines: Lines, gateway: u16, flow: u8, referee: Shared) -> Self {
+    /// A reader of the decisions that a gateway tells at an address.
+    pub(super) fn new(lines: Lines, at: SocketAddrV4, (gateway, flow): (u16, u8), referee: Shared) -> Self {
         Self {
             lines,
+            at,
             gateway,
             flow,
             referee,
@@ -64,8 +67,7 @@ impl Reader {
     }
 
     fn connect(&mut self) {
-        let address = address::decisions(self.gateway, self.flow).to_string();
-        self.endpoint = self.lines.connect(&address).ok();
+        self.endpoint = self.lines.connect(&self.at.to_string()).ok();
     }
 
     fn read(&mut self) {

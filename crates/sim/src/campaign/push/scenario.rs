@@ -1,6 +1,7 @@
 //! What one seed means for a system in which sources push: its members, their settings, and what goes wrong.
 
 use super::super::draw::Draw;
+use super::address::Gateways;
 use super::fault::{Fault, Scheduled, Way};
 use super::member::Place;
 use super::{address, schedule};
@@ -27,6 +28,8 @@ pub(super) const FAULTS_STREAM: u64 = 502;
 const ARCHITECTURE_STREAM: u64 = 503;
 pub(super) const MORE_FAULTS_STREAM: u64 = 504;
 const LOAD_STREAM: u64 = 505;
+const PLACES_STREAM: u64 = 506;
+pub(super) const SLOW_READERS_STREAM: u64 = 507;
 /// How long it takes until a trigger acts, where gateways know how often events come.
 const LATENCY: Duration = Duration::from_millis(2);
 
@@ -137,6 +140,8 @@ pub struct Scenario {
     pub nodes_come: Duration,
     /// How far the clocks of gateways and then of nodes are wrong, in millionths.
     pub drifts: Vec<i32>,
+    /// Gateways are input queues of one: they have one address, and ports of their own.
+    pub are_queues: bool,
     /// Gateways have a thread for receiving and another one for sending.
     pub threads: bool,
     /// Gateways and nodes reach each other over connections.
@@ -312,6 +317,7 @@ impl Scenario {
             knows_last: true,
             nodes_come: Duration::ZERO,
             drifts: Vec::new(),
+            are_queues: false,
             threads: false,
             connections: false,
             readers: None,
@@ -325,7 +331,8 @@ impl Scenario {
         let mut scenario = Self::draw_plain(seed);
         scenario.draw_architecture();
         let more = schedule::draw_more(&scenario, scenario.nodes_come, scenario.triggering());
-        scenario.faults.extend(more);
+        let slow = schedule::draw_slow_readers(&scenario, scenario.nodes_come, scenario.triggering());
+        scenario.faults.extend(more.into_iter().chain(slow));
         scenario.draw_load();
         scenario.faults.sort_by_key(|scheduled| scheduled.at);
         scenario
@@ -380,6 +387,12 @@ impl Scenario {
         for flow in &mut self.flows {
             flow.masked = u16::from(flow.sources.sources > 2 && draw.one_in(6));
         }
+        self.are_queues = Draw::new(self.seed, PLACES_STREAM).one_in(3);
+    }
+
+    /// Where gateways are.
+    pub(super) const fn gateways_at(&self) -> Gateways {
+        if self.are_queues { Gateways::Together } else { Gateways::Apart }
     }
 
     /// In some runs in which triggers hear gateways and nothing is lost on its way, gateways cannot keep up, and what waits in front
@@ -504,9 +517,10 @@ impl fmt::Display for Scenario {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             out,
-            "seed {}: {} gateways{}, {} nodes{}, named by {:?}, stopped {:?}, {:?}, {:?}, throttle {:?}, readers {:?}",
+            "seed {}: {} gateways{}{}, {} nodes{}, named by {:?}, stopped {:?}, {:?}, {:?}, throttle {:?}, readers {:?}",
             self.seed,
             self.gateways,
+            if self.are_queues { " at one address" } else { "" },
             if self.threads { " of two threads" } else { "" },
             self.nodes.len(),
             if self.connections { " over connections" } else { "" },

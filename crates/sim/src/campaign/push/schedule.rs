@@ -5,7 +5,7 @@ use super::super::fault_kind::FaultKind;
 use super::super::schedule::moment;
 use super::fault::{Fault, Scheduled, Trouble, Way};
 use super::member::Place;
-use super::scenario::{FAULTS_STREAM, MORE_FAULTS_STREAM, Scenario};
+use super::scenario::{FAULTS_STREAM, MORE_FAULTS_STREAM, SLOW_READERS_STREAM, Scenario};
 use super::wrong::Wrong;
 use std::time::Duration;
 
@@ -78,6 +78,25 @@ pub(super) fn draw_load(draw: &mut Draw, scenario: &Scenario, begin: Duration, s
         }
     }
     load
+}
+
+/// Readers of decisions who take little for a while: from a stream of their own.
+pub(super) fn draw_slow_readers(scenario: &Scenario, begin: Duration, span: Duration) -> Vec<Scheduled> {
+    let mut draw = Draw::new(scenario.seed, SLOW_READERS_STREAM);
+    let readers = scenario.reader_places().len() as u64;
+    if readers == 0 || draw.one_in(2) {
+        return Vec::new();
+    }
+    let slow = (0..draw.between(1, 3)).map(|_| {
+        let at = match draw.below(6) {
+            0 => begin.mul_f64(draw.between(0, 10) as f64 / 10.0),
+            1 => begin + draw.time(Duration::from_micros(10), Duration::from_millis(2)),
+            _ => begin + moment(&mut draw, span, Duration::ZERO),
+        };
+        let fault = Fault::ReaderSlow(draw.below(readers) as u16, 1 << draw.between(10, 16));
+        Scheduled { at, lasts: draw.time(SHORTEST, LONGEST), fault }
+    });
+    slow.collect()
 }
 
 fn more_fault(draw: &mut Draw, scenario: &Scenario) -> Fault {

@@ -103,7 +103,7 @@ impl Site<'_> {
         let mut readers: Vec<Readers> = self.scenario.flows.iter().map(|_| None).collect();
         let room = self.scenario.readers.unwrap_or_default();
         for (_, flow) in self.scenario.reader_places().into_iter().filter(|(of, _)| *of == gateway) {
-            let at = address::decisions(gateway, flow);
+            let at = self.scenario.gateways_at().decisions(gateway, flow);
             let (endpoints, staging) = (self.endpoints(clock, at, room), Staging::new(pool("told", LARGEST, 64)));
             let listening = Connections::listen(endpoints, &at.to_string(), staging);
             readers[usize::from(flow)] = machine::readers(listening.expect("nobody else listens there").0);
@@ -142,7 +142,7 @@ impl Site<'_> {
         let flows = 0..scenario.flows.len() as u8;
         let input = |flow| {
             let memory = pool("packets", rooms.block_bytes, rooms.blocks);
-            self.inlet(place, clock, address::input(gateway, flow), memory)
+            self.inlet(place, clock, self.scenario.gateways_at().input(gateway, flow), memory)
         };
         let gates = self.gates.iter().map(|gate| scenario.knows_last.then(|| Arc::clone(gate))).collect();
         let by_copy = Gathering::Copy(if scenario.seed.is_multiple_of(2) { Copying::Short } else { Copying::Library });
@@ -161,11 +161,16 @@ impl Site<'_> {
             evacuate_above: EVACUATE_ABOVE,
         };
         let storage = self.storage(gateway, clock);
-        let farm = self.link(place, clock, address::control(gateway), address::voice(gateway));
-        let triggers = self.outlet(place, clock, address::voice(gateway));
+        let farm = self.link(
+            place,
+            clock,
+            self.scenario.gateways_at().control(gateway),
+            self.scenario.gateways_at().voice(gateway),
+        );
+        let triggers = self.outlet(place, clock, self.scenario.gateways_at().voice(gateway));
         let receiving = ReceivingParts {
             inputs: flows.map(input).collect(),
-            triggers: self.outlet(place, clock, address::voice(gateway)),
+            triggers: self.outlet(place, clock, self.scenario.gateways_at().voice(gateway)),
             board: None,
             evacuated: Staging::new(pool("moved", LARGEST, 64)),
         };
@@ -179,7 +184,8 @@ impl Site<'_> {
     pub(super) fn reader(&self, reader: u16, clock: &NodeClock) -> Reader {
         let (gateway, flow) = self.scenario.reader_places()[usize::from(reader)];
         let lines = self.endpoints(clock, address::reader(reader), SEND_QUEUE);
-        Reader::new(lines, gateway, flow, self.referee.clone())
+        let at = self.scenario.gateways_at().decisions(gateway, flow);
+        Reader::new(lines, at, (gateway, flow), self.referee.clone())
     }
 
     fn storage(&self, gateway: u16, clock: &NodeClock) -> Storage<NodeDisk> {
@@ -221,7 +227,7 @@ impl Site<'_> {
         };
         let config = FarmNodeDriveConfig {
             machine,
-            gateways: (0..scenario.gateways).map(address::control).collect(),
+            gateways: (0..scenario.gateways).map(|gateway| scenario.gateways_at().control(gateway)).collect(),
             filter: FilterConfig { times: setting.times, at_once: setting.at_once, accept: scenario.accept },
             seed: scenario.seed ^ u64::from(node) << 32 ^ life << 48,
             outages: Vec::new(),
@@ -244,7 +250,7 @@ impl Site<'_> {
                 silence: scenario.trigger_silence,
             },
             rate: if setting.is_random { TriggerRate::Poisson { hertz } } else { TriggerRate::Periodic { hertz } },
-            gateways: (0..scenario.gateways).map(|gateway| address::input(gateway, flow)).collect(),
+            gateways: (0..scenario.gateways).map(|gateway| self.scenario.gateways_at().input(gateway, flow)).collect(),
             gate: Arc::clone(&self.gates[usize::from(flow)]),
         };
         let sources = 0..setting.sources.sources;

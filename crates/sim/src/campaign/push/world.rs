@@ -217,6 +217,7 @@ impl World {
             any |= done.is_some();
             work += done.unwrap_or_default();
             self.referee.borrow().verdict()?;
+            self.directory.verdict()?;
         }
         let passages = self.network.take_passages();
         self.referee.borrow_mut().on_passages(passages);
