@@ -191,6 +191,14 @@ flaws! {
     GatewayLifeUnseen = "gateway_life_unseen",
     /// A node repeats to a gateway's next life what it had decided for the one before.
     GatewayLivesMixed = "gateway_lives_mixed",
+    /// The trigger source is enabled before the last front end has started.
+    TriggerEnabledEarly = "trigger_enabled_early",
+    /// Front ends are stopped while triggers come.
+    VetoForgotten = "veto_forgotten",
+    /// A front end that does not answer is waited for for ever when a run ends.
+    DeafWaitedFor = "deaf_waited_for",
+    /// Nodes are stopped while data of front ends still leave.
+    DataCutOff = "data_cut_off",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

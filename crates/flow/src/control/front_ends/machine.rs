@@ -3,6 +3,7 @@
 use super::incident::{Incident, IncidentKind, MOST_INCIDENTS};
 use super::member::{FrontEndConfig, Member};
 use crate::control::{RunCommand, RunPhase};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{EventKey, Instant, RunNumber};
 use ropewalk_wire::front_end::{Command, Configure, Hello, Stage, Start, Stop, Word};
 use std::collections::VecDeque;
@@ -149,7 +150,8 @@ impl FrontEnds {
             return;
         }
         self.last = last.map(EventKey::number);
-        let may_trigger = self.phase >= FrontEndPhase::Starting && self.trigger().is_some();
+        let has_trigger = self.trigger().is_some() && !is_planted(Flaw::VetoForgotten);
+        let may_trigger = self.phase >= FrontEndPhase::Starting && has_trigger;
         self.enter(now, if may_trigger { FrontEndPhase::Vetoing } else { FrontEndPhase::Stopping });
     }
 
@@ -329,6 +331,7 @@ impl FrontEnds {
             FrontEndPhase::Idle => Stage::Idle,
             FrontEndPhase::Configuring | FrontEndPhase::AwaitingNodes => Stage::Ready,
             FrontEndPhase::Running if is_trigger => Stage::Triggering,
+            FrontEndPhase::Starting if is_trigger && is_planted(Flaw::TriggerEnabledEarly) => Stage::Triggering,
             FrontEndPhase::Vetoing if is_trigger => Stage::Vetoed,
             FrontEndPhase::Starting | FrontEndPhase::Running | FrontEndPhase::Vetoing => Stage::Started,
             FrontEndPhase::Stopping | FrontEndPhase::Finished => Stage::Stopped,
@@ -378,7 +381,7 @@ impl FrontEnds {
     /// Nothing more of its data is to be waited for. Who was never told anything of the run has none.
     fn has_left(member: &Member) -> bool {
         let was_told = member.reached > Stage::Idle || member.asked.is_some();
-        member.is_settled(Stage::Stopped) || !was_told
+        member.is_settled(Stage::Stopped) || !was_told || is_planted(Flaw::DataCutOff)
     }
 
     fn finish(&mut self, now: Instant) {
@@ -446,6 +449,7 @@ impl FrontEnds {
             }
             let tries_again = match self.phase {
                 FrontEndPhase::Configuring => member.config.is_required,
+                FrontEndPhase::Vetoing | FrontEndPhase::Stopping => is_planted(Flaw::DeafWaitedFor),
                 phase => phase == FrontEndPhase::Running,
             };
             let (was_asked, has_failed) = (member.asked.is_some(), core::mem::take(&mut member.has_failed));
