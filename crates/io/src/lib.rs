@@ -32,6 +32,7 @@ pub mod in_process;
 pub mod layer;
 pub mod packet;
 mod parcel;
+mod pass_on;
 mod receive_block;
 mod send_queue;
 pub mod simulated;

@@ -12,20 +12,14 @@ mod socket;
 mod timers;
 mod uring;
 
-use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
-
-use ropewalk_memory::{Loan, Owner, Pool, Slice};
-use ropewalk_terms::Instant;
+use ropewalk_memory::Pool;
 
 pub use self::choice::Choice;
 pub use self::config::{Mechanism, TcpConfig, UnknownMechanism};
 
 use self::readiness::{Epoll, Poll, ReadyTcp, Select};
 use self::uring::{Ring, UringTcp};
-use crate::endpoint::{Dispatcher, Endpoint, EndpointError, Event, SendError, SendLimits, ServicePoint};
-use crate::parcel::Parcel;
-use crate::wait::OwnWait;
+use crate::endpoint::{Dispatcher, EndpointError};
 
 /// A dispatcher of TCP endpoints with its receive pool.
 pub struct Tcp {
@@ -74,115 +68,10 @@ fn boxed<D: Dispatcher + Send + 'static>(made: std::io::Result<D>) -> std::io::R
 
 /// Everything is done by the mechanism.
 impl Dispatcher for Tcp {
-    fn listen(&mut self, address: &str) -> Result<ServicePoint, EndpointError> {
-        self.inner.listen(address)
-    }
-
-    fn address_of(&self, service_point: ServicePoint) -> Option<String> {
-        self.inner.address_of(service_point)
-    }
-
-    fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
-        self.inner.connect(address)
-    }
-
-    fn adopt(&mut self, socket: OwnedFd) -> io::Result<Endpoint> {
-        self.inner.adopt(socket)
-    }
-
-    fn accept(&mut self, endpoint: Endpoint) {
-        self.inner.accept(endpoint);
-    }
-
-    fn reject(&mut self, endpoint: Endpoint) {
-        self.inner.reject(endpoint);
-    }
-
-    fn set_owner(&mut self, endpoint: Endpoint, owner: Owner) {
-        self.inner.set_owner(endpoint, owner);
-    }
-
-    fn pool(&self) -> Option<&Pool> {
-        self.inner.pool()
-    }
-
-    fn pool_mut(&mut self) -> Option<&mut Pool> {
-        self.inner.pool_mut()
-    }
-
-    fn post_block(&mut self, endpoint: Endpoint, block: Loan) -> Result<(), Loan> {
-        self.inner.post_block(endpoint, block)
-    }
-
-    fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
-        self.inner.set_reading(endpoint, reading);
-    }
-
-    fn is_dry(&self, endpoint: Endpoint) -> bool {
-        self.inner.is_dry(endpoint)
-    }
-
-    fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize> {
-        self.inner.peek(endpoint, head)
-    }
-
-    fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
-        self.inner.send(endpoint, message)
-    }
-
-    fn hands_over(&self) -> bool {
-        self.inner.hands_over()
-    }
-
-    fn hand_over(&mut self, endpoint: Endpoint, parcel: Parcel) -> Result<(), (SendError, Parcel)> {
-        self.inner.hand_over(endpoint, parcel)
-    }
-
-    fn set_send_limits(&mut self, endpoint: Endpoint, limits: SendLimits) {
-        self.inner.set_send_limits(endpoint, limits);
-    }
-
-    fn send_room(&self, endpoint: Endpoint) -> usize {
-        self.inner.send_room(endpoint)
-    }
-
-    fn queued(&self, endpoint: Endpoint) -> usize {
-        self.inner.queued(endpoint)
-    }
-
-    fn set_half_close(&mut self, endpoint: Endpoint, half_close: bool) {
-        self.inner.set_half_close(endpoint, half_close);
-    }
-
-    fn finish(&mut self, endpoint: Endpoint) {
-        self.inner.finish(endpoint);
-    }
-
-    fn close(&mut self, endpoint: Endpoint) {
-        self.inner.close(endpoint);
-    }
-
-    fn abort(&mut self, endpoint: Endpoint) {
-        self.inner.abort(endpoint);
-    }
-
-    fn poll(&mut self, now: Instant, events: &mut Vec<Event>) -> usize {
-        self.inner.poll(now, events)
-    }
-
-    fn prepare_wait(&mut self) -> bool {
-        self.inner.prepare_wait()
-    }
-
-    fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.wait_descriptor()
-    }
-
-    fn own_wait(&mut self) -> Option<&mut dyn OwnWait> {
-        self.inner.own_wait()
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        self.inner.next_deadline()
-    }
+    crate::pass_on!(
+        inner:
+        listen, address_of, connect, adopt, accept, reject, set_owner, pool, pool_mut, post_block, set_reading,
+        is_dry, peek, send, hands_over, hand_over, set_send_limits, send_room, queued, set_half_close, finish, close,
+        abort, poll, prepare_wait, wait_descriptor, own_wait, next_deadline
+    );
 }

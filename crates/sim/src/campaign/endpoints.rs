@@ -6,7 +6,7 @@ use super::order;
 use super::place::Place;
 use super::recorder::{Direction, Happening, Line, Refused, Shared};
 use ropewalk_io::simulated::{Network, Simulated, SimulatedConfig};
-use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint};
+use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Peer, SendError};
 use ropewalk_memory::{Loan, Owner, Pool, Slice};
 use ropewalk_terms::Instant;
 use ropewalk_wire::message::{HEADER_BYTES, Header, Message};
@@ -195,27 +195,17 @@ fn name_of(first: Option<&Slice>) -> String {
 }
 
 impl Dispatcher for Endpoints {
-    fn listen(&mut self, address: &str) -> Result<ServicePoint, EndpointError> {
-        self.inner.listen(address)
-    }
-
-    fn address_of(&self, service_point: ServicePoint) -> Option<String> {
-        self.inner.address_of(service_point)
-    }
+    ropewalk_io::pass_on!(
+        inner:
+        listen, address_of, accept, reject, pool, post_block, peek, set_send_limits, send_room, queued,
+        set_half_close, finish, prepare_wait
+    );
 
     fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
         let endpoint = self.inner.connect(address)?;
         self.learn(endpoint, 0, None);
         self.calls.insert(endpoint, address.to_owned());
         Ok(endpoint)
-    }
-
-    fn accept(&mut self, endpoint: Endpoint) {
-        self.inner.accept(endpoint);
-    }
-
-    fn reject(&mut self, endpoint: Endpoint) {
-        self.inner.reject(endpoint);
     }
 
     fn set_owner(&mut self, endpoint: Endpoint, owner: Owner) {
@@ -231,17 +221,9 @@ impl Dispatcher for Endpoints {
         self.inner.set_owner(endpoint, owner);
     }
 
-    fn pool(&self) -> Option<&Pool> {
-        self.inner.pool()
-    }
-
     fn pool_mut(&mut self) -> Option<&mut Pool> {
         self.withhold();
         self.inner.pool_mut()
-    }
-
-    fn post_block(&mut self, endpoint: Endpoint, block: Loan) -> Result<(), Loan> {
-        self.inner.post_block(endpoint, block)
     }
 
     fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
@@ -260,10 +242,6 @@ impl Dispatcher for Endpoints {
             self.note_reading(endpoint, !dry);
         }
         dry
-    }
-
-    fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize> {
-        self.inner.peek(endpoint, head)
     }
 
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
@@ -286,26 +264,6 @@ impl Dispatcher for Endpoints {
         Ok(())
     }
 
-    fn set_send_limits(&mut self, endpoint: Endpoint, limits: SendLimits) {
-        self.inner.set_send_limits(endpoint, limits);
-    }
-
-    fn send_room(&self, endpoint: Endpoint) -> usize {
-        self.inner.send_room(endpoint)
-    }
-
-    fn queued(&self, endpoint: Endpoint) -> usize {
-        self.inner.queued(endpoint)
-    }
-
-    fn set_half_close(&mut self, endpoint: Endpoint, half_close: bool) {
-        self.inner.set_half_close(endpoint, half_close);
-    }
-
-    fn finish(&mut self, endpoint: Endpoint) {
-        self.inner.finish(endpoint);
-    }
-
     fn close(&mut self, endpoint: Endpoint) {
         self.note_end(endpoint);
         self.inner.close(endpoint);
@@ -325,10 +283,6 @@ impl Dispatcher for Endpoints {
             self.note(event);
         }
         work
-    }
-
-    fn prepare_wait(&mut self) -> bool {
-        self.inner.prepare_wait()
     }
 
     fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -8,8 +8,8 @@ use super::member::Place;
 use super::referee::Shared;
 use ropewalk_io::packet::{Fill, Packet, Refusal, SendCounters};
 use ropewalk_io::simulated::{Network, Simulated, SimulatedConfig};
-use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Peer, SendError, SendLimits, ServicePoint};
-use ropewalk_memory::{Loan, Owner, Pool, Slice};
+use ropewalk_io::{Dispatcher, Endpoint, Event, Peer, SendError};
+use ropewalk_memory::{Pool, Slice};
 use ropewalk_node::drive::gateway::{Connections, Link};
 use ropewalk_terms::Instant;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -92,53 +92,11 @@ impl Lines {
 }
 
 impl Dispatcher for Lines {
-    fn listen(&mut self, address: &str) -> Result<ServicePoint, EndpointError> {
-        self.inner.listen(address)
-    }
-
-    fn address_of(&self, service_point: ServicePoint) -> Option<String> {
-        self.inner.address_of(service_point)
-    }
-
-    fn connect(&mut self, address: &str) -> Result<Endpoint, EndpointError> {
-        self.inner.connect(address)
-    }
-
-    fn accept(&mut self, endpoint: Endpoint) {
-        self.inner.accept(endpoint);
-    }
-
-    fn reject(&mut self, endpoint: Endpoint) {
-        self.inner.reject(endpoint);
-    }
-
-    fn set_owner(&mut self, endpoint: Endpoint, owner: Owner) {
-        self.inner.set_owner(endpoint, owner);
-    }
-
-    fn pool(&self) -> Option<&Pool> {
-        self.inner.pool()
-    }
-
-    fn pool_mut(&mut self) -> Option<&mut Pool> {
-        self.inner.pool_mut()
-    }
-
-    fn post_block(&mut self, endpoint: Endpoint, block: Loan) -> Result<(), Loan> {
-        self.inner.post_block(endpoint, block)
-    }
-
-    fn set_reading(&mut self, endpoint: Endpoint, reading: bool) {
-        self.inner.set_reading(endpoint, reading);
-    }
-
-    fn is_dry(&self, endpoint: Endpoint) -> bool {
-        self.inner.is_dry(endpoint)
-    }
-
-    fn peek(&mut self, endpoint: Endpoint, head: &mut [u8]) -> Option<usize> {
-        self.inner.peek(endpoint, head)
-    }
+    ropewalk_io::pass_on!(
+        inner:
+        listen, address_of, connect, accept, reject, set_owner, pool, pool_mut, post_block, set_reading, is_dry, peek,
+        set_send_limits, send_room, queued, set_half_close, finish, close
+    );
 
     fn send(&mut self, endpoint: Endpoint, message: &mut Vec<Slice>) -> Result<(), SendError> {
         let before = self.inner.queued(endpoint);
@@ -150,30 +108,6 @@ impl Dispatcher for Lines {
             format!("{}: {queued} bytes wait in a send queue that takes {}", self.at, self.bound)
         }));
         sent
-    }
-
-    fn set_send_limits(&mut self, endpoint: Endpoint, limits: SendLimits) {
-        self.inner.set_send_limits(endpoint, limits);
-    }
-
-    fn send_room(&self, endpoint: Endpoint) -> usize {
-        self.inner.send_room(endpoint)
-    }
-
-    fn queued(&self, endpoint: Endpoint) -> usize {
-        self.inner.queued(endpoint)
-    }
-
-    fn set_half_close(&mut self, endpoint: Endpoint, half_close: bool) {
-        self.inner.set_half_close(endpoint, half_close);
-    }
-
-    fn finish(&mut self, endpoint: Endpoint) {
-        self.inner.finish(endpoint);
-    }
-
-    fn close(&mut self, endpoint: Endpoint) {
-        self.inner.close(endpoint);
     }
 
     fn abort(&mut self, endpoint: Endpoint) {
