@@ -3,14 +3,13 @@
 mod support;
 
 use ropewalk_node::configuration::parse;
-use ropewalk_node::offline::RunIndex;
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{EventKey, Utc};
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader, checksum};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
-use support::{Run, TemporaryDirectory};
+use support::{Run, TemporaryDirectory, ess_pulses};
 
 /// Where boards send to.
 const HERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000);
@@ -209,15 +208,7 @@ fn a_capture_of_real_boards_is_a_source_of_each() {
         let sources = [keys(1), keys(2)];
         let summary = taken(launched(&output, &sources), 100);
         assert!(summary.is_lossless(), "{summary:#?}");
-        let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
-        let (mut reader, mut pulses) = (index.reader(), Vec::new());
-        while let Some(event) = reader.next_event().expect("it can be read") {
-            let pulse =
-                |bytes: &[u8]| [10, 14].map(|at| u32::from_le_bytes(*bytes[at..].first_chunk().expect("a whole head")));
-            let both: Vec<_> = event.event.fragments().map(|fragment| pulse(fragment.payload)).collect();
-            assert!(both.len() == 2 && both[0] == both[1], "{both:?}");
-            pulses.push(both[0]);
-        }
+        let pulses = ess_pulses(&summary.directory);
         let ends = (pulses.len(), pulses.first().copied(), pulses.last().copied());
         assert_eq!(ends, (100, Some([67_484, 1_619_617]), Some([67_491, 7_909_251])), "{format}");
     }

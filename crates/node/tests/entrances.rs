@@ -14,7 +14,7 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
-use support::{Run, TemporaryDirectory};
+use support::{Run, TemporaryDirectory, ess_pulses};
 
 const EVENTS: u64 = 500;
 
@@ -382,15 +382,7 @@ fn a_capture_of_real_boards_builds_the_events_that_were_in_it() {
     assert_eq!((played.messages, played.lines.len()), (200, 2));
     let summary = Run { handle }.end();
     assert!(summary.is_lossless(), "{summary:#?}");
-    let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
-    let (mut reader, mut pulses) = (index.reader(), Vec::new());
-    while let Some(event) = reader.next_event().expect("it can be read") {
-        let pulse =
-            |bytes: &[u8]| [10, 14].map(|at| u32::from_le_bytes(*bytes[at..].first_chunk().expect("a whole head")));
-        let both: Vec<_> = event.event.fragments().map(|fragment| pulse(fragment.payload)).collect();
-        assert!(both.len() == 2 && both[0] == both[1], "{both:?}");
-        pulses.push(both[0]);
-    }
+    let pulses = ess_pulses(&summary.directory);
     let ends = (pulses.len(), pulses.first().copied(), pulses.last().copied());
     assert_eq!(ends, (100, Some([67_484, 1_619_617]), Some([67_491, 7_909_251])));
 }

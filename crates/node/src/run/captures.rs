@@ -6,18 +6,16 @@
 //! Boards that sent to one port, and are told apart as those of a socket are, share one reading of the file.
 
 use super::assemble::{RunError, Workshop, system};
-use super::entrances::{DATAGRAM_BLOCK, DATAGRAM_BLOCKS, Fed, Opened, Writing, demux};
+use super::entrances::{DATAGRAM_BLOCK, DATAGRAM_BLOCKS, Fed, Opened, Writing, datagram_input, together};
 use super::placement::{Purpose, pool_of};
-use super::resolve::description;
 use crate::configuration::{FormatName, InputChoice, SourceSection};
-use crate::drive::{DatagramInputConfig, ReadoutDrive};
+use crate::drive::ReadoutDrive;
 use crate::offline::ByteOrigin;
 use crate::offline::foreign::{Passed, Wanted, capture_has_datagrams, feed_datagrams};
 use ropewalk_io::Dispatcher;
 use ropewalk_io::packet::{LocalFeed, local_packets};
 use ropewalk_io::tcp::Tcp;
 use ropewalk_memory::PoolConfig;
-use ropewalk_terms::SourceId;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,24 +34,15 @@ impl Workshop<'_> {
         readout: &mut ReadoutDrive<Tcp, P>,
         opened: &mut Opened,
     ) -> Result<(), RunError> {
-        let mut left: Vec<&SourceSection> = self.resolved.sources_of(index).filter(|it| is_capture(it)).collect();
-        while let Some(&first) = left.first() {
-            let shares = |source: &&SourceSection| source.id == first.id || first.shares_capture(source);
-            let (boards, others): (Vec<_>, Vec<_>) = left.into_iter().partition(shares);
-            left = others;
+        let captured = self.resolved.sources_of(index).filter(|source| is_capture(source));
+        for boards in together(captured, SourceSection::shares_capture) {
+            let first = boards[0];
             let Some(InputChoice(origin)) = &first.input else { continue };
             let name = first.name_or_id();
             let pool = PoolConfig::anonymous(&pool_of(&name, Purpose::Datagrams), DATAGRAM_BLOCK, DATAGRAM_BLOCKS);
             let pool = self.placer.untouched_pool(pool)?;
             let (feed, receiver) = local_packets(pool, MOST_WAITING).map_err(system(format!("{name}: a bell")))?;
-            let described =
-                |source: &&SourceSection| Some((SourceId(source.id), description(source)?, source.pieces_timeout()));
-            readout.add_datagrams(DatagramInputConfig {
-                receiver: Box::new(receiver),
-                sources: boards.iter().filter_map(described).collect(),
-                demux: demux(&boards),
-                is_live: false,
-            });
+            readout.add_datagrams(datagram_input(&boards, receiver, false));
             opened
                 .to_start
                 .push(Fed { name, writing: Writing::Capture(origin.clone(), first.wanted(), Box::new(feed)) });

@@ -100,22 +100,11 @@ impl Workshop<'_> {
         opened: &mut Opened,
     ) -> Result<(), RunError> {
         let datagrams = |source: &&SourceSection| source.comes_in_datagrams() && source.emulate.is_none();
-        let mut left: Vec<&SourceSection> = self.resolved.sources_of(index).filter(datagrams).collect();
-        while let Some(&first) = left.first() {
-            let shares = |source: &&SourceSection| source.id == first.id || first.shares_socket(source);
-            let (boards, others): (Vec<_>, Vec<_>) = left.into_iter().partition(shares);
-            left = others;
-            let name = first.name_or_id();
-            let receiver = self.socket(first, &name, &boards)?;
+        for boards in together(self.resolved.sources_of(index).filter(datagrams), SourceSection::shares_socket) {
+            let name = boards[0].name_or_id();
+            let receiver = self.socket(boards[0], &name, &boards)?;
             opened.addresses.push((name, receiver.address().to_string()));
-            let described =
-                |source: &&SourceSection| Some((SourceId(source.id), description(source)?, source.pieces_timeout()));
-            readout.add_datagrams(DatagramInputConfig {
-                receiver: Box::new(receiver),
-                sources: boards.iter().filter_map(described).collect(),
-                demux: demux(&boards),
-                is_live: true,
-            });
+            readout.add_datagrams(datagram_input(&boards, receiver, true));
         }
         Ok(())
     }
@@ -142,8 +131,39 @@ impl Workshop<'_> {
     }
 }
 
+/// The sources that share their way in, together.
+pub(super) fn together<'s>(
+    sources: impl Iterator<Item = &'s SourceSection>,
+    share: fn(&SourceSection, &SourceSection) -> bool,
+) -> Vec<Vec<&'s SourceSection>> {
+    let mut groups: Vec<Vec<&SourceSection>> = Vec::new();
+    for source in sources {
+        match groups.iter_mut().find(|group| share(group[0], source)) {
+            Some(group) => group.push(source),
+            None => groups.push(vec![source]),
+        }
+    }
+    groups
+}
+
+/// What a readout unit takes from a receiver of datagrams of some boards; `is_live` where they come from a network.
+pub(super) fn datagram_input(
+    boards: &[&SourceSection],
+    receiver: impl Receiver + Send + 'static,
+    is_live: bool,
+) -> DatagramInputConfig {
+    let described =
+        |source: &&SourceSection| Some((SourceId(source.id), description(source)?, source.pieces_timeout()));
+    DatagramInputConfig {
+        receiver: Box::new(receiver),
+        sources: boards.iter().filter_map(described).collect(),
+        demux: demux(boards),
+        is_live,
+    }
+}
+
 /// How boards that send to the same address are told apart.
-pub(super) fn demux(boards: &[&SourceSection]) -> Demux {
+fn demux(boards: &[&SourceSection]) -> Demux {
     let tables: Vec<&DemuxTable> = boards.iter().filter_map(|source| source.demux.as_ref()).collect();
     let Some(first) = tables.first() else { return Demux::Single };
     let known: Option<Vec<u128>> = tables
