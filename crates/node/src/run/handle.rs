@@ -322,11 +322,8 @@ impl RunHandle {
         while !self.feeders.iter().all(|feeder| feeder.thread.is_finished()) {
             std::thread::sleep(Duration::from_millis(2));
         }
-        let summary = self.summary();
-        for worker in self.workers.drain(..).chain(self.source_workers.drain(..)) {
-            worker.join();
-        }
-        summary
+        self.workers.drain(..).chain(self.source_workers.drain(..)).for_each(Worker::join);
+        self.summary()
     }
 
     /// The account as it is known now.
@@ -349,10 +346,39 @@ impl RunHandle {
         let remarks = self.feeders.iter().flat_map(RunningFeeder::remarks);
         let warnings = self.warnings.iter().cloned().chain(remarks).collect();
         let summary = RunSummary::new(&snapshot, self.directory.clone(), self.sources, self.forced, times);
-        let summary = RunSummary { warnings, ..summary };
+        let summary = RunSummary { warnings, ..summary }.with_panicked(&self.ending.panicked());
         match self.front_ends() {
             None => summary,
             Some(account) => summary.with_front_ends(FrontEndsSummary::new(&account, &snapshot, started)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::parse;
+    use crate::run::worker::Panics;
+
+    #[test]
+    fn a_thread_that_panicked_ends_the_run_and_is_named_in_the_account_which_does_not_balance() {
+        let output = std::env::temp_dir().join(format!("ropewalk-handle-{}", std::process::id()));
+        let text = format!(
+            "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n\
+             [[source]]\nid = 1\nreadout = \"ru0\"\n",
+            output.display().to_string()
+        );
+        let configuration = parse("handle", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+        let mut handle = super::super::launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!handle.is_ended());
+        let drives: Vec<Box<dyn Drive + Send>> = vec![Box::new(Panics)];
+        handle.workers.push(Worker::start("bu1", drives, Arc::clone(&handle.ending), || ()).expect("a thread"));
+        while !handle.is_ended() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let summary = handle.finish(Duration::ZERO);
+        std::fs::remove_dir_all(&output).expect("the run's own");
+        assert!(!summary.is_balanced());
+        assert_eq!(summary.ledger["unbalanced"][0]["thread"], "bu1", "{:?}", summary.ledger);
     }
 }

@@ -271,11 +271,15 @@ impl RunSummary {
     /// The same with what front ends under run control say, whose equations join the ledger.
     #[must_use]
     pub(super) fn with_front_ends(mut self, front_ends: FrontEndsSummary) -> Self {
-        if let Some(unbalanced) = self.ledger["unbalanced"].as_array_mut() {
-            unbalanced.extend(front_ends.unbalanced.iter().cloned());
-            self.ledger["balanced"] = unbalanced.is_empty().into();
-        }
+        add_unbalanced(&mut self.ledger, front_ends.unbalanced.iter().cloned());
         self.front_ends = Some(front_ends);
+        self
+    }
+
+    /// The same, where these threads panicked: what they had counted is what they told of themselves before.
+    #[must_use]
+    pub(super) fn with_panicked(mut self, threads: &[String]) -> Self {
+        add_unbalanced(&mut self.ledger, panicked(threads));
         self
     }
 
@@ -337,6 +341,19 @@ impl SynchronySummary {
         };
         Self { source: state.source.0, verdict, offset: state.offset, since: state.since.to_string() }
     }
+}
+
+/// More that does not hold joins an account's ledger.
+pub(super) fn add_unbalanced(ledger: &mut Value, more: impl IntoIterator<Item = Value>) {
+    if let Some(unbalanced) = ledger["unbalanced"].as_array_mut() {
+        unbalanced.extend(more);
+        ledger["balanced"] = unbalanced.is_empty().into();
+    }
+}
+
+/// Threads that panicked, as something that does not hold.
+pub(super) fn panicked(threads: &[String]) -> impl Iterator<Item = Value> {
+    threads.iter().map(|thread| json!({ "equation": "every thread ended by itself", "thread": thread }))
 }
 
 #[cfg(test)]

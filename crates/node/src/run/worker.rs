@@ -6,7 +6,7 @@ use ropewalk_io::wait::{Idle, Waiter, Waker};
 use ropewalk_terms::Instant;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 pub(super) struct Ending {
     halt: AtomicBool,
     refusal: OnceLock<Refusal>,
+    /// Threads that panicked, by name.
+    panicked: Mutex<Vec<String>>,
 }
 
 impl Ending {
@@ -37,9 +39,27 @@ impl Ending {
         self.halt();
     }
 
+    /// Threads that panicked, by name. All threads end then: they wait for each other, and one that is gone answers nobody.
+    pub(super) fn panicked(&self) -> Vec<String> {
+        self.panicked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Whether every thread is to end.
     pub(super) fn is_halted(&self) -> bool {
         self.halt.load(Ordering::Relaxed)
+    }
+}
+
+/// Lies on a thread's stack, and is dropped where that is unwound.
+struct PanicWatch<'e>(&'e Ending);
+
+impl Drop for PanicWatch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            self.0.panicked.lock().unwrap_or_else(PoisonError::into_inner).push(name);
+            self.0.halt();
+        }
     }
 }
 
@@ -65,6 +85,7 @@ impl Worker {
         let waiter = Waiter::new()?;
         let waker = waiter.waker();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let _watch = PanicWatch(&ending);
             prepare();
             turn_all(drives, waiter, &ending);
         })?;
@@ -86,14 +107,9 @@ impl Worker {
         self.thread.is_finished()
     }
 
-    /// The thread's name.
-    pub(super) fn name(&self) -> &str {
-        self.thread.thread().name().unwrap_or_default()
-    }
-
-    /// Waits for the thread's end; false where it panicked.
-    pub(super) fn join(self) -> bool {
-        self.thread.join().is_ok()
+    /// Waits for the thread's end. Whether it panicked is known to its [`Ending`].
+    pub(super) fn join(self) {
+        let _ = self.thread.join();
     }
 }
 
@@ -144,5 +160,31 @@ fn sleep(drives: &mut [Box<dyn Drive + Send>], waiter: &Waiter, now: Instant) {
     }
     if !ready && until > now {
         waiter.wait(Some(until.since(now)));
+    }
+}
+
+/// What panics as soon as it is turned.
+#[cfg(test)]
+#[derive(Debug)]
+pub(super) struct Panics;
+
+#[cfg(test)]
+impl Drive for Panics {
+    fn turn(&mut self, _now: Instant) -> usize {
+        panic!("this is a test of threads that panic");
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        true
+    }
+
+    fn wait_descriptors<'a>(&'a self, _into: &mut Vec<std::os::fd::BorrowedFd<'a>>) {}
+
+    fn is_done(&self) -> bool {
+        false
     }
 }

@@ -69,8 +69,6 @@ pub struct PushHandle {
     stopped: Option<Instant>,
     ended: Option<Instant>,
     forced: bool,
-    /// Threads that panicked, by name.
-    panicked: Vec<String>,
 }
 
 impl Drop for PushHandle {
@@ -108,7 +106,6 @@ impl PushHandle {
             stopped: None,
             ended: None,
             forced: false,
-            panicked: Vec::new(),
         }
     }
 
@@ -192,10 +189,7 @@ impl PushHandle {
         self.ending.halt();
         for worker in self.workers.drain(..).chain(self.emulators.drain(..)) {
             worker.wake();
-            let name = worker.name().to_owned();
-            if !worker.join() {
-                self.panicked.push(name);
-            }
+            worker.join();
         }
         self.hardware.drain(..).for_each(Hardware::finish);
     }
@@ -212,7 +206,7 @@ impl PushHandle {
         };
         let summary =
             PushSummary::new(&self.snapshot(), &self.flows, state, self.run, &self.directory, (running, whole));
-        summary.with_panicked(&self.panicked)
+        summary.with_panicked(&self.ending.panicked())
     }
 }
 
@@ -222,7 +216,7 @@ mod tests {
     use crate::configuration::push::parse;
     use crate::drive::Drive;
     use crate::run::push::{PushPart, launch_push};
-    use std::os::fd::BorrowedFd;
+    use crate::run::worker::Panics;
 
     /// Nodes of a farm, which need nobody to be there.
     fn nodes() -> PushHandle {
@@ -233,34 +227,15 @@ mod tests {
         launch_push(&configuration, &PushPart::Nodes(0..1), None).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    struct Panics;
-
-    impl Drive for Panics {
-        fn turn(&mut self, _now: Instant) -> usize {
-            panic!("this is a test of threads that panic");
-        }
-
-        fn next_deadline(&self) -> Option<Instant> {
-            None
-        }
-
-        fn prepare_wait(&mut self) -> bool {
-            true
-        }
-
-        fn wait_descriptors<'a>(&'a self, _into: &mut Vec<BorrowedFd<'a>>) {}
-
-        fn is_done(&self) -> bool {
-            false
-        }
-    }
-
     #[test]
     fn a_thread_that_panicked_is_named_in_the_account_which_does_not_balance() {
         let mut handle = nodes();
         assert!(handle.summary().is_balanced());
         let drives: Vec<Box<dyn Drive + Send>> = vec![Box::new(Panics)];
-        handle.workers.push(Worker::start("gw0", drives, Arc::default(), || ()).expect("a thread"));
+        handle.workers.push(Worker::start("gw0", drives, Arc::clone(&handle.ending), || ()).expect("a thread"));
+        while !handle.ending.is_halted() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let summary = handle.finish();
         assert!(!summary.is_balanced());
         assert_eq!(summary.ledger["unbalanced"][0]["thread"], "gw0", "{:?}", summary.ledger);

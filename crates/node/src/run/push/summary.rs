@@ -4,7 +4,7 @@
 use super::handle::PushSnapshot;
 use crate::configuration::push::FlowSection;
 use crate::drive::gateway::{GatewayReport, PacketSourceReport, Shown};
-use crate::run::summary::causes;
+use crate::run::summary::{add_unbalanced, causes, panicked};
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount, SourceAccount};
 use ropewalk_terms::{ByCause, FragmentAccount, RunNumber};
 use serde::Serialize;
@@ -321,12 +321,7 @@ impl PushSummary {
 
     /// The same, where these threads panicked: what they had counted is what they told of themselves before.
     pub(super) fn with_panicked(mut self, threads: &[String]) -> Self {
-        for thread in threads {
-            self.ledger["balanced"] = false.into();
-            if let Some(unbalanced) = self.ledger["unbalanced"].as_array_mut() {
-                unbalanced.push(json!({ "equation": "every thread ended by itself", "thread": thread }));
-            }
-        }
+        add_unbalanced(&mut self.ledger, panicked(threads));
         self
     }
 
