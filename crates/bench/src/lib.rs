@@ -42,7 +42,8 @@ pub enum Scale {
     Tiny,
     /// Within 50 s.
     Quick,
-    /// At least nine pairs, within 20 min.
+    /// At least nine pairs: for most benches within 20 min; those of packets and the gateway have so many cases that they
+    /// take two hours, and are better asked for one by one.
     Full,
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn page(name: &str, machine: &Value, rows: &[Row], charts: &[Chart]) 
             let _ = writeln!(
                 out,
                 "{end}<p>{}</p>\n<table>\n<tr><th>case</th><th>median</th><th>min</th><th>max</th><th>n</th>\
-                 <th>limit</th><th>ratio</th><th>of pairs</th><th>unit</th><th>CPU-s/GB (limit)</th></tr>",
+                 <th>limit</th><th>ratio</th><th>of pairs</th><th>unit</th><th>CPU-s/GB (limit), remarks</th></tr>",
                 escaped(note)
             );
         }
@@ -50,7 +50,7 @@ fn line(out: &mut String, row: &Row) {
     let _ = writeln!(
         out,
         "<tr><td>{}</td><td>{:.3}</td><td>{:.3}</td><td>{:.3}</td><td>{}</td><td>{}</td><td>{}</td><td>{spread}</td>\
-         <td>{}</td><td>{cpu}</td></tr>",
+         <td>{}</td><td>{cpu}{}</td></tr>",
         escaped(&text_of(&row.case)),
         row.median,
         row.min,
@@ -59,6 +59,7 @@ fn line(out: &mut String, row: &Row) {
         or_dash(row.limit),
         or_dash(row.ratio_to_limit),
         row.unit,
+        escaped(row.remark.as_deref().unwrap_or_default()),
     );
 }
 

@@ -41,6 +41,9 @@ pub struct Row {
     pub cpu_seconds_per_gigabyte: Option<Cpu>,
     /// What the limit is, and what was promised.
     pub note: &'static str,
+    /// What has to be known of this figure before anything is concluded from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
 }
 
 /// Medians of the seconds of processor for 10^9 bytes, each of the sending and of the receiving thread.
@@ -69,6 +72,7 @@ impl Row {
             ratio_spread: limit.map(|_| series.ratio_spread()),
             cpu_seconds_per_gigabyte: None,
             note,
+            remark: None,
         }
     }
 
@@ -78,6 +82,11 @@ impl Row {
         let (ours, limit) = (medians(|series| &series.ours), medians(|series| &series.limit));
         self.cpu_seconds_per_gigabyte = Some(Cpu { ours, limit });
         self
+    }
+
+    /// The same with what has to be known of it, where there is something.
+    pub(crate) fn with_remark(self, remark: Option<String>) -> Self {
+        Self { remark, ..self }
     }
 
     /// A text of the case, or nothing.
@@ -284,8 +293,8 @@ fn table_line(row: &Row, note: &str) -> String {
             "; CPU-s/GB: sender {sender:.2} ({bare_sender:.2}), receiver {receiver:.2} ({bare_receiver:.2})"
         );
     }
-    if !note.is_empty() {
-        let _ = write!(line, "\n    {note}");
+    for said in [row.remark.as_deref().unwrap_or_default(), note].into_iter().filter(|text| !text.is_empty()) {
+        let _ = write!(line, "\n    {said}");
     }
     line
 }

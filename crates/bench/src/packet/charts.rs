@@ -22,7 +22,7 @@ pub(super) fn charts(rows: &[Row]) -> Vec<Chart> {
         all.push(chart("Received, 256 B", "stumble", "packets/s", "offered", offered, "packets/s"));
         all.push(chart("What a packet costs", "cost", "ns", "payload_bytes", bytes, "ns of processor"));
     }
-    all.retain(|chart| chart.curves.iter().any(|curve| !curve.points.is_empty()));
+    all.retain(|chart| !chart.curves.is_empty());
     all
 }
 
@@ -35,5 +35,6 @@ fn curves(rows: &[Row], kernel: Kernel, figure: &str, unit: &str, key: &str) -> 
         let points = chosen.map(|row| (row.number(key), row.median)).collect();
         Curve { name: mechanism.name().to_owned(), points, marked: true }
     };
-    Mechanism::ALL.into_iter().filter(|mechanism| is_possible(kernel, *mechanism)).map(of).collect()
+    let possible = Mechanism::ALL.into_iter().filter(|mechanism| is_possible(kernel, *mechanism));
+    possible.map(of).filter(|curve| !curve.points.is_empty()).collect()
 }

@@ -57,7 +57,7 @@ fn describe(figure: &str, kernel: Kernel, traffic: Traffic) -> Map<String, Value
 
 /// How long a figure is measured, and the time before.
 fn times(scale: Scale) -> (Duration, Duration) {
-    let duration = Duration::from_millis(scale.choose(20, 120, 1000));
+    let duration = Duration::from_millis(scale.choose(20, 120, 500));
     (duration / 4, duration)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Kernel, MTU, Mechanism, Pace, Pair, Traffic, Work, describe, is_possible, rate, times};
+use super::{Kernel, MTU, Mechanism, Pace, Pair, Sent, Traffic, Work, describe, is_possible, rate, times};
 use ropewalk_limits::Depth;
 
 use crate::cable::{LongBacklog, Rig, dropped_on_the_way};
@@ -21,13 +21,16 @@ const LOOKED_AT: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
 const CURVE: &str = "received while a part of the most is offered, or as near to that as the sender comes, 3 us of work for each \
                      packet; limit: a bare receiver of the same mechanism";
+const REACHED: &str =
+    "what the sender reached of the most where three times as much was wanted; limit: beside a bare receiver";
 const LEAST: &str = "the least that was received of the most, while the most or more was offered; limit: of a bare receiver of the \
                      same mechanism; target for the best mechanism: 0.9";
+/// A sender that comes so near to what is wanted of it has sent that.
+const SATURATES: f64 = 0.9;
 /// Packets that may wait for a processor that is away.
 const BACKLOG: u32 = 1 << 17;
-/// Pieces of the minute in which loss is looked for, and what each takes.
+/// Pieces of the minute in which loss is looked for.
 const PIECES: usize = 12;
-const PIECE: Duration = Duration::from_secs(5);
 
 const LOSS: &str = "packets lost of those sent in a minute at 90 % of the most, with room for a quarter of a second; limit: of a bare \
                     receiver; target: 0";
@@ -54,8 +57,8 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
 fn curve(session: &mut Session<'_>, rig: &Rig, traffic: Traffic, work: Work) -> Result<(), BenchError> {
     let scale = session.options.scale;
     let offered = scale.choose(&OFFERED[4..5], &[1.0, 1.5, 3.0][..], &OFFERED[..]);
-    // Behind the points stands what the worst of them is of the most.
-    let mut series = vec![Series::default(); offered.len() + 1];
+    // Behind the points stands what the worst of them is of the most, and what the sender reached at the last one.
+    let mut series = vec![Series::default(); offered.len() + 2];
     let figures = |pair: Result<Pair, BenchError>| swept(&mut pair?, rig, work, scale, offered);
     take_turns(scale.pairs(), &mut series, || figures(Pair::ours(rig, traffic)), || figures(Pair::bare(rig, traffic)))?;
     for (part, series) in offered.iter().zip(&series) {
@@ -63,19 +66,27 @@ fn curve(session: &mut Session<'_>, rig: &Rig, traffic: Traffic, work: Work) -> 
         case.insert("offered".to_owned(), json!(part));
         session.row(Row::of(&case, "packets/s", series, CURVE))?;
     }
-    session.row(Row::of(&describe("stumble", rig.kernel, traffic), "of the most", &series[offered.len()], LEAST))
+    let case = describe("stumble", rig.kernel, traffic);
+    session.row(Row::of(&case, "of the most", &series[offered.len()], LEAST))?;
+    let reached = Row::of(&case, "times the most, sent", &series[offered.len() + 1], REACHED);
+    let (sent, wanted) = (reached.median, offered[offered.len() - 1]);
+    let remark = (sent < SATURATES * wanted)
+        .then(|| format!("NOT SATURATED as wanted: the sender reached {sent:.2} times the most, not {wanted}"));
+    session.row(reached.with_remark(remark))
 }
 
-/// What was received at each part of the most; and then the least of what was received with the most or more on offer, as a
-/// part of the most.
+/// What was received at each part of the most; and then, as parts of the most, the least of what was received with the most or
+/// more on offer, and what was sent at the last part.
 fn swept(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale, offered: &[f64]) -> Result<Vec<f64>, BenchError> {
     let most = most(pair, rig, work, scale)?;
-    let at = |part: &f64| pair.run(rig, Pace::Rate(part * most), work, times(scale)).map(|sent| rate(&sent));
-    let mut received = offered.iter().map(at).collect::<Result<Vec<f64>, _>>()?;
+    let at = |part: &f64| pair.run(rig, Pace::Rate(part * most), work, times(scale));
+    let sent = offered.iter().map(at).collect::<Result<Vec<Sent>, _>>()?;
+    let mut received: Vec<f64> = sent.iter().map(rate).collect();
     let peak = received.iter().copied().fold(most, f64::max);
     let beyond = offered.iter().zip(&received).filter(|(part, _)| **part > 1.0 || offered.len() == 1);
     let least = beyond.map(|(_, received)| *received).fold(f64::INFINITY, f64::min);
-    received.push(least / peak.max(1.0));
+    let reached = sent.last().map_or(0.0, |last| last.sent as f64 / last.seconds);
+    received.extend([least, reached].map(|figure| figure / peak.max(1.0)));
     Ok(received)
 }
 
@@ -104,19 +115,20 @@ fn most_at(
 pub(super) fn loss(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
     let pieces = if scale == Scale::Full { PIECES } else { 1 };
+    let piece = scale.choose(Duration::from_millis(200), Duration::from_secs(5), Duration::from_secs(5));
     let work = Work::of(super::WORK);
     for kernel in Kernel::ALL {
         for mechanism in [Mechanism::RecvMmsg, Mechanism::Ring, Mechanism::Xdp] {
             let traffic = Traffic { mechanism, bytes: BYTES };
             let mut case = describe("loss", kernel, traffic);
-            case.insert("seconds".to_owned(), json!(pieces as u64 * PIECE.as_secs()));
+            case.insert("seconds".to_owned(), json!(pieces as f64 * piece.as_secs_f64()));
             let is_asked_for = scale == Scale::Full || session.options.case.is_some();
             if !is_asked_for || !session.wants(&case) {
                 continue;
             }
             let Some(mut rig) = Rig::of_case(session, &case, kernel, MTU)? else { continue };
             rig.depth = Depth::LONG;
-            let figures = |pair: Result<Pair, BenchError>| lost(&mut pair?, &rig, work);
+            let figures = |pair: Result<Pair, BenchError>| lost(&mut pair?, &rig, work, scale, piece);
             let [lost, early, rate] =
                 alternate(pieces, || figures(Pair::ours(&rig, traffic)), || figures(Pair::bare(&rig, traffic)))?;
             session.row(Row::of(&case, "packets", &lost.total(), LOSS))?;
@@ -130,12 +142,12 @@ pub(super) fn loss(session: &mut Session<'_>) -> Result<(), BenchError> {
 /// Packets that were lost in a piece of the minute, those of them that never came as far as the receiver, and packets a second
 /// that were sent. What the most is stands in front of each piece: within a minute a machine that others use as well can become
 /// slower by a third.
-fn lost(pair: &mut Pair, rig: &Rig, work: Work) -> Result<[f64; 3], BenchError> {
+fn lost(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale, piece: Duration) -> Result<[f64; 3], BenchError> {
     let dropped = || dropped_on_the_way(&rig.cable).map_err(BenchError::system("reading what was dropped"));
     let _backlog = LongBacklog::of(BACKLOG).map_err(BenchError::system("a longer backlog"))?;
-    let most = most_at(pair, rig, work, &LOOKED_AT, times(Scale::Quick))?;
+    let most = most_at(pair, rig, work, &LOOKED_AT, times(scale.choose(Scale::Tiny, Scale::Quick, Scale::Quick)))?;
     let before = dropped()?;
-    let sent = pair.run_to_the_end(rig, Pace::Rate(0.9 * most), work, PIECE)?;
+    let sent = pair.run_to_the_end(rig, Pace::Rate(0.9 * most), work, piece)?;
     let early = dropped()? - before;
     Ok([sent.sent as f64 - sent.received as f64, early as f64, sent.sent as f64 / sent.seconds])
 }
