@@ -43,6 +43,7 @@ impl Around {
     fn absolute(&self) -> ByCause {
         let mut counts = ByCause::default();
         with_text(self.protocols.as_ref(), |text| {
+            counts.set(Cause::Malformed, field(text, "Ip:", "InHdrErrors"));
             counts.set(Cause::NotReassembled, field(text, "Ip:", "ReasmFails"));
             counts.set(Cause::BadChecksum, field(text, "Udp:", "InCsumErrors"));
             counts.set(Cause::SocketQueueFull, field(text, "Udp:", "RcvbufErrors"));
