@@ -1,7 +1,9 @@
 //! The mechanisms between two hosts, where there are cards, frames and fragments.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::process::{Command, Stdio};
 
 use ropewalk_io::packet::cable::{CARD, Cable, SINK, SOURCE};
 use ropewalk_io::packet::{
@@ -459,6 +461,63 @@ fn a_card_is_as_before_when_its_receivers_have_ended() {
                 Some(6),
                 "the kernel gets packets again"
             );
+        }
+        Ok(())
+    });
+}
+
+/// Names the receiver that a process of this test is to hold until it is killed.
+const HOLDS: &str = "ROPEWALK_TEST_HOLDS";
+
+/// Not a test of its own: what the next one starts as a process, in the host that receives.
+#[test]
+fn a_process_that_holds_a_receiver() {
+    let Ok(name) = std::env::var(HOLDS) else { return };
+    let sizes = Sizes::default();
+    let mut receiver = if name == "xdp" { xdp(Flow::Udp, sizes) } else { ring(Flow::Udp, sizes) };
+    println!("{HOLDS} {}", receiver.address());
+    let mut packets = Vec::new();
+    while packets.is_empty() {
+        receiver.receive(MonotonicClock.now(), &mut packets);
+    }
+    println!("{HOLDS} received");
+    loop {
+        std::thread::park();
+    }
+}
+
+/// What the process says next.
+fn said(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> String {
+    let mut own = lines.filter_map(|line| Some(line.expect("text").split_once(&format!("{HOLDS} "))?.1.to_owned()));
+    own.next().expect("the process is alive")
+}
+
+#[test]
+fn a_card_is_as_before_when_who_held_it_was_killed() {
+    run("cable::a_card_is_as_before_when_who_held_it_was_killed", || {
+        let cable = lay(USUAL)?;
+        let source = cable.source.inside(|| UdpSocket::bind((SOURCE, 0))).expect("its own address");
+        for name in ["xdp", "ring"] {
+            let mut process = cable.sink.inside(|| {
+                let mut command = Command::new(std::env::current_exe().expect("this program"));
+                command.args(["--exact", "cable::a_process_that_holds_a_receiver", "--nocapture"]);
+                command.env(HOLDS, name).stdout(Stdio::piped()).spawn().expect("a process")
+            });
+            let mut lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
+            let to: SocketAddrV4 = said(&mut lines).parse().expect("an address");
+            source.send_to(b"frame", to).expect("a way");
+            assert_eq!(said(&mut lines), "received", "{name}: it has the card");
+            process.kill().expect("a process of the test's own");
+            process.wait().expect("it has ended");
+            let before = seen_by_ip(&cable);
+            let socket = cable.sink.inside(|| UdpSocket::bind(to)).expect("the port is free again");
+            source.send_to(b"packet", to).expect("a way");
+            assert_eq!(socket.recv(&mut [0; 10]).ok(), Some(6), "{name}: the kernel gets packets again");
+            assert_eq!(seen_by_ip(&cable) - before, 1, "{name}");
+            // And somebody else may have the card.
+            let (mut receiver, _sender) = sink_queue(&cable, |_| {});
+            source.send_to(b"frame", receiver.address()).expect("a way");
+            assert_eq!(receive(&mut receiver, 1)[0].payload.to_vec(), b"frame", "{name}");
         }
         Ok(())
     });
