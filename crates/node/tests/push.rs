@@ -53,10 +53,12 @@ impl Run<'_> {
         let Self { architecture, sources, flow, nodes, rest, events } = self;
         // Sources on a busy machine may take long between two packets of a set.
         let timeout = if flow.contains("timeout") { "" } else { "timeout = \"5s\"\n" };
+        let usual = "decision_timeout = \"20s\"\nbudget = \"20s\"\n";
+        let decisions = if flow.contains("decision_timeout") { "" } else { usual };
         let text = format!(
             "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\n\
              sources.count = {SOURCES}\nsources.first = 700\nsources.address = \"{sources}\"\n\
-             decision_timeout = \"20s\"\nbudget = \"20s\"\n{timeout}{flow}\n\
+             {decisions}{timeout}{flow}\n\
              [farm]\nemulate = {{ {nodes} }}\n{rest}\n",
             output.path().display().to_string()
         );
@@ -76,6 +78,13 @@ impl Run<'_> {
 /// Sources with ports from this one on.
 fn at(port: u16) -> String {
     format!("127.0.0.1:{port}")
+}
+
+/// Where a gateway takes the packets of the flow.
+fn input_of(handle: &PushHandle, gateway: &str) -> String {
+    let name = format!("{gateway} hlt");
+    let found = handle.addresses().iter().find(|(known, _)| *known == name);
+    found.unwrap_or_else(|| panic!("{name}: {:?}", handle.addresses())).1.clone()
 }
 
 /// Waits until all events have been decided.
@@ -177,6 +186,43 @@ fn what_was_lost_is_known_by_source_and_masked_sources_are_not_missed() {
     assert_eq!(number(&summary, "/packets/dropped/masked"), masked);
     let held = Held::in_directories(&[&summary.directory]);
     assert!(held.events.values().all(|event| !event.fragments.contains_key(&701)));
+}
+
+#[test]
+fn what_strangers_send_is_counted_and_leaves_the_account_in_balance() {
+    for architecture in ARCHITECTURES {
+        let output = TemporaryDirectory::new("push-strangers");
+        let handle = Run { architecture, sources: &at(22_900), ..Run::default() }.start(&output);
+        let (stranger, to) = (UdpSocket::bind("127.0.0.1:0").expect("a socket"), input_of(&handle, "gw0"));
+        for length in 0..50 {
+            assert_eq!(stranger.send_to(&[0x5A; 50][..length], &to).ok(), Some(length));
+        }
+        let summary = ended(handle);
+        assert_eq!((number(&summary, "/packets/dropped/unknown_source"), number(&summary, "/unexplained")), (50, 0));
+        let sent = number(&summary, "/sent/packets");
+        assert_eq!((number(&summary, "/packets/received"), summary.written), (sent + 50, 2000));
+    }
+}
+
+/// Nodes reject everything, and for many events they take longer than there is time: what is accepted was so by default.
+#[test]
+fn what_nodes_decide_too_late_is_decided_by_default_and_holds_up_nobody() {
+    for architecture in ARCHITECTURES {
+        let output = TemporaryDirectory::new("push-default");
+        let flow = "output = \"stream\"\ntimeout = \"1s\"\ndecision_timeout = \"1200ms\"\nbudget = \"400ms\"\n\
+                    default_decision = \"accept\"\nemulate = { rate = \"200Hz\" }";
+        let nodes = "accept = 0.0, decision_time = \"uniform(0s,3s)\"";
+        let run = Run { architecture, sources: &at(23_000), flow, nodes, events: 200, ..Run::default() };
+        let summary = run.whole(&output);
+        let number = |place| number(&summary, place);
+        let (by_default, decided) = (number("/farm/by_default"), number("/farm/decided"));
+        assert!(by_default > 0 && decided > 0 && by_default + decided == 200, "{:?}", summary.flows);
+        assert_eq!((number("/events/accepted"), number("/events/rejected")), (by_default, decided));
+        assert_eq!((number("/sent/decisions_in_order"), number("/sent/decisions_missed")), (200, 0));
+        assert_eq!(number("/sent/decisions_accepted"), by_default, "what leaves says so");
+        assert!(number("/farm/late") > 0, "{:?}", summary.flows);
+        assert!(number("/farm/in_budget") < decided, "those by default took three budgets: {:?}", summary.flows);
+    }
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub struct PacketSourceReport {
     pub lost: u64,
     /// Packets that were sent twice.
     pub duplicates: u64,
-    /// Packets that the system refused for good.
+    /// Packets that the system refused for good, or that were too long for it: none of them was sent.
     pub failed: u64,
     /// Decisions that came in the order of events.
     pub decisions: u64,
@@ -80,6 +80,8 @@ pub struct PacketSourceDrive<R: Receiver, S: Sender> {
     control: R,
     /// By source.
     senders: Vec<S>,
+    /// How many packets of each source the system had refused when it was asked last.
+    refused: Vec<u64>,
     /// Sources whose senders have something queued.
     queued: Vec<u16>,
     is_queued: Vec<bool>,
@@ -124,6 +126,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
             control,
             queued: Vec::with_capacity(senders.len()),
             is_queued: vec![false; senders.len()],
+            refused: vec![0; senders.len()],
             senders,
             current: None,
             later: BinaryHeap::new(),
@@ -264,10 +267,13 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
 
     fn flush(&mut self, now: Instant) -> usize {
         let mut taken = 0;
-        let Self { senders, queued, is_queued, .. } = self;
+        let Self { senders, queued, is_queued, refused, report, .. } = self;
         queued.retain(|&source| {
             let sender = &mut senders[usize::from(source)];
             taken += sender.flush(now);
+            let failed = sender.counters().failed;
+            let more = failed - std::mem::replace(&mut refused[usize::from(source)], failed);
+            (report.packets, report.failed) = (report.packets - more, report.failed + more);
             let is_left = sender.queued() > 0;
             is_queued[usize::from(source)] = is_left;
             is_left

@@ -6,7 +6,7 @@ use crate::configuration::push::FlowSection;
 use crate::drive::gateway::{GatewayReport, PacketSourceReport, Shown};
 use crate::run::summary::{add_unbalanced, causes, panicked};
 use ropewalk_flow::gateway::{FarmAccount, FlowAccount, SourceAccount};
-use ropewalk_terms::{ByCause, FragmentAccount, RunNumber};
+use ropewalk_terms::{ByCause, Cause, FragmentAccount, RunNumber};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -84,20 +84,25 @@ impl FlowSummary {
         }
         summary.sources = snapshot.sources.iter().find(|(of, _)| *of == flow).map(|(_, report)| *report);
         let is_over = snapshot.gateways.iter().all(|(_, gateway)| gateway.is_over);
-        if is_over && !summary.is_mixed && summary.unexplained() != 0 {
-            let equation = "packets sent = received + lost by a named cause";
-            summary
-                .unbalanced
-                .push(json!({ "equation": equation, "flow": name, "unexplained": summary.unexplained() }));
+        let unexplained = summary.unexplained();
+        if is_over && !summary.is_mixed && !is_explained(unexplained, summary.strangers(), summary.lost.total()) {
+            summary.unbalanced.push(json!({ "equation": SENT, "flow": name, "unexplained": unexplained }));
         }
         summary
     }
 
     /// Packets that were sent and neither came nor were lost for a reason that anybody names; 0 where nothing is known of
-    /// what was sent, or no gateway is here. Where flows come in together, what they lost together is in there.
+    /// what was sent, or no gateway is here. Where flows come in together, what they lost together is in there. What strangers
+    /// sent is left out, as far as it came.
     fn unexplained(&self) -> i64 {
         let Some(sources) = self.sources.filter(|_| self.packets.opened > 0) else { return 0 };
-        sources.packets as i64 - self.packets.packets.received as i64 - self.lost.total() as i64
+        let received = self.packets.packets.received - self.strangers();
+        sources.packets as i64 - received as i64 - self.lost.total() as i64
+    }
+
+    /// Packets that came from nobody who is a source.
+    const fn strangers(&self) -> u64 {
+        self.packets.packets.dropped.get(Cause::UnknownSource)
     }
 
     fn to_json(&self, section: &FlowSection, running: Duration) -> Value {
@@ -266,8 +271,18 @@ fn unexplained_together(snapshot: &PushSnapshot, flows: &[FlowSummary]) -> Optio
         .map(|input| input.lost.total())
         .sum();
     let unexplained = flows.iter().map(FlowSummary::unexplained).sum::<i64>() - lost as i64;
-    let equation = "packets sent = received + lost by a named cause";
-    (unexplained != 0).then(|| json!({ "equation": equation, "unexplained": unexplained }))
+    let (strangers, apart) =
+        flows.iter().fold((0, 0), |(strangers, lost), flow| (strangers + flow.strangers(), lost + flow.lost.total()));
+    let holds = is_explained(unexplained, strangers, lost + apart);
+    (!holds).then(|| json!({ "equation": SENT, "unexplained": unexplained }))
+}
+
+/// What must hold of a flow's sources.
+const SENT: &str = "packets sent = received + lost by a named cause";
+
+/// Whether it holds. Where strangers send as well, some of what was lost may have been theirs: who was lost nobody knows.
+fn is_explained(unexplained: i64, strangers: u64, lost: u64) -> bool {
+    unexplained == 0 || (unexplained < 0 && strangers > 0 && unexplained.unsigned_abs() <= lost)
 }
 
 impl PushSummary {
@@ -334,4 +349,12 @@ impl PushSummary {
     pub const fn is_complete(&self) -> bool {
         self.is_complete
     }
+}
+
+#[cfg(test)]
+#[test]
+fn where_strangers_send_as_well_nobody_knows_whose_packets_were_lost() {
+    assert!(is_explained(0, 0, 0) && is_explained(-3, 1, 3), "those that were lost may be theirs");
+    assert!(!is_explained(-3, 0, 3) && !is_explained(-4, 1, 3), "nobody was there, or too few were lost");
+    assert!(!is_explained(1, 9, 9), "theirs are no loss of a source");
 }
