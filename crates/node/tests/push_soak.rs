@@ -104,6 +104,11 @@ fn what_is_missing_is_exactly_what_was_lost_on_purpose_whatever_becomes_of_a_nod
         let lost = |set: u64| (0..count).filter(|&source| sources.is_lost(set, source)).count() as u64;
         assert_eq!(number("/sets/missing_packets/timed_out"), (0..sets).map(lost).sum::<u64>(), "{flow}");
         assert_eq!(number("/sets/incomplete"), (0..sets).filter(|set| lost(*set) > 0).count() as u64, "{flow}");
+        for source in 0..count {
+            let id = if flow == "hlt" { FIRST + u32::from(source) } else { source.into() };
+            let missing = (0..sets).filter(|set| sources.is_lost(*set, source)).count() as u64;
+            assert_eq!(number(&format!("/sources/{id}/missing")), missing, "{flow}: of source {id}");
+        }
         assert_eq!(
             (number("/sets/opened"), &summary.flows[flow]["sets"]["refused"]),
             (sets, &serde_json::json!({})),
