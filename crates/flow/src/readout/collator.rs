@@ -6,7 +6,8 @@
 //!                                  70 -> 1, 90 -> 2 (without source 2), 95 -> 3 (without source 1), then 100 waits
 //! ```
 //! Whoever is behind is waited for, so that nothing is out of order behind it; a fragment that comes after all, when higher
-//! numbers were given already, is late.
+//! numbers were given already, is late. A source that goes back behind itself, and goes on from there, has begun anew: it is out
+//! of sync and nobody waits for it, until it is where it was, or all that are there have begun anew.
 
 use crate::messages::{FragmentMeta, Received};
 use core::time::Duration;
@@ -20,14 +21,40 @@ struct Lane {
     waiting: VecDeque<Received>,
     /// Numbers wait for it.
     is_awaited: bool,
+    /// It is done, or takes no part.
+    has_left: bool,
+    /// The highest of its numbers.
+    furthest: u64,
+    /// How many of its numbers, the last ones, were behind that.
+    behind: u32,
+}
+
+impl Lane {
+    fn new(most: usize) -> Self {
+        Self { waiting: VecDeque::with_capacity(most), is_awaited: true, has_left: false, furthest: 0, behind: 0 }
+    }
+
+    /// Its next number is this one.
+    fn show(&mut self, number: u64) {
+        self.behind = if number < self.furthest { self.behind.saturating_add(1) } else { 0 };
+        self.furthest = self.furthest.max(number);
+        self.is_awaited = !self.has_left && !self.is_anew();
+    }
+
+    /// One number may have been overtaken on its way.
+    const fn is_anew(&self) -> bool {
+        self.behind > 1
+    }
 }
 
 /// Numbers the events of several sources together: see the module's picture.
 #[derive(Debug)]
 pub(super) struct Collator {
     lanes: Vec<Lane>,
-    /// The source's number that was given a number last, and which one that was.
-    last: Option<(u64, u64)>,
+    /// The source's number that was given a number last; none where no one was since all began, or began anew.
+    last: Option<u64>,
+    /// The number that was given last.
+    given: u64,
     /// Since when the lowest number waits.
     since: Option<Instant>,
     most: usize,
@@ -37,8 +64,8 @@ pub(super) struct Collator {
 impl Collator {
     /// For so many sources, each with `most` fragments here at once; who has nothing for so long is not waited for.
     pub(super) fn new(sources: usize, most: usize, timeout: Duration) -> Self {
-        let lane = || Lane { waiting: VecDeque::with_capacity(most), is_awaited: true };
-        Self { lanes: core::iter::repeat_with(lane).take(sources).collect(), last: None, since: None, most, timeout }
+        let lanes = core::iter::repeat_with(|| Lane::new(most)).take(sources).collect();
+        Self { lanes, last: None, given: 0, since: None, most, timeout }
     }
 
     /// How many more fragments of a source are taken now; 0 means that it must not be read further.
@@ -50,12 +77,14 @@ impl Collator {
     pub(super) fn push(&mut self, lane: usize, fragments: &mut Vec<Received>) {
         let lane = &mut self.lanes[lane];
         lane.is_awaited |= !fragments.is_empty();
+        lane.has_left &= fragments.is_empty();
         lane.waiting.extend(fragments.drain(..));
     }
 
     /// A source is done, or has gone: nobody waits for it until it says something.
     pub(super) fn leave(&mut self, lane: usize) {
-        self.lanes[lane].is_awaited = false;
+        let lane = &mut self.lanes[lane];
+        (lane.is_awaited, lane.has_left) = (false, true);
     }
 
     /// The next fragment, with its event's number from 1 on, and whose it is; none while something must be waited for, or where
@@ -71,17 +100,37 @@ impl Collator {
             match (number, self.last) {
                 // What was given up on the way has no number.
                 (None, _) => return self.take(lane, None),
-                (Some(number), Some((last, _))) if number < last => return self.take_late(lane),
-                (Some(number), Some((last, given))) if number == last => return self.take(lane, Some(given)),
+                (Some(number), Some(last)) if number < last => {
+                    self.lanes[lane].show(number);
+                    if !self.begins_anew() {
+                        return self.take_late(lane);
+                    }
+                }
+                (Some(number), Some(last)) if number == last => {
+                    self.lanes[lane].show(number);
+                    return self.take(lane, Some(self.given));
+                }
                 (Some(number), _) => {
                     if !self.may_number(now) {
                         return None;
                     }
-                    let given = self.last.map_or(1, |(_, given)| given + 1);
-                    (self.last, self.since) = (Some((number, given)), None);
+                    (self.last, self.since) = (Some(number), None);
+                    self.given += 1;
                 }
             }
         }
+    }
+
+    /// Whether all sources that are there have begun anew: then their numbers belong together again.
+    fn begins_anew(&mut self) -> bool {
+        if !self.lanes.iter().all(|lane| lane.is_anew() || lane.has_left) {
+            return false;
+        }
+        for lane in self.lanes.iter_mut().filter(|lane| !lane.has_left) {
+            (lane.furthest, lane.behind, lane.is_awaited) = (0, 0, true);
+        }
+        (self.last, self.since) = (None, None);
+        true
     }
 
     /// The source with the lowest number; one whose next entry has none comes first.
@@ -114,8 +163,10 @@ impl Collator {
     }
 
     fn take_late(&mut self, lane: usize) -> Option<(usize, Received)> {
-        let Received { meta, .. } = self.lanes[lane].waiting.pop_front()?;
-        let meta = FragmentMeta::missing(meta.source, Cause::Late);
+        let one = &mut self.lanes[lane];
+        let Received { meta, .. } = one.waiting.pop_front()?;
+        let cause = if one.is_anew() { Cause::OutOfSync } else { Cause::Late };
+        let meta = FragmentMeta::missing(meta.source, cause);
         Some((lane, Received { meta, restarts: false, payload: Payload::default() }))
     }
 
@@ -190,6 +241,48 @@ mod tests {
         assert_eq!(drain(&mut collator, at(101)), [(1, None)], "it is late, and then waits for the first");
         push(&mut collator, 0, &[25]);
         assert_eq!(drain(&mut collator, at(102)), [(0, Some(3)), (1, Some(3))]);
+    }
+
+    /// One that was overtaken on its way is late; from the second one on the source is out of sync. Nobody waits for it, and in
+    /// its own old order it takes part again.
+    #[test]
+    fn who_begins_anew_alone_is_out_of_sync_and_holds_up_nobody() {
+        let mut collator = Collator::new(2, 16, TIMEOUT);
+        push(&mut collator, 0, &[10, 20]);
+        push(&mut collator, 1, &[10, 20]);
+        assert_eq!(drain(&mut collator, at(0)).len(), 4);
+        push(&mut collator, 1, &[1]);
+        let late = |collator: &mut Collator| {
+            let (lane, fragment) = collator.next(at(1), |_| true).expect("it is taken");
+            (lane, fragment.meta.missing_cause())
+        };
+        assert_eq!(late(&mut collator), (1, Some(Cause::Late)));
+        for number in 1..=4 {
+            push(&mut collator, 1, &[1 + number]);
+            assert_eq!(late(&mut collator), (1, Some(Cause::OutOfSync)));
+            push(&mut collator, 0, &[20 + number]);
+            assert_eq!(drain(&mut collator, at(1)), [(0, Some(2 + number))], "at once");
+        }
+        push(&mut collator, 1, &[30]);
+        assert_eq!(drain(&mut collator, at(2)), [], "it is waited for again, and waits for the other one");
+        push(&mut collator, 0, &[30]);
+        assert_eq!(drain(&mut collator, at(2)), [(0, Some(7)), (1, Some(7))]);
+    }
+
+    #[test]
+    fn when_all_have_begun_anew_their_events_are_numbered_on() {
+        let mut collator = Collator::new(3, 16, TIMEOUT);
+        collator.leave(2);
+        for lane in [0, 1] {
+            push(&mut collator, lane, &[100, 110]);
+        }
+        assert_eq!(drain(&mut collator, at(0)).len(), 4);
+        push(&mut collator, 0, &[5, 6, 7]);
+        assert_eq!(drain(&mut collator, at(0)), [(0, None); 3]);
+        push(&mut collator, 1, &[7, 8, 9]);
+        assert_eq!(drain(&mut collator, at(0)), [(1, None)], "the other one is waited for again");
+        push(&mut collator, 0, &[8, 9]);
+        assert_eq!(drain(&mut collator, at(0)), [(0, Some(3)), (1, Some(3)), (0, Some(4)), (1, Some(4))]);
     }
 
     #[test]
