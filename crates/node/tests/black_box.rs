@@ -86,9 +86,10 @@ impl Scene {
 
 fn tried(configuration: &Configuration, config: &Path, input: &Path) -> TrialReport {
     let source = &configuration.source[0];
-    let plan = source.plan().expect("a good layout").expect("it has one");
+    let framing = source.framing().expect("it describes its frames");
     let wanted = source.wanted();
-    try_layout(&TrialOptions { plan: &plan, input, wanted: &wanted }, config, "source[0]").expect("it can be read")
+    try_layout(&TrialOptions { framing: &framing, input, wanted: &wanted }, config, "source[0]")
+        .expect("it can be read")
 }
 
 fn name(file: &Path) -> String {

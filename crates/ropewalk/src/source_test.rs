@@ -1,4 +1,4 @@
-//! A source's layout tried on what its board sent.
+//! A source's layout or format tried on what its board sent.
 
 use crate::arguments::SourceTestOptions;
 use crate::exit::{self, Failure};
@@ -23,11 +23,11 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
         return Err(Failure::Usage(format!("no source is named `{}`; there are {}", options.source, names.join(", "))));
     };
     let (source, key) = (&configuration.source[index], format!("source[{index}]"));
-    let no_layout = || {
-        let text = "has no layout: `frame` says how its frames are found; files of formats with a name are for `ropewalk verify`";
+    let no_frames = || {
+        let text = "sends generic fragments, which are found in a connection alone: a run takes them, or `frame` describes them";
         Failure::Usage(format!("{}: {text}", options.source))
     };
-    let plan = source.plan().ok().flatten().ok_or_else(no_layout)?;
+    let framing = source.framing().ok_or_else(no_frames)?;
     let mut wanted = source.wanted();
     match source.listen {
         Some(NetworkAddress::Udp(place, _)) if place.port() != 0 => wanted.port = Some(place.port()),
@@ -35,7 +35,7 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
         _ => {}
     }
     wanted.port = options.port.or(wanted.port);
-    let tried = TrialOptions { plan: &plan, input: &options.input, wanted: &wanted };
+    let tried = TrialOptions { framing: &framing, input: &options.input, wanted: &wanted };
     let report = try_layout(&tried, &options.config, &key)?;
     if options.json {
         print_json(&report)?;
@@ -56,6 +56,7 @@ fn report_text(report: &TrialReport, config: &Path, key: &str) -> String {
     for (name, count) in [
         ("datagrams", report.datagrams),
         ("skipped", report.skipped_bytes),
+        ("filler", report.filler_bytes),
         ("left over", report.left_over_bytes),
         ("unfinished", report.unfinished_frames),
     ] {

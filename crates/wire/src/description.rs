@@ -1,6 +1,6 @@
 //! What describes the frames of a source that runs read: a layout of a configuration, or a format by its name.
 
-use crate::foreign::ForeignFormat;
+use crate::foreign::{Counting, Describe, ForeignFormat};
 use crate::framing::{Fields, Framing, Front, PieceHead, Search, Tick, Widths, Window};
 use crate::layout::Plan;
 use std::sync::Arc;
@@ -37,6 +37,31 @@ impl Description {
             Self::Layout(plan) => !plan.layout().event.is_empty(),
             Self::Format(_) => true,
         }
+    }
+
+    /// Which of its numbers is one more from frame to frame of a board.
+    pub fn counting(&self) -> Counting {
+        match self {
+            Self::Layout(plan) if plan.layout().sequence.is_some() => Counting::Frames,
+            Self::Layout(plan) if plan.has_event() => Counting::Events,
+            Self::Layout(_) => Counting::Nothing,
+            Self::Format(format) => format.counting(),
+        }
+    }
+
+    /// Whether a frame goes on with the event of the frame before it.
+    pub fn goes_on(&self, frame: &[u8]) -> bool {
+        matches!(self, Self::Format(format) if format.goes_on(frame))
+    }
+
+    /// How many events a whole frame holds.
+    pub fn events_in(&self, frame: &[u8]) -> u64 {
+        if let Self::Format(format) = self { format.events_in(frame) } else { 1 }
+    }
+
+    /// Whether bytes that are no frame are meant to stand between frames.
+    pub fn is_filler(&self, skipped: &[u8]) -> bool {
+        matches!(self, Self::Format(format) if format.is_filler(skipped))
     }
 }
 

@@ -14,6 +14,8 @@ pub struct TrialAccount {
     pub datagrams: u64,
     /// Bytes that belong to no frame.
     pub skipped_bytes: u64,
+    /// Bytes that the format means to stand between frames.
+    pub filler_bytes: u64,
     /// Bytes at the end that are no whole frame.
     pub left_over_bytes: u64,
     /// Frames of which only some of their datagrams came.
@@ -22,16 +24,16 @@ pub struct TrialAccount {
     pub faults: BTreeMap<&'static str, u64>,
     /// What each board sent.
     pub boards: Vec<(Board, BoardAccount)>,
-    /// Places where something was not as the layout wants it.
+    /// Places where something was not as the description wants it.
     pub bad_places: u64,
     /// The first of them.
     pub first_bad: Option<BadPlace>,
 }
 
-/// Where something was not as the layout wants it.
+/// Where something was not as the description wants it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadPlace {
-    /// The key of the layout's rule that failed, such as `frame.length`.
+    /// The key of the rule that failed, such as `frame.length`; `format` where a format has a name.
     pub key: &'static str,
     /// What is wrong.
     pub what: String,

@@ -11,7 +11,7 @@ use ropewalk_terms::Utc;
 pub struct Board {
     /// The address; none of a file.
     pub from: Option<IpAddr>,
-    /// The number in its frames; none where the layout has none.
+    /// The number in its frames; none where they have none.
     pub number: Option<u64>,
 }
 

@@ -1,14 +1,16 @@
-//! A layout tried on what a board sent: does it find frames in it, and are their numbers as they should be?
+//! A description, a layout or a format with a name, tried on what a board sent: does it find frames in it, and are their
+//! numbers as they should be?
 //!
 //! ```text
 //! datagrams, bytes of a stream --> Trial --> whole frames -> numbers one after the other (sequence, event), checksums,
 //!                                       \    differences of time -> accounts of each board
 //!                                        \-> the first bad place: the rule that failed, and the bytes around it
 //! ```
-//! The frames are those that a readout unit would find, by the same plan. Memory is bounded by the longest frame.
+//! The frames are those that a readout unit would find, by the same description. Memory is bounded by the longest frame.
 
 mod account;
 mod board;
+mod contradictions;
 mod intervals;
 mod numbers;
 mod parts;
@@ -20,20 +22,27 @@ pub use board::{Board, BoardAccount};
 pub use intervals::{Interval, Intervals};
 pub use numbers::Numbers;
 
+use contradictions::contradictions;
 use core::net::IpAddr;
+use core::ops::Range;
 use parts::Parts;
 use ropewalk_terms::{Cause, Utc};
+use ropewalk_wire::description::Description;
+use ropewalk_wire::foreign::Counting;
 use ropewalk_wire::framing::{Framing, Front, Search};
-use ropewalk_wire::layout::{Frame, Plan};
+use ropewalk_wire::layout::Frame;
+
+/// The key of a configuration that names a format.
+const FORMAT: &str = "format";
 
 /// Bytes of a bad place that are shown before and behind where it begins.
 const SHOWN_BEFORE: usize = 32;
 const SHOWN_BEHIND: usize = 64;
 
-/// Tries a layout.
+/// Tries a description.
 #[derive(Debug)]
 pub struct Trial<'a> {
-    plan: &'a Plan,
+    framing: &'a Description,
     account: TrialAccount,
     parts: Parts,
     /// Bytes of the stream that are no whole frame yet, and what is before them.
@@ -52,15 +61,25 @@ pub struct Arrival {
     pub from: Option<IpAddr>,
     /// When they came.
     pub time: Option<Utc>,
-    /// Where they begin in the input, in bytes.
+    /// Where they begin in the input: so many bytes, or in this packet.
     pub offset: u64,
+    /// The input is a capture, in which places are packets, counted from 0.
+    pub is_packet: bool,
+}
+
+impl Arrival {
+    /// So many bytes further.
+    const fn behind(self, bytes: usize) -> Self {
+        let further = if self.is_packet { 0 } else { bytes as u64 };
+        Self { offset: self.offset + further, ..self }
+    }
 }
 
 impl<'a> Trial<'a> {
     /// Nothing was tried yet.
-    pub fn new(plan: &'a Plan) -> Self {
+    pub fn new(framing: &'a Description) -> Self {
         Self {
-            plan,
+            framing,
             account: TrialAccount::default(),
             parts: Parts::default(),
             rest: Vec::new(),
@@ -74,18 +93,18 @@ impl<'a> Trial<'a> {
     /// Takes a datagram.
     pub fn datagram(&mut self, arrival: Arrival, bytes: &[u8]) {
         self.account.datagrams += 1;
-        if !self.plan.comes_in_pieces() {
+        if !self.framing.comes_in_pieces() {
             self.frames_of(arrival, bytes);
             return;
         }
-        let Some(piece) = self.plan.piece(bytes) else {
+        let Some(piece) = self.framing.piece(bytes) else {
             let short = format!("{} bytes are too few for the header of a piece", bytes.len());
             self.bad(arrival.offset, "frame.pieces.header", &short, &[], bytes, bytes.len());
             self.account.skipped_bytes += bytes.len() as u64;
             return;
         };
         let mut whole = Vec::new();
-        if self.parts.accept(arrival.from, &piece, bytes, self.plan.most(), &mut whole) {
+        if self.parts.accept(arrival.from, &piece, bytes, self.framing.most(), &mut whole) {
             self.frame(arrival, &[], &whole);
         }
         self.account.unfinished_frames = self.parts.unfinished();
@@ -95,8 +114,8 @@ impl<'a> Trial<'a> {
         let (mut at, mut search) = (0, Search::default());
         while at < bytes.len() || at == 0 {
             let (done, rest) = bytes.split_at(at);
-            let here = Arrival { offset: arrival.offset + at as u64, ..arrival };
-            match self.plan.front(rest, &mut search) {
+            let here = arrival.behind(at);
+            match self.framing.front(rest, &mut search) {
                 Front::Frame { bytes } => {
                     search = Search::default();
                     self.frame(here, done, &rest[..bytes]);
@@ -126,24 +145,26 @@ impl<'a> Trial<'a> {
             self.account.left_over_bytes += bytes.len() as u64;
             return;
         }
+        // What was left of the bytes before may be the begin of a frame that ends in these.
+        let open = if arrival.is_packet { 0 } else { self.rest.len() as u64 };
+        let begin = Arrival { offset: arrival.offset.saturating_sub(open), ..arrival };
         self.rest.extend_from_slice(bytes);
-        let end = arrival.offset + bytes.len() as u64;
         let (mut at, rest) = (0, core::mem::take(&mut self.rest));
         loop {
-            let offset = end - (rest.len() - at) as u64;
+            let here = begin.behind(at);
             let window = &rest[at..];
-            match self.plan.front(window, &mut self.search) {
+            match self.framing.front(window, &mut self.search) {
                 Front::Frame { bytes } => {
                     self.search = Search::default();
                     let before = core::mem::take(&mut self.before);
-                    self.frame(Arrival { offset, ..arrival }, &before, &window[..bytes]);
+                    self.frame(here, &before, &window[..bytes]);
                     self.before = before;
                     self.remember(&window[..bytes]);
                     at += bytes;
                 }
                 Front::Skip { bytes, cause } => {
                     let before = core::mem::take(&mut self.before);
-                    self.skip(offset, cause, &before, window, bytes);
+                    self.skip(here.offset, cause, &before, window, bytes);
                     self.before = before;
                     self.remember(&window[..bytes]);
                     at += bytes;
@@ -151,7 +172,7 @@ impl<'a> Trial<'a> {
                 Front::Needs { .. } => break,
                 Front::Lost { cause } => {
                     let before = core::mem::take(&mut self.before);
-                    self.skip(offset, cause, &before, window, 0);
+                    self.skip(here.offset, cause, &before, window, 0);
                     self.account.left_over_bytes += window.len() as u64;
                     self.is_lost = true;
                     return;
@@ -182,13 +203,16 @@ impl<'a> Trial<'a> {
     }
 
     fn skip(&mut self, offset: u64, cause: Cause, before: &[u8], rest: &[u8], bytes: usize) {
+        if bytes > 0 && self.framing.is_filler(&rest[..bytes]) {
+            self.account.filler_bytes += bytes as u64;
+            return;
+        }
         self.account.skipped_bytes += bytes as u64;
         if !core::mem::replace(&mut self.is_skipping, true) {
             *self.account.faults.entry(cause.name()).or_default() += 1;
             let key = match cause {
                 Cause::Oversize => "frame.max",
-                Cause::SyncLost if matches!(self.plan.layout().frame, Frame::Sync { .. }) => "frame.sync",
-                Cause::SyncLost | Cause::NotMatched => "match",
+                Cause::SyncLost | Cause::NotMatched => self.begin_key(),
                 _ => self.length_key(),
             };
             let what = format!("no frame begins here ({})", cause.name());
@@ -196,10 +220,17 @@ impl<'a> Trial<'a> {
         }
     }
 
+    /// The key of a configuration that says what a frame begins with.
+    fn begin_key(&self) -> &'static str {
+        let Description::Layout(plan) = self.framing else { return FORMAT };
+        if matches!(plan.layout().frame, Frame::Sync { .. }) { "frame.sync" } else { "match" }
+    }
+
     /// The key of a configuration that says where a frame ends.
     fn length_key(&self) -> &'static str {
         use ropewalk_wire::layout::Size;
-        match &self.plan.layout().frame {
+        let Description::Layout(plan) = self.framing else { return FORMAT };
+        match &plan.layout().frame {
             Frame::Length(_) | Frame::Sync { size: Size::Length(_), .. } | Frame::Several(Size::Length(_)) => {
                 "frame.length"
             }
@@ -212,22 +243,28 @@ impl<'a> Trial<'a> {
 
     fn frame(&mut self, arrival: Arrival, before: &[u8], frame: &[u8]) {
         self.is_skipping = false;
-        if !self.plan.is_matched(frame) {
+        if !self.framing.is_matched(frame) {
             *self.account.faults.entry(Cause::NotMatched.name()).or_default() += 1;
             self.account.skipped_bytes += frame.len() as u64;
             self.bad(arrival.offset, "match", "the frame has other bytes here", before, frame, frame.len());
             return;
         }
-        let (fields, widths) = (self.plan.fields(frame), self.plan.widths());
-        let board = Board { from: arrival.from, number: self.plan.board_of(frame) };
+        let (fields, widths, counting) = (self.framing.fields(frame), self.framing.widths(), self.framing.counting());
+        let board = Board { from: arrival.from, number: self.framing.board_of(frame) };
         let account = self.account.board(board);
         account.add(frame.len(), arrival.time);
         let sequence = fields.sequence.map(|number| ("sequence", account.sequence.add(number, widths.sequence, 1)));
-        let event = fields.event.map(|number| ("event", account.event.add(number, widths.event, 1)));
+        // What a format calls an event may be a time, or come again in each frame of it.
+        let counts = matches!(self.framing, Description::Layout(_)) || counting == Counting::Events;
+        let step = self.framing.events_in(frame);
+        let event = fields.event.filter(|_| !self.framing.goes_on(frame)).map(|number| {
+            let wrong = if counts { account.event.add(number, widths.event, step) } else { account.event.see(number) };
+            ("event", wrong)
+        });
         if let Some(time) = fields.time {
-            account.intervals.add(time, widths.time, self.plan.tick());
+            account.intervals.add(time, widths.time, self.framing.tick());
         }
-        let checksum = self.plan.checksum(frame);
+        let checksum = self.framing.checksum(frame);
         account.right_checksums += u64::from(checksum == Some(true));
         account.wrong_checksums += u64::from(checksum == Some(false));
         if checksum == Some(false) {
@@ -239,17 +276,39 @@ impl<'a> Trial<'a> {
                 self.bad(arrival.offset, key, &what, before, frame, frame.len());
             }
         }
+        for (at, fault) in contradictions(self.framing, frame) {
+            *self.account.faults.entry(fault).or_default() += 1;
+            let marked = Some(at.min(frame.len())..frame.len().min(at + 1));
+            self.bad_at(arrival.offset, FORMAT, fault, marked, before, frame);
+        }
     }
 
-    /// Keeps the first bad place.
+    /// Keeps the first bad place: what the rule with this key looks at is marked.
     fn bad(&mut self, offset: u64, key: &'static str, what: &str, before: &[u8], here: &[u8], length: usize) {
+        match self.framing {
+            Description::Layout(plan) => {
+                self.bad_at(offset, key, what, parts::place_of(plan, key, length), before, here);
+            }
+            // A format is one rule, whatever fails.
+            Description::Format(_) => self.bad_at(offset, FORMAT, what, None, before, here),
+        }
+    }
+
+    fn bad_at(
+        &mut self,
+        offset: u64,
+        key: &'static str,
+        what: &str,
+        marked: Option<Range<usize>>,
+        before: &[u8],
+        here: &[u8],
+    ) {
         self.account.bad_places += 1;
         if self.account.first_bad.is_some() {
             return;
         }
         let kept = &before[before.len().saturating_sub(SHOWN_BEFORE)..];
         let bytes = [kept, &here[..here.len().min(SHOWN_BEHIND)]].concat();
-        let marked = parts::place_of(self.plan, key, length);
         let (what, before) = (what.to_owned(), kept.len());
         self.account.first_bad = Some(BadPlace { key, what, offset, bytes, before, marked });
     }

@@ -32,6 +32,15 @@ impl Numbers {
         self.missing + self.gaps + self.duplicates + self.out_of_order + self.restarts == 0
     }
 
+    /// Takes a number that need not be one more than the one before; nothing is wrong with it.
+    pub const fn see(&mut self, number: u64) -> Option<String> {
+        if self.first.is_none() {
+            self.first = Some(number);
+        }
+        self.last = Some(number);
+        None
+    }
+
     /// Takes the next number, of so many bits; says what is wrong with it. The one behind it should be `step` more.
     pub fn add(&mut self, number: u64, bits: u8, step: u64) -> Option<String> {
         let mask = u64::MAX >> (64 - u32::from(bits.clamp(1, 64)));

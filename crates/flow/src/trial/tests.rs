@@ -2,9 +2,11 @@
 
 use super::*;
 use core::net::Ipv4Addr;
+use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::layout::{
-    Checksum, ChecksumKind, Clock, Contents, Counts, End, Layout, Length, Number, Pattern, Pieces, Place,
+    Checksum, ChecksumKind, Clock, Contents, Counts, End, Layout, Length, Number, Pattern, Pieces, Place, Plan,
 };
+use std::sync::Arc;
 
 /// A length, 16 bits of sequence, a clock of 8 ns, a CRC at the end.
 fn layout() -> Layout {
@@ -19,12 +21,13 @@ fn layout() -> Layout {
     }
 }
 
-fn plan(layout: &Layout) -> Plan {
-    Plan::compile(layout).expect("a good layout")
+fn plan(layout: &Layout) -> Description {
+    Arc::new(Plan::compile(layout).expect("a good layout")).into()
 }
 
 /// Frames with these numbers, each 1 us after the one before.
-fn frames(plan: &Plan, numbers: impl IntoIterator<Item = u64>) -> Vec<Vec<u8>> {
+fn frames(framing: &Description, numbers: impl IntoIterator<Item = u64>) -> Vec<Vec<u8>> {
+    let Description::Layout(plan) = framing else { panic!("only layouts compose") };
     let contents = |(index, sequence): (u64, u64)| Contents { sequence, time: 125 * index, ..Contents::default() };
     let compose = |contents: Contents| {
         let mut bytes = Vec::new();
@@ -34,7 +37,7 @@ fn frames(plan: &Plan, numbers: impl IntoIterator<Item = u64>) -> Vec<Vec<u8>> {
     (0..).zip(numbers).map(contents).map(compose).collect()
 }
 
-fn tried(plan: &Plan, bytes: &[u8], piece: usize) -> TrialAccount {
+fn tried(plan: &Description, bytes: &[u8], piece: usize) -> TrialAccount {
     let mut trial = Trial::new(plan);
     let mut offset = 0;
     for piece in bytes.chunks(piece) {
@@ -55,6 +58,22 @@ fn a_good_stream_has_no_bad_place_however_it_is_cut() {
         assert_eq!((board.frames, board.sequence.wraps, board.right_checksums), (100, 1, 100));
         assert_eq!(board.intervals.counts().collect::<Vec<_>>(), [Interval { from: 1000, to: 2000, count: 99 }]);
     }
+}
+
+/// Of a captured connection a place is the packet in which it shows itself, however a frame lies in packets.
+#[test]
+fn a_place_in_a_capture_is_a_packet() {
+    let plan = plan(&layout());
+    let mut all = frames(&plan, 0..5);
+    all[2][30] ^= 1;
+    let mut trial = Trial::new(&plan);
+    for (packet, bytes) in (0..).zip(all.concat().chunks(11)) {
+        trial.stream(Arrival { offset: packet, is_packet: true, ..Arrival::default() }, bytes);
+    }
+    assert_eq!(trial.end().first_bad.map(|bad| (bad.key, bad.offset)), Some(("checksum", 120 / 11)));
+    let mut datagrams = Trial::new(&plan);
+    datagrams.datagram(Arrival { offset: 7, is_packet: true, ..Arrival::default() }, &all.concat());
+    assert_eq!(datagrams.end().first_bad.map(|bad| (bad.key, bad.offset)), Some(("checksum", 7)));
 }
 
 #[test]
@@ -136,6 +155,54 @@ fn a_frame_of_several_datagrams_is_put_together() {
     let account = trial.end();
     assert_eq!((account.frames(), account.unfinished_frames, account.skipped_bytes), (2, 1, 5), "{account:?}");
     assert_eq!((account.boards[0].1.most_bytes, account.boards[0].1.event.last), (212, Some(2)));
+}
+
+/// Frames of a format with a name, of source 3.
+fn emulated(format: ForeignFormat, events: impl IntoIterator<Item = u32>) -> Vec<Vec<u8>> {
+    let frames = |event| format.emulate(3, event, &[7; 40]).expect("it is short");
+    events.into_iter().flat_map(frames).collect()
+}
+
+#[test]
+fn a_format_with_a_name_is_tried_as_a_layout_is() {
+    let blocks: Description = ForeignFormat::Ferol.into();
+    let mut events = emulated(ForeignFormat::Ferol, [1, 2, 4]);
+    let account = tried(&blocks, &events.concat(), 13);
+    let event = account.boards[0].1.event;
+    assert_eq!((account.frames(), account.boards[0].0.number), (3, Some(3)));
+    assert!(account.is_intact() && !account.is_complete() && event.missing == 1, "{account:?}");
+    assert_eq!(account.first_bad.map(|bad| bad.key), Some("format"));
+    events[1][0] ^= 0xff;
+    let account = tried(&blocks, &events.concat(), 13);
+    let bad = account.first_bad.as_ref().map(|bad| (bad.key, bad.offset));
+    assert!(!account.is_intact() && bad == Some(("format", events[0].len() as u64)), "{account:?}");
+    // Two blocks of one fragment are one event, which does not come twice.
+    let long = ForeignFormat::Ferol.emulate(3, 1, &[7; 6000]).expect("it is short");
+    let account = tried(&blocks, &long.concat(), 1000);
+    assert!(account.is_complete() && account.frames() == long.len() as u64 && long.len() > 1, "{account:?}");
+}
+
+#[test]
+fn a_format_whose_events_are_times_misses_none() {
+    let readout: Description = ForeignFormat::Ess.into();
+    let mut trial = Trial::new(&readout);
+    emulated(ForeignFormat::Ess, [1, 5, 9]).iter().for_each(|bytes| trial.datagram(Arrival::default(), bytes));
+    let account = trial.end();
+    let board = &account.boards[0].1;
+    assert!(board.event.is_gapless() && board.event.first < board.event.last, "{account:?}");
+    assert_eq!((board.sequence.missing, account.is_complete()), (6, false), "{account:?}");
+}
+
+#[test]
+fn a_frame_that_contradicts_itself_says_where() {
+    let midas: Description = ForeignFormat::Midas.into();
+    let mut events = emulated(ForeignFormat::Midas, 1..4);
+    // The banks are said to be shorter than they are.
+    events[1][16] -= 8;
+    let account = tried(&midas, &events.concat(), 50);
+    assert_eq!(account.faults.get("the banks do not fill the event"), Some(&1), "{account:?}");
+    let bad = account.first_bad.expect("one is wrong");
+    assert_eq!((bad.key, bad.offset, bad.marked), ("format", events[0].len() as u64, Some(16..17)));
 }
 
 proptest::proptest! {

@@ -11,6 +11,8 @@ use super::layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tic
 use super::model::SourceSection;
 use super::parse::Fault;
 use crate::quantity::{Bytes, Time};
+use ropewalk_wire::description::Description;
+use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::layout::{
     Checksum, Clock, Counts, End, Frame, Layout, Length, Number, Pattern, Pieces, Place, Plan, Size, Source, Status,
 };
@@ -21,6 +23,7 @@ use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How frames are found: `"datagram"`, or a table.
@@ -314,6 +317,24 @@ impl SourceSection {
         let layout = self.layout(frame)?;
         let wrong = |error: ropewalk_wire::layout::LayoutError| fault(error.key, error.fault.to_string());
         Plan::compile(&layout).map(Some).map_err(wrong)
+    }
+
+    /// What describes its frames: its layout, or the format that it names. None for formats that say themselves whose they are.
+    pub fn description(&self) -> Option<Description> {
+        if let Ok(Some(plan)) = self.plan() {
+            return Some(Arc::new(plan).into());
+        }
+        match self.format {
+            FormatName::Ferol | FormatName::Generic => None,
+            FormatName::Foreign(format) => Some(format.into()),
+        }
+    }
+
+    /// What describes its frames where nothing but these was kept: FEROL blocks, too. None of generic fragments, which say
+    /// once in a connection whose they are.
+    pub fn framing(&self) -> Option<Description> {
+        let blocks = (self.format == FormatName::Ferol).then(|| ForeignFormat::Ferol.into());
+        self.description().or(blocks)
     }
 
     /// How long the datagrams of a frame are waited for that is sent in several.

@@ -10,7 +10,7 @@
 use super::assemble::{RunError, Workshop, endpoint, system};
 use super::entrances::{DATAGRAM_BLOCK, DATAGRAM_BLOCKS};
 use super::placement::{Purpose, pool_of};
-use super::resolve::{Resolved, SEED, description};
+use super::resolve::{Resolved, SEED};
 use crate::configuration::{Emulate, FormatName, SourceSection};
 use crate::drive::{DatagramInputConfig, Demux, Entrance, ReadoutDrive, SourceDriveConfig, SourceFeed, SourceLine};
 use ropewalk_flow::source::{FrameKind, FrameMaker, TriggerRate};
@@ -41,7 +41,7 @@ impl Workshop<'_> {
     ) -> Result<Lines, RunError> {
         let mut lines = Lines::new();
         for source in self.resolved.sources_of(index).filter(|source| source.emulate.is_some()) {
-            let Some(description) = description(source) else { continue };
+            let Some(description) = source.description() else { continue };
             let (id, name) = (SourceId(source.id), source.name_or_id());
             let line = if source.has_datagrams() {
                 let pool = PoolConfig::anonymous(&pool_of(&name, Purpose::Datagrams), DATAGRAM_BLOCK, DATAGRAM_BLOCKS);
@@ -86,7 +86,7 @@ impl Resolved {
 }
 
 fn emulated(source: &SourceSection, emulate: &Emulate) -> SourceFeed {
-    let kind = match (description(source), source.format) {
+    let kind = match (source.description(), source.format) {
         (Some(description), _) => FrameKind::Described(description),
         (None, FormatName::Generic) => FrameKind::Generic,
         (None, FormatName::Ferol | FormatName::Foreign(_)) => FrameKind::Fed,

@@ -14,7 +14,7 @@ use super::card_process::{ChildSlot, how_it_ended};
 use super::feeder::FeederNotes;
 use super::placement::{Purpose, pool_of};
 use super::push::packet_error;
-use super::resolve::{Resolved, description};
+use super::resolve::Resolved;
 use crate::configuration::{BoardChoice, DemuxTable, NetworkAddress, PeerOrPlace, SourceSection};
 use crate::drive::{DatagramInputConfig, Demux, Entrance, ReadoutDrive};
 use crate::offline::ByteOrigin;
@@ -153,7 +153,7 @@ pub(super) fn datagram_input(
     is_live: bool,
 ) -> DatagramInputConfig {
     let described =
-        |source: &&SourceSection| Some((SourceId(source.id), description(source)?, source.pieces_timeout()));
+        |source: &&SourceSection| Some((SourceId(source.id), source.description()?, source.pieces_timeout()));
     DatagramInputConfig {
         receiver: Box::new(receiver),
         sources: boards.iter().filter_map(described).collect(),

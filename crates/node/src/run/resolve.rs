@@ -15,7 +15,6 @@ use ropewalk_flow::source::ORBIT;
 use ropewalk_io::tcp::{Mechanism, TcpConfig};
 use ropewalk_memory::PoolConfig;
 use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, SourceId, Utc};
-use ropewalk_wire::description::Description;
 use ropewalk_wire::felix::ELink;
 use ropewalk_wire::ferol;
 use ropewalk_wire::foreign::ForeignFormat;
@@ -23,7 +22,6 @@ use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Where every node listens for the others.
@@ -157,7 +155,7 @@ impl Resolved {
             identity,
             name: section.name.clone(),
             fingerprint: self.fingerprint,
-            descriptions: mine().filter_map(|(source, _)| Some((SourceId(source.id), description(source)?))).collect(),
+            descriptions: mine().filter_map(|(source, _)| Some((SourceId(source.id), source.description()?))).collect(),
             listen: section.listen.clone(),
             address: self.addresses.readouts[usize::from(index)].clone(),
             managers: self.addresses.managers.clone(),
@@ -168,7 +166,7 @@ impl Resolved {
 
     fn source(&self, source: &SourceSection) -> SourceConfig {
         let (id, card) = (SourceId(source.id), self.card_of(source));
-        let usual = match (card.and_then(|card| card.rule_of(source).bits()), description(source)) {
+        let usual = match (card.and_then(|card| card.rule_of(source).bits()), source.description()) {
             (Some(bits), _) => SourceConfig::of_card(id, bits),
             (None, Some(description)) => SourceConfig::of_frames(id, &description, description.has_event()),
             (None, None) if source.format == FormatName::Generic => SourceConfig::new(id, Format::Generic),
@@ -466,18 +464,6 @@ impl Resolved {
             action,
             ..synchrony::Config::new(sources)
         })
-    }
-}
-
-/// What describes a source's frames: its layout, or the format that it names. None for formats that say themselves whose they
-/// are.
-pub(super) fn description(source: &SourceSection) -> Option<Description> {
-    if let Ok(Some(plan)) = source.plan() {
-        return Some(Arc::new(plan).into());
-    }
-    match source.format {
-        FormatName::Ferol | FormatName::Generic => None,
-        FormatName::Foreign(format) => Some(format.into()),
     }
 }
 

@@ -1,5 +1,6 @@
-//! A source's layout tried on a capture or a file of what its board sent.
+//! A source's layout or format tried on a capture or a file of what its board sent.
 
+use super::feeding::capture_has_datagrams;
 use super::frames::{Carriage, Passing};
 use super::input::Input;
 use super::wanted::{Carrier, Wanted};
@@ -7,7 +8,7 @@ use crate::configuration::{ConfigurationError, Fault, point_at};
 use crate::offline::OfflineError;
 use ropewalk_flow::trial::{Arrival, BadPlace, Board, BoardAccount, Numbers, Trial, TrialAccount};
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
-use ropewalk_wire::layout::Plan;
+use ropewalk_wire::description::Description;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -19,11 +20,11 @@ pub const TRIAL_SCHEMA: &str = "ropewalk-source-test-1";
 /// Bytes of a file that are taken at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A layout, and what it is tried on.
+/// A description, and what it is tried on.
 #[derive(Copy, Clone, Debug)]
 pub struct TrialOptions<'a> {
-    /// The layout.
-    pub plan: &'a Plan,
+    /// What describes the source's frames.
+    pub framing: &'a Description,
     /// A capture, or the bytes of a stream.
     pub input: &'a Path,
     /// Which packets of a capture are meant.
@@ -41,6 +42,8 @@ pub struct TrialReport {
     pub datagrams: u64,
     /// Bytes that belong to no frame.
     pub skipped_bytes: u64,
+    /// Bytes that the format means to stand between frames.
+    pub filler_bytes: u64,
     /// Bytes at the end that are no whole frame.
     pub left_over_bytes: u64,
     /// Frames of which only some of their datagrams came.
@@ -51,7 +54,7 @@ pub struct TrialReport {
     pub aside: BTreeMap<&'static str, u64>,
     /// What each board sent.
     pub boards: Vec<BoardReport>,
-    /// Places where something is not as the layout wants it.
+    /// Places where something is not as the description wants it.
     pub bad_places: u64,
     /// The first of them.
     pub first_bad: Option<BadReport>,
@@ -123,7 +126,7 @@ pub struct IntervalReport {
     pub count: u64,
 }
 
-/// Where something is not as the layout wants it.
+/// Where something is not as the description wants it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct BadReport {
     /// The rule's key.
@@ -141,27 +144,48 @@ pub struct BadReport {
     pub place: BadPlace,
 }
 
-/// Tries a layout. The rules that failed are looked up in the configuration, where the source stands under this key, such
+/// Tries a description. The rules that failed are looked up in the configuration, where the source stands under this key, such
 /// as `source[0]`.
 ///
 /// # Errors
 /// Where the input cannot be read.
 pub fn try_layout(options: &TrialOptions<'_>, config: &Path, key: &str) -> Result<TrialReport, OfflineError> {
-    let (mut trial, mut aside) = (Trial::new(options.plan), BTreeMap::new());
+    let (account, aside) = tried(options)?;
+    Ok(report(account, aside, |place| rule_of(config, key, place)))
+}
+
+/// What came of it, and how many packets of a capture are none of the source, by the reason's name.
+pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, BTreeMap<&'static str, u64>), OfflineError> {
+    let (mut trial, mut aside) = (Trial::new(options.framing), BTreeMap::new());
     let mut input = Input::open(options.input)?;
     if CaptureReader::recognises(input.begin()?) {
-        try_capture(options, &mut input, &mut trial, &mut aside)?;
-    } else if options.plan.is_of_datagrams() {
-        return Err(OfflineError::NeedsCapture { path: options.input.to_owned(), format: "a layout of datagrams" });
+        try_capture(options, carrier(options)?, &mut input, &mut trial, &mut aside)?;
+    } else if options.framing.needs_datagrams() {
+        let format = match options.framing {
+            Description::Layout(_) => "a layout of datagrams",
+            Description::Format(format) => format.name(),
+        };
+        return Err(OfflineError::NeedsCapture { path: options.input.to_owned(), format });
     } else {
         try_stream(&mut input, &mut trial)?;
     }
-    Ok(report(trial.end(), aside, |place| rule_of(config, key, place)))
+    Ok((trial.end(), aside))
 }
 
 /// The rule that failed, where it stands in the configuration: what the error says is its place and what is wrong.
 pub fn rule_of(config: &Path, key: &str, place: &BadPlace) -> ConfigurationError {
     point_at(config, &Fault::new(format!("{key}.{}", place.key), place.what.clone()))
+}
+
+/// In what of a capture the frames lie: a layout says it, of a format the first packet that is wanted does.
+fn carrier(options: &TrialOptions<'_>) -> Result<Carrier, OfflineError> {
+    let in_datagrams = match options.framing {
+        Description::Format(format) if !format.needs_datagrams() => {
+            capture_has_datagrams(options.input, options.wanted)? == Some(true)
+        }
+        framing => framing.needs_datagrams(),
+    };
+    Ok(if in_datagrams { Carrier::Datagrams } else { Carrier::Connections })
 }
 
 fn try_stream(input: &mut Input, trial: &mut Trial<'_>) -> Result<(), OfflineError> {
@@ -178,18 +202,18 @@ fn try_stream(input: &mut Input, trial: &mut Trial<'_>) -> Result<(), OfflineErr
 
 fn try_capture(
     options: &TrialOptions<'_>,
+    carrier: Carrier,
     input: &mut Input,
     trial: &mut Trial<'_>,
     aside: &mut BTreeMap<&'static str, u64>,
 ) -> Result<(), OfflineError> {
     let (mut streams, mut bytes, mut packets) = (Streams::new(), Vec::new(), 0);
-    let carrier = if options.plan.is_of_datagrams() { Carrier::Datagrams } else { Carrier::Connections };
     let mut connection = None;
     Carriage::default().read(input, &mut |passing| {
         let Passing::Packet { time, carried, .. } = passing else { return ControlFlow::Continue(()) };
         packets += 1;
         let mut tell = |name| *aside.entry(name).or_default() += 1;
-        let arrival = |from| Arrival { from: Some(from), time, offset: packets - 1 };
+        let arrival = |from| Arrival { from: Some(from), time, offset: packets - 1, is_packet: true };
         match options.wanted.pick(carrier, carried) {
             Ok(Carried::Datagram(datagram)) => trial.datagram(arrival(datagram.source.ip()), datagram.payload),
             Ok(Carried::Other(packet)) => trial.datagram(arrival(packet.source), packet.payload),
@@ -222,6 +246,7 @@ fn report(
         frames: account.frames(),
         datagrams: account.datagrams,
         skipped_bytes: account.skipped_bytes,
+        filler_bytes: account.filler_bytes,
         left_over_bytes: account.left_over_bytes,
         unfinished_frames: account.unfinished_frames,
         faults: account.faults,

@@ -1,4 +1,4 @@
-//! Layouts tried on captures and files.
+//! Layouts and formats tried on captures and files.
 
 use super::*;
 use crate::configuration::{Configuration, read};
@@ -28,8 +28,13 @@ impl Tried {
     }
 
     fn on(&self, input: &Path) -> Result<TrialReport, OfflineError> {
-        let plan = self.configuration.source[0].plan().expect("a good layout").expect("there is one");
-        try_layout(&TrialOptions { plan: &plan, input, wanted: &Wanted::port(Some(9000)) }, &self.config(), "source[0]")
+        self.on_port(9000, input)
+    }
+
+    fn on_port(&self, port: u16, input: &Path) -> Result<TrialReport, OfflineError> {
+        let framing = self.configuration.source[0].framing().expect("it describes its frames");
+        let wanted = Wanted::port(Some(port));
+        try_layout(&TrialOptions { framing: &framing, input, wanted: &wanted }, &self.config(), "source[0]")
     }
 
     fn on_bytes(&self, bytes: &[u8]) -> Result<TrialReport, OfflineError> {
@@ -103,4 +108,48 @@ fn a_stream_is_tried_and_a_layout_of_datagrams_needs_a_capture() {
     assert_eq!((report.frames, report.left_over_bytes, report.is_intact()), (99, 5, false), "{report:#?}");
     let error = Tried::new("datagrams", READOUT).on_bytes(b"no capture").expect_err("a plain file").to_string();
     assert!(error.contains("capture"), "{error}");
+}
+
+#[test]
+fn formats_with_a_name_are_tried_as_layouts_are() {
+    let fed = |source, event| ForeignFormat::Fed.emulate(source, event, &[7; 40]).expect("it is short").concat();
+    let tried = Tried::new("fed", "format = \"fed\"\ninput = \"slink.raw\"\n");
+    let mut file: Vec<u8> = (1..=20).flat_map(|event| fed(1, event)).collect();
+    let report = tried.on_bytes(&file).expect("it can be read");
+    assert!(report.is_intact() && report.is_complete() && report.checksums() == (20, 0), "{report:#?}");
+    file[fed(1, 1).len() + 12] ^= 1;
+    let report = tried.on_bytes(&file).expect("it can be read");
+    assert_eq!(report.checksums(), (19, 1), "{report:#?}");
+    let bad = report.first_bad.expect("one is wrong");
+    assert_eq!((bad.key, bad.offset, bad.line), ("format", fed(1, 1).len() as u64, 9), "{bad:?}");
+    // Nothing else in a file of FEROL blocks says that it is one: it is what a source is that says nothing.
+    let blocks =
+        (1..=20).flat_map(|event| ForeignFormat::Ferol.emulate(1, event, &[7; 40]).expect("it is short").concat());
+    let report = Tried::new("ferol", "").on_bytes(&blocks.collect::<Vec<u8>>()).expect("it can be read");
+    assert!(report.is_intact() && report.is_complete() && report.frames == 20, "{report:#?}");
+    let error = Tried::new("srs", "format = \"srs\"\nlisten = \"udp://0.0.0.0:9000\"\n").on_bytes(&file);
+    assert!(error.expect_err("a plain file").to_string().contains("srs"));
+}
+
+impl TrialReport {
+    fn checksums(&self) -> (u64, u64) {
+        let sum = |of: fn(&ChecksumsReport) -> u64| self.boards.iter().map(|board| of(&board.checksums)).sum();
+        (sum(|it| it.right), sum(|it| it.wrong))
+    }
+}
+
+#[test]
+fn formats_come_in_datagrams_or_in_connections_whichever_the_capture_has() {
+    let mep = |event| ForeignFormat::LhcbMep.emulate(7, event, &[1; 40]).expect("it is short").concat();
+    let packets: Vec<_> = (1..=10).map(|event| udp(host(1, 8999), 9000, &mep(event))).collect();
+    let tried = Tried::new("mep", "format = \"lhcb-mep\"\nlisten = \"udp://0.0.0.0:9000\"\n");
+    let report = tried.on_bytes(&capture(&packets)).expect("it can be read");
+    assert!(report.is_intact() && report.is_complete() && report.datagrams == 10, "{report:#?}");
+    let bytes: Vec<u8> = (1..=10).flat_map(mep).collect();
+    let parts = bytes.chunks(31).zip((1..).step_by(31));
+    let connection: Vec<_> = parts.map(|(part, at)| tcp(host(1, 8999), at, part)).collect();
+    let file = tried.directory.join("connection");
+    std::fs::write(&file, capture(&connection)).expect("a file can be written");
+    let report = tried.on_port(5000, &file).expect("it can be read");
+    assert!(report.is_intact() && report.is_complete() && (report.datagrams, report.frames) == (0, 10), "{report:#?}");
 }
