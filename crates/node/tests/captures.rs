@@ -3,8 +3,10 @@
 mod support;
 
 use ropewalk_node::configuration::parse;
+use ropewalk_node::offline::RunIndex;
+use ropewalk_node::offline::foreign::of_recording;
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
-use ropewalk_terms::{EventKey, Utc};
+use ropewalk_terms::{Counter, EventKey, Utc};
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader, checksum};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -211,5 +213,112 @@ fn a_capture_of_real_boards_is_a_source_of_each() {
         let pulses = ess_pulses(&summary.directory);
         let ends = (pulses.len(), pulses.first().copied(), pulses.last().copied());
         assert_eq!(ends, (100, Some([67_484, 1_619_617]), Some([67_491, 7_909_251])), "{format}");
+    }
+}
+
+/// Everything that is in the run files of a recording of these sources.
+fn converted(
+    output: &TemporaryDirectory,
+    file: &Path,
+    sources: &[String],
+    names: &[&str],
+) -> (RunSummary, Vec<String>) {
+    let directory = output.path().display().to_string();
+    let mut text = format!(
+        "version = 1\n[run]\noutput = {directory:?}\n[timeouts]\nreadout = \"300ms\"\n[[readout]]\nname = \"ru0\"\n\
+         [[readout]]\nname = \"ru1\"\nlisten = \"10.9.8.7:1\"\n[[builder]]\nname = \"bu0\"\n[[builder]]\nname = \"bu1\"\noutput = \"/nowhere\"\n\
+         [[thread]]\nmatch = \".*\"\ncpus = \"999\"\n[[source]]\nid = 9\nname = \"plain\"\nreadout = \"ru1\"\nformat = \"generic\"\n"
+    );
+    for (id, keys) in (1..).zip(sources) {
+        text += &format!("[[source]]\nid = {id}\nname = \"board{id}\"\nreadout = \"ru0\"\n{keys}\n");
+    }
+    let configuration = parse("converted", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let recorded = of_recording(&configuration, file, &names).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle = launch(&recorded.configuration, None).unwrap_or_else(|error| panic!("{error}"));
+    handle.start(EventKey::new(0, 1), None);
+    let sources = recorded.configuration.source.len() as u64;
+    let count = |counter| handle.snapshot().counter(counter);
+    support::wait_for("the end of the recording", || {
+        let ended = (count(Counter::SourceConnections), count(Counter::SourceDisconnections));
+        (ended == (sources, sources)).then_some(())
+    });
+    handle.stop();
+    (Run { handle }.end(), recorded.left_out)
+}
+
+const BOARD: &str = "frame = \"datagram\"\nmatch = { at = 0, bytes = \"RB\" }\nmax_fragment = \"1KiB\"";
+
+/// The configuration is that of the run in which the boards were: two of them on one port, one on another, by a counter of
+/// 16 bits, and somebody who began a little later. The recording begins in the middle.
+#[test]
+fn a_capture_becomes_the_run_files_of_the_sources_that_a_configuration_describes() {
+    let output = TemporaryDirectory::new("captures-converted");
+    let (capture, mut packets) = (output.path().join("boards.pcapng"), Vec::new());
+    for event in 100_001..=100_200_u32 {
+        packets.push(udp(board(1), 9000, &frame(event)));
+        packets.push(udp(board(2), 9000, &frame(event)));
+        if event > 100_010 {
+            packets.push(udp(board(3), 9001, &[&b"RB"[..], &(event as u16).to_be_bytes(), &[1; 9]].concat()));
+        }
+    }
+    write_capture(&capture, &packets);
+    let shared = |last: u32| {
+        format!(
+            "listen = \"udp://0.0.0.0:9000\"\n{BOARD}\ndemux = {{ at = \"ip.source\", is = \"10.0.0.{last}\" }}\n\
+             event = {{ at = 2, type = \"u32be\", first = 0 }}"
+        )
+    };
+    let narrow = format!("listen = \"udp://0.0.0.0:9001\"\n{BOARD}\nevent = {{ at = 2, type = \"u16be\", first = 0 }}");
+    let (summary, left_out) = converted(&output, &capture, &[shared(1), shared(2), narrow], &[]);
+    assert!(summary.is_balanced() && left_out == ["plain"], "{left_out:?} {summary:#?}");
+    let events = (summary.events.written, summary.events.incomplete_emitted, summary.fragments.received);
+    assert_eq!(events, (200, 10, 590), "{summary:#?}");
+    let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
+    let (mut reader, mut number) = (index.reader(), 100_000);
+    while let Some(event) = reader.next_event().expect("it can be read") {
+        number += 1;
+        assert_eq!(event.event.head().key.number(), u64::from(number) - 100_000);
+        let first = event.event.fragments().next().expect("board 1 has all").payload.to_vec();
+        assert_eq!(first, frame(number));
+    }
+}
+
+/// The bytes of one stream, and a captured connection, which goes to a port.
+#[test]
+fn what_a_stream_carried_becomes_run_files() {
+    let output = TemporaryDirectory::new("captures-converted-stream");
+    let (file, capture) = (output.path().join("stream.raw"), output.path().join("stream.pcapng"));
+    let frames: Vec<u8> = (7..=56_u32).flat_map(|event| [5, event].map(u32::to_le_bytes).concat()).collect();
+    std::fs::write(&file, &frames).expect("the directory is ours");
+    let pieces = frames.chunks(13).zip((1..).step_by(13));
+    write_capture(&capture, &pieces.map(|(piece, at)| tcp(board(1), at, piece)).collect::<Vec<_>>());
+    let stream =
+        |listen: &str| format!("{listen}\nframe = {{ fixed = \"8B\" }}\nevent = {{ at = 4, type = \"u32le\" }}");
+    let sources = [stream("connect = \"tcp://10.0.0.1:5000\""), stream("listen = \"tcp://0.0.0.0:9000\"")];
+    for (file, name) in [(&file, "board1"), (&capture, "board1"), (&capture, "board2")] {
+        let (summary, _) = converted(&output, file, &sources, &[name]);
+        assert!(summary.is_lossless() && summary.events.written == 50, "{name}: {summary:#?}");
+    }
+}
+
+#[test]
+fn a_recording_that_does_not_fit_says_what_would() {
+    let output = TemporaryDirectory::new("captures-unfit");
+    let file = output.path().join("stream.raw");
+    std::fs::write(&file, [0; 64]).expect("the directory is ours");
+    let begin = "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n";
+    let board = |id: u32, keys: &str| format!("[[source]]\nid = {id}\nreadout = \"ru0\"\n{keys}\n");
+    let stream = "input = \"-\"\nframe = { fixed = \"8B\" }\nevent = { at = 4, type = \"u32le\" }";
+    let datagrams = format!("listen = \"udp://0.0.0.0:9000\"\n{BOARD}\nevent = {{ at = 2, type = \"u32be\" }}");
+    for (sources, names, hint) in [
+        (board(1, "format = \"generic\""), vec![], "describes no frames"),
+        (board(1, stream), vec!["caen".to_owned()], "there are source-1"),
+        (board(1, stream) + &board(2, stream), vec![], "--source source-1 or source-2"),
+        (board(1, &datagrams), vec![], "capture them"),
+    ] {
+        let configuration = parse("unfit", &format!("{begin}{sources}"), &|_| None).expect("a good configuration");
+        let error = of_recording(&configuration, &file, &names).expect_err(hint).to_string();
+        assert!(error.contains(hint) && error.contains("stream.raw"), "{error}");
     }
 }

@@ -44,6 +44,9 @@ pub(crate) enum Command {
     /// Send the fragments of a run again, as their front ends did.
     Replay(ReplayOptions),
     /// Make run files of other people's files and captures.
+    #[command(after_help = "Examples:
+  ropewalk convert run7.mid.lz4 --to converted
+  ropewalk convert board.pcapng --by board.toml --to converted")]
     Convert(ConvertOptions),
     /// Look at unknown datagrams and streams: who sends them, which of their fields count, tell the time or hold the length.
     Sniff(SniffOptions),
@@ -76,7 +79,7 @@ pub(crate) enum SourceCommand {
   ropewalk source mep gateway.toml --flow l1 --rate 'poisson(20kHz)' --loss 0.001 --json"
     )]
     Mep(SourceMepOptions),
-    /// Try the layout of a source on what its board sent: frames, gaps, checksums, and the first bad place.
+    /// Try the layout or format of a source on what its board sent: frames, gaps, checksums, and the first bad place.
     #[command(after_help = "Examples:
   ropewalk source test board.toml --source board-1 --input board.pcapng
   ropewalk source test setup.toml --source caen --input capture.bin --json")]
@@ -112,6 +115,13 @@ pub(crate) struct ConvertOptions {
     /// Their format; found out where it is not said.
     #[arg(long, value_name = "FORMAT", value_parser = foreign_format)]
     pub(crate) from: Option<ForeignName>,
+    /// The configuration whose sources sent what is in the file, one capture or the bytes of one of them: frames are found as it
+    /// describes them, and events are built as in a run.
+    #[arg(long, value_name = "CONFIG", conflicts_with = "from")]
+    pub(crate) by: Option<PathBuf>,
+    /// This source of the configuration alone; may be given several times. Otherwise all whose frames it describes.
+    #[arg(long, value_name = "NAME", requires = "by")]
+    pub(crate) source: Vec<String>,
     /// A run directory is made in this one.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) to: PathBuf,

@@ -4,12 +4,14 @@ use crate::arguments::{ConvertOptions, ForeignName, InspectOptions, ReplayOption
 use crate::exit::{self, Failure};
 use crate::files::{print_json, write_out};
 use crate::render::grouped;
+use crate::running::{Limits, take_run};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
+use ropewalk_node::configuration;
 use ropewalk_node::offline::OfflineError;
 use ropewalk_node::offline::foreign::{
-    Converted, ForeignOptions, ForeignReplayOptions, ForeignReport, NoTarget, Pace, RecordReport, SourceReport,
-    inspect_foreign, is_foreign, replay_foreign, show_record,
+    Converted, ForeignOptions, ForeignReplayOptions, ForeignReport, NoTarget, Pace, RecordReport, Recorded,
+    SourceReport, inspect_foreign, is_foreign, of_recording, replay_foreign, show_record,
 };
 use ropewalk_node::run::Registry;
 use serde::Serialize;
@@ -59,6 +61,9 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
 
 /// Makes a run directory of the files; it stays away where that fails before anything is written.
 pub(crate) fn convert(options: &ConvertOptions) -> Result<u8, Failure> {
+    if let Some(config) = &options.by {
+        return convert_by(options, config);
+    }
     let to = &options.to;
     let failed = |error| Failure::Environment(format!("{}: cannot make a run directory here: {error}", to.display()));
     let run = Registry::open(to).and_then(|registry| registry.next_run()).map_err(failed)?;
@@ -71,6 +76,21 @@ pub(crate) fn convert(options: &ConvertOptions) -> Result<u8, Failure> {
     write_out(converted_text(&converted, &run.path).as_bytes())?;
     let is_whole = converted.skipped_bytes + converted.left_out + converted.duplicates + converted.incomplete == 0;
     Ok(if is_whole && converted.events > 0 { exit::GOOD } else { exit::LOST })
+}
+
+/// Takes a run of what was recorded of a configuration's sources.
+fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
+    let [recording] = &options.files[..] else {
+        let text = "with --by one capture is converted; `mergecap -w all.pcapng ...` makes one of several";
+        return Err(Failure::Usage(text.to_owned()));
+    };
+    let Recorded { mut configuration, left_out } =
+        of_recording(&configuration::read(config)?, recording, &options.source)?;
+    for name in left_out {
+        eprintln!("warning: {name} is left out: nothing in the configuration describes its frames");
+    }
+    configuration.run.output.clone_from(&options.to);
+    take_run(&configuration, &Limits { duration: None, events: None, until_sources_end: true, json: false })
 }
 
 fn converted_text(converted: &Converted, directory: &Path) -> String {

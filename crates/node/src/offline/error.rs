@@ -82,6 +82,14 @@ pub enum OfflineError {
         /// Its first bytes.
         begin: String,
     },
+    /// A recording cannot take the place of the sources that are meant.
+    #[error("{}: {why}", path.display())]
+    Recording {
+        /// The recording.
+        path: PathBuf,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
     /// Nobody knows what a file is.
     #[error("{}: no format is known that begins with `{begin}`; say which one it is with --format", path.display())]
     UnknownFormat {

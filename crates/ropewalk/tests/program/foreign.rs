@@ -44,6 +44,39 @@ fn files_become_a_run_directory() {
     Program::run(["convert", "/nowhere", "--to", &to]).expect_status(2);
 }
 
+/// A file of FED fragments by a configuration that has a source of them, and one of whom nothing was recorded.
+#[test]
+fn a_recording_becomes_a_run_directory_by_a_configuration() {
+    let directory = TemporaryDirectory::new("convert-by");
+    let fed = |event| ForeignFormat::Fed.emulate(1, event, &[7; 40]).expect("it is short").concat();
+    let raw = written(&directory, "slink.raw", &(40..90).flat_map(fed).collect::<Vec<u8>>());
+    let to = directory.path().display().to_string();
+    let text = "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n\
+                [[source]]\nid = 1\nname = \"csc\"\nreadout = \"ru0\"\nformat = \"fed\"\nlisten = \"tcp://0.0.0.0:5000\"\n\
+                [[source]]\nid = 2\nname = \"trigger\"\nreadout = \"ru0\"\nformat = \"generic\"\n";
+    let config = written(&directory, "setup.toml", text.as_bytes());
+    let converted = Program::run(["convert", &raw, "--by", &config, "--to", &to]);
+    assert!(converted.expect_status(0).errors.contains("trigger is left out"), "{converted:#?}");
+    let run = directory.path().join("run000001").display().to_string();
+    let account = Program::run(["verify", &run, "--json"]).expect_status(0).account();
+    assert_eq!((&account["events"], &account["crc_errors"]), (&50.into(), &0.into()), "{account:#}");
+    let tried = Program::run(["source", "test", &config, "--source", "csc", "--input", &raw]);
+    assert!(tried.expect_status(0).out.contains(&"frames     50".to_owned()), "{tried:#?}");
+    for (arguments, hint) in [
+        (&["convert", &raw, &raw, "--by", &config][..], "mergecap"),
+        (&["convert", &raw, "--by", &config, "--source", "caen"], "there are csc, trigger"),
+        (&["convert", &raw, "--source", "csc"], "--by"),
+        (&["convert", "/nowhere", "--by", &config], "/nowhere"),
+        (&["source", "test", &config, "--source", "trigger", "--input", &raw], "generic fragments"),
+    ] {
+        let ended = Program::run(arguments);
+        assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
+    }
+    let empty = written(&directory, "empty.raw", b"");
+    let nothing = Program::run(["convert", &empty, "--by", &config, "--to", &to]);
+    assert!(nothing.expect_status(2).errors.contains("no frame of csc is in it"), "{nothing:#?}");
+}
+
 #[test]
 fn a_file_is_recognised_counted_and_shown() {
     let directory = TemporaryDirectory::new("foreign");

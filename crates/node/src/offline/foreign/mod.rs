@@ -8,7 +8,8 @@
 //! convert    run files made of them
 //! replay     what is in it on the line again
 //! sniff      frames of an unknown format: what they say (flow::sniff), as JSON (sniff_report), and a [[source]] for them (draft)
-//! trial      a source's layout tried on what its board sent
+//! trial      a source's layout or format tried on what its board sent
+//! recording  a capture in the place of the sources of a run, which makes run files of it by their layouts
 //! feeding    a file in the place of a source of a run
 //! saving     what was received as a capture
 //! wanted     which packets of a capture are meant, for all of these
@@ -23,6 +24,7 @@ mod feeding;
 mod frames;
 mod input;
 mod record;
+mod recording;
 mod replay;
 mod saving;
 mod sniff;
@@ -37,6 +39,7 @@ pub use convert::{Converted, convert};
 pub use draft::draft_text;
 pub use feeding::{Passed, capture_has_datagrams, feed_datagrams, feed_stream};
 pub use record::{FieldReport, PartReport, RecordReport, show_record};
+pub use recording::{Recorded, of_recording};
 pub use replay::{ForeignReplayOptions, ForeignReplayed, NoTarget, Pace, Target, replay_foreign};
 pub use saving::{SavedAs, encode_capture};
 pub use sniff::{sniff_capture, sniff_connections, sniff_datagrams};

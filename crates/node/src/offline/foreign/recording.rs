@@ -1,0 +1,200 @@
+//! A configuration whose sources are read from what somebody recorded of them: a run of it makes run files of the recording.
+//!
+//! ```text
+//!  configuration --> the sources whose frames it describes, and nobody else's
+//!                --> each is read from the recording: the packets that went where it listens
+//!                --> the first event is the first one in the recording, whatever its number
+//! ```
+//! Everything else is as in any run, so that what comes out is what a run would have written.
+
+use super::input::Input;
+use super::trial::{TrialOptions, tried};
+use crate::configuration::{
+    BoardChoice, Configuration, InputChoice, ManagerSection, NetworkAddress, PacketsTable, PlacementChoice,
+    ReadoutSection, SourceSection,
+};
+use crate::offline::{ByteOrigin, OfflineError};
+use ropewalk_flow::trial::{Board, TrialAccount};
+use ropewalk_wire::capture::CaptureReader;
+use ropewalk_wire::framing::Framing;
+use std::net::IpAddr;
+use std::path::Path;
+
+/// What a run of a recording is taken with.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The configuration. Where its run directory is made is still what stands there.
+    pub configuration: Configuration,
+    /// Sources that take no part, because nothing describes their frames.
+    pub left_out: Vec<String>,
+}
+
+/// Puts a recording, a capture or the bytes of one stream, in the place of the sources of these names, or of all whose frames are
+/// described where none is named.
+///
+/// # Errors
+/// Where the recording cannot be read, there is no such source, or it cannot hold what these sources sent.
+pub fn of_recording(
+    configuration: &Configuration,
+    recording: &Path,
+    names: &[String],
+) -> Result<Recorded, OfflineError> {
+    let mut configuration = configuration.clone();
+    let left_out = choose(&mut configuration, recording, names)?;
+    fits(&configuration.source, recording)?;
+    for source in &mut configuration.source {
+        read_from(source, recording);
+    }
+    begin_at_its_begin(&mut configuration.source, recording)?;
+    alone(&mut configuration);
+    Ok(Recorded { configuration, left_out })
+}
+
+fn unfit(recording: &Path, why: String) -> OfflineError {
+    OfflineError::Recording { path: recording.to_owned(), why }
+}
+
+/// Keeps the sources that are meant; says who else there was.
+fn choose(configuration: &mut Configuration, recording: &Path, names: &[String]) -> Result<Vec<String>, OfflineError> {
+    let known: Vec<String> = configuration.source.iter().map(SourceSection::name_or_id).collect();
+    if let Some(stranger) = names.iter().find(|name| !known.contains(name)) {
+        return Err(unfit(recording, format!("no source is named `{stranger}`; there are {}", known.join(", "))));
+    }
+    let is_meant = |source: &SourceSection| {
+        if names.is_empty() { source.description().is_some() } else { names.contains(&source.name_or_id()) }
+    };
+    let (meant, others): (Vec<_>, Vec<_>) = configuration.source.drain(..).partition(is_meant);
+    if meant.is_empty() {
+        let why = "the configuration describes no frames: a [[source]] does, by `frame` or by a `format` with a name";
+        return Err(unfit(recording, why.to_owned()));
+    }
+    configuration.source = meant;
+    let left_out = if names.is_empty() { others.iter().map(SourceSection::name_or_id).collect() } else { Vec::new() };
+    Ok(left_out)
+}
+
+/// A capture holds what many sent; any other file the bytes of one stream.
+fn fits(sources: &[SourceSection], recording: &Path) -> Result<(), OfflineError> {
+    if CaptureReader::recognises(Input::open(recording)?.begin()?) {
+        return Ok(());
+    }
+    if let [_, _, ..] = sources {
+        let names: Vec<String> = sources.iter().map(SourceSection::name_or_id).collect();
+        let why = format!("it is no capture, but the bytes of one source: name which, --source {}", names.join(" or "));
+        return Err(unfit(recording, why));
+    }
+    Ok(())
+}
+
+/// A source is read from the recording: the packets that went where it listens, if it does not say which.
+fn read_from(source: &mut SourceSection, recording: &Path) {
+    let port = |place: &str| place.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).filter(|port| *port != 0);
+    let address = |place: &str| place.rsplit_once(':').and_then(|(host, _)| host.parse::<IpAddr>().ok());
+    let mut packets = PacketsTable::default();
+    match &source.listen {
+        Some(NetworkAddress::Udp(place, _)) => packets.port = Some(place.port()).filter(|port| *port != 0),
+        Some(NetworkAddress::Ip(_, protocol)) => packets.protocol = Some(*protocol),
+        Some(NetworkAddress::Tcp(place)) => packets.port = port(place),
+        None => {}
+    }
+    if let Some(NetworkAddress::Tcp(place)) = &source.connect {
+        packets.from = address(place);
+    }
+    source.packets = source.packets.take().or(Some(packets));
+    source.input = Some(InputChoice(ByteOrigin::File(recording.to_owned())));
+    (source.listen, source.connect, source.program) = (None, None, None);
+    (source.emulate, source.play, source.felix, source.black_box) = (None, None, None, None);
+    (source.controlled, source.settings) = (false, None);
+}
+
+/// The numbers that a source's events have.
+struct Begin {
+    bits: u32,
+    /// How much higher the first number in the recording is than the first of a run.
+    shift: u64,
+}
+
+impl Begin {
+    /// How far this source begins after the event with so much higher a number, as far as its bits tell.
+    const fn after(&self, shift: u64) -> i64 {
+        let unused = 64 - self.bits;
+        (self.shift.wrapping_sub(shift) << unused) as i64 >> unused
+    }
+}
+
+/// Who records begins in the middle: the first event is the first one of any source.
+fn begin_at_its_begin(sources: &mut [SourceSection], recording: &Path) -> Result<(), OfflineError> {
+    let (mut begins, mut has_frames) = (Vec::new(), false);
+    for source in sources.iter() {
+        let Some(account) = account(source, recording)? else {
+            has_frames = true;
+            continue;
+        };
+        has_frames |= account.frames() > 0;
+        begins.extend(begin(source, &account).filter(|_| !source.numbers_grow()));
+    }
+    if !has_frames {
+        let names: Vec<String> = sources.iter().map(SourceSection::name_or_id).collect();
+        let why = format!("no frame of {} is in it; `ropewalk source test` shows what is", names.join(", "));
+        return Err(unfit(recording, why));
+    }
+    let Some(widest) = begins.iter().max_by_key(|begin| begin.bits) else { return Ok(()) };
+    let earliest = begins.iter().map(|begin| begin.after(widest.shift)).min().unwrap_or(0);
+    let shift = widest.shift.wrapping_add_signed(earliest);
+    for source in sources {
+        // Bits beyond the counter's mean nothing.
+        source.first = source.first_event().wrapping_add(shift);
+        if let Some(event) = &mut source.event {
+            event.first = Some(source.first);
+        }
+    }
+    Ok(())
+}
+
+/// What there is of a source; none where only a run finds its frames.
+fn account(source: &SourceSection, recording: &Path) -> Result<Option<TrialAccount>, OfflineError> {
+    let Some(framing) = source.framing() else { return Ok(None) };
+    let wanted = source.wanted();
+    let (account, _) = tried(&TrialOptions { framing: &framing, input: recording, wanted: &wanted })?;
+    Ok(Some(account))
+}
+
+/// Where a source's numbers begin; none where it has none, or nothing of it was recorded.
+fn begin(source: &SourceSection, account: &TrialAccount) -> Option<Begin> {
+    let widths = source.framing()?.widths();
+    let (first, bits) = first_of(source, account, (widths.event, widths.sequence))?;
+    let bits = u32::from(source.counter_bits.unwrap_or(bits).clamp(8, 64));
+    Some(Begin { bits, shift: first.wrapping_sub(source.first_event()) })
+}
+
+/// The first number of a source's own boards, and its bits.
+fn first_of(source: &SourceSection, account: &TrialAccount, (event, sequence): (u8, u8)) -> Option<(u64, u8)> {
+    let is_its_own = |board: &Board| match source.demux.as_ref().and_then(|demux| demux.is) {
+        None => true,
+        Some(BoardChoice::Address(address)) => board.from == Some(IpAddr::V4(address)),
+        Some(BoardChoice::Number(number)) => board.number == Some(number),
+    };
+    let mut boards = account.boards.iter().filter(|(board, _)| is_its_own(board));
+    boards.find_map(|(_, account)| {
+        account.event.first.map(|first| (first, event)).or(account.sequence.first.map(|first| (first, sequence)))
+    })
+}
+
+/// Nothing but the recording is needed: no network, no rule about another machine's cores, one place to write to.
+fn alone(configuration: &mut Configuration) {
+    let Configuration { run, readout, builder, manager, source, felix, synchrony, thread, pool, .. } = configuration;
+    (run.duration, run.events, run.keep) = (None, None, None);
+    (run.until_sources_end, run.write, run.placement) = (true, true, PlacementChoice::Rules);
+    *manager = ManagerSection { policy: manager.policy, batch: manager.batch, ..ManagerSection::default() };
+    readout.retain(|readout| source.iter().any(|source| source.readout == readout.name));
+    for readout in readout {
+        let ReadoutSection { listen, address, card, .. } = readout;
+        (*listen, *address, *card) = (manager.address.clone(), manager.address.clone(), None);
+    }
+    builder.truncate(1);
+    builder.iter_mut().for_each(|builder| builder.output = None);
+    felix.clear();
+    thread.clear();
+    pool.clear();
+    synchrony.reference = synchrony.reference.filter(|id| source.iter().any(|source| source.id == *id));
+}
