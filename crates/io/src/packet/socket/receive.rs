@@ -10,7 +10,7 @@ use ropewalk_memory::{ByteQueue, Payload, Staging};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::internet::IPV4_BYTES;
 
-use super::address::from_kernel;
+use super::address::{NOBODY, from_kernel};
 use super::header::{Batch, Control};
 use super::open::{bound, join, set_option, set_receive_buffer, socket_memory};
 use super::send::SocketSender;
@@ -85,8 +85,30 @@ impl SocketReceiver {
         SocketSender::over(Arc::clone(&self.socket), self.address, config, staging)
     }
 
-    /// One packet, or a train of them, into the memory. False if there is nothing to receive, or no room.
+    /// One packet into the memory. False if there is nothing to receive, or no room.
     fn receive_one(&mut self, packets: &mut Vec<Packet>) -> bool {
+        let Some((start, _)) = self.memory.room(self.room) else {
+            self.counters.dry += 1;
+            return false;
+        };
+        let mut from = NOBODY;
+        let mut address_bytes = size_of_val(&from) as libc::socklen_t;
+        // A header as for batches would be two copies more, which the kernel checks.
+        // SAFETY: writes to the room, which is ours until it was taken, and to an address of this size.
+        let received = unsafe {
+            let address = (&raw mut from).cast();
+            let socket = self.socket.as_raw_fd();
+            libc::recvfrom(socket, start.cast(), self.room, libc::MSG_DONTWAIT, address, &raw mut address_bytes)
+        };
+        self.counters.calls += 1;
+        let Ok(bytes) = usize::try_from(received) else { return false };
+        // That a packet was cut shows by its length: the room has a byte more than the largest.
+        self.take(bytes, 0, 0, &from, packets);
+        true
+    }
+
+    /// One packet, or a train of them, into the memory. False if there is nothing to receive, or no room.
+    fn receive_train(&mut self, packets: &mut Vec<Packet>) -> bool {
         let Some((start, _)) = self.memory.room(self.room) else {
             self.counters.dry += 1;
             return false;
@@ -94,9 +116,7 @@ impl SocketReceiver {
         self.batch.prepare(0, start, self.room);
         let mut control = Control::EMPTY;
         let header = &mut self.batch.headers[0].msg_hdr;
-        if self.config.mechanism == ReceiveMechanism::UdpGro {
-            (header.msg_control, header.msg_controllen) = (control.address(), Control::BYTES);
-        }
+        (header.msg_control, header.msg_controllen) = (control.address(), Control::BYTES);
         // SAFETY: writes to the room, which is ours until it was taken, to the batch's address, and to the control message.
         let received = unsafe { libc::recvmsg(self.socket.as_raw_fd(), header, libc::MSG_DONTWAIT) };
         self.counters.calls += 1;
@@ -224,7 +244,8 @@ impl Receiver for SocketReceiver {
         while packets.len() - before < most {
             let left = most - (packets.len() - before);
             let goes_on = match self.config.mechanism {
-                ReceiveMechanism::RecvFrom | ReceiveMechanism::UdpGro => self.receive_one(packets),
+                ReceiveMechanism::RecvFrom => self.receive_one(packets),
+                ReceiveMechanism::UdpGro => self.receive_train(packets),
                 // One call for each batch, unless the block's end cut it short.
                 ReceiveMechanism::RecvMmsg => self.receive_many(left, packets),
             };
