@@ -12,20 +12,20 @@ const MOST_BYTES: usize = 8192;
 pub(super) struct Around {
     /// Counts of IP and UDP in this network namespace.
     protocols: Option<File>,
-    /// Counts of all interfaces, and which one is looked at.
+    /// Counts of all interfaces.
     interfaces: Option<File>,
-    interface: String,
+    /// The one that is looked at; none: all of them.
+    interface: Option<String>,
     /// What they said at first.
     before: ByCause,
 }
 
 impl Around {
-    /// Looks at the counts of this network namespace, and of an interface in it.
-    pub(super) fn new(interface: Option<&str>) -> Self {
+    /// Looks at the counts of this network namespace, and of an interface in it, or of all.
+    pub(super) fn new(interface: Option<String>) -> Self {
         // A file that is not there counts nothing: /proc may not be mounted.
         let protocols = File::open("/proc/thread-self/net/snmp").ok();
-        let interfaces = interface.and_then(|_| File::open("/proc/thread-self/net/dev").ok());
-        let interface = interface.unwrap_or_default().to_owned();
+        let interfaces = File::open("/proc/thread-self/net/dev").ok();
         let mut around = Self { protocols, interfaces, interface, before: ByCause::default() };
         around.before = around.absolute();
         around
@@ -49,7 +49,7 @@ impl Around {
             counts.set(Cause::SocketQueueFull, field(text, "Udp:", "RcvbufErrors"));
         });
         with_text(self.interfaces.as_ref(), |text| {
-            counts.set(Cause::InterfaceDropped, received_and_dropped(text, &self.interface));
+            counts.set(Cause::InterfaceDropped, received_and_dropped(text, self.interface.as_deref()));
         });
         counts
     }
@@ -73,10 +73,13 @@ fn field(text: &str, protocol: &str, name: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// A number of `/proc/net/dev`: a line for each interface with bytes, packets, errors and drops.
-fn received_and_dropped(text: &str, interface: &str) -> u64 {
-    let mut lines = text.lines().filter_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'));
-    lines.next().and_then(|line| line.split_ascii_whitespace().nth(3)?.parse().ok()).unwrap_or(0)
+/// A number of `/proc/net/dev`, which has a line for each interface with bytes, packets, errors and drops: of one of them, or
+/// of all together.
+fn received_and_dropped(text: &str, interface: Option<&str>) -> u64 {
+    let all = text.lines().filter_map(|line| line.trim_start().split_once(':'));
+    let chosen = all.filter(|(name, _)| interface.is_none_or(|wanted| wanted == *name));
+    let dropped = |numbers: &str| numbers.split_ascii_whitespace().nth(3)?.parse::<u64>().ok();
+    chosen.filter_map(|(_, numbers)| dropped(numbers)).sum()
 }
 
 #[cfg(test)]
@@ -94,13 +97,15 @@ mod tests {
     #[test]
     fn drops_of_an_interface_are_found_by_its_name() {
         let text = "Inter-| Receive\n face |bytes packets errs drop\n  eth1: 1 2 3 4 0\n  eth10: 5 6 7 8 0\n";
-        assert_eq!((received_and_dropped(text, "eth1"), received_and_dropped(text, "eth10")), (4, 8));
-        assert_eq!(received_and_dropped(text, "eth"), 0);
+        assert_eq!(
+            [Some("eth1"), Some("eth10"), Some("eth"), None].map(|name| received_and_dropped(text, name)),
+            [4, 8, 0, 12]
+        );
     }
 
     #[test]
     fn what_happened_before_does_not_count() {
-        let around = Around::new(Some("lo"));
+        let around = Around::new(Some("lo".to_owned()));
         assert!(around.protocols.is_some() && around.interfaces.is_some(), "Linux has these files");
         assert!(around.read().total() <= around.absolute().total());
     }

@@ -10,7 +10,7 @@ use ropewalk_memory::{ByteQueue, Payload, Staging};
 use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::internet::IPV4_BYTES;
 
-use super::address::{NOBODY, from_kernel};
+use super::address::{NOBODY, from_kernel, interface_with};
 use super::header::{Batch, Control};
 use super::open::{bound, join, set_option, set_receive_buffer, socket_memory};
 use super::send::SocketSender;
@@ -60,6 +60,7 @@ impl SocketReceiver {
             set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1).map_err(refused("the kernel couples no packets"))?;
         }
         let drops = socket_memory(&socket).drops;
+        let around = Around::new(interface_with(config.interface.unwrap_or(*address.ip())));
         let batch = if config.mechanism == ReceiveMechanism::RecvMmsg { config.batch } else { 1 };
         Ok(Self {
             socket: Arc::new(socket),
@@ -71,7 +72,7 @@ impl SocketReceiver {
             train: ByteQueue::with_capacity(1),
             counters: ReceiveCounters::default(),
             drops,
-            around: Around::new(None),
+            around,
         })
     }
 

@@ -162,7 +162,7 @@ impl RingReceiver {
             open: None,
             ahead: config.blocks - 1,
             counters: ReceiveCounters::default(),
-            around: Around::new(Some(&config.card)),
+            around: Around::new(Some(config.card.clone())),
         })
     }
 

@@ -56,7 +56,7 @@ impl XdpReceiver {
         for socket in sockets {
             epoll::add(&watch, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
-        let around = Around::new(Some(&umem.card.card.name));
+        let around = Around::new(Some(umem.card.card.name.clone()));
         let (posted, counters) = (vec![false; pool.blocks()], ReceiveCounters::default());
         let (parts, is_broken) = (Payload::default(), false);
         let whole = vec![0; umem.card.config.largest + MOST_HEADERS].into();
