@@ -25,6 +25,8 @@ const SOURCES: u16 = 4;
 const MASKED: usize = 3;
 const BYTES: usize = 16;
 
+const GATEWAY: &str = "[[gateway]]\nname = \"gw0\"\nlisten = { hlt = \"127.0.0.1:0\" }";
+
 /// Longer than anything takes, on however busy a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -33,13 +35,13 @@ fn launch(text: &str, part: &PushPart, events: Option<u64>) -> PushHandle {
     launch_push(&configuration, part, events).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A gateway and its nodes, without sources.
-fn gateway(output: &TemporaryDirectory) -> PushHandle {
+/// A gateway and its nodes, without sources, whose ports begin with this one.
+fn gateway(output: &TemporaryDirectory, port: u16, keys: &str, nodes: &str) -> PushHandle {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = {PACKING}\npartition = {PARTITION}\n\
          first_event = {FIRST}\ntimeout = \"2s\"\ndecision_timeout = \"20s\"\n\
-         sources = {{ count = {SOURCES}, first = {ID}, address = \"127.0.0.1:{PORT}\", masked = [703] }}\n\
-         [[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"127.0.0.1:0\" }}\n[farm]\nemulate = {{ accept = 1.0 }}\n",
+         sources = {{ count = {SOURCES}, first = {ID}, address = \"127.0.0.1:{port}\", masked = [703] }}\n\
+         {keys}\n[farm]\nemulate = {{ accept = 1.0{nodes} }}\n",
         output.path().display().to_string()
     );
     launch(&text, &PushPart::Whole, None)
@@ -91,10 +93,10 @@ struct Sources {
 const STRANGER: usize = SOURCES as usize;
 
 impl Sources {
-    fn new(handle: &PushHandle) -> Self {
+    fn new(handle: &PushHandle, port: u16) -> Self {
         let to = handle.addresses().iter().find(|(name, _)| name == "gw0 hlt").expect("it listens").1.clone();
         let own =
-            (PORT..PORT + SOURCES).map(|port| UdpSocket::bind(("127.0.0.1", port)).expect("a port of the test's own"));
+            (port..port + SOURCES).map(|port| UdpSocket::bind(("127.0.0.1", port)).expect("a port of the test's own"));
         let stranger = UdpSocket::bind("127.0.0.1:0").expect("a port");
         Self { sockets: own.chain([stranger]).collect(), to, sent: 0 }
     }
@@ -144,8 +146,8 @@ fn send_what_is_wrong(sources: &mut Sources, handle: &PushHandle) {
 #[test]
 fn each_thing_that_is_wrong_with_a_packet_has_its_name_in_the_account_and_in_the_files() {
     let output = TemporaryDirectory::new("push-wrong");
-    let handle = gateway(&output);
-    let mut sources = Sources::new(&handle);
+    let handle = gateway(&output, PORT, GATEWAY, "");
+    let mut sources = Sources::new(&handle, PORT);
     send_what_is_wrong(&mut sources, &handle);
     let summary = end(handle);
     assert!(summary.is_balanced(), "{:?}", summary.ledger);
@@ -214,4 +216,34 @@ fn packets_that_the_system_refuses_to_send_are_counted_as_such_and_not_as_sent()
     let summary = end(handle);
     let sent = &summary.flows["hlt"]["sent"];
     assert_eq!((&sent["sets"], &sent["packets"], &sent["failed"]), (&json!(10), &json!(0), &json!(30)), "{sent}");
+}
+
+/// Sources that send on whatever the trigger is told: more than the gateway has sets for, so that the rest waits in its socket.
+#[test]
+fn what_waits_in_a_socket_stops_the_trigger_and_is_built_when_its_turn_comes() {
+    let (output, port) = (TemporaryDirectory::new("push-waiting"), PORT + 20);
+    let keys = format!("sets = 64\nassembling = 4\n{GATEWAY}\nreceive_buffer = \"1MiB\"");
+    let handle = gateway(&output, port, &keys, ", decision_time = \"500ms\"");
+    let (mut sources, mut sets, begin) = (Sources::new(&handle, port), 0, Instant::now());
+    let waiting = |summary: &PushSummary, what: &str| summary.gateways["gw0"]["waiting"][what].as_u64();
+    // Where no rate is known an eighth of the queue is headroom.
+    let is_nearly_full = |summary: &PushSummary| {
+        waiting(summary, "most_bytes").map(|bytes| bytes * 10) >= waiting(summary, "room_bytes").map(|bytes| bytes * 9)
+    };
+    while !is_nearly_full(&handle.summary()) {
+        assert!(begin.elapsed() < PATIENCE, "{:?}", handle.summary().gateways);
+        for _ in 0..10 {
+            sources.send_all(&[0, 1, 2], FIRST + sets * PACKING as u32);
+            sets += 1;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let sent = sources.sent;
+    wait_until(&handle, |flow| flow["packets"]["received"] == sent);
+    let summary = end(handle);
+    assert!(summary.is_balanced() && summary.is_complete(), "{:?}", summary.flows);
+    assert_eq!(summary.written, u64::from(sets) * PACKING as u64);
+    let gateway = &summary.gateways["gw0"];
+    let queue = &gateway["throttle"]["by_cause"]["queue"];
+    assert!(queue["stops"].as_u64() >= Some(1) && queue["dead_s"].as_f64() > Some(0.0), "{gateway}");
 }
