@@ -192,7 +192,8 @@ impl Client {
                 self.run = configure.run;
                 (self.first, self.last, self.sent, self.stop) = (None, None, 0, None);
                 self.seen.clear();
-                let mut data = TcpStream::connect(&configure.address).expect("the readout unit listens");
+                // It may begin to listen only after run control does.
+                let mut data = wait_for("the readout unit", || TcpStream::connect(&configure.address).ok());
                 data.write_all(&generic_hello(self.source)).expect("it reads");
                 self.data = Some(data);
                 self.triggers = self.line.as_ref().map(|line| TcpStream::connect(line).expect("the trigger listens"));

@@ -11,6 +11,7 @@ mod felix_input;
 mod felix_process;
 mod felix_run;
 mod foreign;
+mod front_ends;
 mod gateway;
 mod init;
 mod interrupts;

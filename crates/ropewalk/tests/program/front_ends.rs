@@ -1,0 +1,146 @@
+//! Front ends under run control, and each node of their run a process of its own.
+
+use crate::cluster::Cluster;
+use crate::process::Program;
+use crate::support::{self, Manner, OwnFrontEnd, Setup, Tampering, free_address};
+use serde_json::Value;
+use std::time::Duration;
+
+/// The sources: a trigger, a telescope and a slow control as a user has them, and one of the test's own.
+const SOURCES: u64 = 4;
+
+/// The programs of the front ends; they call until run control is there.
+struct FrontEnds {
+    line: String,
+    control: String,
+    programs: Vec<support::Program>,
+    _own: Option<OwnFrontEnd>,
+}
+
+impl FrontEnds {
+    fn start() -> Self {
+        let control = free_address();
+        let mut trigger = support::Program::in_c("trigger", &control, 1, &["--line", "0"]);
+        let line = trigger.line();
+        let telescope = support::Program::in_c("telescope", &control, 2, &[]);
+        let slow_control = support::Program::in_python(&control, 3);
+        Self { line, control, programs: vec![trigger, telescope, slow_control], _own: None }
+    }
+
+    /// One of the test's own, which speaks the protocol by itself.
+    fn with_own(mut self) -> Self {
+        self._own = Some(OwnFrontEnd::new(&self.control, SOURCES as u32, Some(self.line.clone()), Manner::Good));
+        self
+    }
+
+    /// One more telescope instead of it.
+    fn with_another_telescope(mut self) -> Self {
+        self.programs.push(support::Program::in_c("telescope", &self.control, SOURCES as u32, &[]));
+        self
+    }
+
+    /// The nodes' configuration; the readout unit's port is one that run control can tell to the front ends.
+    fn setup(&self, name: &str) -> Setup {
+        let readout = format!("pool = \"8MiB\"\nblock = \"16KiB\"\nlisten = \"{}\"\n", free_address());
+        let setup = Setup::new(name, &[]).readout(&readout).another_builder();
+        let output = setup.output().display().to_string();
+        let setup = setup.and(&format!("[run]\noutput = {output:?}\nfront_ends = \"{}\"\n", self.control));
+        (1..=SOURCES).fold(setup, |setup, id| {
+            let settings = match id {
+                1 => "trigger = true\nsettings = { rate = 5000.0 }".to_owned(),
+                _ => format!("settings = {{ trigger = \"{}\", size = 100, period = 0.02 }}", self.line),
+            };
+            setup.source(&format!("id = {id}\nreadout = \"ru0\"\nformat = \"generic\"\ncontrolled = true\n{settings}"))
+        })
+    }
+}
+
+/// Run control, which takes a run, and the other nodes.
+fn nodes(setup: Setup, more: &[&str]) -> Cluster {
+    // Whoever comes back has another address for the builder units, and the same for front ends.
+    let mut cluster = Cluster::new(setup).with_relay("ru0", Tampering::None);
+    cluster.start("manager", &[more, &["--json"]].concat());
+    for node in ["ru0", "bu0", "bu1"] {
+        cluster.start(node, &[]);
+    }
+    cluster
+}
+
+/// The other nodes end with the run.
+fn expect_good_ends(cluster: &mut Cluster) {
+    for node in ["ru0", "bu0", "bu1"] {
+        cluster.take(node).end().expect_status(0);
+    }
+}
+
+/// First and last event agree in all front ends, and every event is whole; says how many there were.
+fn expect_agreement(account: &Value) -> u64 {
+    let front_ends = &account["front_ends"];
+    let (last, sources) = (front_ends["last"].as_u64().expect("it is known"), &front_ends["by_source"]);
+    assert_eq!(front_ends["incidents"].as_array().map(Vec::len), Some(0), "{account:#}");
+    assert_eq!(sources.as_object().map(serde_json::Map::len), Some(SOURCES as usize), "{account:#}");
+    for source in (1..=SOURCES).map(|id| &sources[id.to_string()]) {
+        let told = ["first", "last", "sent", "in_events"].map(|key| source[key].as_u64());
+        assert_eq!(told, [1, last, last, last].map(Some), "{account:#}");
+    }
+    assert_eq!(front_ends["trigger"]["accepted"], last, "{account:#}");
+    assert_eq!((&account["events"]["built"], &account["events"]["incomplete_emitted"]), (&last.into(), &0.into()));
+    last
+}
+
+#[test]
+fn nodes_of_their_own_take_a_run_of_front_ends_under_run_control_to_its_last_event() {
+    let front_ends = FrontEnds::start().with_own();
+    let mut cluster = nodes(front_ends.setup("controlled"), &["--events", "2000"]);
+    let account = cluster.take("manager").end().expect_status(0).account();
+    assert_eq!(expect_agreement(&account), 2000);
+    expect_good_ends(&mut cluster);
+    let directories = ["bu0", "bu1"].map(|name| cluster.run_directory(name).display().to_string());
+    let verified = Program::run(["verify", &directories[0], &directories[1], "--json"]).expect_status(0).account();
+    assert_eq!((&verified["events"], &verified["fragments"]), (&2000.into(), &(2000 * SOURCES).into()));
+    // What is reported beside the data lies with run control.
+    let directory = cluster.run_directory("manager").display().to_string();
+    let readings = Program::run(["inspect", &directory, "--readings"]);
+    assert!(!readings.expect_status(0).out.is_empty(), "the slow control reports");
+}
+
+/// The end is nobody's number but the trigger's, which is asked first.
+#[test]
+fn nodes_of_their_own_end_a_run_where_the_trigger_was_vetoed() {
+    let front_ends = FrontEnds::start().with_own();
+    let mut cluster = nodes(front_ends.setup("controlled-stop"), &[]);
+    let directory = cluster.run_directory("bu0");
+    support::wait_for("the first events in a file", || {
+        let files = std::fs::read_dir(&directory).ok()?;
+        files.filter_map(|file| file.ok()?.metadata().ok()).any(|file| file.len() > 100_000).then_some(())
+    });
+    cluster.node("manager").interrupt();
+    let account = cluster.take("manager").end().expect_status(0).account();
+    assert!(expect_agreement(&account) > 100, "{account:#}");
+    expect_good_ends(&mut cluster);
+}
+
+/// What the readout unit held is lost with it, by name; its successor is sent to, and the run ends as it should.
+#[test]
+fn front_ends_send_on_to_a_readout_unit_that_came_back() {
+    let front_ends = FrontEnds::start().with_another_telescope();
+    let mut cluster = nodes(front_ends.setup("controlled-readout").timeout("1s"), &[]);
+    let directory = cluster.run_directory("bu0");
+    let written = || {
+        let files = std::fs::read_dir(&directory).ok()?;
+        Some(files.filter_map(|file| file.ok()?.metadata().ok()).map(|file| file.len()).sum::<u64>())
+    };
+    support::wait_for("the first events in a file", || written().filter(|bytes| *bytes > 100_000).map(drop));
+    cluster.kill("ru0");
+    let before = written().expect("files");
+    std::thread::sleep(Duration::from_millis(100));
+    cluster.start("ru0", &[]);
+    support::wait_for("events of the new one", || written().filter(|bytes| *bytes > before + 100_000).map(drop));
+    cluster.node("manager").interrupt();
+    let account = cluster.take("manager").end().expect_status(3).account();
+    assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
+    let dropped = account["fragments"]["dropped"].as_object().expect("an object");
+    assert!(dropped.keys().all(|cause| cause == "readout_lost"), "{account:#}");
+    assert_eq!(account["front_ends"]["last"], account["front_ends"]["by_source"]["2"]["last"], "{account:#}");
+    expect_good_ends(&mut cluster);
+}
