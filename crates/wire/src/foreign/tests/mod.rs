@@ -100,6 +100,7 @@ fn cut(format: ForeignFormat, bytes: &[u8], step: usize) -> Cut {
             }
             Front::Needs { bytes: needed } => {
                 assert!(needed > window.len(), "{format:?}: what is there is not enough");
+                assert!(needed <= MOST_FRAME_BYTES + 64, "{format:?}: {needed} bytes would be held");
                 if there == bytes.len() {
                     break;
                 }
