@@ -13,11 +13,13 @@ mod card;
 mod choices;
 mod control;
 mod framer;
+mod front_ends;
 mod gateway;
 mod layout;
 mod manager;
 mod readout;
 mod router;
+mod sniff;
 mod synchrony;
 #[cfg(test)]
 mod tests;
@@ -26,11 +28,13 @@ mod text;
 pub use builder::builder;
 pub use control::control;
 pub use framer::framer;
+pub use front_ends::front_ends;
 pub use gateway::gateway;
 pub use layout::layout;
 pub use manager::manager;
 pub use readout::readout;
 pub use router::router;
+pub use sniff::sniff;
 pub use synchrony::synchrony;
 pub use text::{configuration, quantity};
 

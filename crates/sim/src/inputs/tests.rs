@@ -1,6 +1,9 @@
 //! Random bytes for every machine and every reader of texts, and the fuzzers' seeds: inputs that reach far, and those that once went wrong.
 
-use super::{builder, configuration, control, framer, gateway, layout, manager, quantity, readout, router, synchrony};
+use super::{
+    builder, configuration, control, framer, front_ends, gateway, layout, manager, quantity, readout, router, sniff,
+    synchrony,
+};
 use crate::campaign::mixed;
 
 /// Random bytes: the same for the same seed.
@@ -46,6 +49,16 @@ fn an_event_manager_keeps_count_whatever_comes() {
 #[test]
 fn run_control_keeps_order_whatever_comes() {
     feed("control", control);
+}
+
+#[test]
+fn run_control_of_front_ends_keeps_order_whatever_they_say() {
+    feed("front_ends", front_ends);
+}
+
+#[test]
+fn whatever_comes_is_looked_at_and_no_more_is_believed_than_there_was() {
+    feed("sniff", sniff);
 }
 
 #[test]

@@ -1,0 +1,6 @@
+//! Peers that send anything, looked at: see `ropewalk_sim::inputs::sniff`.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| ropewalk_sim::inputs::sniff(bytes));
