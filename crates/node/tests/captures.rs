@@ -8,6 +8,7 @@ use ropewalk_node::offline::foreign::of_recording;
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{Counter, EventKey, Utc};
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
+use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader, checksum};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
@@ -81,7 +82,7 @@ fn launched(output: &TemporaryDirectory, sources: &[String]) -> RunHandle {
     );
     for (id, keys) in (1..).zip(sources) {
         text += &format!(
-            "[[source]]\nid = {id}\nname = \"board{id}\"\nreadout = \"ru0\"\nmax_fragment = \"16KiB\"\n{keys}\n"
+            "[[source]]\nid = {id}\nname = \"board{id}\"\nreadout = \"ru0\"\nmax_fragment = \"64KiB\"\n{keys}\n"
         );
     }
     let configuration = parse("captures", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
@@ -177,6 +178,36 @@ fn a_captured_connection_is_a_stream() {
     let summary = taken(launched(&output, &[keys]), 50);
     assert!(summary.is_lossless() && summary.events.written == 50, "{summary:#?}");
     assert!(summary.warnings[0].ends_with("100 packets were the source's; not other_address: 50"), "{summary:#?}");
+}
+
+/// Events of three segments each, which come in any order; of one the middle one does not.
+#[test]
+fn events_of_several_segments_are_fragments_of_a_source() {
+    let output = TemporaryDirectory::new("captures-segments");
+    let (capture, mut packets) = (output.path().join("ejfat.pcapng"), Vec::new());
+    for event in 1..=50 {
+        for board_id in [1, 2] {
+            let payload = vec![event as u8; 20_000];
+            let mut segments = ForeignFormat::Ejfat.emulate(board_id, event, &payload).expect("it is short");
+            segments.rotate_left(board_id as usize);
+            if (event, board_id) == (30, 2) {
+                segments.remove(1);
+            }
+            packets.extend(segments.iter().map(|segment| udp(board(board_id as u8), 9000, segment)));
+        }
+    }
+    write_capture(&capture, &packets);
+    let keys = |last: u32| format!("input = {capture:?}\nformat = \"ejfat\"\npackets = {{ from = \"10.0.0.{last}\" }}");
+    let summary = taken(launched(&output, &[keys(1), keys(2)]), 50);
+    assert!(summary.is_balanced(), "{summary:#?}");
+    assert_eq!((summary.events.written, summary.events.incomplete_emitted), (50, 1), "{summary:#?}");
+    let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
+    let mut reader = index.reader();
+    while let Some(event) = reader.next_event().expect("it can be read") {
+        let number = event.event.head().key.number() as u8;
+        let mut fragments = event.event.fragments();
+        assert!(fragments.all(|fragment| fragment.payload.ends_with(&[number; 20_000])), "event {number}");
+    }
 }
 
 #[test]

@@ -194,7 +194,11 @@ fn report_text(report: &ForeignReport) -> String {
             line("  aside", format!("{name} {}", grouped(*count)));
         }
         others.for_each(|other| line("  other", other));
-        for (name, count) in [("unfinished", capture.unfinished_datagrams), ("missed bytes", capture.missed_bytes)] {
+        for (name, count) in [
+            ("unfinished", capture.unfinished_datagrams),
+            ("frames in part", capture.unfinished_frames),
+            ("missed bytes", capture.missed_bytes),
+        ] {
             if count > 0 {
                 line(&format!("  {name}"), grouped(count));
             }

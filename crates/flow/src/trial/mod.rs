@@ -21,11 +21,11 @@ pub use account::{BadPlace, TrialAccount};
 pub use board::{Board, BoardAccount};
 pub use intervals::{Interval, Intervals};
 pub use numbers::Numbers;
+pub use parts::Parts;
 
 use contradictions::contradictions;
 use core::net::IpAddr;
 use core::ops::Range;
-use parts::Parts;
 use ropewalk_terms::{Cause, Utc};
 use ropewalk_wire::description::Description;
 use ropewalk_wire::foreign::Counting;

@@ -7,7 +7,7 @@ use ropewalk_wire::layout::{Frame, Number, Plan, Size};
 use std::collections::BTreeMap;
 
 /// Frames that are open at once; of more the oldest one is given up.
-const MOST_OPEN: usize = 64;
+const MOST_OPEN: usize = 256;
 
 /// A frame of which datagrams came: the first one whole, of the others what is behind their headers, by their places.
 #[derive(Debug)]
@@ -18,16 +18,17 @@ struct Open {
     whole: Option<u64>,
 }
 
-/// Frames that are not whole yet.
+/// Frames of several datagrams that are not whole yet.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
+pub struct Parts {
     open: Vec<Open>,
     given_up: u64,
 }
 
 impl Parts {
-    /// Takes a datagram; appends the frame to `out` if it is whole now.
-    pub(super) fn accept(
+    /// Takes a datagram of this sender; appends the frame to `out` if it is whole now, and says so. One of more than `most`
+    /// bytes is given up.
+    pub fn accept(
         &mut self,
         from: Option<IpAddr>,
         piece: &PieceHead,
@@ -55,13 +56,14 @@ impl Parts {
         if is_whole || open.bytes > most {
             let open = self.open.remove(index);
             self.given_up += u64::from(!is_whole);
-            open.bodies.values().for_each(|body| out.extend_from_slice(body));
+            let whole = open.bodies.values().filter(|_| is_whole);
+            whole.for_each(|body| out.extend_from_slice(body));
         }
         is_whole
     }
 
     /// Frames that did not become whole, those that are still open included.
-    pub(super) fn unfinished(&self) -> u64 {
+    pub fn unfinished(&self) -> u64 {
         self.given_up + self.open.len() as u64
     }
 }

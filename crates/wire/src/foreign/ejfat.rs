@@ -4,7 +4,8 @@
 //!  load balancer  "LB" | version, 2 or 3 (u8) | protocol, 1 (u8) | 0 (u16) | entropy (u16) | event (u64)      taken off on the way
 //!  reassembly     version, 1 (high nibble), 0 (u16) | data id (u16) | offset (u32) | bytes of the event (u32) | event (u64)
 //! ```
-//! Big-endian. An event travels in several datagrams: each says where its bytes belong. Version 3 of the load balancer's header
+//! Big-endian. An event travels in several datagrams: each says where its bytes belong. Put together it is its first datagram
+//! and the bytes of the others behind it. Version 3 of the load balancer's header
 //! has the same length; what it has in place of the entropy is shown as that.
 
 use super::{Describe, Header, Inspector, Place};
@@ -99,7 +100,6 @@ impl Describe for Ejfat {
     }
 
     fn describe(&self, datagram: &[u8], to: &mut dyn Inspector) {
-        to.kind("segment");
         let start = balancer_bytes(datagram);
         if start > 0 {
             BALANCER.iter().for_each(|place| place.tell(datagram, to));
@@ -112,6 +112,8 @@ impl Describe for Ejfat {
             }
         }
         let payload = segment.len().saturating_sub(HEADER_BYTES);
+        let is_whole = OFFSET.read(segment) == Some(0) && LENGTH.read(segment) == Some(payload as u64);
+        to.kind(if is_whole { "event" } else { "segment" });
         let end = OFFSET.read(segment).unwrap_or_default() + payload as u64;
         if end > LENGTH.read(segment).unwrap_or_default() {
             to.fault(start + OFFSET.offset(), "the segment goes beyond its event");

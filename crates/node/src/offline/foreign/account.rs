@@ -74,6 +74,8 @@ pub struct CaptureReport {
     pub other_datagrams: BTreeMap<u16, u64>,
     /// Datagrams of which some IP fragments did not come.
     pub unfinished_datagrams: u64,
+    /// Frames of which some datagrams did not come.
+    pub unfinished_frames: u64,
     /// Bytes of connections that it misses.
     pub missed_bytes: u64,
     /// When the first packet passed.
@@ -162,7 +164,7 @@ impl ForeignReport {
                 .files
                 .iter()
                 .filter_map(|file| file.capture.as_ref())
-                .all(|capture| capture.unfinished_datagrams == 0 && capture.missed_bytes == 0)
+                .all(|capture| capture.unfinished_datagrams + capture.unfinished_frames + capture.missed_bytes == 0)
     }
 }
 
@@ -363,7 +365,10 @@ impl Account {
             }
             Found::Aside { aside } => *self.capture().aside.entry(aside.name()).or_default() += 1,
             Found::OtherDatagram { port } => *self.capture().other_datagrams.entry(port).or_default() += 1,
-            Found::Unfinished { datagrams } => self.capture().unfinished_datagrams = datagrams,
+            Found::Unfinished { datagrams, frames } => {
+                let capture = self.capture();
+                (capture.unfinished_datagrams, capture.unfinished_frames) = (datagrams, frames);
+            }
             Found::Missed { bytes } => self.capture().missed_bytes += bytes,
             Found::Capture { offset, error } => self.fault(offset, error.name()),
         }

@@ -101,7 +101,6 @@ struct Gatherer {
     counters: HashMap<u32, Wide>,
     /// Whose frames do not say it: a number for each address.
     peers: Vec<std::net::IpAddr>,
-    pieces: HashMap<(u32, u64), Pieces>,
     /// By source: its last fragment, with which further frames may go on.
     open: BTreeMap<u32, (Spooled, Vec<u8>)>,
     split: Vec<Piece>,
@@ -127,7 +126,6 @@ impl Gatherer {
             list: Vec::new(),
             counters: HashMap::new(),
             peers: Vec::new(),
-            pieces: HashMap::new(),
             open: BTreeMap::new(),
             split: Vec::new(),
             told: Converted::default(),
@@ -152,6 +150,10 @@ impl Gatherer {
                 self.told.left_out += 1;
                 Ok(())
             }
+            Found::Unfinished { datagrams, frames } => {
+                self.told.left_out += datagrams + frames;
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -159,9 +161,6 @@ impl Gatherer {
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), OfflineError> {
         let (format, fields) = (frame.format, frame.format.fields(frame.bytes));
         let source = fields.source.unwrap_or_else(|| self.peer(frame));
-        if format.comes_in_pieces() {
-            return self.piece(format, source, frame.bytes);
-        }
         if format == ForeignFormat::LhcbMep {
             return self.divide(format, source, fields, frame.bytes);
         }
@@ -177,31 +176,6 @@ impl Gatherer {
             self.peers.push(address);
             self.peers.len() - 1
         }) as u32
-    }
-
-    /// One of the datagrams of a frame: the first one with its header, then the bodies of the others.
-    fn piece(&mut self, format: ForeignFormat, source: u32, bytes: &[u8]) -> Result<(), OfflineError> {
-        let Some(head) = format.piece(bytes) else {
-            self.told.left_out += 1;
-            return Ok(());
-        };
-        let whose = (source, head.frame);
-        let pieces = self.pieces.entry(whose).or_default();
-        pieces.whole = pieces.whole.or(head.whole);
-        pieces.datagrams.entry(head.place).or_insert_with(|| (head.header, bytes.to_vec()));
-        let bodies =
-            |pieces: &Pieces| pieces.datagrams.values().map(|(header, bytes)| bytes.len() - header).sum::<usize>();
-        let have = if head.is_in_bytes { bodies(pieces) as u64 } else { pieces.datagrams.len() as u64 };
-        if pieces.whole.is_none_or(|whole| have < whole) {
-            return Ok(());
-        }
-        let datagrams = self.pieces.remove(&whose).map(|pieces| pieces.datagrams).unwrap_or_default();
-        let mut frame = Vec::new();
-        for (header, bytes) in datagrams.into_values() {
-            frame.extend_from_slice(if frame.is_empty() { &bytes } else { &bytes[header..] });
-        }
-        let fields = format.fields(&frame[..]);
-        self.fragment(format, source, fields, &frame)
     }
 
     /// A frame that holds fragments of several events.
@@ -286,7 +260,6 @@ impl Gatherer {
         let entries = sources.iter().map(|&source| source_entry(source, format)).collect();
         let mut writer = RunWriter::new(directory, run, now(), entries, text);
         let mut told = std::mem::take(&mut self.told);
-        told.left_out += self.pieces.len() as u64;
         let mut spool = Spool::new(&mut self)?;
         for event in self.list.chunk_by(|one, other| one.number == other.number) {
             let rank = told.events + 1;
@@ -316,13 +289,6 @@ impl Gatherer {
         told.sources = sources.into_iter().collect();
         Ok(told)
     }
-}
-
-/// The datagrams of a frame that came so far, by their places, each with its header's length.
-#[derive(Default)]
-struct Pieces {
-    whole: Option<u64>,
-    datagrams: BTreeMap<u64, (usize, Vec<u8>)>,
 }
 
 /// A counter of few bits, made wide: from one number to the next it moves by less than half of its range.

@@ -2,6 +2,7 @@
 
 use super::input::Input;
 use crate::offline::OfflineError;
+use ropewalk_flow::trial::Parts;
 use ropewalk_terms::{Cause, Utc};
 use ropewalk_wire::capture::Found as Captured;
 use ropewalk_wire::capture::{Aside, CaptureError, CaptureReader, Carried, Segment, Streams, Traffic};
@@ -81,9 +82,10 @@ pub(super) enum Found<'a> {
     OtherDatagram {
         port: u16,
     },
-    /// Datagrams of which some IP fragments did not come.
+    /// Datagrams of which some IP fragments did not come, and frames of which some datagrams did not.
     Unfinished {
         datagrams: u64,
+        frames: u64,
     },
     /// Bytes of a connection that the capture misses.
     Missed {
@@ -211,6 +213,7 @@ struct Capture {
     format: Option<ForeignFormat>,
     streams: Streams,
     connections: HashMap<(SocketAddr, SocketAddr), Connection>,
+    parts: Parts,
 }
 
 /// The bytes of one direction of a connection that are no whole frame yet.
@@ -223,7 +226,7 @@ struct Connection {
 
 impl Capture {
     fn new(format: Option<ForeignFormat>) -> Self {
-        Self { format, streams: Streams::new(), connections: HashMap::new() }
+        Self { format, streams: Streams::new(), connections: HashMap::new(), parts: Parts::default() }
     }
 
     fn read(&mut self, input: &mut Input, tell: &mut impl FnMut(Found<'_>)) -> Result<(), OfflineError> {
@@ -234,7 +237,7 @@ impl Capture {
             }
             ControlFlow::Continue(())
         })?;
-        tell(Found::Unfinished { datagrams: rest.unfinished_datagrams });
+        tell(Found::Unfinished { datagrams: rest.unfinished_datagrams, frames: self.parts.unfinished() });
         let open: usize = self.connections.values().map(|connection| connection.bytes.len()).sum();
         let left = rest.left_over + open + self.streams.waiting_bytes();
         tell(Found::LeftOver { bytes: left as u64 });
@@ -243,16 +246,16 @@ impl Capture {
 
     fn packet(&mut self, time: Option<Utc>, offset: u64, carried: Carried<'_>, tell: &mut impl FnMut(Found<'_>)) {
         tell(Found::Packet { time });
-        let format = &mut self.format;
+        let (format, parts) = (&mut self.format, &mut self.parts);
         match carried {
             Carried::Aside(aside) => tell(Found::Aside { aside }),
             Carried::Datagram(datagram) => {
                 let (peer, port) = (Peer::Port(datagram.source), datagram.destination.port());
-                read_datagram(format, datagram.payload, &Place { offset, time, peer, port }, tell);
+                read_datagram(format, parts, datagram.payload, &Place { offset, time, peer, port }, tell);
             }
             Carried::Other(ip) => {
                 let place = Place { offset, time, peer: Peer::Address(ip.source), port: 0 };
-                read_datagram(format, ip.payload, &place, tell);
+                read_datagram(format, parts, ip.payload, &place, tell);
             }
             Carried::Segment(segment) => {
                 let (streams, connections) = (&mut self.streams, &mut self.connections);
@@ -279,11 +282,25 @@ impl Place {
     }
 }
 
-/// The frames of a datagram, one behind the other. One that does not begin with a frame is somebody else's.
-fn read_datagram(format: &mut Option<ForeignFormat>, payload: &[u8], place: &Place, tell: &mut impl FnMut(Found<'_>)) {
+/// The frames of a datagram, one behind the other, or the one that is whole with it. One that does not begin with a frame is
+/// somebody else's.
+fn read_datagram(
+    format: &mut Option<ForeignFormat>,
+    parts: &mut Parts,
+    payload: &[u8],
+    place: &Place,
+    tell: &mut impl FnMut(Found<'_>),
+) {
     *format = format.or_else(|| ForeignFormat::recognise_datagram(payload));
     let begins = |format: &ForeignFormat| matches!(format.front(payload, &mut Search::default()), Front::Frame { .. });
     let Some(format) = format.filter(begins) else { return tell(Found::OtherDatagram { port: place.port }) };
+    if let Some(piece) = format.piece(payload) {
+        let mut whole = Vec::new();
+        if parts.accept(Some(place.peer.address()), &piece, payload, format.most(), &mut whole) {
+            tell(place.frame(format, &whole));
+        }
+        return;
+    }
     let mut rest = payload;
     while !rest.is_empty() {
         let bytes = match format.front(rest, &mut Search::default()) {

@@ -100,6 +100,17 @@ fn what_comes_late_twice_or_not_at_all_has_its_place() {
 }
 
 #[test]
+fn events_of_which_segments_are_missing_are_left_out() {
+    let of = |event| ForeignFormat::Ejfat.emulate(1, event, &[event as u8; 20_000]).expect("it is short");
+    let mut packets: Vec<_> = (1..=9).flat_map(of).map(|segment| udp(host(7, 9000), 6006, &segment)).collect();
+    packets.swap(0, 2);
+    packets.remove(13);
+    let (told, verified) = Files::new("segments", &[capture(&packets)]).converted(Some(ForeignFormat::Ejfat));
+    assert_eq!((told.frames, told.events, told.left_out), (8, 8, 1), "{told:?}");
+    assert!(verified.payload_bytes > 8 * 20_000, "{verified:?}");
+}
+
+#[test]
 fn blocks_are_put_together_to_the_fragments_that_they_carry() {
     let payload = |event: u32| vec![event as u8; 8 * (1 + event as usize * 53 % 900)];
     let of = |source: u32| {

@@ -145,6 +145,27 @@ fn datagrams_of_every_format_are_found_in_a_capture() {
     }
 }
 
+/// Three segments each, those of one source backwards and between those of the other; one does not come.
+#[test]
+fn events_of_several_datagrams_are_put_together() {
+    let of = |source, event| ForeignFormat::Ejfat.emulate(source, event, &[event as u8; 20_000]).expect("it is short");
+    let mut packets = Vec::new();
+    for event in 1..=20 {
+        let both = of(1, event).into_iter().rev().zip(of(2, event));
+        packets.extend(both.flat_map(|(one, two)| [one, two]).map(|segment| udp(host(7, 9000), 6006, &segment)));
+    }
+    let found = report(&capture(&packets), Some(ForeignFormat::Ejfat)).expect("it can be read");
+    assert!(found.is_intact() && found.is_complete() && found.same_events, "{found:#?}");
+    assert_eq!((found.frames, found.sources.len(), found.sources[0].events), (40, 2, 20), "{found:#?}");
+    assert_eq!(found.sources[0].kinds, [("event".to_owned(), 20)].into());
+    assert!(found.sources.iter().all(|source| source.least_bytes > 20_000), "{found:#?}");
+    packets.remove(3);
+    let found = report(&capture(&packets), Some(ForeignFormat::Ejfat)).expect("it can be read");
+    let capture = found.files[0].capture.as_ref().expect("it is one");
+    assert_eq!((found.frames, capture.unfinished_frames), (39, 1), "{found:#?}");
+    assert!(found.is_intact() && !found.is_complete(), "{found:#?}");
+}
+
 #[test]
 fn connections_in_a_capture_are_put_in_order() {
     for format in streams().filter(|&format| format != ForeignFormat::Midas) {
