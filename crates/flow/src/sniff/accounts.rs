@@ -2,6 +2,7 @@
 
 use super::frames::Frames;
 use core::net::SocketAddr;
+use core::ops::Range;
 use ropewalk_terms::Instant;
 
 /// How bytes come.
@@ -98,6 +99,8 @@ impl PeerAccount {
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) bytes: Vec<u8>,
+    /// Where what follows is no continuation of what was before.
+    pub(super) breaks: Vec<usize>,
     /// For pieces of it: where each ends, and when it came.
     pub(super) marks: Vec<(usize, u64)>,
 }
@@ -116,6 +119,25 @@ impl Stream {
         }
     }
 
+    /// What comes next is the begin of another connection, or comes after bytes that are not there.
+    pub(super) fn break_off(&mut self) {
+        let end = self.bytes.len();
+        if end > 0 && self.breaks.last() != Some(&end) {
+            self.breaks.push(end);
+        }
+    }
+
+    /// The parts within which bytes follow each other.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Range<usize>> {
+        let ends = self.breaks.iter().copied().chain([self.bytes.len()]);
+        core::iter::once(0).chain(self.breaks.iter().copied()).zip(ends).map(|(start, end)| start..end)
+    }
+
+    /// The longest of them.
+    pub(super) fn longest_part(&self) -> Range<usize> {
+        self.parts().max_by_key(Range::len).unwrap_or(0..0)
+    }
+
     /// When the byte at this place came, which frames are cut at.
     pub(super) fn time(&self, place: usize) -> u64 {
         let mark = self.marks.partition_point(|(end, _)| *end <= place);
@@ -128,4 +150,14 @@ impl Stream {
 pub(super) enum Kept {
     Datagrams(Frames),
     Stream(Stream),
+}
+
+impl Kept {
+    /// Its bytes, where they are a stream.
+    pub(super) const fn stream(&self) -> Option<&Stream> {
+        match self {
+            Self::Stream(stream) => Some(stream),
+            Self::Datagrams(_) => None,
+        }
+    }
 }

@@ -31,17 +31,55 @@ const WORD: usize = 4;
 /// The longest frame of a fixed size without a sync word.
 const MOST_PERIOD: usize = 4096;
 
+/// Streams that are tried, the longest ones.
+const TRIED_STREAMS: usize = 4;
+
 /// How frames are found, ready to be used.
 #[derive(Debug)]
 pub(super) struct Cutting {
     pub(super) frame: Frame,
     plan: Plan,
+    /// The longest frame of the bytes that it was found in.
+    longest: usize,
 }
 
 impl Cutting {
-    fn new(frame: Frame) -> Option<Self> {
+    fn new(frame: Frame, bytes: &[u8]) -> Option<Self> {
         let plan = Plan::compile(&Layout::new(frame.clone(), MOST_FRAME)).ok()?;
-        Some(Self { frame, plan })
+        let mut cutting = Self { frame, plan, longest: 0 };
+        cutting.longest = cutting.frames(bytes).map(|range| range.len()).max().unwrap_or(0);
+        Some(cutting)
+    }
+
+    /// Where the frames of a stream are, part by part; none where one of its parts is made of something else.
+    pub(super) fn frames_of(&self, stream: &Stream) -> Option<Vec<Range<usize>>> {
+        // Anything falls apart into frames of one size: they must be seen there, too.
+        if matches!(self.frame, Frame::Fixed { .. })
+            && stream.bytes.len() > LEAST_FRAMES * self.longest
+            && find_frame(&stream.bytes[stream.longest_part()]).as_ref() != Some(&self.frame)
+        {
+            return None;
+        }
+        let mut all = Vec::new();
+        for part in stream.parts() {
+            let found = self.fitting(&stream.bytes[part.clone()])?;
+            all.extend(found.into_iter().map(|range| range.start + part.start..range.end + part.start));
+        }
+        Some(all)
+    }
+
+    /// The frames of bytes that may begin within one; none where they do not lead to the end.
+    fn fitting(&self, bytes: &[u8]) -> Option<Vec<Range<usize>>> {
+        (0..=self.longest.min(bytes.len())).find_map(|begin| {
+            let rest = &bytes[begin..];
+            let frames: Vec<Range<usize>> = self.frames(rest).collect();
+            let framed: usize = frames.iter().map(Range::len).sum();
+            // At the end one may be open.
+            let is_led = (framed + self.longest) * 10 >= rest.len() * 9;
+            let are_alike = frames.iter().all(|range| range.len() <= 2 * self.longest);
+            let moved = |range: &Range<usize>| range.start + begin..range.end + begin;
+            (is_led && are_alike).then(|| frames.iter().map(moved).collect())
+        })
     }
 
     /// Where the frames of a stream are.
@@ -63,11 +101,15 @@ impl Cutting {
     }
 }
 
-/// How the frames of these streams are found, if it can be seen in the longest of them.
+/// How the frames of the longest of these streams are found in which that can be seen.
 pub(super) fn find(streams: &[&Stream]) -> Option<Cutting> {
-    let bytes = streams.iter().map(|stream| &stream.bytes[..]).max_by_key(|bytes| bytes.len())?;
-    let frame = by_length(bytes).or_else(|| by_word(bytes)).or_else(|| by_line(bytes)).or_else(|| by_period(bytes));
-    frame.and_then(Cutting::new)
+    let mut parts: Vec<&[u8]> = streams.iter().map(|stream| &stream.bytes[stream.longest_part()]).collect();
+    parts.sort_by_key(|part| core::cmp::Reverse(part.len()));
+    parts.into_iter().take(TRIED_STREAMS).find_map(|bytes| Cutting::new(find_frame(bytes)?, bytes))
+}
+
+fn find_frame(bytes: &[u8]) -> Option<Frame> {
+    by_length(bytes).or_else(|| by_word(bytes)).or_else(|| by_line(bytes)).or_else(|| by_period(bytes))
 }
 
 /// How often each byte comes, 0 to 1.

@@ -48,29 +48,52 @@ impl Sniffer {
         }
     }
 
+    /// What comes next of this peer's stream is no continuation of what came: it is another connection, or bytes are missing.
+    pub fn break_off(&mut self, peer: Peer) {
+        let known = self.heard.iter_mut().find(|(account, _)| account.peer == peer);
+        if let Some((_, Kept::Stream(stream))) = known {
+            stream.break_off();
+        }
+    }
+
     /// Packets so far.
     pub fn packets(&self) -> u64 {
         self.heard.iter().map(|(account, _)| account.packets).sum::<u64>() + self.unheard
     }
 
-    /// What was found, for each place that was sent to.
+    /// What was found, for each place that was sent to; for connections whose frames are different, apart.
     pub fn findings(&self) -> Findings {
         let mut order: Vec<&(PeerAccount, Kept)> = self.heard.iter().collect();
         order.sort_by_key(|(account, _)| account.peer);
         let same = |one: &&(PeerAccount, Kept), other: &&(PeerAccount, Kept)| {
             (one.0.peer.port, one.0.peer.transport) == (other.0.peer.port, other.0.peer.transport)
         };
-        let groups = order.chunk_by(same).map(|peers| self.group(peers)).collect();
+        let groups = order.chunk_by(same).flat_map(|peers| self.groups(peers)).collect();
         Findings { groups, unheard: self.unheard }
     }
 
-    fn group(&self, peers: &[&(PeerAccount, Kept)]) -> Group {
-        let streams = peers.iter().filter_map(|(_, kept)| match kept {
-            Kept::Stream(stream) => Some(stream),
-            Kept::Datagrams(_) => None,
-        });
-        let streams: Vec<&Stream> = streams.collect();
-        let cutting = cut::find(&streams);
+    /// Peers that send to one place: those together whose frames are found in the same way.
+    fn groups(&self, peers: &[&(PeerAccount, Kept)]) -> Vec<Group> {
+        let (mut groups, mut left) = (Vec::new(), peers.to_vec());
+        while let Some(cutting) = cut::find(&left.iter().filter_map(|(_, kept)| kept.stream()).collect::<Vec<_>>()) {
+            let fits = |(_, kept): &&(PeerAccount, Kept)| {
+                kept.stream().is_some_and(|stream| cutting.frames_of(stream).is_some())
+            };
+            let (alike, others): (Vec<_>, Vec<_>) = left.iter().copied().partition(fits);
+            if alike.is_empty() {
+                break;
+            }
+            groups.push(self.group(&alike, Some(&cutting)));
+            left = others;
+        }
+        if !left.is_empty() {
+            groups.push(self.group(&left, None));
+        }
+        groups
+    }
+
+    fn group(&self, peers: &[&(PeerAccount, Kept)], cutting: Option<&Cutting>) -> Group {
+        let streams: Vec<&Stream> = peers.iter().filter_map(|(_, kept)| kept.stream()).collect();
         let cut: Vec<Frames> = cutting.iter().flat_map(|cutting| self.cut(cutting, &streams)).collect();
         let datagrams = peers.iter().filter_map(|(_, kept)| match kept {
             Kept::Datagrams(frames) => Some(frames),
@@ -87,7 +110,7 @@ impl Sniffer {
             frames: table.len() as u64,
             least_frame: table.rows().map(|row| row.length).min().unwrap_or(0),
             most_frame: table.rows().map(|row| row.length).max().unwrap_or(0),
-            framing: cutting.map(|cutting| cutting.frame),
+            framing: cutting.map(|cutting| cutting.frame.clone()),
             guesses,
         }
     }
@@ -95,7 +118,7 @@ impl Sniffer {
     fn cut(&self, cutting: &Cutting, streams: &[&Stream]) -> Vec<Frames> {
         let frames = streams.iter().map(|stream| {
             let mut frames = Frames::new(self.limits.head_bytes);
-            for range in cutting.frames(&stream.bytes).take(self.limits.frames) {
+            for range in cutting.frames_of(stream).into_iter().flatten().take(self.limits.frames) {
                 frames.push(stream.time(range.start), &stream.bytes[range]);
             }
             frames

@@ -119,3 +119,56 @@ fn a_draft_cuts_the_stream_again() {
     assert_eq!(fields.sequence, Some(1000), "{}", told(&group));
     assert!(layout.time.is_some() && layout.max < 1 << 16, "{layout:?}");
 }
+
+/// What they send is 100 bytes at a time, in turns.
+fn heard_from(streams: &[(u8, &[u8])]) -> Vec<Group> {
+    let mut sniffer = Sniffer::new(Limits::default());
+    let longest = streams.iter().map(|(_, bytes)| bytes.len()).max().unwrap_or(0);
+    for (index, start) in (0..longest).step_by(100).enumerate() {
+        for (number, bytes) in streams {
+            let piece = bytes.get(start..bytes.len().min(start + 100)).unwrap_or_default();
+            if !piece.is_empty() {
+                sniffer.accept(peer(*number, Transport::Tcp), at(index as u64 * 100_000), piece);
+            }
+        }
+    }
+    sniffer.findings().groups
+}
+
+fn with_a_length_behind() -> Layout {
+    let length = Length { number: Number::big_endian(4, 2), unit: 1, counts: Counts::Frame, add: 0 };
+    synchronised(Size::Length(length))
+}
+
+/// Three connections to one port: two of one kind of board, and the longest one of another; and noise.
+#[test]
+fn connections_whose_frames_are_different_are_told_apart() {
+    let (digitiser, other) = (stream(&digitiser(), 200, true), stream(&with_a_length_behind(), 300, true));
+    let mut noise = vec![0; 5000];
+    Noise(3).fill(&mut noise);
+    let groups = heard_from(&[(1, &digitiser), (2, &other), (3, &digitiser), (4, &noise)]);
+    let told: Vec<_> = groups.iter().map(|group| (group.peers.len(), group.frames, group.framing.is_some())).collect();
+    assert_eq!(told, [(1, 300, true), (2, 400, true), (1, 0, false)], "{groups:#?}");
+    assert_eq!(frame_counters(&groups[0])[0].0, Number::big_endian(8, 4), "{}", super::told(&groups[0]));
+    assert_eq!(frame_counters(&groups[1])[0], (Number::little_endian(8, 4), true), "{}", super::told(&groups[1]));
+}
+
+/// The board is cut off in the middle of a frame and connects again; then bytes are missing, up to the middle of a frame.
+#[test]
+fn frames_are_found_again_behind_a_break() {
+    for layout in [digitiser(), with_a_length_behind()] {
+        let bytes = stream(&layout, 200, true);
+        let (first, rest) = bytes.split_at(bytes.len() / 2);
+        let mut sniffer = Sniffer::new(Limits::default());
+        for part in [first, &bytes[..], &rest[13..]] {
+            for (index, piece) in part.chunks(100).enumerate() {
+                sniffer.accept(peer(1, Transport::Tcp), at(index as u64 * 100_000), piece);
+            }
+            sniffer.break_off(peer(1, Transport::Tcp));
+        }
+        // Of the frame in the middle the one half is in the first part, and what is left of it in the third.
+        let group = only(&sniffer);
+        assert!((398..=399).contains(&group.frames), "{group:#?}");
+        assert!(!frame_counters(&group).is_empty(), "{}", told(&group));
+    }
+}

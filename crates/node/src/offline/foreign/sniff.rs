@@ -43,10 +43,14 @@ pub fn sniff_capture(path: &Path) -> Result<Findings, OfflineError> {
             }
             Carried::Segment(segment) => {
                 bytes.clear();
-                streams.accept(&segment, &mut bytes);
+                let piece = streams.accept(&segment, &mut bytes).unwrap_or_default();
                 let (port, from) = (segment.destination.port(), segment.source);
+                let peer = Peer { port, transport: Transport::Tcp, from };
+                if piece.begins || piece.lost_bytes > 0 {
+                    sniffer.break_off(peer);
+                }
                 if !bytes.is_empty() {
-                    sniffer.accept(Peer { port, transport: Transport::Tcp, from }, now, &bytes);
+                    sniffer.accept(peer, now, &bytes);
                 }
             }
             Carried::Other(_) | Carried::Aside(_) => {}

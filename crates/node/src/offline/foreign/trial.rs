@@ -222,8 +222,13 @@ fn try_capture(
                 let whose = (segment.source, segment.destination);
                 if *connection.get_or_insert(whose) == whose {
                     bytes.clear();
-                    streams.accept(&segment, &mut bytes);
+                    let piece = streams.accept(&segment, &mut bytes).unwrap_or_default();
+                    if piece.begins || piece.lost_bytes > 0 {
+                        trial.end_of_stream();
+                    }
                     trial.stream(arrival(segment.source.ip()), &bytes);
+                    // A board that was cut off comes again.
+                    connection = connection.filter(|_| !segment.ends);
                 } else {
                     tell("other_connection");
                 }

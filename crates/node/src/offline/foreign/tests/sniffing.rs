@@ -91,6 +91,42 @@ fn a_draft_is_a_configuration_with_a_source_for_each_board() {
     assert!(draft.contains("sequence = { at = 6, type = \"u32le\" }"), "{draft}");
 }
 
+/// A board that was cut off in the middle of a frame comes again, from another port and from the same; and one of another kind
+/// sends to the same port.
+#[test]
+fn all_connections_of_a_capture_are_looked_at() {
+    let frames = |first: u32, word: [u8; 4]| -> Vec<u8> {
+        let frame = |number: u32| {
+            let body = vec![number as u8 ^ 0x5a; 10 + (number * 7 % 31) as usize];
+            [&word[..], &(12 + body.len() as u32).to_be_bytes(), &number.to_be_bytes(), &body].concat()
+        };
+        (first..first + 60).flat_map(frame).collect()
+    };
+    let sent = |from: SocketAddrV4, at: u32, bytes: &[u8]| -> Vec<Vec<u8>> {
+        bytes.chunks(50).zip((at..).step_by(50)).map(|(part, at)| tcp(from, at, part)).collect()
+    };
+    let begins = |from: SocketAddrV4, at: u32| {
+        let mut packet = tcp(from, at, &[]);
+        packet[20 + 13] = 2;
+        packet
+    };
+    let board = frames(1, [0xca, 0xfe, 0xf0, 0x0d]);
+    let mut packets = sent(host(7, 99), 1, &board[..board.len() - 5]);
+    packets.extend(sent(host(7, 100), 1, &board));
+    packets.push(begins(host(7, 100), 77_777));
+    packets.extend(sent(host(7, 100), 77_778, &frames(61, [0xca, 0xfe, 0xf0, 0x0d])));
+    let text: Vec<u8> = (0..50).flat_map(|line| format!("channel {line} 17.25 V\r\n").into_bytes()).collect();
+    packets.extend(sent(host(8, 99), 1, &text));
+    let file = Temporary::new("connections.pcapng", &capture(&packets));
+    let found = sniff_capture(&file.0).expect("it can be read").groups;
+    let told: Vec<_> = found.iter().map(|group| (group.peers.len(), group.frames)).collect();
+    assert_eq!(told, [(2, 59 + 60 + 60), (1, 50)], "{found:#?}");
+    assert_eq!(counters(&found[0]), [(8, 4, true)], "{found:#?}");
+    let draft = expect_configuration(&found[0]);
+    assert!(draft.contains("frame = { length = { at = 4, type = \"u32be\" }"), "{draft}");
+    assert!(expect_configuration(&found[1]).contains("delimiter"), "{found:#?}");
+}
+
 #[test]
 fn what_is_no_capture_is_refused() {
     let error = sniff_capture(Path::new("no-such-file")).expect_err("it is not there").to_string();
