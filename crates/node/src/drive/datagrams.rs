@@ -67,9 +67,6 @@ struct Input {
     /// Everything that would ever come was taken.
     has_ended: bool,
     nobodys: u64,
-    /// What the receiver had lost when it was asked last, and when it is asked again.
-    lost: u64,
-    ask_at: Instant,
 }
 
 /// All receivers of a readout unit.
@@ -83,8 +80,6 @@ pub(super) struct Datagrams {
 const AT_ONCE: usize = 512;
 /// Datagrams for which there is room from the start.
 const ROOM: usize = 2048;
-/// How often a receiver is asked what it lost.
-const ASK: Duration = Duration::from_millis(500);
 /// So much of a receiver's memory may be held before what is oldest moves, in percent.
 const EVACUATE_ABOVE: usize = 50;
 
@@ -109,8 +104,6 @@ impl Datagrams {
             blocked_by: None,
             has_ended: false,
             nobodys: 0,
-            lost: 0,
-            ask_at: Instant::ZERO,
         });
         self.received.reserve(ROOM);
     }
@@ -138,10 +131,11 @@ impl Datagrams {
         self.inputs.iter_mut().any(|input| input.receiver.memory_in_use().is_above(EVACUATE_ABOVE))
     }
 
-    /// What is counted here, cumulative.
-    pub(super) fn counters(&self) -> [(Counter, u64); 2] {
-        let sum = |of: fn(&Input) -> u64| self.inputs.iter().map(of).sum();
-        [(Counter::DatagramsLost, sum(|input| input.lost)), (Counter::DatagramsNobodys, sum(|input| input.nobodys))]
+    /// What is counted here, cumulative. The receivers are asked now: what they lost last may be the last that comes.
+    pub(super) fn counters(&mut self) -> [(Counter, u64); 2] {
+        let lost = self.inputs.iter_mut().map(|input| input.receiver.counters().lost.total()).sum();
+        let nobodys = self.inputs.iter().map(|input| input.nobodys).sum();
+        [(Counter::DatagramsLost, lost), (Counter::DatagramsNobodys, nobodys)]
     }
 
     /// When the next turn is due even if nothing comes.
@@ -176,10 +170,6 @@ impl Input {
     }
 
     fn turn(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) -> usize {
-        if now >= self.ask_at {
-            self.ask_at = now.after(ASK);
-            self.lost = self.receiver.counters().lost.total();
-        }
         let (mut work, mut blocked_by) = self.take_waiting(now, readout, received);
         while self.waiting.is_empty() && work < AT_ONCE {
             let count = self.receiver.receive(now, &mut self.packets);

@@ -539,10 +539,10 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         if self.farewell.is_said() {
             return self.unsent.push_back(Message::Report(Report { entries: Batch::new(), last: true }));
         }
-        let cards = &self.cards;
+        let (cards, datagrams) = (&self.cards, self.datagrams.counters());
         let own = self.front_ends.counters(self.counts.refused).into_iter();
         let own = own.map(|(counter, value)| (counter, value + cards.shared_counter(counter))).chain(cards.counters());
-        let own = own.chain(self.datagrams.counters());
+        let own = own.chain(datagrams);
         let own = own.chain([(Counter::MessagesRefused, self.counts.old_messages)]);
         let own = own.map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
         let mut batch = Batch::new();
