@@ -3,6 +3,7 @@
 
 mod support;
 
+use ropewalk_flow::source::mep::MepSourceConfig;
 use ropewalk_io::packet::cable::{CARD, Cable, Host};
 use ropewalk_node::configuration::push::{PushConfiguration, parse};
 use ropewalk_node::run::push::{PushHandle, PushPart, PushSummary, launch_push};
@@ -22,6 +23,8 @@ struct Setting {
     queues: u32,
     /// What carries the second flow, whose packets come in fragments.
     second: Second,
+    /// How the gateway reaches its nodes; straight over IP each has an address of its own, so that there is one.
+    transport: &'static str,
 }
 
 #[derive(Copy, Clone, PartialEq)]
@@ -31,11 +34,12 @@ enum Second {
 }
 
 fn configuration(setting: &Setting, output: &TemporaryDirectory) -> PushConfiguration {
-    let Setting { receive, send, architecture, queues, second } = setting;
+    let Setting { receive, send, architecture, queues, second, transport } = setting;
     let second = match second {
         Second::Udp => "sources = { count = 3, first = 900, address = \"10.77.0.1:23000\" }",
         Second::Raw => "protocol = 253\nsources = { count = 1, first = 900, address = \"10.77.0.1\" }",
     };
+    let (nodes, port) = if *transport == "raw_ip" { (1, "") } else { (2, ":9720") };
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n\
          [[flow]]\nname = \"hlt\"\npacking = 5\nsources = {{ count = 9, first = 700, address = \"10.77.0.1:21000\" }}\n\
@@ -46,14 +50,14 @@ fn configuration(setting: &Setting, output: &TemporaryDirectory) -> PushConfigur
          control = \"10.77.0.2:9601\"\ninterface = {CARD:?}\nmemory = \"16MiB\"\nqueues = {queues}\n\
          receive = {receive:?}\nsend = {send:?}\narchitecture = {architecture:?}\n\
          [trigger]\nlisten = {{ hlt = \"10.77.0.1:9711\", l1 = \"10.77.0.1:9712\" }}\n\
-         [farm]\naddress = \"10.77.0.1:9720\"\nemulate = {{ accept = 1.0, decision_time = \"uniform(0s,2ms)\" }}\n",
+         [farm]\nnodes = {nodes}\ntransport = {transport:?}\naddress = \"10.77.0.1{port}\"\nemulate = {{ accept = 1.0, decision_time = \"uniform(0s,2ms)\" }}\n",
         output.path().display().to_string()
     );
     parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn launch(host: &Host, configuration: &PushConfiguration, part: PushPart) -> PushHandle {
-    let launch = || launch_push(configuration, &part, Some(EVENTS)).unwrap_or_else(|error| panic!("{error}"));
+fn launch(host: &Host, configuration: &PushConfiguration, part: PushPart, events: u64) -> PushHandle {
+    let launch = || launch_push(configuration, &part, Some(events)).unwrap_or_else(|error| panic!("{error}"));
     host.inside(launch)
 }
 
@@ -68,10 +72,10 @@ fn end(handle: &mut PushHandle, mut turn: impl FnMut(&mut PushHandle)) {
 }
 
 /// The accounts of the gateway and of what is at the other end of the cable.
-fn run(cable: &Cable, configuration: &PushConfiguration) -> (PushSummary, PushSummary) {
-    let mut gateway = launch(&cable.sink, configuration, PushPart::Gateway("gw0".to_owned()));
-    let nodes = launch(&cable.source, configuration, PushPart::Nodes(0..2));
-    let mut sources = launch(&cable.source, configuration, PushPart::Sources(Vec::new()));
+fn run(cable: &Cable, configuration: &PushConfiguration, events: u64) -> (PushSummary, PushSummary) {
+    let mut gateway = launch(&cable.sink, configuration, PushPart::Gateway("gw0".to_owned()), events);
+    let nodes = launch(&cable.source, configuration, PushPart::Nodes(0..configuration.farm.nodes), events);
+    let mut sources = launch(&cable.source, configuration, PushPart::Sources(Vec::new()), events);
     end(&mut sources, |sources| {
         if sources.is_exhausted() {
             sources.stop();
@@ -97,7 +101,7 @@ fn everything_comes_through(test: &str, setting: &Setting) {
     };
     cable.resolve().expect("a way there and back");
     let output = TemporaryDirectory::new("gateway-rings");
-    let (gateway, sources) = run(&cable, &configuration(setting, &output));
+    let (gateway, sources) = run(&cable, &configuration(setting, &output), EVENTS);
     assert!(gateway.is_complete(), "{}", serde_json::to_string_pretty(&gateway).expect("JSON"));
     for flow in ["hlt", "l1"] {
         let sent = number(&sources, flow, "/sent/packets");
@@ -117,8 +121,61 @@ fn everything_comes_through(test: &str, setting: &Setting) {
     assert_eq!(keys, (0..EVENTS).collect());
 }
 
+/// One packet in five hundred is lost, so that one set in fifty waits for two seconds, while others go through the ring four times.
+/// The throttle leaves so little room that it stops nothing before.
+const LOSS: f64 = 0.002;
+
+fn with_losses(output: &TemporaryDirectory) -> PushConfiguration {
+    let text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = 5\n\
+         sources = {{ count = 9, first = 700, address = \"10.77.0.1:21000\" }}\nsets = 4096\nassembling = 1024\n\
+         timeout = \"2s\"\ndecision_timeout = \"20s\"\nemulate = {{ rate = \"4kHz\", loss = {LOSS}, seed = 9 }}\n\
+         [[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"10.77.0.2:9701\" }}\ncontrol = \"10.77.0.2:9601\"\n\
+         interface = {CARD:?}\nmemory = \"8MiB\"\nreceive = \"tpacket\"\n\
+         throttle = {{ rate = \"1kB/s\", latency = \"1ms\" }}\n\
+         [trigger]\nlisten = {{ hlt = \"10.77.0.1:9711\" }}\n\
+         [farm]\naddress = \"10.77.0.1:9720\"\nemulate = {{ accept = 1.0 }}\n",
+        output.path().display().to_string()
+    );
+    parse("push", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn sets_that_wait_are_moved_out_of_a_ring_before_it_stops_in_front_of_them() {
+    let Ok(cable) = Cable::lay(1500, 1) else {
+        let test = "gateway_rings::sets_that_wait_are_moved_out_of_a_ring_before_it_stops_in_front_of_them";
+        return ropewalk_tidy::skipped(test, "may not make network namespaces");
+    };
+    cable.resolve().expect("a way there and back");
+    let output = TemporaryDirectory::new("gateway-moved");
+    let (gateway, sources) = run(&cable, &with_losses(&output), 8000);
+    let moved = gateway.gateways["gw0"]["evacuated_packets"].as_u64();
+    assert!(moved > Some(0), "{:?}", gateway.gateways);
+    assert_eq!(
+        gateway.flows["hlt"]["lost_by_cause"],
+        serde_json::json!({}),
+        "the ring went on: {:?}",
+        gateway.gateways
+    );
+    assert_eq!(number(&gateway, "hlt", "/packets/received"), number(&sources, "hlt", "/sent/packets"));
+    let emulated = MepSourceConfig { loss: LOSS, seed: 9, ..MepSourceConfig::new(9, 5, 32) };
+    let held = Held::in_directories(&[&gateway.directory]);
+    assert_eq!(held.events.len(), 8000);
+    for (key, event) in &held.events {
+        let lost = (0..9).filter(|&source| emulated.is_lost(key.number() / 5, source));
+        let wanted: Vec<u32> = lost.map(|source| 700 + u32::from(source)).collect();
+        assert_eq!(event.missing.keys().copied().collect::<Vec<_>>(), wanted, "event {key}");
+        for source in (0..9).filter(|source| !wanted.contains(&(700 + u32::from(*source)))) {
+            let mut banks = Vec::new();
+            emulated.append_banks(source, key.number(), &mut banks);
+            let (found, _) = event.fragments[&(700 + u32::from(source))];
+            assert_eq!(found, support::hash(&banks), "event {key}, source {source}");
+        }
+    }
+}
+
 macro_rules! settings {
-    ($($name:ident: $receive:literal, $send:literal, $architecture:literal, $queues:literal, $second:ident;)*) => {$(
+    ($($name:ident: $receive:literal, $send:literal, $architecture:literal, $queues:literal, $second:ident, $transport:literal;)*) => {$(
         #[test]
         fn $name() {
             let setting = Setting {
@@ -127,6 +184,7 @@ macro_rules! settings {
                 architecture: $architecture,
                 queues: $queues,
                 second: Second::$second,
+                transport: $transport,
             };
             everything_comes_through(concat!("gateway_rings::", stringify!($name)), &setting);
         }
@@ -134,11 +192,13 @@ macro_rules! settings {
 }
 
 settings! {
-    mapped_rings_bring_packets_and_take_events: "tpacket", "tx_ring", "run_to_completion", 1, Raw;
-    several_queues_have_rings_of_their_own: "tpacket", "sendmmsg", "threads", 2, Udp;
-    a_queue_of_the_card_brings_both_flows: "af_xdp", "af_xdp", "run_to_completion", 1, Raw;
-    halves_on_two_threads_share_a_queue_of_the_card: "af_xdp", "af_xdp", "threads", 1, Raw;
-    queues_of_the_card_are_those_of_the_gateway: "af_xdp", "af_xdp", "run_to_completion", 2, Udp;
-    what_comes_from_the_card_may_leave_through_a_socket: "af_xdp", "sendmmsg", "threads", 2, Udp;
-    several_queues_have_sockets_of_their_own: "recvmmsg", "sendmmsg", "threads", 3, Udp;
+    mapped_rings_bring_packets_and_take_events: "tpacket", "tx_ring", "run_to_completion", 1, Raw, "udp";
+    several_queues_have_rings_of_their_own: "tpacket", "sendmmsg", "threads", 2, Udp, "udp";
+    a_queue_of_the_card_brings_both_flows: "af_xdp", "af_xdp", "run_to_completion", 1, Raw, "udp";
+    halves_on_two_threads_share_a_queue_of_the_card: "af_xdp", "af_xdp", "threads", 1, Raw, "udp";
+    queues_of_the_card_are_those_of_the_gateway: "af_xdp", "af_xdp", "run_to_completion", 2, Udp, "udp";
+    what_comes_from_the_card_may_leave_through_a_socket: "af_xdp", "sendmmsg", "threads", 2, Udp, "udp";
+    events_leave_straight_over_ip_in_frames_of_a_ring: "tpacket", "tx_ring", "run_to_completion", 1, Udp, "raw_ip";
+    events_leave_straight_over_ip_in_frames_of_a_card: "af_xdp", "af_xdp", "threads", 1, Raw, "raw_ip";
+    several_queues_have_sockets_of_their_own: "recvmmsg", "sendmmsg", "threads", 3, Udp, "udp";
 }

@@ -185,6 +185,8 @@ flaws! {
     HandoverUncounted = "handover_uncounted",
     /// What does not fit to a reader of decisions is left out, and the rest follows.
     ReaderGap = "reader_gap",
+    /// A packet that is moved out of where it came in changes places with its neighbour.
+    MovedToNeighbour = "moved_to_neighbour",
     /// What a masked source sends is counted as a stranger's.
     MaskedForStranger = "masked_for_stranger",
     /// A trigger does not hear a gateway that has begun another life.

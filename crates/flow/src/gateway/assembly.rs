@@ -15,7 +15,7 @@ use super::set::{Ending, EventSet};
 use super::sources::{Address, SourceTable};
 use super::window::{Known, SetNumber, Window};
 use core::time::Duration;
-use ropewalk_memory::Payload;
+use ropewalk_memory::{Payload, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant};
 use ropewalk_wire::mep::{MEP_HEADER_BYTES, MepError, MepHeader, check_fragments};
@@ -345,6 +345,14 @@ impl Assembly {
     /// [`Assembly::on_drained`], and so nobody need be woken for that.
     pub const fn on_blocked(&mut self) {
         self.is_blocked = true;
+    }
+
+    /// Too much is held of where packets come in: those of the set that has waited longest, of sets that have some there, are
+    /// copied to `room`, as far as there is any. How many that were.
+    pub fn evacuate(&mut self, room: &mut Staging) -> u64 {
+        let Self { ages, slots, .. } = self;
+        let mut moved = ages.iter().map(|slot| slots[usize::from(slot)].as_mut().map_or(0, |set| set.evacuate(room)));
+        moved.find(|count| *count > 0).unwrap_or(0)
     }
 
     /// Time passes: sets that waited too long are finished.

@@ -9,7 +9,7 @@ use super::farm::Farm;
 use super::set::EventSet;
 use super::sources::Address;
 use super::throttle::{Level, ReceiveQueue, Throttle};
-use ropewalk_memory::Payload;
+use ropewalk_memory::{Payload, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, Ledger};
 use ropewalk_wire::gateway::{Credit, Decisions, Message, Progress, Stream, ThrottleState};
@@ -89,6 +89,11 @@ impl Receiver {
         if let Some(flow) = self.flows.get_mut(usize::from(flow)) {
             flow.on_blocked();
         }
+    }
+
+    /// Too much is held of where the packets of a flow come in; see [`Assembly::evacuate`].
+    pub fn evacuate(&mut self, flow: u8, room: &mut Staging) -> u64 {
+        self.flows.get_mut(usize::from(flow)).map_or(0, |flow| flow.evacuate(room))
     }
 
     /// Time passes, and the throttle looks how much room there is.

@@ -3,7 +3,7 @@
 use super::config::FlowConfig;
 use super::gather::FragmentPlace;
 use crate::moves::{append, overwrite};
-use ropewalk_memory::{Payload, Returns};
+use ropewalk_memory::{Payload, Returns, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Cause, EventKey, Instant};
 use ropewalk_wire::mep::{FragmentHeader, MEP_HEADER_BYTES};
@@ -61,6 +61,8 @@ pub struct EventSet {
     /// Why there is none, as far as something was seen.
     pub(super) absent: Box<[Option<Cause>]>,
     pub(super) received: u16,
+    /// So many of them lay where they had been moved to when it was looked last.
+    moved: u16,
     /// By event: for the farm.
     pub(super) events: Box<[EventState]>,
     /// The event that `places` points to, by source.
@@ -81,6 +83,7 @@ impl EventSet {
             packets: core::iter::repeat_with(Payload::default).take(sources).collect(),
             absent: vec![None; sources].into_boxed_slice(),
             received: 0,
+            moved: 0,
             events: vec![EventState::NEW; usize::from(config.packing)].into_boxed_slice(),
             cursor: 0,
             places: vec![MEP_HEADER_BYTES as u16; sources].into_boxed_slice(),
@@ -147,6 +150,22 @@ impl EventSet {
         }
     }
 
+    /// Copies packets that lie elsewhere to `room`, as far as there is any, and lets go of where they lay. How many that were.
+    pub(super) fn evacuate(&mut self, room: &mut Staging) -> u64 {
+        let mut count = 0;
+        for source in (0..self.packets.len()).take_while(|_| self.moved < self.received) {
+            if self.packets[source].is_empty() || self.packets[source].lies_in(room.pool()) {
+                continue;
+            }
+            let Some(copy) = self.packets[source].evacuate(room) else { return count };
+            self.packets[source] = copy;
+            self.packets.swap(source, source.saturating_sub(is_planted(Flaw::MovedToNeighbour).into()));
+            count += 1;
+        }
+        self.moved = self.received;
+        count
+    }
+
     /// Lets the packets go.
     pub(super) fn let_go(&mut self) {
         let mut returns = Returns::default();
@@ -160,7 +179,7 @@ impl EventSet {
             self.absent.fill(None);
         }
         self.ending = Ending::Complete;
-        self.received = 0;
+        (self.received, self.moved) = (0, 0);
         self.events.fill(EventState::NEW);
         self.rewind();
     }

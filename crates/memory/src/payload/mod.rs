@@ -13,6 +13,7 @@ pub use self::chain::{chain_allocations, prepare_chains};
 
 use self::chain::{Chain, ChainIter};
 use self::stripe::{Stripe, StripePieces};
+use crate::pool::Pool;
 use crate::queue::copy_chain;
 use crate::slice::Slice;
 use crate::staging::Staging;
@@ -297,6 +298,13 @@ impl Payload {
         let mut out = Vec::with_capacity(self.len());
         self.pieces().for_each(|piece| out.extend_from_slice(piece));
         out
+    }
+
+    /// Whether all of its bytes lie in blocks of this pool.
+    pub fn lies_in(&self, pool: &Pool) -> bool {
+        let begin = pool.address().as_ptr().addr();
+        let blocks = begin..begin + pool.blocks() * pool.block_size();
+        self.pieces().all(|piece| blocks.contains(&piece.as_ptr().addr()))
     }
 
     /// A copy of this payload in blocks of `into`, so that the blocks it lies in can come home. `None`, and

@@ -243,6 +243,7 @@ fn evacuation_frees_the_old_blocks() {
     let (mut pool, mut staging) = (pool(10, 3), Staging::new(pool(8, 2)));
     let payload: Payload = [&b"0123456789"[..], b"abc"].map(|bytes| slice(&mut pool, bytes)).into_iter().collect();
     let copy = payload.evacuate(&mut staging).unwrap();
+    assert!(payload.lies_in(&pool) && !payload.lies_in(staging.pool()) && copy.lies_in(staging.pool()));
     assert_eq!((copy.to_vec(), staging.copied()), (payload.to_vec(), 13));
     assert!(payload.evacuate(&mut staging).is_none());
     drop(payload);

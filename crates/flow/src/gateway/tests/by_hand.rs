@@ -360,6 +360,36 @@ fn a_flow_behind_a_packet_of_another_one_does_not_ask_to_be_woken_in_vain() {
     assert_eq!((wakes(&mut receiver, at(300)), receiver.account(1).open), (at(310), 0));
 }
 
+#[test]
+fn where_too_much_is_held_what_waits_longest_is_moved_and_stays_what_it_was() {
+    let mut bench = Bench::new();
+    let mut assembly = Assembly::new(0, &flow(3, 4));
+    // Room for one of the three packets of 68 bytes, and for all.
+    let room = |bytes| Staging::new(Pool::new(PoolConfig::heap("moved", bytes, 1)).expect("memory"));
+    let (mut little, mut much) = (room(70), room(1000));
+    for (source, first, fill) in [(0, 4, 1), (1, 4, 2), (2, 0, 3)] {
+        offer(&mut assembly, address(source), bench.packet(first, 4, fill, 10), at(0));
+    }
+    assert_eq!([0; 2].map(|_| assembly.evacuate(&mut little)), [1, 0], "as far as there is room");
+    assert!(bench.held() > 0);
+    assert_eq!([0; 2].map(|_| assembly.evacuate(&mut much)), [2, 1], "one set after the other");
+    assert_eq!((bench.held(), assembly.evacuate(&mut much)), (0, 0), "nothing is left where it came in");
+    offer(&mut assembly, address(2), bench.packet(4, 4, 4, 10), at(1));
+    let mut set = assembly.take_finished().expect("it is complete");
+    let mut places = Vec::new();
+    for event in 0..4 {
+        set.gather(event, &mut places);
+        let first =
+            |place: &gather::FragmentPlace| set.packets[usize::from(place.source)].to_vec()[usize::from(place.start)];
+        assert_eq!(places.iter().map(first).collect::<Vec<_>>(), [1, 2, 4]);
+    }
+    assembly.give_back(set);
+    for source in 0..2 {
+        offer(&mut assembly, address(source), bench.packet(8, 4, 1, 10), at(1));
+    }
+    assert_eq!([0; 2].map(|_| assembly.evacuate(&mut much)), [2, 0], "a set that is used again has not been moved");
+}
+
 /// A packet that lies in several pieces of 16 bytes.
 fn scattered(bytes: &[u8]) -> Payload {
     let mut staging = Staging::new(Pool::new(PoolConfig::heap("scattered", 16, 64)).expect("memory"));

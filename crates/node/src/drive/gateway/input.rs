@@ -32,7 +32,8 @@ impl<R: Receiver> Input<R> {
         !self.waiting.is_empty()
     }
 
-    /// Offers packets to the machine, a batch at most. Where `evacuation` is given they are copied there first, as long as it
+    /// Offers packets to the machine, a batch at most. Where there is an `evacuation` too much is held of where they come in:
+    /// packets of the set that has waited longest are copied to it, and where no set waits those that come now, as long as it
     /// has room. Returns how many were taken from the receiver.
     pub(super) fn receive(
         &mut self,
@@ -40,11 +41,17 @@ impl<R: Receiver> Input<R> {
         evacuation: Option<&mut Staging>,
         now: Instant,
     ) -> usize {
+        // What waits longest goes first: a ring stops in front of it.
+        let left = evacuation.and_then(|room| {
+            let moved: u64 = self.flows.iter().map(|&flow| machine.evacuate(flow, room)).sum();
+            self.evacuated += moved;
+            (moved == 0).then_some(room)
+        });
         if !self.offer_waiting(machine, now) {
             return 0;
         }
         let received = self.receiver.receive(now, &mut self.packets);
-        if let Some(evacuation) = evacuation {
+        if let Some(evacuation) = left {
             self.evacuate(evacuation);
         }
         let mut packets = self.packets.drain(..);
