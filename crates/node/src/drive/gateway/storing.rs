@@ -34,6 +34,7 @@ impl Recorded for StoredEvent<'_> {
         let head = self.event.head();
         let is_incomplete = head.flags.has(PushFlags::INCOMPLETE);
         let flags = if is_incomplete { EventFlags::INCOMPLETE } else { EventFlags::default() };
+        // The lower half of the word is all that a run file has room for.
         EventHead { key: head.key, incarnation, attempt: head.attempt, trigger_type: self.event.word() as u16, flags }
     }
 
