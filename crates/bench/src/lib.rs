@@ -1,7 +1,7 @@
 //! The figures of Ropewalk, each measured in turns with its limit.
 //!
 //! ```text
-//!  run(name) -> builder | machines | crc | write | start | sizing | tcpla | felix | packet | gateway   one file per bench
+//!  run(name) -> builder | machines | framing | crc | write | start | sizing | tcpla | felix | packet | gateway   one file per bench
 //!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
 //!                                                              pairs' ratios
 //!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
@@ -16,6 +16,7 @@ mod cable;
 mod crc;
 mod felix;
 mod fragments;
+mod framing;
 mod gateway;
 mod machines;
 mod packet;
@@ -127,7 +128,7 @@ impl BenchError {
 
 /// The names of all benches.
 pub const NAMES: &[&str] =
-    &["builder", "machines", "crc", "write", "start", "sizing", "tcpla", "felix", "packet", "gateway"];
+    &["builder", "machines", "framing", "crc", "write", "start", "sizing", "tcpla", "felix", "packet", "gateway"];
 
 /// Runs a bench and prints its figures to `out`.
 ///
@@ -137,6 +138,7 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), 
     let bench = match name {
         "builder" => builder::bench,
         "machines" => machines::bench,
+        "framing" => framing::bench,
         "crc" => crc::bench,
         "write" => write::bench,
         "start" => start::bench,

@@ -65,6 +65,11 @@ fn machines_gives_figures() {
 }
 
 #[test]
+fn framing_gives_figures() {
+    check("framing", 4);
+}
+
+#[test]
 fn crc_gives_figures() {
     check("crc", 4);
 }
