@@ -127,6 +127,8 @@ causes! {
     NotMatched = "not_matched",
     /// Some of the datagrams in which the frame is sent did not come in time, or do not fit together.
     PiecesMissing = "pieces_missing",
+    /// The splitter that should divide the frame crashed over it, hung, said what cannot be true, or is given up.
+    SplitterFailed = "splitter_failed",
 }
 
 impl Cause {

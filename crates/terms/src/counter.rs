@@ -167,6 +167,10 @@ counters! {
     DatagramsLost = "datagrams_lost", Count;
     /// Datagrams of senders that are no source.
     DatagramsNobodys = "datagrams_nobodys", Count;
+    /// Frames that fell apart into the fragments of several events.
+    FramesDivided = "frames_divided", Count;
+    /// Processes of splitters that were started in the place of one that crashed, hung or was not to be believed.
+    SplitterRestarts = "splitter_restarts", Count;
     /// Fragments in events that were dropped as a whole.
     FragmentsInDroppedEvents = "fragments_in_dropped_events", Count;
 }

@@ -31,6 +31,14 @@ impl Description {
         }
     }
 
+    /// By what frames fall apart that hold several events each; none where each is of one.
+    pub const fn splitter(&self) -> Option<ForeignFormat> {
+        match self {
+            Self::Format(format) if format.has_several_events() => Some(*format),
+            Self::Format(_) | Self::Layout(_) => None,
+        }
+    }
+
     /// Whether frames say to which event they belong; they are counted where they do not.
     pub fn has_event(&self) -> bool {
         match self {

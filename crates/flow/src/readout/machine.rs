@@ -155,6 +155,25 @@ impl Readout {
         statistics.frames_missing += counts.missing;
         statistics.frames_out_of_order += counts.out_of_order + counts.repeated_pieces;
         statistics.garbage_bytes += counts.skipped_bytes;
+        statistics.frames_divided += counts.divided;
+    }
+
+    /// Fragments were found and not given to the machine when it had [finished](Readout::is_finished): they are counted under
+    /// what ended the run.
+    pub fn abandon(&mut self, source: usize, fragments: u64) {
+        let is_drained = self.is_drained();
+        let account = &mut self.sources[source].account;
+        account.received += fragments;
+        if is_drained {
+            account.after_stop += fragments;
+        } else {
+            account.dropped.add(Cause::ForcedStop, fragments);
+        }
+    }
+
+    /// Whether no event is needed any more, and nothing is taken.
+    pub const fn is_finished(&self) -> bool {
+        self.finished
     }
 
     /// Whether the run was started: before that every fragment is stale.

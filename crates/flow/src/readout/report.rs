@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use ropewalk_terms::{Cause, Counter, FragmentAccount};
 
 /// The counters that are reported of every source.
-const COUNTERS: usize = 19;
+const COUNTERS: usize = 20;
 
 /// How far the last report of the run has come.
 #[derive(Copy, Clone, Debug)]
@@ -46,6 +46,7 @@ fn entries(source: &Source, account: &FragmentAccount) -> ArrayVec<ReportEntry, 
         (Counter::GarbageBytes, statistics.garbage_bytes),
         (Counter::FramesMissing, statistics.frames_missing),
         (Counter::FramesOutOfOrder, statistics.frames_out_of_order),
+        (Counter::FramesDivided, statistics.frames_divided),
         (Counter::BackPressureTime, statistics.back_pressure.as_nanos() as u64),
     ];
     let entry = |what, value| ReportEntry { source: Some(source.id), what, value };

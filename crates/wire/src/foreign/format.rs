@@ -143,6 +143,11 @@ impl ForeignFormat {
         matches!(self, Self::Ess)
     }
 
+    /// Whether its frames hold several events each, and fall apart ([`Splitter`]).
+    pub const fn has_several_events(self) -> bool {
+        matches!(self, Self::LhcbMep)
+    }
+
     /// Its headers at fixed places, each with what it is the header of.
     pub const fn headers(self) -> &'static [(&'static str, &'static [Place])] {
         match self {
@@ -175,7 +180,7 @@ impl ForeignFormat {
 /// A frame is one piece, but for formats whose frames hold several events.
 impl Splitter for ForeignFormat {
     fn split(&self, frame: &(impl Window + ?Sized), pieces: &mut Vec<Piece>) -> Result<(), Cause> {
-        if *self == Self::LhcbMep {
+        if self.has_several_events() {
             return lhcb::Mep.split(frame, pieces);
         }
         let fields = self.fields(frame);

@@ -18,11 +18,14 @@ pub struct FrameCounts {
     pub skipped_bytes: u64,
     /// Datagrams of pieces that were there already, or whose frame was done.
     pub repeated_pieces: u64,
+    /// Frames that fell apart into the fragments of several events.
+    pub divided: u64,
 }
 
 impl FrameCounts {
     /// Nothing.
-    pub const NONE: Self = Self { missing: 0, out_of_order: 0, restarts: 0, skipped_bytes: 0, repeated_pieces: 0 };
+    pub const NONE: Self =
+        Self { missing: 0, out_of_order: 0, restarts: 0, skipped_bytes: 0, repeated_pieces: 0, divided: 0 };
 }
 
 /// Describes the frames of one source.
@@ -103,7 +106,7 @@ impl Describer {
 /// than its clock takes to wrap, the time of arrival says how often it did: so that time must stand still for whoever is
 /// not read, or what he sent before seems to come from later.
 #[derive(Clone, Debug)]
-struct WideClock {
+pub(super) struct WideClock {
     tick: Tick,
     /// Bits that a 64-bit number has beyond the clock.
     unused: u32,
@@ -112,12 +115,12 @@ struct WideClock {
 }
 
 impl WideClock {
-    fn new(widths: Widths, tick: Tick) -> Self {
+    pub(super) fn new(widths: Widths, tick: Tick) -> Self {
         Self { tick, unused: 64 - u32::from(widths.time.clamp(1, 64)), last: None }
     }
 
     #[inline]
-    fn nanoseconds(&mut self, ticks: u64, now: Instant) -> u64 {
+    pub(super) fn nanoseconds(&mut self, ticks: u64, now: Instant) -> u64 {
         let wide = if self.unused == 0 { ticks } else { self.widen(ticks, now) };
         self.tick.nanoseconds_of(wide)
     }

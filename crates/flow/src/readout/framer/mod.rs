@@ -23,7 +23,7 @@ mod pieces;
 pub use boards::Boards;
 pub use datagrams::{DatagramFramer, PIECES_TIMEOUT};
 pub use described::FrameCounts;
-pub use divider::Divider;
+pub use divider::{Divider, Divides, MOST_FRAMES};
 pub use opening::Opening;
 
 use super::config::Format;

@@ -60,8 +60,10 @@ fn memory() -> Pool {
 fn received(framer: &mut Framer, bytes: &[u8], lengths: &[usize]) -> (Vec<Received>, Option<Cause>) {
     let (mut pool, mut out, mut rest) = (memory(), Vec::new(), bytes);
     let mut lengths = lengths.iter().cycle();
+    // Long streams in single bytes would need more blocks than there are.
+    let least = 1 + bytes.len() / pool.blocks();
     while !rest.is_empty() {
-        let length = lengths.next().map_or(1024, |&length| length.clamp(1, 1024)).min(rest.len());
+        let length = lengths.next().map_or(1024, |&length| length.clamp(least, 1024)).min(rest.len());
         let mut loan = pool.loan(Owner::SHARED).expect("blocks enough");
         framer.push(loan.append(&rest[..length]).expect("room enough"));
         rest = &rest[length..];
@@ -481,21 +483,21 @@ impl Splitter for ByBytes {
 
 #[test]
 fn a_frame_of_several_events_is_a_fragment_for_each() {
-    let (mut framer, _) = of_datagrams(&Layout::new(Frame::Datagram, 100));
+    let (mut framer, plan) = of_datagrams(&Layout::new(Frame::Datagram, 100));
     let (mut pool, mut frames, mut out) = (memory(), Vec::new(), Vec::new());
-    let mut divider = Divider::new(ByBytes);
+    let mut divider = Divider::new(SOURCE, &plan);
     let whole: &[u8] = &[1, 3, 11, 12, 13, 2, 0, 103, 2, 21, 22, 4, 9, 1];
     for bytes in [whole, &[5, 1, 7, 6, 0xff], &[0]] {
         framer.push(Instant::ZERO, datagram(&mut pool, bytes), false, &mut frames);
     }
     framer.push(Instant::ZERO, datagram(&mut pool, whole), true, &mut frames);
     for frame in frames.drain(..) {
-        divider.put(frame);
+        divider.put(Instant::ZERO, frame);
         while !divider.is_empty() {
             let before = out.len();
-            divider.next_batch(&mut out, 0);
+            divider.next_batch(&mut ByBytes, &mut out, 0);
             assert_eq!(out.len(), before, "no more than there is room for");
-            divider.next_batch(&mut out, 3);
+            divider.next_batch(&mut ByBytes, &mut out, 3);
         }
     }
     let cut = Err(Cause::Malformed);
@@ -505,4 +507,57 @@ fn a_frame_of_several_events_is_a_fragment_for_each() {
     assert_eq!((out[1].payload.len(), out[2].payload.to_vec()), (0, vec![21, 22]));
     assert_eq!((out[0].meta.length, out[2].meta.time), (3, 103));
     assert!(out[2].meta.flags.contains(FragmentFlags::HAS_TIME));
+    assert_eq!(divider.take_divided(), 2, "one that falls apart into nothing is divided, too");
+}
+
+/// Says the pieces of so many frames, and then waits.
+struct Slow(usize);
+
+impl Divides for Slow {
+    fn divide(&mut self, frame: &Payload, pieces: &mut Vec<Piece>) -> Option<Result<(), Cause>> {
+        self.0 = self.0.checked_sub(1)?;
+        ByBytes.divide(frame, pieces)
+    }
+}
+
+#[test]
+fn frames_whose_pieces_are_not_known_yet_wait_in_their_order() {
+    let (mut framer, plan) = of_datagrams(&Layout::new(Frame::Datagram, 100));
+    let (mut pool, mut frames, mut out) = (memory(), Vec::new(), Vec::new());
+    let mut divider = Divider::new(SOURCE, &plan);
+    for (bytes, is_cut) in [(&[1, 0, 2, 0][..], false), (&[3, 0], true), (&[4, 0, 5, 0], false)] {
+        framer.push(Instant::ZERO, datagram(&mut pool, bytes), is_cut, &mut frames);
+    }
+    frames.drain(..).for_each(|frame| divider.put(Instant::ZERO, frame));
+    divider.next_batch(&mut Slow(0), &mut out, 100);
+    assert_eq!((out.len(), divider.fragments()), (0, 3), "a frame that is not divided counts as one");
+    divider.next_batch(&mut Slow(1), &mut out, 1);
+    assert_eq!((out.len(), divider.fragments()), (1, 3));
+    divider.next_batch(&mut Slow(0), &mut out, 100);
+    assert_eq!(outcome(&out), [Ok(1), Ok(2), Err(Cause::Truncated)], "what is known goes on");
+    assert!(!divider.is_empty());
+    divider.next_batch(&mut Slow(1), &mut out, 100);
+    assert_eq!(outcome(&out[3..]), [Ok(4), Ok(5)]);
+    assert!(divider.is_empty());
+    divider.put(Instant::ZERO, out.remove(0));
+    divider.clear();
+    assert!(divider.is_empty());
+}
+
+#[test]
+fn times_of_pieces_are_nanoseconds_on_a_clock_that_does_not_wrap() {
+    let clock = Clock { ticks: vec![number(0, 1)], tick_attoseconds: 8_000_000_000, seconds: None };
+    let (mut framer, plan) = of_datagrams(&Layout { time: Some(clock), ..Layout::new(Frame::Datagram, 100) });
+    let (mut pool, mut frames, mut out) = (memory(), Vec::new(), Vec::new());
+    let mut divider = Divider::new(SOURCE, &plan);
+    for bytes in [[200, 0, 250, 0], [101, 0, 110, 0]] {
+        framer.push(Instant::ZERO, datagram(&mut pool, &bytes), false, &mut frames);
+    }
+    frames[1].restarts = true;
+    frames.drain(..).for_each(|frame| divider.put(Instant::ZERO, frame));
+    divider.next_batch(&mut ByBytes, &mut out, 100);
+    let times: Vec<_> = out.iter().map(|one| one.meta.time / 8).collect();
+    assert_eq!(times, [200, 250, 256 + 101, 256 + 110]);
+    assert!(out.iter().all(|one| one.meta.raw_id == one.meta.time));
+    assert_eq!(out.iter().map(|one| one.restarts).collect::<Vec<_>>(), [false, false, true, false], "once is enough");
 }
