@@ -14,4 +14,5 @@ pub mod readout;
 pub mod sniff;
 pub mod source;
 pub mod stream;
+pub mod supervision;
 pub mod trial;
