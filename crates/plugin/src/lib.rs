@@ -1,0 +1,21 @@
+//! Functions that others wrote in C, loaded from shared libraries: splitters, which say into which pieces a board's frames fall
+//! apart.
+//!
+//! ```text
+//!  library.so -- Library: opened, its table checked (table) --> Splitter: calls it in this thread, where it is trusted
+//!                                                         \-> process: calls it in a process of its own
+//! ```
+//! What a function of such a library does is beyond all checks while it runs: it may write anywhere, or never return. What
+//! it returns is checked (`pieces`) before anybody believes it. The unsafe island of loaded functions.
+
+mod error;
+mod library;
+mod pieces;
+pub mod process;
+mod splitter;
+mod table;
+
+pub use error::PluginError;
+pub use library::Library;
+pub use pieces::{Keys, Nonsense};
+pub use splitter::{Splitter, SplitterConfig};

@@ -1,0 +1,131 @@
+//! Memory that two processes see: one writes it, the other one reads, and neither believes what it reads.
+#![allow(unsafe_code)]
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+/// Who may write to a region beside the one who made it.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(super) enum Writable {
+    /// Nobody: whoever maps it from now on can only read.
+    ByMakerAlone,
+    /// Whoever has its descriptor.
+    ByOthers,
+}
+
+/// A mapping of shared memory. Its pages are taken when they are touched.
+#[derive(Debug)]
+pub(super) struct Region {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to no thread, and is unmapped once, when this is dropped.
+unsafe impl Send for Region {}
+
+impl Region {
+    /// New memory, all zero, that nobody can resize; and its descriptor, for another process.
+    pub(super) fn new(name: &str, bytes: usize, writable: Writable) -> io::Result<(Self, OwnedFd)> {
+        let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, bytes as u64)?;
+        let region = Self::map(&file, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+        let resizing = SealFlags::SHRINK | SealFlags::GROW;
+        let writing = match writable {
+            Writable::ByMakerAlone => SealFlags::FUTURE_WRITE,
+            Writable::ByOthers => SealFlags::empty(),
+        };
+        fcntl_add_seals(&file, resizing | writing | SealFlags::SEAL)?;
+        Ok((region, file))
+    }
+
+    /// Maps what another process made, to read it or to write to it too.
+    pub(super) fn open(file: impl AsFd, bytes: usize, is_written: bool) -> io::Result<Self> {
+        if rustix::fs::fstat(&file)?.st_size as u64 != bytes as u64 {
+            return Err(io::Error::other("the memory has another length than was said"));
+        }
+        Self::map(file, bytes, if is_written { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ })
+    }
+
+    fn map(file: impl AsFd, bytes: usize, protection: ProtFlags) -> io::Result<Self> {
+        // SAFETY: a new mapping where the kernel finds room for it; it cannot be cut short behind it, since the seals forbid it.
+        let start = unsafe { mmap(core::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) }?;
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
+        Ok(Self { start, bytes })
+    }
+
+    /// Where the `length` bytes from `at` on lie.
+    fn place(&self, at: usize, length: usize) -> NonNull<u8> {
+        let end = at.checked_add(length);
+        assert!(end.is_some_and(|end| end <= self.bytes), "{length} bytes at {at} of {}", self.bytes);
+        // SAFETY: `at` was checked to lie in the mapping, right above.
+        unsafe { self.start.add(at) }
+    }
+
+    /// Copies `from` to the bytes from `at` on; they must be in the region, which must be writable.
+    pub(super) fn write(&mut self, at: usize, from: &[u8]) {
+        let place = self.place(at, from.len());
+        // SAFETY: the bytes lie in the mapping (`place`), `from` lies elsewhere, and this process does nothing else with
+        // them meanwhile, since `self` is borrowed alone. The other process only reads.
+        unsafe { place.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) }
+    }
+
+    /// The bytes from `at` on. For whoever was handed them over and gives them back before they are written again.
+    ///
+    /// # Safety
+    /// The other process must not write to them while they are looked at.
+    pub(super) unsafe fn bytes(&self, at: usize, length: usize) -> &[u8] {
+        let place = self.place(at, length);
+        // SAFETY: the bytes lie in the mapping (`place`), are initialised, and nobody writes to them (the caller's promise).
+        unsafe { core::slice::from_raw_parts(place.as_ptr(), length) }
+    }
+
+    /// The values from `at` on, to be written; the other process may read them at any time.
+    pub(super) fn values<T: Plain>(&mut self, at: usize, count: usize) -> &mut [T] {
+        let place = self.place(at, count * size_of::<T>()).cast::<T>();
+        assert!(place.is_aligned(), "values have aligned places");
+        // SAFETY: they lie in the mapping (`place`) and are aligned, any bytes are a value of a plain type, and `self` is
+        // borrowed alone. The other process only reads them.
+        unsafe { core::slice::from_raw_parts_mut(place.as_ptr(), count) }
+    }
+
+    /// A value that the other process may be writing: it may be a mixture of two.
+    pub(super) fn look<T: Plain>(&self, at: usize) -> T {
+        let place = self.place(at, size_of::<T>()).cast::<T>();
+        assert!(place.is_aligned(), "values have aligned places");
+        // SAFETY: it lies in the mapping (`place`), is aligned, and any bytes are a value of a plain type. Volatile, so that
+        // it is read once, however the other process changes it.
+        unsafe { place.as_ptr().read_volatile() }
+    }
+
+    /// A number that both may read and write.
+    pub(super) fn number(&self, at: usize) -> &AtomicU64 {
+        let place = self.place(at, size_of::<u64>()).cast::<u64>();
+        assert!(place.is_aligned(), "numbers have aligned places");
+        // SAFETY: it lies in the mapping (`place`), is aligned, and is only used as an atomic number.
+        unsafe { AtomicU64::from_ptr(place.as_ptr()) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: this is the mapping that `map` made, and nothing of it is borrowed any more.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A type of which any bytes are a value.
+///
+/// # Safety
+/// That must be so.
+pub(super) unsafe trait Plain: Copy {}
+
+// SAFETY: an integer.
+unsafe impl Plain for u64 {}
+// SAFETY: an integer.
+unsafe impl Plain for i64 {}
+// SAFETY: a struct of integers, without gaps.
+unsafe impl Plain for crate::table::RawPiece {}

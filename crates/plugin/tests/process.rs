@@ -1,0 +1,245 @@
+//! Splitters in processes of their own, which crash, hang, lie, and do what they may not.
+
+mod support;
+
+use ropewalk_flow::supervision::{Order, Outcome, Supervisor, SupervisorConfig};
+use ropewalk_plugin::SplitterConfig;
+use ropewalk_plugin::process::{ProcessConfig, Sight, SplitterProcess, serve};
+use ropewalk_terms::Cause;
+use ropewalk_wire::framing::{Piece, PieceKey};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use support::{MISBEHAVING, TemporaryDirectory, build, config, frame, memory};
+
+const SERVES: &str = "ROPEWALK_TEST_SERVES";
+
+/// The process of the other tests: they start this program anew, with this test alone.
+#[test]
+fn serves_the_other_tests() {
+    if std::env::var_os(SERVES).is_some() {
+        let served = serve();
+        std::process::exit(i32::from(served.is_err()));
+    }
+}
+
+fn process_config(splitter: SplitterConfig) -> ProcessConfig {
+    let test = std::env::current_exe().expect("it runs");
+    let command = ["/usr/bin/env".into(), format!("{SERVES}=1").into(), test, "serves_the_other_tests".into()];
+    let command = command.into_iter().chain(["--exact", "--nocapture"].map(PathBuf::from)).collect();
+    ProcessConfig { splitter, memory: 64 << 20, command }
+}
+
+/// A splitter under supervision, with a real clock.
+struct Supervised {
+    process: SplitterProcess,
+    supervisor: Supervisor,
+    begun: Instant,
+}
+
+impl Supervised {
+    fn new(library: &Path, configuration: &str) -> Self {
+        let patience = SupervisorConfig {
+            timeout: Duration::from_millis(500),
+            start_timeout: Duration::from_secs(20),
+            restart_delay: Duration::from_millis(5),
+            restarts: 10,
+        };
+        let process = SplitterProcess::new(process_config(config(library, configuration))).expect("memory");
+        Self { process, supervisor: Supervisor::new(patience, 32), begun: Instant::now() }
+    }
+
+    /// What becomes of a batch of frames: the key of each one's first piece, or why there is none.
+    fn divide(&mut self, frames: &[&[u8]]) -> Vec<Result<u64, Cause>> {
+        let mut memory = memory();
+        self.process.clear();
+        self.supervisor.clear();
+        for bytes in frames {
+            self.process.put(&frame(&mut memory, bytes));
+            self.supervisor.add();
+        }
+        let mut all = Vec::new();
+        while all.len() < frames.len() {
+            self.turn();
+            while let Some(outcome) = self.outcome(all.len()) {
+                all.push(outcome);
+            }
+            assert!(self.begun.elapsed() < Duration::from_secs(60), "{:?}", self.supervisor);
+        }
+        all
+    }
+
+    fn now(&self) -> ropewalk_terms::Instant {
+        ropewalk_terms::Instant::from_nanoseconds(self.begun.elapsed().as_nanos() as u64)
+    }
+
+    fn turn(&mut self) {
+        let mut events: Vec<_> =
+            self.process.descriptors().map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)).collect();
+        let a_while = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+        poll(&mut events, Some(&a_while)).expect("they can be waited for");
+        let (sight, now) = (self.process.look(), self.now());
+        self.supervisor.progressed(now, sight.done);
+        if sight.is_ready {
+            self.supervisor.ready();
+        }
+        if sight.has_ended {
+            self.supervisor.ended(now);
+        }
+        while let Some(order) = self.supervisor.poll(now) {
+            match order {
+                Order::Start => self.process.start(),
+                Order::Ask { first, count } => self.process.ask(first, count),
+                Order::Kill => self.process.kill(),
+            }
+        }
+    }
+
+    fn outcome(&mut self, index: usize) -> Option<Result<u64, Cause>> {
+        match self.supervisor.outcome(index) {
+            Outcome::Pending => None,
+            Outcome::Failed => Some(Err(Cause::SplitterFailed)),
+            Outcome::Answered => {
+                let mut pieces = Vec::new();
+                match self.process.answer(index, &mut pieces) {
+                    Err(_) => {
+                        self.supervisor.disbelieve(index);
+                        self.outcome(index)
+                    }
+                    Ok(Err(cause)) => Some(Err(cause)),
+                    Ok(Ok(())) => match pieces.first() {
+                        Some(Piece { key: PieceKey::Event(number), .. }) => Some(Ok(*number)),
+                        other => panic!("{other:?}"),
+                    },
+                }
+            }
+        }
+    }
+}
+
+const FAILED: Result<u64, Cause> = Err(Cause::SplitterFailed);
+
+#[test]
+fn frames_are_divided_in_batches_by_one_process() {
+    let directory = TemporaryDirectory::new();
+    let mut splitter = Supervised::new(&build(&directory, MISBEHAVING, &[]), "");
+    assert_eq!(splitter.divide(&[b"#.", b"?.", b"#.", b".\x07"]), [Ok(1), Err(Cause::Malformed), Ok(3), Ok(7)]);
+    let long = [&b"#."[..], &[1; 60_000]].concat();
+    let many = [&long[..]; 32];
+    let expected: Vec<_> = (5..37).map(Ok).collect();
+    assert_eq!(splitter.divide(&many), expected, "it is the same one");
+    assert_eq!(splitter.supervisor.restarted(), 0);
+    assert_eq!(splitter.process.copied_bytes(), 8 + 32 * 60_002);
+}
+
+/// Whatever a frame makes the process do, that frame alone is lost, and the others are divided.
+#[test]
+fn a_frame_that_ends_its_process_is_lost_alone() {
+    let directory = TemporaryDirectory::new();
+    let library = build(&directory, MISBEHAVING, &[]);
+    for (bad, what) in [
+        (b"c.", "crashes"),
+        (b"e.", "ends"),
+        (b"h.", "hangs"),
+        (b"w.", "writes to the frame"),
+        (b"g.", "takes all memory"),
+        (b"o.", "names a place outside"),
+        (b"l.", "names a place twice"),
+        (b"m.", "says that it wrote more than there was room for"),
+        (b"k.", "gives a key of no kind"),
+    ] {
+        let mut splitter = Supervised::new(&library, "");
+        let all = splitter.divide(&[b".\x01", bad, b".\x02", b".\x03"]);
+        assert_eq!(all, [Ok(1), FAILED, Ok(2), Ok(3)], "{what}");
+        assert_eq!((splitter.supervisor.restarted(), splitter.supervisor.failures()), (2, 1), "{what}");
+    }
+}
+
+#[test]
+fn a_frame_over_which_a_process_failed_once_is_tried_once_more() {
+    let directory = TemporaryDirectory::new();
+    let library = build(&directory, MISBEHAVING, &[]);
+    for bad in [b"c\x08", b"h\x08", b"o\x08"] {
+        let once = directory.0.join(format!("once-{}", bad[0]));
+        // Whoever has given up his rights is to find a place for it.
+        std::fs::set_permissions(&directory.0, std::os::unix::fs::PermissionsExt::from_mode(0o777))
+            .expect("it is ours");
+        let mut splitter = Supervised::new(&library, &format!("once:{}", once.display()));
+        assert_eq!(splitter.divide(&[bad, b".\x02"]), [Ok(8), Ok(2)]);
+        assert_eq!((splitter.supervisor.restarted(), splitter.supervisor.failures()), (1, 0));
+    }
+}
+
+#[test]
+fn a_process_has_no_rights_and_starts_no_other_one() {
+    let directory = TemporaryDirectory::new();
+    let mut splitter = Supervised::new(&build(&directory, MISBEHAVING, &[]), "");
+    let own = rustix::process::geteuid();
+    let expected = if own.is_root() { 65_534 } else { own.as_raw().into() };
+    assert_eq!(splitter.divide(&[b"p.", b"f."]), [Ok(expected), Err(Cause::Malformed)]);
+}
+
+#[test]
+fn a_process_that_closes_its_descriptors_is_replaced() {
+    let directory = TemporaryDirectory::new();
+    let mut splitter = Supervised::new(&build(&directory, MISBEHAVING, &[]), "");
+    let all = splitter.divide(&[b"x\x01", b".\x02"]);
+    assert!(all[0] == Ok(1) || all[0] == FAILED, "it may be ended before it has answered: {all:?}");
+    assert_eq!(all[1], Ok(2));
+    assert_eq!(splitter.divide(&[b".\x03"]), [Ok(3)]);
+    assert!((1..=2).contains(&splitter.supervisor.restarted()));
+}
+
+#[test]
+fn what_is_waited_for_stays_the_same_from_process_to_process() {
+    let directory = TemporaryDirectory::new();
+    let library = build(&directory, MISBEHAVING, &[]);
+    let mut process = SplitterProcess::new(process_config(config(&library, ""))).expect("memory");
+    let known = process.descriptors().next().expect("there is one").try_clone_to_owned().expect("it can be watched");
+    for _ in 0..2 {
+        process.start();
+        let woken = |process: &mut SplitterProcess, what: fn(&Sight) -> bool| {
+            let long = Timespec { tv_sec: 20, tv_nsec: 0 };
+            loop {
+                let mut events = [PollFd::new(&known, PollFlags::IN)];
+                assert_eq!(poll(&mut events, Some(&long)).expect("it can be waited for"), 1, "nobody wakes");
+                if what(&process.look()) {
+                    return;
+                }
+            }
+        };
+        woken(&mut process, |sight| sight.is_ready);
+        process.kill();
+        woken(&mut process, |sight| sight.has_ended);
+    }
+}
+
+fn tried_out(library: &Path, configuration: &str) -> String {
+    let mut process = SplitterProcess::new(process_config(config(library, configuration))).expect("memory");
+    process.try_out(Duration::from_secs(2)).map_or_else(|error| error.to_string(), |()| "good".to_owned())
+}
+
+#[test]
+fn what_is_wrong_with_a_splitter_is_known_before_the_run() {
+    let directory = TemporaryDirectory::new();
+    let built = |macros: &[&str]| build(&directory, MISBEHAVING, macros);
+    assert_eq!(tried_out(&built(&[]), ""), "good");
+    for (library, configuration, word) in [
+        (built(&["VERSION=2"]), "", "built for version 2"),
+        (built(&["NO_TABLE"]), "", "no function `ropewalk_plugin`"),
+        (directory.0.join("nowhere.so"), "", "cannot be loaded"),
+        (built(&[]), "refuse", "it wants to hear something else"),
+        (built(&[]), "crash", "it ended before it was ready"),
+        (built(&[]), "hang", "it was not ready after 2s"),
+    ] {
+        let told = tried_out(&library, configuration);
+        assert!(told.contains(word), "{told}");
+    }
+    let long = SplitterProcess::new(process_config(config(&built(&[]), &"x".repeat(70_000))));
+    assert!(long.expect_err("it does not fit").to_string().contains("60 KiB"));
+    let nowhere =
+        ProcessConfig { command: vec!["/nowhere/ropewalk".into()], ..process_config(config(&built(&[]), "")) };
+    let told =
+        SplitterProcess::new(nowhere).expect("memory").try_out(Duration::from_secs(2)).expect_err("it is not there");
+    assert!(told.to_string().contains("cannot be started"), "{told}");
+}

@@ -1,0 +1,78 @@
+//! Libraries that are built for a test, and frames for them.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use ropewalk_memory::{Payload, Pool, PoolConfig, Staging};
+use ropewalk_plugin::{Keys, SplitterConfig};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory of the test's own.
+pub(crate) struct TemporaryDirectory(pub(crate) PathBuf);
+
+impl TemporaryDirectory {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("ropewalk-plugin-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).expect("a new directory");
+        Self(path)
+    }
+}
+
+impl Drop for TemporaryDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Builds a library of this source, with these macros.
+pub(crate) fn build(directory: &TemporaryDirectory, source: &str, macros: &[&str]) -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let library = directory.0.join(format!("library{}.so", NEXT.fetch_add(1, Ordering::Relaxed)));
+    let built = Command::new("cc")
+        .args([
+            "-std=gnu99",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-Wno-unused-function",
+            "-Wno-unused-variable",
+            "-O2",
+            "-shared",
+            "-fPIC",
+            "-I",
+        ])
+        .arg(root().join("bindings/c"))
+        .args(macros.iter().map(|name| format!("-D{name}")))
+        .arg("-o")
+        .args([&library, &root().join(source)])
+        .status();
+    assert!(built.expect("a C compiler is there").success(), "{source} {macros:?}");
+    library
+}
+
+pub(crate) const MISBEHAVING: &str = "crates/plugin/tests/misbehaving.c";
+pub(crate) const TRIGGER_BOARD: &str = "examples/splitter/trigger_board.c";
+
+pub(crate) fn config(library: &Path, configuration: &str) -> SplitterConfig {
+    let (library, configuration) = (library.to_owned(), configuration.to_owned());
+    SplitterConfig { library, configuration, keys: Keys::Events, max_frame: 64 << 10 }
+}
+
+/// Memory for frames, in small blocks.
+pub(crate) fn memory() -> Staging {
+    Staging::new(Pool::new(PoolConfig::heap("frames", 4096, 64)).expect("memory"))
+}
+
+pub(crate) fn frame(memory: &mut Staging, bytes: &[u8]) -> Payload {
+    let mut payload = Payload::default();
+    for part in bytes.chunks(1000) {
+        payload.push(memory.write(part).expect("room"));
+    }
+    payload
+}
