@@ -37,6 +37,9 @@ pub(crate) enum Command {
     FarmNode(FarmNodeOptions),
     /// Print a gateway's decisions in the order of events, as they are made.
     Decisions(DecisionsOptions),
+    /// Be the process in which a splitter divides a source's frames; a run starts it by itself.
+    #[command(hide = true)]
+    SplitterProcess,
     /// Count and check what run directories hold: every key once, checksums, gaps. Or other people's files and captures.
     Verify(VerifyOptions),
     /// Show the records of a run file in readable form. Or the frames of other people's files and captures.

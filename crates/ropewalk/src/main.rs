@@ -57,6 +57,10 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Source { command: SourceCommand::Test(options) } => source_test::test(&options),
         Command::FarmNode(options) => push::farm_node(&options),
         Command::Decisions(options) => decisions::decisions(&options),
+        Command::SplitterProcess => {
+            let served = ropewalk_plugin::process::serve();
+            served.map(|()| exit::GOOD).map_err(|error| Failure::Usage(format!("splitter-process: {error}")))
+        }
         Command::Verify(options) => files::verify(&options),
         Command::Inspect(options) => files::inspect(&options),
         Command::Replay(options) => files::replay(&options),

@@ -10,6 +10,7 @@ use super::format::FormatName;
 use super::layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
 use super::model::SourceSection;
 use super::parse::Fault;
+use super::splitter::KeysChoice;
 use crate::quantity::{Bytes, Time};
 use ropewalk_wire::description::Description;
 use ropewalk_wire::foreign::ForeignFormat;
@@ -350,6 +351,9 @@ impl SourceSection {
 
     /// Whether its event numbers grow, but not one by one.
     pub fn numbers_grow(&self) -> bool {
+        if let Some(splitter) = self.own_splitter() {
+            return splitter.keys == KeysChoice::Times;
+        }
         match (&self.event, self.format) {
             (Some(event), _) if self.has_layout() => event.numbers == NumbersChoice::Growing,
             (_, FormatName::Foreign(format)) => format.numbers_grow() && !self.has_layout(),

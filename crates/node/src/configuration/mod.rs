@@ -23,6 +23,7 @@ mod parse;
 mod placement;
 pub mod push;
 mod settings;
+mod splitter;
 #[cfg(test)]
 mod tests;
 
@@ -49,6 +50,7 @@ pub use model::{
 pub use parse::{Fault, parse, parse_as, point_at, read, read_text};
 pub(crate) use placement::{fault_of, policy, policy_of};
 pub use settings::Settings;
+pub use splitter::{KeysChoice, SplitterSection};
 
 /// The JSON schema of a configuration, as text.
 pub fn schema() -> String {

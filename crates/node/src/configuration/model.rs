@@ -9,6 +9,7 @@ use super::layout::{
     BoardTable, ChecksumTable, DemuxTable, EventTable, FrameChoice, NumberTable, PatternTable, StatusTable, TimeTable,
 };
 use super::settings::Settings;
+use super::splitter::SplitterSection;
 use crate::quantity::{Bytes, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -333,6 +334,8 @@ pub struct SourceSection {
     pub status: Option<StatusTable>,
     /// The checksum of a frame.
     pub checksum: Option<ChecksumTable>,
+    /// A library of one's own says into which events or hits its frames fall apart.
+    pub splitter: Option<SplitterSection>,
     /// What came last is kept, and saved when something is wrong with it.
     pub black_box: Option<BlackBoxSection>,
     /// An emulator takes its place, whichever way it comes.

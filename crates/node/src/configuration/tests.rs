@@ -252,6 +252,13 @@ fn a_source_comes_in_by_one_way() {
         ("format = \"lhcb-mep\"\nemulate = true\n#", "source[0].emulate", "[[flow]]"),
         ("black_box = { max = \"1KiB\" }\n#", "source[0].black_box.max", "between 4KiB"),
         ("black_box = { last = \"0s\" }\n#", "source[0].black_box.last", "such as"),
+        ("splitter = { library = \"a.so\" }\n#", "source[0].splitter", "give `frame` or `format`"),
+        ("splitter = { libary = \"a.so\" }\n#", "", "unknown field `libary`"),
+        (
+            "listen = \"tcp://127.0.0.1:0\"\nformat = \"lhcb-mep\"\nsplitter = { library = \"a.so\" }\n#",
+            "source[0].splitter",
+            "without one",
+        ),
         ("emulate = 7\n#", "", "true, false, or a table such as"),
         ("emulate = { size = 7 }\n#", "", "unknown field `size`"),
     ] {
@@ -259,6 +266,27 @@ fn a_source_comes_in_by_one_way() {
         assert_eq!(error.key, key, "{error}");
         assert!(error.message.contains(what), "{error}");
     }
+}
+
+#[test]
+fn a_splitter_has_limits_that_mean_something() {
+    let with = |keys: &str| {
+        let keys = format!(
+            "listen = \"udp://127.0.0.1:0\"\nframe = \"datagram\"\nsplitter = {{ library = \"a.so\", {keys} }}\n#"
+        );
+        GOOD.replace("play = ", &format!("{keys}play = "))
+    };
+    for (keys, key) in [
+        ("timeout = \"0s\"", "source[0].splitter.timeout"),
+        ("memory = \"1KiB\"", "source[0].splitter.memory"),
+        ("restarts = 0", "source[0].splitter.restarts"),
+    ] {
+        let error = error(&with(keys));
+        assert_eq!(error.key, key, "{error}");
+    }
+    let growing = with("keys = \"events\"")
+        .replace("splitter =", "event = { at = 0, type = \"u32le\", numbers = \"growing\" }\nsplitter =");
+    assert_eq!(error(&growing).key, "source[0].splitter.keys");
 }
 
 /// A source under run control with these keys.

@@ -9,8 +9,9 @@
 //! drops is counted. What comes before the run begins is taken and counted as stale, so that nothing old waits there.
 
 use super::black_box::BlackBox;
+use super::dividing::Dividing;
 use ropewalk_flow::messages::Received;
-use ropewalk_flow::readout::{Boards, DatagramFramer, FramerLimits, Readout, SourceConfig};
+use ropewalk_flow::readout::{Boards, DatagramFramer, FrameCounts, FramerLimits, Readout, SourceConfig};
 use ropewalk_io::packet::{Packet, Receiver};
 use ropewalk_terms::{Counter, Instant, SourceId};
 use ropewalk_wire::description::Description;
@@ -48,6 +49,8 @@ struct Route {
     /// Its index in the machine.
     source: usize,
     framer: DatagramFramer<Description>,
+    /// What divides its frames, where they hold several events.
+    dividing: Option<Box<Dividing>>,
     has_come: bool,
     /// What came last, where that is kept.
     black_box: Option<Box<BlackBox>>,
@@ -91,8 +94,9 @@ impl Datagrams {
             let source = sources.iter().position(|source| source.id == id)?;
             let SourceConfig { max_fragment, check_crc, .. } = sources[source];
             let limits = FramerLimits { max_fragment, check_crc };
+            let dividing = Dividing::of(id, &description);
             let framer = DatagramFramer::new(id, description, limits, pieces_timeout);
-            Some(Route { source, framer, has_come: false, black_box: None })
+            Some(Route { source, framer, dividing, has_come: false, black_box: None })
         });
         self.inputs.push(Input {
             receiver,
@@ -106,6 +110,28 @@ impl Datagrams {
             nobodys: 0,
         });
         self.received.reserve(ROOM);
+    }
+
+    /// From now on the frames of a source, by its index, are divided so. Gives the division back where the source sends no
+    /// datagrams.
+    pub(super) fn divide(&mut self, source: usize, dividing: Box<Dividing>) -> Option<Box<Dividing>> {
+        let mut routes = self.inputs.iter_mut().flat_map(|input| &mut input.routes);
+        match routes.find(|route| route.source == source) {
+            Some(route) => {
+                route.dividing = Some(dividing);
+                None
+            }
+            None => Some(dividing),
+        }
+    }
+
+    /// What is counted of divided frames, cumulative.
+    pub(super) fn divided(&self) -> impl Iterator<Item = (Counter, u64)> {
+        self.dividings().flat_map(|dividing| dividing.counters())
+    }
+
+    fn dividings(&self) -> impl Iterator<Item = &Dividing> {
+        self.inputs.iter().flat_map(|input| &input.routes).filter_map(|route| route.dividing.as_deref())
     }
 
     /// From now on what comes last of a source, by its index, is kept. Gives the black box back where the source sends no
@@ -126,6 +152,14 @@ impl Datagrams {
         self.inputs.iter_mut().map(|input| input.turn(now, readout, &mut self.received)).sum()
     }
 
+    /// The run is over: what is divided and waits for room will not get any.
+    pub(super) fn abandon_divided(&mut self, readout: &mut Readout) {
+        for route in self.inputs.iter_mut().flat_map(|input| &mut input.routes) {
+            let fragments = route.dividing.as_mut().map_or(0, |dividing| dividing.abandon());
+            readout.abandon(route.source, fragments);
+        }
+    }
+
     /// Whether so much of a receiver's memory is held that fragments should move.
     pub(super) fn want_evacuation(&mut self) -> bool {
         self.inputs.iter_mut().any(|input| input.receiver.memory_in_use().is_above(EVACUATE_ABOVE))
@@ -144,7 +178,8 @@ impl Datagrams {
             let pieces = input.routes.iter().filter_map(|route| route.framer.next_deadline());
             pieces.chain(input.receiver.next_deadline().filter(|_| input.is_heard())).min()
         };
-        self.inputs.iter().filter_map(of).min()
+        let dividings = self.dividings().filter_map(|dividing| dividing.next_deadline());
+        self.inputs.iter().filter_map(of).chain(dividings).min()
     }
 
     /// Before the thread sleeps: false if there is something to do right now.
@@ -157,9 +192,11 @@ impl Datagrams {
         may_sleep
     }
 
-    /// What becomes readable when something comes.
-    pub(super) fn wait_descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.inputs.iter().filter(|input| input.is_heard()).filter_map(|input| input.receiver.wait_descriptor())
+    /// Appends what becomes readable when something comes.
+    pub(super) fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        let heard = self.inputs.iter().filter(|input| input.is_heard());
+        into.extend(heard.filter_map(|input| input.receiver.wait_descriptor()));
+        self.dividings().for_each(|dividing| dividing.descriptors(into));
     }
 }
 
@@ -170,8 +207,10 @@ impl Input {
     }
 
     fn turn(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) -> usize {
+        let divided: usize = self.routes.iter_mut().map(|route| route.look_after(now)).sum();
         let (mut work, mut blocked_by) = self.take_waiting(now, readout, received);
-        while self.waiting.is_empty() && work < AT_ONCE {
+        work += divided;
+        while self.waiting.is_empty() && blocked_by.is_none() && work < AT_ONCE {
             let count = self.receiver.receive(now, &mut self.packets);
             if count == 0 {
                 break;
@@ -183,10 +222,10 @@ impl Input {
         self.set_blocked(now, blocked_by, readout);
         for route in &mut self.routes {
             route.framer.advance(now, received);
-            route.deliver(now, readout, received);
+            route.hand_on(now, readout, received);
             route.black_box.iter_mut().for_each(|black_box| black_box.hand_over(now));
         }
-        if self.waiting.is_empty() && !self.has_ended && self.receiver.is_over() {
+        if self.waiting.is_empty() && blocked_by.is_none() && !self.has_ended && self.receiver.is_over() {
             self.has_ended = true;
             self.end(now, readout);
         }
@@ -209,7 +248,11 @@ impl Input {
         readout: &mut Readout,
         received: &mut Vec<Received>,
     ) -> (usize, Option<usize>) {
-        let (before, mut blocked_by) = (self.waiting.len(), None);
+        let before = self.waiting.len();
+        let mut blocked_by = (0..self.routes.len()).find(|&index| !self.give_divided(index, now, readout, received));
+        if blocked_by.is_some() {
+            return (0, blocked_by);
+        }
         // Whose fragments are in `received`, and for how many more there is room.
         let (mut current, mut room) = (None, 0);
         while let Some(packet) = self.waiting.front() {
@@ -231,11 +274,42 @@ impl Input {
             let packet = self.waiting.pop_front().expect("it was looked at");
             self.routes[index].take(now, packet, readout, received);
             room -= 1;
+            if !self.routes[index].gathers(now, received) && !self.give_divided(index, now, readout, received) {
+                blocked_by = current;
+                break;
+            }
         }
         if let Some(current) = current {
             self.routes[current].deliver(now, readout, received);
         }
+        blocked_by = blocked_by
+            .or_else(|| (0..self.routes.len()).find(|&index| !self.give_divided(index, now, readout, received)));
         (before - self.waiting.len(), blocked_by)
+    }
+
+    /// Gives the machine the fragments into which a source's frames fell apart, as long as it has room for them; false where
+    /// some are left.
+    fn give_divided(
+        &mut self,
+        route: usize,
+        now: Instant,
+        readout: &mut Readout,
+        received: &mut Vec<Received>,
+    ) -> bool {
+        if self.routes[route].dividing.is_none() {
+            return true;
+        }
+        self.routes[route].hand_on(now, readout, received);
+        while !self.routes[route].is_divided() {
+            let room = self.room(route, readout);
+            let route = &mut self.routes[route];
+            route.dividing.iter_mut().for_each(|dividing| dividing.take(now, received, room));
+            if received.is_empty() && !route.is_divided() {
+                return false;
+            }
+            route.deliver(now, readout, received);
+        }
+        true
     }
 
     /// For how many frames of a source there is room. Who sends before the run is heard, and what he says is stale.
@@ -294,10 +368,36 @@ impl Route {
         }
     }
 
+    /// Hands on what was framed: to the machine, or to what divides it.
+    fn hand_on(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) {
+        match &mut self.dividing {
+            Some(dividing) => dividing.put(now, received),
+            None => self.deliver(now, readout, received),
+        }
+    }
+
+    /// Looks after the process that divides its frames, if there is one. Returns how much happened.
+    fn look_after(&mut self, now: Instant) -> usize {
+        self.dividing.as_mut().map_or(0, |dividing| dividing.turn(now))
+    }
+
+    /// Puts a frame where frames are gathered before they are divided, and says whether more are wanted.
+    fn gathers(&mut self, now: Instant, received: &mut Vec<Received>) -> bool {
+        let Some(dividing) = &mut self.dividing else { return false };
+        dividing.put(now, received);
+        dividing.gathers()
+    }
+
+    /// Whether none of its frames waits to be divided, or for room for what it fell apart into.
+    fn is_divided(&self) -> bool {
+        self.dividing.as_ref().is_none_or(|dividing| dividing.is_empty())
+    }
+
     /// Gives the machine what was framed.
     fn deliver(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) {
         if !received.is_empty() {
-            let counts = self.framer.take_counts();
+            let divided = self.dividing.as_mut().map_or(0, |dividing| dividing.take_divided());
+            let counts = FrameCounts { divided, ..self.framer.take_counts() };
             if let Some(black_box) = &mut self.black_box {
                 black_box.look(now, received, &counts);
             }

@@ -10,11 +10,12 @@
 //! to be there, and not taken for absent.
 
 use super::black_box::BlackBox;
+use super::dividing::Dividing;
 use super::entrances::{Entrance, Entrances};
 use super::link::received;
 use super::table::EndpointTable;
 use ropewalk_flow::messages::Received;
-use ropewalk_flow::readout::{Format, Framer, FramerLimits, OnClose, Opening, Readout, SourceConfig};
+use ropewalk_flow::readout::{Format, FrameCounts, Framer, FramerLimits, OnClose, Opening, Readout, SourceConfig};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Owner, Pool, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -95,6 +96,9 @@ pub(super) struct FrontEnds<S: Dispatcher> {
     nobody: Owner,
     /// By source: its connection.
     connected: Vec<Option<Endpoint>>,
+    /// By source: what divides its frames, where they hold several events. Nothing waits there unless the source's
+    /// connection is blocked.
+    dividings: Vec<Option<Box<Dividing>>>,
     /// By source: what came last, where that is kept.
     black_boxes: Vec<Option<Box<BlackBox>>>,
     events: Vec<Event>,
@@ -149,6 +153,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             owners,
             nobody,
             connected: vec![None; sources.len()],
+            dividings: sources.iter().map(|source| dividing(source.id, descriptions)).collect(),
             black_boxes: sources.iter().map(|_| None).collect(),
             events: Vec::with_capacity(1024),
             received: Vec::with_capacity(FRAME_BATCH),
@@ -183,10 +188,23 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
     }
 
+    /// From now on the frames of a source, by its index, are divided so.
+    pub(super) fn divide(&mut self, source: usize, dividing: Box<Dividing>) {
+        self.dividings[source] = Some(dividing);
+    }
+
     /// From now on what comes last of a source is kept.
     pub(super) fn add_black_box(&mut self, source: SourceId, black_box: BlackBox) {
         if let Some(source) = self.sources.iter().position(|known| known.id == source) {
             self.black_boxes[source] = Some(Box::new(black_box));
+        }
+    }
+
+    /// The run is over: what is divided and waits for room will not get any.
+    pub(super) fn abandon_divided(&mut self, readout: &mut Readout) {
+        for (source, dividing) in self.dividings.iter_mut().enumerate() {
+            let Some(dividing) = dividing else { continue };
+            readout.abandon(source, dividing.abandon());
         }
     }
 
@@ -223,7 +241,8 @@ impl<S: Dispatcher> FrontEnds<S> {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let own = [self.recognition_due, self.endpoints.next_deadline()];
         let calls = self.entrances.next_deadline().filter(|_| !self.is_closed);
-        own.into_iter().flatten().chain(calls).min()
+        let dividings = self.dividings.iter().flatten().filter_map(|dividing| dividing.next_deadline());
+        own.into_iter().flatten().chain(calls).chain(dividings).min()
     }
 
     /// Before the thread sleeps: false if there is something to do right now; arms the wake-up.
@@ -231,9 +250,15 @@ impl<S: Dispatcher> FrontEnds<S> {
         self.endpoints.prepare_wait()
     }
 
-    /// What becomes readable when something comes.
-    pub(super) fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.endpoints.wait_descriptor()
+    /// Appends what becomes readable when something comes.
+    pub(super) fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.endpoints.wait_descriptor());
+        self.dividings.iter().flatten().for_each(|dividing| dividing.descriptors(into));
+    }
+
+    /// What is counted of divided frames, cumulative.
+    pub(super) fn divided(&self) -> impl Iterator<Item = (Counter, u64)> {
+        self.dividings.iter().flatten().flat_map(|dividing| dividing.counters())
     }
 
     /// Takes what has come. Returns how much happened.
@@ -243,6 +268,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         if !self.is_closed {
             work += self.entrances.call_due(now, &mut self.endpoints, self.nobody);
         }
+        work += self.dividings.iter_mut().flatten().map(|dividing| dividing.turn(now)).sum::<usize>();
         for event in events.drain(..) {
             match event {
                 Event::ConnectionRequest { service_point, endpoint, .. } => self.accept(now, service_point, endpoint),
@@ -338,13 +364,19 @@ impl<S: Dispatcher> FrontEnds<S> {
                 continue;
             };
             let room = readout.room(source);
-            let framed = connection.framer.next_batch(&mut self.received, room.min(FRAME_BATCH));
+            let framed = match &mut self.dividings[source] {
+                None => connection.framer.next_batch(&mut self.received, room.min(FRAME_BATCH)),
+                Some(dividing) => {
+                    let came = connection.heard.map_or(now, |(_, last)| last);
+                    dividing.next_batch(now, came, &mut connection.framer, &mut self.received, room.min(FRAME_BATCH))
+                }
+            };
             let count = self.received.len();
             if is_planted(Flaw::FragmentTakenTwice) {
                 self.received.extend(self.received.first().cloned());
             }
             if count > 0 {
-                let counts = connection.framer.take_counts();
+                let counts = counts(connection, self.dividings[source].as_deref_mut());
                 if let Some(black_box) = &mut self.black_boxes[source] {
                     black_box.look(now, &self.received, &counts);
                 }
@@ -360,6 +392,10 @@ impl<S: Dispatcher> FrontEnds<S> {
                 self.endpoints.abort(endpoint);
                 // The fragment that it cost is counted with the error.
                 self.end(now, endpoint, false, readout);
+                return;
+            }
+            if is_pending(&self.dividings, source) {
+                self.block(now, endpoint, true, readout);
                 return;
             }
             if count < room.min(FRAME_BATCH) {
@@ -523,7 +559,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         let Some(mut connection) = self.connections.remove(endpoint) else { return };
         if let Some(source) = connection.source {
             self.connected[source] = None;
-            readout.note_frames(source, connection.framer.take_counts());
+            readout.note_frames(source, counts(&mut connection, self.dividings[source].as_deref_mut()));
             readout.source_disconnected(now, source, mid_fragment);
         }
         let ends = connection.source.is_some_and(|source| self.sources[source].on_close == OnClose::End);
@@ -568,7 +604,8 @@ impl<S: Dispatcher> FrontEnds<S> {
                 any_new |= self.go_on_with_unknown(now, endpoint, readout);
                 continue;
             };
-            if connection.blocked && readout.room(source) > 0 && !is_planted(Flaw::BlockedForEver) {
+            let may_go_on = connection.blocked && readout.room(source) > 0 && !is_pending(&self.dividings, source);
+            if may_go_on && !is_planted(Flaw::BlockedForEver) {
                 self.block(now, endpoint, false, readout);
                 self.frame(now, endpoint, readout);
             } else if !connection.blocked {
@@ -650,6 +687,23 @@ fn own_framers(source: &SourceConfig, descriptions: &[(SourceId, Description)]) 
     let limits = FramerLimits { max_fragment: source.max_fragment, check_crc: source.check_crc };
     let own = descriptions.iter().filter(|(id, _)| *id == source.id);
     own.flat_map(|(id, description)| [(); 2].map(|()| Framer::described(*id, description.clone(), limits))).collect()
+}
+
+/// What divides the frames of a source, where they hold several events.
+fn dividing(source: SourceId, descriptions: &[(SourceId, Description)]) -> Option<Box<Dividing>> {
+    let (_, description) = descriptions.iter().find(|(id, _)| *id == source)?;
+    Dividing::of(source, description)
+}
+
+/// Whether another process has to say first into what a source's frames fall apart.
+fn is_pending(dividings: &[Option<Box<Dividing>>], source: usize) -> bool {
+    dividings[source].as_ref().is_some_and(|dividing| dividing.is_pending())
+}
+
+/// What was seen beside the frames of a connection since it was asked last.
+fn counts(connection: &mut Connection, dividing: Option<&mut Dividing>) -> FrameCounts {
+    let divided = dividing.map_or(0, Dividing::take_divided);
+    FrameCounts { divided, ..connection.framer.take_counts() }
 }
 
 /// Divides the receive pool equally among the sources that have a connection.

@@ -10,6 +10,7 @@ use super::black_box::BlackBox;
 use super::cards::Cards;
 use super::datagrams::{DatagramInputConfig, Datagrams};
 use super::delivery::Answers;
+use super::dividing::Dividing;
 use super::entrances::Entrance;
 use super::farewell::Farewell;
 use super::front_ends::FrontEnds;
@@ -17,11 +18,13 @@ use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
+use super::splitting::SplitterLink;
 use super::stream::{ServerReport, StreamServer};
 use super::table::EndpointTable;
 use ropewalk_flow::messages::{Batch, Finished, Message, Report, ReportEntry};
 use ropewalk_flow::readout::felix::{CardConfig, CardInput};
-use ropewalk_flow::readout::{Readout, ReadoutAction, ReadoutConfig};
+use ropewalk_flow::readout::{Divides, Readout, ReadoutAction, ReadoutConfig};
+use ropewalk_flow::supervision::SupervisorConfig;
 use ropewalk_io::wait::Bell;
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel, ServicePoint};
 use ropewalk_memory::Staging;
@@ -183,6 +186,31 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             self.front_ends.add_black_box(source, black_box);
         }
         in_datagrams
+    }
+
+    /// The frames of a source are divided by this, right here. To be called when all receivers are there.
+    pub fn add_splitter(&mut self, source: SourceId, by: Box<dyn Divides + Send>) {
+        if let Some(description) = self.description(source) {
+            self.divide(source, Dividing::here(source, &description, by));
+        }
+    }
+
+    /// The frames of a source are divided by a process. To be called when all receivers are there.
+    pub fn add_splitter_process(&mut self, source: SourceId, link: Box<dyn SplitterLink>, config: SupervisorConfig) {
+        if let Some(description) = self.description(source) {
+            self.divide(source, Dividing::elsewhere(source, &description, link, config));
+        }
+    }
+
+    fn description(&self, source: SourceId) -> Option<Description> {
+        self.config.descriptions.iter().find(|(id, _)| *id == source).map(|(_, description)| description.clone())
+    }
+
+    fn divide(&mut self, source: SourceId, dividing: Box<Dividing>) {
+        let Some(index) = self.config.readout.sources.iter().position(|known| known.id == source) else { return };
+        if let Some(of_stream) = self.datagrams.divide(index, dividing) {
+            self.front_ends.divide(index, of_stream);
+        }
     }
 
     /// Another way for a source of it to come in; returns the address where it listens, port filled in.
@@ -464,6 +492,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             }
         }
         self.last_word = None;
+        self.front_ends.abandon_divided(&mut self.readout);
+        self.datagrams.abandon_divided(&mut self.readout);
         self.report();
         self.unsent.push_back(Message::Finished(finished));
         self.farewell.say();
@@ -542,7 +572,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         let (cards, datagrams) = (&self.cards, self.datagrams.counters());
         let own = self.front_ends.counters(self.counts.refused).into_iter();
         let own = own.map(|(counter, value)| (counter, value + cards.shared_counter(counter))).chain(cards.counters());
-        let own = own.chain(datagrams);
+        let own = own.chain(datagrams).chain(self.front_ends.divided()).chain(self.datagrams.divided());
         let own = own.chain([(Counter::MessagesRefused, self.counts.old_messages)]);
         let own = own.map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
         let mut batch = Batch::new();
@@ -607,9 +637,9 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
     }
 
     fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        into.extend(self.front_ends.wait_descriptor());
+        self.front_ends.wait_descriptors(into);
         into.extend(self.cards.wait_descriptors());
-        into.extend(self.datagrams.wait_descriptors());
+        self.datagrams.wait_descriptors(into);
         into.extend(self.peers.wait_descriptor());
     }
 

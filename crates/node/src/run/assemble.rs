@@ -235,6 +235,7 @@ pub fn launch_with(
         cards.extend(own.to_start);
         let entrances = workshop.entrances(index, &mut readout)?;
         lines.extend(workshop.emulated(index, &mut readout)?);
+        workshop.splitters(index, &mut readout)?;
         savers.extend(workshop.black_boxes(index, &mut readout, &entrances));
         fed.extend(entrances.to_start);
         addresses.push(readout.source_address());
@@ -299,6 +300,7 @@ pub fn launch_node(
             let cards = workshop.cards(index, &mut readout, events)?;
             let entrances = workshop.entrances(index, &mut readout)?;
             let lines = workshop.emulated(index, &mut readout)?;
+            workshop.splitters(index, &mut readout)?;
             let savers = workshop.black_boxes(index, &mut readout, &entrances);
             let mut start = Start::new(nowhere(), &resolved, &placer);
             start.names = vec![

@@ -6,6 +6,7 @@
 //! front_ends front ends under run control: a service that outlives runs
 //! black_box  files of what sources sent before something was wrong with them
 //! captures   captured datagrams in the place of a source's
+//! splitters  what divides the frames of sources: libraries of others, and their processes
 //! emulated   sources that are not there, and how they come
 //! registry   run numbers and directories      handle    commands in, snapshots out
 //! claim      who manages a run, for whoever takes it over
@@ -33,6 +34,7 @@ pub mod push;
 mod registry;
 mod resolve;
 mod serve;
+mod splitters;
 mod stream;
 mod summary;
 mod worker;

@@ -174,7 +174,11 @@ impl Resolved {
         };
         SourceConfig {
             requirement: requirement(source.requirement),
-            counter_bits: source.counter_bits.unwrap_or(usual.counter_bits),
+            counter_bits: source.counter_bits.unwrap_or_else(|| match source.own_splitter() {
+                // What a splitter calls an event's number is not what its frames say.
+                Some(_) => u64::BITS as u8,
+                None => usual.counter_bits,
+            }),
             first: source.first_event(),
             max_fragment: source.max_fragment.0.min(u64::from(u32::MAX)) as u32,
             on_close: match source.on_close {

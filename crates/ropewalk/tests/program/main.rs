@@ -21,6 +21,7 @@ mod process;
 mod refusals;
 mod replay;
 mod sizing;
+mod splitters;
 mod statuses;
 #[path = "../../../node/tests/support/mod.rs"]
 mod support;

@@ -135,6 +135,11 @@ impl Program {
         self.child.try_wait().expect("it is our child").is_some()
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What Ctrl-C does.
     pub(crate) fn interrupt(&self) {
         self.signal(Signal::INT);
