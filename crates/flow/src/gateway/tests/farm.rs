@@ -264,6 +264,17 @@ fn an_event_without_a_decision_is_decided_by_default_in_time() {
 }
 
 #[test]
+fn decisions_are_within_the_budget_up_to_its_end() {
+    let mut setup = Setup::new(|_| {});
+    setup.set(100);
+    setup.credit(0, 4, 1, 100);
+    setup.pushes(100);
+    setup.decisions(0, 1, &[(0, Accept)], 120);
+    setup.decisions(0, 4, &[(1, Reject), (2, Reject), (3, Accept)], 121);
+    assert_eq!((setup.farm().in_budget, setup.farm().decided), (1, 4));
+}
+
+#[test]
 fn a_push_keeps_its_bytes_until_it_was_sent() {
     let mut setup = Setup::new(|_| {});
     setup.set(0);
