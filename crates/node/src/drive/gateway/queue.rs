@@ -100,7 +100,7 @@ impl<R: Receiver, L: Link, S: Sender, D: Disk> GatewayDrive<R, L, S, D> {
     fn end(&mut self, now: Instant) {
         match self.phase {
             Phase::Running => {
-                if self.receiving.have_stopped() {
+                if self.receiving.have_stopped(now) {
                     self.phase = Phase::Draining(now.after(self.drain));
                 }
             }

@@ -46,7 +46,7 @@ pub(super) struct Receiving<R, S> {
     unsent: Vec<SocketAddrV4>,
     /// Flows that were told their last event.
     stopped: Vec<bool>,
-    /// Had nothing come by then, nothing more would come.
+    /// From then on nothing more comes behind the last event, unless something comes before.
     quiet_from: Instant,
     ask_at: Instant,
     /// When to look again how much waits in front of the inputs, and the most that did.
@@ -204,8 +204,9 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         self.triggers.flush(now)
     }
 
-    /// Whether all flows have ended; each is told its last event once that is known.
-    pub(super) fn have_stopped(&mut self) -> bool {
+    /// Whether all flows have ended; each is told its last event once that is known. What was triggered last may be on its
+    /// way then, however long nothing has come before.
+    pub(super) fn have_stopped(&mut self, now: Instant) -> bool {
         for (flow, gate) in (0u8..).zip(&self.config.gates) {
             let stopped = &mut self.stopped[usize::from(flow)];
             if *stopped {
@@ -221,7 +222,11 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
                 self.machine.stop_after(flow, (first + issued).saturating_sub(1));
             }
         }
-        self.stopped.iter().all(|stopped| *stopped)
+        let have_all = self.stopped.iter().all(|stopped| *stopped);
+        if have_all {
+            self.quiet_from = self.quiet_from.max(now.after(QUIET));
+        }
+        have_all
     }
 
     /// Whether every set is here and empty, and no packet waits for one.

@@ -130,7 +130,7 @@ impl<R: Receiver, S: Sender> ReceivingDrive<R, S> {
             // The other half closes first only where its thread panicked: nothing comes back from there any more.
             Phase::Running | Phase::Draining(_) if self.end.is_closed() => self.close(now),
             Phase::Running => {
-                if self.half.have_stopped() {
+                if self.half.have_stopped(now) {
                     self.phase = Phase::Draining(now.after(self.drain));
                 }
             }
@@ -316,6 +316,7 @@ impl<L: Link, S: Sender, D: Disk> Drive for SendingDrive<L, S, D> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::message::send_bytes;
     use super::super::{Datagrams, Gathering};
     use super::*;
     use ropewalk_flow::gateway::{Address, FarmConfig, FlowConfig, GatewayConfig, PacketSource};
@@ -324,8 +325,9 @@ mod tests {
     use ropewalk_io::packet::{Flow, ReceiveConfig, SendConfig};
     use ropewalk_memory::{Pool, PoolConfig, Staging};
     use ropewalk_terms::{RunNumber, SourceId, Utc};
+    use ropewalk_wire::mep::encode_mep;
     use std::net::{Ipv4Addr, SocketAddrV4};
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     type Parts =
         Halves<SimulatedReceiver, Datagrams<SimulatedReceiver, SimulatedSender>, SimulatedSender, SimulatedDisk>;
@@ -338,10 +340,12 @@ mod tests {
         Pool::new_untouched(PoolConfig::heap("halves", 4096, 16)).expect("a little memory")
     }
 
-    /// A gateway of one source; nothing was sent yet, and it has not been stopped.
-    fn gateway() -> Parts {
-        let network = PacketNetwork::new(1, PacketFaults::default());
-        let place = |port| SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+    const fn place(port: u16) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)
+    }
+
+    /// A gateway of one source; nothing was sent yet, and it ends when it is told that everything is over.
+    fn gateway(network: &PacketNetwork, is_over: &Arc<AtomicBool>) -> Parts {
         let hears = |port| network.receiver(ReceiveConfig::new(Flow::Udp, place(port)), memory()).expect("it is free");
         let speaks = || network.sender(SendConfig::new(Flow::Udp, place(3)), Staging::new(memory()));
         let source = PacketSource { id: SourceId(1), address: Address::of(Ipv4Addr::LOCALHOST) };
@@ -354,7 +358,7 @@ mod tests {
             run: RunNumber(1),
             epoch: Utc(0),
             gates: vec![None],
-            is_over: Arc::new(AtomicBool::new(false)),
+            is_over: Arc::clone(is_over),
             drain: Duration::from_secs(1),
             batch: 64,
             memory: 1 << 16,
@@ -370,7 +374,8 @@ mod tests {
 
     #[test]
     fn each_half_ends_when_the_other_one_is_gone_without_a_word() {
-        let (mut receiving, mut sending) = gateway();
+        let (network, is_over) = (PacketNetwork::new(1, PacketFaults::default()), Arc::default());
+        let (mut receiving, mut sending) = gateway(&network, &is_over);
         for now in 0..300 {
             receiving.turn(at(now));
             sending.turn(at(now));
@@ -382,11 +387,32 @@ mod tests {
         }
         assert!(receiving.is_done() && receiving.notice().read().is_over);
 
-        let (receiving, mut sending) = gateway();
+        let network = PacketNetwork::new(1, PacketFaults::default());
+        let (receiving, mut sending) = gateway(&network, &is_over);
         drop(receiving);
         for now in 0..10 {
             sending.turn(at(now));
         }
         assert!(sending.is_done());
+    }
+
+    /// Nothing has come for a long time when the end is known, and the last packet is on its way.
+    #[test]
+    fn what_was_triggered_last_still_comes_after_a_long_silence() {
+        let (network, is_over) = (PacketNetwork::new(1, PacketFaults::default()), Arc::<AtomicBool>::default());
+        let (mut receiving, mut sending) = gateway(&network, &is_over);
+        let mut source = network.sender(SendConfig::new(Flow::Udp, place(9)), Staging::new(memory()));
+        let mut packet = Vec::new();
+        encode_mep(0, 0, [[7; 8].as_slice(); 4].into_iter(), &mut packet).expect("it is short");
+        for now in 0..1000 {
+            is_over.store(now >= 500, Ordering::Relaxed);
+            if now == 505 {
+                send_bytes(&mut source, place(1), &packet, at(now)).expect("there is room");
+                source.flush(at(now));
+            }
+            receiving.turn(at(now));
+            sending.turn(at(now));
+        }
+        assert_eq!(receiving.machine().account(0).complete, 1, "{:?}", receiving.machine().account(0));
     }
 }
