@@ -74,8 +74,8 @@ pub struct Assembly {
     sets: usize,
     empty: Vec<EventSet>,
     finished: VecDeque<EventSet>,
-    /// Everything that had come by then was seen; nobody says where it is none.
-    heard: Option<Instant>,
+    /// Everything that had come by then was seen. In the beginning nothing was: packets may have waited before this life.
+    heard: Instant,
     /// A packet waits for a set, and all behind it for that one.
     is_blocked: bool,
     /// So long a set waits, beyond its time-out, for packets that are here and cannot be looked at; none for ever.
@@ -111,7 +111,7 @@ impl Assembly {
             sets,
             empty: core::iter::repeat_with(|| EventSet::new(flow, config)).take(sets).collect(),
             finished,
-            heard: None,
+            heard: Instant::ZERO,
             is_blocked: false,
             // By then everything is decided, and what still holds sets is the order of decisions: it waits for the set itself.
             patience: (config.output == Output::Stream).then_some(config.decision_timeout),
@@ -335,10 +335,10 @@ impl Assembly {
         open.map(|set| set.first).min().unwrap_or(EventKey::MAX)
     }
 
-    /// Everything that had come by now was offered and taken. Whoever says so once says it again and again: a set does not
-    /// wait longer than it should for packets that are here already and were not looked at.
+    /// Everything that had come by now was offered and taken. To be said again and again: a set does not time out while
+    /// packets may be here that were not looked at.
     pub const fn on_drained(&mut self, now: Instant) {
-        (self.heard, self.is_blocked) = (Some(now), false);
+        (self.heard, self.is_blocked) = (now, false);
     }
 
     /// Packets wait here that nobody can look at, behind one for which there is no set, of whatever flow: no set times out before
@@ -357,7 +357,7 @@ impl Assembly {
 
     /// Time passes: sets that waited too long are finished.
     pub fn on_time(&mut self, now: Instant) {
-        let heard = self.heard.filter(|_| !is_planted(Flaw::SetTimesOutUnheard)).map_or(now, |heard| heard.min(now));
+        let heard = if is_planted(Flaw::SetTimesOutUnheard) { now } else { self.heard.min(now) };
         while let Some((slot, deadline)) = self.oldest() {
             let is_due = deadline <= heard || self.patience.is_some_and(|patience| deadline.after(patience) <= now);
             if !is_due || (is_planted(Flaw::LastSetNeverClosed) && self.ages.iter().nth(1).is_none()) {

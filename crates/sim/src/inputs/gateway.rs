@@ -182,6 +182,7 @@ fn node_speaks(known: &mut Known, choices: &mut Choices<'_>, now: Instant) {
 }
 
 fn turn(known: &mut Known, choices: &mut Choices<'_>, now: Instant) {
+    (0..2).for_each(|flow| known.gateway.receiver().on_drained(flow, now));
     known.gateway.turn(now, |set| assert!(set.missing().count() <= usize::from(SOURCES)));
     for turn in 0.. {
         assert!(turn < MOST_ACTIONS, "the gateway does not come to rest");

@@ -352,6 +352,7 @@ fn decisions_wait_for_earlier_sets_that_are_still_in_assembly() {
     assert_eq!(setup.pushes(0).len(), 4);
     setup.decisions(0, 4, &[(0, Accept), (1, Accept), (2, Accept), (3, Accept)], 0);
     assert_eq!(setup.stream(0), []);
+    setup.gateway.receiver().on_drained(0, at(100));
     setup.gateway.turn(at(100), |set| assert_eq!(set.ending(), Ending::Incomplete));
     let pushed = setup.pushes(100);
     assert_eq!(pushed.len(), 4);

@@ -65,6 +65,7 @@ fn run(every: u64) -> (FlowAccount, FarmAccount, Vec<(EventKey, bool)>) {
                 }
             }
         }
+        receiver.on_drained(0, at(200 * set + 150));
         receiver.on_time(at(200 * set + 150));
         queue.extend(core::iter::from_fn(|| receiver.take_set()));
         if set % every == 0 || set >= SETS {

@@ -199,6 +199,7 @@ impl World {
     fn turn(&mut self) {
         let now = at(self.now);
         let Self { gateway, missing, dropped, sources, .. } = self;
+        [L1, HLT].into_iter().for_each(|flow| gateway.receiver().on_drained(flow, now));
         gateway.turn(now, |set| {
             let config = sources[usize::from(set.flow())].config();
             let number = (set.first().number() - config.first_event) / u64::from(config.packing);

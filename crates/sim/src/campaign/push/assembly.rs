@@ -60,8 +60,8 @@ pub(super) struct Assembly {
     end: u64,
     /// Packets that wait for a set, with their sources.
     waiting: VecDeque<(Option<u16>, Vec<u8>)>,
-    /// Everything that had come by then was taken.
-    heard: Option<Instant>,
+    /// Everything that had come by then was taken; nothing was before the first look that found the end.
+    heard: Instant,
     /// No event behind this one belongs to the run.
     last_event: Option<u64>,
     /// How many sets were begun in this turn, as the gateway says: how many are free depends on storage.
@@ -79,7 +79,7 @@ impl Assembly {
             open: Vec::new(),
             end: 0,
             waiting: VecDeque::new(),
-            heard: None,
+            heard: Instant::ZERO,
             last_event: None,
             room: 0,
             account: FlowAccount::default(),
@@ -131,7 +131,7 @@ impl Assembly {
     /// The gateway looked for packets; `is_all` where it took all that there were.
     pub(super) fn look(&mut self, is_all: bool, now: Instant) {
         if is_all && self.waiting.is_empty() {
-            self.heard = Some(now);
+            self.heard = now;
         }
     }
 
@@ -235,7 +235,7 @@ impl Assembly {
     /// Time passes for sets in assembly: whoever waited too long is finished. A set does not wait in vain for what has come
     /// and was not looked at.
     pub(super) fn pass(&mut self, now: Instant) {
-        let heard = self.heard.map_or(now, |heard| heard.min(now));
+        let heard = self.heard.min(now);
         while let Some(&oldest) = self.open.first() {
             let deadline = self.sets[&oldest].opened.after(self.setting.timeout);
             // By then everything else is decided, and waits for this set alone if decisions leave in order.
