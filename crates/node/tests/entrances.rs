@@ -14,7 +14,7 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
-use support::{Run, TemporaryDirectory, ess_pulses};
+use support::{Run, TemporaryDirectory, ess_pulses, free_address, free_port, wait_for};
 
 const EVENTS: u64 = 500;
 
@@ -101,6 +101,7 @@ fn sources_come_in_by_every_way_there_is_and_are_built_together() {
         scope.spawn(|| TcpStream::connect(address).expect("it listens").write_all(&stream(1, 1, EVENTS)));
         scope.spawn(|| board.accept().expect("it is called").0.write_all(&stream(2, 1, EVENTS)));
         scope.spawn(|| {
+            wait_for("the FIFO", || fifo.exists().then_some(()));
             let mut fifo = std::fs::OpenOptions::new().write(true).open(&fifo).expect("it was made");
             fifo.write_all(&stream(4, 1, EVENTS)).expect("it is read");
         });
@@ -113,11 +114,10 @@ fn sources_come_in_by_every_way_there_is_and_are_built_together() {
 #[test]
 fn a_board_that_listens_is_called_until_it_answers_and_again_when_it_has_hung_up() {
     let output = TemporaryDirectory::new("entrances-call");
-    // Free again in a moment, and nobody else's: ephemeral ports are handed out in turn.
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+    let address = free_address();
     let handle = launched(&output, &[format!("connect = \"tcp://{address}\"")]);
     std::thread::sleep(Duration::from_millis(300));
-    let board = TcpListener::bind(address).expect("still free");
+    let board = TcpListener::bind(&address).expect("still free");
     let half = EVENTS / 2;
     board.accept().expect("it is called").0.write_all(&stream(1, 1, half)).expect("it is read");
     board.accept().expect("it is called again").0.write_all(&stream(1, half + 1, EVENTS)).expect("it is read");
@@ -190,11 +190,9 @@ fn datagrams_are_frames_and_what_is_no_frame_is_named() {
     };
     // Boards do not know of runs: what they say before is stale.
     (990..1000).for_each(|event| send(1, event, &one));
-    support::wait_for("what was sent before the run", || {
-        (handle.snapshot().ledger.fragments.stale == 10).then_some(())
-    });
+    wait_for("what was sent before the run", || (handle.snapshot().ledger.fragments.stale == 10).then_some(()));
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 100)));
-    support::wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
+    wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
     for event in 1..=100 {
         send(1, event, &one);
         if event == 50 {
@@ -233,7 +231,7 @@ fn board_frame(event: u32, sequence: u16) -> Vec<u8> {
 #[test]
 fn boards_whose_layouts_stand_in_the_configuration_are_built_together() {
     let output = TemporaryDirectory::new("entrances-layouts");
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+    let port = free_port();
     let small = "frame = \"datagram\"\nmax_fragment = \"1KiB\"\nmatch = { at = 0, bytes = \"RB\" }\n\
                  event = { at = 2, type = \"u32be\" }\nsequence = { at = 6, type = \"u16be\" }";
     let mut text = format!(
@@ -254,7 +252,7 @@ fn boards_whose_layouts_stand_in_the_configuration_are_built_together() {
     let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 300)));
-    support::wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
+    wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
     let mut digitiser = TcpStream::connect(address_of(&handle, "digitiser")).expect("it listens");
     let boards = ["127.0.0.2:0", "127.0.0.3:0", "127.0.0.4:0"]
         .map(|address| std::net::UdpSocket::bind(address).expect("all of 127/8 is ours"));
@@ -340,7 +338,7 @@ fn datagrams_of_a_frame_are_waited_for_as_long_as_the_configuration_says() {
     let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 3)));
-    support::wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
+    wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
     let (socket, address) = (std::net::UdpSocket::bind("127.0.0.1:0").expect("a port"), address_of(&handle, "board"));
     let send = |event: u8, index: u8| {
         socket.send_to(&[0, event, index, 2, event, index], &address).expect("it is sent");
@@ -359,7 +357,7 @@ fn datagrams_of_a_frame_are_waited_for_as_long_as_the_configuration_says() {
 fn a_capture_of_real_boards_builds_the_events_that_were_in_it() {
     let Some(data) = ropewalk_tidy::real_data("entrances::a_capture_of_real_boards", "vmm") else { return };
     let output = TemporaryDirectory::new("entrances-capture");
-    let port = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+    let port = free_port();
     let mut text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n",
         output.path().display().to_string()
@@ -375,7 +373,7 @@ fn a_capture_of_real_boards_builds_the_events_that_were_in_it() {
     let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 100)));
-    support::wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
+    wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
     let target = format!("udp://127.0.0.1:{port}").parse().expect("a target");
     let options = ForeignReplayOptions { target, pace: Pace::Hertz(2000.0), port: None, format: None, times: 1 };
     let played = replay_foreign(&data.join("example_LET.pcapng"), &options).expect("it can be read");
@@ -390,14 +388,23 @@ fn a_capture_of_real_boards_builds_the_events_that_were_in_it() {
 #[test]
 fn what_goes_wrong_with_a_file_or_a_program_is_said_with_the_source_s_name() {
     let output = TemporaryDirectory::new("entrances-wrong");
-    let file = output.path().join("file");
+    let [file, pid] = ["file", "pid"].map(|name| output.path().join(name));
     write_file(&file, 1);
     let sources = [
-        format!("program = [\"sh\", \"-c\", \"cat {} && exit 7\"]", file.display()),
+        format!("program = [\"sh\", \"-c\", \"echo $$ > {}; cat {} && exit 7\"]", pid.display(), file.display()),
         "input = \"/nowhere/events.raw\"\nrequirement = \"optional\"".to_owned(),
         "program = [\"/nowhere/read-out\"]\nrequirement = \"optional\"".to_owned(),
+        "listen = \"tcp://127.0.0.1:0\"".to_owned(),
     ];
     let handle = launched(&output, &sources);
+    // The run is over with the last board's last event: not before the program has ended, and somebody knows how.
+    let (all, last) = (stream(4, 1, EVENTS), stream(4, 1, EVENTS - 1).len());
+    let mut board = TcpStream::connect(address_of(&handle, "board4")).expect("it listens");
+    board.write_all(&all[..last]).expect("it is read");
+    let whole_line = || std::fs::read_to_string(&pid).ok().filter(|text| text.ends_with('\n'));
+    let process = Path::new("/proc").join(wait_for("the program", whole_line).trim());
+    wait_for("the program's end", || (!process.exists()).then_some(()));
+    board.write_all(&all[last..]).expect("it is read");
     let summary = Run { handle }.end();
     assert_eq!(summary.events.written, EVENTS);
     let warnings = summary.warnings.join("\n");

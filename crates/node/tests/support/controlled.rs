@@ -1,11 +1,11 @@
 //! Front ends under run control: the example programs, and a client of the test's own that speaks the protocol.
 
-use super::setup::wait_for;
+use super::setup::{free_port, wait_for};
 use super::{generic_header, generic_hello};
 use ropewalk_terms::{RunNumber, SourceId};
 use ropewalk_wire::front_end::{Command as Told, FRAME_BYTES, Frame, Hello, Stage, Stopped, Word};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,9 @@ fn project() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// An address at which nobody listens now.
+/// An address at which nobody listens.
 pub(crate) fn free_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").to_string()
+    format!("127.0.0.1:{}", free_port())
 }
 
 /// A program that runs until it is dropped.

@@ -31,4 +31,4 @@ pub(crate) use front_end::{Dialect, FrontEnd, hash, is_closed};
 pub(crate) use pulses::ess_pulses;
 pub(crate) use referee::{Held, HeldEvent, expect_everything, lost};
 pub(crate) use relay::{Relay, Tampering};
-pub(crate) use setup::{PATIENCE, Run, Setup, TemporaryDirectory, wait_for};
+pub(crate) use setup::{PATIENCE, Run, Setup, TemporaryDirectory, free_port, wait_for};

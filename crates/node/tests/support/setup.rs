@@ -5,6 +5,7 @@ use ropewalk_node::drive::RunSnapshot;
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{Counter, EventKey, SourceId};
 use std::fmt::Write as _;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -21,6 +22,19 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         }
         assert!(begin.elapsed() < PATIENCE, "waited in vain for: {what}");
         std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A port for somebody who comes later. Those from 32,768 on the system gives to whoever asks for any, so that one of them may
+/// be gone by then; of those below each test takes its own.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(61).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let here = (Ipv4Addr::LOCALHOST, 10_000 + (number % 20_000) as u16);
+        if TcpListener::bind(here).is_ok() && UdpSocket::bind(here).is_ok() {
+            return here.1;
+        }
     }
 }
 

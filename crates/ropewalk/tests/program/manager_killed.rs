@@ -3,8 +3,7 @@
 
 use crate::cluster::Cluster;
 use crate::process::Program;
-use crate::support::{FrontEnd, Held, Random, Setup, expect_everything, wait_for};
-use std::net::TcpListener;
+use crate::support::{FrontEnd, Held, Random, Setup, expect_everything, free_port, wait_for};
 use std::time::Duration;
 
 const EVENTS: u64 = 2000;
@@ -126,8 +125,8 @@ fn a_run_that_was_taken_over_stops_when_it_is_told_to() {
 /// It was thought dead. When it wakes up it hears of the other one, leaves the run alone and says so.
 #[test]
 fn an_event_manager_that_was_only_asleep_does_no_harm() {
-    // Another event manager's address must be known to all; this port was free a moment ago.
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port();
+    // Another event manager's address must be known to all.
+    let port = free_port();
     let setup = Setup::new("asleep", &[841]).another_readout().source("id = 843\nreadout = \"ru1\"").another_builder();
     let setup = setup.and(&format!("[manager]\nstandby = [\"127.0.0.1:{port}\"]\n"));
     let mut cluster = begun(setup, &["--events", &EVENTS.to_string(), "--json"]);

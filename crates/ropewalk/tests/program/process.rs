@@ -1,6 +1,6 @@
 //! The program in a process of its own, with its lines as they come.
 
-use crate::support::{PATIENCE, wait_for};
+use crate::support::PATIENCE;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -115,19 +115,24 @@ impl Program {
     }
 
     fn expect<T>(&mut self, what: &str, look: impl Fn(&Self) -> Option<T>) -> T {
-        wait_for(&format!("a line with `{what}`"), || {
+        let begin = std::time::Instant::now();
+        loop {
             // In this order: what it said before it ended is still found.
-            let ended = self.has_ended();
-            let found = look(self);
-            if found.is_none() && ended {
-                let (out, errors) = (self.out.all(), self.errors.all());
-                if let Some(found) = look(self) {
-                    return Some(found);
-                }
-                panic!("it ended without a line with `{what}`: {out:#?} {errors:#?}");
+            let has_ended = self.has_ended();
+            if let Some(found) = look(self) {
+                return found;
             }
-            found
-        })
+            if has_ended {
+                let (out, errors) = (self.out.all(), self.errors.all());
+                return look(self)
+                    .unwrap_or_else(|| panic!("it ended without a line with `{what}`: {out:#?} {errors:#?}"));
+            }
+            if begin.elapsed() > PATIENCE {
+                let (out, errors) = (self.out.so_far(), self.errors.so_far());
+                panic!("waited in vain for a line with `{what}`: {out:#?} {errors:#?}");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
     }
 
     /// Whether it has ended.
