@@ -251,6 +251,11 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.managers.last_order()
     }
 
+    /// Whether super-fragments wait for builder units that have not taken them, for tests and checkers.
+    pub fn has_unsent(&self) -> bool {
+        self.builders.iter().flatten().any(|&builder| self.peers.queued(builder) > 0)
+    }
+
     /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
     /// for what is staged, one for each connection.
     pub fn pools(&mut self) -> Vec<PoolAccount> {

@@ -139,6 +139,11 @@ impl World {
     pub(super) fn most_pages_out(&self, readout: u16) -> u64 {
         let card = self.scenario.cards.iter().position(|card| card.readout == readout);
         let Some(card) = card.and_then(|card| self.cards[card].machine()) else { return 0 };
+        // A stop by force waits for nobody: what a builder unit did not take lies there until the process ends (seed 52376).
+        let readout = self.readouts[usize::from(readout)].machine();
+        if self.scenario.end.is_forced() && readout.is_some_and(ReadoutMachine::has_unsent) {
+            return u64::MAX;
+        }
         // Who must miss nothing and was not told the end in time may have some of them in its transport. For who may lose
         // chunks the last ones wait in its queue, where it did not hear the end before its server went.
         let first = self.first_of(&card.setting);

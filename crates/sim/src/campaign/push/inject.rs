@@ -229,7 +229,7 @@ impl World {
     }
 
     /// So many bytes a second come to a reader of decisions; as many as the network carries where none are said.
-    fn set_rate(&self, reader: u16, bandwidth: Option<u64>) {
+    pub(super) fn set_rate(&self, reader: u16, bandwidth: Option<u64>) {
         let (gateway, flow) = self.scenario.reader_places()[usize::from(reader)];
         let faults = bandwidth.map(|_| Faults { bandwidth, ..self.scenario.lines.clone() });
         for here in self.directory.hosts_of(*self.scenario.gateways_at().decisions(gateway, flow).ip()) {
