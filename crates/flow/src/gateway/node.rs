@@ -78,6 +78,8 @@ pub struct FarmNode {
     said: VecDeque<Decision>,
     credit_due: Instant,
     repeat_due: Instant,
+    /// The gateway said how far it is, and has not heard since how far this node is.
+    is_asked: bool,
 }
 
 impl FarmNode {
@@ -95,6 +97,7 @@ impl FarmNode {
             said: VecDeque::with_capacity(MOST_DECISIONS),
             credit_due: Instant::ZERO,
             repeat_due: Instant::FAR_FUTURE,
+            is_asked: false,
         }
     }
 
@@ -114,11 +117,13 @@ impl FarmNode {
         }
     }
 
-    /// The gateway says which numbers there are.
+    /// The gateway says which numbers there are. It is told how far this node is: what is forgotten here, or was decided by
+    /// messages that were lost, would be without credit there for ever where nothing else is left to be decided.
     pub fn on_progress(&mut self, progress: &Progress, now: Instant) {
         if progress.gateway == self.config.gateway && self.is_in_life(progress.incarnation, progress.floor) {
             self.forget_below(progress.floor);
             self.expect_up_to(progress.next, now);
+            self.is_asked = true;
         }
     }
 
@@ -253,15 +258,18 @@ impl FarmNode {
             return Some(Message::Credit(Credit { node, incarnation, window }));
         }
         let gateway_incarnation = self.gateway_incarnation?;
-        if self.unsaid.is_empty() && self.repeat_due > now {
+        let has_entries = !self.unsaid.is_empty() || self.repeat_due <= now;
+        // Where the last decisions are still to be repeated, that is soon enough.
+        if !has_entries && (!self.is_asked || self.repeat_due != Instant::FAR_FUTURE) {
             return None;
         }
         self.repeat_due = if self.unsaid.is_empty() { Instant::FAR_FUTURE } else { now.after(self.config.heartbeat) };
+        self.is_asked = false;
         let (cumulative, bitmap) = self.decided();
         let FarmNodeConfig { node, gateway, incarnation, .. } = self.config;
         let head =
             Decisions { node, gateway, incarnation, gateway_incarnation, cumulative, bitmap, ..Decisions::default() };
-        Some(Message::Decisions(self.with_entries(head)))
+        Some(Message::Decisions(if has_entries { self.with_entries(head) } else { head }))
     }
 
     /// What is decided, as far as the next message has said it: a decision that has no room in that is not settled for the

@@ -22,7 +22,8 @@
 //!   the decisions themselves, of which each message repeats the latest ones of those before. So a lost message loses no
 //!   credit, and seldom a decision.
 //! - A node sees by the numbers that a push was lost, and says so as a decision ([`Verdict::NotReceived`]).
-//! - *Floor*: no decision is awaited any more for sequence numbers below it. The node forgets them.
+//! - *Floor*: no decision is awaited any more for sequence numbers below it. The node forgets them, and says so: it answers
+//!   progress by decisions, with entries or without, since what it may still have counts against its credit.
 //! - Whoever starts again has a larger incarnation; what comes from or is meant for an earlier one is ignored.
 //! - An event may go to another node when the first one is silent, with the next *attempt*.
 

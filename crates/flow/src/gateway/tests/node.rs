@@ -107,7 +107,12 @@ fn what_does_not_come_is_not_received() {
     push(&mut node, 1, 0, &[part(0, 0, 3), part(2, 0, 6)], 0);
     node.on_progress(&Progress { gateway: 1, incarnation: Incarnation(1), next: 4, floor: 0 }, at(1));
     node.on_time(at(2));
-    assert_eq!(decisions(&mut node, 2), None);
+    let answer = decisions(&mut node, 2).map(|decisions| (decisions.cumulative, decisions.entries.len()));
+    assert_eq!(
+        (answer, decisions(&mut node, 2)),
+        (Some((0, 0)), None),
+        "the gateway is told how far the node is, once"
+    );
     assert_eq!(node.next_deadline(), at(3));
     node.on_time(at(3));
     let lost = |sequence| (sequence, Verdict::NotReceived);
@@ -116,6 +121,19 @@ fn what_does_not_come_is_not_received() {
     assert_eq!(decisions(&mut node, 4).map(|decisions| said(&decisions)[0]), Some(lost(3)));
     push(&mut node, 1, 0, &[part(0, 3, 3)], 5);
     assert_eq!(events(&mut node), [2]);
+}
+
+/// Nothing else is left to be decided, and the credit for it would be lost.
+#[test]
+fn what_is_forgotten_is_told_as_often_as_the_gateway_says_how_far_it_is() {
+    let mut node = node();
+    push(&mut node, 1, 0, &[part(0, 0, 3)], 0);
+    assert_eq!(decisions(&mut node, 0), None);
+    for now in [1, 2] {
+        node.on_progress(&Progress { gateway: 1, incarnation: Incarnation(1), next: 1, floor: 1 }, at(now));
+        let answer = decisions(&mut node, now).expect("the gateway waits for it");
+        assert_eq!((answer.cumulative, answer.covers(0), said(&answer)), (1, true, vec![]));
+    }
 }
 
 #[test]
