@@ -268,6 +268,7 @@ fn builder_config(watched: bool) -> BuilderConfig {
         readouts: 1,
         sources: ids().map(source).collect(),
         slots: SLOTS,
+        table: 1 << 16,
         credit_bytes: 128 << 20,
         event_timeout: PATIENCE,
         incomplete: IncompletePolicy::Emit,

@@ -55,6 +55,9 @@ pub struct BuilderConfig {
     pub sources: Vec<BuilderSource>,
     /// Events in work at once.
     pub slots: u32,
+    /// Keys in the event manager's table: so many events may have ended behind one that has not. How they ended nobody
+    /// else can tell a successor, so that they are remembered here.
+    pub table: u32,
     /// Bytes of events in work at once, as announced by the readout units.
     pub credit_bytes: u64,
     /// A readout unit that answers nothing for this long is not waited for any more. It must be longer than what

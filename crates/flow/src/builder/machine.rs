@@ -119,7 +119,7 @@ impl Builder {
             unmasked: (0..config.sources.len()).filter(unmasked).count() as u32,
             ready: VecDeque::with_capacity(count),
             acknowledgements: VecDeque::with_capacity(2 * count),
-            recent: Recent::new(2 * count),
+            recent: Recent::new(2 * count + config.table as usize),
             hints: Hints::new(count),
             ledger: EventAccount::default(),
             counts: BuilderCounts::default(),

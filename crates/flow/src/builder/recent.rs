@@ -3,8 +3,9 @@
 use crate::messages::UnreleasedEntry;
 use ropewalk_terms::{Attempt, EventKey, Outcome};
 
-/// The last acknowledgements, twice as many as there are slots. A new event manager is told of them, for it cannot
-/// know what its predecessor released: what was done since the readout units were told of it, and what was in work.
+/// The last acknowledgements. A new event manager is told of them, for it cannot know what its predecessor released:
+/// what was done since the readout units were told of it, and what was in work. Readout units are told of events in
+/// the order of keys, so that behind one that has not ended a whole table may have, all of it here.
 #[derive(Debug)]
 pub(super) struct Recent {
     entries: Vec<UnreleasedEntry>,

@@ -69,8 +69,8 @@ impl Manager {
         }
     }
 
-    /// Leaves word with the readout units. Builder units remember what they did lately, twice as many events as they
-    /// can have in work: where word is left more often than that, nothing falls between.
+    /// Leaves word with the readout units. Builder units remember what they did lately, a whole table and twice as many
+    /// events as they can have in work: where word is left more often than that, nothing falls between.
     pub(super) fn tell_ended(&mut self) {
         let smallest = self.builders.iter().filter(|link| link.connected).map(|link| link.most_free_events()).min();
         if self.ended.untold == 0 || self.ended.untold < smallest.unwrap_or(0) / 4 {

@@ -361,6 +361,7 @@ impl Resolved {
             readouts: self.manager.readouts,
             sources: sources.collect(),
             slots: section.events,
+            table: self.manager.capacity,
             // Received blocks are held until the last event in them is written: half of the pool may be granted.
             credit_bytes: section.bytes.0.min(section.pool.0 / 2),
             event_timeout: self.configuration.timeouts.builder.0,

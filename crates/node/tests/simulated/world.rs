@@ -425,6 +425,7 @@ fn builder_config(plan: &Plan, index: u16) -> BuilderConfig {
         readouts: plan.readouts,
         sources: sources.collect(),
         slots: 32,
+        table: 256,
         credit_bytes: 512 << 10,
         event_timeout: Duration::from_secs(3),
         incomplete: IncompletePolicy::Emit,

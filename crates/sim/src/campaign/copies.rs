@@ -2,8 +2,8 @@
 //!
 //! An event manager gives an event to somebody else when its builder unit is lost, and counts that. A successor gives it
 //! to somebody again, without a count, where nobody could tell it that it was done: its writer had died by then, was not
-//! heard in time, or had forgotten it, because it remembers no more than twice as many events as it has slots. The last
-//! one matters only where a readout unit still held the event, whose release it had not heard.
+//! heard in time, or had forgotten it, because it remembers no more events than the event manager's table and twice its slots
+//! hold. The last one matters only where a readout unit still held the event, whose release it had not heard.
 
 use super::broken::{Broken, Checker};
 use super::fault::Fault;
@@ -88,7 +88,7 @@ impl World {
         let own = all.filter(|one| one.writer == copy.writer && one.incarnation == copy.incarnation);
         let later = own.filter(|one| one.place > copy.place && epoch_of(one.attempt) < epoch).count() as u64;
         let dropped = self.scenario.events - held.events.len() as u64;
-        later + dropped > u64::from(self.scenario.rooms.slots)
+        later + dropped > u64::from(self.scenario.rooms.slots + self.scenario.rooms.table)
     }
 
     /// Whether the event manager that ended the run cannot have known of an event that is in a file: it is the successor

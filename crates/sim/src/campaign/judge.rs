@@ -119,7 +119,18 @@ impl World {
         let (kept, in_files) = (events.built + events.incomplete_emitted, held.events.len() as u64);
         Broken::unless(in_files >= kept || self.may_forget(), Checker::Loss, || {
             format!("{kept} events were acknowledged, {in_files} are in files")
+        })?;
+        Broken::unless(in_files <= kept || !self.were_all_told(), Checker::Ledger, || {
+            format!("{in_files} events are in files, and the account knows of {kept}")
         })
+    }
+
+    /// Whether event managers were told of everything that was written: whoever took over heard everybody, nobody died who
+    /// had written what nobody else knew of, and the end waited for all.
+    fn were_all_told(&self) -> bool {
+        let is_writer = |place: Place| matches!(place, Place::Builder(_));
+        let have_heard = self.reign.recoveries().all(|recovery| !recovery.is_blind(&self.scenario));
+        have_heard && !self.scenario.end.is_forced() && !self.safe.deaths.iter().any(|death| is_writer(death.place))
     }
 
     /// A builder unit that saw the end in its first life has closed its files.

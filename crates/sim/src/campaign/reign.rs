@@ -90,6 +90,11 @@ impl Reign {
         own.any(|(_, &(begun, ended))| begun <= until && ended >= from)
     }
 
+    /// How each event manager that took the run over did so.
+    pub(super) fn recoveries(&self) -> impl Iterator<Item = &Recovery> {
+        self.recoveries.values()
+    }
+
     /// How the event manager of an epoch took the run over, where it did.
     pub(super) fn recovery_in(&self, epoch: Epoch) -> Option<&Recovery> {
         self.recoveries.get(&epoch)

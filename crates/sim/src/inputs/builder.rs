@@ -28,6 +28,7 @@ fn config(choices: &mut Choices<'_>) -> BuilderConfig {
         readouts: READOUTS,
         sources: (1..=SOURCES).map(source).collect(),
         slots: SLOTS,
+        table: 16,
         credit_bytes: 64 << 10,
         event_timeout: Duration::from_millis(30),
         incomplete: [IncompletePolicy::Emit, IncompletePolicy::Drop, IncompletePolicy::Stop][choices.below(3) as usize],

@@ -77,6 +77,7 @@ impl BuilderUnit {
             readouts: system.readouts,
             sources: (0..system.readouts).flat_map(of_readout).collect(),
             slots: system.builder.events,
+            table: system.manager.capacity,
             credit_bytes: system.builder.bytes.0,
             event_timeout: PATIENCE,
             incomplete: IncompletePolicy::Emit,

@@ -30,6 +30,7 @@ pub(super) fn config(readouts: u16) -> BuilderConfig {
         readouts,
         sources: (0..readouts).flat_map(|readout| [source(readout, 0), source(readout, 1)]).collect(),
         slots: 4,
+        table: 0,
         credit_bytes: 1000,
         event_timeout: TIMEOUT,
         incomplete: IncompletePolicy::Emit,

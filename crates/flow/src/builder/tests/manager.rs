@@ -116,6 +116,21 @@ fn a_new_manager_is_told_what_is_in_work_and_what_was_done_lately() {
     assert!(done.iter().all(|entry| (3..=10).contains(&entry.0) && entry.2 == Some(Outcome::Complete)));
 }
 
+/// The oldest event of all is somebody else's and does not end, so that no readout unit is told how later ones ended.
+#[test]
+fn a_whole_table_of_ended_events_is_remembered_for_a_successor() {
+    let mut hand = Hand::new(BuilderConfig { table: 64, ..config(1) });
+    for number in 2..=65 {
+        let emitted = hand.build([number]);
+        hand.written(emitted[0]);
+    }
+    hand.done();
+    hand.say(&Message::Recover);
+    let (mut entries, _) = told(&hand.done());
+    entries.sort_unstable_by_key(|entry| entry.0);
+    assert_eq!(entries, (2..=65).map(|number| (number, 1, Some(Outcome::Complete))).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_long_list_takes_several_messages_and_an_empty_one_takes_one() {
     let mut hand = Hand::new(BuilderConfig { slots: 150, credit_bytes: 1 << 20, ..config(1) });

@@ -462,7 +462,7 @@ fn a_builder_that_comes_late_tells_what_it_did_and_nobody_holds_any_more() {
     assert_eq!((hand.manager.account().assigned, hand.manager.account().built), (3, 1));
 }
 
-/// A builder remembers twice as many events as it can have in work.
+/// A builder remembers as many events as the table holds, and twice as many as it can have in work.
 #[test]
 fn readout_units_are_told_how_events_ended_before_builders_forget_it() {
     let mut hand = Hand::new(config(2, 1));

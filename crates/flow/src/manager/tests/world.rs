@@ -206,6 +206,7 @@ impl World {
             readouts,
             sources: (0..readouts).map(source).collect(),
             slots: SLOTS,
+            table: 64,
             credit_bytes: u64::from(SLOTS * FRAGMENT),
             event_timeout: BUILDER_TIMEOUT,
             incomplete: IncompletePolicy::Emit,

@@ -69,6 +69,7 @@ fn machine_config(scenario: &Scenario, index: u16) -> BuilderConfig {
         readouts: scenario.readouts,
         sources: sources.collect(),
         slots: scenario.rooms.slots,
+        table: scenario.rooms.table,
         credit_bytes: scenario.rooms.credit_bytes,
         event_timeout: scenario.time_outs.builder,
         incomplete: scenario.incomplete,
