@@ -113,6 +113,8 @@ flaws! {
     LeaseOutlived = "lease_outlived",
     /// A successor forgets what builder units have in work, or did while nobody led the run.
     AssignmentForgotten = "assignment_forgotten",
+    /// A builder unit remembers for a successor twice as many events as it has slots, and no more.
+    DoneForgotten = "done_forgotten",
     /// A source that began to count anew before the trigger source declared it does not join the new count.
     FollowerForgotten = "follower_forgotten",
     /// Nobody notices that blocks of an e-link are missing: an open chunk goes on behind them.

@@ -112,6 +112,7 @@ impl Builder {
             let own = places.filter(|&place| config.sources[place].readout == readout);
             ReadoutPeer::new(own.map(|place| (config.sources[place].id, place as u32)).collect(), count)
         });
+        let table = if is_planted(Flaw::DoneForgotten) { 0 } else { config.table as usize };
         Self {
             slots: Slots::new(slots, config.sources.len(), config.readouts),
             peers: peers.collect(),
@@ -119,7 +120,7 @@ impl Builder {
             unmasked: (0..config.sources.len()).filter(unmasked).count() as u32,
             ready: VecDeque::with_capacity(count),
             acknowledgements: VecDeque::with_capacity(2 * count),
-            recent: Recent::new(2 * count + config.table as usize),
+            recent: Recent::new(2 * count + table),
             hints: Hints::new(count),
             ledger: EventAccount::default(),
             counts: BuilderCounts::default(),
