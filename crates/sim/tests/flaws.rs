@@ -4,7 +4,9 @@
 //! `-- --nocapture whole_table` it looks through all 500 seeds and prints the table anew; with another word, the rows of mistakes whose names have it.
 #![cfg(feature = "flaws")]
 
-use ropewalk_sim::campaign::{Broken, Scenario, controlled, push, run, run_controlled, run_push};
+use ropewalk_sim::campaign::{
+    Broken, Scenario, controlled, dividing, push, run, run_controlled, run_dividing, run_push,
+};
 use ropewalk_terms::flaws::{Flaw, plant};
 
 /// Seeds in which each mistake must be found.
@@ -12,11 +14,13 @@ const SEEDS: u64 = 500;
 /// As many seeds as the table names for each.
 const NAMED: usize = 3;
 
-/// What checkers say of a seed: of its system that pulls, of the one that pushes, then of its front ends under run control.
+/// What checkers say of a seed: of its system that pulls, of the one that pushes, then of its front ends under run control, and
+/// of its splitters.
 fn judged(seed: u64) -> Option<Broken> {
     let pushed = || run_push(push::Scenario::draw(seed)).broken;
     let controlled = || run_controlled(controlled::Scenario::draw(seed));
-    run(Scenario::draw(seed)).broken.or_else(pushed).or_else(controlled)
+    let divided = || run_dividing(dividing::Scenario::draw(seed));
+    run(Scenario::draw(seed)).broken.or_else(pushed).or_else(controlled).or_else(divided)
 }
 
 /// What checkers say of a seed while a mistake is made.

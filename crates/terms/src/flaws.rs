@@ -203,6 +203,12 @@ flaws! {
     DeafWaitedFor = "deaf_waited_for",
     /// Nodes are stopped while data of front ends still leave.
     DataCutOff = "data_cut_off",
+    /// A frame over which splitters end is tried again and again.
+    PoisonTriedForEver = "poison_tried_for_ever",
+    /// A source whose frames wait for a splitter's process is taken for one that is silent.
+    SplitterMissed = "splitter_missed",
+    /// A frame of which a splitter said what cannot be true is lost without another try.
+    LieIsFinal = "lie_is_final",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

@@ -2,6 +2,7 @@
 
 use super::config::SupervisorConfig;
 use ropewalk_terms::Instant;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use std::collections::VecDeque;
 
 /// What is to be done with the process.
@@ -137,6 +138,10 @@ impl Supervisor {
         if index >= self.done || self.failed[index] {
             return;
         }
+        if is_planted(Flaw::LieIsFinal) {
+            self.failed[index] = true;
+            return;
+        }
         self.done = index;
         match &mut self.state {
             State::Ready | State::Busy { .. } => self.state = State::Ending { over_work: true, is_ordered: false },
@@ -175,7 +180,7 @@ impl Supervisor {
     fn try_in_vain(&mut self) {
         let before = self.tried.filter(|(index, _)| *index == self.done).map_or(0, |(_, times)| times);
         self.tried = Some((self.done, before.saturating_add(1)));
-        if before.saturating_add(1) >= SupervisorConfig::TRIES {
+        if before.saturating_add(1) >= SupervisorConfig::TRIES && !is_planted(Flaw::PoisonTriedForEver) {
             self.fail_next();
         }
     }

@@ -10,7 +10,8 @@
 //!                              Failure: seed, words, the command that replays it, as few faults as possible
 //! ```
 //! Each seed is a system of either kind: this one, and one in which sources push (`push`). Front ends under run control have a
-//! campaign of their own (`controlled`), with nothing but programs, their connections and what stands for nodes.
+//! campaign of their own (`controlled`), with nothing but programs, their connections and what stands for nodes; so have splitters
+//! and their processes (`dividing`).
 //! Event managers come and go: `reign` knows who speaks, `coordination` gives leases, `obedience` looks whom nodes obey.
 //! A machine joins with one file in `machines`: how it is wired, and what must hold of it after every turn.
 //! `docs/simulation.md` says how to read a failure and how to add a machine.
@@ -25,6 +26,7 @@ mod coordination;
 mod copies;
 mod coverage;
 mod disk;
+pub mod dividing;
 mod draw;
 mod endpoints;
 mod fault;
@@ -60,7 +62,7 @@ pub use content::{Contents, Format, Sizes, mixed};
 pub use coverage::{Coverage, Situation, unreachable};
 pub use fault::{Fault, Scheduled};
 pub use fault_kind::FaultKind;
-pub use outcome::{Outcome, run, run_controlled, run_push};
+pub use outcome::{Outcome, run, run_controlled, run_dividing, run_push};
 pub use place::Place;
 pub use runner::{Campaign, Failure, Orders, SCHEMA, System};
 pub use scenario::{End, Managers, Rooms, Scenario, TimeOuts};

@@ -3,6 +3,7 @@
 use super::broken::{Broken, Checker};
 use super::controlled;
 use super::coverage::Coverage;
+use super::dividing;
 use super::push;
 use super::scenario::Scenario;
 use super::world::World;
@@ -48,6 +49,11 @@ pub fn run_push(scenario: push::Scenario) -> Outcome {
 /// What a checker says of a system of front ends under run control; nothing where everything holds.
 pub fn run_controlled(scenario: controlled::Scenario) -> Option<Broken> {
     caught(|| controlled::World::new(scenario).run())
+}
+
+/// What a checker says of boards whose frames are divided in other processes; nothing where everything holds.
+pub fn run_dividing(scenario: dividing::Scenario) -> Option<Broken> {
+    caught(|| dividing::World::new(scenario).run())
 }
 
 /// Runs a world to its end; what a checker said, or how somebody panicked.
