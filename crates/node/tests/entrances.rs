@@ -221,62 +221,97 @@ fn digitiser_frame(event: u32) -> Vec<u8> {
     frame
 }
 
-/// What two boards on one port say: two letters, the event, the number of the packet.
+/// What a board says in datagrams: two letters, the event, the number of the packet.
 fn board_frame(event: u32, sequence: u16) -> Vec<u8> {
     [&b"RB"[..], &event.to_be_bytes(), &sequence.to_be_bytes(), &[7; 20]].concat()
 }
 
-/// Three boards of two layouts, which stand in the configuration alone; two of them send to one port, and one of these is
-/// unplugged for a while.
-#[test]
-fn boards_whose_layouts_stand_in_the_configuration_are_built_together() {
-    let output = TemporaryDirectory::new("entrances-layouts");
-    let port = free_port();
-    let small = "frame = \"datagram\"\nmax_fragment = \"1KiB\"\nmatch = { at = 0, bytes = \"RB\" }\n\
-                 event = { at = 2, type = \"u32be\" }\nsequence = { at = 6, type = \"u16be\" }";
-    let mut text = format!(
+/// What a board says that listens: a word, how many bytes follow, the event, and the sum of all words before it.
+fn tracker_frame(event: u32) -> Vec<u8> {
+    let number = event.to_be_bytes();
+    let mut frame = [&[0xca, 0xfe, 0xba, 0xbe, 0, 18][..], &number, &[event as u8; 12]].concat();
+    let words = frame.chunks_exact(2).map(|word| u16::from_le_bytes([word[0], word[1]]));
+    let sum = words.fold(0, u16::wrapping_add);
+    frame.extend(sum.to_le_bytes());
+    frame
+}
+
+/// A run of a digitiser that connects, a board that sends datagrams to this port, and a tracker that is called at this address.
+fn launch_three_layouts(output: &TemporaryDirectory, port: u16, tracker: std::net::SocketAddr) -> RunHandle {
+    let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[timeouts]\nreadout = \"200ms\"\n[[readout]]\nname = \"ru0\"\n\
          [[builder]]\nname = \"bu0\"\n[[source]]\nid = 7\nname = \"digitiser\"\nreadout = \"ru0\"\n\
          listen = \"tcp://127.0.0.1:0\"\n\
          frame = {{ length = {{ at = 0, type = \"u32le\", mask = 0x0fffffff, unit = 4 }}, max = \"1MiB\" }}\n\
          event = {{ at = 8, type = \"u32le\", mask = 0xffffff }}\n\
-         time = {{ at = 12, type = \"u32le\", mask = 0x7fffffff, tick = \"8ns\" }}\n",
+         time = {{ at = 12, type = \"u32le\", mask = 0x7fffffff, tick = \"8ns\" }}\n\
+         [[source]]\nid = 8\nreadout = \"ru0\"\nlisten = \"udp://127.0.0.1:{port}\"\nframe = \"datagram\"\n\
+         max_fragment = \"1KiB\"\nmatch = {{ at = 0, bytes = \"RB\" }}\nevent = {{ at = 2, type = \"u32be\" }}\n\
+         sequence = {{ at = 6, type = \"u16be\" }}\ndemux = {{ at = \"ip.source\", is = \"127.0.0.2\" }}\n\
+         [[source]]\nid = 9\nreadout = \"ru0\"\nconnect = \"tcp://{tracker}\"\n\
+         frame = {{ sync = [0xca, 0xfe, 0xba, 0xbe], length = {{ at = 4, type = \"u16be\", counts = \"after-field\" }} }}\n\
+         event = {{ at = 6, type = \"u32be\" }}\nchecksum = {{ kind = \"sum16le\", at = -2, type = \"u16le\" }}\n",
         output.path().display().to_string()
     );
-    for (id, address) in [(8, "127.0.0.2"), (9, "127.0.0.3")] {
-        text += &format!(
-            "[[source]]\nid = {id}\nreadout = \"ru0\"\nlisten = \"udp://127.0.0.1:{port}\"\n{small}\n\
-             demux = {{ at = \"ip.source\", is = {address:?} }}\n"
-        );
-    }
     let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 300)));
     wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
+    handle
+}
+
+/// Three boards of three layouts, which stand in the configuration alone. One of them is unplugged and comes back, one loses
+/// datagrams, and somebody whom nobody knows sends beside it.
+#[test]
+fn boards_whose_layouts_stand_in_the_configuration_are_built_together() {
+    let output = TemporaryDirectory::new("entrances-layouts");
+    let port = free_port();
+    let tracker = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let handle = launch_three_layouts(&output, port, tracker.local_addr().expect("it is bound"));
     let mut digitiser = TcpStream::connect(address_of(&handle, "digitiser")).expect("it listens");
-    let boards = ["127.0.0.2:0", "127.0.0.3:0", "127.0.0.4:0"]
-        .map(|address| std::net::UdpSocket::bind(address).expect("all of 127/8 is ours"));
+    let [board, stranger] =
+        ["127.0.0.2:0", "127.0.0.4:0"].map(|address| std::net::UdpSocket::bind(address).expect("all of 127/8 is ours"));
+    let (unplugged, lost) = (101..=150, [37, 38, 200]);
+    let mut plugged = Some(tracker.accept().expect("it is called").0);
     for event in 1..=300 {
+        if event == *unplugged.start() {
+            plugged = None;
+        } else if event == unplugged.end() + 1 {
+            plugged = Some(tracker.accept().expect("it is called again").0);
+        }
+        plugged.iter_mut().for_each(|tracker| tracker.write_all(&tracker_frame(event)).expect("it is read"));
+        if event == unplugged.end() + 1 {
+            // Nobody waits for a board that is gone before it says something again.
+            wait_for("the first word of the board that is back", || {
+                (handle.snapshot().sources.get(&SourceId(9))?.received == 101).then_some(())
+            });
+        }
         digitiser.write_all(&digitiser_frame(event)).expect("it is read");
-        for (index, board) in boards.iter().enumerate() {
-            let is_unplugged = index == 1 && (101..=150).contains(&event);
-            if !is_unplugged {
-                board.send_to(&board_frame(event, event as u16), ("127.0.0.1", port)).expect("it is sent");
-            }
+        let frame = board_frame(event, event as u16);
+        let senders = [Some(&stranger), (!lost.contains(&event)).then_some(&board)];
+        for sender in senders.into_iter().flatten() {
+            sender.send_to(&frame, ("127.0.0.1", port)).expect("it is sent");
         }
         std::thread::sleep(Duration::from_micros(200));
     }
     let summary = Run { handle }.end();
     assert!(summary.is_balanced(), "{summary:#?}");
-    assert_eq!((summary.events.written, summary.events.incomplete_emitted), (300, 50), "{summary:#?}");
+    assert_eq!((summary.events.written, summary.events.incomplete_emitted), (300, 53), "{summary:#?}");
+    let seen = |id: &str, key: &str| summary.by_source[id][key].clone();
+    assert_eq!(
+        (seen("8", "frames_missing"), seen("9", "frames_missing"), seen("9", "crc_errors")),
+        (3.into(), 0.into(), 0.into())
+    );
+    assert_eq!(summary.datagrams, serde_json::json!({ "lost": 0, "nobodys": 300 }));
     let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
     let mut reader = index.reader();
     while let Some(event) = reader.next_event().expect("it can be read") {
         let number = event.event.head().key.number() as u32;
         let found: Vec<_> =
             event.event.fragments().map(|found| (found.entry.source.0, found.payload.to_vec())).collect();
-        let mut wanted = vec![(7, digitiser_frame(number)), (8, board_frame(number, number as u16))];
-        wanted.extend((!(101..=150).contains(&number)).then(|| (9, board_frame(number, number as u16))));
+        let mut wanted = vec![(7, digitiser_frame(number))];
+        wanted.extend((!lost.contains(&number)).then(|| (8, board_frame(number, number as u16))));
+        wanted.extend((!unplugged.contains(&number)).then(|| (9, tracker_frame(number))));
         assert_eq!(found, wanted, "event {number}");
     }
 }

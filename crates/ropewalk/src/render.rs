@@ -120,6 +120,29 @@ pub(crate) fn checksum_lines(summary: &RunSummary) -> Vec<String> {
         .collect()
 }
 
+/// Those of an account's counts that are not 0, each with what is said of it.
+fn counted(account: &serde_json::Value, said: &[(&str, &str)]) -> Vec<String> {
+    let count = |key: &str| account[key].as_u64().filter(|&count| count > 0);
+    said.iter().filter_map(|(key, what)| count(key).map(|count| format!("{what}: {}", grouped(count)))).collect()
+}
+
+/// A line for each source of whose frames some are amiss, and for datagrams that became nobody's fragment.
+pub(crate) fn frame_lines(summary: &RunSummary) -> Vec<String> {
+    const FRAMES: [(&str, &str); 3] = [
+        ("frames_missing", "frames missing by their own numbers"),
+        ("frames_out_of_order", "twice or late"),
+        ("garbage_bytes", "bytes that were no frame"),
+    ];
+    const DATAGRAMS: [(&str, &str); 2] = [
+        ("lost", "datagrams lost before they could be taken, since nobody can hold their senders back"),
+        ("nobodys", "datagrams of boards that are no source (compare `demux` with who sends)"),
+    ];
+    let sources = summary.by_source.iter().map(|(id, account)| (id, counted(account, &FRAMES)));
+    let sources = sources.filter(|(_, said)| !said.is_empty());
+    let sources = sources.map(|(id, said)| format!("source {id}: {}", said.join(", ")));
+    sources.chain(counted(&summary.datagrams, &DATAGRAMS)).collect()
+}
+
 /// A line for each thing that went wrong with a front end under run control.
 pub(crate) fn incident_lines(summary: &RunSummary) -> Vec<String> {
     let Some(front_ends) = &summary.front_ends else { return Vec::new() };

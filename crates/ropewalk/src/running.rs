@@ -2,7 +2,7 @@
 
 use crate::arguments::RunOptions;
 use crate::exit::{self, Failure};
-use crate::render::{Progress, checksum_lines, disk_lines, incident_lines, ledger_table, synchrony_lines};
+use crate::render::{Progress, checksum_lines, disk_lines, frame_lines, incident_lines, ledger_table, synchrony_lines};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
@@ -141,9 +141,8 @@ fn tell_summary(summary: &ropewalk_node::run::RunSummary, json: bool) -> Result<
         return Ok(());
     }
     println!("{}", ledger_table(summary));
-    for line in
-        [synchrony_lines(summary), checksum_lines(summary), disk_lines(summary), incident_lines(summary)].concat()
-    {
+    let lines = [synchrony_lines, checksum_lines, frame_lines, disk_lines, incident_lines];
+    for line in lines.into_iter().flat_map(|lines| lines(summary)) {
         println!("{line}");
     }
     let directory = summary.directory.display();

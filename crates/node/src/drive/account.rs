@@ -145,6 +145,32 @@ impl Standing {
     }
 }
 
+/// What was seen of a source beside the account of its fragments.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Seen {
+    /// Fragments whose checksum was wrong.
+    pub crc_errors: u64,
+    /// Frames that its own numbering shows to be lost.
+    pub frames_missing: u64,
+    /// Frames that came twice, or in another order than they were numbered.
+    pub frames_out_of_order: u64,
+    /// Bytes that were no frame.
+    pub garbage_bytes: u64,
+}
+
+impl Seen {
+    /// Where a counter is added; none where it is not one of these.
+    const fn of(&mut self, counter: Counter) -> Option<&mut u64> {
+        match counter {
+            Counter::CrcErrors => Some(&mut self.crc_errors),
+            Counter::FramesMissing => Some(&mut self.frames_missing),
+            Counter::FramesOutOfOrder => Some(&mut self.frames_out_of_order),
+            Counter::GarbageBytes => Some(&mut self.garbage_bytes),
+            _ => None,
+        }
+    }
+}
+
 /// What can be seen of a run from outside, live and at its end.
 #[derive(Clone, Debug, Default)]
 pub struct RunSnapshot {
@@ -156,8 +182,8 @@ pub struct RunSnapshot {
     pub nodes: Vec<(NodeId, bool)>,
     /// The account of every source, as last reported.
     pub sources: BTreeMap<SourceId, FragmentAccount>,
-    /// Fragments of each source whose checksum was wrong.
-    pub crc_errors: BTreeMap<SourceId, u64>,
+    /// What was seen of each source beside its fragments' account.
+    pub seen: BTreeMap<SourceId, Seen>,
     /// Sums over all sources, events, pools.
     pub ledger: Ledger,
     /// The sum of each counter over all nodes.
@@ -253,8 +279,8 @@ impl RunSnapshot {
             // What a readout unit held when it was last heard is lost with it; nothing, where it ended in order.
             Some(Counter::FragmentsInFlight) => account.dropped.add(Cause::ReadoutLost, value),
             Some(counter) => {
-                if counter == Counter::CrcErrors {
-                    *self.crc_errors.entry(source).or_default() += value;
+                if let Some(seen) = self.seen.entry(source).or_default().of(counter) {
+                    *seen += value;
                 }
                 *self.counters.entry(counter).or_default() += value;
             }
@@ -290,19 +316,23 @@ mod tests {
     }
 
     #[test]
-    fn wrong_checksums_are_told_of_their_source_and_in_sum() {
+    fn what_was_seen_beside_fragments_is_told_of_its_source_and_in_sum() {
         let (node, life) = (NodeId::readout(0), Incarnation(1));
         let mut standing = Standing::default();
         standing.node_connected(node, life);
         let other = SourceId(8);
-        standing.reported(
-            node,
-            life,
-            &report(&[(Some(SOURCE), Counter::CrcErrors, 3), (Some(other), Counter::CrcErrors, 0)]),
-        );
+        let numbers = [
+            (Some(SOURCE), Counter::CrcErrors, 3),
+            (Some(SOURCE), Counter::FramesMissing, 4),
+            (Some(SOURCE), Counter::FramesOutOfOrder, 5),
+            (Some(SOURCE), Counter::GarbageBytes, 6),
+            (Some(other), Counter::FramesMissing, 7),
+        ];
+        standing.reported(node, life, &report(&numbers));
         let snapshot = RunSnapshot::of(&standing);
-        assert_eq!((snapshot.crc_errors[&SOURCE], snapshot.crc_errors[&other]), (3, 0));
-        assert_eq!(snapshot.counter(Counter::CrcErrors), 3);
+        let seen = Seen { crc_errors: 3, frames_missing: 4, frames_out_of_order: 5, garbage_bytes: 6 };
+        assert_eq!((snapshot.seen[&SOURCE], snapshot.seen[&other].frames_missing), (seen, 7));
+        assert_eq!(snapshot.counter(Counter::FramesMissing), 11);
     }
 
     #[test]

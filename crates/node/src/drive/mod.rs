@@ -42,7 +42,7 @@ mod storage;
 pub mod stream;
 mod table;
 
-pub use account::{NodeReport, RunSnapshot, Standing};
+pub use account::{NodeReport, RunSnapshot, Seen, Standing};
 pub use black_box::{BlackBox, BlackBoxConfig, Recording, RecordingLine};
 pub use builder::{BuilderDrive, BuilderDriveConfig};
 pub use card_writer::EmulatedCardDrive;

@@ -2,7 +2,7 @@
 //! `docs/schema/run.json` describes it.
 
 use super::front_end_summary::FrontEndsSummary;
-use crate::drive::RunSnapshot;
+use crate::drive::{RunSnapshot, Seen};
 use ropewalk_terms::{ByCause, Counter, FragmentAccount, SourceId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -34,6 +34,8 @@ pub struct RunSummary {
     pub bytes: Value,
     /// Over the running interval, draining left out.
     pub rate: Value,
+    /// Datagrams that became nobody's fragment.
+    pub datagrams: Value,
     /// Bytes copied in user space.
     pub copies: Value,
     /// What link cards brought, and what their subscribers got: all cards together.
@@ -58,7 +60,7 @@ pub struct RunSummary {
 
 /// The account of fragments.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the fields are those of terms::FragmentAccount and documented there")]
+#[expect(missing_docs, reason = "the fields are those of terms::FragmentAccount and drive::Seen, documented there")]
 pub struct FragmentSummary {
     pub received: u64,
     pub in_complete_events: u64,
@@ -73,6 +75,9 @@ pub struct FragmentSummary {
     pub in_dropped_events: u64,
     pub missing: Map<String, Value>,
     pub crc_errors: u64,
+    pub frames_missing: u64,
+    pub frames_out_of_order: u64,
+    pub garbage_bytes: u64,
 }
 
 /// The account of events.
@@ -174,8 +179,8 @@ fn disks(snapshot: &RunSnapshot) -> Value {
 
 fn by_source(snapshot: &RunSnapshot) -> Map<String, Value> {
     let account = |(id, account): (&SourceId, &FragmentAccount)| {
-        let crc_errors = snapshot.crc_errors.get(id).copied().unwrap_or(0);
-        (id.to_string(), json!(FragmentSummary::new(account, crc_errors)))
+        let seen = snapshot.seen.get(id).copied().unwrap_or_default();
+        (id.to_string(), json!(FragmentSummary::new(account, seen)))
     };
     snapshot.sources.iter().map(account).collect()
 }
@@ -185,7 +190,7 @@ pub(super) fn causes(by_cause: &ByCause) -> Map<String, Value> {
 }
 
 impl FragmentSummary {
-    fn new(account: &FragmentAccount, crc_errors: u64) -> Self {
+    fn new(account: &FragmentAccount, seen: Seen) -> Self {
         Self {
             received: account.received,
             in_complete_events: account.in_complete_events,
@@ -199,7 +204,10 @@ impl FragmentSummary {
             in_flight: account.in_flight,
             in_dropped_events: account.in_dropped_events,
             missing: causes(&account.missing),
-            crc_errors,
+            crc_errors: seen.crc_errors,
+            frames_missing: seen.frames_missing,
+            frames_out_of_order: seen.frames_out_of_order,
+            garbage_bytes: seen.garbage_bytes,
         }
     }
 }
@@ -215,6 +223,12 @@ impl RunSummary {
     ) -> Self {
         let counter = |counter| snapshot.counter(counter);
         let events = &snapshot.ledger.events;
+        let seen = Seen {
+            crc_errors: counter(Counter::CrcErrors),
+            frames_missing: counter(Counter::FramesMissing),
+            frames_out_of_order: counter(Counter::FramesOutOfOrder),
+            garbage_bytes: counter(Counter::GarbageBytes),
+        };
         let imbalances: Vec<Value> = (snapshot.ledger.imbalances().iter())
             .map(|one| json!({ "equation": one.equation, "left": one.left, "right": one.right }))
             .collect();
@@ -227,7 +241,7 @@ impl RunSummary {
             directory,
             duration_s: times.whole,
             sources,
-            fragments: FragmentSummary::new(&snapshot.ledger.fragments, counter(Counter::CrcErrors)),
+            fragments: FragmentSummary::new(&snapshot.ledger.fragments, seen),
             events: EventSummary {
                 assigned: events.assigned,
                 built: events.built,
@@ -249,6 +263,10 @@ impl RunSummary {
             rate: json!({
                 "events_per_s": per_second(times.events_when_stopped),
                 "bytes_per_s": per_second(times.bytes_when_stopped),
+            }),
+            datagrams: json!({
+                "lost": counter(Counter::DatagramsLost),
+                "nobodys": counter(Counter::DatagramsNobodys),
             }),
             copies: json!({ "bytes": counter(Counter::BytesCopied) }),
             cards: CardSummary::new(snapshot),

@@ -7,6 +7,7 @@ use ropewalk_terms::Utc;
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::foreign::ForeignFormat;
 use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// A file of such frames, of sources 1 and 2.
 fn file(directory: &TemporaryDirectory, name: &str, format: ForeignFormat, events: std::ops::Range<u32>) -> String {
@@ -164,21 +165,54 @@ fn a_file_goes_out_again_as_datagrams() {
     }
 }
 
-#[test]
-fn unknown_datagrams_are_looked_at() {
-    let directory = TemporaryDirectory::new("foreign-sniff");
+/// A capture of a datagram for each of these, from a host to port 7007: five letters and a number.
+fn captured(datagrams: impl Iterator<Item = (u8, u32)>) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_interface(LinkType::RAW, &mut bytes);
-    for number in 0..50_u32 {
+    for (host, number) in datagrams {
         let payload = [&b"BOARD"[..], &number.to_be_bytes()].concat();
-        let address = std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 7007);
+        let [source, destination] = [host, 1].map(|host| SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, host), 7007));
         let mut packet = vec![0; 28];
-        let header = ropewalk_wire::internet::Ipv4Header::new(*address.ip(), *address.ip(), 17);
+        let header = ropewalk_wire::internet::Ipv4Header::new(*source.ip(), *destination.ip(), 17);
         header.write(8 + payload.len(), &mut packet).expect("it fits");
-        let datagram = ropewalk_wire::internet::UdpHeader { source: address, destination: address };
+        let datagram = ropewalk_wire::internet::UdpHeader { source, destination };
         datagram.write([&payload[..]].into_iter(), &mut packet[20..]).expect("it fits");
         encode_packet(Utc(i64::from(number)), &[&packet[..], &payload].concat(), &mut bytes);
     }
+    bytes
+}
+
+/// A gap in the board's own numbers, a datagram that came twice, and a board that nobody knows.
+#[test]
+fn a_run_says_at_its_end_what_is_amiss_with_frames() {
+    let directory = TemporaryDirectory::new("foreign-amiss");
+    let numbers = (1..=40).filter(|number| !(11..=13).contains(number)).chain([40]);
+    let bytes = captured(numbers.flat_map(|number| [(2, number), (3, number)]));
+    let file = written(&directory, "board.pcapng", &bytes);
+    let place = directory.path().display().to_string();
+    let text = format!(
+        "version = 1\n[run]\noutput = {place:?}\nuntil_sources_end = true\n[[readout]]\nname = \"ru0\"\n[[builder]]\n\
+         name = \"bu0\"\n[[source]]\nid = 5\nreadout = \"ru0\"\ninput = {file:?}\nframe = \"datagram\"\n\
+         event = {{ at = 5, type = \"u32be\" }}\nsequence = {{ at = 5, type = \"u32be\" }}\n\
+         demux = {{ at = \"ip.source\", is = \"127.0.0.2\" }}\n"
+    );
+    let config = written(&directory, "board.toml", text.as_bytes());
+    let told = Program::run(["run", &config]);
+    for line in
+        ["source 5: frames missing by their own numbers: 3, twice or late: 1", "datagrams of boards that are no source"]
+    {
+        assert!(told.out.iter().any(|found| found.starts_with(line)), "{line}: {told:#?}");
+    }
+    let account = Program::run(["run", &config, "--json"]).account();
+    expect_form(&account, &schema("run.json"));
+    assert_eq!(account["by_source"]["5"]["frames_missing"], 3, "{account:#}");
+    assert_eq!(account["datagrams"], serde_json::json!({ "lost": 0, "nobodys": 38 }));
+}
+
+#[test]
+fn unknown_datagrams_are_looked_at() {
+    let directory = TemporaryDirectory::new("foreign-sniff");
+    let bytes = captured((0..50).map(|number| (1, number)));
     let file = written(&directory, "board.pcapng", &bytes);
     let found = Program::run(["sniff", &file]);
     let lines = &found.expect_status(0).out;
