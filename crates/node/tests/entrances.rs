@@ -10,7 +10,7 @@ use ropewalk_node::run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{EventKey, SourceId};
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::generic::{Flags, Header, Hello, HelloFlags, encode};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
@@ -162,6 +162,58 @@ fn files_of_a_named_format_are_sources_as_they_lie_there() {
     assert!(summary.is_lossless(), "{summary:#?}");
     assert_eq!((summary.events.written, summary.fragments.crc_errors), (4685, 0));
     assert_eq!(summary.bytes["payload_received"], 4_327_200);
+}
+
+/// A run of one source that reads this file of MIDAS events, the last of which has this number.
+fn midas(name: &str, file: &Path, last: u64) -> RunSummary {
+    let output = TemporaryDirectory::new(name);
+    let text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n\
+         [[source]]\nid = 1\nreadout = \"ru0\"\nformat = \"midas\"\ninput = {:?}\n",
+        output.path().display().to_string(),
+        file.display().to_string()
+    );
+    let configuration = parse("entrances", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, last)));
+    let summary = Run { handle }.end();
+    let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
+    let (mut reader, mut written) = (index.reader(), Vec::new());
+    while let Some(event) = reader.next_event().expect("it can be read") {
+        for fragment in event.event.fragments() {
+            assert!(!fragment.entry.flags.has_error(), "{:?}", fragment.entry);
+            written.extend_from_slice(fragment.payload);
+        }
+    }
+    let (bytes, mut whole) = (std::fs::read(file).expect("it is there"), Vec::new());
+    if file.extension().is_some_and(|end| end == "lz4") {
+        lz4_flex::frame::FrameDecoder::new(&bytes[..]).read_to_end(&mut whole).expect("it is whole");
+    } else {
+        whole = bytes;
+    }
+    assert!(written == whole, "every byte of the file, in its order");
+    summary
+}
+
+/// Each id has serial numbers of its own, and some begin in the middle or begin anew.
+#[test]
+fn events_of_several_ids_in_one_stream_are_an_event_each() {
+    let directory = TemporaryDirectory::new("entrances-ids");
+    let file = directory.path().join("run.mid");
+    let frames = |id: u32, serial: u32| ForeignFormat::Midas.emulate(id, serial, &payload(id, 7)).expect("short");
+    let mixed = (0..100).flat_map(|serial| [frames(1, serial), frames(2, 900 + serial % 30), frames(0x8002, 5)]);
+    std::fs::write(&file, mixed.flatten().flatten().collect::<Vec<u8>>()).expect("the directory is ours");
+    let summary = midas("entrances-midas-ids", &file, 300);
+    assert!(summary.is_lossless(), "{summary:#?}");
+    assert_eq!((summary.events.written, summary.fragments.stale), (300, 0));
+}
+
+#[test]
+fn a_real_run_of_midas_is_a_source() {
+    let Some(data) = ropewalk_tidy::real_data("entrances::a_real_run_of_midas", "midas") else { return };
+    let summary = midas("entrances-midas", &data.join("run00407sub0000.mid.lz4"), 8227);
+    assert!(summary.is_lossless(), "{summary:#?}");
+    assert_eq!((summary.events.written, &summary.bytes["payload_received"]), (8227, &serde_json::json!(793_827)));
 }
 
 /// Datagrams of two boards on ports of their own, in the format of DUNE; one is no frame, and one more is nobody's business.

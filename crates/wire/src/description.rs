@@ -43,7 +43,7 @@ impl Description {
     pub fn has_event(&self) -> bool {
         match self {
             Self::Layout(plan) => !plan.layout().event.is_empty(),
-            Self::Format(_) => true,
+            Self::Format(format) => format.counts_together(),
         }
     }
 
@@ -134,6 +134,10 @@ impl Framing for Description {
 
     fn board(&self) -> Option<u32> {
         ask!(self, framing => framing.board())
+    }
+
+    fn counts_together(&self) -> bool {
+        ask!(self, framing => framing.counts_together())
     }
 
     fn widths(&self) -> Widths {

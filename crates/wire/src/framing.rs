@@ -235,6 +235,12 @@ pub trait Framing {
         None
     }
 
+    /// Whether all frames of a source count with one counter. Where each kind of them has one of its own, they are numbered as
+    /// they come, and [`Fields::source`] names the kind.
+    fn counts_together(&self) -> bool {
+        true
+    }
+
     /// How wide its counters are.
     fn widths(&self) -> Widths {
         Widths::default()
@@ -293,6 +299,10 @@ impl<F: Framing> Framing for Arc<F> {
 
     fn board(&self) -> Option<u32> {
         F::board(self)
+    }
+
+    fn counts_together(&self) -> bool {
+        F::counts_together(self)
     }
 
     fn widths(&self) -> Widths {

@@ -76,6 +76,10 @@ macro_rules! formats {
                 MOST_FRAME_BYTES
             }
 
+            fn counts_together(&self) -> bool {
+                match self { $(Self::$variant => $unit.counts_together()),* }
+            }
+
             fn widths(&self) -> Widths {
                 match self { $(Self::$variant => $unit.widths()),* }
             }

@@ -81,6 +81,11 @@ impl Framing for Midas {
         }
     }
 
+    /// Events of each id have serial numbers of their own, and begin and end of a run have none.
+    fn counts_together(&self) -> bool {
+        false
+    }
+
     fn widths(&self) -> Widths {
         Widths { event: 32, time: 32, ..Widths::default() }
     }

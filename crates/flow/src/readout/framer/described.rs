@@ -32,8 +32,8 @@ impl FrameCounts {
 #[derive(Debug)]
 pub(super) struct Describer {
     source: SourceId,
-    /// What the board calls itself.
-    board: u32,
+    /// What the board calls itself; nothing where its frames name their kinds instead.
+    board: Option<u32>,
     clock: WideClock,
     order: Order,
     /// Frames so far, of a source that numbers nothing.
@@ -46,7 +46,7 @@ impl Describer {
         let widths = framing.widths();
         Self {
             source,
-            board: framing.board().unwrap_or(source.0),
+            board: framing.counts_together().then(|| framing.board().unwrap_or(source.0)),
             clock: WideClock::new(widths, framing.tick()),
             order: Order::new(widths.sequence),
             count: 0,
@@ -69,7 +69,8 @@ impl Describer {
         check_crc: bool,
     ) -> (FragmentMeta, bool) {
         let mut flags = fields.flags;
-        if fields.source.is_some_and(|board| board != self.board) {
+        let board = self.board;
+        if board.is_some() && fields.source.is_some() && fields.source != board {
             flags = flags.with(FragmentFlags::WRONG_SOURCE);
         }
         if check_crc && let Some(is_right) = framing.checksum(frame) {
@@ -85,15 +86,16 @@ impl Describer {
         if let Some(number) = fields.sequence {
             self.order.look_at(number, &mut self.counts);
         }
-        // A source that numbers nothing is numbered in the order in which it came, from 1 on.
+        // A source that numbers nothing, or each kind of frame for itself, is numbered in the order in which it came, from 1 on.
         self.count += 1;
+        let number = fields.event.or(fields.sequence).filter(|_| self.board.is_some());
         let meta = FragmentMeta {
             source: self.source,
             length: frame.len() as u32,
             flags,
             bunch_crossing: fields.bunch_crossing.unwrap_or(0),
             trigger_type: fields.trigger_type.unwrap_or(0),
-            raw_id: fields.event.or(fields.sequence).unwrap_or(self.count),
+            raw_id: number.unwrap_or(self.count),
             time: fields.time.map_or(0, |ticks| self.clock.nanoseconds(ticks, now)),
         };
         (meta, fields.restarts)
