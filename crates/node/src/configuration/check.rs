@@ -36,6 +36,7 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
     }
     triggers(configuration)?;
     growing(configuration)?;
+    super::shared::check(configuration)?;
     super::felix_check::check(configuration)?;
     pools(configuration)?;
     references(configuration)?;

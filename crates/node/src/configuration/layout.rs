@@ -361,11 +361,13 @@ impl SourceSection {
         }
     }
 
-    /// The keys that mean nothing without `frame`, and whether they are given.
+    /// The keys that mean nothing without `frame`, and whether they are given. Boards of a format with a name may be told apart
+    /// by their addresses.
     fn layout_keys(&self) -> [(&'static str, bool); 9] {
+        let is_named = matches!(self.format, FormatName::Foreign(_));
         [
             ("match", self.matches.is_some()),
-            ("demux", self.demux.is_some()),
+            ("demux", self.demux.as_ref().is_some_and(|demux| !(is_named && demux.at == PeerOrPlace::Peer))),
             ("event", self.event.is_some()),
             ("time", self.time.is_some()),
             ("board", self.board.is_some()),

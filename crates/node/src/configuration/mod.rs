@@ -23,6 +23,7 @@ mod parse;
 mod placement;
 pub mod push;
 mod settings;
+mod shared;
 mod splitter;
 #[cfg(test)]
 mod tests;

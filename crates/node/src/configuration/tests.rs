@@ -78,6 +78,40 @@ fn ids_names_and_pools_are_checked() {
     assert_eq!(error(&GOOD.replace("version = 1", "version = 2")).key, "version");
 }
 
+/// Two boards at one address; the keys of the second one.
+fn beside(format: &str, first: &str, second: &str) -> Result<Configuration, ConfigurationError> {
+    let (head, _) = GOOD.split_once("[[source]]").expect("it has one");
+    let mut text = head.to_owned();
+    for (id, keys) in [(1, first), (2, second)] {
+        text +=
+            &format!("[[source]]\nid = {id}\nreadout = \"ru0\"\nlisten = \"udp://0.0.0.0:9000\"\n{format}\n{keys}\n");
+    }
+    parse("test.toml", &text, &variable)
+}
+
+#[test]
+fn boards_that_share_an_address_are_told_apart() {
+    let described = "frame = \"datagram\"\nevent = { at = 4, type = \"u32le\" }";
+    let peer = |is: &str| format!("demux = {{ at = \"ip.source\", is = \"10.0.0.{is}\" }}");
+    let (any, number) = ("demux = { at = \"ip.source\" }", "demux = { at = 0, type = \"u8\" }");
+    for format in [described, "format = \"srs\""] {
+        assert!(beside(format, any, any).is_ok() && beside(format, &peer("1"), &peer("2")).is_ok(), "{format}");
+    }
+    assert!(beside(described, number, number).is_ok());
+    for (first, second, key, words) in [
+        ("", "", "source[1].listen", "what tells the two boards apart?"),
+        (any, "", "source[1].listen", "what tells the two boards apart?"),
+        (&peer("1"), &peer("1"), "source[1].demux", "source[0] is the board at 10.0.0.1 already"),
+        (&peer("1"), any, "source[1].demux", "or neither does"),
+        (any, number, "source[1].demux", "told apart by something else"),
+    ] {
+        let error = beside(described, first, second).expect_err(words);
+        assert!(error.key == key && error.message.contains(words), "{error}");
+    }
+    let error = beside("format = \"srs\"", number, number).expect_err("a format says where its numbers stand");
+    assert_eq!(error.key, "source[0].demux");
+}
+
 #[test]
 fn rules_of_placement_say_what_would_be_right() {
     let with = |rule: &str| format!("{GOOD}\n{rule}\n");
