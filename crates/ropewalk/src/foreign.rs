@@ -10,12 +10,13 @@ use comfy_table::{CellAlignment, Table};
 use ropewalk_node::configuration;
 use ropewalk_node::offline::OfflineError;
 use ropewalk_node::offline::foreign::{
-    Converted, ForeignOptions, ForeignReplayOptions, ForeignReport, NoTarget, Pace, RecordReport, Recorded,
-    SourceReport, inspect_foreign, is_foreign, of_recording, replay_foreign, show_record,
+    Converted, ForeignOptions, ForeignReplayOptions, ForeignReplayed, ForeignReport, NoTarget, Pace, RecordReport,
+    Recorded, SourceReport, Target, inspect_foreign, is_foreign, of_recording, replay_foreign, show_record,
 };
 use ropewalk_node::run::Registry;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a frame that are shown.
@@ -161,9 +162,22 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
     let sent = replay_foreign(path, &wanted)?;
     let mut text = format!("sent {} messages, {} bytes\n", grouped(sent.messages), grouped(sent.bytes));
     sent.lines.iter().for_each(|(peer, local)| text.push_str(&format!("  {peer} from {local}\n")));
+    text.extend(address_advice(&sent).filter(|_| matches!(target, Target::Udp(_))));
     sent.aside.iter().for_each(|(name, count)| text.push_str(&format!("  aside: {name} {}\n", grouped(*count))));
     write_out(text.as_bytes())?;
     Ok(exit::GOOD)
+}
+
+/// What to do about boards that are told apart by addresses, where these are others now.
+fn address_advice(sent: &ForeignReplayed) -> Option<String> {
+    let (own, now) = sent.lines.iter().find_map(|(peer, local)| {
+        let own = peer.parse::<SocketAddr>().ok()?.ip();
+        (own != local.ip()).then(|| (own, local.ip()))
+    })?;
+    Some(format!(
+        "  to a source with `is = \"{own}\"` {now} is nobody: write that while this is played, or let the run read the \
+         capture (`input`)\n"
+    ))
 }
 
 /// A frame in a line: the first of its fields, and how many parts of which kind.

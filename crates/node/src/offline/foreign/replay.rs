@@ -220,7 +220,11 @@ impl Line {
     fn open(target: Target, peer: Option<Peer>, taken: &BTreeSet<IpAddr>) -> io::Result<Self> {
         match target {
             Target::Udp(address) => {
-                let socket = UdpSocket::bind((local_address(address.ip(), peer, taken), 0))?;
+                let own = peer.map(|peer| peer.address()).filter(|own| may_send(*own, address.ip()));
+                let socket = match own.and_then(|own| UdpSocket::bind((own, 0)).ok()) {
+                    Some(socket) => socket,
+                    None => UdpSocket::bind((local_address(address.ip(), peer, taken), 0))?,
+                };
                 socket.connect(address)?;
                 Ok(Self { local: socket.local_addr()?, socket: Socket::Udp(socket) })
             }
@@ -239,7 +243,13 @@ impl Line {
     }
 }
 
-/// From where datagrams of `peer` go out. On one machine each sender has an address of its own, so that who tells them apart by
+/// Whether datagrams to `target` may come from this address, if this machine has it.
+fn may_send(own: IpAddr, target: IpAddr) -> bool {
+    let is_one = !own.is_unspecified() && !own.is_multicast();
+    is_one && own.is_ipv4() == target.is_ipv4() && (target.is_loopback() || !own.is_loopback())
+}
+
+/// From where datagrams of `peer` go out whose own address this machine does not have. On one machine each sender has an address of its own, so that who tells them apart by
 /// address can go on doing so: 127.0.0.N, with the last number of the address that it had, where nobody else has that.
 fn local_address(target: IpAddr, peer: Option<Peer>, taken: &BTreeSet<IpAddr>) -> IpAddr {
     match target {

@@ -60,6 +60,17 @@ fn datagrams_go_out_in_order_from_an_address_for_each_sender() {
     assert_eq!(received(&socket, 40), [expected.clone(), expected].concat());
 }
 
+/// Sources that name the addresses of their boards know them again.
+#[test]
+fn who_sent_from_an_address_of_this_machine_does_so_again() {
+    let own = SocketAddrV4::new(Ipv4Addr::new(127, 1, 2, 3), 9000);
+    let file = Temporary::new("own", &capture(&[udp(own, 9001, b"one"), udp(host(7, 9000), 9001, b"two")]));
+    let (socket, target) = receiver();
+    replay_foreign(&file.0, &options(target)).expect("it goes out");
+    let from = |address: [u8; 4], bytes: &[u8]| (IpAddr::from(address), bytes.to_vec());
+    assert_eq!(received(&socket, 2), [from([127, 1, 2, 3], b"one"), from([127, 0, 0, 7], b"two")]);
+}
+
 #[test]
 fn a_connection_goes_out_byte_for_byte() {
     let stream: Vec<u8> = (0..3000_u32).map(|index| index as u8).collect();
