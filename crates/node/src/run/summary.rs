@@ -185,6 +185,16 @@ fn by_source(snapshot: &RunSnapshot) -> Map<String, Value> {
     snapshot.sources.iter().map(account).collect()
 }
 
+/// What was seen of all sources together.
+fn seen(snapshot: &RunSnapshot) -> Seen {
+    Seen {
+        crc_errors: snapshot.counter(Counter::CrcErrors),
+        frames_missing: snapshot.counter(Counter::FramesMissing),
+        frames_out_of_order: snapshot.counter(Counter::FramesOutOfOrder),
+        garbage_bytes: snapshot.counter(Counter::GarbageBytes),
+    }
+}
+
 pub(super) fn causes(by_cause: &ByCause) -> Map<String, Value> {
     by_cause.iter().map(|(cause, count)| (cause.name().to_owned(), count.into())).collect()
 }
@@ -223,12 +233,6 @@ impl RunSummary {
     ) -> Self {
         let counter = |counter| snapshot.counter(counter);
         let events = &snapshot.ledger.events;
-        let seen = Seen {
-            crc_errors: counter(Counter::CrcErrors),
-            frames_missing: counter(Counter::FramesMissing),
-            frames_out_of_order: counter(Counter::FramesOutOfOrder),
-            garbage_bytes: counter(Counter::GarbageBytes),
-        };
         let imbalances: Vec<Value> = (snapshot.ledger.imbalances().iter())
             .map(|one| json!({ "equation": one.equation, "left": one.left, "right": one.right }))
             .collect();
@@ -241,7 +245,7 @@ impl RunSummary {
             directory,
             duration_s: times.whole,
             sources,
-            fragments: FragmentSummary::new(&snapshot.ledger.fragments, seen),
+            fragments: FragmentSummary::new(&snapshot.ledger.fragments, seen(snapshot)),
             events: EventSummary {
                 assigned: events.assigned,
                 built: events.built,
