@@ -45,6 +45,34 @@ fn files_become_a_run_directory() {
     Program::run(["convert", "/nowhere", "--to", &to]).expect_status(2);
 }
 
+/// What is piped in is a source as a file is, and ends with the pipe.
+#[test]
+fn a_run_reads_standard_input() {
+    let directory = TemporaryDirectory::new("piped");
+    let fed = |event| ForeignFormat::Fed.emulate(1, event, &[7; 40]).expect("it is short").concat();
+    let bytes: Vec<u8> = (1..=50).flat_map(fed).collect();
+    let text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n\
+         [[source]]\nid = 1\nreadout = \"ru0\"\nformat = \"fed\"\ninput = \"-\"\n",
+        directory.path().display().to_string()
+    );
+    let config = written(&directory, "piped.toml", text.as_bytes());
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let program = Program::reading(reader.into(), ["run", &config, "--json"]);
+    // In two parts, so that it has to wait for the second one.
+    let (first, second) = bytes.split_at(bytes.len() / 2 + 3);
+    writer.write_all(first).expect("it is read");
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    writer.write_all(second).expect("it is read");
+    drop(writer);
+    let account = program.end().expect_status(0).account();
+    assert_eq!(
+        (&account["events"]["written"], &account["fragments"]["crc_errors"]),
+        (&50.into(), &0.into()),
+        "{account:#}"
+    );
+}
+
 /// A file of FED fragments by a configuration that has a source of them, and one of whom nothing was recorded.
 #[test]
 fn a_recording_becomes_a_run_directory_by_a_configuration() {
