@@ -128,10 +128,11 @@ fn counted(account: &serde_json::Value, said: &[(&str, &str)]) -> Vec<String> {
 
 /// A line for each source of whose frames some are amiss, and for datagrams that became nobody's fragment.
 pub(crate) fn frame_lines(summary: &RunSummary) -> Vec<String> {
-    const FRAMES: [(&str, &str); 3] = [
+    const FRAMES: [(&str, &str); 4] = [
         ("frames_missing", "frames missing by their own numbers"),
         ("frames_out_of_order", "twice or late"),
         ("garbage_bytes", "bytes that were no frame"),
+        ("splitter_restarts", "times its splitter had to be started again"),
     ];
     const DATAGRAMS: [(&str, &str); 2] = [
         ("lost", "datagrams lost before they could be taken, since nobody can hold their senders back"),

@@ -156,6 +156,10 @@ pub struct Seen {
     pub frames_out_of_order: u64,
     /// Bytes that were no frame.
     pub garbage_bytes: u64,
+    /// Frames that fell apart into fragments.
+    pub frames_divided: u64,
+    /// Processes of its splitter that were started in the place of another one.
+    pub splitter_restarts: u64,
 }
 
 impl Seen {
@@ -166,6 +170,8 @@ impl Seen {
             Counter::FramesMissing => Some(&mut self.frames_missing),
             Counter::FramesOutOfOrder => Some(&mut self.frames_out_of_order),
             Counter::GarbageBytes => Some(&mut self.garbage_bytes),
+            Counter::FramesDivided => Some(&mut self.frames_divided),
+            Counter::SplitterRestarts => Some(&mut self.splitter_restarts),
             _ => None,
         }
     }
@@ -326,11 +332,20 @@ mod tests {
             (Some(SOURCE), Counter::FramesMissing, 4),
             (Some(SOURCE), Counter::FramesOutOfOrder, 5),
             (Some(SOURCE), Counter::GarbageBytes, 6),
+            (Some(SOURCE), Counter::FramesDivided, 8),
+            (Some(SOURCE), Counter::SplitterRestarts, 9),
             (Some(other), Counter::FramesMissing, 7),
         ];
         standing.reported(node, life, &report(&numbers));
         let snapshot = RunSnapshot::of(&standing);
-        let seen = Seen { crc_errors: 3, frames_missing: 4, frames_out_of_order: 5, garbage_bytes: 6 };
+        let seen = Seen {
+            crc_errors: 3,
+            frames_missing: 4,
+            frames_out_of_order: 5,
+            garbage_bytes: 6,
+            frames_divided: 8,
+            splitter_restarts: 9,
+        };
         assert_eq!((snapshot.seen[&SOURCE], snapshot.seen[&other].frames_missing), (seen, 7));
         assert_eq!(snapshot.counter(Counter::FramesMissing), 11);
     }

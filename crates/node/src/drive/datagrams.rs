@@ -125,8 +125,8 @@ impl Datagrams {
         }
     }
 
-    /// What is counted of divided frames, cumulative.
-    pub(super) fn divided(&self) -> impl Iterator<Item = (Counter, u64)> {
+    /// What is counted of sources whose frames are divided, cumulative.
+    pub(super) fn divided(&self) -> impl Iterator<Item = (SourceId, Counter, u64)> {
         self.dividings().flat_map(|dividing| dividing.counters())
     }
 

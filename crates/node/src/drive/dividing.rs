@@ -28,6 +28,7 @@ enum By {
 
 /// The division of one source's frames.
 pub(super) struct Dividing {
+    source: SourceId,
     divider: Divider,
     by: By,
     frames: Vec<Received>,
@@ -58,7 +59,7 @@ impl Dividing {
 
     fn new(source: SourceId, description: &Description, by: By) -> Box<Self> {
         let divider = Divider::new(source, description);
-        Box::new(Self { divider, by, frames: Vec::with_capacity(FRAMES_AT_ONCE), lost: None })
+        Box::new(Self { source, divider, by, frames: Vec::with_capacity(FRAMES_AT_ONCE), lost: None })
     }
 
     /// Whether nothing waits to be taken.
@@ -163,13 +164,13 @@ impl Dividing {
         }
     }
 
-    /// What is counted here, cumulative.
-    pub(super) fn counters(&self) -> [(Counter, u64); 2] {
+    /// What is counted here of its source, cumulative.
+    pub(super) fn counters(&self) -> [(SourceId, Counter, u64); 2] {
         let (copied, restarted) = match &self.by {
             By::Here(by) => (by.copied_bytes(), 0),
             By::Elsewhere(by) => (by.copied_bytes(), by.restarted()),
         };
-        [(Counter::BytesCopied, copied), (Counter::SplitterRestarts, restarted)]
+        [(self.source, Counter::BytesCopied, copied), (self.source, Counter::SplitterRestarts, restarted)]
     }
 
     /// Drops what waits, and says how many fragments that were, as far as it is known.

@@ -256,8 +256,8 @@ impl<S: Dispatcher> FrontEnds<S> {
         self.dividings.iter().flatten().for_each(|dividing| dividing.descriptors(into));
     }
 
-    /// What is counted of divided frames, cumulative.
-    pub(super) fn divided(&self) -> impl Iterator<Item = (Counter, u64)> {
+    /// What is counted of sources whose frames are divided, cumulative.
+    pub(super) fn divided(&self) -> impl Iterator<Item = (SourceId, Counter, u64)> {
         self.dividings.iter().flatten().flat_map(|dividing| dividing.counters())
     }
 

@@ -577,9 +577,13 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         let (cards, datagrams) = (&self.cards, self.datagrams.counters());
         let own = self.front_ends.counters(self.counts.refused).into_iter();
         let own = own.map(|(counter, value)| (counter, value + cards.shared_counter(counter))).chain(cards.counters());
-        let own = own.chain(datagrams).chain(self.front_ends.divided()).chain(self.datagrams.divided());
-        let own = own.chain([(Counter::MessagesRefused, self.counts.old_messages)]);
+        let own = own.chain(datagrams).chain([(Counter::MessagesRefused, self.counts.old_messages)]);
         let own = own.map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
+        // Of their sources: a number is reported once, and the sum is over all of them.
+        let divided = self.front_ends.divided().chain(self.datagrams.divided());
+        let divided =
+            divided.map(|(source, what, value)| ReportEntry { source: Some(source), what: what as u16, value });
+        let own = own.chain(divided);
         let mut batch = Batch::new();
         for entry in self.readout.report().chain(own) {
             if batch.is_full() {

@@ -78,6 +78,8 @@ pub struct FragmentSummary {
     pub frames_missing: u64,
     pub frames_out_of_order: u64,
     pub garbage_bytes: u64,
+    pub frames_divided: u64,
+    pub splitter_restarts: u64,
 }
 
 /// The account of events.
@@ -192,6 +194,8 @@ fn seen(snapshot: &RunSnapshot) -> Seen {
         frames_missing: snapshot.counter(Counter::FramesMissing),
         frames_out_of_order: snapshot.counter(Counter::FramesOutOfOrder),
         garbage_bytes: snapshot.counter(Counter::GarbageBytes),
+        frames_divided: snapshot.counter(Counter::FramesDivided),
+        splitter_restarts: snapshot.counter(Counter::SplitterRestarts),
     }
 }
 
@@ -218,6 +222,8 @@ impl FragmentSummary {
             frames_missing: seen.frames_missing,
             frames_out_of_order: seen.frames_out_of_order,
             garbage_bytes: seen.garbage_bytes,
+            frames_divided: seen.frames_divided,
+            splitter_restarts: seen.splitter_restarts,
         }
     }
 }

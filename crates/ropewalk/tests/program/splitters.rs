@@ -104,6 +104,9 @@ fn a_splitter_whose_process_is_killed_again_and_again_loses_nothing() {
     });
     expect_all(&ended);
     assert_eq!(children(program), [0_i32; 0]);
+    let of_source = &ended.account()["by_source"]["1"];
+    assert!(of_source["splitter_restarts"].as_u64() >= Some(2), "{of_source:#}");
+    assert!(of_source["frames_divided"].as_u64() > Some(0), "{of_source:#}");
 }
 
 #[test]
