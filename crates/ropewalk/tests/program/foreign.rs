@@ -52,7 +52,7 @@ fn a_run_reads_standard_input() {
     let fed = |event| ForeignFormat::Fed.emulate(1, event, &[7; 40]).expect("it is short").concat();
     let bytes: Vec<u8> = (1..=50).flat_map(fed).collect();
     let text = format!(
-        "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n\
+        "version = 1\n[run]\noutput = {:?}\nuntil_sources_end = true\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n\
          [[source]]\nid = 1\nreadout = \"ru0\"\nformat = \"fed\"\ninput = \"-\"\n",
         directory.path().display().to_string()
     );
