@@ -12,6 +12,8 @@ pub struct FrameCounts {
     pub missing: u64,
     /// Frames whose own number is the last one or lies behind it.
     pub out_of_order: u64,
+    /// Frames that were told as out of order before, and are none: the source's own numbering began anew with them.
+    pub forgiven: u64,
     /// How often the source's own numbering began anew.
     pub restarts: u64,
     /// Bytes that were no frame.
@@ -24,8 +26,15 @@ pub struct FrameCounts {
 
 impl FrameCounts {
     /// Nothing.
-    pub const NONE: Self =
-        Self { missing: 0, out_of_order: 0, restarts: 0, skipped_bytes: 0, repeated_pieces: 0, divided: 0 };
+    pub const NONE: Self = Self {
+        missing: 0,
+        out_of_order: 0,
+        forgiven: 0,
+        restarts: 0,
+        skipped_bytes: 0,
+        repeated_pieces: 0,
+        divided: 0,
+    };
 }
 
 /// Describes the frames of one source.
@@ -190,7 +199,11 @@ impl Order {
         } else if self.strayed.is_some_and(|strayed| self.distance(strayed, number) == 1) {
             // Two that go on from each other, and not from what was before: the source counts anew.
             counts.restarts += 1;
-            counts.out_of_order -= 1;
+            // The first of them was counted as out of order, and may have been told since.
+            match counts.out_of_order.checked_sub(1) {
+                Some(others) => counts.out_of_order = others,
+                None => counts.forgiven += 1,
+            }
             self.last = Some(number);
             self.strayed = None;
         } else {
@@ -314,6 +327,18 @@ mod tests {
         assert_eq!(order(32, &[5, 7, 6, 8]), FrameCounts { missing: 1, out_of_order: 1, ..none });
         assert_eq!(order(32, &[5000, 5001, 0, 1, 2]), FrameCounts { restarts: 1, ..none }, "the board was restarted");
         assert_eq!(order(32, &[5, 1 << 30, (1 << 30) + 1]), FrameCounts { restarts: 1, ..none });
+    }
+
+    #[test]
+    fn a_frame_that_was_told_as_out_of_order_and_began_the_numbering_anew_is_forgiven() {
+        let (mut order, mut counts) = (Order::new(8), FrameCounts::default());
+        [7, 200].iter().for_each(|&number| order.look_at(number, &mut counts));
+        let told = std::mem::take(&mut counts);
+        order.look_at(201, &mut counts);
+        assert_eq!(
+            (told.out_of_order, counts),
+            (1, FrameCounts { restarts: 1, forgiven: 1, ..FrameCounts::default() })
+        );
     }
 
     proptest! {
