@@ -6,7 +6,7 @@ mod support;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
-use ropewalk_terms::{Cause, Counter, EventKey};
+use ropewalk_terms::{Cause, Counter, EventKey, SourceId};
 use std::io::Write;
 use std::net::{TcpStream, UdpSocket};
 use support::{Run, TemporaryDirectory, is_closed, wait_for};
@@ -25,6 +25,13 @@ const DATAGRAMS: &str = "listen = \"udp://127.0.0.1:0\"\nmax_fragment = \"1KiB\"
 
 /// A run of a board that is good, and one with these keys.
 fn launched(output: &TemporaryDirectory, keys: &str) -> (RunHandle, TcpStream) {
+    let mut handle = prepared(output, keys);
+    let good = started(&mut handle);
+    (handle, good)
+}
+
+/// The same, which has not begun.
+fn prepared(output: &TemporaryDirectory, keys: &str) -> RunHandle {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[timeouts]\nreadout = \"300ms\"\n[[readout]]\nname = \"ru0\"\n[[builder]]\n\
          name = \"bu0\"\n[[source]]\nid = 1\nname = \"good\"\nreadout = \"ru0\"\nlisten = \"tcp://127.0.0.1:0\"\n{BARE}\n\
@@ -32,12 +39,16 @@ fn launched(output: &TemporaryDirectory, keys: &str) -> (RunHandle, TcpStream) {
         output.path().display().to_string()
     );
     let configuration = parse("bad_input", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
-    let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
+    launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The run begins, and its good board sends all it has.
+fn started(handle: &mut RunHandle) -> TcpStream {
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, EVENTS.into())));
     wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
-    let mut good = TcpStream::connect(address_of(&handle, "good")).expect("it listens");
+    let mut good = TcpStream::connect(address_of(handle, "good")).expect("it listens");
     (1..=EVENTS).for_each(|event| good.write_all(&bare(event, 16)).expect("it is read"));
-    (handle, good)
+    good
 }
 
 fn address_of(handle: &RunHandle, name: &str) -> String {
@@ -120,6 +131,30 @@ fn a_datagram_that_the_socket_cut_is_no_fragment() {
     let summary = ended(handle);
     assert_eq!(summary.events.incomplete_emitted, 1, "{summary:#?}");
     assert_eq!(summary.fragments.received, u64::from(2 * EVENTS - 1), "{summary:#?}");
+    let by_name = serde_json::json!({ "truncated": 1 });
+    let (causes, sources) = (&summary.datagrams["lost_by_cause"], &summary.datagrams["lost_by_source"]);
+    assert_eq!((causes, sources), (&by_name, &serde_json::json!({ "2": by_name })), "{summary:#?}");
+}
+
+/// A board sends whether a run is taken or not: what it lost before is no loss of the run.
+#[test]
+fn what_was_lost_before_the_run_is_no_loss_of_it() {
+    let output = TemporaryDirectory::new("bad-early");
+    let mut handle = prepared(&output, &format!("{DATAGRAMS}\nsequence = {{ at = 6, type = \"u8\" }}"));
+    let (socket, address) = (UdpSocket::bind("127.0.0.1:0").expect("a free port"), address_of(&handle, "bad"));
+    let send = |event: u32, number: u8, bytes: usize| {
+        let mut frame = datagram(event, bytes);
+        frame[6] = number;
+        socket.send_to(&frame, &address).expect("it is sent");
+    };
+    send(EVENTS, 1, 9000);
+    send(EVENTS, 2, 500);
+    send(EVENTS, 100, 500);
+    wait_for("both of before", || (handle.snapshot().sources.get(&SourceId(2))?.received == 2).then_some(()));
+    let _good = started(&mut handle);
+    (1..=EVENTS).for_each(|event| send(event, 100 + event as u8, 500));
+    let summary = ended(handle);
+    assert!(summary.is_lossless() && summary.fragments.stale == 2, "{summary:#?}");
 }
 
 /// Of datagrams nobody can say whose they are: each event comes twice, and is taken once.

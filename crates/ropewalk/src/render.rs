@@ -126,6 +126,20 @@ fn counted(account: &serde_json::Value, said: &[(&str, &str)]) -> Vec<String> {
     said.iter().filter_map(|(key, what)| count(key).map(|count| format!("{what}: {}", grouped(count)))).collect()
 }
 
+/// Counts by cause, as `cause 3, other_cause 4`.
+fn named(map: &serde_json::Map<String, serde_json::Value>) -> String {
+    map.iter().map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+/// What never came here, by name. A datagram that was lost at its socket is missing by its number, too.
+fn lost_on_the_way(summary: &RunSummary) -> Option<String> {
+    let mut by_name = summary.datagrams["lost_by_cause"].as_object().cloned().unwrap_or_default();
+    if summary.fragments.frames_missing > 0 {
+        by_name.insert("frames_missing".to_owned(), summary.fragments.frames_missing.into());
+    }
+    (!by_name.is_empty()).then(|| named(&by_name))
+}
+
 /// A line for each source of whose frames some are amiss, and for datagrams that became nobody's fragment.
 pub(crate) fn frame_lines(summary: &RunSummary) -> Vec<String> {
     const FRAMES: [(&str, &str); 4] = [
@@ -141,7 +155,10 @@ pub(crate) fn frame_lines(summary: &RunSummary) -> Vec<String> {
     let sources = summary.by_source.iter().map(|(id, account)| (id, counted(account, &FRAMES)));
     let sources = sources.filter(|(_, said)| !said.is_empty());
     let sources = sources.map(|(id, said)| format!("source {id}: {}", said.join(", ")));
-    sources.chain(counted(&summary.datagrams, &DATAGRAMS)).collect()
+    let lost = summary.datagrams["lost_by_source"].as_object().into_iter().flatten();
+    let lost =
+        lost.filter_map(|(id, causes)| Some(format!("source {id}: datagrams lost: {}", named(causes.as_object()?))));
+    sources.chain(lost).chain(counted(&summary.datagrams, &DATAGRAMS)).collect()
 }
 
 /// A line for each thing that went wrong with a front end under run control.
@@ -180,9 +197,6 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(["run", &format!("{:06}  {}", summary.run, summary.state)]);
     let (fragments, events) = (&summary.fragments, &summary.events);
-    let causes = |map: &serde_json::Map<String, serde_json::Value>| {
-        map.iter().map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join(", ")
-    };
     let mut row = |name: &str, value: String| {
         table.add_row([name, &value]);
     };
@@ -203,13 +217,16 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
         }
     }
     if !fragments.dropped.is_empty() {
-        row("  dropped", causes(&fragments.dropped));
+        row("  dropped", named(&fragments.dropped));
+    }
+    if let Some(lost) = lost_on_the_way(summary) {
+        row("lost on the way here", lost);
     }
     if let Some(trigger) = summary.front_ends.as_ref().and_then(|front_ends| front_ends.trigger.as_ref()) {
         row("triggers issued", grouped(trigger.issued));
         row("  accepted", grouped(trigger.accepted));
         if !trigger.vetoed.is_empty() {
-            row("  vetoed", causes(&trigger.vetoed));
+            row("  vetoed", named(&trigger.vetoed));
         }
     }
     row("events assigned", grouped(events.assigned));
@@ -218,7 +235,7 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
         row("  incomplete, kept", grouped(events.incomplete_emitted));
     }
     if events.incomplete_dropped > 0 {
-        row("  dropped", causes(&events.incomplete_dropped_by_cause));
+        row("  dropped", named(&events.incomplete_dropped_by_cause));
     }
     row("  written", grouped(events.written));
     let number = |value: &serde_json::Value, key: &str| value[key].as_f64().unwrap_or(0.0);

@@ -6,7 +6,8 @@
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::{Report, ReportEntry, SynchronyState};
 use ropewalk_terms::{
-    Cause, ChunkAccount, Counter, EventAccount, FragmentAccount, Incarnation, Ledger, NodeId, Role, RunNumber, SourceId,
+    ByCause, Cause, ChunkAccount, Counter, EventAccount, FragmentAccount, Incarnation, Ledger, NodeId, Role, RunNumber,
+    SourceId,
 };
 use std::collections::BTreeMap;
 
@@ -190,6 +191,8 @@ pub struct RunSnapshot {
     pub sources: BTreeMap<SourceId, FragmentAccount>,
     /// What was seen of each source beside its fragments' account.
     pub seen: BTreeMap<SourceId, Seen>,
+    /// Datagrams that were lost before they could be taken, by their source; of none where several send to one port.
+    pub lost_datagrams: BTreeMap<Option<SourceId>, ByCause>,
     /// Sums over all sources, events, pools.
     pub ledger: Ledger,
     /// The sum of each counter over all nodes.
@@ -250,6 +253,9 @@ impl RunSnapshot {
 
     fn count(&mut self, report: &NodeReport, source: Option<SourceId>, what: u16, value: u64) {
         let entry = ReportEntry { source, what, value };
+        if let Some(cause) = entry.as_lost() {
+            return self.lost_datagrams.entry(source).or_default().add(cause, value);
+        }
         let Some(source) = source else {
             if entry.as_counter() == Some(Counter::DiskFailing) {
                 let error = i32::try_from(value).ok().filter(|&error| error > 0);

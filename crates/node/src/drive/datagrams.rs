@@ -10,10 +10,10 @@
 
 use super::black_box::BlackBox;
 use super::dividing::Dividing;
-use ropewalk_flow::messages::Received;
+use ropewalk_flow::messages::{Received, ReportEntry};
 use ropewalk_flow::readout::{Boards, DatagramFramer, FrameCounts, FramerLimits, Readout, SourceConfig};
 use ropewalk_io::packet::{Packet, Receiver};
-use ropewalk_terms::{Counter, Instant, SourceId};
+use ropewalk_terms::{ByCause, Counter, Instant, SourceId};
 use ropewalk_wire::description::Description;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -70,6 +70,10 @@ struct Input {
     /// Everything that would ever come was taken.
     has_ended: bool,
     nobodys: u64,
+    /// What was lost before the run began, which is no loss of the run; none where it did not begin.
+    lost_before: Option<ByCause>,
+    /// What was lost since, as it was asked for last.
+    lost: ByCause,
 }
 
 /// All receivers of a readout unit.
@@ -108,6 +112,8 @@ impl Datagrams {
             blocked_by: None,
             has_ended: false,
             nobodys: 0,
+            lost_before: None,
+            lost: ByCause::default(),
         });
         self.received.reserve(ROOM);
     }
@@ -165,11 +171,31 @@ impl Datagrams {
         self.inputs.iter_mut().any(|input| input.receiver.memory_in_use().is_above(EVACUATE_ABOVE))
     }
 
-    /// What is counted here, cumulative. The receivers are asked now: what they lost last may be the last that comes.
-    pub(super) fn counters(&mut self) -> [(Counter, u64); 2] {
-        let lost = self.inputs.iter_mut().map(|input| input.receiver.counters().lost.total()).sum();
+    /// Asks the receivers what they lost: what they lost last may be the last that comes.
+    pub(super) fn ask_what_was_lost(&mut self) {
+        self.inputs.iter_mut().for_each(Input::ask_what_was_lost);
+    }
+
+    /// What is counted here, cumulative; of losses what was asked for last.
+    pub(super) fn report(&self) -> impl Iterator<Item = ReportEntry> + '_ {
+        // Whose datagram was lost at a port of several sources nobody knows.
+        let mut shared = ByCause::default();
+        let of_several = self.inputs.iter().filter(|input| input.only_source().is_none());
+        of_several.for_each(|input| shared.merge(&input.lost));
+        let lost = self.inputs.iter().map(|input| input.lost.total()).sum();
         let nobodys = self.inputs.iter().map(|input| input.nobodys).sum();
-        [(Counter::DatagramsLost, lost), (Counter::DatagramsNobodys, nobodys)]
+        let counters = [(Counter::DatagramsLost, lost), (Counter::DatagramsNobodys, nobodys)];
+        let counters = counters.map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
+        let own = self.inputs.iter().filter_map(|input| Some((Some(input.only_source()?), input.lost)));
+        let lost = own.chain([(None, shared)]).flat_map(|(source, lost)| {
+            let entry = move |(cause, value)| ReportEntry { source, what: ReportEntry::lost(cause), value };
+            ropewalk_terms::CAUSES
+                .iter()
+                .map(move |&cause| (cause, lost.get(cause)))
+                .filter(|&(_, lost)| lost > 0)
+                .map(entry)
+        });
+        counters.into_iter().chain(lost)
     }
 
     /// When the next turn is due even if nothing comes.
@@ -206,7 +232,26 @@ impl Input {
         self.blocked_by.is_none() && !self.has_ended
     }
 
+    /// Asks what was lost since the run began.
+    fn ask_what_was_lost(&mut self) {
+        let Some(before) = self.lost_before else { return };
+        for (cause, count) in self.receiver.counters().lost.iter() {
+            self.lost.set(cause, count - before.get(cause));
+        }
+    }
+
+    /// Whose all datagrams are, where that is known of each.
+    fn only_source(&self) -> Option<SourceId> {
+        match &self.routes[..] {
+            [route] if matches!(self.demux, Demux::Single) => Some(route.framer.source()),
+            _ => None,
+        }
+    }
+
     fn turn(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) -> usize {
+        if self.lost_before.is_none() && readout.has_started() {
+            self.lost_before = Some(self.receiver.counters().lost);
+        }
         let divided: usize = self.routes.iter_mut().map(|route| route.look_after(now)).sum();
         let (mut work, mut blocked_by) = self.take_waiting(now, readout, received);
         work += divided;
@@ -402,7 +447,9 @@ impl Route {
                 black_box.look(now, received, &counts);
             }
             readout.receive(now, self.source, received);
-            readout.note_frames(self.source, counts);
+            // What went by before the run began is missed by nobody.
+            let unseen = FrameCounts { missing: 0, out_of_order: 0, ..counts };
+            readout.note_frames(self.source, if readout.has_started() { counts } else { unseen });
         }
     }
 }

@@ -574,16 +574,17 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         if self.farewell.is_said() {
             return self.unsent.push_back(Message::Report(Report { entries: Batch::new(), last: true }));
         }
-        let (cards, datagrams) = (&self.cards, self.datagrams.counters());
+        self.datagrams.ask_what_was_lost();
+        let cards = &self.cards;
         let own = self.front_ends.counters(self.counts.refused).into_iter();
         let own = own.map(|(counter, value)| (counter, value + cards.shared_counter(counter))).chain(cards.counters());
-        let own = own.chain(datagrams).chain([(Counter::MessagesRefused, self.counts.old_messages)]);
+        let own = own.chain([(Counter::MessagesRefused, self.counts.old_messages)]);
         let own = own.map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
         // Of their sources: a number is reported once, and the sum is over all of them.
         let divided = self.front_ends.divided().chain(self.datagrams.divided());
         let divided =
             divided.map(|(source, what, value)| ReportEntry { source: Some(source), what: what as u16, value });
-        let own = own.chain(divided);
+        let own = own.chain(divided).chain(self.datagrams.report());
         let mut batch = Batch::new();
         for entry in self.readout.report().chain(own) {
             if batch.is_full() {

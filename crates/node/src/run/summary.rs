@@ -179,6 +179,19 @@ fn disks(snapshot: &RunSnapshot) -> Value {
     json!({ "refusals": snapshot.counter(Counter::DiskRefusals), "failing": failing.collect::<Vec<_>>() })
 }
 
+/// Datagrams that became nobody's fragment, and why.
+fn datagrams(snapshot: &RunSnapshot) -> Value {
+    let mut lost = ByCause::default();
+    snapshot.lost_datagrams.values().for_each(|one| lost.merge(one));
+    let by_source = snapshot.lost_datagrams.iter().filter_map(|(id, lost)| Some(((*id)?.to_string(), causes(lost))));
+    json!({
+        "lost": snapshot.counter(Counter::DatagramsLost),
+        "lost_by_cause": causes(&lost),
+        "lost_by_source": by_source.map(|(id, lost)| (id, Value::Object(lost))).collect::<Map<_, _>>(),
+        "nobodys": snapshot.counter(Counter::DatagramsNobodys),
+    })
+}
+
 fn by_source(snapshot: &RunSnapshot) -> Map<String, Value> {
     let account = |(id, account): (&SourceId, &FragmentAccount)| {
         let seen = snapshot.seen.get(id).copied().unwrap_or_default();
@@ -274,10 +287,7 @@ impl RunSummary {
                 "events_per_s": per_second(times.events_when_stopped),
                 "bytes_per_s": per_second(times.bytes_when_stopped),
             }),
-            datagrams: json!({
-                "lost": counter(Counter::DatagramsLost),
-                "nobodys": counter(Counter::DatagramsNobodys),
-            }),
+            datagrams: datagrams(snapshot),
             copies: json!({ "bytes": counter(Counter::BytesCopied) }),
             cards: CardSummary::new(snapshot),
             synchrony: snapshot.synchrony.iter().map(SynchronySummary::new).collect(),
@@ -316,12 +326,14 @@ impl RunSummary {
         self.ledger["balanced"] == true
     }
 
-    /// Nothing was lost and no event is incomplete.
+    /// Nothing was lost, on its way here neither, and no event is incomplete.
     pub fn is_lossless(&self) -> bool {
         let fragments = &self.fragments;
         let lost = fragments.late + fragments.corrupt + fragments.in_flight + self.events.in_flight;
         lost == 0
             && fragments.dropped.is_empty()
+            && fragments.frames_missing == 0
+            && self.datagrams["lost"] == 0
             // What was in the rest of such a block nobody knows.
             && self.cards.left_over_bytes == 0
             && self.events.incomplete_emitted == 0
@@ -387,12 +399,34 @@ pub(super) fn panicked(threads: &[String]) -> impl Iterator<Item = Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ropewalk_terms::EventAccount;
+    use ropewalk_terms::{Cause, EventAccount};
 
     fn summary(events: EventAccount) -> RunSummary {
         let mut snapshot = RunSnapshot::default();
         snapshot.ledger.events = events;
         RunSummary::new(&snapshot, PathBuf::new(), 1, false, Durations::default())
+    }
+
+    #[test]
+    fn a_run_that_lost_packets_on_the_way_to_it_says_so_by_name_and_is_not_lossless() {
+        let mut snapshot = RunSnapshot::default();
+        let lossless = |snapshot: &RunSnapshot| {
+            RunSummary::new(snapshot, PathBuf::new(), 1, false, Durations::default()).is_lossless()
+        };
+        snapshot.counters.insert(Counter::DatagramsNobodys, 7);
+        snapshot.counters.insert(Counter::FramesOutOfOrder, 7);
+        assert!(lossless(&snapshot), "strangers and doubles are no loss");
+        for counter in [Counter::FramesMissing, Counter::DatagramsLost] {
+            snapshot.counters.insert(counter, 3);
+            assert!(!lossless(&snapshot), "{counter:?}");
+            snapshot.counters.remove(&counter);
+        }
+        for (source, cause) in [(Some(SourceId(8)), Cause::Truncated), (None, Cause::SocketQueueFull)] {
+            snapshot.lost_datagrams.entry(source).or_default().add(cause, 2);
+        }
+        let told = datagrams(&snapshot);
+        assert_eq!(told["lost_by_cause"], json!({ "truncated": 2, "socket_queue_full": 2 }));
+        assert_eq!(told["lost_by_source"], json!({ "8": { "truncated": 2 } }));
     }
 
     #[test]

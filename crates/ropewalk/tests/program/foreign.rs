@@ -231,10 +231,13 @@ fn a_run_says_at_its_end_what_is_amiss_with_frames() {
     {
         assert!(told.out.iter().any(|found| found.starts_with(line)), "{line}: {told:#?}");
     }
-    let account = Program::run(["run", &config, "--json"]).account();
+    let row = |line: &&String| line.contains("lost on the way here") && line.contains("frames_missing 3");
+    assert!(told.expect_status(3).out.iter().any(|line| row(&line)), "{told:#?}");
+    let account = Program::run(["run", &config, "--json"]).expect_status(3).account();
     expect_form(&account, &schema("run.json"));
     assert_eq!(account["by_source"]["5"]["frames_missing"], 3, "{account:#}");
-    assert_eq!(account["datagrams"], serde_json::json!({ "lost": 0, "nobodys": 38 }));
+    let datagrams = serde_json::json!({ "lost": 0, "lost_by_cause": {}, "lost_by_source": {}, "nobodys": 38 });
+    assert_eq!(account["datagrams"], datagrams);
 }
 
 #[test]

@@ -273,8 +273,8 @@ pub struct Finished {
 pub struct ReportEntry {
     /// Whose: a source of the RU, or none for the node itself.
     pub source: Option<SourceId>,
-    /// What: a counter's number (`terms::Counter`), 0x8000 + a cause's number for what was dropped for it, or 0x4000 + that for
-    /// what never came for it.
+    /// What: a counter's number (`terms::Counter`), 0x8000 + a cause's number for what was dropped for it, 0x4000 + that for
+    /// what never came for it, or 0x2000 + that for datagrams that were lost for it before they could be taken.
     pub what: u16,
     /// How much since the node's run began.
     pub value: u64,
@@ -283,6 +283,7 @@ pub struct ReportEntry {
 impl ReportEntry {
     const CAUSES: u16 = 0x8000;
     const MISSING: u16 = 0x4000;
+    const LOST: u16 = 0x2000;
 
     /// The number for what was dropped for `cause`.
     pub const fn cause(cause: Cause) -> u16 {
@@ -294,12 +295,20 @@ impl ReportEntry {
         Self::MISSING + cause as u16
     }
 
+    /// The number for datagrams that were lost for `cause` before they could be taken; of a port that several sources share
+    /// they are no source's.
+    pub const fn lost(cause: Cause) -> u16 {
+        Self::LOST + cause as u16
+    }
+
     /// The cause for which something never came, if `what` names one.
     pub const fn as_missing(&self) -> Option<Cause> {
-        if self.what < Self::MISSING || self.what > Self::MISSING + u8::MAX as u16 {
-            return None;
-        }
-        Cause::from_u8((self.what - Self::MISSING) as u8)
+        self.cause_from(Self::MISSING)
+    }
+
+    /// The cause for which datagrams were lost, if `what` names one.
+    pub const fn as_lost(&self) -> Option<Cause> {
+        self.cause_from(Self::LOST)
     }
 
     /// The counter that `what` names, if it names one.
@@ -309,10 +318,15 @@ impl ReportEntry {
 
     /// The cause that `what` names, if it names one.
     pub const fn as_cause(&self) -> Option<Cause> {
-        if self.what < Self::CAUSES || self.what > Self::CAUSES + u8::MAX as u16 {
+        self.cause_from(Self::CAUSES)
+    }
+
+    /// The cause whose number is what `what` is beyond `first`.
+    const fn cause_from(&self, first: u16) -> Option<Cause> {
+        if self.what < first || self.what > first + u8::MAX as u16 {
             return None;
         }
-        Cause::from_u8((self.what - Self::CAUSES) as u8)
+        Cause::from_u8((self.what - first) as u8)
     }
 }
 
