@@ -453,7 +453,7 @@ fn a_capture_of_real_boards_builds_the_events_that_were_in_it() {
         text += &format!(
             "[[source]]\nid = {id}\nreadout = \"ru0\"\nlisten = \"udp://127.0.0.1:{port}\"\nframe = \"datagram\"\n\
              match = {{ at = 2, bytes = \"ESS\" }}\ndemux = {{ at = \"ip.source\" }}\n\
-             event = {{ fields = [ {{ at = 10, type = \"u32le\" }}, {{ at = 14, type = \"u32le\" }} ], numbers = \"growing\" }}\n\
+             event = {{ fields = [ {{ at = 10, type = \"u32le\" }}, {{ at = 14, type = \"u32le\" }} ] }}\n\
              sequence = {{ at = 26, type = \"u32le\" }}\n"
         );
     }

@@ -169,8 +169,9 @@ fn growing(configuration: &Configuration) -> Result<(), Fault> {
     let Some((first, known)) = sources.find(|(_, source)| source.numbers_grow()) else { return Ok(()) };
     for (index, source) in configuration.source.iter().enumerate() {
         if !source.numbers_grow() {
-            let message =
-                format!("source[{first}] has event numbers that grow in any steps; all sources must, or none");
+            let message = format!(
+                "source[{first}] has event numbers that grow in any steps; all sources must, or none (`numbers` in `event`)"
+            );
             return Err(fault(format!("source[{index}]"), message));
         }
         if source.readout != known.readout {

@@ -174,17 +174,24 @@ pub struct EventTable {
     pub fields: Option<Vec<NumberTable>>,
     /// What it is in the run's first event; `first` of the source where nothing is given.
     pub first: Option<u64>,
-    /// How it goes on from event to event.
-    #[serde(default)]
-    pub numbers: NumbersChoice,
+    /// How it goes on from event to event: one by one, or, where several fields are put together, growing.
+    pub numbers: Option<NumbersChoice>,
+}
+
+impl EventTable {
+    /// Whether it grows, but not one by one. Several fields are a time, as seconds and a part of one, unless it is said that they
+    /// are parts of a counter: no board's clock would ever count one by one.
+    pub fn grows(&self) -> bool {
+        let is_of_several = self.fields.as_ref().is_some_and(|fields| fields.len() > 1);
+        self.numbers.map_or(is_of_several, |numbers| numbers == NumbersChoice::Growing)
+    }
 }
 
 /// How event numbers go on.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NumbersChoice {
     /// One by one.
-    #[default]
     Consecutive,
     /// They grow: the times of pulses, say. What is built is numbered from 1 on.
     Growing,
@@ -355,7 +362,7 @@ impl SourceSection {
             return splitter.keys == KeysChoice::Times;
         }
         match (&self.event, self.format) {
-            (Some(event), _) if self.has_layout() => event.numbers == NumbersChoice::Growing,
+            (Some(event), _) if self.has_layout() => event.grows(),
             (_, FormatName::Foreign(format)) => format.numbers_grow() && !self.has_layout(),
             _ => false,
         }

@@ -2,7 +2,7 @@
 
 use super::check::fault;
 use super::format::FormatName;
-use super::layout::NumbersChoice;
+use super::layout::EventTable;
 use super::model::SourceSection;
 use super::parse::Fault;
 use crate::quantity::{Bytes, Time};
@@ -93,7 +93,7 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
             return Err(fault(key("splitter"), message));
         }
     }
-    let is_growing = source.event.as_ref().is_some_and(|event| event.numbers == NumbersChoice::Growing);
+    let is_growing = source.event.as_ref().is_some_and(EventTable::grows);
     if is_growing && splitter.keys == KeysChoice::Events {
         let message = "numbers that grow are times here: `keys = \"times\"`";
         return Err(fault(key("splitter.keys"), message));

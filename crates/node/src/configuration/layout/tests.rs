@@ -57,6 +57,9 @@ fn the_datagrams_of_a_real_board_are_described_in_five() {
     assert_eq!((plan.least(), plan.is_of_datagrams()), (30, true));
     let source = &configuration(PULSES).expect("a good configuration").source[0];
     assert!(source.demux.as_ref().is_some_and(|demux| demux.at == PeerOrPlace::Peer));
+    assert!(source.numbers_grow(), "seconds and a part of one never count one by one");
+    let counter = PULSES.replace("] }\nsequence", "], numbers = \"consecutive\" }\nsequence");
+    assert!(!configuration(&counter).expect("a good configuration").source[0].numbers_grow());
 }
 
 #[test]
