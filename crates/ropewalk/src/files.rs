@@ -15,7 +15,10 @@ impl From<offline::OfflineError> for Failure {
         use offline::OfflineError as Error;
         let text = error.to_string();
         match error {
-            Error::NoSegments { .. } | Error::SeveralRuns { .. } | Error::NoSuchEvent { .. } => Self::Usage(text),
+            Error::NoSegments { .. }
+            | Error::NoRunFile { .. }
+            | Error::SeveralRuns { .. }
+            | Error::NoSuchEvent { .. } => Self::Usage(text),
             Error::NoSuchSource { .. } | Error::NoTimes => Self::Usage(text),
             Error::NoBlocks { .. } | Error::NoSuchBlock { .. } => Self::Usage(text),
             Error::UnknownFormat { .. } | Error::NothingKnown { .. } => Self::Usage(text),
@@ -72,6 +75,7 @@ pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {
     if foreign::is_meant(&[&options.path], options.format.as_ref())? {
         return foreign::inspect(options);
     }
+    offline::segment_files(&[&options.path])?;
     if options.json || options.record.is_some() {
         let text =
             "--record and --json are for files of other formats; a run file has --event KEY, and `verify --json`";

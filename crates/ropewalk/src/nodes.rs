@@ -49,7 +49,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
             until_sources_end: configuration.run.until_sources_end,
             json: options.limits.json,
         };
-        return conduct(handle, &limits, &interrupts);
+        return conduct(&configuration, handle, &limits, &interrupts);
     }
     println!("ready");
     while !handle.is_ended() {

@@ -7,7 +7,7 @@ use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::drive::RunSnapshot;
-use ropewalk_node::run::{Claim, RunError, RunHandle, launch, placement};
+use ropewalk_node::run::{Claim, RunError, RunHandle, advice, launch, placement};
 use ropewalk_terms::{Counter, EventKey};
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ pub(crate) fn take_run(configuration: &Configuration, limits: &Limits) -> Result
     for (name, address) in handle.addresses() {
         eprintln!("{name} listens on {address}");
     }
-    conduct(handle, limits, &interrupts)
+    conduct(configuration, handle, limits, &interrupts)
 }
 
 /// Tells what the run goes without.
@@ -64,7 +64,12 @@ const FIRST: EventKey = EventKey::new(0, 1);
 pub(crate) const LEAVING: Duration = Duration::from_secs(5);
 
 /// Starts, watches and ends a run that was launched.
-pub(crate) fn conduct(mut handle: RunHandle, limits: &Limits, interrupts: &Interrupts) -> Result<u8, Failure> {
+pub(crate) fn conduct(
+    configuration: &Configuration,
+    mut handle: RunHandle,
+    limits: &Limits,
+    interrupts: &Interrupts,
+) -> Result<u8, Failure> {
     let last = limits.events.map(|events| FIRST.plus(events.max(1) - 1));
     let mut before = Duration::ZERO;
     if handle.go_on() {
@@ -116,6 +121,7 @@ pub(crate) fn conduct(mut handle: RunHandle, limits: &Limits, interrupts: &Inter
     let summary = handle.finish(LEAVING);
     warn(&summary.warnings[known..]);
     handle_summary(&summary, limits.json)?;
+    advice(configuration, &summary).iter().for_each(|line| eprintln!("advice: {line}"));
     Ok(exit::of_run(&summary))
 }
 

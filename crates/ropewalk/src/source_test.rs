@@ -68,12 +68,34 @@ fn report_text(report: &TrialReport, config: &Path, key: &str) -> String {
         text.push_str(&format!("{name:<10} {}\n", grouped(*count)));
     }
     report.boards.iter().for_each(|board| text.push_str(&board_text(board)));
+    text.extend(advice(report).filter(|_| report.frames == 0));
     if let Some(bad) = &report.first_bad {
         let rule = rule_of(config, key, &bad.place);
         text.push_str(&format!("\nthe first of {} bad places is at {}:\n", grouped(report.bad_places), bad.offset));
         text.push_str(&format!("{}\n{rule}\n", dump(bad)));
     }
     text
+}
+
+/// What to do where no packet of a capture was the source's.
+fn advice(report: &TrialReport) -> Option<String> {
+    const MOST: usize = 8;
+    let mut ports: Vec<(u16, u64)> = report.other_ports.iter().map(|(port, count)| (*port, *count)).collect();
+    ports.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    if let Some((first, _)) = ports.first() {
+        let all = ports.iter().take(MOST).map(|(port, count)| format!("{port} ({})", grouped(*count)));
+        let all = all.collect::<Vec<_>>().join(", ");
+        return Some(format!("packets of this capture went to port {all}: `--port {first}` tries those\n"));
+    }
+    let has = |name: &str| report.aside.contains_key(name);
+    if has("other_address") {
+        Some("packets went to its port, but from or to other addresses: compare `packets`\n".to_owned())
+    } else if has("other_protocol") {
+        let text = "datagrams are no connections: compare `listen` and `frame` with what `ropewalk sniff` shows of this capture\n";
+        Some(text.to_owned())
+    } else {
+        None
+    }
 }
 
 fn board_text(board: &BoardReport) -> String {

@@ -24,6 +24,15 @@ pub enum OfflineError {
         /// Where they were looked for.
         places: String,
     },
+    /// A file that was named is no run file.
+    #[error("{}: no run file, for no record is in it, and no format is known that begins with {begin}; if it is one that is \
+             known all the same, say which with --format", path.display())]
+    NoRunFile {
+        /// The file.
+        path: PathBuf,
+        /// Its first bytes.
+        begin: String,
+    },
     /// The segments are of different runs.
     #[error("{}: this file is of run {found}, others are of run {expected}; name the directories of one run", path.display())]
     SeveralRuns {

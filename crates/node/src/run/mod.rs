@@ -12,10 +12,12 @@
 //! claim      who manages a run, for whoever takes it over
 //! placement  where threads and pools go        placer    puts them there
 //! summary    what the run says of itself: run.json and the last line of --json
+//! advice     which key would help where a source is no use
 //! push       the same for push systems: sources, gateways, a farm
 //! stream     chunks of FELIX blocks served and subscribed to, without a run
 //! ```
 
+mod advice;
 mod assemble;
 mod black_box;
 mod captures;
@@ -39,6 +41,7 @@ mod stream;
 mod summary;
 mod worker;
 
+pub use advice::advice;
 pub use assemble::{RunError, launch, launch_node, launch_with, take_over};
 pub use card_process::write_card;
 pub use claim::Claim;

@@ -240,6 +240,42 @@ fn a_run_says_at_its_end_what_is_amiss_with_frames() {
     assert_eq!(account["datagrams"], datagrams);
 }
 
+/// Numbers that jump as times do, beside a board that sends nothing; and a capture of another port.
+#[test]
+fn who_gets_nothing_out_of_a_board_is_told_which_key_to_look_at() {
+    let directory = TemporaryDirectory::new("foreign-advice");
+    let file = written(&directory, "board.pcapng", &captured((1..=40).map(|number| (2, 1_000_000 * number))));
+    let place = directory.path().display().to_string();
+    let text = format!(
+        "version = 1\n[run]\noutput = {place:?}\nuntil_sources_end = true\n[[readout]]\nname = \"ru0\"\n[[builder]]\n\
+         name = \"bu0\"\n[[source]]\nid = 5\nname = \"tdc\"\nreadout = \"ru0\"\ninput = {file:?}\nframe = \"datagram\"\n\
+         event = {{ at = 5, type = \"u32be\" }}\n[[source]]\nid = 6\nname = \"adc\"\nreadout = \"ru0\"\ninput = {file:?}\n\
+         packets = {{ port = 7008 }}\nframe = \"datagram\"\n"
+    );
+    let config = written(&directory, "board.toml", text.as_bytes());
+    let told = Program::run(["run", &config]);
+    let errors = &told.expect_status(3).errors;
+    for advice in [
+        "advice: source 5 (tdc): 40 of 40 fragments are `corrupt`: the numbers of its events do not go on one by one. \
+         Where they are times, which only grow: `numbers = \"growing\"` in `event`",
+        "advice: source 6 (adc): nothing came: compare `input`, and `packets`",
+    ] {
+        assert!(errors.contains(advice), "{advice}: {errors}");
+    }
+    let helped = text.replace("type = \"u32be\"", "type = \"u32be\", numbers = \"growing\"");
+    let helped = helped.split("[[source]]\nid = 6").next().expect("what stands before it");
+    let config = written(&directory, "helped.toml", helped.as_bytes());
+    let told = Program::run(["run", &config]);
+    assert!(!told.expect_status(0).errors.contains("advice"), "{told:#?}");
+    let arguments = ["source", "test", &config, "--source", "tdc", "--input", &file, "--port", "7008"];
+    let tried = Program::run(arguments);
+    let advice = "packets of this capture went to port 7007 (40): `--port 7007` tries those";
+    assert!(tried.expect_status(1).out.iter().any(|line| line == advice), "{tried:#?}");
+    let report = Program::run([&arguments[..], &["--json"]].concat()).expect_status(1).account();
+    expect_form(&report, &schema("source-test.json"));
+    assert_eq!(report["other_ports"], serde_json::json!({ "7007": 40 }));
+}
+
 #[test]
 fn unknown_datagrams_are_looked_at() {
     let directory = TemporaryDirectory::new("foreign-sniff");
@@ -313,12 +349,20 @@ fn what_is_unknown_or_not_there_is_status_2_and_says_what_would_be_right() {
     let directory = TemporaryDirectory::new("foreign-wrong");
     let text = written(&directory, "text", b"just a text of nobody's format");
     let good = file(&directory, "good.dat", ForeignFormat::Dune, 1..3);
+    let empty = written(&directory, "empty", b"");
+    let converted = directory.path().display().to_string();
+    Program::run(["convert", &good, "--to", &converted]).expect_status(0);
+    let good_run = directory.path().join("run000001").display().to_string();
     for (arguments, hint) in [
         (&["inspect", &text, "--format", "dunes"][..], "midas"),
         (&["inspect", &text, "--format", "srs"], "capture"),
         (&["inspect", "no-such-file", "--format", "fed"], "no-such-file"),
         (&["inspect", &good, "--record", "999"], "there are 4"),
-        (&["inspect", &text, "--json"], "run file"),
+        (&["inspect", &good_run, "--json"], "a run file has"),
+        (&["inspect", &text], "no run file"),
+        (&["inspect", &text, "--json"], "6a 75 73 74 20 61 20 74` (\"just a t\")"),
+        (&["verify", &text], "say which with --format"),
+        (&["inspect", &empty], "begins with nothing"),
     ] {
         let ended = Program::run(arguments);
         assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");

@@ -33,6 +33,17 @@ pub enum Carried<'a> {
     Aside(Aside),
 }
 
+impl Carried<'_> {
+    /// The port that it went to, where it has one.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Datagram(datagram) => Some(datagram.destination.port()),
+            Self::Segment(segment) => Some(segment.destination.port()),
+            Self::Other(_) | Self::Aside(_) => None,
+        }
+    }
+}
+
 /// Packets that are none of a source.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Aside {

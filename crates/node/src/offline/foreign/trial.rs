@@ -52,6 +52,8 @@ pub struct TrialReport {
     pub faults: BTreeMap<&'static str, u64>,
     /// Packets of a capture that are none of the source, by the reason's name.
     pub aside: BTreeMap<&'static str, u64>,
+    /// How many packets of a capture went to ports that are not the source's, by port.
+    pub other_ports: BTreeMap<u16, u64>,
     /// What each board sent.
     pub boards: Vec<BoardReport>,
     /// Places where something is not as the description wants it.
@@ -150,16 +152,25 @@ pub struct BadReport {
 /// # Errors
 /// Where the input cannot be read.
 pub fn try_layout(options: &TrialOptions<'_>, config: &Path, key: &str) -> Result<TrialReport, OfflineError> {
-    let (account, aside) = tried(options)?;
-    Ok(report(account, aside, |place| rule_of(config, key, place)))
+    let (account, others) = tried(options)?;
+    Ok(report(account, others, |place| rule_of(config, key, place)))
 }
 
-/// What came of it, and how many packets of a capture are none of the source, by the reason's name.
-pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, BTreeMap<&'static str, u64>), OfflineError> {
-    let (mut trial, mut aside) = (Trial::new(options.framing), BTreeMap::new());
+/// Packets of a capture that are none of the source.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Others {
+    /// By the reason's name.
+    pub(super) aside: BTreeMap<&'static str, u64>,
+    /// Those that went to another port, by port.
+    pub(super) ports: BTreeMap<u16, u64>,
+}
+
+/// What came of it, and which packets of a capture are none of the source.
+pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, Others), OfflineError> {
+    let (mut trial, mut others) = (Trial::new(options.framing), Others::default());
     let mut input = Input::open(options.input)?;
     if CaptureReader::recognises(input.begin()?) {
-        try_capture(options, carrier(options)?, &mut input, &mut trial, &mut aside)?;
+        try_capture(options, carrier(options)?, &mut input, &mut trial, &mut others)?;
     } else if options.framing.needs_datagrams() {
         let format = match options.framing {
             Description::Layout(_) => "a layout of datagrams",
@@ -169,7 +180,7 @@ pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, BTreeMa
     } else {
         try_stream(&mut input, &mut trial)?;
     }
-    Ok((trial.end(), aside))
+    Ok((trial.end(), others))
 }
 
 /// The rule that failed, where it stands in the configuration: what the error says is its place and what is wrong.
@@ -205,14 +216,15 @@ fn try_capture(
     carrier: Carrier,
     input: &mut Input,
     trial: &mut Trial<'_>,
-    aside: &mut BTreeMap<&'static str, u64>,
+    others: &mut Others,
 ) -> Result<(), OfflineError> {
     let (mut streams, mut bytes, mut packets) = (Streams::new(), Vec::new(), 0);
     let mut connection = None;
     Carriage::default().read(input, &mut |passing| {
         let Passing::Packet { time, carried, .. } = passing else { return ControlFlow::Continue(()) };
         packets += 1;
-        let mut tell = |name| *aside.entry(name).or_default() += 1;
+        let port = carried.port();
+        let mut tell = |name| *others.aside.entry(name).or_default() += 1;
         let arrival = |from| Arrival { from: Some(from), time, offset: packets - 1, is_packet: true };
         match options.wanted.pick(carrier, carried) {
             Ok(Carried::Datagram(datagram)) => trial.datagram(arrival(datagram.source.ip()), datagram.payload),
@@ -234,18 +246,19 @@ fn try_capture(
                 }
             }
             Ok(Carried::Aside(_)) => {}
-            Err(name) => tell(name),
+            Err(name) => {
+                tell(name);
+                if let Some(port) = port.filter(|_| name == "other_port") {
+                    *others.ports.entry(port).or_default() += 1;
+                }
+            }
         }
         ControlFlow::Continue(())
     })?;
     Ok(())
 }
 
-fn report(
-    account: TrialAccount,
-    aside: BTreeMap<&'static str, u64>,
-    rule: impl FnOnce(&BadPlace) -> ConfigurationError,
-) -> TrialReport {
+fn report(account: TrialAccount, others: Others, rule: impl FnOnce(&BadPlace) -> ConfigurationError) -> TrialReport {
     TrialReport {
         schema: TRIAL_SCHEMA,
         frames: account.frames(),
@@ -255,7 +268,8 @@ fn report(
         left_over_bytes: account.left_over_bytes,
         unfinished_frames: account.unfinished_frames,
         faults: account.faults,
-        aside,
+        aside: others.aside,
+        other_ports: others.ports,
         boards: account.boards.iter().map(board_report).collect(),
         bad_places: account.bad_places,
         first_bad: account.first_bad.map(|place| {
