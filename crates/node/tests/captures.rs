@@ -54,9 +54,24 @@ fn udp_in_parts(from: SocketAddrV4, port: u16, payload: &[u8]) -> [Vec<u8>; 2] {
 }
 
 fn tcp(from: SocketAddrV4, sequence: usize, payload: &[u8]) -> Vec<u8> {
+    tcp_with(from, sequence, 0x10, payload)
+}
+
+/// The same with these flags.
+fn tcp_with(from: SocketAddrV4, sequence: usize, flags: u8, payload: &[u8]) -> Vec<u8> {
     let ports = [from.port().to_be_bytes(), HERE.port().to_be_bytes()].concat();
-    let rest = [0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0];
+    let rest = [0, 0, 0, 0, 0x50, flags, 0, 0, 0, 0, 0, 0];
     ip(6, from, &[&ports[..], &(sequence as u32).to_be_bytes(), &rest, payload].concat())
+}
+
+/// What a board is told.
+fn tcp_to(to: SocketAddrV4, sequence: usize) -> Vec<u8> {
+    let ports = [HERE.port().to_be_bytes(), to.port().to_be_bytes()].concat();
+    let segment = [&ports[..], &(sequence as u32).to_be_bytes(), &[0, 0, 0, 0, 0x50, 0x10, 0, 0, 0, 0, 0, 0]].concat();
+    let header = Ipv4Header::new(*HERE.ip(), *to.ip(), 6);
+    let mut packet = vec![0; header.byte_count()];
+    header.write(segment.len(), &mut packet).expect("it fits");
+    [packet, segment].concat()
 }
 
 fn write_capture(path: &Path, packets: &[Vec<u8>]) {
@@ -330,6 +345,52 @@ fn what_a_stream_carried_becomes_run_files() {
     for (file, name) in [(&file, "board1"), (&capture, "board1"), (&capture, "board2")] {
         let (summary, _) = converted(&output, file, &sources, &[name]);
         assert!(summary.is_lossless() && summary.events.written == 50, "{name}: {summary:#?}");
+    }
+}
+
+/// Three boards on one machine connect to one port, and are told that their bytes came. One is cut off and comes again by another
+/// port; one is no source.
+#[test]
+fn several_connections_of_a_capture_are_a_source_each() {
+    const FIN: u8 = 1;
+    let output = TemporaryDirectory::new("captures-connections");
+    let (capture, mut packets) = (output.path().join("boards.pcapng"), Vec::new());
+    let at = |port: u16| SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), port);
+    let said = |board: u8, event: u32| [&event.to_be_bytes()[..], &[board; 12]].concat();
+    for event in 1..=60_usize {
+        // What goes the other way comes first, and carries nothing.
+        packets.push(tcp_to(at(4001), event));
+        for board in [2_u8, 1, 3] {
+            let (port, first) = if board == 1 && event > 30 { (5001, 31) } else { (4000 + u16::from(board), 1) };
+            let bytes = said(board, event as u32);
+            let flags = if board == 1 && event == 30 { FIN } else { 0x10 };
+            packets.push(tcp_with(at(port), 1 + 16 * (event - first), flags, &bytes));
+        }
+    }
+    write_capture(&capture, &packets);
+    let keys = |packets: &str| {
+        format!("input = {capture:?}\nframe = {{ fixed = \"16B\" }}\nevent = {{ at = 0, type = \"u32be\" }}\n{packets}")
+    };
+    let cases = [
+        (["", ""], [2, 1], Some("10.0.0.1:4003 to 10.0.0.100:9000 (60)")),
+        (["packets = { connection = 3 }", "packets = { connection = 2 }"], [3, 1], Some("10.0.0.1:4002 to")),
+        (["packets = { port = 9000, from_port = 4002 }", "packets = { port = 9000, from_port = 4003 }"], [2, 3], None),
+    ];
+    for (packets, boards, other) in cases {
+        let summary = taken(launched(&output, &packets.map(keys)), 60);
+        assert!(summary.is_lossless() && summary.events.written == 60, "{packets:?}: {summary:#?}");
+        let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
+        let mut reader = index.reader();
+        while let Some(event) = reader.next_event().expect("it can be read") {
+            let number = event.event.head().key.number() as u32;
+            let found: Vec<_> = event.event.fragments().map(|fragment| fragment.payload.to_vec()).collect();
+            assert_eq!(found, boards.map(|board| said(board, number)), "{packets:?}");
+        }
+        for warning in &summary.warnings {
+            assert_eq!(other.is_some_and(|other| warning.contains(other)), other.is_some(), "{warning}");
+            assert_eq!(warning.contains("connections that no source reads: 1:"), other.is_some(), "{warning}");
+        }
+        assert_eq!(summary.warnings.len(), 2, "{packets:?}: {summary:#?}");
     }
 }
 

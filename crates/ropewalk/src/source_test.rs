@@ -28,7 +28,7 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
         Failure::Usage(format!("{}: {text}", options.source))
     };
     let framing = source.framing().ok_or_else(no_frames)?;
-    let mut wanted = source.wanted();
+    let mut wanted = source.wanted_beside(configuration.source.iter());
     match source.listen {
         Some(NetworkAddress::Udp(place, _)) if place.port() != 0 => wanted.port = Some(place.port()),
         Some(NetworkAddress::Ip(_, protocol)) => wanted.protocol = Some(protocol),

@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 /// A place in the network.
@@ -109,17 +110,47 @@ pub struct PacketsTable {
     pub port: Option<u16>,
     /// Those that this address sent.
     pub from: Option<IpAddr>,
+    /// Those that came from this port.
+    pub from_port: Option<u16>,
     /// Those that went to this address.
     pub to: Option<IpAddr>,
     /// Those that lie straight in IP, with this protocol number.
     pub protocol: Option<u8>,
+    /// Which of the connections that are left, counted from 1 in the order in which they begin to carry something.
+    pub connection: Option<NonZeroU32>,
 }
 
 impl SourceSection {
     /// Which packets are its own, where it is read from a capture.
     pub fn wanted(&self) -> Wanted {
-        let PacketsTable { port, from, to, protocol } = self.packets.clone().unwrap_or_default();
-        Wanted { port, from, to, protocol }
+        let PacketsTable { port, from, from_port, to, protocol, connection } = self.packets.clone().unwrap_or_default();
+        let connection = connection.map_or(0, |number| number.get() as usize - 1);
+        Wanted { port, from, from_port, to, protocol, connection, others: Vec::new() }
+    }
+
+    /// The same beside all sources of its configuration, in their order: those that are read from the same connections of the
+    /// same capture have one each, the first the first, unless it is said which.
+    pub fn wanted_beside<'s>(&self, sources: impl Iterator<Item = &'s Self>) -> Wanted {
+        let beside = sources.filter(|source| self.shares_connections(source)).enumerate();
+        let numbered = beside.map(|(place, source)| {
+            let is_said = source.packets.as_ref().is_some_and(|packets| packets.connection.is_some());
+            (source.id, if is_said { source.wanted().connection } else { place })
+        });
+        let (own, others): (Vec<_>, Vec<_>) = numbered.partition(|(id, _)| *id == self.id);
+        let wanted = self.wanted();
+        let connection = own.first().map_or(wanted.connection, |(_, number)| *number);
+        Wanted { connection, others: others.into_iter().map(|(_, number)| number).collect(), ..wanted }
+    }
+
+    /// Whether it is read from a connection that the same words of the same capture mean; it does with itself.
+    fn shares_connections(&self, other: &Self) -> bool {
+        let packets = |source: &Self| {
+            let packets = source.packets.clone().unwrap_or_default();
+            PacketsTable { connection: None, ..packets }
+        };
+        let in_connections =
+            |source: &Self| source.input.is_some() && !source.has_datagrams() && source.demux.is_none();
+        in_connections(self) && in_connections(other) && self.input == other.input && packets(self) == packets(other)
     }
 
     /// Whether it is read from the same packets of the same capture as another source, and something tells them apart.

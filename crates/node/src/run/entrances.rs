@@ -84,7 +84,8 @@ impl Workshop<'_> {
         let streams = |source: &&SourceSection| source.emulate.is_none() && !captures::is_capture(source);
         for source in self.resolved.sources_of(index).filter(streams) {
             let name = source.name_or_id();
-            let Some((entrance, writing)) = entrance(source, &name)? else { continue };
+            let wanted = source.wanted_beside(self.resolved.sources_and_readouts().map(|(source, _)| source));
+            let Some((entrance, writing)) = entrance(source, &name, wanted)? else { continue };
             let bound = readout.add_entrance(SourceId(source.id), entrance).map_err(endpoint(&name))?;
             opened.addresses.extend(bound.map(|bound| (name.clone(), bound)));
             opened.to_start.extend(writing.map(|writing| Fed { name, writing }));
@@ -190,7 +191,11 @@ impl Resolved {
 }
 
 /// A source's way in, and what writes there; none for those that come by the readout unit's own service point.
-fn entrance(source: &SourceSection, name: &str) -> Result<Option<(Entrance, Option<Writing>)>, RunError> {
+fn entrance(
+    source: &SourceSection,
+    name: &str,
+    wanted: Wanted,
+) -> Result<Option<(Entrance, Option<Writing>)>, RunError> {
     let pair = || UnixStream::pair().map_err(system(format!("{name}: a pair of sockets")));
     if let Some(NetworkAddress::Tcp(address)) = &source.listen {
         return Ok(Some((Entrance::Listen(address.clone()), None)));
@@ -201,7 +206,7 @@ fn entrance(source: &SourceSection, name: &str) -> Result<Option<(Entrance, Opti
     if let Some(input) = &source.input {
         let (ours, theirs) = pair()?;
         let entrance = Entrance::Adopt { socket: ours.into(), name: input.0.path().display().to_string() };
-        return Ok(Some((entrance, Some(Writing::Origin(input.0.clone(), source.wanted(), theirs)))));
+        return Ok(Some((entrance, Some(Writing::Origin(input.0.clone(), wanted, theirs)))));
     }
     if let Some(program) = &source.program {
         let (ours, theirs) = pair()?;

@@ -1,5 +1,6 @@
 //! A file in the place of a source: a capture's datagrams or connection, or the bytes of any other file.
 
+use super::connections::Connections;
 use super::frames::{Carriage, Passing};
 use super::input::Input;
 use super::wanted::{Carrier, Wanted};
@@ -7,7 +8,7 @@ use crate::offline::{ByteOrigin, OfflineError};
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ pub struct Passed {
     pub taken: u64,
     /// Packets that are none of it, by the reason's name.
     pub aside: BTreeMap<&'static str, u64>,
+    /// Connections that nobody wants, each as who sent to whom, with its packets.
+    pub connections: BTreeMap<String, u64>,
     /// Places at which the capture is damaged.
     pub damaged: u64,
 }
@@ -29,19 +32,34 @@ impl Passed {
         *self.aside.entry(name).or_default() += 1;
     }
 
-    /// Whether every packet was the source's.
+    /// Whether every packet was the source's, and there was one.
     pub fn is_pure(&self) -> bool {
-        self.aside.is_empty() && self.damaged == 0
+        self.aside.is_empty() && self.damaged == 0 && self.taken > 0
     }
 }
 
 impl fmt::Display for Passed {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} packets were the source's; not", self.taken)?;
+        const MOST: usize = 8;
+        write!(out, "{} packets were the source's", self.taken)?;
+        if self.aside.is_empty() && self.damaged == 0 {
+            return Ok(());
+        }
+        out.write_str("; not")?;
         let damaged = (self.damaged > 0).then_some(("damaged", self.damaged));
         for (index, (name, count)) in self.aside.iter().map(|(name, count)| (*name, *count)).chain(damaged).enumerate()
         {
             write!(out, "{} {name}: {count}", if index == 0 { "" } else { "," })?;
+        }
+        if !self.connections.is_empty() {
+            let named = self.connections.iter().take(MOST).map(|(whose, count)| format!("{whose} ({count})"));
+            let named = named.collect::<Vec<_>>().join(", ");
+            let count = self.connections.len();
+            write!(
+                out,
+                "; connections that no source reads: {count}: {named}: `from`, `from_port` or `connection` in `packets` \
+                 says which one is meant"
+            )?;
         }
         Ok(())
     }
@@ -101,8 +119,8 @@ pub fn feed_datagrams(
     Ok(passed)
 }
 
-/// Gives the bytes of a file, unpacked if it is an LZ4 frame; of a capture those of the first connection that is wanted. Says
-/// what passed in a capture.
+/// Gives the bytes of a file, unpacked if it is an LZ4 frame; of a capture those of the connection that is wanted. Says what
+/// passed in a capture.
 ///
 /// # Errors
 /// Where it cannot be read.
@@ -139,7 +157,7 @@ fn feed_connection(
     give: &mut dyn FnMut(&[u8]) -> bool,
 ) -> Result<Passed, OfflineError> {
     let (mut passed, mut streams, mut bytes) = (Passed::default(), Streams::new(), Vec::new());
-    let mut connection: Option<(SocketAddr, SocketAddr)> = None;
+    let mut connections = Connections::default();
     Carriage::default().read(input, &mut |passing| {
         let Some(carried) = passed.packet(passing) else { return ControlFlow::Continue(()) };
         let segment = match wanted.pick(Carrier::Connections, carried) {
@@ -150,18 +168,19 @@ fn feed_connection(
                 return ControlFlow::Continue(());
             }
         };
-        let whose = (segment.source, segment.destination);
-        if *connection.get_or_insert(whose) != whose {
-            passed.aside("other_connection");
-            return ControlFlow::Continue(());
-        }
         bytes.clear();
         streams.accept(&segment, &mut bytes);
-        if passed.take(|| bytes.is_empty() || give(&bytes)) {
-            ControlFlow::Continue(())
-        } else {
-            ControlFlow::Break(())
-        }
+        let is_wanted_still = match connections.number_of(&segment, !bytes.is_empty()) {
+            Some(number) if number == wanted.connection => passed.take(|| bytes.is_empty() || give(&bytes)),
+            Some(number) if !wanted.others.contains(&number) => {
+                passed.aside("other_connection");
+                let whose = format!("{} to {}", segment.source, segment.destination);
+                *passed.connections.entry(whose).or_default() += 1;
+                true
+            }
+            _ => true,
+        };
+        if is_wanted_still { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     Ok(passed)
 }

@@ -18,6 +18,7 @@
 //! per source.
 
 mod account;
+mod connections;
 mod convert;
 mod draft;
 mod feeding;

@@ -9,6 +9,7 @@
 
 use super::input::Input;
 use super::trial::{TrialOptions, tried};
+use super::wanted::Wanted;
 use crate::configuration::{
     BoardChoice, Configuration, InputChoice, ManagerSection, NetworkAddress, PacketsTable, PlacementChoice,
     ReadoutSection, SourceSection,
@@ -126,7 +127,8 @@ impl Begin {
 fn begin_at_its_begin(sources: &mut [SourceSection], recording: &Path) -> Result<(), OfflineError> {
     let (mut begins, mut has_frames) = (Vec::new(), false);
     for source in sources.iter() {
-        let Some(account) = account(source, recording)? else {
+        let wanted = source.wanted_beside(sources.iter());
+        let Some(account) = account(source, &wanted, recording)? else {
             has_frames = true;
             continue;
         };
@@ -152,10 +154,9 @@ fn begin_at_its_begin(sources: &mut [SourceSection], recording: &Path) -> Result
 }
 
 /// What there is of a source; none where only a run finds its frames.
-fn account(source: &SourceSection, recording: &Path) -> Result<Option<TrialAccount>, OfflineError> {
+fn account(source: &SourceSection, wanted: &Wanted, recording: &Path) -> Result<Option<TrialAccount>, OfflineError> {
     let Some(framing) = source.framing() else { return Ok(None) };
-    let wanted = source.wanted();
-    let (account, _) = tried(&TrialOptions { framing: &framing, input: recording, wanted: &wanted })?;
+    let (account, _) = tried(&TrialOptions { framing: &framing, input: recording, wanted })?;
     Ok(Some(account))
 }
 

@@ -1,5 +1,6 @@
 //! A source's layout or format tried on a capture or a file of what its board sent.
 
+use super::connections::Connections;
 use super::feeding::capture_has_datagrams;
 use super::frames::{Carriage, Passing};
 use super::input::Input;
@@ -219,7 +220,7 @@ fn try_capture(
     others: &mut Others,
 ) -> Result<(), OfflineError> {
     let (mut streams, mut bytes, mut packets) = (Streams::new(), Vec::new(), 0);
-    let mut connection = None;
+    let mut connections = Connections::default();
     Carriage::default().read(input, &mut |passing| {
         let Passing::Packet { time, carried, .. } = passing else { return ControlFlow::Continue(()) };
         packets += 1;
@@ -230,19 +231,17 @@ fn try_capture(
             Ok(Carried::Datagram(datagram)) => trial.datagram(arrival(datagram.source.ip()), datagram.payload),
             Ok(Carried::Other(packet)) => trial.datagram(arrival(packet.source), packet.payload),
             Ok(Carried::Segment(segment)) => {
-                // One after the other: what two connections sent would be one stream otherwise.
-                let whose = (segment.source, segment.destination);
-                if *connection.get_or_insert(whose) == whose {
-                    bytes.clear();
-                    let piece = streams.accept(&segment, &mut bytes).unwrap_or_default();
-                    if piece.begins || piece.lost_bytes > 0 {
-                        trial.end_of_stream();
+                bytes.clear();
+                let piece = streams.accept(&segment, &mut bytes).unwrap_or_default();
+                match connections.number_of(&segment, !bytes.is_empty()) {
+                    Some(number) if number == options.wanted.connection => {
+                        if piece.begins || piece.lost_bytes > 0 {
+                            trial.end_of_stream();
+                        }
+                        trial.stream(arrival(segment.source.ip()), &bytes);
                     }
-                    trial.stream(arrival(segment.source.ip()), &bytes);
-                    // A board that was cut off comes again.
-                    connection = connection.filter(|_| !segment.ends);
-                } else {
-                    tell("other_connection");
+                    Some(_) => tell("other_connection"),
+                    None => {}
                 }
             }
             Ok(Carried::Aside(_)) => {}

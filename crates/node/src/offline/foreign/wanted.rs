@@ -10,10 +10,16 @@ pub struct Wanted {
     pub port: Option<u16>,
     /// Those that this address sent.
     pub from: Option<IpAddr>,
+    /// Those that came from this port.
+    pub from_port: Option<u16>,
     /// Those that went to this address.
     pub to: Option<IpAddr>,
     /// Those that lie straight in IP, with this protocol number.
     pub protocol: Option<u8>,
+    /// Which of the connections that are left, in the order in which they begin to carry something, from 0.
+    pub connection: usize,
+    /// Which of them others want.
+    pub others: Vec<usize>,
 }
 
 /// In what frames lie.
@@ -36,26 +42,28 @@ impl Wanted {
     /// # Errors
     /// The name under which it is counted instead: what it is, or how it differs.
     pub(super) fn pick<'a>(&self, carrier: Carrier, carried: Carried<'a>) -> Result<Carried<'a>, &'static str> {
-        let (source, destination, port, kind) = match &carried {
+        let (source, destination, ports, kind) = match &carried {
             Carried::Aside(aside) => return Err(Aside::name(*aside)),
             Carried::Datagram(it) => {
                 let is_kind = carrier == Carrier::Datagrams && self.protocol.is_none();
-                (it.source.ip(), it.destination.ip(), Some(it.destination.port()), is_kind)
+                (it.source.ip(), it.destination.ip(), Some((it.source.port(), it.destination.port())), is_kind)
             }
             Carried::Segment(it) => {
                 let is_kind = carrier == Carrier::Connections;
-                (it.source.ip(), it.destination.ip(), Some(it.destination.port()), is_kind)
+                (it.source.ip(), it.destination.ip(), Some((it.source.port(), it.destination.port())), is_kind)
             }
             Carried::Other(it) => (it.source, it.destination, None, self.is_protocol(it)),
         };
         let differs = |wanted: Option<IpAddr>, found: IpAddr| wanted.is_some_and(|wanted| wanted != found);
-        if port.is_some() && self.port.is_some_and(|wanted| port != Some(wanted)) {
+        let is_elsewhere = |(_, port)| self.port.is_some_and(|wanted| port != wanted);
+        if ports.is_some_and(is_elsewhere) {
             return Err("other_port");
         }
         if !kind {
             return Err("other_protocol");
         }
-        if differs(self.from, source) || differs(self.to, destination) {
+        let is_from_elsewhere = self.from_port.is_some_and(|wanted| ports.map(|(from, _)| from) != Some(wanted));
+        if differs(self.from, source) || differs(self.to, destination) || is_from_elsewhere {
             return Err("other_address");
         }
         Ok(carried)
