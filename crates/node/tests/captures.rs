@@ -2,9 +2,12 @@
 
 mod support;
 
+use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
-use ropewalk_node::offline::foreign::of_recording;
+use ropewalk_node::offline::foreign::{
+    ForeignReplayOptions, Pace, draft_text, of_recording, replay_foreign, sniff_capture,
+};
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{Counter, EventKey, Utc};
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
@@ -12,7 +15,7 @@ use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader, checksum};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
-use support::{Run, TemporaryDirectory, ess_pulses};
+use support::{Run, TemporaryDirectory, ess_pulses, free_port, wait_for};
 
 /// Where boards send to.
 const HERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 100), 9000);
@@ -391,6 +394,38 @@ fn several_connections_of_a_capture_are_a_source_each() {
             assert_eq!(warning.contains("connections that no source reads: 1:"), other.is_some(), "{warning}");
         }
         assert_eq!(summary.warnings.len(), 2, "{packets:?}: {summary:#?}");
+    }
+}
+
+/// From a capture of two boards to their draft, and from the draft to a run of what is played, without a word in between.
+#[test]
+fn a_draft_of_several_boards_takes_what_is_played_of_them() {
+    let output = TemporaryDirectory::new("captures-drafted");
+    let capture = output.path().join("boards.pcapng");
+    let sent = (1..=100).flat_map(|event| [1, 2].map(|last| udp(board(last), 9000, &frame(event))));
+    write_capture(&capture, &sent.collect::<Vec<_>>());
+    let real = ropewalk_tidy::real_data("captures::a_draft_of_several_boards", "vmm");
+    for capture in real.map(|data| data.join("example_LET.pcapng")).into_iter().chain([capture]) {
+        let findings = sniff_capture(&capture).expect("it is a capture");
+        let group = findings.groups.iter().find(|group| group.peers[0].peer.port == 9000).expect("it went there");
+        let draft = draft_text(group).expect("frames were found");
+        let port = free_port();
+        let text = format!(
+            "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n{}",
+            output.path().display().to_string(),
+            draft.replace("0.0.0.0:9000", &format!("127.0.0.1:{port}"))
+        );
+        let configuration = parse("drafted", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+        let mut handle = launch(&configuration, None).unwrap_or_else(|error| panic!("{error}"));
+        handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 100)));
+        wait_for("the start", || (handle.snapshot().phase == RunPhase::Running).then_some(()));
+        let target = format!("udp://127.0.0.1:{port}").parse().expect("a target");
+        let pace = Pace::Hertz(2000.0);
+        let options = ForeignReplayOptions { target, pace, port: Some(9000), format: None, times: 1 };
+        assert_eq!(replay_foreign(&capture, &options).expect("it can be read").messages, 200);
+        let summary = Run { handle }.end();
+        assert!(summary.is_lossless() && summary.datagrams["nobodys"] == 0, "{draft}\n{summary:#?}");
+        assert_eq!((summary.events.written, summary.fragments.received), (100, 200), "{draft}");
     }
 }
 

@@ -175,8 +175,7 @@ fn address_advice(sent: &ForeignReplayed) -> Option<String> {
         (own != local.ip()).then(|| (own, local.ip()))
     })?;
     Some(format!(
-        "  to a source with `is = \"{own}\"` {now} is nobody: write that while this is played, or let the run read the \
-         capture (`input`)\n"
+        "  to a source with `is = \"{own}\"` {now} is nobody: `is = [\"{own}\", \"{now}\"]` is the board and what plays it\n"
     ))
 }
 

@@ -250,9 +250,29 @@ pub struct DemuxTable {
     pub mask: Option<u64>,
     /// By how much they are moved down.
     pub shift: Option<u8>,
-    /// Which board the source is: its address, or its number. Where sources that listen at one address do not say it, they are
-    /// the boards in the order in which these show themselves.
-    pub is: Option<BoardChoice>,
+    /// Which board the source is: its address, or its number, or several under which it comes. Where sources that listen at one
+    /// address do not say it, they are the boards in the order in which these show themselves.
+    pub is: Option<BoardsChoice>,
+}
+
+/// Under which address or number a board comes, or under which ones.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum BoardsChoice {
+    /// Under this.
+    One(BoardChoice),
+    /// Under any of these.
+    Several(Vec<BoardChoice>),
+}
+
+impl BoardsChoice {
+    /// All of them.
+    pub fn all(&self) -> &[BoardChoice] {
+        match self {
+            Self::One(board) => std::slice::from_ref(board),
+            Self::Several(boards) => boards,
+        }
+    }
 }
 
 /// Which of several boards.
@@ -575,14 +595,20 @@ impl TimeTable {
 impl DemuxTable {
     /// The number that tells boards apart; none where their addresses do.
     fn number(&self) -> Result<Option<Number>, Fault> {
-        match (self.at, self.is) {
-            (PeerOrPlace::Peer, Some(BoardChoice::Number(_))) => {
-                return Err(fault("demux", "the address of the board: `is = \"192.168.10.1\"`"));
+        let names = self.is.as_ref().map(BoardsChoice::all);
+        if names.is_some_and(<[_]>::is_empty) {
+            return Err(fault("demux", "which board is it? `is` has an address or a number, or several"));
+        }
+        for name in names.into_iter().flatten() {
+            match (self.at, name) {
+                (PeerOrPlace::Peer, BoardChoice::Number(_)) => {
+                    return Err(fault("demux", "the address of the board: `is = \"192.168.10.1\"`"));
+                }
+                (PeerOrPlace::Place(_), BoardChoice::Address(_)) => {
+                    return Err(fault("demux", "the number of the board: `is = 3`"));
+                }
+                _ => {}
             }
-            (PeerOrPlace::Place(_), Some(BoardChoice::Address(_))) => {
-                return Err(fault("demux", "the number of the board: `is = 3`"));
-            }
-            _ => {}
         }
         match (self.at, self.kind) {
             (PeerOrPlace::Peer, None) if self.mask.is_none() && self.shift.is_none() => Ok(None),

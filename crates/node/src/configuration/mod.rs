@@ -39,8 +39,9 @@ pub use felix_event::{Endian, EventChoice, EventField};
 pub use felix_serve::ServeSection;
 pub use format::FormatName;
 pub use layout::{
-    BoardChoice, BoardTable, ChecksumTable, CountsChoice, DemuxTable, EventTable, FrameChoice, FrameTable, LengthTable,
-    NumberTable, NumbersChoice, PatternTable, PiecesTable, StatusTable, TimeTable, TrailerTable,
+    BoardChoice, BoardTable, BoardsChoice, ChecksumTable, CountsChoice, DemuxTable, EventTable, FrameChoice,
+    FrameTable, LengthTable, NumberTable, NumbersChoice, PatternTable, PiecesTable, StatusTable, TimeTable,
+    TrailerTable,
 };
 pub use layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
 pub use model::{

@@ -46,8 +46,11 @@ fn told_apart(first: usize, known: &DemuxTable, demux: &DemuxTable) -> Result<()
             "source[{first}], which shares its way in, is told apart by something else: one of the two is wrong"
         ));
     }
-    match (known.is, demux.is) {
-        (Some(one), Some(other)) if one == other => Err(format!("source[{first}] is {} already", name(other))),
+    match (&known.is, &demux.is) {
+        (Some(one), Some(other)) => match other.all().iter().find(|board| one.all().contains(board)) {
+            Some(board) => Err(format!("source[{first}] is {} already", name(*board))),
+            None => Ok(()),
+        },
         (Some(_), None) | (None, Some(_)) => {
             Err(format!("either both this and source[{first}] say which board they are (`is`), or neither does"))
         }

@@ -167,16 +167,13 @@ pub(super) fn datagram_input(
 fn demux(boards: &[&SourceSection]) -> Demux {
     let tables: Vec<&DemuxTable> = boards.iter().filter_map(|source| source.demux.as_ref()).collect();
     let Some(first) = tables.first() else { return Demux::Single };
-    let known: Option<Vec<u128>> = tables
-        .iter()
-        .map(|table| {
-            table.is.map(|board| match board {
-                BoardChoice::Number(number) => number.into(),
-                BoardChoice::Address(address) => Boards::of_address(address.into()),
-            })
-        })
-        .collect();
-    let boards = known.map_or_else(|| Boards::of_count(tables.len()), Boards::new);
+    let number = |board: &BoardChoice| match *board {
+        BoardChoice::Number(number) => number.into(),
+        BoardChoice::Address(address) => Boards::of_address(address.into()),
+    };
+    let names = |table: &&DemuxTable| Some(table.is.as_ref()?.all().iter().map(number).collect());
+    let known: Option<Vec<Vec<u128>>> = tables.iter().map(names).collect();
+    let boards = known.map_or_else(|| Boards::of_count(tables.len()), Boards::of_names);
     match first.at {
         PeerOrPlace::Peer => Demux::Address(boards),
         PeerOrPlace::Place(_) => Demux::Field(boards),

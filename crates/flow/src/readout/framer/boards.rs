@@ -3,7 +3,8 @@
 /// Boards by what tells them apart: their address, or a number in their frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Boards {
-    known: Vec<u128>,
+    /// The names of boards, each with the board's index: most have one.
+    known: Vec<(u128, usize)>,
     /// How many there can be.
     most: usize,
 }
@@ -11,7 +12,14 @@ pub struct Boards {
 impl Boards {
     /// These boards, and no others. Addresses are numbers: see [`Boards::of_address`].
     pub fn new(boards: Vec<u128>) -> Self {
-        Self { most: boards.len(), known: boards }
+        Self::of_names(boards.into_iter().map(|board| vec![board]).collect())
+    }
+
+    /// The same for boards that have several names each.
+    pub fn of_names(boards: Vec<Vec<u128>>) -> Self {
+        let most = boards.len();
+        let named = |(index, names): (usize, Vec<u128>)| names.into_iter().map(move |name| (name, index));
+        Self { known: boards.into_iter().enumerate().flat_map(named).collect(), most }
     }
 
     /// So many boards, whoever they are, in the order in which they show themselves.
@@ -29,17 +37,13 @@ impl Boards {
 
     /// Which board it is; none where it is none of them, and no more are expected.
     pub fn index_of(&mut self, board: u128) -> Option<usize> {
-        let known = self.known.iter().position(|&other| other == board);
-        if known.is_none() && self.known.len() < self.most {
-            self.known.push(board);
-            return Some(self.known.len() - 1);
+        let known = self.known.iter().find(|&&(name, _)| name == board).map(|&(_, index)| index);
+        let next = self.known.len();
+        if known.is_none() && next < self.most {
+            self.known.push((board, next));
+            return Some(next);
         }
         known
-    }
-
-    /// The boards that are known, in the order of their indices.
-    pub fn known(&self) -> &[u128] {
-        &self.known
     }
 }
 
@@ -54,7 +58,12 @@ mod tests {
         assert_eq!([1, 2, 3].map(|last| two.index_of(address(last))), [Some(1), Some(0), None]);
         let mut any = Boards::of_count(2);
         assert_eq!([7, 5, 7, 9, 5].map(|board| any.index_of(board)), [Some(0), Some(1), Some(0), None, Some(1)]);
-        assert_eq!(any.known(), [7, 5]);
+    }
+
+    #[test]
+    fn a_board_of_several_names_is_one() {
+        let mut two = Boards::of_names(vec![vec![7, 1], vec![8]]);
+        assert_eq!([1, 8, 7, 2].map(|name| two.index_of(name)), [Some(0), Some(1), Some(0), None]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! A `[[source]]` for what was sniffed, to be tried and corrected.
 
+use super::stand_ins::StandIns;
 use ropewalk_flow::sniff::{Group, Transport, draft};
 use ropewalk_wire::framing::Framing;
 use ropewalk_wire::layout::{Clock, Counts, Frame, Layout, Length, Number, Pattern, Plan, Size};
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The tables of the boards of a group, one for each address that datagrams come from; none where no frames were found.
 /// With a `[[readout]]` named `ru0` beside them they are good configuration.
@@ -16,7 +17,9 @@ pub fn draft_text(group: &Group) -> Option<String> {
     let addresses: BTreeSet<IpAddr> = group.peers.iter().map(|account| account.peer.from.ip()).collect();
     let boards: Vec<Option<IpAddr>> =
         if is_udp && addresses.len() > 1 { addresses.into_iter().map(Some).collect() } else { vec![None] };
-    let mut text = String::new();
+    let (mut text, mut stand_ins) = (String::new(), StandIns::default());
+    // In the order in which a replay comes across them.
+    group.peers.iter().for_each(|account| _ = stand_ins.of(account.peer.from.ip()));
     for (index, board) in boards.iter().enumerate() {
         let first = group.peers.iter().find(|account| board.is_none_or(|board| account.peer.from.ip() == board));
         let first = first.and_then(|account| account.shown.first()).map(|shown| plan.fields(&shown[..]));
@@ -30,7 +33,7 @@ pub fn draft_text(group: &Group) -> Option<String> {
             line(&mut text, format_args!("match = {}", pattern_text(pattern)));
         }
         if let Some(board) = board {
-            line(&mut text, format_args!("demux = {{ at = \"ip.source\", is = \"{board}\" }}"));
+            demux(&mut text, *board, stand_ins.of(*board));
         }
         fields(&mut text, &layout, first.and_then(|fields| fields.event));
     }
@@ -41,6 +44,18 @@ fn line(text: &mut String, words: std::fmt::Arguments<'_>) {
     // A string takes everything.
     let _ = text.write_fmt(words);
     text.push('\n');
+}
+
+/// Which board it is, by its own address and by that from which `ropewalk replay` plays it on one machine.
+fn demux(text: &mut String, board: IpAddr, here: Ipv4Addr) {
+    if board == IpAddr::V4(here) {
+        return line(text, format_args!("demux = {{ at = \"ip.source\", is = \"{board}\" }}"));
+    }
+    line(
+        text,
+        format_args!("# The board's own address, and the one from which `ropewalk replay` plays it on this machine."),
+    );
+    line(text, format_args!("demux = {{ at = \"ip.source\", is = [\"{board}\", \"{here}\"] }}"));
 }
 
 fn fields(text: &mut String, layout: &Layout, first: Option<u64>) {

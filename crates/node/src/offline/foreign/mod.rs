@@ -30,6 +30,7 @@ mod replay;
 mod saving;
 mod sniff;
 mod sniff_report;
+mod stand_ins;
 #[cfg(test)]
 mod tests;
 mod trial;

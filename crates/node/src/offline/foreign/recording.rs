@@ -170,11 +170,12 @@ fn begin(source: &SourceSection, account: &TrialAccount) -> Option<Begin> {
 
 /// The first number of a source's own boards, and its bits.
 fn first_of(source: &SourceSection, account: &TrialAccount, (event, sequence): (u8, u8)) -> Option<(u64, u8)> {
-    let is_its_own = |board: &Board| match source.demux.as_ref().and_then(|demux| demux.is) {
-        None => true,
-        Some(BoardChoice::Address(address)) => board.from == Some(IpAddr::V4(address)),
-        Some(BoardChoice::Number(number)) => board.number == Some(number),
+    let is_so_called = |board: &Board, name: &BoardChoice| match *name {
+        BoardChoice::Address(address) => board.from == Some(IpAddr::V4(address)),
+        BoardChoice::Number(number) => board.number == Some(number),
     };
+    let names = source.demux.as_ref().and_then(|demux| demux.is.as_ref());
+    let is_its_own = |board: &Board| names.is_none_or(|names| names.all().iter().any(|name| is_so_called(board, name)));
     let mut boards = account.boards.iter().filter(|(board, _)| is_its_own(board));
     boards.find_map(|(_, account)| {
         account.event.first.map(|first| (first, event)).or(account.sequence.first.map(|first| (first, sequence)))

@@ -2,12 +2,13 @@
 
 use super::frames::{self, Carriage, Found, Passing, Peer};
 use super::input::Input;
+use super::stand_ins::StandIns;
 use super::wanted::{Carrier, Wanted};
 use crate::offline::OfflineError;
 use ropewalk_terms::Utc;
 use ropewalk_wire::capture::{CaptureReader, Carried, Streams};
 use ropewalk_wire::foreign::ForeignFormat;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -97,7 +98,8 @@ pub struct ForeignReplayed {
 /// # Errors
 /// Where the file cannot be read, a line cannot be opened, or breaks.
 pub fn replay_foreign(path: &Path, options: &ForeignReplayOptions) -> Result<ForeignReplayed, OfflineError> {
-    let mut player = Player { options, lines: BTreeMap::new(), begin: None, sent: ForeignReplayed::default() };
+    let (lines, stand_ins) = (BTreeMap::new(), StandIns::default());
+    let mut player = Player { options, lines, stand_ins, begin: None, sent: ForeignReplayed::default() };
     let mut time = 0;
     while options.times == 0 || time < options.times {
         player.begin = None;
@@ -120,6 +122,7 @@ fn peer_text(peer: Option<Peer>) -> String {
 struct Player<'a> {
     options: &'a ForeignReplayOptions,
     lines: BTreeMap<Option<Peer>, Line>,
+    stand_ins: StandIns,
     /// When the first message went out, its recorded time, and how many did since.
     begin: Option<(Instant, Option<Utc>, u64)>,
     sent: ForeignReplayed,
@@ -179,8 +182,9 @@ impl Player<'_> {
         let target = self.options.target;
         let failed = |error| OfflineError::Target { target: target.to_string(), error };
         if !self.lines.contains_key(&peer) {
-            let taken = self.lines.values().map(|line| line.local.ip()).collect();
-            self.lines.insert(peer, Line::open(target, peer, &taken).map_err(failed)?);
+            // Asked for of every board, so that who stands in for whom does not depend on the machine.
+            let here = peer.map_or(Ipv4Addr::LOCALHOST, |peer| self.stand_ins.of(peer.address()));
+            self.lines.insert(peer, Line::open(target, peer, here).map_err(failed)?);
         }
         let line = self.lines.get_mut(&peer).expect("it was just put there");
         line.send(bytes).map_err(failed)?;
@@ -217,13 +221,15 @@ enum Socket {
 }
 
 impl Line {
-    fn open(target: Target, peer: Option<Peer>, taken: &BTreeSet<IpAddr>) -> io::Result<Self> {
+    /// Datagrams go out from the board's own address where the machine has it; on one machine from the one that stands in for
+    /// it, `here`, so that boards can be told apart by their addresses.
+    fn open(target: Target, peer: Option<Peer>, here: Ipv4Addr) -> io::Result<Self> {
         match target {
             Target::Udp(address) => {
                 let own = peer.map(|peer| peer.address()).filter(|own| may_send(*own, address.ip()));
                 let socket = match own.and_then(|own| UdpSocket::bind((own, 0)).ok()) {
                     Some(socket) => socket,
-                    None => UdpSocket::bind((local_address(address.ip(), peer, taken), 0))?,
+                    None => UdpSocket::bind((local_address(address.ip(), here), 0))?,
                 };
                 socket.connect(address)?;
                 Ok(Self { local: socket.local_addr()?, socket: Socket::Udp(socket) })
@@ -249,20 +255,11 @@ fn may_send(own: IpAddr, target: IpAddr) -> bool {
     is_one && own.is_ipv4() == target.is_ipv4() && (target.is_loopback() || !own.is_loopback())
 }
 
-/// From where datagrams of `peer` go out whose own address this machine does not have. On one machine each sender has an address of its own, so that who tells them apart by
-/// address can go on doing so: 127.0.0.N, with the last number of the address that it had, where nobody else has that.
-fn local_address(target: IpAddr, peer: Option<Peer>, taken: &BTreeSet<IpAddr>) -> IpAddr {
+/// From where datagrams go out that do not come from the board's own address.
+fn local_address(target: IpAddr, here: Ipv4Addr) -> IpAddr {
     match target {
         IpAddr::V6(_) => IpAddr::from([0; 16]),
         IpAddr::V4(target) if !target.is_loopback() => IpAddr::from([0; 4]),
-        IpAddr::V4(_) => {
-            let last = peer.map(|peer| match peer.address() {
-                IpAddr::V4(address) => address.octets()[3],
-                IpAddr::V6(address) => address.octets()[15],
-            });
-            let own = |last: u8| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last));
-            let free = last.into_iter().chain(1..255).filter(|last| (1..255).contains(last)).map(own);
-            free.into_iter().find(|address| !taken.contains(address)).unwrap_or_else(|| own(1))
-        }
+        IpAddr::V4(_) => here.into(),
     }
 }
