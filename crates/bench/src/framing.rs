@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SOURCE: SourceId = SourceId(841);
-const LIMITS: FramerLimits = FramerLimits { max_fragment: 1 << 20, check_crc: false };
+const LIMITS: FramerLimits = FramerLimits { max_fragment: 1 << 20, check_crc: false, gather: None };
 const BLOCK: usize = 256 << 10;
 /// Fragments at a time, as a drive takes them.
 const BATCH: usize = 128;

@@ -111,7 +111,7 @@ impl<'a> Machines<'a> {
         let ids = || (0..SOURCES).map(|source| SourceId(source.into()));
         let sources = ids().map(|id| SourceConfig::new(id, Format::Ferol)).collect();
         let readout = ReadoutConfig { window: 4096, capacity: 1 << 15, ..ReadoutConfig::new(0, sources) };
-        let limits = FramerLimits { max_fragment: 1 << 20, check_crc: false };
+        let limits = FramerLimits { max_fragment: 1 << 20, check_crc: false, gather: None };
         let manager = ManagerConfig {
             readouts: 1,
             builders: 1,

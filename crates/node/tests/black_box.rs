@@ -105,7 +105,7 @@ fn a_corrupt_frame_of_a_stream_is_saved_with_what_came_before_it() {
     scene.send(131..=131, &mut to, |bytes| bytes[50] ^= 4);
     scene.send(132..=200, &mut to, |_| {});
     let (summary, saved, configuration, file, _directory) = scene.end();
-    assert_eq!((summary.events.written, summary.fragments.crc_errors), (200, 1), "{summary:#?}");
+    assert_eq!((summary.events.written, summary.fragments.seen.crc_errors), (200, 1), "{summary:#?}");
     assert_eq!(saved.iter().map(|file| name(file)).collect::<Vec<_>>(), ["board-1-crc_error.raw"]);
     assert!(summary.warnings[0].contains("board: crc_error; what came in the "), "{:?}", summary.warnings);
     let report = tried(&configuration, &file, &saved[0]);
@@ -128,7 +128,7 @@ fn a_corrupt_datagram_is_saved_as_a_capture() {
     scene.send(131..=131, &mut to, |bytes| bytes[50] ^= 4);
     scene.send(132..=200, &mut to, |_| {});
     let (summary, saved, configuration, file, _directory) = scene.end();
-    assert_eq!((summary.events.written, summary.fragments.crc_errors), (200, 1), "{summary:#?}");
+    assert_eq!((summary.events.written, summary.fragments.seen.crc_errors), (200, 1), "{summary:#?}");
     assert_eq!(saved.iter().map(|file| name(file)).collect::<Vec<_>>(), ["board-1-crc_error.pcapng"]);
     let report = tried(&configuration, &file, &saved[0]);
     let bad = report.first_bad.as_ref().expect("it is in there");

@@ -160,7 +160,7 @@ fn files_of_a_named_format_are_sources_as_they_lie_there() {
     handle.start(EventKey::new(0, 1), Some(EventKey::new(0, 4685)));
     let summary = Run { handle }.end();
     assert!(summary.is_lossless(), "{summary:#?}");
-    assert_eq!((summary.events.written, summary.fragments.crc_errors), (4685, 0));
+    assert_eq!((summary.events.written, summary.fragments.seen.crc_errors), (4685, 0));
     assert_eq!(summary.bytes["payload_received"], 4_327_200);
 }
 

@@ -189,7 +189,7 @@ fn whatever_goes_wrong_on_a_card_stands_in_the_ledger_under_its_name() {
         let _ = writeln!(card, "{} = {share}", fault.name());
     }
     let (summary, fragments) = run("felix-faults", &card);
-    assert!(summary.fragments.crc_errors > 50, "{:?}", summary.fragments);
+    assert!(summary.fragments.seen.crc_errors > 50, "{:?}", summary.fragments);
     for cause in ["cut_short", "malformed", "oversize", "timed_out"] {
         assert!(summary.fragments.dropped.contains_key(cause), "{cause}: {:?}", summary.fragments);
     }

@@ -169,6 +169,8 @@ counters! {
     DatagramsNobodys = "datagrams_nobodys", Count;
     /// Frames that fell apart into the fragments of several events.
     FramesDivided = "frames_divided", Count;
+    /// Frames that went on with the fragment of the frame before them.
+    FramesGathered = "frames_gathered", Count;
     /// Processes of splitters that were started in the place of one that crashed, hung or was not to be believed.
     SplitterRestarts = "splitter_restarts", Count;
     /// Fragments in events that were dropped as a whole.

@@ -209,6 +209,10 @@ flaws! {
     SplitterMissed = "splitter_missed",
     /// A frame of which a splitter said what cannot be true is lost without another try.
     LieIsFinal = "lie_is_final",
+    /// The frames of an event are not waited for while nobody reads their source.
+    GatheredUnheard = "gathered_unheard",
+    /// A frame that is missing in an event of several is not noticed.
+    GatheredWithHoles = "gathered_with_holes",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

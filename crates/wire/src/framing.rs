@@ -159,6 +159,10 @@ pub struct Fields {
     /// The number of the frame itself, in [`Widths::sequence`] bits: one more for the next frame of the same source, so
     /// that a gap is a frame that was lost.
     pub sequence: Option<u64>,
+    /// Which frame of its event it is, where an event comes in several: 0 the first one, one more for each of the others.
+    pub place: Option<u32>,
+    /// Whether it is its event's last frame; nothing where only the next event's first one shows that.
+    pub is_last: Option<bool>,
     /// The run that the source believes to be taking.
     pub run: Option<u32>,
     /// The source's numbering starts again with this frame.
@@ -166,6 +170,13 @@ pub struct Fields {
     /// What is wrong with the contents, and the front end's own words about them. Checksums are not computed for it:
     /// see [`Framing::checksum`].
     pub flags: FragmentFlags,
+}
+
+impl Fields {
+    /// Whether the frame goes on with an event that an earlier one began.
+    pub fn goes_on(&self) -> bool {
+        self.place > Some(0)
+    }
 }
 
 /// How wide the counters of a format are, in bits: 64 where they have none.

@@ -59,6 +59,9 @@ pub struct SourceConfig {
     /// Its event numbers grow, but not by one: the times of pulses, say. Such events are numbered from 1 on by what the
     /// sources of this readout unit show, each once none of them can show a lower one any more.
     pub numbers_grow: bool,
+    /// Frames of one event that follow each other become one fragment, and the next one is waited for so long; none where each
+    /// frame is a fragment. Of described frames alone.
+    pub gather: Option<Duration>,
 }
 
 impl SourceConfig {
@@ -79,6 +82,7 @@ impl SourceConfig {
             on_close: OnClose::Wait,
             check_crc: true,
             numbers_grow: false,
+            gather: None,
         }
     }
 

@@ -153,10 +153,11 @@ impl Readout {
     pub fn note_frames(&mut self, source: usize, counts: FrameCounts) {
         let statistics = &mut self.sources[source].statistics;
         statistics.frames_missing += counts.missing;
-        let out_of_order = statistics.frames_out_of_order + counts.out_of_order + counts.repeated_pieces;
+        let out_of_order = statistics.frames_out_of_order + counts.out_of_order + counts.repeated;
         statistics.frames_out_of_order = out_of_order.saturating_sub(counts.forgiven);
         statistics.garbage_bytes += counts.skipped_bytes;
         statistics.frames_divided += counts.divided;
+        statistics.frames_gathered += counts.gathered;
     }
 
     /// Fragments were found and not given to the machine when it had [finished](Readout::is_finished): they are counted under

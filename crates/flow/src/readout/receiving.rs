@@ -143,7 +143,11 @@ impl Readout {
     #[cold]
     fn take_aside(&mut self, now: Instant, source: usize, fragment: Received) {
         if let Some(cause) = fragment.meta.missing_cause() {
-            self.sources[source].account.dropped.add(cause, 1);
+            let account = &mut self.sources[source].account;
+            match cause {
+                Cause::Late => account.late += 1,
+                _ => account.dropped.add(cause, 1),
+            }
             return;
         }
         let fragment =

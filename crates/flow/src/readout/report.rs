@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use ropewalk_terms::{Cause, Counter, FragmentAccount};
 
 /// The counters that are reported of every source.
-const COUNTERS: usize = 20;
+const COUNTERS: usize = 21;
 
 /// How far the last report of the run has come.
 #[derive(Copy, Clone, Debug)]
@@ -47,6 +47,7 @@ fn entries(source: &Source, account: &FragmentAccount) -> ArrayVec<ReportEntry, 
         (Counter::FramesMissing, statistics.frames_missing),
         (Counter::FramesOutOfOrder, statistics.frames_out_of_order),
         (Counter::FramesDivided, statistics.frames_divided),
+        (Counter::FramesGathered, statistics.frames_gathered),
         (Counter::BackPressureTime, statistics.back_pressure.as_nanos() as u64),
     ];
     let entry = |what, value| ReportEntry { source: Some(source.id), what, value };

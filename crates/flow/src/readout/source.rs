@@ -56,6 +56,7 @@ pub(super) struct Statistics {
     pub(super) frames_missing: u64,
     pub(super) frames_out_of_order: u64,
     pub(super) frames_divided: u64,
+    pub(super) frames_gathered: u64,
     pub(super) back_pressure: Duration,
 }
 

@@ -16,6 +16,7 @@ mod felix_check;
 mod felix_event;
 mod felix_serve;
 mod format;
+mod gathering;
 mod layout;
 mod layout_text;
 mod model;

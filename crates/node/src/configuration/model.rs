@@ -336,6 +336,11 @@ pub struct SourceSection {
     pub checksum: Option<ChecksumTable>,
     /// A library of one's own says into which events or hits its frames fall apart.
     pub splitter: Option<SplitterSection>,
+    /// Frames of one event that follow each other are one fragment; as its format has it where nothing is given.
+    pub gather: Option<bool>,
+    /// How long the next one of them is waited for.
+    #[serde(default = "super::gathering::timeout")]
+    pub gather_timeout: Time,
     /// What came last is kept, and saved when something is wrong with it.
     pub black_box: Option<BlackBoxSection>,
     /// An emulator takes its place, whichever way it comes.

@@ -9,6 +9,7 @@ use ropewalk_terms::{
     ByCause, Cause, ChunkAccount, Counter, EventAccount, FragmentAccount, Incarnation, Ledger, NodeId, Role, RunNumber,
     SourceId,
 };
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 type Number = ((Option<SourceId>, u16), u64);
@@ -147,7 +148,7 @@ impl Standing {
 }
 
 /// What was seen of a source beside the account of its fragments.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Seen {
     /// Fragments whose checksum was wrong.
     pub crc_errors: u64,
@@ -159,6 +160,8 @@ pub struct Seen {
     pub garbage_bytes: u64,
     /// Frames that fell apart into fragments.
     pub frames_divided: u64,
+    /// Frames that went on with the fragment of the frame before them.
+    pub frames_gathered: u64,
     /// Processes of its splitter that were started in the place of another one.
     pub splitter_restarts: u64,
 }
@@ -172,6 +175,7 @@ impl Seen {
             Counter::FramesOutOfOrder => Some(&mut self.frames_out_of_order),
             Counter::GarbageBytes => Some(&mut self.garbage_bytes),
             Counter::FramesDivided => Some(&mut self.frames_divided),
+            Counter::FramesGathered => Some(&mut self.frames_gathered),
             Counter::SplitterRestarts => Some(&mut self.splitter_restarts),
             _ => None,
         }
@@ -339,6 +343,7 @@ mod tests {
             (Some(SOURCE), Counter::FramesOutOfOrder, 5),
             (Some(SOURCE), Counter::GarbageBytes, 6),
             (Some(SOURCE), Counter::FramesDivided, 8),
+            (Some(SOURCE), Counter::FramesGathered, 10),
             (Some(SOURCE), Counter::SplitterRestarts, 9),
             (Some(other), Counter::FramesMissing, 7),
         ];
@@ -350,6 +355,7 @@ mod tests {
             frames_out_of_order: 5,
             garbage_bytes: 6,
             frames_divided: 8,
+            frames_gathered: 10,
             splitter_restarts: 9,
         };
         assert_eq!((snapshot.seen[&SOURCE], snapshot.seen[&other].frames_missing), (seen, 7));

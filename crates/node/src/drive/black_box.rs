@@ -218,6 +218,7 @@ impl BlackBox {
                 None if flags.contains(FragmentFlags::LENGTH_MISMATCH) => Some("length_mismatch"),
                 None if flags.contains(FragmentFlags::MALFORMED) => Some("malformed"),
                 None if flags.contains(FragmentFlags::WRONG_SOURCE) => Some("wrong_source"),
+                None if flags.contains(FragmentFlags::FRAMES_MISSING) => Some("frames_missing"),
                 None => None,
             }
         });

@@ -96,8 +96,8 @@ impl Datagrams {
         let DatagramInputConfig { receiver, sources: own, demux, is_live } = config;
         let routes = own.into_iter().filter_map(|(id, description, pieces_timeout)| {
             let source = sources.iter().position(|source| source.id == id)?;
-            let SourceConfig { max_fragment, check_crc, .. } = sources[source];
-            let limits = FramerLimits { max_fragment, check_crc };
+            let SourceConfig { max_fragment, check_crc, gather, .. } = sources[source];
+            let limits = FramerLimits { max_fragment, check_crc, gather };
             let dividing = Dividing::of(id, &description);
             let framer = DatagramFramer::new(id, description, limits, pieces_timeout);
             Some(Route { source, framer, dividing, has_come: false, black_box: None })
@@ -162,7 +162,7 @@ impl Datagrams {
     pub(super) fn abandon_divided(&mut self, readout: &mut Readout) {
         for route in self.inputs.iter_mut().flat_map(|input| &mut input.routes) {
             let fragments = route.dividing.as_mut().map_or(0, |dividing| dividing.abandon());
-            readout.abandon(route.source, fragments);
+            readout.abandon(route.source, fragments + route.framer.abandon());
         }
     }
 
@@ -265,22 +265,28 @@ impl Input {
             blocked_by = self.take_waiting(now, readout, received).1;
         }
         self.set_blocked(now, blocked_by, readout);
+        // What waits may be what is waited for.
+        let all_was_taken = self.waiting.is_empty() && blocked_by.is_none() && work < AT_ONCE;
         for route in &mut self.routes {
-            route.framer.advance(now, received);
-            route.hand_on(now, readout, received);
+            if all_was_taken {
+                route.framer.advance(now, received);
+                route.hand_on(now, readout, received);
+            }
             route.black_box.iter_mut().for_each(|black_box| black_box.hand_over(now));
         }
         if self.waiting.is_empty() && blocked_by.is_none() && !self.has_ended && self.receiver.is_over() {
             self.has_ended = true;
-            self.end(now, readout);
+            self.end(now, readout, received);
         }
         work
     }
 
     /// Nothing comes any more.
-    fn end(&mut self, now: Instant, readout: &mut Readout) {
+    fn end(&mut self, now: Instant, readout: &mut Readout, received: &mut Vec<Received>) {
         for route in &mut self.routes {
             route.connect(now, readout);
+            route.framer.end(received);
+            route.hand_on(now, readout, received);
             readout.source_disconnected(now, route.source, false);
         }
     }

@@ -111,6 +111,8 @@ pub(super) struct FrontEnds<S: Dispatcher> {
     evacuation_due: Instant,
     /// When the next connection that has said too little to be known is turned away, or one that waits is looked at.
     recognition_due: Option<Instant>,
+    /// When the next event whose frames are gathered is whole if its source stays silent.
+    gathered_due: Option<Instant>,
     is_closed: bool,
 }
 
@@ -163,6 +165,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             evacuation,
             evacuation_due: Instant::ZERO,
             recognition_due: None,
+            gathered_due: None,
             is_closed: false,
             sources,
         })
@@ -206,6 +209,13 @@ impl<S: Dispatcher> FrontEnds<S> {
             let Some(dividing) = dividing else { continue };
             readout.abandon(source, dividing.abandon());
         }
+        for index in 0..self.connections.places() {
+            if let Some((_, connection)) = self.connections.at(index)
+                && let Some(source) = connection.source
+            {
+                readout.abandon(source, connection.framer.abandon());
+            }
+        }
     }
 
     /// Nobody is let in any more.
@@ -239,7 +249,7 @@ impl<S: Dispatcher> FrontEnds<S> {
 
     /// When the next turn is due even if nothing comes.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let own = [self.recognition_due, self.endpoints.next_deadline()];
+        let own = [self.recognition_due, self.gathered_due, self.endpoints.next_deadline()];
         let calls = self.entrances.next_deadline().filter(|_| !self.is_closed);
         let dividings = self.dividings.iter().flatten().filter_map(|dividing| dividing.next_deadline());
         own.into_iter().flatten().chain(calls).chain(dividings).min()
@@ -328,7 +338,7 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// A connection stands; `place` is whose it must be, where that is known.
     fn enter(&mut self, now: Instant, endpoint: Endpoint, place: Option<usize>) {
         let largest = self.sources.iter().map(|source| source.max_fragment).max().unwrap_or(0);
-        let limits = FramerLimits { max_fragment: largest, check_crc: false };
+        let limits = FramerLimits { max_fragment: largest, check_crc: false, gather: None };
         let own = place.and_then(|place| self.own_framers[place].pop());
         let framer = match own.or_else(|| self.spare_framers.pop()) {
             Some(mut framer) => {
@@ -375,15 +385,7 @@ impl<S: Dispatcher> FrontEnds<S> {
             if is_planted(Flaw::FragmentTakenTwice) {
                 self.received.extend(self.received.first().cloned());
             }
-            if count > 0 {
-                let counts = counts(connection, self.dividings[source].as_deref_mut());
-                if let Some(black_box) = &mut self.black_boxes[source] {
-                    black_box.look(now, &self.received, &counts);
-                }
-                readout.receive(now, source, &mut self.received);
-                self.received.clear();
-                readout.note_frames(source, counts);
-            }
+            self.deliver(now, endpoint, source, readout);
             if let Err(error) = framed {
                 if let Some(black_box) = &mut self.black_boxes[source] {
                     black_box.note(now, error.cause.name());
@@ -414,6 +416,18 @@ impl<S: Dispatcher> FrontEnds<S> {
             let mid_fragment = connection.framer.is_mid_fragment();
             self.end(now, endpoint, mid_fragment, readout);
         }
+    }
+
+    /// Gives the machine what was framed of a source's connection.
+    fn deliver(&mut self, now: Instant, endpoint: Endpoint, source: usize, readout: &mut Readout) {
+        let Some(connection) = self.connections.get_mut(endpoint).filter(|_| !self.received.is_empty()) else { return };
+        let counts = counts(connection, self.dividings[source].as_deref_mut());
+        if let Some(black_box) = &mut self.black_boxes[source] {
+            black_box.look(now, &self.received, &counts);
+        }
+        readout.receive(now, source, &mut self.received);
+        self.received.clear();
+        readout.note_frames(source, counts);
     }
 
     /// Looks at the first bytes of a connection that is not known yet.
@@ -451,10 +465,7 @@ impl<S: Dispatcher> FrontEnds<S> {
         };
         match source {
             Some(source) if is_next && self.connected.get(source).is_some_and(Option::is_none) => {
-                let config = &self.sources[source];
-                connection
-                    .framer
-                    .set_limits(FramerLimits { max_fragment: config.max_fragment, check_crc: config.check_crc });
+                connection.framer.set_limits(limits(&self.sources[source]));
                 (connection.source, connection.waiting) = (Some(source), 0);
                 self.connected[source] = Some(endpoint);
                 if let Opening::Generic(hello) = connection.opening {
@@ -559,6 +570,12 @@ impl<S: Dispatcher> FrontEnds<S> {
     }
 
     fn end(&mut self, now: Instant, endpoint: Endpoint, mid_fragment: bool, readout: &mut Readout) {
+        if let Some(connection) = self.connections.get_mut(endpoint)
+            && let Some(source) = connection.source
+        {
+            connection.framer.end(&mut self.received);
+            self.deliver(now, endpoint, source, readout);
+        }
         let Some(mut connection) = self.connections.remove(endpoint) else { return };
         if let Some(source) = connection.source {
             self.connected[source] = None;
@@ -600,7 +617,7 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// Goes on with sources that have room again. Fragments move for their sake, or because a card wants it.
     pub(super) fn go_on(&mut self, now: Instant, readout: &mut Readout, for_cards: bool) {
         let (mut any_dry, mut any_new) = (false, false);
-        self.recognition_due = None;
+        (self.recognition_due, self.gathered_due) = (None, None);
         for index in 0..self.connections.places() {
             let Some((endpoint, connection)) = self.connections.at(index) else { continue };
             let Some(source) = connection.source else {
@@ -617,6 +634,7 @@ impl<S: Dispatcher> FrontEnds<S> {
                 readout.set_being_read(now, source, !dry);
                 any_dry |= dry;
             }
+            self.settle(now, endpoint, readout);
         }
         if any_new {
             // What waits counts as said now: later in this turn the source may be given up.
@@ -633,6 +651,18 @@ impl<S: Dispatcher> FrontEnds<S> {
         if for_cards || any_dry && readout.held_bytes() * 2 <= pinned {
             self.evacuate(readout);
         }
+    }
+
+    /// An event whose frames are gathered is whole where its source was heard, and silent for long enough.
+    fn settle(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
+        let is_dry = self.endpoints.is_dry(endpoint);
+        let is_open = |connection: &&mut Connection| connection.framer.next_deadline().is_some();
+        let Some(connection) = self.connections.get_mut(endpoint).filter(is_open) else { return };
+        if connection.framer.settle(now, !connection.blocked && !is_dry) && !connection.blocked {
+            self.frame(now, endpoint, readout);
+        }
+        let due = self.connections.get_mut(endpoint).and_then(|connection| connection.framer.next_deadline());
+        self.gathered_due = self.gathered_due.into_iter().chain(due).min();
     }
 
     /// Looks at a connection that is not known yet, or that waits for its source's first one; turns away whoever has said
@@ -682,14 +712,20 @@ impl<S: Dispatcher> FrontEnds<S> {
 
 /// Framers for two connections of each source, as there are for a moment when one comes back.
 fn spare_framers(sources: usize) -> Vec<Framer> {
-    (0..2 * sources).map(|_| Framer::new(FramerLimits { max_fragment: 0, check_crc: false })).collect()
+    (0..2 * sources).map(|_| Framer::new(FramerLimits { max_fragment: 0, check_crc: false, gather: None })).collect()
 }
 
 /// Framers for two connections of a source whose frames are described; none of another one.
 fn own_framers(source: &SourceConfig, descriptions: &[(SourceId, Description)]) -> Vec<Framer> {
-    let limits = FramerLimits { max_fragment: source.max_fragment, check_crc: source.check_crc };
     let own = descriptions.iter().filter(|(id, _)| *id == source.id);
-    own.flat_map(|(id, description)| [(); 2].map(|()| Framer::described(*id, description.clone(), limits))).collect()
+    let framer = |id, description: &Description| Framer::described(id, description.clone(), limits(source));
+    own.flat_map(|(id, description)| [(); 2].map(|()| framer(*id, description))).collect()
+}
+
+/// What a source's fragments are held to.
+const fn limits(source: &SourceConfig) -> FramerLimits {
+    let SourceConfig { max_fragment, check_crc, gather, .. } = *source;
+    FramerLimits { max_fragment, check_crc, gather }
 }
 
 /// What divides the frames of a source, where they hold several events.

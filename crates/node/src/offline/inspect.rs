@@ -252,6 +252,7 @@ fn fragment_flag_text(flags: FragmentFlags) -> String {
         (FragmentFlags::LENGTH_MISMATCH, ", length mismatch"),
         (FragmentFlags::BUNCH_CROSSING_MISMATCH, ", bunch crossing mismatch"),
         (FragmentFlags::DISPLACED, ", displaced"),
+        (FragmentFlags::FRAMES_MISSING, ", frames of it are missing"),
         (FragmentFlags::STATUS_ERROR, ", the front end says that something is wrong"),
     ];
     names.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| *name).collect()

@@ -189,6 +189,7 @@ impl Resolved {
             },
             check_crc: self.configuration.run.check_crc,
             numbers_grow: source.numbers_grow(),
+            gather: source.gathering(),
             ..usual
         }
     }

@@ -60,7 +60,7 @@ pub struct RunSummary {
 
 /// The account of fragments.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the fields are those of terms::FragmentAccount and drive::Seen, documented there")]
+#[expect(missing_docs, reason = "the fields are those of terms::FragmentAccount, documented there")]
 pub struct FragmentSummary {
     pub received: u64,
     pub in_complete_events: u64,
@@ -74,12 +74,9 @@ pub struct FragmentSummary {
     pub in_flight: u64,
     pub in_dropped_events: u64,
     pub missing: Map<String, Value>,
-    pub crc_errors: u64,
-    pub frames_missing: u64,
-    pub frames_out_of_order: u64,
-    pub garbage_bytes: u64,
-    pub frames_divided: u64,
-    pub splitter_restarts: u64,
+    /// What was seen beside them.
+    #[serde(flatten)]
+    pub seen: Seen,
 }
 
 /// The account of events.
@@ -208,6 +205,7 @@ fn seen(snapshot: &RunSnapshot) -> Seen {
         frames_out_of_order: snapshot.counter(Counter::FramesOutOfOrder),
         garbage_bytes: snapshot.counter(Counter::GarbageBytes),
         frames_divided: snapshot.counter(Counter::FramesDivided),
+        frames_gathered: snapshot.counter(Counter::FramesGathered),
         splitter_restarts: snapshot.counter(Counter::SplitterRestarts),
     }
 }
@@ -231,12 +229,7 @@ impl FragmentSummary {
             in_flight: account.in_flight,
             in_dropped_events: account.in_dropped_events,
             missing: causes(&account.missing),
-            crc_errors: seen.crc_errors,
-            frames_missing: seen.frames_missing,
-            frames_out_of_order: seen.frames_out_of_order,
-            garbage_bytes: seen.garbage_bytes,
-            frames_divided: seen.frames_divided,
-            splitter_restarts: seen.splitter_restarts,
+            seen,
         }
     }
 }

@@ -21,7 +21,7 @@ fn wrong_checksums_are_flagged_and_their_events_still_built() {
         bad.send_content(event, &content);
     }
     let summary = run.end();
-    assert_eq!((summary.events.built, summary.fragments.crc_errors), (100, 4), "{summary:#?}");
+    assert_eq!((summary.events.built, summary.fragments.seen.crc_errors), (100, 4), "{summary:#?}");
     let held = Held::in_directories(&[&summary.directory]);
     expect_everything(&[&bad, &good], &held, 100);
     for (key, event) in &held.events {

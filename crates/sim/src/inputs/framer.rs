@@ -6,7 +6,7 @@ use ropewalk_flow::readout::{Framer, FramerLimits, FramingError};
 use ropewalk_memory::{Pool, PoolConfig, Slice, Staging};
 
 /// Fragments up to this length are believed.
-pub(super) const LIMITS: FramerLimits = FramerLimits { max_fragment: 4096, check_crc: true };
+pub(super) const LIMITS: FramerLimits = FramerLimits { max_fragment: 4096, check_crc: true, gather: None };
 /// Bytes of a connection that are looked at.
 pub(super) const MOST_BYTES: usize = 16 << 10;
 

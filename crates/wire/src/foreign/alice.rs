@@ -106,6 +106,8 @@ impl Framing for Alice {
             trigger_type: TRIGGER.read(page).map(|trigger| trigger as u16),
             bunch_crossing: BUNCH_CROSSING.read(page).map(|crossing| crossing as u16),
             sequence: PACKET_COUNTER.read(page),
+            place: PAGE.read(page).map(|place| place as u32),
+            is_last: STOP.read(page).map(|stop| stop > 0),
             flags: if fits { FragmentFlags::default() } else { FragmentFlags::LENGTH_MISMATCH },
             ..Fields::default()
         }
@@ -133,10 +135,6 @@ impl Describe for Alice {
             return to.fault(MEMORY.offset(), "more memory is used than the page has");
         }
         to.part(format_args!("payload"), HEADER_BYTES, used - HEADER_BYTES);
-    }
-
-    fn goes_on(&self, page: &[u8]) -> bool {
-        PAGE.read(page) > Some(0)
     }
 }
 

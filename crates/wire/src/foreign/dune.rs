@@ -88,6 +88,7 @@ impl Framing for Dune {
             source: SOURCE.read(frame).map(|source| source as u32),
             trigger_type: TYPE.read(frame).map(|kind| kind as u16),
             run: RUN.read(frame).map(|run| run as u32),
+            place: SEQUENCE.read(frame).map(|place| place as u32),
             flags: if is_good { FragmentFlags::default() } else { FragmentFlags::MALFORMED },
             ..Fields::default()
         }
@@ -120,10 +121,6 @@ impl Describe for Dune {
             to.fault(ERROR_BITS.offset(), "the sender set error bits");
         }
         to.part(format_args!("payload"), HEADER_BYTES, frame.len().saturating_sub(HEADER_BYTES));
-    }
-
-    fn goes_on(&self, frame: &[u8]) -> bool {
-        SEQUENCE.read(frame) > Some(0)
     }
 }
 

@@ -30,6 +30,7 @@ impl ForeignFormat {
         match self {
             Self::Ejfat => return Some(segments(wish)),
             Self::Ferol => return blocks(wish),
+            Self::Alice => return pages(wish),
             Self::Midas => event_with_banks(wish, out),
             Self::Eudaq => event_of_a_plane(wish, out),
             Self::Dune => dune_fragment(wish, out),
@@ -37,7 +38,6 @@ impl ForeignFormat {
             Self::LhcbBanks => bank(wish, out)?,
             Self::Ess => readouts(wish, out)?,
             Self::Srs => hits(wish, out),
-            Self::Alice => page(wish, out)?,
             Self::LhcbMep => packet(wish, out)?,
             Self::Nscldaq => item(wish, out),
             Self::Artdaq => artdaq_fragment(wish, out),
@@ -133,9 +133,16 @@ fn segments(wish: Wish<'_>) -> Vec<Vec<u8>> {
     ejfat::encode(wish.event.into(), wish.source as u16, wish.payload, SEGMENT_BYTES, is_balanced)
 }
 
-fn page(wish: Wish<'_>, out: &mut Vec<u8>) -> Option<()> {
-    let header = Header::new().with(alice::FEE, wish.source.into()).with(alice::PACKET_COUNTER, wish.event.into());
-    alice::encode(header.with(alice::ORBIT, wish.event.into()), wish.payload, out)
+/// A heartbeat frame of two pages: one with the payload, and one that closes it, as the readout cards write them.
+fn pages(wish: Wish<'_>) -> Option<Vec<Vec<u8>>> {
+    let header = Header::new().with(alice::FEE, wish.source.into()).with(alice::ORBIT, wish.event.into());
+    let page = |place: u64, payload: &[u8]| {
+        let counter = (2 * u64::from(wish.event) + place) & 0xFF;
+        let header = header.with(alice::PACKET_COUNTER, counter).with(alice::PAGE, place).with(alice::STOP, place);
+        let mut out = Vec::new();
+        alice::encode(header, payload, &mut out).map(|()| out)
+    };
+    Some(vec![page(0, wish.payload)?, page(1, &[])?])
 }
 
 fn item(wish: Wish<'_>, out: &mut Vec<u8>) {

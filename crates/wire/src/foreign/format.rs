@@ -147,6 +147,11 @@ impl ForeignFormat {
         matches!(self, Self::Ess)
     }
 
+    /// Whether an event may come in several frames that follow each other, each of them whole.
+    pub const fn comes_in_several_frames(self) -> bool {
+        matches!(self, Self::Alice | Self::Dune)
+    }
+
     /// Whether its frames hold several events each, and fall apart ([`Splitter`]).
     pub const fn has_several_events(self) -> bool {
         matches!(self, Self::LhcbMep)

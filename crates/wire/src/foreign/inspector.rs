@@ -1,5 +1,6 @@
 //! Who is told what a frame consists of.
 
+use crate::framing::Framing;
 use core::fmt::{Arguments, Display, Formatter, Result};
 
 /// What a field holds.
@@ -44,7 +45,7 @@ pub trait Inspector {
 }
 
 /// A format that can say what a frame consists of.
-pub trait Describe {
+pub trait Describe: Framing {
     /// Whether bytes begin as this format does. Some kilobytes from a file's beginning are enough; a datagram should be whole.
     fn looks_like(&self, first: &[u8]) -> bool;
 
@@ -54,8 +55,7 @@ pub trait Describe {
 
     /// Whether the frame only goes on with what an earlier one began: then its event number is no new one.
     fn goes_on(&self, frame: &[u8]) -> bool {
-        let _ = frame;
-        false
+        self.fields(frame).goes_on()
     }
 
     /// Whether bytes that belong to no frame are something that the format's files put between frames.

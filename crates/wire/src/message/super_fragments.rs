@@ -41,6 +41,8 @@ impl FragmentFlags {
     pub const DISPLACED: Self = Self(1 << 6);
     /// The front end said that something is wrong with its data.
     pub const STATUS_ERROR: Self = Self(1 << 7);
+    /// Frames of the event are missing in the fragment, which others make up.
+    pub const FRAMES_MISSING: Self = Self(1 << 8);
     /// The field `bunch_crossing` holds one.
     pub const HAS_BUNCH_CROSSING: Self = Self(1 << 16);
     /// The field `time` holds one.
@@ -65,7 +67,7 @@ impl FragmentFlags {
 
     /// Whether the content is in doubt: any bit that names an error.
     pub const fn has_error(self) -> bool {
-        self.0 & 0xfe != 0
+        self.0 & 0x1fe != 0
     }
 }
 

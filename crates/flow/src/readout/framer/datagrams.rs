@@ -1,6 +1,7 @@
 //! Frames of any description in datagrams: one in each, several in each, or one in several.
 
 use super::described::{Describer, FrameCounts, Held};
+use super::gatherer::{Gatherer, Place};
 use super::pieces::{Assembly, Placed};
 use super::{FramerLimits, given_up};
 use crate::messages::Received;
@@ -20,6 +21,8 @@ pub struct DatagramFramer<F> {
     describer: Describer,
     limits: FramerLimits,
     assembly: Option<Assembly>,
+    /// Of sources whose events come in several frames.
+    gatherer: Gatherer,
 }
 
 /// How long the datagrams of a frame are waited for, where nothing else is said.
@@ -31,7 +34,8 @@ impl<F: Framing> DatagramFramer<F> {
     pub fn new(source: SourceId, framing: F, limits: FramerLimits, timeout: Duration) -> Self {
         let most = framing.most().min(limits.max_fragment as usize);
         let assembly = framing.comes_in_pieces().then(|| Assembly::new(most, timeout));
-        Self { describer: Describer::new(source, &framing), framing, limits, assembly }
+        let describer = Describer::new(source, &framing);
+        Self { describer, framing, limits, assembly, gatherer: Gatherer::default() }
     }
 
     /// Whose datagrams they are.
@@ -46,7 +50,8 @@ impl<F: Framing> DatagramFramer<F> {
 
     /// What was seen beside the frames since it was asked last.
     pub const fn take_counts(&mut self) -> FrameCounts {
-        core::mem::replace(&mut self.describer.counts, FrameCounts::NONE)
+        let counts = core::mem::replace(&mut self.describer.counts, FrameCounts::NONE);
+        self.gatherer.add_counts(counts)
     }
 
     /// A datagram came; `is_cut` where it was longer than the room that was given to it. Its frames are appended to `out`,
@@ -57,6 +62,7 @@ impl<F: Framing> DatagramFramer<F> {
         } else {
             self.push_frames(now, datagram, is_cut, out);
         }
+        self.gatherer.give_whole(out);
     }
 
     fn push_frames(&mut self, now: Instant, datagram: Slice, is_cut: bool, out: &mut Vec<Received>) {
@@ -107,23 +113,31 @@ impl<F: Framing> DatagramFramer<F> {
         let placed = assembly.place(now, &head, datagram, &mut |cause| out.push(given_up(source, cause)));
         match placed {
             Placed::Waits => {}
-            Placed::Repeated => self.describer.counts.repeated_pieces += 1,
+            Placed::Repeated => self.describer.counts.repeated += 1,
             Placed::GivenUp(cause) => self.give_up(cause, out),
             Placed::Whole(payload) => self.take(now, payload, out),
         }
     }
 
-    /// Time passes: frames whose other datagrams did not come are given up.
+    /// Time passes, and everything that came until now was pushed: frames whose other datagrams did not come are given up, and
+    /// an event whose other frames did not come is whole.
     pub fn advance(&mut self, now: Instant, out: &mut Vec<Received>) {
-        let Some(assembly) = &mut self.assembly else { return };
-        for _ in 0..assembly.expire(now) {
-            out.push(given_up(self.describer.source(), Cause::PiecesMissing));
+        let expired = self.assembly.as_mut().map_or(0, |assembly| assembly.expire(now));
+        for _ in 0..expired {
+            self.give_up(Cause::PiecesMissing, out);
+        }
+        if let Some(timeout) = self.limits.gather
+            && self.gatherer.settle(now, true, timeout)
+        {
+            self.gatherer.give(out);
         }
     }
 
     /// When [`DatagramFramer::advance`] is due even if nothing comes.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.assembly.as_ref().and_then(Assembly::next_deadline)
+        let pieces = self.assembly.as_ref().and_then(Assembly::next_deadline);
+        let frames = self.limits.gather.and_then(|timeout| self.gatherer.next_deadline(timeout));
+        pieces.into_iter().chain(frames).min()
     }
 
     /// Frames of which some datagrams came and others did not yet.
@@ -131,17 +145,35 @@ impl<F: Framing> DatagramFramer<F> {
         self.assembly.as_ref().map_or(0, Assembly::unfinished)
     }
 
+    /// Nothing more comes: appends the event whose frames were gathered, if there is one.
+    pub fn end(&mut self, out: &mut Vec<Received>) {
+        self.gatherer.give(out);
+    }
+
+    /// Drops what was gathered, and says how many fragments that were.
+    pub fn abandon(&mut self) -> u64 {
+        self.gatherer.abandon()
+    }
+
     fn take(&mut self, now: Instant, payload: Payload, out: &mut Vec<Received>) {
         let frame = Held(&payload);
         if !self.framing.is_matched(&frame) {
             return self.give_up(Cause::NotMatched, out);
         }
-        let fields = self.framing.fields(&frame);
+        let (fields, missing) = (self.framing.fields(&frame), self.describer.counts.missing);
         let (meta, restarts) = self.describer.describe(&self.framing, fields, &frame, now, self.limits.check_crc);
-        out.push(Received { meta, restarts, payload });
+        let frame = Received { meta, restarts, payload };
+        if self.limits.gather.is_none() {
+            out.push(frame);
+        } else {
+            self.gatherer.give_whole(out);
+            let place = Place::new(&fields, self.describer.counts.missing > missing);
+            self.gatherer.put(now, frame, place, self.limits.max_fragment, out);
+        }
     }
 
-    fn give_up(&self, cause: Cause, out: &mut Vec<Received>) {
+    fn give_up(&mut self, cause: Cause, out: &mut Vec<Received>) {
+        self.gatherer.note_lost();
         out.push(given_up(self.source(), cause));
     }
 }

@@ -18,10 +18,12 @@ pub struct FrameCounts {
     pub restarts: u64,
     /// Bytes that were no frame.
     pub skipped_bytes: u64,
-    /// Datagrams of pieces that were there already, or whose frame was done.
-    pub repeated_pieces: u64,
+    /// Datagrams of pieces that were there already, or whose frame was done; frames of an event that were.
+    pub repeated: u64,
     /// Frames that fell apart into the fragments of several events.
     pub divided: u64,
+    /// Frames that went on with the fragment of the frame before them.
+    pub gathered: u64,
 }
 
 impl FrameCounts {
@@ -32,8 +34,9 @@ impl FrameCounts {
         forgiven: 0,
         restarts: 0,
         skipped_bytes: 0,
-        repeated_pieces: 0,
+        repeated: 0,
         divided: 0,
+        gathered: 0,
     };
 }
 

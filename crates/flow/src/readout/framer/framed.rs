@@ -1,12 +1,14 @@
 //! Frames of any description in a stream of bytes.
 
 use super::described::{Describer, FrameCounts, Held, Queued};
+use super::gatherer::{Gatherer, Place};
 use super::{FramerLimits, given_up};
-use crate::messages::{FragmentMeta, Received};
+use crate::messages::Received;
 use crate::moves::append;
-use ropewalk_memory::{ByteQueue, FrontSlice};
+use core::time::Duration;
+use ropewalk_memory::{ByteQueue, FrontSlice, Payload};
 use ropewalk_terms::{Cause, Instant, SourceId};
-use ropewalk_wire::framing::{Framing, Front, Search, Window};
+use ropewalk_wire::framing::{Framing, Front, Search};
 
 /// Places that are made at once where more fragments are found than there were places for.
 const FEW: usize = 64;
@@ -16,6 +18,8 @@ const FEW: usize = 64;
 pub(super) struct FramedStream<F> {
     framing: F,
     describer: Describer,
+    /// Of sources whose events come in several frames.
+    gatherer: Gatherer,
     search: Search,
     /// Since the last frame bytes were passed over: they count as one lost frame.
     is_skipping: bool,
@@ -25,7 +29,8 @@ pub(super) struct FramedStream<F> {
 impl<F: Framing> FramedStream<F> {
     pub(super) fn new(source: SourceId, framing: F) -> Self {
         let describer = Describer::new(source, &framing);
-        Self { framing, describer, search: Search::default(), is_skipping: false, now: Instant::ZERO }
+        let gatherer = Gatherer::default();
+        Self { framing, describer, gatherer, search: Search::default(), is_skipping: false, now: Instant::ZERO }
     }
 
     pub(super) const fn source(&self) -> SourceId {
@@ -33,7 +38,8 @@ impl<F: Framing> FramedStream<F> {
     }
 
     pub(super) const fn take_counts(&mut self) -> FrameCounts {
-        core::mem::replace(&mut self.describer.counts, FrameCounts::NONE)
+        let counts = core::mem::replace(&mut self.describer.counts, FrameCounts::NONE);
+        self.gatherer.add_counts(counts)
     }
 
     /// What comes from now on came at this time.
@@ -50,7 +56,9 @@ impl<F: Framing> FramedStream<F> {
         limits: FramerLimits,
     ) -> Result<(), Cause> {
         while out.len() < end {
-            if self.search == Search::default()
+            if limits.gather.is_some() {
+                self.gatherer.give_whole(out);
+            } else if self.search == Search::default()
                 && let Some(front) = queue.front_slice()
             {
                 self.take_plain(front, out, end, limits);
@@ -60,6 +68,26 @@ impl<F: Framing> FramedStream<F> {
             }
         }
         Ok(())
+    }
+
+    /// Whether nothing more comes of an event whose frames are gathered: see [`Gatherer::settle`].
+    pub(super) fn settle(&mut self, now: Instant, was_heard: bool, timeout: Duration) -> bool {
+        self.gatherer.settle(now, was_heard, timeout)
+    }
+
+    /// When that may be so even if nothing comes.
+    pub(super) fn next_deadline(&self, timeout: Duration) -> Option<Instant> {
+        self.gatherer.next_deadline(timeout)
+    }
+
+    /// Nothing more comes: appends the event whose frames were gathered, if there is one.
+    pub(super) fn end(&mut self, out: &mut Vec<Received>) {
+        self.gatherer.give(out);
+    }
+
+    /// Drops what was gathered, and says how many fragments that were.
+    pub(super) fn abandon(&mut self) -> u64 {
+        self.gatherer.abandon()
     }
 
     /// Appends the frames that lie in the front slice, but the last one if it ends there: straight through, and without a
@@ -92,19 +120,17 @@ impl<F: Framing> FramedStream<F> {
     ) -> Result<bool, Cause> {
         match self.framing.front(&Queued(queue), &mut self.search) {
             Front::Needs { .. } => return Ok(false),
-            Front::Lost { cause } => return Err(cause),
-            Front::Frame { bytes } if bytes > limits.max_fragment as usize => return Err(Cause::Oversize),
+            Front::Lost { cause } => return self.lose(cause, out),
+            Front::Frame { bytes } if bytes > limits.max_fragment as usize => return self.lose(Cause::Oversize, out),
             Front::Frame { bytes } => {
                 let payload = queue.take(bytes);
-                out.push(match self.describe(&Held(&payload), limits.check_crc) {
-                    Some((meta, restarts)) => Received { meta, restarts, payload },
-                    None => given_up(self.source(), Cause::NotMatched),
-                });
+                self.take(payload, out, limits);
             }
             Front::Skip { bytes, cause } => {
                 queue.skip(bytes);
                 self.describer.counts.skipped_bytes += bytes as u64;
                 if !self.is_skipping {
+                    self.gatherer.note_lost();
                     out.push(given_up(self.source(), cause));
                 }
                 self.is_skipping = true;
@@ -115,10 +141,28 @@ impl<F: Framing> FramedStream<F> {
         Ok(true)
     }
 
-    /// Describes a whole frame, and says whether the numbering starts again with it; none where it is not one of the
-    /// source's.
-    fn describe(&mut self, frame: &(impl Window + ?Sized), check_crc: bool) -> Option<(FragmentMeta, bool)> {
-        let fields = self.framing.is_matched(frame).then(|| self.framing.fields(frame))?;
-        Some(self.describer.describe(&self.framing, fields, frame, self.now, check_crc))
+    /// Nobody knows where the next frame begins: what was gathered before that is all that comes of its event.
+    fn lose(&mut self, cause: Cause, out: &mut Vec<Received>) -> Result<bool, Cause> {
+        self.gatherer.note_lost();
+        self.gatherer.give(out);
+        Err(cause)
+    }
+
+    /// Appends a whole frame with its description, or puts it to the others of its event.
+    fn take(&mut self, payload: Payload, out: &mut Vec<Received>, limits: FramerLimits) {
+        let frame = Held(&payload);
+        if !self.framing.is_matched(&frame) {
+            out.push(given_up(self.source(), Cause::NotMatched));
+            return;
+        }
+        let (fields, missing) = (self.framing.fields(&frame), self.describer.counts.missing);
+        let (meta, restarts) = self.describer.describe(&self.framing, fields, &frame, self.now, limits.check_crc);
+        let frame = Received { meta, restarts, payload };
+        if limits.gather.is_none() {
+            out.push(frame);
+        } else {
+            let place = Place::new(&fields, self.describer.counts.missing > missing);
+            self.gatherer.put(self.now, frame, place, limits.max_fragment, out);
+        }
     }
 }

@@ -16,6 +16,7 @@ mod described;
 mod divider;
 mod ferol;
 mod framed;
+mod gatherer;
 mod generic;
 mod opening;
 mod pieces;
@@ -23,12 +24,14 @@ mod pieces;
 pub use boards::Boards;
 pub use datagrams::{DatagramFramer, PIECES_TIMEOUT};
 pub use described::FrameCounts;
+pub use gatherer::GATHER_TIMEOUT;
 pub use divider::{Divider, Divides, MOST_FRAMES};
 pub use opening::Opening;
 
 use super::config::Format;
 use super::error::FramingError;
 use crate::messages::{FragmentMeta, Received};
+use core::time::Duration;
 use ferol::FerolStream;
 use framed::FramedStream;
 use generic::GenericStream;
@@ -44,6 +47,9 @@ pub struct FramerLimits {
     pub max_fragment: u32,
     /// Whether checksums are computed, where the format has them.
     pub check_crc: bool,
+    /// Frames of one event that follow each other become one fragment, and the next one is waited for so long; none where each
+    /// frame is a fragment. Of described frames alone.
+    pub gather: Option<Duration>,
 }
 
 /// What the stream was recognised to be.
@@ -204,6 +210,32 @@ impl Framer {
             self.stream = Stream::Lost(cause);
             FramingError { cause, bytes_discarded }
         })
+    }
+
+    /// Time passes. `was_heard`: the source could have been heard if it had said something. True where an event whose frames
+    /// are gathered is whole because the source was silent, so that the next batch has it.
+    pub fn settle(&mut self, now: Instant, was_heard: bool) -> bool {
+        let (Stream::Described(stream), Some(timeout)) = (&mut self.stream, self.limits.gather) else { return false };
+        // Of a frame that has begun more must come.
+        stream.settle(now, was_heard && self.queue.is_empty(), timeout)
+    }
+
+    /// When [`Framer::settle`] is due even if nothing comes.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let (Stream::Described(stream), Some(timeout)) = (&self.stream, self.limits.gather) else { return None };
+        stream.next_deadline(timeout)
+    }
+
+    /// The connection ended: appends the event whose frames were gathered, if there is one.
+    pub fn end(&mut self, out: &mut Vec<Received>) {
+        if let Stream::Described(stream) = &mut self.stream {
+            stream.end(out);
+        }
+    }
+
+    /// Drops what was gathered, and says how many fragments that were.
+    pub fn abandon(&mut self) -> u64 {
+        if let Stream::Described(stream) = &mut self.stream { stream.abandon() } else { 0 }
     }
 
     /// Bytes that came and are not in a fragment that was taken.

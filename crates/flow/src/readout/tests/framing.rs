@@ -7,7 +7,7 @@ use ropewalk_memory::{Owner, Pool, PoolConfig};
 use ropewalk_wire::{fed, ferol, generic};
 
 const SOURCE: SourceId = SourceId(7);
-const LIMITS: FramerLimits = FramerLimits { max_fragment: 100_000, check_crc: true };
+const LIMITS: FramerLimits = FramerLimits { max_fragment: 100_000, check_crc: true, gather: None };
 
 /// A FED fragment with `words` words of payload.
 fn fed_fragment(source: SourceId, level1_id: u32, words: usize) -> Vec<u8> {
@@ -309,7 +309,7 @@ fn a_framer_can_serve_the_next_connection() {
 
 #[test]
 fn limits_can_be_set_when_the_source_is_known() {
-    let mut stream = Stream::new(FramerLimits { max_fragment: 5_000, check_crc: false });
+    let mut stream = Stream::new(FramerLimits { max_fragment: 5_000, check_crc: false, gather: None });
     stream.send(&as_blocks(&fed_fragment(SOURCE, 1, 1000), 1), &[1000]);
     assert_eq!(stream.framer.source(), Some(SOURCE));
     stream.framer.set_limits(LIMITS);

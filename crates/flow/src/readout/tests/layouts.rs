@@ -13,7 +13,7 @@ use ropewalk_wire::layout::{
 use std::sync::Arc;
 
 const SOURCE: SourceId = SourceId(7);
-const LIMITS: FramerLimits = FramerLimits { max_fragment: 100_000, check_crc: true };
+const LIMITS: FramerLimits = FramerLimits { max_fragment: 100_000, check_crc: true, gather: None };
 
 fn plan(layout: &Layout) -> Arc<Plan> {
     Arc::new(Plan::compile(layout).expect("a good layout"))
@@ -349,7 +349,7 @@ fn a_frame_in_several_datagrams_is_put_together_in_any_order() {
         assert_eq!(outcome(&out), [Ok(77)]);
         assert_eq!(out[0].payload.to_vec(), whole, "the first datagram, and what the others carry");
         framer.push(Instant::ZERO, datagram(&mut pool, &pieces[1]), false, &mut out);
-        assert_eq!((out.len(), framer.take_counts().repeated_pieces, framer.unfinished()), (1, 1, 0), "once more");
+        assert_eq!((out.len(), framer.take_counts().repeated, framer.unfinished()), (1, 1, 0), "once more");
     }
 }
 
@@ -387,7 +387,7 @@ fn a_frame_whose_datagrams_do_not_all_come_is_given_up_in_time() {
     assert_eq!(pool.held(), 0, "nothing of it is kept");
     framer.push(due, datagram(&mut pool, &pieces[1]), false, &mut out);
     assert_eq!(
-        (framer.unfinished(), framer.take_counts().repeated_pieces),
+        (framer.unfinished(), framer.take_counts().repeated),
         (0, 1),
         "what comes too late begins nothing"
     );

@@ -3,6 +3,7 @@
 mod edges;
 mod faults;
 mod framing;
+mod gathering;
 mod layouts;
 mod masking;
 mod properties;
