@@ -30,7 +30,8 @@ fn pages(orbit: u64, counter: &mut u64) -> Vec<Vec<u8>> {
     let count = frames_of(1, orbit);
     let page = |place| {
         let header = Header::new().with(alice::FEE, 1).with(alice::ORBIT, orbit).with(alice::PAGE, place);
-        let header = header.with(alice::PACKET_COUNTER, *counter & 0xff).with(alice::STOP, u64::from(place + 1 == count));
+        let header =
+            header.with(alice::PACKET_COUNTER, *counter & 0xff).with(alice::STOP, u64::from(place + 1 == count));
         *counter += 1;
         let mut page = Vec::new();
         alice::encode(header, &payload(1, orbit, place), &mut page).expect("it is short");

@@ -323,6 +323,39 @@ fn a_splitter_has_limits_that_mean_something() {
     assert_eq!(error(&growing).key, "source[0].splitter.keys");
 }
 
+#[test]
+fn only_frames_with_the_numbers_of_their_events_are_gathered() {
+    let with = |keys: &str| GOOD.replace("play = ", &format!("listen = \"udp://127.0.0.1:0\"\n{keys}\n#play = "));
+    let number = "{ at = 0, type = \"u32le\" }";
+    for (keys, key) in [
+        ("format = \"generic\"\ngather = true".to_owned(), "source[0].gather"),
+        ("frame = \"datagram\"\ngather = true".to_owned(), "source[0].gather"),
+        ("format = \"midas\"\ngather = true".to_owned(), "source[0].gather"),
+        ("format = \"lhcb-mep\"\ngather = true".to_owned(), "source[0].gather"),
+        (
+            format!("frame = \"datagram\"\nevent = {number}\nsplitter = {{ library = \"a.so\" }}\ngather = true"),
+            "source[0].gather",
+        ),
+        (
+            format!("frame = \"datagram\"\nevent = {number}\ngather = true\ngather_timeout = \"0s\""),
+            "source[0].gather_timeout",
+        ),
+    ] {
+        let error = error(&with(&keys));
+        assert_eq!(error.key, key, "{error}");
+    }
+    let gathers = |keys: &str| {
+        let configuration = parse("test.toml", &with(keys), &variable).unwrap_or_else(|error| panic!("{error}"));
+        configuration.source[0].gathering().map(|timeout| timeout.as_millis())
+    };
+    assert_eq!(gathers("format = \"dune\""), Some(100), "as the format has it");
+    assert_eq!(gathers("format = \"dune\"\ngather = false"), None);
+    assert_eq!(gathers("format = \"ess\""), None);
+    let layout = format!("frame = \"datagram\"\nevent = {number}\n");
+    assert_eq!(gathers(&layout), None);
+    assert_eq!(gathers(&format!("{layout}gather = true\ngather_timeout = \"20ms\"")), Some(20));
+}
+
 /// A source under run control with these keys.
 fn controlled(keys: &str) -> String {
     GOOD.replace("play = \"${DATA}/one.raw\"", &format!("format = \"generic\"\ncontrolled = true\n{keys}"))

@@ -5,7 +5,6 @@ use super::gatherer::{Gatherer, Place};
 use super::{FramerLimits, given_up};
 use crate::messages::Received;
 use crate::moves::append;
-use core::time::Duration;
 use ropewalk_memory::{ByteQueue, FrontSlice, Payload};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::framing::{Framing, Front, Search};
@@ -18,8 +17,6 @@ const FEW: usize = 64;
 pub(super) struct FramedStream<F> {
     framing: F,
     describer: Describer,
-    /// Of sources whose events come in several frames.
-    gatherer: Gatherer,
     search: Search,
     /// Since the last frame bytes were passed over: they count as one lost frame.
     is_skipping: bool,
@@ -29,8 +26,7 @@ pub(super) struct FramedStream<F> {
 impl<F: Framing> FramedStream<F> {
     pub(super) fn new(source: SourceId, framing: F) -> Self {
         let describer = Describer::new(source, &framing);
-        let gatherer = Gatherer::default();
-        Self { framing, describer, gatherer, search: Search::default(), is_skipping: false, now: Instant::ZERO }
+        Self { framing, describer, search: Search::default(), is_skipping: false, now: Instant::ZERO }
     }
 
     pub(super) const fn source(&self) -> SourceId {
@@ -38,8 +34,7 @@ impl<F: Framing> FramedStream<F> {
     }
 
     pub(super) const fn take_counts(&mut self) -> FrameCounts {
-        let counts = core::mem::replace(&mut self.describer.counts, FrameCounts::NONE);
-        self.gatherer.add_counts(counts)
+        core::mem::replace(&mut self.describer.counts, FrameCounts::NONE)
     }
 
     /// What comes from now on came at this time.
@@ -51,43 +46,24 @@ impl<F: Framing> FramedStream<F> {
     pub(super) fn next_batch(
         &mut self,
         queue: &mut ByteQueue,
+        gatherer: &mut Gatherer,
         out: &mut Vec<Received>,
         end: usize,
         limits: FramerLimits,
     ) -> Result<(), Cause> {
         while out.len() < end {
             if limits.gather.is_some() {
-                self.gatherer.give_whole(out);
+                gatherer.give_whole(out);
             } else if self.search == Search::default()
                 && let Some(front) = queue.front_slice()
             {
                 self.take_plain(front, out, end, limits);
             }
-            if out.len() == end || !self.take_next(queue, out, limits)? {
+            if out.len() == end || !self.take_next(queue, gatherer, out, limits)? {
                 break;
             }
         }
         Ok(())
-    }
-
-    /// Whether nothing more comes of an event whose frames are gathered: see [`Gatherer::settle`].
-    pub(super) fn settle(&mut self, now: Instant, was_heard: bool, timeout: Duration) -> bool {
-        self.gatherer.settle(now, was_heard, timeout)
-    }
-
-    /// When that may be so even if nothing comes.
-    pub(super) fn next_deadline(&self, timeout: Duration) -> Option<Instant> {
-        self.gatherer.next_deadline(timeout)
-    }
-
-    /// Nothing more comes: appends the event whose frames were gathered, if there is one.
-    pub(super) fn end(&mut self, out: &mut Vec<Received>) {
-        self.gatherer.give(out);
-    }
-
-    /// Drops what was gathered, and says how many fragments that were.
-    pub(super) fn abandon(&mut self) -> u64 {
-        self.gatherer.abandon()
     }
 
     /// Appends the frames that lie in the front slice, but the last one if it ends there: straight through, and without a
@@ -115,22 +91,25 @@ impl<F: Framing> FramedStream<F> {
     fn take_next(
         &mut self,
         queue: &mut ByteQueue,
+        gatherer: &mut Gatherer,
         out: &mut Vec<Received>,
         limits: FramerLimits,
     ) -> Result<bool, Cause> {
         match self.framing.front(&Queued(queue), &mut self.search) {
             Front::Needs { .. } => return Ok(false),
-            Front::Lost { cause } => return self.lose(cause, out),
-            Front::Frame { bytes } if bytes > limits.max_fragment as usize => return self.lose(Cause::Oversize, out),
+            Front::Lost { cause } => return lose(cause, gatherer, out),
+            Front::Frame { bytes } if bytes > limits.max_fragment as usize => {
+                return lose(Cause::Oversize, gatherer, out);
+            }
             Front::Frame { bytes } => {
                 let payload = queue.take(bytes);
-                self.take(payload, out, limits);
+                self.take(payload, gatherer, out, limits);
             }
             Front::Skip { bytes, cause } => {
                 queue.skip(bytes);
                 self.describer.counts.skipped_bytes += bytes as u64;
                 if !self.is_skipping {
-                    self.gatherer.note_lost();
+                    gatherer.note_lost();
                     out.push(given_up(self.source(), cause));
                 }
                 self.is_skipping = true;
@@ -141,15 +120,8 @@ impl<F: Framing> FramedStream<F> {
         Ok(true)
     }
 
-    /// Nobody knows where the next frame begins: what was gathered before that is all that comes of its event.
-    fn lose(&mut self, cause: Cause, out: &mut Vec<Received>) -> Result<bool, Cause> {
-        self.gatherer.note_lost();
-        self.gatherer.give(out);
-        Err(cause)
-    }
-
     /// Appends a whole frame with its description, or puts it to the others of its event.
-    fn take(&mut self, payload: Payload, out: &mut Vec<Received>, limits: FramerLimits) {
+    fn take(&mut self, payload: Payload, gatherer: &mut Gatherer, out: &mut Vec<Received>, limits: FramerLimits) {
         let frame = Held(&payload);
         if !self.framing.is_matched(&frame) {
             out.push(given_up(self.source(), Cause::NotMatched));
@@ -162,7 +134,14 @@ impl<F: Framing> FramedStream<F> {
             out.push(frame);
         } else {
             let place = Place::new(&fields, self.describer.counts.missing > missing);
-            self.gatherer.put(self.now, frame, place, limits.max_fragment, out);
+            gatherer.put(self.now, frame, place, limits.max_fragment, out);
         }
     }
+}
+
+/// Nobody knows where the next frame begins: what was gathered before that is all that comes of its event.
+fn lose(cause: Cause, gatherer: &mut Gatherer, out: &mut Vec<Received>) -> Result<bool, Cause> {
+    gatherer.note_lost();
+    gatherer.give(out);
+    Err(cause)
 }

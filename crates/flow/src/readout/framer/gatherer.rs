@@ -64,7 +64,6 @@ struct Open {
     is_whole: bool,
 }
 
-
 /// Gathers the frames of one source.
 #[derive(Debug, Default)]
 pub(super) struct Gatherer {

@@ -24,8 +24,8 @@ mod pieces;
 pub use boards::Boards;
 pub use datagrams::{DatagramFramer, PIECES_TIMEOUT};
 pub use described::FrameCounts;
-pub use gatherer::GATHER_TIMEOUT;
 pub use divider::{Divider, Divides, MOST_FRAMES};
+pub use gatherer::GATHER_TIMEOUT;
 pub use opening::Opening;
 
 use super::config::Format;
@@ -34,6 +34,7 @@ use crate::messages::{FragmentMeta, Received};
 use core::time::Duration;
 use ferol::FerolStream;
 use framed::FramedStream;
+use gatherer::Gatherer;
 use generic::GenericStream;
 use ropewalk_memory::{ByteQueue, Payload, Slice};
 use ropewalk_terms::{Cause, Instant, SourceId};
@@ -72,12 +73,20 @@ pub struct Framer {
     limits: FramerLimits,
     /// Whose the stream is and what describes it, where that is known before.
     description: Option<(SourceId, Description)>,
+    /// Of sources whose events come in several frames.
+    gatherer: Gatherer,
 }
 
 impl Framer {
     /// A framer for a new connection. The limits can be set anew when the source is known.
     pub fn new(limits: FramerLimits) -> Self {
-        Self { queue: ByteQueue::new(), stream: Stream::Unknown, limits, description: None }
+        Self {
+            queue: ByteQueue::new(),
+            stream: Stream::Unknown,
+            limits,
+            description: None,
+            gatherer: Gatherer::default(),
+        }
     }
 
     /// A framer for the connections of this source, whose frames are described. What came when matters to it where the
@@ -98,7 +107,7 @@ impl Framer {
     /// What was seen beside the frames of this connection since it was asked last; nothing where none are described.
     pub const fn take_counts(&mut self) -> FrameCounts {
         match &mut self.stream {
-            Stream::Described(stream) => stream.take_counts(),
+            Stream::Described(stream) => self.gatherer.add_counts(stream.take_counts()),
             Stream::Unknown | Stream::Ferol(_) | Stream::Generic(_) | Stream::Lost(_) => FrameCounts::NONE,
         }
     }
@@ -111,6 +120,7 @@ impl Framer {
     /// Makes the framer ready for another connection; what was left of the last one is dropped.
     pub fn clear(&mut self) {
         self.queue.clear();
+        self.gatherer = Gatherer::default();
         self.stream = match &self.description {
             Some((source, description)) => Stream::Described(FramedStream::new(*source, description.clone())),
             None => Stream::Unknown,
@@ -201,7 +211,7 @@ impl Framer {
             Stream::Unknown => Ok(()),
             Stream::Ferol(stream) => stream.next_batch(&mut self.queue, out, end, self.limits.check_crc),
             Stream::Generic(stream) => stream.next_batch(&mut self.queue, out, end, self.limits.max_fragment),
-            Stream::Described(stream) => stream.next_batch(&mut self.queue, out, end, self.limits),
+            Stream::Described(stream) => stream.next_batch(&mut self.queue, &mut self.gatherer, out, end, self.limits),
             Stream::Lost(cause) => Err(*cause),
         };
         result.map_err(|cause| {
@@ -215,27 +225,24 @@ impl Framer {
     /// Time passes. `was_heard`: the source could have been heard if it had said something. True where an event whose frames
     /// are gathered is whole because the source was silent, so that the next batch has it.
     pub fn settle(&mut self, now: Instant, was_heard: bool) -> bool {
-        let (Stream::Described(stream), Some(timeout)) = (&mut self.stream, self.limits.gather) else { return false };
+        let Some(timeout) = self.limits.gather else { return false };
         // Of a frame that has begun more must come.
-        stream.settle(now, was_heard && self.queue.is_empty(), timeout)
+        self.gatherer.settle(now, was_heard && self.queue.is_empty(), timeout)
     }
 
     /// When [`Framer::settle`] is due even if nothing comes.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let (Stream::Described(stream), Some(timeout)) = (&self.stream, self.limits.gather) else { return None };
-        stream.next_deadline(timeout)
+        self.limits.gather.and_then(|timeout| self.gatherer.next_deadline(timeout))
     }
 
     /// The connection ended: appends the event whose frames were gathered, if there is one.
     pub fn end(&mut self, out: &mut Vec<Received>) {
-        if let Stream::Described(stream) = &mut self.stream {
-            stream.end(out);
-        }
+        self.gatherer.give(out);
     }
 
     /// Drops what was gathered, and says how many fragments that were.
     pub fn abandon(&mut self) -> u64 {
-        if let Stream::Described(stream) = &mut self.stream { stream.abandon() } else { 0 }
+        self.gatherer.abandon()
     }
 
     /// Bytes that came and are not in a fragment that was taken.

@@ -386,11 +386,7 @@ fn a_frame_whose_datagrams_do_not_all_come_is_given_up_in_time() {
     pool.collect();
     assert_eq!(pool.held(), 0, "nothing of it is kept");
     framer.push(due, datagram(&mut pool, &pieces[1]), false, &mut out);
-    assert_eq!(
-        (framer.unfinished(), framer.take_counts().repeated),
-        (0, 1),
-        "what comes too late begins nothing"
-    );
+    assert_eq!((framer.unfinished(), framer.take_counts().repeated), (0, 1), "what comes too late begins nothing");
 }
 
 #[test]
