@@ -7,15 +7,16 @@ use crate::messages::Received;
 use crate::moves::append;
 use ropewalk_memory::{ByteQueue, FrontSlice, Payload};
 use ropewalk_terms::{Cause, Instant, SourceId};
+use ropewalk_wire::description::Description;
 use ropewalk_wire::framing::{Framing, Front, Search};
 
 /// Places that are made at once where more fragments are found than there were places for.
 const FEW: usize = 64;
 
-/// A stream of frames that are found as `F` says.
+/// A stream of frames that are described.
 #[derive(Debug)]
-pub(super) struct FramedStream<F> {
-    framing: F,
+pub(super) struct FramedStream {
+    framing: Description,
     describer: Describer,
     search: Search,
     /// Since the last frame bytes were passed over: they count as one lost frame.
@@ -23,8 +24,8 @@ pub(super) struct FramedStream<F> {
     now: Instant,
 }
 
-impl<F: Framing> FramedStream<F> {
-    pub(super) fn new(source: SourceId, framing: F) -> Self {
+impl FramedStream {
+    pub(super) fn new(source: SourceId, framing: Description) -> Self {
         let describer = Describer::new(source, &framing);
         Self { framing, describer, search: Search::default(), is_skipping: false, now: Instant::ZERO }
     }
@@ -66,25 +67,15 @@ impl<F: Framing> FramedStream<F> {
         Ok(())
     }
 
-    /// Appends the frames that lie in the front slice, but the last one if it ends there: straight through, and without a
-    /// look at the queue for each. One that is not the source's is left to be looked at again.
-    fn take_plain(&mut self, mut front: FrontSlice<'_>, out: &mut Vec<Received>, end: usize, limits: FramerLimits) {
-        while out.len() < end {
-            let bytes = front.bytes();
-            let Some((length, fields)) = self.framing.plain(bytes) else { return };
-            if length > limits.max_fragment as usize {
-                return;
-            }
-            let frame = &bytes[..length];
-            let (meta, restarts) = self.describer.describe(&self.framing, fields, frame, self.now, limits.check_crc);
-            if out.len() == out.capacity() {
-                out.reserve(FEW);
-            }
-            self.is_skipping = false;
-            // Made right where it belongs.
-            let payload = front.take_behind(0, length);
-            append(out, Received { meta, restarts, payload });
+    /// Appends the frames that lie in the front slice, as far as they plainly go on.
+    fn take_plain(&mut self, front: FrontSlice<'_>, out: &mut Vec<Received>, end: usize, limits: FramerLimits) {
+        let (describer, now, before) = (&mut self.describer, self.now, out.len());
+        // Asked here which it is, and not again for each frame.
+        match &self.framing {
+            Description::Layout(plan) => plain_frames(&**plan, describer, now, front, out, end, limits),
+            Description::Format(format) => plain_frames(format, describer, now, front, out, end, limits),
         }
+        self.is_skipping &= out.len() == before;
     }
 
     /// Takes what stands at the front; false where too little has come.
@@ -136,6 +127,33 @@ impl<F: Framing> FramedStream<F> {
             let place = Place::new(&fields, self.describer.counts.missing > missing);
             gatherer.put(self.now, frame, place, limits.max_fragment, out);
         }
+    }
+}
+
+/// Appends the frames that lie in the front slice, but the last one if it ends there: straight through, and without a look at
+/// the queue for each. One that is not the source's is left to be looked at again.
+fn plain_frames(
+    framing: &impl Framing,
+    describer: &mut Describer,
+    now: Instant,
+    mut front: FrontSlice<'_>,
+    out: &mut Vec<Received>,
+    end: usize,
+    limits: FramerLimits,
+) {
+    while out.len() < end {
+        let bytes = front.bytes();
+        let Some((length, fields)) = framing.plain(bytes) else { return };
+        if length > limits.max_fragment as usize {
+            return;
+        }
+        let (meta, restarts) = describer.describe(framing, fields, &bytes[..length], now, limits.check_crc);
+        if out.len() == out.capacity() {
+            out.reserve(FEW);
+        }
+        // Made right where it belongs.
+        let payload = front.take_behind(0, length);
+        append(out, Received { meta, restarts, payload });
     }
 }
 

@@ -60,7 +60,7 @@ enum Stream {
     Unknown,
     Ferol(FerolStream),
     Generic(GenericStream),
-    Described(FramedStream<Description>),
+    Described(FramedStream),
     /// The boundary of the next fragment is not known, for this cause.
     Lost(Cause),
 }

@@ -42,7 +42,12 @@ fn frames_say_whose_they_are_and_which_event() {
             // 4 bits hold a FEC's id.
             let expected = if format == ForeignFormat::Srs { source & 0xF } else { source };
             assert_eq!(fields.source, Some(expected.into()), "{format:?}");
-            let step = if format == ForeignFormat::LhcbMep { 4 } else { 1 };
+            let step = match format {
+                ForeignFormat::LhcbMep => 4,
+                // Two pages each.
+                ForeignFormat::Alice => 2,
+                _ => 1,
+            };
             let number = match (format.counting(), format) {
                 (Counting::Frames, _) => (fields.sequence, widths.sequence),
                 (_, ForeignFormat::LhcbBanks | ForeignFormat::Nscldaq) => continue,
