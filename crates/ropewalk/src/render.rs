@@ -134,8 +134,8 @@ fn named(map: &serde_json::Map<String, serde_json::Value>) -> String {
 /// What never came here, by name. A datagram that was lost at its socket is missing by its number, too.
 fn lost_on_the_way(summary: &RunSummary) -> Option<String> {
     let mut by_name = summary.datagrams["lost_by_cause"].as_object().cloned().unwrap_or_default();
-    if summary.fragments.frames_missing > 0 {
-        by_name.insert("frames_missing".to_owned(), summary.fragments.frames_missing.into());
+    if summary.fragments.seen.frames_missing > 0 {
+        by_name.insert("frames_missing".to_owned(), summary.fragments.seen.frames_missing.into());
     }
     (!by_name.is_empty()).then(|| named(&by_name))
 }
@@ -210,7 +210,7 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
         ("  before the start", fragments.stale),
         ("  after the stop", fragments.after_stop),
         ("  in flight", fragments.in_flight),
-        ("  with a wrong checksum", fragments.crc_errors),
+        ("  with a wrong checksum", fragments.seen.crc_errors),
     ] {
         if count > 0 {
             row(name, grouped(count));

@@ -325,7 +325,7 @@ impl RunSummary {
         let lost = fragments.late + fragments.corrupt + fragments.in_flight + self.events.in_flight;
         lost == 0
             && fragments.dropped.is_empty()
-            && fragments.frames_missing == 0
+            && fragments.seen.frames_missing == 0
             && self.datagrams["lost"] == 0
             // What was in the rest of such a block nobody knows.
             && self.cards.left_over_bytes == 0

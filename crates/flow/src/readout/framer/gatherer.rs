@@ -42,12 +42,19 @@ impl Place {
         is_same || self.place.is_some() && self.place <= before.place
     }
 
+    /// How many frames are missing in front of it, by its place; `next` is the place that it should have.
+    fn missing(&self, next: u32) -> u32 {
+        self.place.map_or(0, |place| place.saturating_sub(next))
+    }
+
     /// Whether frames are missing between the one before it and this one.
     fn is_behind(&self, before: &Self) -> bool {
-        match (before.place, self.place) {
-            (Some(before), Some(place)) => place > before + 1,
-            _ => self.is_behind_gap,
-        }
+        if self.place.is_some() { self.missing(before.next()) > 0 } else { self.is_behind_gap }
+    }
+
+    /// The place of the frame behind it.
+    fn next(&self) -> u32 {
+        self.place.map_or(0, |place| place.saturating_add(1))
     }
 }
 
@@ -74,6 +81,8 @@ pub(super) struct Gatherer {
     gathered: u64,
     /// Frames that came twice, one right behind the other.
     repeated: u64,
+    /// Frames that their places show to be missing, of a source that does not number them otherwise.
+    missing: u64,
 }
 
 impl Gatherer {
@@ -91,8 +100,10 @@ impl Gatherer {
             } else if open.is_whole {
                 out.push(given_up(frame.meta.source, Cause::Late));
             } else {
+                let missing = place.missing(open.place.next());
                 open.append(now, frame, place, most);
                 self.gathered += 1;
+                self.note_missing(place, missing);
             }
             return;
         }
@@ -101,12 +112,19 @@ impl Gatherer {
             return;
         }
         self.give(out);
+        self.note_missing(place, place.missing(0));
         let mut fragment = frame;
         if place.place > Some(0) {
             fragment.meta.flags = fragment.meta.flags.with(FragmentFlags::FRAMES_MISSING);
         }
         let is_whole = place.is_last == Some(true);
         self.open = Some(Open { number, fragment, place, heard: now, is_whole });
+    }
+
+    fn note_missing(&mut self, place: Place, count: u32) {
+        if place.sequence.is_none() {
+            self.missing += u64::from(count);
+        }
     }
 
     /// A frame was lost, and nobody knows of which event.
@@ -160,8 +178,12 @@ impl Gatherer {
 
     /// What was seen since it was asked last, beside these.
     pub(super) const fn add_counts(&mut self, counts: FrameCounts) -> FrameCounts {
-        let (gathered, repeated) = (replace(&mut self.gathered, 0), replace(&mut self.repeated, 0));
-        FrameCounts { gathered: counts.gathered + gathered, repeated: counts.repeated + repeated, ..counts }
+        FrameCounts {
+            gathered: counts.gathered + replace(&mut self.gathered, 0),
+            repeated: counts.repeated + replace(&mut self.repeated, 0),
+            missing: counts.missing + replace(&mut self.missing, 0),
+            ..counts
+        }
     }
 
     /// When [`Gatherer::settle`] is due even if nothing comes.

@@ -129,6 +129,17 @@ fn what_is_missing_in_an_orbit_is_flagged_wherever_it_was() {
 }
 
 #[test]
+fn places_alone_show_what_is_missing_where_frames_have_no_numbers() {
+    let mut stream = Stream::new(ForeignFormat::Dune, LIMITS);
+    for frame in [record(1, 0), record(1, 3), record(2, 1), record(3, 0)] {
+        stream.push(&frame).expect("a record");
+    }
+    let bytes = dune::HEADER_BYTES + 20;
+    assert_eq!(outcome(&stream.out), [Ok((1, 2 * bytes, true)), Ok((2, bytes, true))]);
+    assert_eq!(stream.framer.take_counts(), FrameCounts { gathered: 1, missing: 3, ..FrameCounts::NONE });
+}
+
+#[test]
 fn a_page_that_comes_twice_is_there_once_and_one_that_comes_too_late_is_late() {
     let mut stream = Stream::new(ForeignFormat::Alice, LIMITS);
     let once = page(1, 0, 0, false);
