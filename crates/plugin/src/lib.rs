@@ -3,12 +3,15 @@
 //!
 //! ```text
 //!  library.so -- Library: opened, its table checked (table) --> Splitter: calls it in this thread, where it is trusted
-//!                                                         \-> process: calls it in a process of its own
+//!                                                         \-> process: calls it in a process of its own, which has given
+//!                                                                      up all that it does not need (confinement)
 //! ```
 //! What a function of such a library does is beyond all checks while it runs: it may write anywhere, or never return. What
 //! it returns is checked (`pieces`) before anybody believes it. The unsafe island of loaded functions.
 
+pub mod confinement;
 mod error;
+mod journal;
 mod library;
 mod pieces;
 pub mod process;
@@ -16,6 +19,7 @@ mod splitter;
 mod table;
 
 pub use error::PluginError;
+pub use journal::{End, Journal};
 pub use library::Library;
 pub use pieces::{Keys, Nonsense};
 pub use splitter::{Splitter, SplitterConfig};

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::PluginError;
+use crate::journal::{End, Journal};
 use crate::library::{Library, text};
 use crate::pieces::{Keys, Nonsense, check};
 use crate::table::{Destroy, RawPiece, Split, Text};
@@ -110,7 +111,7 @@ pub struct Splitter {
     /// For frames that do not lie in one piece.
     scratch: Vec<u8>,
     copied: u64,
-    nonsense: Option<Nonsense>,
+    journal: Journal,
 }
 
 impl Splitter {
@@ -126,13 +127,13 @@ impl Splitter {
             written: vec![RawPiece::default(); MOST_PIECES],
             scratch: Vec::with_capacity(config.max_frame),
             copied: 0,
-            nonsense: None,
+            journal: Journal::default(),
         })
     }
 
-    /// What was wrong with what it said of the last frame of which that could not be true.
-    pub const fn nonsense(&self) -> Option<Nonsense> {
-        self.nonsense
+    /// What it said of frames that cannot be true.
+    pub fn journal(&self) -> Journal {
+        self.journal.clone()
     }
 }
 
@@ -155,7 +156,7 @@ impl Divides for Splitter {
             },
         };
         Some(checked.map_err(|nonsense| {
-            self.nonsense = Some(nonsense);
+            self.journal.note(End::Nonsense(nonsense));
             Cause::SplitterFailed
         }))
     }

@@ -1,15 +1,19 @@
 /*
  * Splitters that do what they should not, one after the other, as the bytes of the frames or the configuration tell them.
- * What is built is chosen by macros: VERSION, SIZE, KIND, NO_SPLIT, NO_TABLE.
+ * What is built is chosen by macros: VERSION, SIZE, KIND, NO_SPLIT, NO_TABLE; LOADING, what is done while it is loaded; ONCE, a
+ * file: what is bad happens only in processes that did not find it when they began.
  */
 #include "ropewalk_splitter.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #ifndef VERSION
@@ -24,8 +28,37 @@
 
 struct state {
     uint64_t frames;
-    char once[256]; /* a file: what is bad happens only while it is not there */
 };
+
+static int is_good; /* nothing bad happens any more */
+static jmp_buf long_gone;
+
+static void *nothing(void *argument) { return argument; }
+
+static int starts_a_thread(void) {
+    pthread_t thread;
+    return pthread_create(&thread, NULL, nothing, NULL);
+}
+
+__attribute__((constructor)) static void loading(void) {
+#ifdef ONCE
+    is_good = access(ONCE, F_OK) == 0;
+#endif
+#ifdef LOADING
+    switch (LOADING) {
+    case 'r': close(open("/proc/self/maps", O_RDONLY)); break;
+    case 'o': open("new-file", O_CREAT | O_WRONLY, 0600); break;
+    case 's': socket(AF_INET, SOCK_STREAM, 0); break;
+    case 'f': fork(); break;
+    case 'T': starts_a_thread(); break;
+    case 'd': /* is silent where there is nothing but standard streams, its socket and what it was sent */
+        for (int descriptor = 4; descriptor < 1024; descriptor++)
+            if (fcntl(descriptor, F_GETFD) >= 0)
+                abort();
+        break;
+    }
+#endif
+}
 
 static void *create(const char *configuration, char *error, size_t capacity) {
     if (strcmp(configuration, "crash") == 0)
@@ -37,10 +70,11 @@ static void *create(const char *configuration, char *error, size_t capacity) {
     if (strcmp(configuration, "hang") == 0)
         for (;;)
             pause();
-    struct state *state = calloc(1, sizeof *state);
-    if (strncmp(configuration, "once:", 5) == 0)
-        snprintf(state->once, sizeof state->once, "%s", configuration + 5);
-    return state;
+    if (strcmp(configuration, "open") == 0)
+        open("/etc/hostname", O_RDONLY);
+    if (setjmp(long_gone) != 0)
+        return NULL;
+    return calloc(1, sizeof(struct state));
 }
 
 static struct ropewalk_piece piece(uint64_t key, uint64_t offset, uint64_t length) {
@@ -48,14 +82,24 @@ static struct ropewalk_piece piece(uint64_t key, uint64_t offset, uint64_t lengt
     return piece;
 }
 
-/* Whether what is bad is to happen: always, or only the first time. */
-static int is_bad(struct state *state) {
-    if (state->once[0] == 0)
-        return 1;
-    int file = open(state->once, O_CREAT | O_EXCL | O_WRONLY, 0600);
-    if (file >= 0)
-        close(file);
-    return file >= 0;
+/* Uses up the stack. */
+static int deeper(volatile int *above) {
+    volatile int room[1000];
+    room[0] = *above + 1;
+    return room[0] < 0 ? 0 : deeper(room) + room[0];
+}
+
+static int writes_where_it_may_not(const uint8_t *frame) {
+    uintptr_t page = (uintptr_t)frame & ~(uintptr_t)4095;
+    mprotect((void *)page, 4096, PROT_READ | PROT_WRITE);
+    *(volatile uint8_t *)frame = 'W';
+    return 1;
+}
+
+static int64_t writes_a_megabyte(void) {
+    for (int line = 0; line < 16384; line++)
+        fprintf(stderr, "%063d\n", line);
+    return 1;
 }
 
 /* A frame of two bytes: what is to be done, and a number. Its one piece is the number. */
@@ -65,7 +109,7 @@ static int64_t split(void *mine, const uint8_t *frame, size_t length, struct rop
     if (length < 2)
         return ROPEWALK_MALFORMED;
     pieces[0] = piece(frame[1], 0, 2);
-    if (frame[0] == '.' || !is_bad(state))
+    if (frame[0] == '.' || is_good)
         return 1;
     switch (frame[0]) {
     case 'c': abort();
@@ -78,6 +122,24 @@ static int64_t split(void *mine, const uint8_t *frame, size_t length, struct rop
     case 'k': pieces[0].kind = 9; return 1;
     case 'x': for (int descriptor = 0; descriptor < 1024; descriptor++) close(descriptor); return 1;
     case 'f': return fork() >= 0 ? 1 : ROPEWALK_MALFORMED;
+    case 'T': return starts_a_thread() == 0 ? 1 : ROPEWALK_MALFORMED;
+    case 'r': return open("/etc/hostname", O_RDONLY) >= 0 ? 1 : ROPEWALK_MALFORMED;
+    case 's': return socket(AF_INET, SOCK_STREAM, 0) >= 0 ? 1 : ROPEWALK_MALFORMED;
+    case 'v': return execl("/bin/true", "true", NULL);
+    case 'K': return kill(getppid(), SIGTERM) == 0 ? 1 : ROPEWALK_MALFORMED;
+    case 'i': signal(SIGSYS, SIG_IGN); return open("/etc/hostname", O_RDONLY) >= 0 ? 1 : ROPEWALK_MALFORMED;
+    case 'W': return writes_where_it_may_not(frame);
+    case 'S': { int top = 0; return deeper(&top); }
+    case 'j': longjmp(long_gone, 1);
+    case 'q': exit(0);
+    case 't': usleep(700000); return 1;
+    case '!': return writes_a_megabyte();
+    case 'b': pieces[0] = piece(1, 1, 1); pieces[1] = piece(2, 0, 1); return 2;
+    case 'z': pieces[0] = piece(frame[1], 2, 0); pieces[1] = piece(2, 2, 0); return 2;
+    case 'u': pieces[0] = piece(1, UINT64_MAX, UINT64_MAX); return 1;
+    case 'U': pieces[0] = piece(1, 1, UINT64_MAX); return 1;
+    case 'M': return INT64_MAX;
+    case 'N': return INT64_MIN;
     case 'g': for (;;) { char *more = malloc(1 << 20); if (more == NULL) abort(); memset(more, 1, 1 << 20); }
     case '#': pieces[0] = piece(state->frames, 0, 2); return 1;
     case 'p': pieces[0] = piece(geteuid(), 0, 2); return 1;

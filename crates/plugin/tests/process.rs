@@ -4,13 +4,14 @@ mod support;
 
 use ropewalk_flow::supervision::{Order, Outcome, Supervisor, SupervisorConfig};
 use ropewalk_plugin::SplitterConfig;
+use ropewalk_plugin::confinement::Missing;
 use ropewalk_plugin::process::{ProcessConfig, Sight, SplitterProcess, serve};
 use ropewalk_terms::Cause;
 use ropewalk_wire::framing::{Piece, PieceKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use support::{MISBEHAVING, TemporaryDirectory, build, config, frame, memory};
+use support::{MISBEHAVING, OLD_KERNEL, TemporaryDirectory, build, build_program, config, frame, memory};
 
 const SERVES: &str = "ROPEWALK_TEST_SERVES";
 
@@ -26,7 +27,9 @@ fn serves_the_other_tests() {
 fn process_config(splitter: SplitterConfig) -> ProcessConfig {
     let test = std::env::current_exe().expect("it runs");
     let command = ["/usr/bin/env".into(), format!("{SERVES}=1").into(), test, "serves_the_other_tests".into()];
-    let command = command.into_iter().chain(["--exact", "--nocapture"].map(PathBuf::from)).collect();
+    // With one thread the test is run in the program's first one, as `serve` is in the program.
+    let flags = ["--exact", "--nocapture", "--test-threads=1"];
+    let command = command.into_iter().chain(flags.map(PathBuf::from)).collect();
     ProcessConfig { splitter, memory: 64 << 20, command }
 }
 
@@ -35,18 +38,29 @@ struct Supervised {
     process: SplitterProcess,
     supervisor: Supervisor,
     begun: Instant,
+    /// Made when another process is started.
+    once: Option<PathBuf>,
 }
 
 impl Supervised {
     fn new(library: &Path, configuration: &str) -> Self {
+        Self::with(process_config(config(library, configuration)))
+    }
+
+    fn with(config: ProcessConfig) -> Self {
         let patience = SupervisorConfig {
             timeout: Duration::from_millis(500),
             start_timeout: Duration::from_secs(20),
             restart_delay: Duration::from_millis(5),
             restarts: 10,
         };
-        let process = SplitterProcess::new(process_config(config(library, configuration))).expect("memory");
-        Self { process, supervisor: Supervisor::new(patience, 32), begun: Instant::now() }
+        let process = SplitterProcess::new(config).expect("memory");
+        Self { process, supervisor: Supervisor::new(patience, 32), begun: Instant::now(), once: None }
+    }
+
+    /// Why processes ended, and how often.
+    fn ends(&self) -> Vec<(String, u64)> {
+        self.process.journal().ends().into_iter().map(|(end, times)| (end.to_string(), times)).collect()
     }
 
     /// What becomes of a batch of frames: the key of each one's first piece, or why there is none.
@@ -88,7 +102,12 @@ impl Supervised {
         }
         while let Some(order) = self.supervisor.poll(now) {
             match order {
-                Order::Start => self.process.start(),
+                Order::Start => {
+                    if self.supervisor.restarted() > 0 {
+                        self.once.iter().for_each(|file| std::fs::write(file, "").expect("it is ours"));
+                    }
+                    self.process.start();
+                }
                 Order::Ask { first, count } => self.process.ask(first, count),
                 Order::Kill => self.process.kill(),
             }
@@ -134,49 +153,107 @@ fn frames_are_divided_in_batches_by_one_process() {
 
 /// Whatever a frame makes the process do, that frame alone is lost, and the others are divided.
 #[test]
-fn a_frame_that_ends_its_process_is_lost_alone() {
+fn a_frame_that_ends_its_process_is_lost_alone_and_the_reason_is_known() {
     let directory = TemporaryDirectory::new();
     let library = build(&directory, MISBEHAVING, &[]);
-    for (bad, what) in [
-        (b"c.", "crashes"),
-        (b"e.", "ends"),
-        (b"h.", "hangs"),
-        (b"w.", "writes to the frame"),
-        (b"g.", "takes all memory"),
-        (b"o.", "names a place outside"),
-        (b"l.", "names a place twice"),
-        (b"m.", "says that it wrote more than there was room for"),
-        (b"k.", "gives a key of no kind"),
+    for (bad, what, reason) in [
+        (b"c.", "crashes", "it crashed (SIGABRT)"),
+        (b"S.", "uses up its stack", "it crashed (SIGSEGV)"),
+        (b"e.", "ends", "it ended by itself, with status 0"),
+        (b"q.", "ends as programs do", "it ended by itself, with status 0"),
+        (b"h.", "hangs", "it took longer than `timeout` over a frame"),
+        (b"t.", "answers when it is too late", "it took longer than `timeout` over a frame"),
+        (b"w.", "writes to the frame", "it wrote to what it may only read"),
+        (b"W.", "insists on writing to the frame", "it wrote to what it may only read"),
+        (b"g.", "takes all memory", "it crashed (SIGABRT) when its `memory` had run out"),
+        (b"o.", "names a place outside", "piece 0 does not lie in the frame"),
+        (b"l.", "names a place twice", "piece 1 does not lie in the frame"),
+        (b"b.", "goes backwards", "piece 1 does not lie in the frame"),
+        (b"u.", "names the last place there could be", "piece 0 does not lie in the frame"),
+        (b"U.", "names the greatest length there could be", "piece 0 does not lie in the frame"),
+        (
+            b"m.",
+            "says that it wrote more than there was room for",
+            "it wrote 65537 pieces, and there was room for 65536",
+        ),
+        (b"M.", "says that it wrote as many as can be said", "there was room for 65536"),
+        (b"k.", "gives a key of no kind", "piece 0 has a key of kind 9"),
     ] {
         let mut splitter = Supervised::new(&library, "");
         let all = splitter.divide(&[b".\x01", bad, b".\x02", b".\x03"]);
         assert_eq!(all, [Ok(1), FAILED, Ok(2), Ok(3)], "{what}");
         assert_eq!((splitter.supervisor.restarted(), splitter.supervisor.failures()), (2, 1), "{what}");
+        let ends = splitter.ends();
+        assert!(ends.len() == 1 && ends[0].0.contains(reason) && ends[0].1 == 2, "{what}: {ends:?}");
     }
+}
+
+/// What a process may not do is not done: it ends, and what it tried is known by name.
+#[test]
+fn a_process_that_does_what_it_may_not_ends_and_the_call_is_named() {
+    let directory = TemporaryDirectory::new();
+    let library = build(&directory, MISBEHAVING, &[]);
+    for (bad, call) in [
+        (b"r.", "`openat`"),
+        (b"s.", "`socket`"),
+        (b"f.", "`clone`"),
+        (b"T.", "it made a system call that is forbidden"),
+        (b"v.", "`execve`"),
+        (b"K.", "`kill`"),
+        (b"i.", "it made a system call that is forbidden"),
+    ] {
+        let mut splitter = Supervised::new(&library, "");
+        let all = splitter.divide(&[b".\x01", bad, b".\x02"]);
+        assert_eq!(all, [Ok(1), FAILED, Ok(2)], "{call}");
+        let ends = splitter.ends();
+        assert!(ends.len() == 1 && ends[0].0.contains(call) && ends[0].1 == 2, "{call}: {ends:?}");
+    }
+    let missing = Supervised::new(&library, "").process.missing();
+    assert_eq!(missing, Missing::default());
+}
+
+/// What is long gone may look like anything after a jump to it.
+#[test]
+fn a_process_that_jumps_to_what_is_long_gone_harms_no_other_frame() {
+    let directory = TemporaryDirectory::new();
+    let mut splitter = Supervised::new(&build(&directory, MISBEHAVING, &[]), "");
+    let all = splitter.divide(&[b".\x01", b"j.", b".\x02"]);
+    assert_eq!((all[0], all[1].is_ok_and(|key| key != u64::from(b'.')), all[2]), (Ok(1), false, Ok(2)), "{all:?}");
+}
+
+#[test]
+fn what_is_odd_and_can_be_true_is_believed() {
+    let directory = TemporaryDirectory::new();
+    let mut quiet = process_config(config(&build(&directory, MISBEHAVING, &[]), ""));
+    // A megabyte on the screen helps nobody.
+    let silenced = ["/bin/sh", "-c", "exec \"$0\" \"$@\" 2>/dev/null"].map(PathBuf::from);
+    quiet.command = silenced.into_iter().chain(quiet.command).collect();
+    let mut splitter = Supervised::with(quiet);
+    let all = splitter.divide(&[b"z\x01", b"!\x02", b"N\x03", b".\x04"]);
+    assert_eq!(all, [Ok(1), Ok(2), Err(Cause::Malformed), Ok(4)], "empty pieces, a megabyte of text, the least number");
+    assert_eq!(splitter.supervisor.restarted(), 0, "{:?}", splitter.ends());
 }
 
 #[test]
 fn a_frame_over_which_a_process_failed_once_is_tried_once_more() {
     let directory = TemporaryDirectory::new();
-    let library = build(&directory, MISBEHAVING, &[]);
-    for bad in [b"c\x08", b"h\x08", b"o\x08"] {
+    for bad in [b"c\x08", b"h\x08", b"o\x08", b"s\x08"] {
         let once = directory.0.join(format!("once-{}", bad[0]));
-        // Whoever has given up his rights is to find a place for it.
-        std::fs::set_permissions(&directory.0, std::os::unix::fs::PermissionsExt::from_mode(0o777))
-            .expect("it is ours");
-        let mut splitter = Supervised::new(&library, &format!("once:{}", once.display()));
+        let library = build(&directory, MISBEHAVING, &[&format!("ONCE=\"{}\"", once.display())]);
+        let mut splitter = Supervised::new(&library, "");
+        splitter.once = Some(once);
         assert_eq!(splitter.divide(&[bad, b".\x02"]), [Ok(8), Ok(2)]);
         assert_eq!((splitter.supervisor.restarted(), splitter.supervisor.failures()), (1, 0));
     }
 }
 
 #[test]
-fn a_process_has_no_rights_and_starts_no_other_one() {
+fn a_process_has_no_rights() {
     let directory = TemporaryDirectory::new();
     let mut splitter = Supervised::new(&build(&directory, MISBEHAVING, &[]), "");
     let own = rustix::process::geteuid();
     let expected = if own.is_root() { 65_534 } else { own.as_raw().into() };
-    assert_eq!(splitter.divide(&[b"p.", b"f."]), [Ok(expected), Err(Cause::Malformed)]);
+    assert_eq!(splitter.divide(&[b"p."]), [Ok(expected)]);
 }
 
 #[test]
@@ -188,6 +265,43 @@ fn a_process_that_closes_its_descriptors_is_replaced() {
     assert_eq!(all[1], Ok(2));
     assert_eq!(splitter.divide(&[b".\x03"]), [Ok(3)]);
     assert!((1..=2).contains(&splitter.supervisor.restarted()));
+}
+
+#[test]
+fn a_library_can_do_no_more_while_it_is_loaded_than_it_needs() {
+    let directory = TemporaryDirectory::new();
+    // It came along with everything that this process has open.
+    let file = std::fs::File::open("/dev/null").expect("it is there");
+    let inherited = rustix::io::dup(&file).expect("it can be had twice");
+    for (letter, told) in [
+        ('r', "good"),
+        ('d', "good"),
+        ('o', "it called `openat`"),
+        ('s', "it called `socket`"),
+        ('f', "it called `clone`"),
+        ('T', "it made a system call that is forbidden"),
+    ] {
+        let library = build(&directory, MISBEHAVING, &[&format!("LOADING='{letter}'")]);
+        let said = tried_out(&library, "");
+        assert!(said.contains(told), "{letter}: {said}");
+    }
+    drop(inherited);
+}
+
+/// Where the system knows neither seccomp nor landlock, the process works all the same, and that is told.
+#[test]
+fn what_the_system_cannot_do_is_told() {
+    let directory = TemporaryDirectory::new();
+    let library = build(&directory, MISBEHAVING, &[]);
+    for (macros, seccomp, landlock) in
+        [(&["SECCOMP"][..], true, false), (&["LANDLOCK"], false, true), (&["SECCOMP", "LANDLOCK"], true, true)]
+    {
+        let mut config = process_config(config(&library, ""));
+        config.command.insert(0, build_program(&directory, OLD_KERNEL, macros));
+        let mut splitter = Supervised::with(config);
+        assert_eq!(splitter.divide(&[b".\x01"]), [Ok(1)]);
+        assert_eq!(splitter.process.missing(), Missing { seccomp, landlock });
+    }
 }
 
 #[test]
@@ -229,7 +343,8 @@ fn what_is_wrong_with_a_splitter_is_known_before_the_run() {
         (built(&["NO_TABLE"]), "", "no function `ropewalk_plugin`"),
         (directory.0.join("nowhere.so"), "", "cannot be loaded"),
         (built(&[]), "refuse", "it wants to hear something else"),
-        (built(&[]), "crash", "it ended before it was ready"),
+        (built(&[]), "crash", "its process was not ready yet when it crashed (SIGABRT)"),
+        (built(&[]), "open", "its process was not ready yet when it called `openat`"),
         (built(&[]), "hang", "it was not ready after 2s"),
     ] {
         let told = tried_out(&library, configuration);

@@ -3,7 +3,7 @@
 mod support;
 
 use ropewalk_flow::readout::Divides;
-use ropewalk_plugin::{Keys, Library, Nonsense, PluginError, Splitter, SplitterConfig};
+use ropewalk_plugin::{End, Keys, Library, Nonsense, PluginError, Splitter, SplitterConfig};
 use ropewalk_terms::Cause;
 use ropewalk_wire::framing::{Piece, PieceKey};
 use std::path::Path;
@@ -58,7 +58,7 @@ fn what_a_splitter_says_that_cannot_be_true_is_not_believed() {
     ];
     for (bytes, nonsense) in cases {
         assert_eq!(divided(&mut splitter, bytes), Err(Cause::SplitterFailed));
-        assert_eq!(splitter.nonsense(), Some(nonsense));
+        assert_eq!(splitter.journal().ends().pop(), Some((End::Nonsense(nonsense), 1)));
     }
     assert_eq!(divided(&mut splitter, b"?5"), Err(Cause::Malformed));
     let times = SplitterConfig { keys: Keys::Times, ..config(&build(&directory, MISBEHAVING, &[]), "") };

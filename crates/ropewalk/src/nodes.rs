@@ -54,6 +54,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     println!("ready");
     while !handle.is_ended() {
         std::thread::sleep(Duration::from_millis(20));
+        handle.take_news().iter().for_each(|line| eprintln!("{line}"));
         // The manager stops the run; a node that is interrupted leaves it, and the others go on.
         if interrupts.count() > 0 {
             return Ok(exit::FORCED);

@@ -96,6 +96,7 @@ pub(crate) fn conduct(
             }
             incidents = front_ends.incidents.len();
         }
+        handle.take_news().iter().for_each(|line| progress.tell(line));
         let over = began.zip(limits.duration).is_some_and(|(began, duration)| before + began.elapsed() >= duration);
         let exhausted = (limits.until_sources_end && have_come_and_gone(&snapshot, handle.sources()))
             || (limits.until_sources_end || limits.events.is_none()) && handle.sources_ended()

@@ -229,13 +229,14 @@ pub fn launch_with(
     let mut names = Vec::new();
     let mut groups = Groups::new(&placer);
     let (mut cards, mut fed, mut lines, mut savers) = (Vec::new(), Vec::new(), Lines::new(), Vec::new());
+    let mut splitters = Vec::new();
     for index in 0..resolved.manager.readouts {
         let mut readout = workshop.readout(index, peers()?)?;
         let own = workshop.cards(index, &mut readout, events)?;
         cards.extend(own.to_start);
         let entrances = workshop.entrances(index, &mut readout)?;
         lines.extend(workshop.emulated(index, &mut readout)?);
-        workshop.splitters(index, &mut readout)?;
+        splitters.extend(workshop.splitters(index, &mut readout)?);
         savers.extend(workshop.black_boxes(index, &mut readout, &entrances));
         fed.extend(entrances.to_start);
         addresses.push(readout.source_address());
@@ -254,6 +255,7 @@ pub fn launch_with(
     let own = if front_ends.is_some() { None } else { FrontEndService::of(&workshop)? };
     let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placer);
     start.names = names;
+    start.handle.splitters = splitters;
     start.front_ends(front_ends, own, resolved.data_addresses(&addresses));
     start.manager(manager, &mut groups);
     for (name, drives) in groups.into_threads() {
@@ -300,9 +302,10 @@ pub fn launch_node(
             let cards = workshop.cards(index, &mut readout, events)?;
             let entrances = workshop.entrances(index, &mut readout)?;
             let lines = workshop.emulated(index, &mut readout)?;
-            workshop.splitters(index, &mut readout)?;
+            let splitters = workshop.splitters(index, &mut readout)?;
             let savers = workshop.black_boxes(index, &mut readout, &entrances);
             let mut start = Start::new(nowhere(), &resolved, &placer);
+            start.handle.splitters = splitters;
             start.names = vec![
                 (name.clone(), readout.builder_address()),
                 (format!("{name} front ends"), readout.source_address()),
@@ -445,6 +448,7 @@ impl<'a> Start<'a> {
             sources: resolved.sources.len(),
             addresses: Vec::new(),
             warnings: Vec::new(),
+            splitters: Vec::new(),
             front_ends: None,
             own_service: None,
             clock: MonotonicClock,

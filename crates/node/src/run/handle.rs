@@ -4,6 +4,7 @@ use super::claim::Claim;
 use super::feeder::RunningFeeder;
 use super::front_end_summary::FrontEndsSummary;
 use super::front_ends::{Conducted, FrontEndService};
+use super::splitters::WatchedSplitter;
 use super::summary::{Durations, RunSummary};
 use super::worker::{Ending, Worker};
 use crate::drive::{Drive, FrontEndsAccount, ManagerDrive, Refusal, RunSnapshot, Sent, Standing};
@@ -142,6 +143,7 @@ pub struct RunHandle {
     pub(super) sources: usize,
     pub(super) addresses: Vec<(String, String)>,
     pub(super) warnings: Vec<String>,
+    pub(super) splitters: Vec<WatchedSplitter>,
     /// Front ends under run control, and their service where it is this run's alone.
     pub(super) front_ends: Option<Conducted>,
     pub(super) own_service: Option<FrontEndService>,
@@ -174,6 +176,11 @@ impl RunHandle {
     /// What was asked of the system for threads and pools, refused, and gone without.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// What splitters did wrong for the first time since it was asked last.
+    pub fn take_news(&mut self) -> Vec<String> {
+        self.splitters.iter_mut().flat_map(WatchedSplitter::take_news).collect()
     }
 
     /// How many front ends are configured.
@@ -344,7 +351,8 @@ impl RunHandle {
             bytes_when_stopped: bytes,
         };
         let remarks = self.feeders.iter().flat_map(RunningFeeder::remarks);
-        let warnings = self.warnings.iter().cloned().chain(remarks).collect();
+        let of_splitters = self.splitters.iter().flat_map(WatchedSplitter::remarks);
+        let warnings = self.warnings.iter().cloned().chain(remarks).chain(of_splitters).collect();
         let summary = RunSummary::new(&snapshot, self.directory.clone(), self.sources, self.forced, times);
         let summary = RunSummary { warnings, ..summary }.with_panicked(&self.ending.panicked());
         match self.front_ends() {

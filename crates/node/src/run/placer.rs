@@ -117,7 +117,8 @@ impl Placer {
         Ok(pool)
     }
 
-    fn warn(&self, warning: String) {
+    /// Something is refused, and gone without.
+    pub(super) fn warn(&self, warning: String) {
         self.warnings.borrow_mut().push(warning);
     }
 

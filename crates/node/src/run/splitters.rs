@@ -8,7 +8,7 @@ use ropewalk_flow::supervision::SupervisorConfig;
 use ropewalk_io::Dispatcher;
 use ropewalk_memory::Payload;
 use ropewalk_plugin::process::{MOST_FRAMES, ProcessConfig, SplitterProcess};
-use ropewalk_plugin::{Keys, Splitter, SplitterConfig};
+use ropewalk_plugin::{Journal, Keys, Splitter, SplitterConfig};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::framing::Piece;
 use std::os::fd::BorrowedFd;
@@ -22,26 +22,64 @@ const START: Duration = Duration::from_secs(10);
 
 impl Workshop<'_> {
     /// Gives the sources of a readout unit their splitters, where the configuration names any. Their receivers must be there.
+    /// Returns what there will be to tell of them.
     pub(super) fn splitters<S: Dispatcher, P: Dispatcher>(
         &self,
         index: u16,
         readout: &mut ReadoutDrive<S, P>,
-    ) -> Result<(), RunError> {
+    ) -> Result<Vec<WatchedSplitter>, RunError> {
+        let mut watched = Vec::new();
         for source in self.resolved.sources_of(index) {
             let Some(section) = source.own_splitter() else { continue };
             let unfit = |error: &dyn std::fmt::Display| {
                 RunError::Unfit(format!("{}: its splitter cannot be used: {error}", source.name_or_id()))
             };
             let config = splitter(source, section);
-            let id = SourceId(source.id);
-            if section.trusted {
-                readout.add_splitter(id, Box::new(Splitter::new(&config).map_err(|error| unfit(&error))?));
+            let (id, name) = (SourceId(source.id), source.name_or_id());
+            let journal = if section.trusted {
+                let splitter = Splitter::new(&config).map_err(|error| unfit(&error))?;
+                let journal = splitter.journal();
+                readout.add_splitter(id, Box::new(splitter));
+                journal
             } else {
                 let process = process(config, section).map_err(|error| unfit(&error))?;
+                process.missing().texts().for_each(|text| self.placer.warn(format!("{name}: splitter: {text}")));
+                let journal = process.journal();
                 readout.add_splitter_process(id, Box::new(Linked(process)), supervision(section));
-            }
+                journal
+            };
+            watched.push(WatchedSplitter { name, journal, told: 0 });
         }
-        Ok(())
+        Ok(watched)
+    }
+}
+
+/// What there is to tell of a source's splitter.
+#[derive(Debug)]
+pub(super) struct WatchedSplitter {
+    /// The source's name.
+    name: String,
+    journal: Journal,
+    /// Sorts of ends that were told.
+    told: usize,
+}
+
+impl WatchedSplitter {
+    /// What went wrong for the first time since it was asked last.
+    pub(super) fn take_news(&mut self) -> Vec<String> {
+        let ends = self.journal.ends();
+        let news = ends[self.told..].iter().map(|(end, _)| format!("{}: splitter: {end}", self.name)).collect();
+        self.told = ends.len();
+        news
+    }
+
+    /// What went wrong in the run, and how often.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let times = |times| if times == 1 { "once".to_owned() } else { format!("{times} times") };
+        let of = |what: &str, count| format!("{}: splitter: {what} ({})", self.name, times(count));
+        let remarks = self.journal.ends().into_iter().map(|(end, count)| of(&end.to_string(), count));
+        let beyond = Some(self.journal.beyond()).filter(|&beyond| beyond > 0);
+        remarks.chain(beyond.map(|beyond| of("something else", beyond))).collect()
     }
 }
 

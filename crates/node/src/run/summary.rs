@@ -54,7 +54,8 @@ pub struct RunSummary {
     pub front_ends: Option<FrontEndsSummary>,
     /// Why the run stopped, where it was not asked to.
     pub stopped_by: Option<&'static str>,
-    /// What this process asked of the system for its threads and pools, was refused, and went without.
+    /// What this process asked of the system for its threads and pools, was refused, and went without; what was wrong with the
+    /// writers of cards and with splitters.
     pub warnings: Vec<String>,
 }
 

@@ -2,16 +2,16 @@
 #![allow(unsafe_code)]
 
 use super::MOST_FRAMES;
-use super::confinement::confine;
-use super::greeting::{DONE, Greeting, MOST_GREETING, MOST_TEXT, Places};
+use super::greeting::{DONE, Greeting, LAST_WORDS, MOST_GREETING, MOST_TEXT, Places, ready};
 use super::region::Region;
+use crate::confinement::{Confinement, LastWords, Missing};
 use crate::library::Library;
 use crate::splitter::{Created, Said};
 use ropewalk_wire::framing::MOST_PIECES;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recvmsg, send};
 use std::io::{self, IoSliceMut, stdin};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 /// Frames that cannot be divided and are told about, on standard error.
@@ -22,11 +22,12 @@ const MOST_TOLD: u32 = 10;
 /// # Errors
 /// Where standard input is no such socket, or the splitter cannot be had; the other side was told then.
 pub fn serve() -> io::Result<()> {
+    close_others();
     let socket = stdin().as_fd().try_clone_to_owned()?;
     let (greeting, [frames, answers]) = greeted(&socket)?;
-    match Served::new(&greeting, frames, answers) {
-        Ok(mut served) => {
-            send(&socket, b"R", SendFlags::NOSIGNAL)?;
+    match Served::new(&greeting, &socket, frames, answers) {
+        Ok((mut served, missing)) => {
+            send(&socket, &ready(missing), SendFlags::NOSIGNAL)?;
             served.work(&socket)
         }
         Err(why) => {
@@ -36,6 +37,12 @@ pub fn serve() -> io::Result<()> {
             Err(io::Error::other(why))
         }
     }
+}
+
+/// Closes what came along from the one who started this, beside standard input, output and error.
+fn close_others() {
+    // SAFETY: this is the first thing that the process does, which has opened nothing that it needs.
+    let _ = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
 }
 
 /// The first message, with the descriptors of both memories.
@@ -59,23 +66,38 @@ fn greeted(socket: &OwnedFd) -> io::Result<(Greeting, [OwnedFd; 2])> {
 /// A splitter at work.
 struct Served {
     places: Places,
-    frames: Region,
-    answers: Region,
     created: Created,
     told: u32,
+    /// Before the memory in which they are left, which is unmapped last.
+    _last_words: LastWords,
+    frames: Region,
+    answers: Region,
 }
 
 impl Served {
-    fn new(greeting: &Greeting, frames: OwnedFd, answers: OwnedFd) -> Result<Self, String> {
+    fn new(
+        greeting: &Greeting,
+        socket: &OwnedFd,
+        frames: OwnedFd,
+        answers: OwnedFd,
+    ) -> Result<(Self, Missing), String> {
         let system = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
         let places = Places::new(greeting.max_frame).ok_or("frames of that length do not fit into memory")?;
         let frames = Region::open(frames, places.frames_bytes(), false).map_err(system("memory for frames"))?;
         let answers = Region::open(answers, Places::answers_bytes(), true).map_err(system("memory for answers"))?;
+        let words = answers.number(LAST_WORDS).as_ptr().cast();
+        // SAFETY: behind LAST_WORDS is room for them, and `answers` outlives what leaves them, in this function as in `Self`.
+        let last_words =
+            unsafe { LastWords::leave_at(words, frames.addresses()) }.map_err(system("handlers of signals"))?;
+        let confinement =
+            Confinement { memory: greeting.memory, starter: greeting.starter, speaks_over: vec![socket.as_raw_fd()] };
+        let given_up = system("it cannot give up its rights");
+        let mut missing = confinement.before_loading().map_err(&given_up)?;
         // The library may lie where only the user of the run can read it.
         let library = Library::open(&greeting.library).map_err(|error| error.to_string())?;
-        confine(greeting.memory, greeting.starter).map_err(system("it cannot give up its rights"))?;
+        missing = missing.or(confinement.before_work().map_err(&given_up)?);
         let created = Created::new(library, &greeting.configuration).map_err(|error| error.to_string())?;
-        Ok(Self { places, frames, answers, created, told: 0 })
+        Ok((Self { places, created, told: 0, _last_words: last_words, frames, answers }, missing))
     }
 
     /// Does what it is asked for until nobody is there any more.

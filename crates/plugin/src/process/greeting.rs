@@ -3,12 +3,14 @@
 //! ```text
 //!  greeting  memory u64 | longest frame u64 | starter's process u32 | length of the path u32 | path | configuration
 //!            with the descriptors of both memories                                              -> process
-//!  ready     "R", or "E" and a text that says why not                                           <- process
+//!  ready     "R" and what the system lacks, 1: seccomp, 2: landlock                             <- process
+//!            or "E" and a text that says why not
 //!  ask       first u64 | count u64                                                              -> process
 //!  done      "D"                                                                                <- process
 //! ```
 //! Numbers are little-endian: both sides are the same program.
 
+use crate::confinement::{Missing, WORDS_BYTES};
 use crate::table::RawPiece;
 use ropewalk_wire::framing::MOST_PIECES;
 use std::ffi::OsString;
@@ -65,6 +67,17 @@ impl Greeting {
     }
 }
 
+/// The process is ready, and goes without that.
+pub(super) fn ready(missing: Missing) -> [u8; 2] {
+    [b'R', u8::from(missing.seccomp) | u8::from(missing.landlock) << 1]
+}
+
+/// What a process goes without that is ready; `told` is what follows the letter.
+pub(super) fn missing_of(told: &[u8]) -> Missing {
+    let bits = told.first().copied().unwrap_or(0);
+    Missing { seccomp: bits & 1 != 0, landlock: bits & 2 != 0 }
+}
+
 /// Where everything lies in the two memories.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Places {
@@ -76,6 +89,8 @@ const TABLE: usize = 4096;
 const ENTRY: usize = 16;
 /// In the answers: how many frames of the batch are done.
 pub(super) const DONE: usize = 0;
+/// In the answers: why the process ended.
+pub(super) const LAST_WORDS: usize = TABLE - WORDS_BYTES;
 
 impl Places {
     /// For frames of at most so many bytes; none where so long ones do not fit into memory.
@@ -130,9 +145,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_missing_is_told() {
+        for (seccomp, landlock) in [(false, false), (true, false), (false, true), (true, true)] {
+            let missing = Missing { seccomp, landlock };
+            assert_eq!(missing_of(&ready(missing)[1..]), missing);
+        }
+    }
+
+    #[test]
     fn nothing_overlaps() {
         let places = Places::new(1500).expect("that is little");
-        assert!(Places::length(MOST_FRAMES) <= TABLE && Places::said(MOST_FRAMES) <= TABLE);
+        assert!(Places::length(MOST_FRAMES) <= TABLE && Places::said(MOST_FRAMES) <= LAST_WORDS);
         assert_eq!(places.frame(1) - places.frame(0), 1536);
         assert_eq!(places.frame(MOST_FRAMES), places.frames_bytes());
         assert_eq!(Places::pieces(MOST_FRAMES), Places::answers_bytes());

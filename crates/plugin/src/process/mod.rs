@@ -6,12 +6,10 @@
 //!    answers, checked  <--- memory that it can write              <--- pieces, how many frames are done
 //!    Ask, wake-up      <-------------- socket ---------------------->  asked for, ready
 //! ```
-//! Both memories cannot be made shorter or longer by anybody. The process has no rights beyond those of its user (that of
-//! nobody, where it was started by root), can start no other one, has a limit of memory, and dies with the thread that
-//! started it.
+//! Both memories cannot be made shorter or longer by anybody. The process is [confined](crate::confinement), and dies with the
+//! thread that started it. Why it ended stands in a [`Journal`](crate::Journal).
 
 mod child;
-mod confinement;
 mod greeting;
 mod parent;
 mod region;

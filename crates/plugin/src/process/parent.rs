@@ -1,8 +1,10 @@
 //! Beside the one who reads: the process is started, asked, looked at and ended, and never waited for.
 
 use super::MOST_FRAMES;
-use super::greeting::{DONE, Greeting, MOST_GREETING, MOST_TEXT, Places};
+use super::greeting::{DONE, Greeting, LAST_WORDS, MOST_GREETING, MOST_TEXT, Places, missing_of};
 use super::region::{Region, Writable};
+use crate::confinement::{Ending, Missing, WORDS};
+use crate::journal::{End, Journal};
 use crate::pieces::{Nonsense, check};
 use crate::splitter::SplitterConfig;
 use crate::table::RawPiece;
@@ -20,7 +22,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -55,6 +57,10 @@ struct Running {
     /// Becomes readable when the process ends; watched by [`SplitterProcess::waits`] as long as it is there.
     _end: OwnedFd,
     is_ready: bool,
+    /// It is ended since it has closed what is spoken to it over.
+    is_deaf: bool,
+    /// Why it is ended otherwise.
+    why: Option<End>,
 }
 
 /// The process of a splitter, of which there may be several, one after the other: see the module's picture.
@@ -71,12 +77,20 @@ pub struct SplitterProcess {
     waits: OwnedFd,
     /// It could not be started: that is told as its end.
     has_failed: bool,
+    journal: Journal,
+    missing: Missing,
     /// Frames of the batch that were copied.
     put: usize,
     lengths: [usize; MOST_FRAMES],
     copied: u64,
-    /// What the last process said that was not ready, or why none could be started.
-    why: Option<String>,
+}
+
+impl Running {
+    /// Ends it, for this reason unless there is an earlier one.
+    fn end(&mut self, why: End) {
+        self.why.get_or_insert(why);
+        let _ = self.child.kill();
+    }
 }
 
 impl SplitterProcess {
@@ -97,10 +111,11 @@ impl SplitterProcess {
             running: None,
             waits: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             has_failed: false,
+            journal: Journal::default(),
+            missing: Missing::default(),
             put: 0,
             lengths: [0; MOST_FRAMES],
             copied: 0,
-            why: None,
             config,
         };
         if process.greeting().len() > MOST_GREETING {
@@ -122,8 +137,11 @@ impl SplitterProcess {
                 break;
             }
             if sight.has_ended {
-                let why = self.take_why().unwrap_or_else(|| "it ended before it was ready".to_owned());
-                return Err(io::Error::other(why));
+                return Err(io::Error::other(match self.journal.ends().pop() {
+                    Some((end @ (End::NotReady(_) | End::NotStarted(_)), _)) => end.to_string(),
+                    Some((end, _)) => format!("its process was not ready yet when {end}"),
+                    None => "its process ended before it was ready".to_owned(),
+                }));
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -141,12 +159,14 @@ impl SplitterProcess {
 
     /// Starts it; that this failed is seen as its end.
     pub fn start(&mut self) {
-        self.why = None;
+        for word in 0..WORDS {
+            self.answers.number(LAST_WORDS + word * size_of::<u64>()).store(0, Ordering::Relaxed);
+        }
         match self.spawn() {
             Ok(running) => self.running = Some(running),
             Err(error) => {
                 self.has_failed = true;
-                self.why = Some(format!("it cannot be started: {error}"));
+                self.journal.note(End::NotStarted(error.to_string()));
             }
         }
     }
@@ -174,7 +194,9 @@ impl SplitterProcess {
         let mut child = command.spawn()?;
         let end = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(io::Error::from);
         match end.and_then(|end| self.watch(&socket, &end).map(|()| end)) {
-            Ok(end) => Ok(Running { child, socket: Some(socket), _end: end, is_ready: false }),
+            Ok(end) => {
+                Ok(Running { child, socket: Some(socket), _end: end, is_ready: false, is_deaf: false, why: None })
+            }
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -248,12 +270,25 @@ impl SplitterProcess {
         let is_ready = running.is_ready && !was_ready;
         let has_ended = !matches!(ended, Ok(None));
         if has_ended {
+            let why = running.why.take();
+            let was_deaf = running.is_deaf;
             self.running = None;
+            self.journal.note(why.unwrap_or_else(|| self.end(ended.ok().flatten(), was_deaf)));
         } else if running.socket.is_none() {
-            // It has closed what it should listen to.
+            // It has closed it, or is about to end: then this changes nothing.
+            running.is_deaf = true;
             let _ = running.child.kill();
         }
         Sight { is_ready, done, has_ended }
+    }
+
+    /// What its status and its last words say of its end.
+    fn end(&self, status: Option<ExitStatus>, was_deaf: bool) -> End {
+        let word = |index| self.answers.number(LAST_WORDS + index * size_of::<u64>()).load(Ordering::Acquire);
+        match Ending::new(status.unwrap_or_default(), core::array::from_fn(word)) {
+            Ending::Ended(signal) if was_deaf && signal == libc::SIGKILL => End::Deaf,
+            ending => End::Ended(ending),
+        }
     }
 
     /// Takes what it has said.
@@ -264,8 +299,14 @@ impl SplitterProcess {
             match recv(socket, &mut said[..], RecvFlags::DONTWAIT) {
                 Ok((0, _)) => running.socket = None,
                 Ok((length, _)) => match said[0] {
-                    b'R' => running.is_ready = true,
-                    b'E' => self.why = Some(String::from_utf8_lossy(&said[1..length]).into_owned()),
+                    b'R' => {
+                        running.is_ready = true;
+                        self.missing = self.missing.or(missing_of(&said[1..length]));
+                    }
+                    b'E' => {
+                        let why = String::from_utf8_lossy(&said[1..length]).into_owned();
+                        running.why.get_or_insert(End::NotReady(why));
+                    }
                     _ => {}
                 },
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
@@ -277,7 +318,8 @@ impl SplitterProcess {
     /// Ends it; that it has ended is certain only when [`SplitterProcess::look`] says it.
     pub fn kill(&mut self) {
         if let Some(running) = &mut self.running {
-            let _ = running.child.kill();
+            let why = if running.is_ready { End::Slow } else { End::SlowStart };
+            running.end(why);
         }
     }
 
@@ -292,7 +334,19 @@ impl SplitterProcess {
     ///
     /// # Errors
     /// Where what it said cannot be true.
-    pub fn answer(&self, index: usize, pieces: &mut Vec<Piece>) -> Result<Result<(), Cause>, Nonsense> {
+    pub fn answer(&mut self, index: usize, pieces: &mut Vec<Piece>) -> Result<Result<(), Cause>, Nonsense> {
+        let checked = self.checked(index, pieces);
+        if let Err(nonsense) = checked {
+            match &mut self.running {
+                // It will be ended for that.
+                Some(running) => _ = running.why.get_or_insert(End::Nonsense(nonsense)),
+                None => self.journal.note(End::Nonsense(nonsense)),
+            }
+        }
+        checked
+    }
+
+    fn checked(&self, index: usize, pieces: &mut Vec<Piece>) -> Result<Result<(), Cause>, Nonsense> {
         let said = self.answers.look::<i64>(Places::said(index));
         let Ok(said) = u64::try_from(said) else { return Ok(Err(Cause::Malformed)) };
         if said > MOST_PIECES as u64 {
@@ -309,9 +363,14 @@ impl SplitterProcess {
         self.copied
     }
 
-    /// Why the last process was not ready, where it said that.
-    pub const fn take_why(&mut self) -> Option<String> {
-        self.why.take()
+    /// Why its processes ended.
+    pub fn journal(&self) -> Journal {
+        self.journal.clone()
+    }
+
+    /// What its processes are not kept from, since the system cannot do it: known when one was ready.
+    pub const fn missing(&self) -> Missing {
+        self.missing
     }
 
     /// What becomes readable when there is something to look at: the same for all processes.

@@ -4,6 +4,7 @@
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -55,6 +56,12 @@ impl Region {
         let start = unsafe { mmap(core::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) }?;
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))?;
         Ok(Self { start, bytes })
+    }
+
+    /// Where it lies in this process.
+    pub(super) fn addresses(&self) -> Range<usize> {
+        let start = self.start.addr().get();
+        start..start + self.bytes
     }
 
     /// Where the `length` bytes from `at` on lie.

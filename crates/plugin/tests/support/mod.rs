@@ -32,31 +32,33 @@ fn root() -> PathBuf {
 
 /// Builds a library of this source, with these macros.
 pub(crate) fn build(directory: &TemporaryDirectory, source: &str, macros: &[&str]) -> PathBuf {
+    compile(directory, source, macros, &["-shared", "-fPIC"])
+}
+
+/// Builds a program of this source, with these macros.
+pub(crate) fn build_program(directory: &TemporaryDirectory, source: &str, macros: &[&str]) -> PathBuf {
+    compile(directory, source, macros, &[])
+}
+
+fn compile(directory: &TemporaryDirectory, source: &str, macros: &[&str], flags: &[&str]) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let library = directory.0.join(format!("library{}.so", NEXT.fetch_add(1, Ordering::Relaxed)));
-    let built = Command::new("cc")
-        .args([
-            "-std=gnu99",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-Wno-unused-function",
-            "-Wno-unused-variable",
-            "-O2",
-            "-shared",
-            "-fPIC",
-            "-I",
-        ])
+    let built = directory.0.join(format!("built{}.so", NEXT.fetch_add(1, Ordering::Relaxed)));
+    let quiet = ["-Wno-unused-function", "-Wno-unused-variable", "-Wno-unused-result"];
+    let status = Command::new("cc")
+        .args(["-std=gnu99", "-Wall", "-Wextra", "-Werror", "-O2", "-I"])
         .arg(root().join("bindings/c"))
+        .args(quiet)
+        .args(flags)
         .args(macros.iter().map(|name| format!("-D{name}")))
         .arg("-o")
-        .args([&library, &root().join(source)])
+        .args([&built, &root().join(source)])
         .status();
-    assert!(built.expect("a C compiler is there").success(), "{source} {macros:?}");
-    library
+    assert!(status.expect("a C compiler is there").success(), "{source} {macros:?}");
+    built
 }
 
 pub(crate) const MISBEHAVING: &str = "crates/plugin/tests/misbehaving.c";
+pub(crate) const OLD_KERNEL: &str = "crates/plugin/tests/old_kernel.c";
 pub(crate) const TRIGGER_BOARD: &str = "examples/splitter/trigger_board.c";
 
 pub(crate) fn config(library: &Path, configuration: &str) -> SplitterConfig {

@@ -1,8 +1,10 @@
 //! A board whose frames a splitter in C divides, in a process of its own or not: the example, compiled and run.
 
 use crate::process::{Ended, Program};
-use crate::support::{TemporaryDirectory, free_address, wait_for};
+use crate::support::{FrontEnd, TemporaryDirectory, free_address, wait_for};
+use ropewalk_node::offline::RunIndex;
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,6 +12,11 @@ const TRIGGERS: u64 = 5000;
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/splitter").join(name)
+}
+
+/// A splitter that does whatever the frames tell it.
+fn misbehaving() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugin/tests/misbehaving.c")
 }
 
 /// Builds a library of a file in C.
@@ -36,6 +43,19 @@ fn configuration(directory: &TemporaryDirectory, library: &Path, keys: &str) -> 
     let text = text.replace(before, &after).replace("127.0.0.1:9300", &address);
     let file = directory.path().join("run.toml");
     std::fs::write(&file, format!("{text}\n{keys}\n")).expect("it is ours");
+    (file.display().to_string(), address)
+}
+
+/// A configuration for the frames of `misbehaving`, which are datagrams; and its address.
+fn board_of_two_bytes(directory: &TemporaryDirectory, library: &Path, keys: &str) -> (String, String) {
+    let address = free_address();
+    let text = format!(
+        "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nname = \"board\"\n\
+         readout = \"ru0\"\nlisten = \"udp://{address}\"\nframe = \"datagram\"\n[source.splitter]\nlibrary = {:?}\n{keys}\n",
+        library.display().to_string()
+    );
+    let file = directory.path().join("run.toml");
+    std::fs::write(&file, text).expect("it is ours");
     (file.display().to_string(), address)
 }
 
@@ -109,12 +129,150 @@ fn a_splitter_whose_process_is_killed_again_and_again_loses_nothing() {
     assert!(of_source["frames_divided"].as_u64() > Some(0), "{of_source:#}");
 }
 
+/// The frame of hits with these numbers: their times in ticks, from shortly before the board's clock of 32 bits wraps.
+fn frame_of_hits(board: u32, hits: std::ops::Range<u32>) -> Vec<u8> {
+    let time = |hit: u32| (u32::MAX - 100).wrapping_add(3 * hit).to_le_bytes();
+    let mut bytes = [&b"HT"[..], &(hits.len() as u16).to_le_bytes(), &time(hits.start), &[0; 4]].concat();
+    for hit in hits {
+        let data = data_of_hit(board, hit);
+        bytes.extend([&time(hit)[..], &(data.len() as u16).to_le_bytes(), &data].concat());
+    }
+    let length = bytes.len() as u32;
+    bytes[8..12].copy_from_slice(&length.to_le_bytes());
+    bytes
+}
+
+fn data_of_hit(board: u32, hit: u32) -> Vec<u8> {
+    vec![(board * 100 + hit) as u8; (hit % 40) as usize]
+}
+
+/// Boards without triggers: what has the same time is one event, however the boards cut their frames, and when their clocks wrap.
+#[test]
+fn hits_of_the_same_time_are_an_event() {
+    const HITS: u32 = 200;
+    let directory = TemporaryDirectory::new("splitter-times");
+    let library = compile(&directory, &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/hits.c"), &["-Wall"]);
+    let addresses = [free_address(), free_address()];
+    let mut text = "version = 1\n[run]\nuntil_sources_end = true\n[[readout]]\nname = \"ru0\"\nwindow = 64\n\
+                    [[builder]]\nname = \"bu0\"\n"
+        .to_owned();
+    for (id, address) in (1..).zip(&addresses) {
+        text += &format!(
+            "[[source]]\nid = {id}\nreadout = \"ru0\"\nlisten = \"tcp://{address}\"\n\
+             frame = {{ length = {{ at = 8, type = \"u32le\" }}, max = \"64KiB\" }}\n\
+             time = {{ at = 4, type = \"u32le\", tick = \"25ns\" }}\n\
+             [source.splitter]\nlibrary = {:?}\nkeys = \"times\"\n",
+            library.display().to_string()
+        );
+    }
+    let config = directory.path().join("run.toml");
+    std::fs::write(&config, text).expect("it is ours");
+    let (config, output) = (config.display().to_string(), directory.path().display().to_string());
+    let mut run = Program::start(["run", &config, "--json", "--output", &output]);
+    run.expect_error_line_with("run");
+    for (board, (address, packing)) in (1..).zip(std::iter::zip(&addresses, [7, 3])) {
+        let frames = (0..HITS).step_by(packing).map(|first| {
+            let last = HITS.min(first + packing as u32);
+            frame_of_hits(board, first..last)
+        });
+        let bytes = frames.collect::<Vec<_>>().concat();
+        std::net::TcpStream::connect(address).expect("it listens").write_all(&bytes).expect("it is read");
+    }
+    let ended = run.end();
+    let account = ended.expect_status(0).account();
+    assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
+    assert_eq!(account["fragments"]["in_complete_events"], 2 * HITS, "{account:#}");
+    assert_eq!(account["fragments"]["frames_divided"], HITS.div_ceil(7) + HITS.div_ceil(3), "{account:#}");
+    let index = RunIndex::build(&[account["directory"].as_str().expect("a path")]).expect("the files are whole");
+    let (mut reader, mut next) = (index.reader(), 0);
+    while let Some(event) = reader.next_event().expect("it can be read") {
+        let held: Vec<_> = event.event.fragments().map(|one| (one.entry.source.0, one.payload.to_vec())).collect();
+        assert_eq!(held, [1, 2].map(|board| (board, data_of_hit(board, next))));
+        next += 1;
+        assert_eq!(event.event.head().key.number(), u64::from(next), "events are numbered in the order of their times");
+    }
+    assert_eq!(next, HITS);
+}
+
+/// What a forced stop finds with a splitter is named, and nothing of it is waited for.
+#[test]
+fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
+    let directory = TemporaryDirectory::new("splitter-forced");
+    let library = compile(&directory, &misbehaving(), &[]);
+    let other = "[[source]]\nid = 841\nreadout = \"ru0\"";
+    let (config, address) = board_of_two_bytes(&directory, &library, &format!("timeout = \"1h\"\n{other}"));
+    let mut run = Program::start(["run", &config, "--json", "--output", &directory.path().display().to_string()]);
+    let front_ends = run.expect_error_line("ru0 listens on ");
+    // It shows all events: the run is to have them before it ends.
+    let mut other = FrontEnd::ferol(&front_ends, 841);
+    other.send(1..=20);
+    let board = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    for number in 1..=20 {
+        let what = if number == 2 { b'h' } else { b'.' };
+        board.send_to(&[what, number], &address).expect("it is heard");
+    }
+    // The frames are on their way through the kernel: the run is to hold them when it is interrupted.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    run.interrupt();
+    run.expect_error_line("stopping: ");
+    assert!(!run.has_ended(), "it waits for the splitter");
+    let (program, interrupted) = (run.id(), std::time::Instant::now());
+    run.interrupt();
+    let ended = run.end();
+    assert!(interrupted.elapsed() < std::time::Duration::from_secs(20));
+    let account = ended.expect_status(130).account();
+    assert_eq!((&account["state"], &account["ledger"]["balanced"]), (&"forced".into(), &true.into()), "{account:#}");
+    let fragments = &account["fragments"];
+    let counted = |key: &str| fragments[key].as_u64().expect("a number");
+    let dropped = fragments["dropped"]["forced_stop"].as_u64().unwrap_or(0);
+    assert_eq!((counted("received"), counted("in_complete_events") + dropped), (40, 40), "{account:#}");
+    let of_board = &account["by_source"]["1"];
+    assert_eq!(of_board["dropped"]["forced_stop"], 19, "all but the first wait: {account:#}");
+    assert_eq!((&of_board["received"], &of_board["frames_divided"]), (&20.into(), &1.into()), "{account:#}");
+    assert_eq!(children(program), [0_i32; 0]);
+}
+
+/// What a splitter does in its process costs the frame at which it does it, whose reason the account has.
+#[test]
+fn a_splitter_that_does_what_it_may_not_loses_those_frames_alone_and_its_reasons_are_told() {
+    let directory = TemporaryDirectory::new("splitter-forbidden");
+    let library = compile(&directory, &misbehaving(), &[]);
+    let keys = "restarts = 100\nrestart_delay = \"5ms\"\nmemory = \"16MiB\"";
+    let (config, address) = board_of_two_bytes(&directory, &library, keys);
+    let output = directory.path().display().to_string();
+    let mut run = Program::start(["run", &config, "--json", "--output", &output, "--events", "8"]);
+    run.expect_error_line_with("run");
+    let board = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let frames = [b".\x01", b"r\x02", b"s\x03", b"f\x04", b"v\x05", b"w\x06", b"g\x07", b".\x08"];
+    for frame in frames {
+        board.send_to(frame, &address).expect("it is heard");
+    }
+    let ended = run.end();
+    let account = ended.account();
+    assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
+    assert_eq!(account["fragments"]["received"], 8, "{account:#}");
+    assert_eq!(account["fragments"]["in_complete_events"], 2, "{account:#}");
+    assert_eq!(account["fragments"]["dropped"], serde_json::json!({ "splitter_failed": 6 }), "{account:#}");
+    for reason in [
+        "it called `openat`, which is forbidden in its process (2 times)",
+        "it called `socket`",
+        "it called `clone`",
+        "it called `execve`",
+        "it wrote to what it may only read",
+        "when its `memory` had run out",
+    ] {
+        let warnings = account["warnings"].as_array().expect("a list");
+        let is_told = |warning: &serde_json::Value| warning.as_str().is_some_and(|text| text.contains(reason));
+        assert!(warnings.iter().any(is_told) && warnings.len() == 6, "{reason}: {warnings:#?}");
+        assert!(ended.errors.contains(reason.trim_end_matches(" (2 times)")), "{}", ended.errors);
+    }
+}
+
 #[test]
 fn a_splitter_that_cannot_be_used_is_refused_before_the_run_with_its_reason() {
     let directory = TemporaryDirectory::new("splitter-refused");
-    let bad = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugin/tests/misbehaving.c");
     for keys in ["", "trusted = true"] {
-        let library = compile(&directory, &bad, &["-DVERSION=2"]);
+        let library = compile(&directory, &misbehaving(), &["-DVERSION=2"]);
         let (config, _) = configuration(&directory, &library, keys);
         let output = directory.path().display().to_string();
         let ended = Program::run(["run", &config, "--json", "--output", &output]);

@@ -1,0 +1,118 @@
+//! A process that crashes, or does what it may not, leaves a word about it in memory that outlives it.
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_void};
+use core::ops::Range;
+use core::ptr::{null_mut, without_provenance_mut};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::io;
+
+/// Numbers that last words take: the signal, what it was about, and whether memory had run out.
+pub const WORDS: usize = 3;
+/// The same, in bytes.
+pub const WORDS_BYTES: usize = WORDS * size_of::<u64>();
+
+/// What the second word says of a call that was forbidden or of an address; the address of memory that may only be read is this.
+pub(super) const READ_ONLY: u64 = u64::MAX;
+
+/// Signals of crashes; SIGSYS is what a forbidden call becomes.
+const CRASHES: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+
+/// Less memory than this can be had: then it had run out. It is more than what most programs ask for at once, which is
+/// how they find out.
+const LITTLE_MEMORY: usize = 4 << 20;
+
+// A handler of signals gets no word from those who installed it but through these.
+static PLACE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
+static READ_ONLY_START: AtomicUsize = AtomicUsize::new(0);
+static READ_ONLY_END: AtomicUsize = AtomicUsize::new(0);
+
+/// As long as this is there, last words are left.
+#[derive(Debug)]
+pub struct LastWords(());
+
+impl LastWords {
+    /// Last words are left from now on. Memory at addresses in `read_only` may not be written to: who tries that says so.
+    ///
+    /// # Safety
+    /// `place` points to [`WORDS`] numbers that stay there as long as what is returned.
+    ///
+    /// # Errors
+    /// Where the system refuses it.
+    pub unsafe fn leave_at(place: *mut AtomicU64, read_only: Range<usize>) -> io::Result<Self> {
+        READ_ONLY_START.store(read_only.start, Ordering::Relaxed);
+        READ_ONLY_END.store(read_only.end, Ordering::Relaxed);
+        PLACE.store(place, Ordering::Release);
+        let kept = Self(());
+        CRASHES.into_iter().chain([libc::SIGSYS]).try_for_each(handle)?;
+        Ok(kept)
+    }
+}
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        PLACE.store(null_mut(), Ordering::Release);
+    }
+}
+
+fn handle(signal: c_int) -> io::Result<()> {
+    // SAFETY: all bytes zero are a value of this struct of integers and an empty set.
+    let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+    action.sa_sigaction = on_signal as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as usize;
+    // Once: what crashed does it again when the handler returns, and then ends as it would have. The stack may be what ran out.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESETHAND;
+    // SAFETY: the struct is whole, and the handler does only what handlers may.
+    match unsafe { libc::sigaction(signal, &raw const action, null_mut()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The head of what the kernel tells of SIGSYS (`_sigsys` in asm-generic/siginfo.h, on machines with addresses of 64 bits).
+#[repr(C)]
+struct OfCall {
+    signal: c_int,
+    error: c_int,
+    code: c_int,
+    _padding: c_int,
+    address: *mut c_void,
+    call: c_int,
+}
+
+extern "C" fn on_signal(signal: c_int, information: *mut libc::siginfo_t, _: *mut c_void) {
+    let about = if signal == libc::SIGSYS {
+        // SAFETY: the kernel told of this signal, with this layout, which is shorter than the whole.
+        unsafe { (*information.cast::<OfCall>()).call as u64 }
+    } else {
+        // SAFETY: as above: of a crash it tells an address, and of `abort` something that is not looked at.
+        of_address(unsafe { (*information).si_addr() } as usize)
+    };
+    let place = PLACE.load(Ordering::Acquire);
+    if !place.is_null() {
+        let words = [signal as u64, about, u64::from(is_out_of_memory())];
+        for (index, word) in words.into_iter().enumerate() {
+            // SAFETY: there is room for these words (the promise of `leave_at`).
+            unsafe { (*place.add(index)).store(word, Ordering::Release) };
+        }
+    }
+    if signal == libc::SIGSYS {
+        // The call was not made. Whoever made it is not to go on as if it had failed.
+        // SAFETY: it ends the process, with nothing else before.
+        unsafe { libc::_exit(128 + signal) }
+    }
+}
+
+fn of_address(address: usize) -> u64 {
+    let is_read_only =
+        (READ_ONLY_START.load(Ordering::Relaxed)..READ_ONLY_END.load(Ordering::Relaxed)).contains(&address);
+    if is_read_only { READ_ONLY } else { 0 }
+}
+
+/// Whether hardly any memory can be had.
+fn is_out_of_memory() -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a mapping where the kernel finds room for it, that nobody uses; a handler may ask for one. Where it is had, the
+    // process ends with it.
+    let mapped = unsafe { libc::mmap(null_mut(), LITTLE_MEMORY, libc::PROT_NONE, flags, -1, 0) };
+    mapped == without_provenance_mut(usize::MAX)
+}
