@@ -122,6 +122,39 @@ fn packets_of_several_events_that_come_as_datagrams_are_an_event_each() {
     expect_events(&summary, EVENTS);
 }
 
+/// The emulator of a source whose format packs several events sends such packets, over either way in; the last one is as long as
+/// there are events left.
+#[test]
+fn emulated_packets_of_several_events_are_an_event_each() {
+    const EVENTS: u64 = 1000;
+    let output = TemporaryDirectory::new("dividing-emulated");
+    let source = |id: u32, emulate: &str, listen: &str| {
+        format!(
+            "[[source]]\nid = {id}\nname = \"board{id}\"\nreadout = \"ru0\"\nformat = \"lhcb-mep\"\n\
+             emulate = {{ fragment_size = \"uniform(16,200)\", packing = {emulate} }}\n{listen}\n"
+        )
+    };
+    let text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n{}{}",
+        output.path().display().to_string(),
+        source(1, "7", ""),
+        source(2, "64", "listen = \"udp://192.0.2.1:9000\""),
+    );
+    let configuration = parse("dividing", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+    let mut handle = launch(&configuration, Some(EVENTS)).unwrap_or_else(|error| panic!("{error}"));
+    handle.start(EventKey::new(0, 1), Some(EventKey::new(0, EVENTS)));
+    let mut run = Run { handle };
+    run.wait_until("all", |snapshot| snapshot.phase == ropewalk_flow::control::RunPhase::Ended);
+    let sent: Vec<_> = run.handle.sent().iter().map(|(id, fragments, _)| (id.0, *fragments)).collect();
+    assert_eq!(sent, [(1, EVENTS), (2, EVENTS)]);
+    let summary = run.end();
+    assert!(summary.is_lossless() && summary.is_balanced(), "{summary:#?}");
+    assert_eq!((summary.events.built, summary.fragments.in_complete_events), (EVENTS, 2 * EVENTS), "{summary:#?}");
+    assert_eq!(summary.fragments.seen.frames_divided, EVENTS.div_ceil(7) + EVENTS.div_ceil(64), "{summary:#?}");
+    let numbers: Vec<_> = written(&summary).iter().map(|(number, fragments)| (*number, fragments.len())).collect();
+    assert_eq!(numbers, (1..=EVENTS).map(|number| (number, 2)).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_packet_that_cannot_be_divided_is_one_lost_fragment_with_its_cause() {
     const EVENTS: u32 = 96;

@@ -7,6 +7,7 @@
 //! a pattern that names source and event, so that a mix-up shows in the bytes.
 
 use super::Trigger;
+use super::packet::Packet;
 use core::ops::Range;
 use ropewalk_terms::SourceId;
 use ropewalk_wire::description::Description;
@@ -26,12 +27,14 @@ pub enum FrameKind {
     Described(Description),
 }
 
-/// The bytes of one trigger: frames, or the datagrams of frames.
+/// The bytes of one trigger: frames, or the datagrams of frames; or a frame of several triggers.
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
     /// Where each ends; in a stream they lie one behind the other.
     ends: Vec<usize>,
+    /// Events that they hold.
+    events: u64,
 }
 
 impl Frames {
@@ -46,16 +49,28 @@ impl Frames {
         self.ends.get(index).map(|&end| begin..end)
     }
 
+    /// How many events they hold.
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
     /// One frame, copied from elsewhere.
     pub fn put(&mut self, frame: &[u8]) {
+        self.put_events(1, |bytes| bytes.extend_from_slice(frame));
+    }
+
+    /// One frame of so many events, which is appended.
+    pub(super) fn put_events(&mut self, events: u64, append: impl FnOnce(&mut Vec<u8>)) {
         self.clear();
-        self.bytes.extend_from_slice(frame);
+        append(&mut self.bytes);
         self.end();
+        self.events = events;
     }
 
     fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
+        self.events = 1;
     }
 
     fn end(&mut self) {
@@ -84,6 +99,8 @@ pub struct FrameMaker {
     payload: Vec<u8>,
     /// Of a named format: the bytes of an empty frame, and of one with [`TRIAL_BYTES`] of payload beside these.
     measure: (usize, usize),
+    /// Where its frames hold several events: the one that is filled.
+    packet: Option<Packet>,
 }
 
 impl FrameMaker {
@@ -103,7 +120,14 @@ impl FrameMaker {
             }
             _ => (0, 1),
         };
-        Self { source, first, kind, most, payload: Vec::new(), measure }
+        Self { source, first, kind, most, payload: Vec::new(), measure, packet: None }
+    }
+
+    /// Each frame holds the events of so many triggers, in a multi-event packet; fewer where it would be too long.
+    #[must_use]
+    pub fn packed(mut self, packing: u16) -> Self {
+        self.packet = Some(Packet::new(self.source, packing, self.most));
+        self
     }
 
     /// Whether its frames are FED fragments, which travel in FEROL blocks.
@@ -123,6 +147,41 @@ impl FrameMaker {
     /// What its counter says at a trigger.
     pub const fn number(&self, trigger: &Trigger) -> u64 {
         self.first.wrapping_add(trigger.number - 1)
+    }
+
+    /// Says something of a trigger, in about so many bytes; true where `frames` were replaced, false where it waits for the events
+    /// of other triggers.
+    pub fn add(&mut self, trigger: &Trigger, bytes: usize, frames: &mut Frames) -> bool {
+        let number = self.number(trigger);
+        let Some(mut packet) = self.packet.take() else {
+            self.make(trigger, bytes, frames);
+            return true;
+        };
+        self.fill(number, packet.data_bytes(bytes));
+        // What waited leaves without it, where there is no room for it.
+        let is_early = !packet.is_empty() && packet.is_too_short_for(self.payload.len());
+        if is_early {
+            packet.send(frames);
+        }
+        packet.put(number, &self.payload);
+        let is_sent = !is_early && packet.is_full();
+        if is_sent {
+            packet.send(frames);
+        }
+        self.packet = Some(packet);
+        is_early || is_sent
+    }
+
+    /// Whether events wait for others.
+    pub fn holds_back(&self) -> bool {
+        self.packet.as_ref().is_some_and(|packet| !packet.is_empty())
+    }
+
+    /// Replaces `frames` by what waits, where anything does.
+    pub fn send_rest(&mut self, frames: &mut Frames) -> bool {
+        let waits = self.holds_back();
+        self.packet.iter_mut().filter(|_| waits).for_each(|packet| packet.send(frames));
+        waits
     }
 
     /// Replaces `frames` by what is said of a trigger, in about so many bytes: as near as the format allows.
@@ -267,6 +326,30 @@ mod tests {
                 assert_eq!((frames.range(0), frames.range(1)), (Some(0..length), None));
             }
         }
+    }
+
+    /// The numbers of events in a packet.
+    fn events_of(frames: &Frames) -> Vec<u16> {
+        let view = ropewalk_wire::mep::MepView::parse(frames.bytes()).expect("a packet");
+        assert_eq!(frames.events(), view.fragments().count() as u64);
+        view.fragments().map(|(event, _)| event).collect()
+    }
+
+    #[test]
+    fn a_board_that_gathers_sends_a_packet_when_it_is_full_or_would_be_too_long_and_the_rest_in_the_end() {
+        let kind = FrameKind::Described(ForeignFormat::LhcbMep.into());
+        let mut maker = maker(kind, 200, true).packed(3);
+        let (mut frames, mut sent) = (Frames::default(), Vec::new());
+        for (number, bytes) in [(1, 40), (2, 40), (3, 40), (4, 120), (5, 120), (6, 2000), (7, 0)] {
+            if maker.add(&trigger(number), bytes, &mut frames) {
+                assert!(frames.bytes().len() <= 200);
+                sent.push(events_of(&frames));
+            }
+        }
+        assert!(maker.holds_back() && maker.send_rest(&mut frames));
+        sent.push(events_of(&frames));
+        assert!(!maker.holds_back() && !maker.send_rest(&mut frames));
+        assert_eq!(sent, [vec![4, 5, 6], vec![7], vec![8], vec![9], vec![10]], "its counter begins with 4");
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod felix;
 mod frames;
 mod gate;
 pub mod mep;
+mod packet;
 mod random;
 mod sequence;
 mod size;

@@ -129,6 +129,7 @@ fn source(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fa
     super::black_box::check(source, &key)?;
     super::splitter::check(source, &key)?;
     super::gathering::check(source, &key)?;
+    super::emulate::check(source, &key)?;
     if source.emulate.is_some() && source.play.is_some() {
         return Err(fault(key("play"), "a source is either emulated or played from a file, not both"));
     }

@@ -1,5 +1,8 @@
 //! The key `emulate` of a source.
 
+use super::check::fault;
+use super::model::SourceSection;
+use super::parse::Fault;
 use crate::quantity::{Rate, Size, SizeDistribution};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
@@ -16,11 +19,34 @@ pub struct Emulate {
     pub fragment_size: Size,
     /// How often triggers come; as fast as it goes where it is not given.
     pub rate: Option<Rate>,
+    /// Of a format whose frames hold several events: how many, where they are not too long for a frame. 10 where it is not given.
+    pub packing: Option<u16>,
+}
+
+impl Emulate {
+    /// Events in a frame that holds several.
+    pub fn packing(&self) -> u16 {
+        self.packing.unwrap_or(10)
+    }
+}
+
+/// The first thing that is wrong with the emulator of a source.
+pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Result<(), Fault> {
+    match source.emulate.as_ref().and_then(|emulate| emulate.packing) {
+        None => Ok(()),
+        Some(_) if source.has_layout() || !source.format.has_several_events() => {
+            let message =
+                "frames of this source hold one event each: leave it out, or give a format such as `lhcb-mep`";
+            Err(fault(key("emulate.packing"), message))
+        }
+        Some(0) => Err(fault(key("emulate.packing"), "how many events a frame holds, 1 or more")),
+        Some(_) => Ok(()),
+    }
 }
 
 impl Default for Emulate {
     fn default() -> Self {
-        Self { fragment_size: Size(SizeDistribution::Fixed(2048)), rate: None }
+        Self { fragment_size: Size(SizeDistribution::Fixed(2048)), rate: None, packing: None }
     }
 }
 

@@ -8,7 +8,6 @@ use super::parse::Fault;
 use crate::offline::ByteOrigin;
 use crate::offline::foreign::Wanted;
 use crate::quantity::read_from_text;
-use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::front_end::LARGEST_SETTINGS_BYTES;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
@@ -233,11 +232,6 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
     {
         let message = format!("frames of `{}` come in datagrams: listen = \"udp://0.0.0.0:9000\"", format.name());
         return Err(fault(key("format"), message));
-    }
-    if source.format == FormatName::Foreign(ForeignFormat::LhcbMep) && source.emulate.is_some() {
-        let message =
-            "packets of several events are emulated in push systems: `emulate` of a [[flow]] (docs/gateway.md)";
-        return Err(fault(key("emulate"), message));
     }
     if let FormatName::Foreign(format) = source.format
         && source.emulate.is_none()

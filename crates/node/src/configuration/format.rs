@@ -30,6 +30,11 @@ impl FormatName {
             Self::Foreign(format) => format.name(),
         }
     }
+
+    /// Whether a frame of it holds several events, into which it is divided without a splitter.
+    pub const fn has_several_events(self) -> bool {
+        matches!(self, Self::Foreign(format) if format.has_several_events())
+    }
 }
 
 impl FromStr for FormatName {

@@ -82,7 +82,7 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
     let Some(splitter) = &source.splitter else { return Ok(()) };
     match source.format {
         _ if source.has_layout() => {}
-        FormatName::Foreign(format) if format.has_several_events() => {
+        FormatName::Foreign(format) if source.format.has_several_events() => {
             let message = format!("frames of `{}` are divided without one: leave it out", format.name());
             return Err(fault(key("splitter"), message));
         }

@@ -93,6 +93,7 @@ fn emulated(source: &SourceSection, emulate: &Emulate) -> SourceFeed {
     };
     let most = usize::try_from(source.max_fragment.0).unwrap_or(usize::MAX);
     let frames = FrameMaker::new(SourceId(source.id), source.first_event(), kind, most, source.has_datagrams());
+    let frames = if source.format.has_several_events() { frames.packed(emulate.packing()) } else { frames };
     SourceFeed::Emulated {
         frames: Box::new(frames),
         size: emulate.fragment_size.0,

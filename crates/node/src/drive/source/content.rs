@@ -36,38 +36,63 @@ impl Content {
         }
     }
 
-    /// Puts the next trigger's frames together; false where none is due.
+    /// Puts the next frames together; false where none are due.
     pub(super) fn advance(&mut self, gate: &TriggerGate, elapsed: Duration) -> bool {
+        while let Some(trigger) = self.due(gate, elapsed) {
+            self.next = None;
+            match &mut self.feed {
+                SourceFeed::Emulated { frames, size, .. } => {
+                    let bytes = size.next_fragment(&mut self.random) as usize;
+                    self.event = frames.number(&trigger) as u32 & 0xff_ffff;
+                    if frames.add(&trigger, bytes, &mut self.frames) {
+                        return true;
+                    }
+                }
+                SourceFeed::Recorded { bytes, fragments } => {
+                    self.frames.put(&bytes[fragments[trigger.number as usize - 1].clone()]);
+                    self.event = trigger.number as u32 & 0xff_ffff;
+                    return true;
+                }
+            }
+        }
+        let is_over = self.has_no_more_triggers(gate);
+        match &mut self.feed {
+            SourceFeed::Emulated { frames, .. } if is_over => frames.send_rest(&mut self.frames),
+            _ => false,
+        }
+    }
+
+    /// The next trigger, where it is due.
+    fn due(&mut self, gate: &TriggerGate, elapsed: Duration) -> Option<Trigger> {
         let trigger = *self.next.get_or_insert_with(|| self.triggers.next_trigger());
-        if trigger.at > elapsed {
-            return false;
+        let recorded = match &self.feed {
+            SourceFeed::Recorded { fragments, .. } => fragments.len() as u64,
+            SourceFeed::Emulated { .. } => u64::MAX,
+        };
+        if trigger.at > elapsed || trigger.number > recorded {
+            return None;
         }
         // With a rate the gate is asked trigger by trigger, or the end would lie in the future.
         let ahead = if trigger.at == Duration::ZERO { ADVANCE } else { 0 };
         if gate.advance_to(trigger.number) < trigger.number {
-            return false;
+            return None;
         }
         if trigger.number.is_multiple_of(ADVANCE) {
             gate.advance_to(trigger.number + ahead);
         }
-        match &mut self.feed {
-            SourceFeed::Emulated { frames, size, .. } => {
-                let bytes = size.next_fragment(&mut self.random) as usize;
-                frames.make(&trigger, bytes, &mut self.frames);
-                self.event = frames.number(&trigger) as u32 & 0xff_ffff;
-            }
-            SourceFeed::Recorded { bytes, fragments } => {
-                let Some(range) = fragments.get(trigger.number as usize - 1) else { return false };
-                self.frames.put(&bytes[range.clone()]);
-                self.event = trigger.number as u32 & 0xff_ffff;
-            }
-        }
-        self.next = None;
-        true
+        Some(trigger)
     }
 
     /// Nothing more comes: the gate is closed behind the last trigger, or the recording is at its end.
     pub(super) fn is_exhausted(&self, gate: &TriggerGate) -> bool {
+        let holds_back = match &self.feed {
+            SourceFeed::Emulated { frames, .. } => frames.holds_back(),
+            SourceFeed::Recorded { .. } => false,
+        };
+        !holds_back && self.has_no_more_triggers(gate)
+    }
+
+    fn has_no_more_triggers(&self, gate: &TriggerGate) -> bool {
         let next = self.next.map_or(1, |trigger| trigger.number);
         let recorded = match &self.feed {
             SourceFeed::Recorded { fragments, .. } => next > fragments.len() as u64,

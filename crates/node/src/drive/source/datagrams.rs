@@ -49,7 +49,7 @@ impl Datagrams {
             self.sent += 1;
             count += 1;
             if content.frames.range(self.sent).is_none() {
-                account.note(content.frames.bytes().len());
+                account.note(&content.frames);
             }
         }
         let is_done = content.frames.range(self.sent).is_none() && content.is_exhausted(gate);

@@ -12,7 +12,7 @@ mod stream;
 use super::Drive;
 use content::Content;
 use datagrams::Datagrams;
-use ropewalk_flow::source::{FrameMaker, SizeDistribution, TriggerGate, TriggerRate};
+use ropewalk_flow::source::{FrameMaker, Frames, SizeDistribution, TriggerGate, TriggerRate};
 use ropewalk_io::packet::LocalFeed;
 use ropewalk_io::{Dispatcher, Event};
 use ropewalk_memory::{Pool, Slice};
@@ -77,9 +77,9 @@ pub struct Sent {
 }
 
 impl Sent {
-    fn note(&self, bytes: usize) {
-        self.fragments.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    fn note(&self, frames: &Frames) {
+        self.fragments.fetch_add(frames.events(), Ordering::Relaxed);
+        self.bytes.fetch_add(frames.bytes().len() as u64, Ordering::Relaxed);
     }
 }
 

@@ -137,7 +137,7 @@ impl Stream {
                 self.write_plain(content)
             }
             if self.sent == content.frames.bytes().len() {
-                account.note(self.sent);
+                account.note(&content.frames);
             }
         }
         self.loan.as_mut()?.split_committed()
