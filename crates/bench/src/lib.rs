@@ -1,7 +1,7 @@
 //! The figures of Ropewalk, each measured in turns with its limit.
 //!
 //! ```text
-//!  run(name) -> builder | machines | framing | crc | write | start | sizing | tcpla | felix | packet | gateway   one file per bench
+//!  run(name) -> builder | machines | framing | splitting | crc | write | start | sizing | tcpla | felix | packet | gateway   one file per bench
 //!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
 //!                                                              pairs' ratios
 //!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
@@ -25,6 +25,7 @@ mod pairs;
 mod run;
 mod session;
 mod sizing;
+mod splitting;
 mod start;
 mod tcpla;
 #[cfg(test)]
@@ -127,8 +128,20 @@ impl BenchError {
 }
 
 /// The names of all benches.
-pub const NAMES: &[&str] =
-    &["builder", "machines", "framing", "crc", "write", "start", "sizing", "tcpla", "felix", "packet", "gateway"];
+pub const NAMES: &[&str] = &[
+    "builder",
+    "machines",
+    "framing",
+    "splitting",
+    "crc",
+    "write",
+    "start",
+    "sizing",
+    "tcpla",
+    "felix",
+    "packet",
+    "gateway",
+];
 
 /// Runs a bench and prints its figures to `out`.
 ///
@@ -139,6 +152,7 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), 
         "builder" => builder::bench,
         "machines" => machines::bench,
         "framing" => framing::bench,
+        "splitting" => splitting::bench,
         "crc" => crc::bench,
         "write" => write::bench,
         "start" => start::bench,

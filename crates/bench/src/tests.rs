@@ -69,6 +69,12 @@ fn framing_gives_figures() {
     check("framing", 4);
 }
 
+/// Those of a process need the program, whose tests have them.
+#[test]
+fn splitting_gives_figures() {
+    check_case("splitting", Some("by=thread"), 3);
+}
+
 #[test]
 fn crc_gives_figures() {
     check("crc", 4);

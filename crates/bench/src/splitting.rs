@@ -1,0 +1,276 @@
+//! `bench splitting`: frames of several triggers that a splitter in C divides, in the thread that reads and in a process of its
+//! own, beside a copy of the same frames.
+
+use crate::BenchError;
+use crate::pairs::alternate;
+use crate::session::{Row, Session, case};
+use ropewalk_flow::messages::Received;
+use ropewalk_flow::readout::{Divider, Divides, Framer, FramerLimits};
+use ropewalk_memory::{Owner, Payload, Pool, PoolConfig, Slice};
+use ropewalk_plugin::process::{MOST_FRAMES, ProcessConfig, SplitterProcess};
+use ropewalk_plugin::{Keys, Splitter, SplitterConfig};
+use ropewalk_terms::{Cause, Instant, SourceId};
+use ropewalk_wire::framing::Piece;
+use ropewalk_wire::layout::{Frame, Layout, Plan};
+use rustix::event::{PollFd, PollFlags, poll};
+use serde_json::json;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The example's splitter, and the headers that it needs.
+const FILES: [(&str, &str); 3] = [
+    ("trigger_board.c", include_str!("../../../examples/splitter/trigger_board.c")),
+    ("ropewalk_splitter.h", include_str!("../../../bindings/c/ropewalk_splitter.h")),
+    ("ropewalk_plugin.h", include_str!("../../../bindings/c/ropewalk_plugin.h")),
+];
+const SOURCE: SourceId = SourceId(1);
+const BLOCK: usize = 256 << 10;
+const LARGEST_FRAME: usize = 64 << 10;
+/// All frames lie in memory of so many bytes.
+const MEMORY: usize = 8 << 20;
+/// Fragments at a time, as a drive takes them.
+const BATCH: usize = 128;
+const START: Duration = Duration::from_secs(10);
+/// How long a process may take over a batch until it is taken for one that hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+const NOTE: &str = "limit: the same frames copied, one after the other; ours: fragments of each of their triggers";
+
+pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let directory = session.options.output.join("splitting");
+    std::fs::create_dir_all(&directory).map_err(BenchError::system("a directory"))?;
+    let measured = measure(session, &directory);
+    let _ = std::fs::remove_dir_all(&directory);
+    measured
+}
+
+fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError> {
+    let library = compiled(directory)?;
+    for (bytes, triggers) in [(600, 7), (8192, 10), (8192, 500)] {
+        for by in ["thread", "process"] {
+            let case = case([("by", json!(by)), ("frame_bytes", json!(bytes)), ("triggers", json!(triggers))]);
+            if !session.wants(&case) {
+                continue;
+            }
+            let frames = Frames::new(bytes, triggers)?;
+            let config = SplitterConfig {
+                library: library.clone(),
+                configuration: String::new(),
+                keys: Keys::Events,
+                max_frame: LARGEST_FRAME,
+            };
+            let mut by: Box<dyn Batches> = match by {
+                "thread" => Box::new(Splitter::new(&config).map_err(BenchError::wrong)?),
+                _ => Box::new(Elsewhere::new(config, session.options.program.clone())?),
+            };
+            let a_moment = Duration::from_millis(session.options.scale.choose(1, 200, 500));
+            let mut copy = vec![0; LARGEST_FRAME];
+            let pairs = session.options.scale.choose(1, 9, 15);
+            let [series] = alternate(
+                pairs,
+                || frames.per_second(a_moment, |frames| frames.divided(by.as_mut())),
+                || frames.per_second(a_moment, |frames| frames.copied(&mut copy)),
+            )?;
+            let gigabytes = crate::pairs::median(series.ours.iter().copied()) * bytes as f64 * 1e-6;
+            let remark = format!("{gigabytes:.2} GB/s");
+            session.row(Row::of(&case, "k frames/s", &series, NOTE).with_remark(Some(remark)))?;
+        }
+    }
+    Ok(())
+}
+
+/// The library of the example's splitter.
+fn compiled(directory: &Path) -> Result<PathBuf, BenchError> {
+    for (name, text) in FILES {
+        std::fs::write(directory.join(name), text).map_err(BenchError::system("the example's splitter"))?;
+    }
+    let library = directory.join("trigger_board.so");
+    let built = Command::new("cc")
+        .args(["-O2", "-shared", "-fPIC", "-I"])
+        .arg(directory)
+        .arg("-o")
+        .args([&library, &directory.join(FILES[0].0)])
+        .status();
+    match built.map_err(BenchError::system("a C compiler, `cc`"))? {
+        status if status.success() => Ok(library),
+        status => Err(BenchError::wrong(format!("cc does not compile the example's splitter: {status}"))),
+    }
+}
+
+/// Frames of equal length, found by a layout.
+struct Frames {
+    frames: Vec<Received>,
+    triggers: usize,
+    plan: Arc<Plan>,
+    bytes: usize,
+}
+
+impl Frames {
+    fn new(bytes: usize, triggers: usize) -> Result<Self, BenchError> {
+        let layout = Layout::new(Frame::Fixed { bytes: bytes as u32 }, LARGEST_FRAME as u32);
+        let plan = Arc::new(Plan::compile(&layout).map_err(BenchError::wrong)?);
+        let limits = FramerLimits { max_fragment: LARGEST_FRAME as u32, check_crc: false, gather: None };
+        let mut framer = Framer::described(SOURCE, Arc::clone(&plan), limits);
+        let mut pool =
+            Pool::new(PoolConfig::anonymous("splitting", BLOCK, MEMORY / BLOCK)).map_err(BenchError::wrong)?;
+        let frame = frame(bytes, triggers);
+        let count = MEMORY / bytes - 1;
+        for slice in in_blocks(&mut pool, &frame.repeat(count))? {
+            framer.push(slice);
+        }
+        let mut frames = Vec::with_capacity(count);
+        framer.next_batch(&mut frames, count).map_err(BenchError::wrong)?;
+        if frames.len() != count {
+            return Err(BenchError::wrong(format!("{} of {count} frames were found", frames.len())));
+        }
+        Ok(Self { frames, triggers, plan, bytes })
+    }
+
+    /// Thousands of frames for each second by the clock, over all of them again and again until the time is over.
+    fn per_second(
+        &self,
+        at_least: Duration,
+        mut once: impl FnMut(&Self) -> Result<(), BenchError>,
+    ) -> Result<[f64; 1], BenchError> {
+        let (begin, mut all) = (std::time::Instant::now(), 0);
+        while all == 0 || begin.elapsed() < at_least {
+            once(self)?;
+            all += self.frames.len();
+        }
+        Ok([all as f64 / begin.elapsed().as_secs_f64() / 1e3])
+    }
+
+    /// All of them divided.
+    fn divided(&self, by: &mut dyn Batches) -> Result<(), BenchError> {
+        let mut divider = Divider::new(SOURCE, &*self.plan);
+        let (mut out, mut fragments) = (Vec::with_capacity(BATCH), 0);
+        for batch in self.frames.chunks(MOST_FRAMES) {
+            batch.iter().for_each(|frame| divider.put(Instant::ZERO, frame.clone()));
+            by.begin(batch)?;
+            while !divider.is_empty() {
+                by.divide(&mut divider, &mut out);
+                fragments += out.len();
+                out.clear();
+            }
+        }
+        let expected = self.frames.len() * self.triggers;
+        if fragments != expected {
+            return Err(BenchError::wrong(format!("{fragments} fragments of {expected}")));
+        }
+        Ok(())
+    }
+
+    /// All of them copied.
+    fn copied(&self, to: &mut [u8]) -> Result<(), BenchError> {
+        for frame in &self.frames {
+            let mut at = 0;
+            for piece in frame.payload.pieces() {
+                to[at..at + piece.len()].copy_from_slice(piece);
+                at += piece.len();
+            }
+            std::hint::black_box(&to[..self.bytes]);
+        }
+        Ok(())
+    }
+}
+
+/// A frame of the example's board: triggers of equal length, and what is left of its bytes as hits of the last one.
+fn frame(bytes: usize, triggers: usize) -> Vec<u8> {
+    let hits = (bytes - 4) / triggers - 6;
+    let mut frame = [&b"TB"[..], &(triggers as u16).to_le_bytes()].concat();
+    for trigger in 0..triggers {
+        let rest = bytes - frame.len() - 6;
+        let length = if trigger + 1 == triggers { rest } else { hits };
+        frame.extend_from_slice(&(trigger as u32).to_le_bytes());
+        frame.extend_from_slice(&(length as u16).to_le_bytes());
+        frame.resize(frame.len() + length, 0x5a);
+    }
+    frame
+}
+
+fn in_blocks(pool: &mut Pool, stream: &[u8]) -> Result<Vec<Slice>, BenchError> {
+    let slice = |chunk: &[u8]| {
+        let mut loan = pool.loan(Owner::SHARED)?;
+        loan.append(chunk)
+    };
+    let slices: Option<Vec<Slice>> = stream.chunks(BLOCK).map(slice).collect();
+    slices.ok_or_else(|| BenchError::wrong("the pool is too small for the frames"))
+}
+
+/// What divides frames, a batch of them at a time.
+trait Batches {
+    /// Another batch begins.
+    fn begin(&mut self, batch: &[Received]) -> Result<(), BenchError>;
+
+    /// Takes the next fragments.
+    fn divide(&mut self, divider: &mut Divider, out: &mut Vec<Received>);
+}
+
+impl Batches for Splitter {
+    fn begin(&mut self, _: &[Received]) -> Result<(), BenchError> {
+        Ok(())
+    }
+
+    fn divide(&mut self, divider: &mut Divider, out: &mut Vec<Received>) {
+        divider.next_batch(self, out, BATCH);
+    }
+}
+
+/// A splitter's process that has a batch at a time, and is waited for.
+struct Elsewhere {
+    process: SplitterProcess,
+    /// What is left of the batch.
+    answers: VecDeque<usize>,
+}
+
+impl Elsewhere {
+    fn new(splitter: SplitterConfig, program: PathBuf) -> Result<Self, BenchError> {
+        let command = vec![program, "splitter-process".into()];
+        let process = SplitterProcess::new(ProcessConfig { splitter, memory: 256 << 20, command });
+        let mut process = process.map_err(BenchError::system("memory for a splitter's process"))?;
+        process.try_out(START).map_err(BenchError::system("a splitter's process"))?;
+        process.start();
+        let mut this = Self { process, answers: VecDeque::new() };
+        this.wait(|process| process.look().is_ready)?;
+        Ok(this)
+    }
+
+    /// Waits until it has happened.
+    fn wait(&mut self, mut has_happened: impl FnMut(&mut SplitterProcess) -> bool) -> Result<(), BenchError> {
+        let begin = std::time::Instant::now();
+        while !has_happened(&mut self.process) {
+            if begin.elapsed() > PATIENCE {
+                return Err(BenchError::wrong(format!("the splitter's process: {:?}", self.process.journal().ends())));
+            }
+            let mut events: Vec<_> =
+                self.process.descriptors().map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)).collect();
+            let a_while = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+            poll(&mut events, Some(&a_while)).map_err(BenchError::wrong)?;
+        }
+        Ok(())
+    }
+}
+
+impl Batches for Elsewhere {
+    fn begin(&mut self, batch: &[Received]) -> Result<(), BenchError> {
+        self.process.clear();
+        batch.iter().for_each(|frame| self.process.put(&frame.payload));
+        self.process.ask(0, batch.len());
+        self.wait(|process| process.look().done >= batch.len())?;
+        self.answers = (0..batch.len()).collect();
+        Ok(())
+    }
+
+    fn divide(&mut self, divider: &mut Divider, out: &mut Vec<Received>) {
+        divider.next_batch(self, out, BATCH);
+    }
+}
+
+impl Divides for Elsewhere {
+    fn divide(&mut self, _: &Payload, pieces: &mut Vec<Piece>) -> Option<Result<(), Cause>> {
+        let index = self.answers.pop_front()?;
+        Some(self.process.answer(index, pieces).unwrap_or(Err(Cause::SplitterFailed)))
+    }
+}
