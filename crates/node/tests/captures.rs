@@ -6,7 +6,7 @@ use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::offline::RunIndex;
 use ropewalk_node::offline::foreign::{
-    ForeignReplayOptions, Pace, draft_text, of_recording, replay_foreign, sniff_capture,
+    ForeignReplayOptions, Pace, draft_text, of_recordings, replay_foreign, sniff_capture,
 };
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
 use ropewalk_terms::{Counter, EventKey, Utc};
@@ -268,7 +268,7 @@ fn a_capture_of_real_boards_is_a_source_of_each() {
 /// Everything that is in the run files of a recording of these sources.
 fn converted(
     output: &TemporaryDirectory,
-    file: &Path,
+    files: &[&Path],
     sources: &[String],
     names: &[&str],
 ) -> (RunSummary, Vec<String>) {
@@ -283,7 +283,7 @@ fn converted(
     }
     let configuration = parse("converted", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let recorded = of_recording(&configuration, file, &names).unwrap_or_else(|error| panic!("{error}"));
+    let recorded = of_recordings(&configuration, files, &names).unwrap_or_else(|error| panic!("{error}"));
     let mut handle = launch(&recorded.configuration, None).unwrap_or_else(|error| panic!("{error}"));
     handle.start(EventKey::new(0, 1), None);
     let sources = recorded.configuration.source.len() as u64;
@@ -319,7 +319,7 @@ fn a_capture_becomes_the_run_files_of_the_sources_that_a_configuration_describes
         )
     };
     let narrow = format!("listen = \"udp://0.0.0.0:9001\"\n{BOARD}\nevent = {{ at = 2, type = \"u16be\", first = 0 }}");
-    let (summary, left_out) = converted(&output, &capture, &[shared(1), shared(2), narrow], &[]);
+    let (summary, left_out) = converted(&output, &[&capture], &[shared(1), shared(2), narrow], &[]);
     assert!(summary.is_balanced() && left_out == ["plain"], "{left_out:?} {summary:#?}");
     let events = (summary.events.written, summary.events.incomplete_emitted, summary.fragments.received);
     assert_eq!(events, (200, 10, 590), "{summary:#?}");
@@ -346,7 +346,7 @@ fn what_a_stream_carried_becomes_run_files() {
         |listen: &str| format!("{listen}\nframe = {{ fixed = \"8B\" }}\nevent = {{ at = 4, type = \"u32le\" }}");
     let sources = [stream("connect = \"tcp://10.0.0.1:5000\""), stream("listen = \"tcp://0.0.0.0:9000\"")];
     for (file, name) in [(&file, "board1"), (&capture, "board1"), (&capture, "board2")] {
-        let (summary, _) = converted(&output, file, &sources, &[name]);
+        let (summary, _) = converted(&output, &[file], &sources, &[name]);
         assert!(summary.is_lossless() && summary.events.written == 50, "{name}: {summary:#?}");
     }
 }
@@ -429,6 +429,32 @@ fn a_draft_of_several_boards_takes_what_is_played_of_them() {
     }
 }
 
+/// A file for each source, in the order in which they are named, or stand.
+#[test]
+fn a_file_for_each_source_becomes_run_files() {
+    let output = TemporaryDirectory::new("captures-converted-files");
+    let said = |board: u32, event: u32| [board, event].map(u32::to_le_bytes).concat();
+    let files = [1, 2].map(|board| output.path().join(format!("board{board}.raw")));
+    for (file, board) in files.iter().zip(1..) {
+        let frames: Vec<u8> = (7..=56).flat_map(|event| said(board, event)).collect();
+        std::fs::write(file, frames).expect("the directory is ours");
+    }
+    let keys = "frame = { fixed = \"8B\" }\nevent = { at = 4, type = \"u32le\" }\ninput = \"-\"".to_owned();
+    let sources = [keys.clone(), keys];
+    let [first, second] = [&files[0], &files[1]].map(|file| file.as_path());
+    for (files, names) in [([first, second], &[][..]), ([second, first], &["board2", "board1"])] {
+        let (summary, _) = converted(&output, &files, &sources, names);
+        assert!(summary.is_lossless() && summary.events.written == 50, "{names:?}: {summary:#?}");
+        let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
+        let (mut reader, mut number) = (index.reader(), 6);
+        while let Some(event) = reader.next_event().expect("it can be read") {
+            number += 1;
+            let found: Vec<_> = event.event.fragments().map(|fragment| fragment.payload.to_vec()).collect();
+            assert_eq!(found, [1, 2].map(|board| said(board, number)), "{names:?}");
+        }
+    }
+}
+
 #[test]
 fn a_recording_that_does_not_fit_says_what_would() {
     let output = TemporaryDirectory::new("captures-unfit");
@@ -445,7 +471,7 @@ fn a_recording_that_does_not_fit_says_what_would() {
         (board(1, &datagrams), vec![], "capture them"),
     ] {
         let configuration = parse("unfit", &format!("{begin}{sources}"), &|_| None).expect("a good configuration");
-        let error = of_recording(&configuration, &file, &names).expect_err(hint).to_string();
+        let error = of_recordings(&configuration, &[&file], &names).expect_err(hint).to_string();
         assert!(error.contains(hint) && error.contains("stream.raw"), "{error}");
     }
 }

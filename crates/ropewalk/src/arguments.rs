@@ -118,11 +118,12 @@ pub(crate) struct ConvertOptions {
     /// Their format; found out where it is not said.
     #[arg(long, value_name = "FORMAT", value_parser = foreign_format)]
     pub(crate) from: Option<ForeignName>,
-    /// The configuration whose sources sent what is in the file, one capture or the bytes of one of them: frames are found as it
-    /// describes them, and events are built as in a run.
+    /// The configuration whose sources sent what is in the file, one capture or the bytes of one of them, or in a file for each of
+    /// them: frames are found as it describes them, and events are built as in a run.
     #[arg(long, value_name = "CONFIG", conflicts_with = "from")]
     pub(crate) by: Option<PathBuf>,
-    /// This source of the configuration alone; may be given several times. Otherwise all whose frames it describes.
+    /// This source of the configuration alone; may be given several times, in the order of the files. Otherwise all whose frames
+    /// it describes.
     #[arg(long, value_name = "NAME", requires = "by")]
     pub(crate) source: Vec<String>,
     /// A run directory is made in this one.

@@ -11,7 +11,7 @@ use ropewalk_node::configuration;
 use ropewalk_node::offline::OfflineError;
 use ropewalk_node::offline::foreign::{
     Converted, ForeignOptions, ForeignReplayOptions, ForeignReplayed, ForeignReport, NoTarget, Pace, RecordReport,
-    Recorded, SourceReport, Target, inspect_foreign, is_foreign, of_recording, replay_foreign, show_record,
+    Recorded, SourceReport, Target, inspect_foreign, is_foreign, of_recordings, replay_foreign, show_record,
 };
 use ropewalk_node::run::Registry;
 use serde::Serialize;
@@ -81,12 +81,8 @@ pub(crate) fn convert(options: &ConvertOptions) -> Result<u8, Failure> {
 
 /// Takes a run of what was recorded of a configuration's sources.
 fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
-    let [recording] = &options.files[..] else {
-        let text = "with --by one capture is converted; `mergecap -w all.pcapng ...` makes one of several";
-        return Err(Failure::Usage(text.to_owned()));
-    };
     let Recorded { mut configuration, left_out } =
-        of_recording(&configuration::read(config)?, recording, &options.source)?;
+        of_recordings(&configuration::read(config)?, &options.files, &options.source)?;
     for name in left_out {
         eprintln!("warning: {name} is left out: nothing in the configuration describes its frames");
     }

@@ -240,6 +240,31 @@ fn a_run_says_at_its_end_what_is_amiss_with_frames() {
     assert_eq!(account["datagrams"], datagrams);
 }
 
+/// A capture of 40 datagrams again and again, until the run has 100 events; whoever plays it does not stop by itself.
+#[test]
+fn a_capture_is_played_into_a_run_without_an_end() {
+    let directory = TemporaryDirectory::new("foreign-loop");
+    let file = written(&directory, "board.pcapng", &captured((1..=40).map(|number| (2, number))));
+    let text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nid = 5\n\
+         name = \"board\"\nreadout = \"ru0\"\nlisten = \"udp://127.0.0.1:0\"\nframe = \"datagram\"\n",
+        directory.path().display().to_string()
+    );
+    let config = written(&directory, "board.toml", text.as_bytes());
+    let mut run = Program::start(["run", &config, "--events", "100", "--json"]);
+    let target = format!("udp://{}", run.expect_error_line("board listens on "));
+    let mut player = Program::start(["replay", &file, "--to", &target, "--speed", "2kHz", "--loop"]);
+    let account = run.end().expect_status(0).account();
+    player.kill();
+    assert_eq!(
+        (&account["events"]["written"], &account["fragments"]["in_complete_events"]),
+        (&100.into(), &100.into())
+    );
+    let run = directory.path().join("run000001").display().to_string();
+    let verified = Program::run(["verify", &run, "--json"]).expect_status(0).account();
+    assert_eq!((&verified["events"], &verified["payload_bytes"]), (&100.into(), &900.into()), "{verified:#}");
+}
+
 /// Numbers that jump as times do, beside a board that sends nothing; and a capture of another port.
 #[test]
 fn who_gets_nothing_out_of_a_board_is_told_which_key_to_look_at() {

@@ -41,7 +41,7 @@ pub use convert::{Converted, convert};
 pub use draft::draft_text;
 pub use feeding::{Passed, capture_has_datagrams, feed_datagrams, feed_stream};
 pub use record::{FieldReport, PartReport, RecordReport, show_record};
-pub use recording::{Recorded, of_recording};
+pub use recording::{Recorded, of_recordings};
 pub use replay::{ForeignReplayOptions, ForeignReplayed, NoTarget, Pace, Target, replay_foreign};
 pub use saving::{SavedAs, encode_capture};
 pub use sniff::{sniff_capture, sniff_connections, sniff_datagrams};

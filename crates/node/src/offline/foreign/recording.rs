@@ -30,25 +30,53 @@ pub struct Recorded {
     pub left_out: Vec<String>,
 }
 
-/// Puts a recording, a capture or the bytes of one stream, in the place of the sources of these names, or of all whose frames are
-/// described where none is named.
+/// Puts recordings, each a capture or the bytes of one stream, in the place of the sources of these names, or of all whose frames
+/// are described where none is named. One recording is that of all of them; of several each source has its own, in the order of
+/// the names, or of the configuration.
 ///
 /// # Errors
-/// Where the recording cannot be read, there is no such source, or it cannot hold what these sources sent.
-pub fn of_recording(
+/// Where a recording cannot be read, there is no such source, or it cannot hold what these sources sent.
+pub fn of_recordings<P: AsRef<Path>>(
     configuration: &Configuration,
-    recording: &Path,
+    recordings: &[P],
     names: &[String],
 ) -> Result<Recorded, OfflineError> {
+    let recordings: Vec<&Path> = recordings.iter().map(AsRef::as_ref).collect();
     let mut configuration = configuration.clone();
-    let left_out = choose(&mut configuration, recording, names)?;
-    fits(&configuration.source, recording)?;
-    for source in &mut configuration.source {
+    let left_out = choose(&mut configuration, recordings.first().copied().unwrap_or(Path::new("")), names)?;
+    let sources = &mut configuration.source;
+    let recordings = of_each(sources, &recordings, names)?;
+    for (source, recording) in sources.iter_mut().zip(&recordings) {
         read_from(source, recording);
     }
-    begin_at_its_begin(&mut configuration.source, recording)?;
+    begin_at_its_begin(sources, &recordings)?;
     alone(&mut configuration);
     Ok(Recorded { configuration, left_out })
+}
+
+/// The recording of each source.
+fn of_each<'r>(
+    sources: &[SourceSection],
+    recordings: &[&'r Path],
+    names: &[String],
+) -> Result<Vec<&'r Path>, OfflineError> {
+    if let [recording] = recordings {
+        fits(sources, recording)?;
+        return Ok(vec![recording; sources.len()]);
+    }
+    let known: Vec<String> = sources.iter().map(SourceSection::name_or_id).collect();
+    let order = if names.is_empty() { &known[..] } else { names };
+    if recordings.len() == known.len() && order.len() == known.len() {
+        let place = |name: &String| order.iter().position(|named| named == name);
+        return Ok(known.iter().filter_map(|name| Some(recordings[place(name)?])).collect());
+    }
+    let why = format!(
+        "there are {} files for {}: one for each, in the order of --source; or one capture for all, as `mergecap -w all.pcapng \
+         ...` makes of several",
+        recordings.len(),
+        known.join(", ")
+    );
+    Err(unfit(recordings.first().copied().unwrap_or(Path::new("no file")), why))
 }
 
 fn unfit(recording: &Path, why: String) -> OfflineError {
@@ -124,9 +152,9 @@ impl Begin {
 }
 
 /// Who records begins in the middle: the first event is the first one of any source.
-fn begin_at_its_begin(sources: &mut [SourceSection], recording: &Path) -> Result<(), OfflineError> {
+fn begin_at_its_begin(sources: &mut [SourceSection], recordings: &[&Path]) -> Result<(), OfflineError> {
     let (mut begins, mut has_frames) = (Vec::new(), false);
-    for source in sources.iter() {
+    for (source, recording) in sources.iter().zip(recordings) {
         let wanted = source.wanted_beside(sources.iter());
         let Some(account) = account(source, &wanted, recording)? else {
             has_frames = true;
@@ -138,7 +166,7 @@ fn begin_at_its_begin(sources: &mut [SourceSection], recording: &Path) -> Result
     if !has_frames {
         let names: Vec<String> = sources.iter().map(SourceSection::name_or_id).collect();
         let why = format!("no frame of {} is in it; `ropewalk source test` shows what is", names.join(", "));
-        return Err(unfit(recording, why));
+        return Err(unfit(recordings[0], why));
     }
     let Some(widest) = begins.iter().max_by_key(|begin| begin.bits) else { return Ok(()) };
     let earliest = begins.iter().map(|begin| begin.after(widest.shift)).min().unwrap_or(0);
