@@ -13,6 +13,7 @@ use ropewalk_terms::{Counter, EventKey, Utc};
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::internet::{Ipv4Header, UDP_PROTOCOL, UdpHeader, checksum};
+use ropewalk_wire::run_file::FragmentFlags;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
 use support::{Run, TemporaryDirectory, ess_pulses, free_port, wait_for};
@@ -451,6 +452,46 @@ fn a_file_for_each_source_becomes_run_files() {
             number += 1;
             let found: Vec<_> = event.event.fragments().map(|fragment| fragment.payload.to_vec()).collect();
             assert_eq!(found, [1, 2].map(|board| said(board, number)), "{names:?}");
+        }
+    }
+}
+
+/// The frames of two boards in one file, and in the datagrams of one sender: what they say whose they are tells them apart.
+#[test]
+fn boards_of_a_named_format_share_a_file_or_a_port() {
+    let output = TemporaryDirectory::new("captures-named");
+    let (file, capture) = (output.path().join("run.mid"), output.path().join("boards.pcapng"));
+    let frame = |format: ForeignFormat, board: u32, event: u32| {
+        format.emulate(board, event, &[board as u8; 40]).expect("it is short").concat()
+    };
+    // Board 3 is no source.
+    let midas: Vec<u8> =
+        (11..=60).flat_map(|event| [3, 2, 1].map(|id| frame(ForeignFormat::Midas, id, event)).concat()).collect();
+    std::fs::write(&file, midas).expect("the directory is ours");
+    let dune =
+        (11..=60).flat_map(|event| [3, 2, 1].map(|id| udp(board(1), 9000, &frame(ForeignFormat::Dune, id, event))));
+    write_capture(&capture, &dune.collect::<Vec<_>>());
+    let keys = |format: ForeignFormat, place: &Path, board: u32| {
+        format!(
+            "input = {:?}\nformat = {:?}\nfirst = 11\ndemux = {{ at = \"frame.source\", is = {board} }}",
+            place.display().to_string(),
+            format.name()
+        )
+    };
+    for (format, place) in [(ForeignFormat::Midas, &file), (ForeignFormat::Dune, &capture)] {
+        let sources = [2, 1].map(|board| keys(format, place, board));
+        let summary = taken(launched(&output, &sources), 50);
+        assert!(summary.is_lossless() && summary.events.written == 50, "{}: {summary:#?}", format.name());
+        let index = RunIndex::build(&[&summary.directory]).expect("the files are whole");
+        let (mut reader, mut number) = (index.reader(), 10);
+        while let Some(event) = reader.next_event().expect("it can be read") {
+            number += 1;
+            let found: Vec<_> = event.event.fragments().map(|fragment| fragment.payload.to_vec()).collect();
+            assert_eq!(found, [2, 1].map(|board| frame(format, board, number)), "{}", format.name());
+            // A frame of a board that is not the source's would be flagged.
+            assert!(
+                event.event.fragments().all(|fragment| !fragment.entry.flags.contains(FragmentFlags::WRONG_SOURCE))
+            );
         }
     }
 }

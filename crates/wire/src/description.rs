@@ -12,6 +12,8 @@ pub enum Description {
     Layout(Arc<Plan>),
     /// Of a format with a name.
     Format(ForeignFormat),
+    /// The same of one board, by what it calls itself, where it is told apart from others by that.
+    Board(ForeignFormat, u32),
 }
 
 impl Description {
@@ -19,7 +21,7 @@ impl Description {
     pub fn needs_datagrams(&self) -> bool {
         match self {
             Self::Layout(plan) => plan.is_of_datagrams(),
-            Self::Format(format) => format.needs_datagrams(),
+            Self::Format(format) | Self::Board(format, _) => format.needs_datagrams(),
         }
     }
 
@@ -27,15 +29,15 @@ impl Description {
     pub fn board_of(&self, frame: &(impl Window + ?Sized)) -> Option<u64> {
         match self {
             Self::Layout(plan) => plan.board_of(frame),
-            Self::Format(format) => format.fields(frame).source.map(u64::from),
+            Self::Format(format) | Self::Board(format, _) => format.fields(frame).source.map(u64::from),
         }
     }
 
     /// By what frames fall apart that hold several events each; none where each is of one.
     pub const fn splitter(&self) -> Option<ForeignFormat> {
         match self {
-            Self::Format(format) if format.has_several_events() => Some(*format),
-            Self::Format(_) | Self::Layout(_) => None,
+            Self::Format(format) | Self::Board(format, _) if format.has_several_events() => Some(*format),
+            Self::Format(_) | Self::Board(..) | Self::Layout(_) => None,
         }
     }
 
@@ -43,7 +45,7 @@ impl Description {
     pub fn has_event(&self) -> bool {
         match self {
             Self::Layout(plan) => !plan.layout().event.is_empty(),
-            Self::Format(format) => format.counts_together(),
+            Self::Format(_) | Self::Board(..) => self.counts_together(),
         }
     }
 
@@ -53,23 +55,23 @@ impl Description {
             Self::Layout(plan) if plan.layout().sequence.is_some() => Counting::Frames,
             Self::Layout(plan) if plan.has_event() => Counting::Events,
             Self::Layout(_) => Counting::Nothing,
-            Self::Format(format) => format.counting(),
+            Self::Format(format) | Self::Board(format, _) => format.counting(),
         }
     }
 
     /// Whether a frame goes on with the event of the frame before it.
     pub fn goes_on(&self, frame: &[u8]) -> bool {
-        matches!(self, Self::Format(format) if format.goes_on(frame))
+        matches!(self, Self::Format(format) | Self::Board(format, _) if format.goes_on(frame))
     }
 
     /// How many events a whole frame holds.
     pub fn events_in(&self, frame: &[u8]) -> u64 {
-        if let Self::Format(format) = self { format.events_in(frame) } else { 1 }
+        if let Self::Format(format) | Self::Board(format, _) = self { format.events_in(frame) } else { 1 }
     }
 
     /// Whether bytes that are no frame are meant to stand between frames.
     pub fn is_filler(&self, skipped: &[u8]) -> bool {
-        matches!(self, Self::Format(format) if format.is_filler(skipped))
+        matches!(self, Self::Format(format) | Self::Board(format, _) if format.is_filler(skipped))
     }
 }
 
@@ -90,7 +92,7 @@ macro_rules! ask {
     ($self:ident, $framing:ident => $answer:expr) => {
         match $self {
             Description::Layout($framing) => $answer,
-            Description::Format($framing) => $answer,
+            Description::Format($framing) | Description::Board($framing, _) => $answer,
         }
     };
 }
@@ -133,11 +135,12 @@ impl Framing for Description {
     }
 
     fn board(&self) -> Option<u32> {
-        ask!(self, framing => framing.board())
+        if let Self::Board(_, board) = self { Some(*board) } else { ask!(self, framing => framing.board()) }
     }
 
     fn counts_together(&self) -> bool {
-        ask!(self, framing => framing.counts_together())
+        // What only the frames of all boards together do not count, those of one do.
+        matches!(self, Self::Board(..)) || ask!(self, framing => framing.counts_together())
     }
 
     fn widths(&self) -> Widths {

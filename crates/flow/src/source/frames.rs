@@ -110,7 +110,7 @@ impl FrameMaker {
         let in_pieces = matches!(&kind, FrameKind::Described(description) if description.comes_in_pieces());
         let most = if comes_in_datagrams && !in_pieces { most.min(MOST_DATAGRAM) } else { most };
         let measure = match &kind {
-            FrameKind::Described(Description::Format(format)) => {
+            FrameKind::Described(Description::Format(format) | Description::Board(format, _)) => {
                 let bytes = |payload: &[u8]| {
                     let frames = format.emulate(source.0, first as u32, payload).unwrap_or_default();
                     frames.iter().map(Vec::len).sum::<usize>()
@@ -209,7 +209,9 @@ impl FrameMaker {
                 frames.end();
             }
             FrameKind::Described(Description::Layout(plan)) => self.layout(&plan, trigger, number, bytes, frames),
-            FrameKind::Described(Description::Format(format)) => self.format(format, number, bytes, frames),
+            FrameKind::Described(Description::Format(format) | Description::Board(format, _)) => {
+                self.format(format, number, bytes, frames);
+            }
         }
     }
 

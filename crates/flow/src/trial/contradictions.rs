@@ -7,7 +7,7 @@ use ropewalk_wire::foreign::{Describe, Inspector, Value};
 /// The places in the frame, and what is wrong there; none of a layout, whose rules are looked at one by one.
 pub(super) fn contradictions(framing: &Description, frame: &[u8]) -> Vec<(usize, &'static str)> {
     let mut found = Found::default();
-    if let Description::Format(format) = framing {
+    if let Description::Format(format) | Description::Board(format, _) = framing {
         format.describe(frame, &mut found);
     }
     found.0

@@ -290,7 +290,7 @@ impl<'a> Trial<'a> {
                 self.bad_at(offset, key, what, parts::place_of(plan, key, length), before, here);
             }
             // A format is one rule, whatever fails.
-            Description::Format(_) => self.bad_at(offset, FORMAT, what, None, before, here),
+            Description::Format(_) | Description::Board(..) => self.bad_at(offset, FORMAT, what, None, before, here),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::check::fault;
 use super::format::FormatName;
 use super::layout::{FrameChoice, FrameTable};
+use super::layout_text::PeerOrPlace;
 use super::model::SourceSection;
 use super::parse::Fault;
 use crate::offline::ByteOrigin;
@@ -124,7 +125,7 @@ impl SourceSection {
     pub fn wanted(&self) -> Wanted {
         let PacketsTable { port, from, from_port, to, protocol, connection } = self.packets.clone().unwrap_or_default();
         let connection = connection.map_or(0, |number| number.get() as usize - 1);
-        Wanted { port, from, from_port, to, protocol, connection, others: Vec::new() }
+        Wanted { port, from, from_port, to, protocol, connection, others: Vec::new(), chosen: self.chosen() }
     }
 
     /// The same beside all sources of its configuration, in their order: those that are read from the same connections of the
@@ -240,6 +241,15 @@ pub(super) fn check(source: &SourceSection, key: impl Fn(&str) -> String) -> Res
         let message =
             format!("nothing in `{}` says whose it is: give `listen`, `connect`, `input` or `program`", format.name());
         return Err(fault(key("format"), message));
+    }
+    if source.demux.as_ref().is_some_and(|demux| demux.at == PeerOrPlace::Frame) && source.emulate.is_none() {
+        if !source.comes_in_datagrams() && source.input.is_none() {
+            let message = "one board sends over a connection; those of several are told apart in datagrams and in files (`input`)";
+            return Err(fault(key("demux"), message));
+        }
+        if source.input.is_some() && source.chosen().is_none() {
+            return Err(fault(key("demux"), "each source takes its own frames of the file: which ones? `is = 3`"));
+        }
     }
     if source.packets.is_some() && source.input.is_none() {
         return Err(fault(key("packets"), "it says which packets of a capture are meant: `input = \"run7.pcapng\"`"));

@@ -11,6 +11,7 @@ use super::layout_text::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tic
 use super::model::SourceSection;
 use super::parse::Fault;
 use super::splitter::KeysChoice;
+use crate::offline::foreign::Chosen;
 use crate::quantity::{Bytes, Time};
 use ropewalk_wire::description::Description;
 use ropewalk_wire::foreign::ForeignFormat;
@@ -337,6 +338,9 @@ impl SourceSection {
     /// What is wrong with the layout.
     pub fn plan(&self) -> Result<Option<Plan>, Fault> {
         let Some(FrameChoice(frame)) = &self.frame else {
+            if let Some(demux) = self.demux.as_ref().filter(|_| matches!(self.format, FormatName::Foreign(_))) {
+                demux.number()?;
+            }
             let orphan = self.layout_keys().into_iter().find(|(_, is_given)| *is_given);
             return orphan.map_or(Ok(None), |(key, _)| {
                 Err(fault(key, "it belongs to a layout, which begins with `frame`: how frames are found"))
@@ -352,10 +356,25 @@ impl SourceSection {
         if let Ok(Some(plan)) = self.plan() {
             return Some(Arc::new(plan).into());
         }
-        match self.format {
-            FormatName::Ferol | FormatName::Generic => None,
-            FormatName::Foreign(format) => Some(format.into()),
+        match (self.format, self.chosen().as_ref().map(|chosen| &chosen.boards[..])) {
+            (FormatName::Ferol | FormatName::Generic, _) => None,
+            (FormatName::Foreign(format), Some([board])) if self.emulate.is_none() => {
+                Some(Description::Board(format, u32::try_from(*board).unwrap_or(u32::MAX)))
+            }
+            (FormatName::Foreign(format), _) => Some(format.into()),
         }
+    }
+
+    /// Which frames of a stream of its format are its own, where they say whose they are.
+    pub fn chosen(&self) -> Option<Chosen> {
+        let (FormatName::Foreign(format), Some(demux)) = (self.format, &self.demux) else { return None };
+        let names = demux.is.as_ref().filter(|_| demux.at == PeerOrPlace::Frame && !self.has_layout())?.all();
+        let number = |name: &BoardChoice| match name {
+            BoardChoice::Number(number) => Some(*number),
+            BoardChoice::Address(_) => None,
+        };
+        let max_frame = usize::try_from(self.max_fragment.0).unwrap_or(usize::MAX);
+        Some(Chosen { format, boards: names.iter().filter_map(number).collect(), max_frame })
     }
 
     /// What describes its frames where nothing but these was kept: FEROL blocks, too. None of generic fragments, which say
@@ -394,7 +413,7 @@ impl SourceSection {
         let is_named = matches!(self.format, FormatName::Foreign(_));
         [
             ("match", self.matches.is_some()),
-            ("demux", self.demux.as_ref().is_some_and(|demux| !(is_named && demux.at == PeerOrPlace::Peer))),
+            ("demux", self.demux.as_ref().is_some_and(|demux| !is_named || matches!(demux.at, PeerOrPlace::Place(_)))),
             ("event", self.event.is_some()),
             ("time", self.time.is_some()),
             ("board", self.board.is_some()),
@@ -420,7 +439,7 @@ impl SourceSection {
             source: self
                 .board
                 .map(|board| Source { number: number(board.at, board.kind, board.mask, board.shift), is: board.is }),
-            demux: self.demux.as_ref().map(DemuxTable::number).transpose()?.flatten(),
+            demux: self.demux.as_ref().map(DemuxTable::of_layout).transpose()?.flatten(),
             trigger_type: self.trigger_type.map(NumberTable::number),
             sequence: self.sequence.map(NumberTable::number),
             status: self.status.map(|status| Status {
@@ -593,6 +612,15 @@ impl TimeTable {
 }
 
 impl DemuxTable {
+    /// The same of a layout, which has to say where the number stands.
+    fn of_layout(&self) -> Result<Option<Number>, Fault> {
+        if self.at == PeerOrPlace::Frame {
+            let message = "only a `format` with a name knows whose a frame is; here it is the place of a number: `at = 4, type = \"u16le\"`";
+            return Err(fault("demux", message));
+        }
+        self.number()
+    }
+
     /// The number that tells boards apart; none where their addresses do.
     fn number(&self) -> Result<Option<Number>, Fault> {
         let names = self.is.as_ref().map(BoardsChoice::all);
@@ -604,16 +632,17 @@ impl DemuxTable {
                 (PeerOrPlace::Peer, BoardChoice::Number(_)) => {
                     return Err(fault("demux", "the address of the board: `is = \"192.168.10.1\"`"));
                 }
-                (PeerOrPlace::Place(_), BoardChoice::Address(_)) => {
+                (PeerOrPlace::Place(_) | PeerOrPlace::Frame, BoardChoice::Address(_)) => {
                     return Err(fault("demux", "the number of the board: `is = 3`"));
                 }
                 _ => {}
             }
         }
         match (self.at, self.kind) {
-            (PeerOrPlace::Peer, None) if self.mask.is_none() && self.shift.is_none() => Ok(None),
+            (PeerOrPlace::Peer | PeerOrPlace::Frame, None) if self.mask.is_none() && self.shift.is_none() => Ok(None),
             (PeerOrPlace::Place(at), Some(kind)) => Ok(Some(number(at, kind, self.mask, self.shift))),
             (PeerOrPlace::Peer, _) => Err(fault("demux", "an address is taken whole: `at` alone")),
+            (PeerOrPlace::Frame, _) => Err(fault("demux", "the format knows where its number stands: `at` alone")),
             (PeerOrPlace::Place(_), None) => Err(fault("demux", "which width has the number? `type = \"u8\"`")),
         }
     }

@@ -135,11 +135,14 @@ impl JsonSchema for BytesChoice {
 pub enum PeerOrPlace {
     /// The address of whoever sends.
     Peer,
+    /// What the frame of a format with a name says whose it is.
+    Frame,
     /// Bytes before the number; below 0, counted from the frame's end.
     Place(i32),
 }
 
-const PEER_OR_PLACE: &str = "\"ip.source\", or the place of a number in the frame";
+const PEER_OR_PLACE: &str =
+    "\"ip.source\", \"frame.source\" (of a format with a name), or the place of a number in the frame";
 
 impl<'de> Deserialize<'de> for PeerOrPlace {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -152,10 +155,11 @@ impl<'de> Deserialize<'de> for PeerOrPlace {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<PeerOrPlace, E> {
-                let is_peer = text == "ip.source";
-                is_peer
-                    .then_some(PeerOrPlace::Peer)
-                    .ok_or_else(|| E::custom(format!("`{text}` is not {PEER_OR_PLACE}")))
+                match text {
+                    "ip.source" => Ok(PeerOrPlace::Peer),
+                    "frame.source" => Ok(PeerOrPlace::Frame),
+                    _ => Err(E::custom(format!("`{text}` is not {PEER_OR_PLACE}"))),
+                }
             }
 
             fn visit_i64<E: Error>(self, place: i64) -> Result<PeerOrPlace, E> {
@@ -176,7 +180,7 @@ impl JsonSchema for PeerOrPlace {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "description": PEER_OR_PLACE, "anyOf": [{ "type": "integer" }, { "const": "ip.source" }] })
+        json_schema!({ "description": PEER_OR_PLACE, "anyOf": [{ "type": "integer" }, { "enum": ["ip.source", "frame.source"] }] })
     }
 }
 

@@ -39,7 +39,9 @@ fn way(source: &SourceSection) -> String {
             format!("compare `is` of `demux`, and `{key}` ({place}), with who sends and where to")
         }
         Some((key, place)) => format!("compare `{key}` ({place}) with where the board sends to"),
-        None if source.input.is_some() => "compare `input`, and `packets`, with what is in the file".to_owned(),
+        None if source.input.is_some() => {
+            "compare `input`, and `packets` or `demux`, with what is in the file".to_owned()
+        }
         None => "did it find its way here?".to_owned(),
     }
 }

@@ -176,7 +176,7 @@ fn demux(boards: &[&SourceSection]) -> Demux {
     let boards = known.map_or_else(|| Boards::of_count(tables.len()), Boards::of_names);
     match first.at {
         PeerOrPlace::Peer => Demux::Address(boards),
-        PeerOrPlace::Place(_) => Demux::Field(boards),
+        PeerOrPlace::Frame | PeerOrPlace::Place(_) => Demux::Field(boards),
     }
 }
 

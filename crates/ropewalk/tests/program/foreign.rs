@@ -283,7 +283,7 @@ fn who_gets_nothing_out_of_a_board_is_told_which_key_to_look_at() {
     for advice in [
         "advice: source 5 (tdc): 40 of 40 fragments are `corrupt`: the numbers of its events do not go on one by one. \
          Where they are times, which only grow: `numbers = \"growing\"` in `event`",
-        "advice: source 6 (adc): nothing came: compare `input`, and `packets`",
+        "advice: source 6 (adc): nothing came: compare `input`, and `packets` or `demux`, with",
     ] {
         assert!(errors.contains(advice), "{advice}: {errors}");
     }

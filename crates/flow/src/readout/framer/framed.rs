@@ -73,7 +73,9 @@ impl FramedStream {
         // Asked here which it is, and not again for each frame.
         match &self.framing {
             Description::Layout(plan) => plain_frames(&**plan, describer, now, front, out, end, limits),
-            Description::Format(format) => plain_frames(format, describer, now, front, out, end, limits),
+            Description::Format(format) | Description::Board(format, _) => {
+                plain_frames(format, describer, now, front, out, end, limits)
+            }
         }
         self.is_skipping &= out.len() == before;
     }

@@ -63,6 +63,22 @@ fn the_datagrams_of_a_real_board_are_described_in_five() {
 }
 
 #[test]
+fn whose_a_frame_is_by_its_format_is_asked_where_the_format_knows() {
+    let demux = "demux = { at = \"frame.source\"";
+    for (source, hint) in [
+        (format!("listen = \"udp://0.0.0.0:9000\"\nframe = \"datagram\"\n{demux}, is = 3 }}"), "the place of a number"),
+        (format!("input = \"a.raw\"\nformat = \"fed\"\n{demux} }}"), "which ones? `is = 3`"),
+        (format!("input = \"a.raw\"\nformat = \"fed\"\n{demux}, is = \"10.0.0.1\" }}"), "`is = 3`"),
+        (format!("input = \"a.raw\"\nformat = \"fed\"\n{demux}, is = [] }}"), "or several"),
+        (format!("input = \"a.raw\"\nformat = \"fed\"\n{demux}, type = \"u8\", is = 3 }}"), "`at` alone"),
+        (format!("listen = \"tcp://0.0.0.0:9000\"\nformat = \"fed\"\n{demux}, is = 3 }}"), "in files (`input`)"),
+    ] {
+        let (key, text) = wrong(&source);
+        assert!(key == "source[0].demux" && text.contains(hint), "{source}: {text}");
+    }
+}
+
+#[test]
 fn every_kind_of_framing_has_its_words() {
     for frame in [
         r#"{ fixed = "24B" }"#,

@@ -1,5 +1,6 @@
 //! A file in the place of a source: a capture's datagrams or connection, or the bytes of any other file.
 
+use super::choosing::Chooser;
 use super::connections::Connections;
 use super::frames::{Carriage, Passing};
 use super::input::Input;
@@ -119,12 +120,25 @@ pub fn feed_datagrams(
     Ok(passed)
 }
 
-/// Gives the bytes of a file, unpacked if it is an LZ4 frame; of a capture those of the connection that is wanted. Says what
-/// passed in a capture.
+/// Gives the bytes of a file, unpacked if it is an LZ4 frame; of a capture those of the connection that is wanted; of the frames
+/// of several boards those that are chosen. Says what passed in a capture.
 ///
 /// # Errors
 /// Where it cannot be read.
 pub fn feed_stream(
+    origin: &ByteOrigin,
+    wanted: &Wanted,
+    is_over: &Arc<AtomicBool>,
+    give: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<Option<Passed>, OfflineError> {
+    let Some(chosen) = &wanted.chosen else { return feed_bytes(origin, wanted, is_over, give) };
+    let mut chooser = Chooser::new(chosen.clone());
+    let passed = feed_bytes(origin, wanted, is_over, &mut |bytes| chooser.push(bytes, give))?;
+    chooser.end(give);
+    Ok(passed)
+}
+
+fn feed_bytes(
     origin: &ByteOrigin,
     wanted: &Wanted,
     is_over: &Arc<AtomicBool>,

@@ -102,12 +102,13 @@ fn choose(configuration: &mut Configuration, recording: &Path, names: &[String])
     Ok(left_out)
 }
 
-/// A capture holds what many sent; any other file the bytes of one stream.
+/// A capture holds what many sent; any other file the bytes of one stream, unless its frames say whose they are.
 fn fits(sources: &[SourceSection], recording: &Path) -> Result<(), OfflineError> {
     if CaptureReader::recognises(Input::open(recording)?.begin()?) {
         return Ok(());
     }
-    if let [_, _, ..] = sources {
+    let is_several = sources.len() > 1 && sources.iter().any(|source| source.chosen().is_none());
+    if is_several {
         let names: Vec<String> = sources.iter().map(SourceSection::name_or_id).collect();
         let why = format!("it is no capture, but the bytes of one source: name which, --source {}", names.join(" or "));
         return Err(unfit(recording, why));

@@ -175,7 +175,7 @@ pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, Others)
     } else if options.framing.needs_datagrams() {
         let format = match options.framing {
             Description::Layout(_) => "a layout of datagrams",
-            Description::Format(format) => format.name(),
+            Description::Format(format) | Description::Board(format, _) => format.name(),
         };
         return Err(OfflineError::NeedsCapture { path: options.input.to_owned(), format });
     } else {
@@ -192,7 +192,7 @@ pub fn rule_of(config: &Path, key: &str, place: &BadPlace) -> ConfigurationError
 /// In what of a capture the frames lie: a layout says it, of a format the first packet that is wanted does.
 fn carrier(options: &TrialOptions<'_>) -> Result<Carrier, OfflineError> {
     let in_datagrams = match options.framing {
-        Description::Format(format) if !format.needs_datagrams() => {
+        Description::Format(format) | Description::Board(format, _) if !format.needs_datagrams() => {
             capture_has_datagrams(options.input, options.wanted)? == Some(true)
         }
         framing => framing.needs_datagrams(),

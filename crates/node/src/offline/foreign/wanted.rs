@@ -1,5 +1,6 @@
 //! Which packets of a capture are meant, and the name of what the others are.
 
+use super::choosing::Chosen;
 use ropewalk_wire::capture::{Aside, Carried, IpPacket};
 use std::net::IpAddr;
 
@@ -20,6 +21,8 @@ pub struct Wanted {
     pub connection: usize,
     /// Which of them others want.
     pub others: Vec<usize>,
+    /// Which frames of a stream are meant, where those of several boards are in it.
+    pub chosen: Option<Chosen>,
 }
 
 /// In what frames lie.
