@@ -171,7 +171,7 @@ fn address_advice(sent: &ForeignReplayed) -> Option<String> {
         (own != local.ip()).then(|| (own, local.ip()))
     })?;
     Some(format!(
-        "  to a source with `is = \"{own}\"` {now} is nobody: `is = [\"{own}\", \"{now}\"]` is the board and what plays it\n"
+        "  a source that is \"{own}\" alone does not take {now}: `is = [\"{own}\", \"{now}\"]` is the board and what plays it\n"
     ))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::arguments::TopologyOptions;
 use crate::exit::{self, Failure};
-use crate::files::{counted, print_json};
+use crate::files::{counted, print_json, write_out};
 use ropewalk_host::{Kind, Machine, Picture, Plan};
 use ropewalk_node::configuration::{self, Configuration, push};
 use ropewalk_node::run::{PlacementError, RunError, placement, placement_on};
@@ -34,11 +34,11 @@ pub(crate) fn topology(options: &TopologyOptions) -> Result<u8, Failure> {
         print_json(&Report { schema: "ropewalk-topology-1", machine: &machine, placement: &plan })?;
         return Ok(exit::GOOD);
     }
-    print!("{}", Picture { machine: &machine, plan: &plan });
+    let mut text = Picture { machine: &machine, plan: &plan }.to_string();
     if options.config.is_some() {
-        println!();
-        print!("{plan}");
+        text.push_str(&format!("\n{plan}"));
     }
+    write_out(text.as_bytes())?;
     Ok(exit::GOOD)
 }
 
@@ -58,19 +58,20 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
     }
     let configuration = configuration::read(file)?;
     let plan = placement(&configuration).map_err(|error| unfit(file, error))?;
-    println!(
-        "{}: good: {}, {}, {}",
+    let mut text = format!(
+        "{}: good: {}, {}, {}\n{plan}",
         file.display(),
         counted(configuration.source.len(), "source"),
         counted(configuration.readout.len(), "readout unit"),
         counted(configuration.builder.len(), "builder unit")
     );
-    print!("{plan}");
     for source in &configuration.source {
         if let Ok(Some(layout)) = source.plan() {
-            print!("\n{}: a frame, byte by byte\n{layout}", source.name_or_id());
+            text.push_str(&format!("\n{}: a frame, byte by byte\n{layout}", source.name_or_id()));
         }
     }
+    // A page long: whoever shows its head alone has enough.
+    write_out(text.as_bytes())?;
     Ok(exit::GOOD)
 }
 

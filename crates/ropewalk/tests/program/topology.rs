@@ -102,3 +102,15 @@ fn config_check_says_where_each_thread_and_pool_goes_and_by_which_rule() {
         assert!(lines.iter().any(|one| one == line), "{line}: {lines:#?}");
     }
 }
+
+/// As `config check setup.toml | head -1` does.
+#[test]
+fn who_reads_no_further_than_he_wants_makes_no_error() {
+    let setup = Setup::new("checked-head", &[841]);
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ropewalk"));
+    command.args(["config".as_ref(), "check".as_ref(), setup.file().as_os_str()]).stdout(writer);
+    let ended = command.output().expect("it can be started");
+    assert!(ended.status.success(), "{ended:?}");
+}
