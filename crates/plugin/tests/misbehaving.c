@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef VERSION
@@ -21,6 +22,9 @@
 #endif
 #ifndef SIZE
 #define SIZE sizeof(struct ropewalk_splitter)
+#endif
+#ifndef FILE_TO_WRITE
+#define FILE_TO_WRITE "new-file"
 #endif
 #ifndef KIND
 #define KIND ROPEWALK_PLUGIN_SPLITTER
@@ -47,10 +51,15 @@ __attribute__((constructor)) static void loading(void) {
 #ifdef LOADING
     switch (LOADING) {
     case 'r': close(open("/proc/self/maps", O_RDONLY)); break;
-    case 'o': open("new-file", O_CREAT | O_WRONLY, 0600); break;
+    case 'o': open(FILE_TO_WRITE, O_CREAT | O_WRONLY, 0600); break;
     case 's': socket(AF_INET, SOCK_STREAM, 0); break;
     case 'f': fork(); break;
     case 'T': starts_a_thread(); break;
+    case 'g': /* is silent where four gigabytes are there for it */
+        for (int part = 0; part < 4096; part++)
+            if (malloc(1 << 20) == NULL)
+                abort();
+        break;
     case 'd': /* is silent where there is nothing but standard streams, its socket and what it was sent */
         for (int descriptor = 4; descriptor < 1024; descriptor++)
             if (fcntl(descriptor, F_GETFD) >= 0)
@@ -128,11 +137,14 @@ static int64_t split(void *mine, const uint8_t *frame, size_t length, struct rop
     case 'v': return execl("/bin/true", "true", NULL);
     case 'K': return kill(getppid(), SIGTERM) == 0 ? 1 : ROPEWALK_MALFORMED;
     case 'i': signal(SIGSYS, SIG_IGN); return open("/etc/hostname", O_RDONLY) >= 0 ? 1 : ROPEWALK_MALFORMED;
+    case 'Q': return syscall(SYS_tgkill, getppid(), getppid(), 0) == 0 ? 1 : ROPEWALK_MALFORMED;
+    case 'G': return malloc(128 << 20) != NULL ? 1 : ROPEWALK_MALFORMED;
+    case 'P': return printf("a line\n") > 0 && fflush(stdout) == 0 ? 1 : ROPEWALK_MALFORMED;
     case 'W': return writes_where_it_may_not(frame);
     case 'S': { int top = 0; return deeper(&top); }
     case 'j': longjmp(long_gone, 1);
     case 'q': exit(0);
-    case 't': usleep(700000); return 1;
+    case 't': usleep(2000000); return 1;
     case '!': return writes_a_megabyte();
     case 'b': pieces[0] = piece(1, 1, 1); pieces[1] = piece(2, 0, 1); return 2;
     case 'z': pieces[0] = piece(frame[1], 2, 0); pieces[1] = piece(2, 2, 0); return 2;
@@ -142,6 +154,7 @@ static int64_t split(void *mine, const uint8_t *frame, size_t length, struct rop
     case 'N': return INT64_MIN;
     case 'g': for (;;) { char *more = malloc(1 << 20); if (more == NULL) abort(); memset(more, 1, 1 << 20); }
     case '#': pieces[0] = piece(state->frames, 0, 2); return 1;
+    case 'I': pieces[0] = piece(getpid(), 0, 2); return 1;
     case 'p': pieces[0] = piece(geteuid(), 0, 2); return 1;
     default: return ROPEWALK_MALFORMED;
     }

@@ -30,7 +30,7 @@ fn process_config(splitter: SplitterConfig) -> ProcessConfig {
     // With one thread the test is run in the program's first one, as `serve` is in the program.
     let flags = ["--exact", "--nocapture", "--test-threads=1"];
     let command = command.into_iter().chain(flags.map(PathBuf::from)).collect();
-    ProcessConfig { splitter, memory: 64 << 20, command }
+    ProcessConfig { splitter, memory: 16 << 20, command }
 }
 
 /// A splitter under supervision, with a real clock.
@@ -49,7 +49,7 @@ impl Supervised {
 
     fn with(config: ProcessConfig) -> Self {
         let patience = SupervisorConfig {
-            timeout: Duration::from_millis(500),
+            timeout: Duration::from_millis(1500),
             start_timeout: Duration::from_secs(20),
             restart_delay: Duration::from_millis(5),
             restarts: 10,
@@ -200,6 +200,7 @@ fn a_process_that_does_what_it_may_not_ends_and_the_call_is_named() {
         (b"T.", "it made a system call that is forbidden"),
         (b"v.", "`execve`"),
         (b"K.", "`kill`"),
+        (b"Q.", "`tgkill`"),
         (b"i.", "it made a system call that is forbidden"),
     ] {
         let mut splitter = Supervised::new(&library, "");
@@ -207,9 +208,8 @@ fn a_process_that_does_what_it_may_not_ends_and_the_call_is_named() {
         assert_eq!(all, [Ok(1), FAILED, Ok(2)], "{call}");
         let ends = splitter.ends();
         assert!(ends.len() == 1 && ends[0].0.contains(call) && ends[0].1 == 2, "{call}: {ends:?}");
+        assert_eq!(splitter.process.missing(), Missing::default());
     }
-    let missing = Supervised::new(&library, "").process.missing();
-    assert_eq!(missing, Missing::default());
 }
 
 /// What is long gone may look like anything after a jump to it.
@@ -229,8 +229,10 @@ fn what_is_odd_and_can_be_true_is_believed() {
     let silenced = ["/bin/sh", "-c", "exec \"$0\" \"$@\" 2>/dev/null"].map(PathBuf::from);
     quiet.command = silenced.into_iter().chain(quiet.command).collect();
     let mut splitter = Supervised::with(quiet);
-    let all = splitter.divide(&[b"z\x01", b"!\x02", b"N\x03", b".\x04"]);
-    assert_eq!(all, [Ok(1), Ok(2), Err(Cause::Malformed), Ok(4)], "empty pieces, a megabyte of text, the least number");
+    let all = splitter.divide(&[b"z\x01", b"!\x02", b"P\x03", b"N\x04", b"G\x05", b".\x06"]);
+    let malformed = Err(Cause::Malformed);
+    let what = "empty pieces, a megabyte of text, another line, the least number, too much memory asked for";
+    assert_eq!(all, [Ok(1), Ok(2), Ok(3), malformed, malformed, Ok(6)], "{what}");
     assert_eq!(splitter.supervisor.restarted(), 0, "{:?}", splitter.ends());
 }
 
@@ -254,6 +256,33 @@ fn a_process_has_no_rights() {
     let own = rustix::process::geteuid();
     let expected = if own.is_root() { 65_534 } else { own.as_raw().into() };
     assert_eq!(splitter.divide(&[b"p."]), [Ok(expected)]);
+}
+
+/// Even one that hangs, and whose starter could not look after it any more.
+#[test]
+fn a_process_dies_with_the_thread_that_started_it() {
+    let directory = TemporaryDirectory::new();
+    let library = build(&directory, MISBEHAVING, &[]);
+    let started = std::thread::spawn(move || {
+        let mut splitter = Supervised::new(&library, "");
+        let [Ok(id)] = splitter.divide(&[b"I."])[..] else { panic!("{:?}", splitter.ends()) };
+        let mut memory = memory();
+        splitter.process.clear();
+        splitter.process.put(&frame(&mut memory, b"h."));
+        splitter.process.ask(0, 1);
+        // Nobody ends it, and nobody hangs up.
+        std::mem::forget(splitter);
+        id
+    });
+    let id = started.join().expect("it goes well");
+    let begun = Instant::now();
+    // What has ended and was not waited for is a zombie.
+    while let Ok(line) = std::fs::read_to_string(format!("/proc/{id}/stat"))
+        && !line.contains(") Z ")
+    {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{line}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
@@ -280,6 +309,7 @@ fn a_library_can_do_no_more_while_it_is_loaded_than_it_needs() {
         ('s', "it called `socket`"),
         ('f', "it called `clone`"),
         ('T', "it made a system call that is forbidden"),
+        ('g', "it crashed (SIGABRT) when its `memory` had run out"),
     ] {
         let library = build(&directory, MISBEHAVING, &[&format!("LOADING='{letter}'")]);
         let said = tried_out(&library, "");
@@ -302,6 +332,21 @@ fn what_the_system_cannot_do_is_told() {
         assert_eq!(splitter.divide(&[b".\x01"]), [Ok(1)]);
         assert_eq!(splitter.process.missing(), Missing { seccomp, landlock });
     }
+}
+
+/// Without seccomp no file can be opened all the same, and no process started: landlock and limits stand behind it.
+#[test]
+fn each_barrier_stands_by_itself() {
+    let directory = TemporaryDirectory::new();
+    let old_kernel = build_program(&directory, OLD_KERNEL, &["SECCOMP"]);
+    let written = directory.0.join("written");
+    let library = build(&directory, MISBEHAVING, &["LOADING='o'", &format!("FILE_TO_WRITE=\"{}\"", written.display())]);
+    let mut config = process_config(config(&library, ""));
+    config.command.insert(0, old_kernel);
+    let mut splitter = Supervised::with(config);
+    let refused = Err(Cause::Malformed);
+    assert_eq!(splitter.divide(&[b"r.", b"f.", b".\x03"]), [refused, refused, Ok(3)], "{:?}", splitter.ends());
+    assert!(!written.exists(), "not even while the library was loaded");
 }
 
 #[test]
@@ -330,7 +375,9 @@ fn what_is_waited_for_stays_the_same_from_process_to_process() {
 
 fn tried_out(library: &Path, configuration: &str) -> String {
     let mut process = SplitterProcess::new(process_config(config(library, configuration))).expect("memory");
-    process.try_out(Duration::from_secs(2)).map_or_else(|error| error.to_string(), |()| "good".to_owned())
+    // What hangs is not waited for as long as what is slow.
+    let patience = if configuration == "hang" { Duration::from_secs(2) } else { Duration::from_secs(30) };
+    process.try_out(patience).map_or_else(|error| error.to_string(), |()| "good".to_owned())
 }
 
 #[test]

@@ -129,6 +129,108 @@ fn restarts_of_long_ago_do_not_count() {
     }
 }
 
+#[test]
+fn a_process_that_counts_backwards_takes_no_answer_back() {
+    let mut supervisor = busy(3);
+    supervisor.progressed(at(1), 2);
+    supervisor.progressed(at(2), 1);
+    assert_eq!(outcomes(&supervisor, 3), "aa-");
+}
+
+#[test]
+fn a_lie_that_is_found_when_its_process_has_gone_counts_as_a_try() {
+    // Found while no other process is there, while one starts, and while one that was too slow is ended.
+    for (restarts, starts) in [(0, false), (0, true), (1, true)] {
+        let mut supervisor = busy(2);
+        supervisor.progressed(at(1), 1);
+        supervisor.ended(at(2));
+        let mut now = at(52);
+        if starts {
+            assert_eq!(supervisor.poll(now), Some(Order::Start));
+        }
+        if restarts > 0 {
+            now = at(1052);
+            assert_eq!(supervisor.poll(now), Some(Order::Kill));
+        }
+        supervisor.disbelieve(0);
+        assert_eq!(outcomes(&supervisor, 2), "--");
+        if restarts > 0 {
+            supervisor.ended(now);
+            now = at(1102);
+        }
+        if restarts > 0 || !starts {
+            assert_eq!(supervisor.poll(now), Some(Order::Start));
+        }
+        supervisor.ready();
+        assert_eq!(supervisor.poll(now), Some(Order::Ask { first: 0, count: 2 }));
+        supervisor.ended(now);
+        assert_eq!(outcomes(&supervisor, 2), "f-", "{restarts} {starts}");
+    }
+}
+
+#[test]
+fn a_lie_that_is_found_when_nobody_is_started_any_more_is_a_failure_and_what_comes_behind_it() {
+    let mut supervisor = busy(3);
+    supervisor.progressed(at(1), 3);
+    for _ in 0..4 {
+        supervisor.ended(at(2));
+        let _ = supervisor.poll(at(1000));
+    }
+    assert!(supervisor.is_given_up());
+    assert_eq!(outcomes(&supervisor, 3), "aaa");
+    supervisor.disbelieve(1);
+    assert_eq!(outcomes(&supervisor, 3), "aff");
+    supervisor.disbelieve(1);
+    assert_eq!((outcomes(&supervisor, 3).as_str(), supervisor.failures()), ("aff", 2), "once");
+}
+
+#[test]
+fn each_piece_of_work_of_each_batch_has_two_tries_of_its_own() {
+    let mut supervisor = busy(2);
+    supervisor.ended(at(1));
+    assert_eq!(supervisor.poll(at(51)), Some(Order::Start));
+    supervisor.ready();
+    assert_eq!(supervisor.poll(at(51)), Some(Order::Ask { first: 0, count: 2 }));
+    supervisor.progressed(at(52), 1);
+    supervisor.ended(at(53));
+    assert_eq!(outcomes(&supervisor, 2), "a-", "over another one than before");
+    assert_eq!(supervisor.poll(at(103)), Some(Order::Start));
+    supervisor.ready();
+    assert_eq!(supervisor.poll(at(103)), Some(Order::Ask { first: 1, count: 1 }));
+    supervisor.progressed(at(104), 2);
+    supervisor.clear();
+    (0..2).for_each(|_| supervisor.add());
+    assert_eq!(supervisor.poll(at(105)), Some(Order::Ask { first: 0, count: 2 }));
+    supervisor.progressed(at(106), 1);
+    supervisor.ended(at(107));
+    assert_eq!(outcomes(&supervisor, 2), "a-", "of another batch than before");
+}
+
+#[test]
+fn what_makes_no_sense_changes_nothing() {
+    let mut supervisor = busy(2);
+    supervisor.progressed(at(1), 1);
+    supervisor.ready();
+    assert_eq!(supervisor.poll(at(2)), None, "it was ready before, and is not asked twice");
+    supervisor.disbelieve(1);
+    assert_eq!((outcomes(&supervisor, 2).as_str(), supervisor.poll(at(2))), ("a-", None), "it has said nothing of it");
+}
+
+#[test]
+fn whoever_waits_knows_when_to_look_again() {
+    let mut supervisor = Supervisor::new(CONFIG, 8);
+    assert_eq!(supervisor.next_deadline(), Some(at(0)));
+    assert_eq!(supervisor.poll(at(5)), Some(Order::Start));
+    assert_eq!(supervisor.next_deadline(), Some(at(1005)), "until it is ready");
+    supervisor.ready();
+    supervisor.add();
+    assert_eq!((supervisor.next_deadline(), supervisor.poll(at(6)).is_some()), (None, true));
+    assert_eq!(supervisor.next_deadline(), Some(at(106)), "until it has done it");
+    supervisor.ended(at(7));
+    supervisor.ended(at(8));
+    assert_eq!((supervisor.next_deadline(), supervisor.restarted()), (Some(at(57)), 1), "until the next one");
+}
+
 proptest! {
     /// Whatever a process does, no piece of work waits for ever, and none that was answered is taken back unless it was not
     /// believed.

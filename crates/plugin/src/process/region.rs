@@ -136,3 +136,17 @@ unsafe impl Plain for u64 {}
 unsafe impl Plain for i64 {}
 // SAFETY: a struct of integers, without gaps.
 unsafe impl Plain for crate::table::RawPiece {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_another_length_than_was_said_is_refused_and_nobody_else_writes_to_it() {
+        let (_region, file) = Region::new("test", 8192, Writable::ByMakerAlone).expect("memory");
+        assert!(Region::open(&file, 4096, false).is_err() && Region::open(&file, 16384, false).is_err());
+        assert!(Region::open(&file, 8192, true).is_err(), "it can only be read");
+        assert!(Region::open(&file, 8192, false).is_ok());
+        assert!(ftruncate(&file, 4096).is_err() && ftruncate(&file, 16384).is_err(), "its length stays");
+    }
+}
