@@ -15,12 +15,14 @@ pub(super) struct FerolStream {
     assembly: Assembly,
     /// The pieces of the fragment that has begun and not ended.
     payload: Payload,
+    /// A whole one for which there was no place in the last batch.
+    owed: Option<Received>,
 }
 
 impl FerolStream {
     /// The stream of the source that its first block names.
     pub(super) fn new(source: SourceId, max_fragment: u32) -> Self {
-        Self { source, assembly: Assembly::new(max_fragment as usize), payload: Payload::default() }
+        Self { source, assembly: Assembly::new(max_fragment as usize), payload: Payload::default(), owed: None }
     }
 
     pub(super) fn set_max_fragment(&mut self, max_fragment: u32) {
@@ -44,11 +46,14 @@ impl FerolStream {
         end: usize,
         check_crc: bool,
     ) -> Result<(), Cause> {
+        if out.len() < end {
+            out.extend(self.owed.take());
+        }
         while out.len() < end {
             if self.assembly.is_between() {
                 self.take_plain(queue, out, end, check_crc)?;
             }
-            if out.len() == end || !self.take_block(queue, out, check_crc)? {
+            if out.len() == end || !self.take_block(queue, out, end, check_crc)? {
                 break;
             }
         }
@@ -87,7 +92,13 @@ impl FerolStream {
     }
 
     /// Takes the next block; false where it has not come whole.
-    fn take_block(&mut self, queue: &mut ByteQueue, out: &mut Vec<Received>, check_crc: bool) -> Result<bool, Cause> {
+    fn take_block(
+        &mut self,
+        queue: &mut ByteQueue,
+        out: &mut Vec<Received>,
+        end: usize,
+        check_crc: bool,
+    ) -> Result<bool, Cause> {
         let Some(bytes) = queue.peek_array::<HEADER_BYTES>(0) else { return Ok(false) };
         let block = BlockHeader::parse(&bytes).map_err(|error| error.cause())?;
         if queue.len() < block.block_bytes() {
@@ -107,7 +118,9 @@ impl FerolStream {
         queue.take_into(bytes, &mut self.payload);
         if accepted.completes.is_some() {
             let payload = core::mem::take(&mut self.payload);
-            out.push(self.whole(&block, payload, check_crc));
+            let whole = self.whole(&block, payload, check_crc);
+            // The one before it that was given up may have taken the last place.
+            if out.len() < end { out.push(whole) } else { self.owed = Some(whole) }
         }
         Ok(true)
     }
