@@ -1,6 +1,7 @@
 //! What stands at the front of a stream, by each kind of framing.
 
 use super::Plan;
+use super::checksum::Check;
 use super::number::{Constant, Field};
 use crate::framing::{Front, Part, Search, Window};
 use ropewalk_terms::Cause;
@@ -92,17 +93,19 @@ impl Plan {
         }
     }
 
-    /// After a loss what looks like a frame's begin may lie within another one. It is believed when the next one stands
-    /// right behind it.
+    /// After a loss what looks like a frame's begin may lie within another one. It is believed when its checksum is right, or the
+    /// next one stands right behind it: which of a board that hardly ever sends is not there for long.
     #[cold]
     fn doubt(&self, window: &(impl Window + ?Sized), bytes: usize, search: &mut Search) -> Option<Front> {
         let (mark, cause) = self.mark.as_ref()?;
         let end = bytes + mark.end();
-        if window.len() < end {
-            return Some(Front::Needs { bytes: end });
+        let follows = || window.len() >= end && mark.is_in(&Part::new(window, bytes, window.len() - bytes));
+        let is_right = |check: &Check| window.len() >= bytes && check.is_right(&Part::new(window, 0, bytes));
+        if follows() || self.check.as_ref().is_some_and(is_right) {
+            return None;
         }
-        let follows = mark.is_in(&Part::new(window, bytes, window.len() - bytes));
-        (!follows).then(|| search.skip(1, *cause))
+        let needed = if self.check.is_some() && window.len() < bytes { bytes } else { end };
+        Some(if window.len() < needed { Front::Needs { bytes: needed } } else { search.skip(1, *cause) })
     }
 
     /// A frame that ends with some bytes.
