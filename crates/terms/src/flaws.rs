@@ -213,6 +213,20 @@ flaws! {
     GatheredUnheard = "gathered_unheard",
     /// A frame that is missing in an event of several is not noticed.
     GatheredWithHoles = "gathered_with_holes",
+    /// Of sources whose numbers grow, what is behind the last event goes into it.
+    BehindIsNow = "behind_is_now",
+    /// Sources whose growing numbers have all begun anew stay out of step.
+    NeverAnew = "never_anew",
+    /// A source that is silent is waited for for ever before events are numbered.
+    SilentAwaited = "silent_awaited",
+    /// Fragments that have no number when the run ends are not counted.
+    UnnumberedUncounted = "unnumbered_uncounted",
+    /// Nobody sees that a source has nothing of the oldest events before what it shows has a number.
+    SkippedUnseen = "skipped_unseen",
+    /// A black box does not notice wrong checksums.
+    IncidentUnnoticed = "incident_unnoticed",
+    /// A recording begins with what was received, and not with a frame.
+    RecordingUnframed = "recording_unframed",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

@@ -3,8 +3,10 @@
 use super::collator::Collator;
 use super::config::{ReadoutConfig, Requirement};
 use super::machine::Readout;
+use super::sequence::Step;
 use crate::messages::Received;
 use ropewalk_terms::Instant;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// Fragments of one source that wait for those of the others.
 const MOST_WAITING: usize = 1024;
@@ -15,8 +17,8 @@ pub(super) struct Collating {
     collator: Collator,
     /// Their indices among all sources.
     sources: Vec<usize>,
-    /// By source: its connection has ended, in the middle of a fragment or not, and what it said before is still here.
-    leaving: Vec<Option<bool>>,
+    /// By source: its connection has ended, and what it said before is still here.
+    leaving: Vec<bool>,
     /// What goes on into the tables; empty in between.
     numbered: Vec<Received>,
 }
@@ -35,7 +37,7 @@ impl Collating {
                 collator.leave(lane);
             }
         }
-        let leaving = vec![None; sources.len()];
+        let leaving = vec![false; sources.len()];
         Some(Self { collator, sources, leaving, numbered: Vec::with_capacity(1) })
     }
 
@@ -72,39 +74,69 @@ impl Readout {
     /// Hands on what has a number by now, as far as there is room.
     pub(super) fn go_on_collating(&mut self, now: Instant) {
         let Some(mut collating) = self.collating.take() else { return };
-        let Collating { collator, sources, leaving, numbered } = &mut collating;
-        while let Some((lane, fragment)) = collator.next(now, |lane| self.room_for_numbered(sources[lane]) > 0) {
-            numbered.push(fragment);
-            self.receive_numbered(now, sources[lane], numbered);
-            if collator.held_of(lane) == 0
-                && let Some(mid_fragment) = leaving[lane].take()
-            {
-                self.disconnect(now, sources[lane], mid_fragment);
+        loop {
+            let Collating { collator, sources, leaving, numbered } = &mut collating;
+            while let Some((lane, fragment)) = collator.next(now, |lane| self.room_for_numbered(sources[lane]) > 0) {
+                numbered.push(fragment);
+                self.receive_numbered(now, sources[lane], numbered);
+                if collator.held_of(lane) == 0 && core::mem::take(&mut leaving[lane]) {
+                    self.disconnect(now, sources[lane]);
+                }
+            }
+            // Whose turn it is may have no room until it is known who has nothing of the oldest events.
+            if is_planted(Flaw::SkippedUnseen) || !self.pass_by(now, &mut collating) {
+                break;
             }
         }
         self.collating = Some(collating);
     }
 
+    /// Whoever has shown a later event has no more of those before it, although what it has shown cannot go on into the tables yet.
+    /// Says whether that settles any.
+    fn pass_by(&mut self, now: Instant, collating: &mut Collating) -> bool {
+        let before = self.head;
+        for (lane, &source) in collating.sources.iter().enumerate() {
+            let Some(passed) = collating.collator.passed_by(lane) else { continue };
+            let input = &mut self.sources[source];
+            if input.is_going_on()
+                && let Step::Forward(position) = input.sequence.step(passed, false, self.head)
+            {
+                input.sequence.advance(position, passed);
+                self.moved(now, source);
+            }
+        }
+        self.head > before
+    }
+
     /// The connection of a source has ended whose words are still waiting here; false where there are none.
-    pub(super) fn leaves_later(&mut self, now: Instant, source: usize, mid_fragment: bool) -> bool {
+    pub(super) fn leaves_later(&mut self, now: Instant, source: usize) -> bool {
         let Some(collating) = &mut self.collating else { return false };
         let Some(lane) = collating.lane_of(source) else { return false };
         if self.sources[source].ends_on_close() {
             collating.collator.leave(lane);
         }
         let stays = collating.collator.held_of(lane) > 0;
-        if stays {
-            collating.leaving[lane] = Some(mid_fragment);
-        }
+        collating.leaving[lane] = stays;
         self.go_on_collating(now);
         stays
+    }
+
+    /// A source connects anew: what it said over the connection before may wait on, but that one is over.
+    pub(super) fn leaves_now(&mut self, now: Instant, source: usize) {
+        let leaving = |collating: &mut Collating| {
+            collating.lane_of(source).is_some_and(|lane| core::mem::take(&mut collating.leaving[lane]))
+        };
+        if self.collating.as_mut().is_some_and(leaving) {
+            self.disconnect(now, source);
+        }
     }
 
     /// The run is over: what has no number yet is in no event.
     pub(super) fn end_collating(&mut self) {
         let Some(collating) = &mut self.collating else { return };
         for (lane, &source) in collating.sources.iter().enumerate() {
-            self.sources[source].account.after_stop += collating.collator.clear(lane) as u64;
+            let held = collating.collator.clear(lane) as u64;
+            self.sources[source].account.after_stop += if is_planted(Flaw::UnnumberedUncounted) { 0 } else { held };
         }
     }
 }

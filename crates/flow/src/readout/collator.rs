@@ -7,13 +7,18 @@
 //! ```
 //! Whoever is behind is waited for, so that nothing is out of order behind it; a fragment that comes after all, when higher
 //! numbers were given already, is late. A source that goes back behind itself, and goes on from there, has begun anew: it is out
-//! of sync and nobody waits for it, until it is where it was, or all that are there have begun anew.
+//! of sync and nobody waits for it, until it is where it was, or all that are there are behind. A number ahead from which its source
+//! goes back to where it was is implausible.
 
 use crate::messages::{FragmentMeta, Received};
 use core::time::Duration;
 use ropewalk_memory::Payload;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, Instant};
 use std::collections::VecDeque;
+
+/// No number waits for others longer than so many time-outs: they may fall silent one after the other.
+const LONGEST_WAIT: u32 = 3;
 
 /// One source.
 #[derive(Debug)]
@@ -27,16 +32,32 @@ struct Lane {
     furthest: u64,
     /// How many of its numbers, the last ones, were behind that.
     behind: u32,
+    /// How many of them were behind what was numbered last, of whichever source.
+    late: u32,
+    /// It was said to have nothing more of the events up to this one.
+    passed: u64,
+    /// Since when the first one that waits has been in doubt.
+    doubted_since: Option<Instant>,
 }
 
 impl Lane {
     fn new(most: usize) -> Self {
-        Self { waiting: VecDeque::with_capacity(most), is_awaited: true, has_left: false, furthest: 0, behind: 0 }
+        Self {
+            waiting: VecDeque::with_capacity(most),
+            is_awaited: true,
+            has_left: false,
+            furthest: 0,
+            behind: 0,
+            late: 0,
+            passed: 0,
+            doubted_since: None,
+        }
     }
 
-    /// Its next number is this one.
-    fn show(&mut self, number: u64) {
+    /// Its next number is this one, where `last` was numbered last.
+    fn show(&mut self, number: u64, last: u64) {
         self.behind = if number < self.furthest { self.behind.saturating_add(1) } else { 0 };
+        self.late = if number < last { self.late.saturating_add(1) } else { 0 };
         self.furthest = self.furthest.max(number);
         self.is_awaited = !self.has_left && !self.is_anew();
     }
@@ -44,6 +65,36 @@ impl Lane {
     /// One number may have been overtaken on its way.
     const fn is_anew(&self) -> bool {
         self.behind > 1
+    }
+
+    /// Whether it says nothing although it is awaited.
+    fn is_silent(&self) -> bool {
+        self.is_awaited && self.waiting.is_empty()
+    }
+
+    /// Whether its numbers tell nothing against a new beginning: they are behind, or there are none.
+    fn may_begin_anew(&self) -> bool {
+        self.has_left || self.is_anew() || self.late > 1 || self.waiting.is_empty() && !self.is_awaited
+    }
+
+    /// Whether the first one that waits is far ahead by mistake: the two behind it go on from where the source was, or have been
+    /// lower for longer than the first one can wait for others.
+    fn has_jumped(&mut self, now: Instant, timeout: Duration) -> bool {
+        let has_number = |one: &&Received| one.meta.missing_cause().is_none();
+        let mut numbers = self.waiting.iter().filter(has_number).map(|one| one.meta.raw_id);
+        let (Some(first), Some(next), Some(third)) = (numbers.next(), numbers.next(), numbers.next()) else {
+            return false;
+        };
+        if next.max(third) >= first {
+            return false;
+        }
+        let since = *self.doubted_since.get_or_insert(now);
+        self.furthest < next.min(third) || now >= since.after(timeout * LONGEST_WAIT)
+    }
+
+    fn pop(&mut self) -> Option<Received> {
+        self.doubted_since = None;
+        self.waiting.pop_front()
     }
 }
 
@@ -57,6 +108,8 @@ pub(super) struct Collator {
     given: u64,
     /// Since when the lowest number waits.
     since: Option<Instant>,
+    /// Since when nothing but silence is against a new beginning.
+    adrift_since: Option<Instant>,
     most: usize,
     timeout: Duration,
 }
@@ -65,7 +118,7 @@ impl Collator {
     /// For so many sources, each with `most` fragments here at once; who has nothing for so long is not waited for.
     pub(super) fn new(sources: usize, most: usize, timeout: Duration) -> Self {
         let lanes = core::iter::repeat_with(|| Lane::new(most)).take(sources).collect();
-        Self { lanes, last: None, given: 0, since: None, most, timeout }
+        Self { lanes, last: None, given: 0, since: None, adrift_since: None, most, timeout }
     }
 
     /// How many more fragments of a source are taken now; 0 means that it must not be read further.
@@ -91,7 +144,13 @@ impl Collator {
     /// there is no room (`has_room`) for whose turn it is.
     pub(super) fn next(&mut self, now: Instant, has_room: impl Fn(usize) -> bool) -> Option<(usize, Received)> {
         loop {
+            let timeout = self.timeout;
             let (lane, number) = self.lowest()?;
+            if number.is_some()
+                && let Some(lane) = self.lanes.iter_mut().position(|lane| lane.has_jumped(now, timeout))
+            {
+                return self.drop_first(lane, Cause::ImplausibleJump);
+            }
             if !has_room(lane) {
                 // While whose turn it is must wait itself, nobody's silence counts.
                 self.since = None;
@@ -101,14 +160,25 @@ impl Collator {
                 // What was given up on the way has no number.
                 (None, _) => return self.take(lane, None),
                 (Some(number), Some(last)) if number < last => {
-                    self.lanes[lane].show(number);
-                    if !self.begins_anew() {
-                        return self.take_late(lane);
+                    self.lanes[lane].show(number, last);
+                    if is_planted(Flaw::BehindIsNow) {
+                        return self.take(lane, Some(self.given));
+                    }
+                    if !self.begins_anew(now) {
+                        let is_anew = self.lanes[lane].is_anew();
+                        return self.drop_first(lane, if is_anew { Cause::OutOfSync } else { Cause::Late });
                     }
                 }
                 (Some(number), Some(last)) if number == last => {
-                    self.lanes[lane].show(number);
-                    return self.take(lane, Some(self.given));
+                    self.lanes[lane].show(number, last);
+                    self.adrift_since = None;
+                    // What it had shown before was a jump.
+                    let is_late = self.lanes[lane].passed >= self.given;
+                    return if is_late {
+                        self.drop_first(lane, Cause::Late)
+                    } else {
+                        self.take(lane, Some(self.given))
+                    };
                 }
                 (Some(number), _) => {
                     if !self.may_number(now) {
@@ -121,15 +191,23 @@ impl Collator {
         }
     }
 
-    /// Whether all sources that are there have begun anew: then their numbers belong together again.
-    fn begins_anew(&mut self) -> bool {
-        if !self.lanes.iter().all(|lane| lane.is_anew() || lane.has_left) {
+    /// Whether some source has begun anew, and all others that are there are behind, too: then their numbers belong together again.
+    fn begins_anew(&mut self, now: Instant) -> bool {
+        let may_begin = self.lanes.iter().all(|lane| lane.may_begin_anew() || lane.is_silent());
+        if !may_begin || is_planted(Flaw::NeverAnew) || !self.lanes.iter().any(Lane::is_anew) {
+            self.adrift_since = None;
+            return false;
+        }
+        let since = *self.adrift_since.get_or_insert(now);
+        if now < since.after(self.timeout) && self.lanes.iter().any(|lane| !lane.may_begin_anew()) {
             return false;
         }
         for lane in self.lanes.iter_mut().filter(|lane| !lane.has_left) {
-            (lane.furthest, lane.behind, lane.is_awaited) = (0, 0, true);
+            // Who was silent is not waited for until it speaks.
+            lane.is_awaited = lane.is_anew() || lane.late > 1 || !lane.waiting.is_empty();
+            (lane.furthest, lane.behind, lane.late) = (0, 0, 0);
         }
-        (self.last, self.since) = (None, None);
+        (self.last, self.since, self.adrift_since) = (None, None, None);
         true
     }
 
@@ -144,30 +222,38 @@ impl Collator {
 
     /// Whether no source can show a lower number any more than the lowest one that is here.
     fn may_number(&mut self, now: Instant) -> bool {
-        let is_behind = |lane: &Lane| lane.is_awaited && lane.waiting.is_empty();
-        if !self.lanes.iter().any(is_behind) {
+        if !self.lanes.iter().any(Lane::is_silent) {
             return true;
         }
         let since = *self.since.get_or_insert(now);
-        if now < since.after(self.timeout) {
+        if now < since.after(self.timeout) || is_planted(Flaw::SilentAwaited) {
             return false;
         }
-        self.lanes.iter_mut().filter(|lane| is_behind(lane)).for_each(|lane| lane.is_awaited = false);
+        self.lanes.iter_mut().filter(|lane| lane.is_silent()).for_each(|lane| lane.is_awaited = false);
         true
     }
 
     fn take(&mut self, lane: usize, number: Option<u64>) -> Option<(usize, Received)> {
-        let mut fragment = self.lanes[lane].waiting.pop_front()?;
+        let mut fragment = self.lanes[lane].pop()?;
         fragment.meta.raw_id = number.unwrap_or(fragment.meta.raw_id);
         Some((lane, fragment))
     }
 
-    fn take_late(&mut self, lane: usize) -> Option<(usize, Received)> {
-        let one = &mut self.lanes[lane];
-        let Received { meta, .. } = one.waiting.pop_front()?;
-        let cause = if one.is_anew() { Cause::OutOfSync } else { Cause::Late };
+    /// The first fragment that waits of a source is in no event, for this cause.
+    fn drop_first(&mut self, lane: usize, cause: Cause) -> Option<(usize, Received)> {
+        let Received { meta, .. } = self.lanes[lane].pop()?;
         let meta = FragmentMeta::missing(meta.source, cause);
         Some((lane, Received { meta, restarts: false, payload: Payload::default() }))
+    }
+
+    /// The last event of which a source has nothing more, as what it shows next tells; none where that tells nothing. It is taken at
+    /// its word.
+    pub(super) fn passed_by(&mut self, lane: usize) -> Option<u64> {
+        let (meta, last) = (&self.lanes[lane].waiting.front()?.meta, self.last?);
+        let is_later = meta.missing_cause().is_none() && meta.raw_id >= last;
+        let passed = self.given - u64::from(meta.raw_id == last);
+        self.lanes[lane].passed = if is_later { passed } else { self.lanes[lane].passed };
+        is_later.then_some(passed)
     }
 
     /// When [`Collator::next`] must be asked again even if nothing comes.
@@ -283,6 +369,85 @@ mod tests {
         assert_eq!(drain(&mut collator, at(0)), [(1, None)], "the other one is waited for again");
         push(&mut collator, 0, &[8, 9]);
         assert_eq!(drain(&mut collator, at(0)), [(0, Some(3)), (1, Some(3)), (0, Some(4)), (1, Some(4))]);
+    }
+
+    /// The clock of the pulses was set back while a source was away: without it nobody would ever be in step again.
+    #[test]
+    fn who_is_silent_holds_up_a_new_beginning_for_so_long_and_no_longer() {
+        let mut collator = Collator::new(3, 16, TIMEOUT);
+        (0..3).for_each(|lane| push(&mut collator, lane, &[100]));
+        assert_eq!(drain(&mut collator, at(0)).len(), 3);
+        for lane in [0, 1] {
+            push(&mut collator, lane, &[5, 6]);
+            assert_eq!(drain(&mut collator, at(1)), [(lane, None); 2]);
+        }
+        push(&mut collator, 0, &[7]);
+        assert_eq!(drain(&mut collator, at(100)), [(0, None)], "the third one may yet say that nothing has changed");
+        for lane in [0, 1] {
+            push(&mut collator, lane, &[8, 9]);
+        }
+        assert_eq!(drain(&mut collator, at(101)), [(0, Some(2)), (1, Some(2)), (0, Some(3)), (1, Some(3))]);
+        push(&mut collator, 2, &[10]);
+        assert_eq!(drain(&mut collator, at(102)), [], "it is waited for again");
+    }
+
+    #[test]
+    fn who_goes_on_in_the_old_count_is_heard_however_seldom_he_speaks() {
+        let mut collator = Collator::new(2, 16, TIMEOUT);
+        (0..2).for_each(|lane| push(&mut collator, lane, &[100]));
+        assert_eq!(drain(&mut collator, at(0)).len(), 2);
+        push(&mut collator, 0, &[1, 2]);
+        assert_eq!(drain(&mut collator, at(1)), [(0, None); 2]);
+        for step in 1..20 {
+            push(&mut collator, 0, &[2 + step]);
+            assert_eq!(drain(&mut collator, at(40 * step)), [(0, None)]);
+            push(&mut collator, 1, &[100 + step]);
+            assert_eq!(drain(&mut collator, at(40 * step)).last(), Some(&(1, Some(1 + step))));
+        }
+    }
+
+    #[test]
+    fn a_number_far_ahead_that_nothing_follows_costs_one_fragment() {
+        let mut collator = Collator::new(2, 16, TIMEOUT);
+        push(&mut collator, 0, &[10, 1 << 50, 20, 30]);
+        push(&mut collator, 1, &[10, 20, 30]);
+        let mut next = || collator.next(at(0), |_| true);
+        let (first, jumped) = (next().expect("the first"), next().expect("the jump"));
+        assert_eq!((first.0, jumped.0), (0, 0));
+        assert_eq!(jumped.1.meta.missing_cause(), Some(Cause::ImplausibleJump));
+        let rest = [(1, Some(1)), (0, Some(2)), (1, Some(2)), (0, Some(3)), (1, Some(3))];
+        assert_eq!(drain(&mut collator, at(0)), rest);
+    }
+
+    /// Behind it the source counts anew, which it does not show before that is out of the way.
+    #[test]
+    fn a_number_far_ahead_stands_in_the_way_for_so_long_and_no_longer() {
+        let mut collator = Collator::new(2, 16, TIMEOUT);
+        (0..2).for_each(|lane| push(&mut collator, lane, &[100]));
+        push(&mut collator, 0, &[1 << 50, 1, 2, 110]);
+        push(&mut collator, 1, &[105]);
+        assert_eq!(drain(&mut collator, at(0)), [(0, Some(1)), (1, Some(1)), (1, Some(2))]);
+        push(&mut collator, 1, &[110]);
+        assert_eq!(drain(&mut collator, at(299)), [(1, Some(3))]);
+        assert_eq!(drain(&mut collator, at(300)), [(0, None), (0, None), (0, None), (0, Some(3))]);
+    }
+
+    /// While the others were silent it had to be believed.
+    #[test]
+    fn a_number_far_ahead_that_was_believed_leaves_nobody_behind_for_ever() {
+        let mut collator = Collator::new(2, 16, TIMEOUT);
+        (0..2).for_each(|lane| push(&mut collator, lane, &[10]));
+        push(&mut collator, 0, &[1 << 50]);
+        assert_eq!(drain(&mut collator, at(0)), [(0, Some(1)), (1, Some(1))]);
+        assert_eq!(drain(&mut collator, at(100)), [(0, Some(2))]);
+        for number in [20, 30] {
+            push(&mut collator, 1, &[number]);
+            push(&mut collator, 0, &[number]);
+        }
+        assert_eq!(drain(&mut collator, at(101)), [(0, None), (1, None), (0, None)]);
+        push(&mut collator, 0, &[40]);
+        push(&mut collator, 1, &[40]);
+        assert_eq!(drain(&mut collator, at(102)), [(1, Some(3)), (0, Some(4)), (1, Some(4))]);
     }
 
     #[test]

@@ -190,6 +190,7 @@ impl Readout {
 
     /// A source's connection is there, and its first bytes said which source it is.
     pub fn source_connected(&mut self, now: Instant, source: usize) {
+        self.leaves_now(now, source);
         self.sources[source].connect();
         self.compare_again(now, source);
         self.run_clock(now, source, false);
@@ -197,17 +198,18 @@ impl Readout {
 
     /// A source's connection ended; `mid_fragment` where a fragment was cut by it, which counts as one dropped.
     pub fn source_disconnected(&mut self, now: Instant, source: usize, mid_fragment: bool) {
-        if !self.leaves_later(now, source, mid_fragment) {
-            self.disconnect(now, source, mid_fragment);
+        if mid_fragment {
+            let account = &mut self.sources[source].account;
+            account.received += 1;
+            account.dropped.add(Cause::CutShort, u64::from(!is_planted(Flaw::CutShortUncounted)));
+        }
+        if !self.leaves_later(now, source) {
+            self.disconnect(now, source);
         }
     }
 
-    pub(super) fn disconnect(&mut self, now: Instant, source: usize, mid_fragment: bool) {
+    pub(super) fn disconnect(&mut self, now: Instant, source: usize) {
         let input = &mut self.sources[source];
-        if mid_fragment {
-            input.account.received += 1;
-            input.account.dropped.add(Cause::CutShort, u64::from(!is_planted(Flaw::CutShortUncounted)));
-        }
         input.disconnect();
         self.run_clock(now, source, false);
         self.moved(now, source);

@@ -184,12 +184,12 @@ impl Source {
         self.statistics.connections += 1;
     }
 
-    /// The connection ended.
     /// Whether the end of its connection is its end.
     pub(super) fn ends_on_close(&self) -> bool {
         self.on_close == OnClose::End
     }
 
+    /// The connection ended.
     pub(super) fn disconnect(&mut self) {
         self.connected = false;
         self.statistics.disconnections += 1;

@@ -10,6 +10,7 @@
 
 use ropewalk_flow::messages::Received;
 use ropewalk_flow::readout::FrameCounts;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Instant, SourceId};
 use ropewalk_wire::message::FragmentFlags;
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -130,7 +131,8 @@ impl Recording {
     /// Of a stream what there is from the first frame's begin on, in two pieces, and what the connection began with.
     pub fn stream(&self) -> [&[u8]; 3] {
         let mut frames = self.arrivals.iter().filter_map(|arrival| arrival.frame);
-        let begin = frames.find(|&frame| frame >= self.begin).unwrap_or(self.begin);
+        let frame = frames.find(|&frame| frame >= self.begin && !is_planted(Flaw::RecordingUnframed));
+        let begin = frame.unwrap_or(self.begin);
         let [first, second] = self.pieces(begin, self.end);
         [&self.greeting, first, second]
     }
@@ -153,6 +155,8 @@ impl Recording {
 #[derive(Debug)]
 pub struct BlackBox {
     recording: Option<Box<Recording>>,
+    /// What the last connection began with: of each recording, whichever one it was.
+    greeting: Vec<u8>,
     saved: Producer<Box<Recording>>,
     back: Consumer<Box<Recording>>,
     /// What was wrong since the last one was handed over.
@@ -178,7 +182,18 @@ impl BlackBox {
         let spare = given_back.push(Box::new(Recording::new(config)));
         debug_assert!(spare.is_ok(), "it has room for two");
         let line = RecordingLine { source, saved: to_save, back: given_back };
-        (Self { recording, saved, back, incident: None, next: Instant::ZERO, left: MOST_SAVED }, line)
+        (
+            Self {
+                recording,
+                greeting: Vec::with_capacity(GREETING_BYTES),
+                saved,
+                back,
+                incident: None,
+                next: Instant::ZERO,
+                left: MOST_SAVED,
+            },
+            line,
+        )
     }
 
     /// Something came.
@@ -197,10 +212,8 @@ impl BlackBox {
 
     /// A connection began so.
     pub(super) fn greet(&mut self, greeting: &[u8; GREETING_BYTES]) {
-        if let Some(recording) = &mut self.recording {
-            recording.greeting.clear();
-            recording.greeting.extend_from_slice(greeting);
-        }
+        self.greeting.clear();
+        self.greeting.extend_from_slice(greeting);
     }
 
     /// Something is wrong with the source; the first word counts.
@@ -214,6 +227,7 @@ impl BlackBox {
             let flags = fragment.meta.flags;
             match fragment.meta.missing_cause() {
                 Some(cause) => Some(cause.name()),
+                None if is_planted(Flaw::IncidentUnnoticed) => None,
                 None if flags.contains(FragmentFlags::CRC_ERROR) => Some("crc_error"),
                 None if flags.contains(FragmentFlags::LENGTH_MISMATCH) => Some("length_mismatch"),
                 None if flags.contains(FragmentFlags::MALFORMED) => Some("malformed"),
@@ -246,6 +260,7 @@ impl BlackBox {
         }
         let Some(mut recording) = self.recording.take() else { return };
         recording.incident = self.incident.take();
+        recording.greeting.clone_from(&self.greeting);
         let spare = self.back.pop().ok();
         match self.saved.push(recording) {
             Ok(()) => {
@@ -370,6 +385,20 @@ mod tests {
         black_box.hand_over(at(10_006));
         let saved = line.take_next().expect("it was handed over");
         assert_eq!((saved.incident(), saved.datagrams().count()), (Some(("sync_lost", at(10_006))), 1));
+    }
+
+    #[test]
+    fn each_recording_of_a_connection_begins_as_that_one_did() {
+        let (mut black_box, mut line) = BlackBox::new(SourceId(7), config(100));
+        black_box.greet(&[42; GREETING_BYTES]);
+        for second in [0, 10, 20] {
+            black_box.record(at(1000 * second), FROM, &[1, 2]);
+            black_box.note(at(1000 * second), "crc_error");
+            black_box.hand_over(at(1000 * second));
+            let saved = line.take_next().expect("it was handed over");
+            assert_eq!(saved.stream()[0], [42; GREETING_BYTES], "after {second} s");
+            line.give_back(saved);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod edges;
 mod faults;
 mod framing;
 mod gathering;
+mod growing;
 mod layouts;
 mod masking;
 mod properties;

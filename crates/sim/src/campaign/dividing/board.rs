@@ -1,10 +1,8 @@
 //! A board: it packs events into frames, and sends them as fast as they are taken.
 
 use super::super::content::mixed;
+use super::super::stand::Connection;
 use super::scenario::BoardSetting;
-use ropewalk_io::simulated::Simulated;
-use ropewalk_io::{Dispatcher, Endpoint, Event};
-use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::Instant;
 
 /// Bytes before the events of a frame: its length, its number, how many events there are.
@@ -38,68 +36,28 @@ fn frame(board: usize, setting: &BoardSetting, number: u64) -> Vec<u8> {
 pub(super) struct Board {
     index: usize,
     setting: BoardSetting,
-    network: Simulated,
-    staging: Staging,
-    address: String,
-    endpoint: Option<Endpoint>,
-    is_up: bool,
+    connection: Connection,
     next: u64,
-    message: Vec<Slice>,
 }
 
 impl Board {
-    pub(super) fn new(
-        index: usize,
-        setting: BoardSetting,
-        network: Simulated,
-        staging: Staging,
-        address: String,
-    ) -> Self {
-        Self { index, setting, network, staging, address, endpoint: None, is_up: false, next: 0, message: Vec::new() }
+    pub(super) const fn new(index: usize, setting: BoardSetting, connection: Connection) -> Self {
+        Self { index, setting, connection, next: 0 }
     }
 
     /// It has sent everything and hung up.
     pub(super) const fn has_left(&self) -> bool {
-        self.next == self.setting.frames && !self.is_up
+        self.next == self.setting.frames && !self.connection.is_up()
     }
 
     /// Sends what there is room for; hangs up when all has left.
     pub(super) fn turn(&mut self, now: Instant) {
-        if self.endpoint.is_none() && self.next < self.setting.frames {
-            self.endpoint = self.network.connect(&self.address).ok();
-        }
-        let mut events = Vec::new();
-        self.network.poll(now, &mut events);
-        for event in events {
-            match event {
-                Event::Established { .. } => self.is_up = true,
-                Event::Disconnected { .. } | Event::Broken { .. } | Event::ConnectFailed { .. } => {
-                    (self.endpoint, self.is_up) = (None, false);
-                }
-                _ => {}
-            }
-        }
-        let Some(endpoint) = self.endpoint.filter(|_| self.is_up) else { return };
-        while self.next < self.setting.frames && self.send(endpoint) {
+        self.connection.turn(now, self.next < self.setting.frames);
+        while self.next < self.setting.frames && self.connection.send(&frame(self.index, &self.setting, self.next)) {
             self.next += 1;
         }
-        if self.next == self.setting.frames && self.network.queued(endpoint) == 0 {
-            self.network.close(endpoint);
-            self.is_up = false;
+        if self.next == self.setting.frames {
+            self.connection.hang_up();
         }
-    }
-
-    fn send(&mut self, endpoint: Endpoint) -> bool {
-        let bytes = frame(self.index, &self.setting, self.next);
-        for part in bytes.chunks(self.staging.largest()) {
-            let Some(slice) = self.staging.write(part) else {
-                self.message.clear();
-                return false;
-            };
-            self.message.push(slice);
-        }
-        let is_sent = self.network.send(endpoint, &mut self.message).is_ok();
-        self.message.clear();
-        is_sent
     }
 }

@@ -11,7 +11,7 @@
 //! nobody who waits for a process is taken for absent.
 
 mod board;
-mod overseer;
+mod contents;
 mod scenario;
 mod splitter;
 mod world;

@@ -2,16 +2,15 @@
 
 use super::super::broken::{Broken, Checker};
 use super::super::content::mixed;
+use super::super::stand::{Machine, Overseer, Stand, source_of};
 use super::board::Board;
-use super::overseer::Overseer;
+use super::contents::look;
 use super::scenario::{BoardSetting, Scenario};
 use super::splitter::{Notes, SimulatedSplitter};
 use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, SourceConfig};
 use ropewalk_flow::supervision::SupervisorConfig;
-use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
-use ropewalk_memory::{Pool, PoolConfig, Staging};
-use ropewalk_node::drive::{Drive, Entrance, Identity, Outbox, ReadoutDrive, ReadoutDriveConfig};
-use ropewalk_terms::{Cause, Epoch, Incarnation, Instant, NodeId, RunNumber, SourceId};
+use ropewalk_node::drive::Drive;
+use ropewalk_terms::{Cause, Instant};
 use ropewalk_wire::description::Description;
 use ropewalk_wire::layout::{Counts, Frame, Layout, Length, Number, Plan};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,8 +30,6 @@ const QUIET: Duration = Duration::from_secs(4);
 const LONGEST: Duration = Duration::from_secs(120);
 const MOST_FRAME: u32 = 16 << 10;
 
-type Machine = ReadoutDrive<Simulated, Simulated>;
-
 /// Boards, readout unit, overseer.
 pub struct World {
     scenario: Scenario,
@@ -43,18 +40,6 @@ pub struct World {
     notes: Vec<Arc<Mutex<Notes>>>,
 }
 
-fn pool(name: &str, block: usize, blocks: usize) -> Pool {
-    Pool::new_untouched(PoolConfig::heap(name, block, blocks)).expect("there is memory for a small pool")
-}
-
-fn identity(node: NodeId) -> Identity {
-    Identity { node, incarnation: Incarnation(1), run: RunNumber(1), epoch: Epoch(1) }
-}
-
-fn source_of(board: usize) -> SourceId {
-    SourceId(board as u32 + 1)
-}
-
 /// Frames that begin with their length.
 fn description() -> Description {
     let length = Length { number: Number::little_endian(0, 4), unit: 1, counts: Counts::Frame, add: 0 };
@@ -62,30 +47,18 @@ fn description() -> Description {
     Arc::new(Plan::compile(&layout).expect("a good layout")).into()
 }
 
-fn readout_config(scenario: &Scenario) -> ReadoutDriveConfig {
+fn readout_config(scenario: &Scenario) -> ReadoutConfig {
     let source = |board| SourceConfig {
         on_close: OnClose::End,
         max_fragment: MOST_FRAME,
         ..SourceConfig::new(source_of(board), Format::Described)
     };
-    let boards = 0..scenario.boards.len();
-    ReadoutDriveConfig {
-        readout: ReadoutConfig {
-            window: scenario.window,
-            capacity: 2 * scenario.window,
-            source_timeout: SOURCE_TIMEOUT,
-            resync_timeout: 2 * SOURCE_TIMEOUT,
-            ..ReadoutConfig::new(0, boards.clone().map(source).collect())
-        },
-        identity: identity(NodeId::readout(0)),
-        name: "ru0".to_owned(),
-        fingerprint: 7,
-        descriptions: boards.map(|board| (source_of(board), description())).collect(),
-        listen: "front ends".to_owned(),
-        address: "ru0".to_owned(),
-        managers: vec!["manager".to_owned()],
-        builders: 1,
-        report_interval: Duration::from_millis(50),
+    ReadoutConfig {
+        window: scenario.window,
+        capacity: 2 * scenario.window,
+        source_timeout: SOURCE_TIMEOUT,
+        resync_timeout: 2 * SOURCE_TIMEOUT,
+        ..ReadoutConfig::new(0, (0..scenario.boards.len()).map(source).collect())
     }
 }
 
@@ -101,31 +74,17 @@ fn patience(setting: &BoardSetting) -> SupervisorConfig {
 impl World {
     /// The world of a scenario, before anything has happened.
     pub fn new(scenario: Scenario) -> Self {
-        let network = Network::new(scenario.seed, Faults::bumpy());
-        let dispatcher = |name: &str, block, blocks| {
-            let config = SimulatedConfig { send_queue_bytes: 64 << 10, ..SimulatedConfig::default() };
-            network.dispatcher(config, pool(name, block, blocks))
-        };
         let last = scenario.boards.iter().map(BoardSetting::events).max().unwrap_or(0);
-        let outbox = Outbox::new(identity(NodeId::MANAGER), Staging::new(pool("words", 64 << 10, 16)));
-        let overseer = Overseer::new(dispatcher("overseer", 64 << 10, 64), outbox, "manager", last);
-        let count = scenario.boards.len();
-        let (own, peers) = (dispatcher("boards", 4 << 10, 24 * count), dispatcher("peers", 64 << 10, 16));
-        let [staging, evacuation] = ["staging", "evacuation"].map(|name| Staging::new(pool(name, 64 << 10, 16)));
-        let readout = ReadoutDrive::new(readout_config(&scenario), own, peers, staging, evacuation);
-        let mut readout = readout.expect("the addresses are free");
+        let stand = Stand::new(scenario.seed, readout_config(&scenario), &description(), Some(last));
+        let Stand { mut readout, overseer, connections } = stand;
         let mut world_notes = Vec::new();
         let mut boards = Vec::new();
-        for (board, setting) in scenario.boards.iter().enumerate() {
-            let address = format!("board {board}");
-            let opened = readout.add_entrance(source_of(board), Entrance::Listen(address.clone()));
-            opened.expect("the address is free");
+        for ((board, setting), connection) in scenario.boards.iter().enumerate().zip(connections) {
             let notes = Arc::new(Mutex::new(Notes::default()));
             let splitter = SimulatedSplitter::new(setting.clone(), Arc::clone(&notes));
             readout.add_splitter_process(source_of(board), Box::new(splitter), patience(setting));
             world_notes.push(notes);
-            let staging = Staging::new(pool("frames", 16 << 10, 32));
-            boards.push(Board::new(board, setting.clone(), dispatcher("board", 256, 2), staging, address));
+            boards.push(Board::new(board, setting.clone(), connection));
         }
         Self { now: Instant::ZERO, readout, boards, overseer, notes: world_notes, scenario }
     }
@@ -145,7 +104,8 @@ impl World {
         while self.now < since.after(QUIET) || !self.boards.iter().all(Board::has_left) {
             self.boards.iter_mut().for_each(|board| board.turn(self.now));
             self.readout.turn(self.now);
-            self.overseer.turn(self.now, &self.scenario, self.readout.machine())?;
+            let scenario = &self.scenario;
+            self.overseer.turn(self.now, self.readout.machine(), |key, readout| look(key, scenario, readout))?;
             let (machine, window) = (self.readout.machine(), u64::from(self.scenario.window));
             Broken::unless(machine.lead() <= window, Checker::Bounds, || {
                 format!("a source was read {} events past the oldest one, {window} are allowed", machine.lead())

@@ -1,0 +1,48 @@
+//! Campaigns of boards whose event numbers grow, and of their black boxes.
+
+use ropewalk_sim::campaign::growing::{Ending, Mishap, Scenario, World};
+use ropewalk_sim::campaign::run_growing;
+use std::collections::BTreeSet;
+
+/// As many seeds as every test run looks through. `ROPEWALK_INPUTS` sets another number, for a longer look by hand.
+fn seeds() -> u64 {
+    std::env::var("ROPEWALK_INPUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(300)
+}
+
+#[test]
+fn events_are_of_one_pulse_and_recordings_are_what_came() {
+    let broken = |seed| Some((seed, run_growing(Scenario::draw(seed))?));
+    let all: Vec<_> = (0..seeds()).filter_map(broken).collect();
+    assert!(all.is_empty(), "{all:#?}\nthe first of them: {:#?}", all.first().map(|(seed, _)| Scenario::draw(*seed)));
+}
+
+#[test]
+fn a_seed_is_a_run_and_everything_is_drawn() {
+    let (mut digests, mut drawn) = (BTreeSet::new(), BTreeSet::new());
+    for seed in 0..40 {
+        let digest = |_| {
+            let mut world = World::new(Scenario::draw(seed));
+            world.run().map(|()| world.digest())
+        };
+        assert_eq!(digest(1), digest(2), "seed {seed}");
+        digests.insert(digest(3).expect("nothing is broken"));
+        let scenario = Scenario::draw(seed);
+        drawn.extend(scenario.set_back.map(|_| "set back"));
+        drawn.insert(match scenario.ending {
+            Ending::Last => "last",
+            Ending::Stop(_) => "stop",
+            Ending::Force(_) => "force",
+        });
+        let mishaps = scenario.boards.into_iter().flat_map(|board| board.mishaps.into_values());
+        drawn.extend(mishaps.map(|mishap| match mishap {
+            Mishap::Restart { .. } => "restart",
+            Mishap::Silent { .. } => "silent",
+            Mishap::CutOff => "cut off",
+            Mishap::Damage => "damage",
+            Mishap::Jump => "jump",
+            Mishap::Noise => "noise",
+        }));
+    }
+    assert!(digests.len() > 35, "different seeds are different runs");
+    assert_eq!(drawn.len(), 10);
+}
