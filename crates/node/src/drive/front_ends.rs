@@ -107,6 +107,8 @@ pub(super) struct FrontEnds<S: Dispatcher> {
     /// Framers of connections that have ended, for the next ones; by source those that describe its frames.
     spare_framers: Vec<Framer>,
     own_framers: Vec<Vec<Framer>>,
+    /// By source: what describes its frames, where they are described.
+    descriptions: Vec<Option<Description>>,
     evacuation: Staging,
     evacuation_due: Instant,
     /// When the next connection that has said too little to be known is turned away, or one that waits is looked at.
@@ -155,13 +157,14 @@ impl<S: Dispatcher> FrontEnds<S> {
             owners,
             nobody,
             connected: vec![None; sources.len()],
-            dividings: sources.iter().map(|source| dividing(source.id, descriptions)).collect(),
+            dividings: sources.iter().map(|source| dividing(source.id, described(source, descriptions))).collect(),
             black_boxes: sources.iter().map(|_| None).collect(),
             events: Vec::with_capacity(1024),
             received: Vec::with_capacity(FRAME_BATCH),
             counts: Counts::default(),
             spare_framers: spare_framers(sources.len()),
-            own_framers: sources.iter().map(|source| own_framers(source, descriptions)).collect(),
+            own_framers: sources.iter().map(|source| own_framers(source, described(source, descriptions))).collect(),
+            descriptions: sources.iter().map(|source| described(source, descriptions).cloned()).collect(),
             evacuation,
             evacuation_due: Instant::ZERO,
             recognition_due: None,
@@ -339,14 +342,8 @@ impl<S: Dispatcher> FrontEnds<S> {
     fn enter(&mut self, now: Instant, endpoint: Endpoint, place: Option<usize>) {
         let largest = self.sources.iter().map(|source| source.max_fragment).max().unwrap_or(0);
         let limits = FramerLimits { max_fragment: largest, check_crc: false, gather: None };
-        let own = place.and_then(|place| self.own_framers[place].pop());
-        let framer = match own.or_else(|| self.spare_framers.pop()) {
-            Some(mut framer) => {
-                framer.set_limits(limits);
-                framer
-            }
-            None => Framer::new(limits),
-        };
+        let mut framer = self.framer_at(place).unwrap_or_else(|| Framer::new(limits));
+        framer.set_limits(limits);
         let connection = Connection {
             framer,
             place,
@@ -361,6 +358,18 @@ impl<S: Dispatcher> FrontEnds<S> {
             parked_since: None,
         };
         self.connections.insert(endpoint, connection);
+    }
+
+    /// What frames a connection whose place is this, where any is left.
+    fn framer_at(&mut self, place: Option<usize>) -> Option<Framer> {
+        match place {
+            // Its frames are described to nobody else. More than are kept come where it hangs up again and again, and is not read.
+            Some(place) if self.descriptions[place].is_some() => {
+                let more = || own_framer(&self.sources[place], self.descriptions[place].as_ref());
+                self.own_framers[place].pop().or_else(more)
+            }
+            _ => self.spare_framers.pop(),
+        }
     }
 
     /// Finds fragments in what a connection has received, as many as the machine has room for.
@@ -451,7 +460,7 @@ impl<S: Dispatcher> FrontEnds<S> {
 
     /// Finds out whose connection it is from its first bytes; false where more bytes are needed or it was refused.
     fn identify(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) -> bool {
-        let (first, is_next) = (self.first_connection(now, endpoint), self.is_next(endpoint));
+        let (first, is_next) = (self.first_connection(now, endpoint), self.is_next(now, endpoint));
         let Some(connection) = self.connections.get_mut(endpoint) else { return false };
         let is_nonsense = matches!(connection.opening, Opening::Nonsense(_)) || connection.framer.is_lost();
         let source = match connection.identity() {
@@ -537,13 +546,16 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
     }
 
-    /// Whether no older connection of the same source waits: a source's connections are taken one after the other.
-    fn is_next(&mut self, endpoint: Endpoint) -> bool {
+    /// Whether no older connection of the same source waits: a source's connections are taken one after the other. One that
+    /// came to the same place and has said nothing yet may have been overtaken by it, for a while.
+    fn is_next(&mut self, now: Instant, endpoint: Endpoint) -> bool {
         let Some(connection) = self.connections.get_mut(endpoint) else { return false };
-        let (identity, since) = (connection.identity(), connection.since);
+        let (identity, place, since) = (connection.identity(), connection.place, connection.since);
         (0..self.connections.places()).all(|index| {
             self.connections.at(index).is_none_or(|(other, connection)| {
-                let waits = connection.parked_since.is_some() && connection.identity() == identity;
+                let is_parked = connection.parked_since.is_some() && connection.identity() == identity;
+                let is_unheard = connection.source.is_none() && place.is_some() && connection.place == place;
+                let waits = is_parked || is_unheard && now < connection.since.after(PARKING);
                 other == endpoint || !waits || connection.since >= since
             })
         })
@@ -656,8 +668,8 @@ impl<S: Dispatcher> FrontEnds<S> {
     /// An event whose frames are gathered is whole where its source was heard, and silent for long enough.
     fn settle(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
         let is_dry = self.endpoints.is_dry(endpoint);
-        let is_open = |connection: &&mut Connection| connection.framer.next_deadline().is_some();
-        let Some(connection) = self.connections.get_mut(endpoint).filter(is_open) else { return };
+        let gathers = |connection: &&mut Connection| connection.framer.gathers();
+        let Some(connection) = self.connections.get_mut(endpoint).filter(gathers) else { return };
         if connection.framer.settle(now, !connection.blocked && !is_dry) && !connection.blocked {
             self.frame(now, endpoint, readout);
         }
@@ -715,11 +727,18 @@ fn spare_framers(sources: usize) -> Vec<Framer> {
     (0..2 * sources).map(|_| Framer::new(FramerLimits { max_fragment: 0, check_crc: false, gather: None })).collect()
 }
 
+/// What describes the frames of a source; none where it says itself how it is framed.
+fn described<'a>(source: &SourceConfig, descriptions: &'a [(SourceId, Description)]) -> Option<&'a Description> {
+    descriptions.iter().find(|(id, _)| *id == source.id).map(|(_, description)| description)
+}
+
 /// Framers for two connections of a source whose frames are described; none of another one.
-fn own_framers(source: &SourceConfig, descriptions: &[(SourceId, Description)]) -> Vec<Framer> {
-    let own = descriptions.iter().filter(|(id, _)| *id == source.id);
-    let framer = |id, description: &Description| Framer::described(id, description.clone(), limits(source));
-    own.flat_map(|(id, description)| [(); 2].map(|()| framer(*id, description))).collect()
+fn own_framers(source: &SourceConfig, description: Option<&Description>) -> Vec<Framer> {
+    (0..2).filter_map(|_| own_framer(source, description)).collect()
+}
+
+fn own_framer(source: &SourceConfig, description: Option<&Description>) -> Option<Framer> {
+    Some(Framer::described(source.id, description?.clone(), limits(source)))
 }
 
 /// What a source's fragments are held to.
@@ -729,9 +748,8 @@ const fn limits(source: &SourceConfig) -> FramerLimits {
 }
 
 /// What divides the frames of a source, where they hold several events.
-fn dividing(source: SourceId, descriptions: &[(SourceId, Description)]) -> Option<Box<Dividing>> {
-    let (_, description) = descriptions.iter().find(|(id, _)| *id == source)?;
-    Dividing::of(source, description)
+fn dividing(source: SourceId, description: Option<&Description>) -> Option<Box<Dividing>> {
+    Dividing::of(source, description?)
 }
 
 /// Whether another process has to say first into what a source's frames fall apart.

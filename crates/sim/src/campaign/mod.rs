@@ -11,8 +11,8 @@
 //! ```
 //! Each seed is a system of either kind: this one, and one in which sources push (`push`). Front ends under run control have a
 //! campaign of their own (`controlled`), with nothing but programs, their connections and what stands for nodes; so have splitters
-//! and their processes (`dividing`), and boards whose numbers grow, with their black boxes (`growing`): what those two stand on is in
-//! `stand`.
+//! and their processes (`dividing`), boards whose numbers grow, with their black boxes (`growing`), and boards that send an event in
+//! several frames (`gathering`): what these stand on is in `stand`.
 //! Event managers come and go: `reign` knows who speaks, `coordination` gives leases, `obedience` looks whom nodes obey.
 //! A machine joins with one file in `machines`: how it is wired, and what must hold of it after every turn.
 //! `docs/simulation.md` says how to read a failure and how to add a machine.
@@ -32,6 +32,7 @@ mod draw;
 mod endpoints;
 mod fault;
 mod fault_kind;
+pub mod gathering;
 pub mod growing;
 mod inject;
 mod judge;
@@ -65,7 +66,7 @@ pub use content::{Contents, Format, Sizes, mixed};
 pub use coverage::{Coverage, Situation, unreachable};
 pub use fault::{Fault, Scheduled};
 pub use fault_kind::FaultKind;
-pub use outcome::{Outcome, run, run_controlled, run_dividing, run_growing, run_push};
+pub use outcome::{Outcome, run, run_controlled, run_dividing, run_gathering, run_growing, run_push};
 pub use place::Place;
 pub use runner::{Campaign, Failure, Orders, SCHEMA, System};
 pub use scenario::{End, Managers, Rooms, Scenario, TimeOuts};

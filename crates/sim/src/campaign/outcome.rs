@@ -4,6 +4,7 @@ use super::broken::{Broken, Checker};
 use super::controlled;
 use super::coverage::Coverage;
 use super::dividing;
+use super::gathering;
 use super::growing;
 use super::push;
 use super::scenario::Scenario;
@@ -60,6 +61,11 @@ pub fn run_dividing(scenario: dividing::Scenario) -> Option<Broken> {
 /// What a checker says of boards whose event numbers grow, and of their black boxes; nothing where everything holds.
 pub fn run_growing(scenario: growing::Scenario) -> Option<Broken> {
     caught(|| growing::World::new(scenario).run())
+}
+
+/// What a checker says of boards that send an event in several frames; nothing where everything holds.
+pub fn run_gathering(scenario: gathering::Scenario) -> Option<Broken> {
+    caught(|| gathering::World::new(scenario).run())
 }
 
 /// Runs a world to its end; what a checker said, or how somebody panicked.

@@ -77,6 +77,8 @@ pub(super) struct Gatherer {
     open: Option<Open>,
     /// The event that left last.
     left: Option<u64>,
+    /// When the source could not be heard, last: a frame that came before may be looked at only now.
+    unheard: Instant,
     /// Frames that went on with an event that was open.
     gathered: u64,
     /// Frames that came twice, one right behind the other.
@@ -101,7 +103,7 @@ impl Gatherer {
                 out.push(given_up(frame.meta.source, Cause::Late));
             } else {
                 let missing = place.missing(open.place.next());
-                open.append(now, frame, place, most);
+                open.append(now.max(self.unheard), frame, place, most);
                 self.gathered += 1;
                 self.note_missing(place, missing);
             }
@@ -118,7 +120,7 @@ impl Gatherer {
             fragment.meta.flags = fragment.meta.flags.with(FragmentFlags::FRAMES_MISSING);
         }
         let is_whole = place.is_last == Some(true);
-        self.open = Some(Open { number, fragment, place, heard: now, is_whole });
+        self.open = Some(Open { number, fragment, place, heard: now.max(self.unheard), is_whole });
     }
 
     fn note_missing(&mut self, place: Place, count: u32) {
@@ -163,10 +165,11 @@ impl Gatherer {
     /// Time passes, in which the source could have been heard if it had said something, or could not: nothing more is waited
     /// for where it was silent for so long. Returns whether that is so now.
     pub(super) fn settle(&mut self, now: Instant, was_heard: bool, timeout: Duration) -> bool {
-        let Some(open) = &mut self.open else { return false };
         if !was_heard && !is_planted(Flaw::GatheredUnheard) {
-            open.heard = now;
+            self.unheard = now;
         }
+        let Some(open) = &mut self.open else { return false };
+        open.heard = open.heard.max(self.unheard);
         if !open.is_whole && now >= open.heard.after(timeout) {
             if open.place.is_last == Some(false) {
                 open.flag();

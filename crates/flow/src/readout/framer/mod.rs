@@ -230,6 +230,11 @@ impl Framer {
         self.gatherer.settle(now, was_heard && self.queue.is_empty(), timeout)
     }
 
+    /// Whether frames are gathered, so that [`Framer::settle`] is wanted all the time.
+    pub const fn gathers(&self) -> bool {
+        self.limits.gather.is_some()
+    }
+
     /// When [`Framer::settle`] is due even if nothing comes.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.limits.gather.and_then(|timeout| self.gatherer.next_deadline(timeout))

@@ -194,6 +194,20 @@ fn silence_counts_only_while_the_source_could_be_heard() {
 }
 
 #[test]
+fn a_frame_that_came_before_nobody_listened_and_is_found_later_is_heard_then() {
+    let mut stream = Stream::new(ForeignFormat::Dune, LIMITS);
+    let slice = slice(&mut stream.pool, &[record(1, 0), record(1, 1)].concat());
+    stream.framer.push(slice);
+    // There was no room for it.
+    stream.settle(10 * TIMEOUT, false);
+    stream.take().expect("two records");
+    stream.settle(TIMEOUT / 2, true);
+    assert!(stream.out.is_empty());
+    stream.settle(TIMEOUT / 2, true);
+    assert_eq!(outcome(&stream.out), [Ok((1, 2 * (dune::HEADER_BYTES + 20), false))]);
+}
+
+#[test]
 fn an_event_that_grows_beyond_the_limit_is_given_up_and_the_next_one_is_found() {
     let mut stream = Stream::new(ForeignFormat::Alice, FramerLimits { max_fragment: 200, ..LIMITS });
     for page in [page(1, 0, 0, false), page(1, 1, 1, false), page(1, 2, 2, false), page(1, 3, 3, true)] {
