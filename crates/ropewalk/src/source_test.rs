@@ -35,7 +35,8 @@ pub(crate) fn test(options: &SourceTestOptions) -> Result<u8, Failure> {
         _ => {}
     }
     wanted.port = options.port.or(wanted.port);
-    let tried = TrialOptions { framing: &framing, input: &options.input, wanted: &wanted };
+    let gathers = source.gathering().is_some();
+    let tried = TrialOptions { framing: &framing, gathers, input: &options.input, wanted: &wanted };
     let report = try_layout(&tried, &options.config, &key)?;
     if options.json {
         print_json(&report)?;

@@ -43,6 +43,8 @@ const SHOWN_BEHIND: usize = 64;
 #[derive(Debug)]
 pub struct Trial<'a> {
     framing: &'a Description,
+    /// Several frames of an event that follow each other belong together.
+    gathers: bool,
     account: TrialAccount,
     parts: Parts,
     /// Bytes of the stream that are no whole frame yet, and what is before them.
@@ -80,6 +82,7 @@ impl<'a> Trial<'a> {
     pub fn new(framing: &'a Description) -> Self {
         Self {
             framing,
+            gathers: false,
             account: TrialAccount::default(),
             parts: Parts::default(),
             rest: Vec::new(),
@@ -88,6 +91,12 @@ impl<'a> Trial<'a> {
             is_lost: false,
             is_skipping: false,
         }
+    }
+
+    /// Several frames of an event that follow each other belong together.
+    #[must_use]
+    pub fn gathering(self, gathers: bool) -> Self {
+        Self { gathers, ..self }
     }
 
     /// Takes a datagram.
@@ -257,7 +266,9 @@ impl<'a> Trial<'a> {
         // What a format calls an event may be a time, or come again in each frame of it.
         let counts = matches!(self.framing, Description::Layout(_)) || counting == Counting::Events;
         let step = self.framing.events_in(frame);
-        let event = fields.event.filter(|_| !self.framing.goes_on(frame)).map(|number| {
+        let goes_on = |number: u64| self.gathers && account.event.last == Some(number);
+        let begins = fields.event.filter(|&number| !self.framing.goes_on(frame) && !goes_on(number));
+        let event = begins.map(|number| {
             let wrong = if counts { account.event.add(number, widths.event, step) } else { account.event.see(number) };
             ("event", wrong)
         });

@@ -157,6 +157,22 @@ fn a_frame_of_several_datagrams_is_put_together() {
     assert_eq!((account.boards[0].1.most_bytes, account.boards[0].1.event.last), (212, Some(2)));
 }
 
+#[test]
+fn several_frames_of_an_event_are_no_repetition_where_they_belong_together() {
+    let length = Length { number: Number::little_endian(0, 4), unit: 1, counts: Counts::Frame, add: 0 };
+    let plan = plan(&Layout { event: vec![Number::little_endian(4, 4)], ..Layout::new(Frame::Length(length), 100) });
+    let tried = |gathers| {
+        let mut trial = Trial::new(&plan).gathering(gathers);
+        for event in [1_u32, 1, 2, 4, 4] {
+            let frame = [12, event, 0].map(u32::to_le_bytes).concat();
+            trial.stream(Arrival::default(), &frame);
+        }
+        trial.end().boards[0].1.event
+    };
+    let (apart, together) = (tried(false), tried(true));
+    assert_eq!((apart.duplicates, apart.missing, together.duplicates, together.missing), (2, 1, 0, 1));
+}
+
 /// Frames of a format with a name, of source 3.
 fn emulated(format: ForeignFormat, events: impl IntoIterator<Item = u32>) -> Vec<Vec<u8>> {
     let frames = |event| format.emulate(3, event, &[7; 40]).expect("it is short");

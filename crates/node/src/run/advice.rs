@@ -20,6 +20,13 @@ fn about(source: &SourceSection, account: &Value) -> Option<String> {
         let is_missed = source.requirement == RequirementChoice::Required;
         return is_missed.then(|| format!("nothing came: {}", way(source)));
     }
+    let repeated = account["duplicate"].as_u64()?;
+    if repeated * 3 >= received && source.gathering().is_none() && source.description().is_some() {
+        return Some(format!(
+            "{repeated} of {received} fragments are `duplicate`: frames have the number of the event before them. Where several \
+             frames of an event follow each other, `gather = true` makes one fragment of them"
+        ));
+    }
     let causes = account["dropped"].as_object().into_iter().flatten();
     let causes = causes.map(|(cause, count)| (cause.as_str(), count.as_u64().unwrap_or(0)));
     let kinds = ["corrupt", "stale"].map(|kind| (kind, account[kind].as_u64().unwrap_or(0)));

@@ -185,7 +185,8 @@ fn begin_at_its_begin(sources: &mut [SourceSection], recordings: &[&Path]) -> Re
 /// What there is of a source; none where only a run finds its frames.
 fn account(source: &SourceSection, wanted: &Wanted, recording: &Path) -> Result<Option<TrialAccount>, OfflineError> {
     let Some(framing) = source.framing() else { return Ok(None) };
-    let (account, _) = tried(&TrialOptions { framing: &framing, input: recording, wanted })?;
+    let (account, _) =
+        tried(&TrialOptions { framing: &framing, gathers: source.gathering().is_some(), input: recording, wanted })?;
     Ok(Some(account))
 }
 

@@ -26,6 +26,8 @@ const PIECE_BYTES: usize = 64 << 10;
 pub struct TrialOptions<'a> {
     /// What describes the source's frames.
     pub framing: &'a Description,
+    /// Several frames of an event that follow each other are one fragment.
+    pub gathers: bool,
     /// A capture, or the bytes of a stream.
     pub input: &'a Path,
     /// Which packets of a capture are meant.
@@ -168,7 +170,7 @@ pub(super) struct Others {
 
 /// What came of it, and which packets of a capture are none of the source.
 pub(super) fn tried(options: &TrialOptions<'_>) -> Result<(TrialAccount, Others), OfflineError> {
-    let (mut trial, mut others) = (Trial::new(options.framing), Others::default());
+    let (mut trial, mut others) = (Trial::new(options.framing).gathering(options.gathers), Others::default());
     let mut input = Input::open(options.input)?;
     if CaptureReader::recognises(input.begin()?) {
         try_capture(options, carrier(options)?, &mut input, &mut trial, &mut others)?;

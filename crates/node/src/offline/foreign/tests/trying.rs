@@ -34,7 +34,11 @@ impl Tried {
     fn on_port(&self, port: u16, input: &Path) -> Result<TrialReport, OfflineError> {
         let framing = self.configuration.source[0].framing().expect("it describes its frames");
         let wanted = Wanted::port(Some(port));
-        try_layout(&TrialOptions { framing: &framing, input, wanted: &wanted }, &self.config(), "source[0]")
+        try_layout(
+            &TrialOptions { framing: &framing, gathers: false, input, wanted: &wanted },
+            &self.config(),
+            "source[0]",
+        )
     }
 
     fn on_bytes(&self, bytes: &[u8]) -> Result<TrialReport, OfflineError> {
