@@ -10,6 +10,7 @@ use ropewalk_wire::layout::{
     Checksum, ChecksumKind, Clock, Contents, Counts, End, Frame, Layout, Length, Number, Pattern, Pieces, Place, Plan,
     Size, Status,
 };
+use std::cell::RefCell;
 use std::sync::Arc;
 
 const SOURCE: SourceId = SourceId(7);
@@ -426,6 +427,8 @@ fn more_frames_than_can_be_put_together_cost_the_oldest() {
 fn no_datagrams_do_any_harm() {
     let length = Length { number: Number::big_endian(10, 2), unit: 1, counts: Counts::Frame, add: 0 };
     let index = Place::Index(Number::big_endian(4, 2));
+    // One for all: made anew for each it would take longer than all else.
+    let pool = RefCell::new(memory());
     for layout in [
         in_datagrams(Frame::Datagram),
         in_datagrams(Frame::Several(Size::Length(length))),
@@ -434,20 +437,21 @@ fn no_datagrams_do_any_harm() {
         in_pieces(BY_OFFSET.0, End::Last(Number::big_endian(8, 1))),
     ] {
         let drawn = vec((vec(0u8..4, 0..60), any::<bool>(), 0u64..200), 0..60);
-        let all_good = TestRunner::default().run(&drawn, |datagrams| harmless(&layout, &datagrams));
+        let all_good =
+            TestRunner::default().run(&drawn, |datagrams| harmless(&layout, &datagrams, &mut pool.borrow_mut()));
         all_good.unwrap_or_else(|failed| panic!("{:?}: {failed}", layout.frame));
     }
 }
 
 /// Takes datagrams, each cut by the socket or not, and so many milliseconds after the one before.
-fn harmless(layout: &Layout, datagrams: &[(Vec<u8>, bool, u64)]) -> Result<(), TestCaseError> {
+fn harmless(layout: &Layout, datagrams: &[(Vec<u8>, bool, u64)], pool: &mut Pool) -> Result<(), TestCaseError> {
     let (mut framer, plan) = of_datagrams(layout);
-    let (mut pool, mut out, mut now) = (memory(), Vec::new(), Instant::ZERO);
+    let (mut out, mut now) = (Vec::new(), Instant::ZERO);
     for (bytes, is_cut, wait) in datagrams {
         now = now.after(Duration::from_millis(*wait));
         framer.advance(now, &mut out);
         let before = out.len();
-        framer.push(now, datagram(&mut pool, bytes), *is_cut, &mut out);
+        framer.push(now, datagram(pool, bytes), *is_cut, &mut out);
         prop_assert!(out.len() - before <= bytes.len().max(1));
         prop_assert!(out.iter().all(|one| one.payload.len() <= plan.most()));
         prop_assert!(framer.next_deadline().is_none_or(|due| due > now));
