@@ -8,6 +8,7 @@ use ropewalk_sim::campaign::{
     CardSetting, Damage, End, Fault, Managers, Place, Rooms, Scenario, Scheduled, SubscriberSetting, TimeOuts, Trouble,
     push, run, run_push,
 };
+use ropewalk_terms::AcknowledgementLevel;
 use ropewalk_wire::felix::Status;
 use ropewalk_wire::stream::{Balance, Policy, Share};
 use std::time::Duration;
@@ -206,6 +207,21 @@ fn an_event_manager_that_has_ended_the_run_keeps_its_account_beyond_its_lease() 
     let usual = steady();
     let network = Faults { give_up: milliseconds(60), ..usual.network.clone() };
     expect_all_is_well(Scenario { network, managers: Managers::Standby(lease), faults, ..usual });
+}
+
+/// It hears nobody for longer than it waits for them, and the first to come back is a builder unit: what another one has, and
+/// may have written, waits for who holds it still. It was given to the first one at once, which could only drop it.
+#[test]
+fn an_event_manager_that_nobody_could_hear_waits_for_a_readout_unit_before_it_assigns_anything() {
+    let disk = DiskFaults { least_latency: milliseconds(20), most_latency: milliseconds(20), ..DiskFaults::default() };
+    let sources = steady().sources[..2].to_vec();
+    let network = Faults { give_up: milliseconds(60), ..steady().network };
+    let level = AcknowledgementLevel::Synced;
+    let usual = Scenario { readouts: 1, sources, level, disk, network, ..steady() };
+    let cut_off = |place, lasts| fault(140, lasts, Fault::Partition { one: place, other: Place::Manager(0) });
+    let faults =
+        vec![cut_off(Place::Builder(0), 1300), cut_off(Place::Readout(0), 1600), cut_off(Place::Builder(1), 1900)];
+    expect_all_is_well(Scenario { faults, ..usual });
 }
 
 /// Two readout units with cards of two e-links each.

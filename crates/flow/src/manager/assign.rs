@@ -14,6 +14,10 @@ impl Manager {
             return None;
         }
         let first = self.next_assignable()?;
+        // Nobody is there who could send anything of it: a builder unit could only drop what another one may have written.
+        if self.readouts.iter().all(|link| !link.present) {
+            return None;
+        }
         let bytes = self.table.row(first).bytes;
         let candidates = (0..).zip(&self.builders).filter(|(_, link)| link.has_room(bytes));
         let loads = candidates.map(|(builder, link): (u16, &BuilderLink)| BuilderLoad {

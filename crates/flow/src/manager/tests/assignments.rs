@@ -1,6 +1,6 @@
 //! Credit, batches, acknowledgements, releases, and builder units that die.
 
-use super::hand::{Hand, assigned, config, key, released, to};
+use super::hand::{DRAIN_TIMEOUT, Hand, assigned, config, key, released, to};
 use crate::manager::{AssignPolicy, ManagerConfig};
 use crate::messages::{Message, ReadoutState, Start};
 use ropewalk_terms::{Cause, NodeId, Outcome};
@@ -210,4 +210,32 @@ fn an_event_whose_builder_and_readout_unit_are_both_given_up_ends_as_its_next_bu
     let account = hand.manager.account();
     assert_eq!((account.assigned, account.built, account.incomplete_emitted), (1, 0, 1));
     assert_eq!(hand.manager.counts().stale_acknowledgements, 1);
+}
+
+/// All nodes are lost at once where nobody can hear the event manager. The first to come back could only drop what others
+/// have written, and what a readout unit still holds.
+#[test]
+fn without_a_readout_unit_nothing_is_assigned_until_one_is_back_or_the_run_has_drained_long_enough() {
+    let lost = || {
+        let mut hand = Hand::running(config(1, 2));
+        hand.announce(0, 5, 1..=5);
+        assert_eq!(hand.assigned(), [(0, 1, 1), (0, 2, 1), (0, 3, 1), (0, 4, 1), (1, 5, 1)]);
+        for node in [NodeId::readout(0), NodeId::builder(0), NodeId::builder(1)] {
+            hand.lose(node);
+        }
+        hand.connect(NodeId::builder(1), 1);
+        hand.credit(1, 1000, 1 << 30);
+        hand
+    };
+    let mut hand = lost();
+    assert_eq!(hand.assigned(), []);
+    hand.connect(NodeId::readout(0), 1);
+    assert_eq!(hand.assigned(), [(1, 1, 2), (1, 2, 2), (1, 3, 2), (1, 4, 2), (1, 5, 2)]);
+
+    let mut hand = lost();
+    hand.manager.stop_at(hand.now, key(5));
+    assert_eq!(hand.assigned(), []);
+    hand.pass(DRAIN_TIMEOUT);
+    assert_eq!(hand.assigned(), []);
+    assert_eq!(hand.manager.account().incomplete_dropped.get(Cause::DrainTimedOut), 5);
 }
