@@ -99,10 +99,11 @@ fn seeds_of_push_systems_that_failed_once_are_well() {
 
 /// A gateway that ends as soon as the last event is known, while the only packets are on their way (53274); one whose next
 /// life had never seen that nothing waited (32092); a node that forgets an event without a word, and has no credit (31820);
-/// and a reader's slow line over which something is on its way when the run ends (60547).
+/// a reader's slow line over which something is on its way when the run ends (60547); and packets of a set that was given to a
+/// gateway before it died, sent when its next life was known (68400).
 #[test]
 fn seeds_of_whole_push_systems_that_failed_once_are_well() {
-    for seed in [31820, 32092, 53274, 60547] {
+    for seed in [31820, 32092, 53274, 60547, 68400] {
         let scenario = push::Scenario::draw(seed);
         let text = scenario.to_string();
         assert_eq!(run_push(scenario).broken, None, "{text}");

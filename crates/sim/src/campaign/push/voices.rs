@@ -35,6 +35,8 @@ struct Known {
     /// Sets that were asked for, and sets that it was given, in this life.
     asked: u64,
     named: u64,
+    /// Sets that were asked for in the life before, and had not been seen to be given.
+    left: u64,
 }
 
 impl Talk {
@@ -141,7 +143,8 @@ impl Voices {
         if let Ok(Message::Throttle(throttle)) = message {
             let Some(known) = known.get_mut(usize::from(throttle.gateway)) else { return };
             if throttle.incarnation > known.life {
-                *known = Known { life: throttle.incarnation, ..Known::default() };
+                let left = known.asked.saturating_sub(known.named);
+                *known = Known { life: throttle.incarnation, left, ..Known::default() };
             }
             if throttle.incarnation == known.life && throttle.sequence > known.sequence {
                 (known.sequence, known.state, known.heard) = (throttle.sequence, throttle.state, Some(now));
@@ -184,12 +187,13 @@ impl Voices {
         }
         let known = &mut self.known[usize::from(flow)][usize::from(gateway)];
         known.named += 1;
-        let is_asked = self.scenario.naming == Naming::RoundRobin || known.named <= known.asked;
+        // Packets that come later than their trigger say nothing of what that knew.
+        let is_at_once = setting.sources.jitter.is_zero() && setting.sources.reordered == 0.0;
+        let asked = if is_at_once { known.asked } else { known.asked + known.left };
+        let is_asked = self.scenario.naming == Naming::RoundRobin || known.named <= asked;
         Broken::unless(is_asked, Checker::Credits, || {
             format!("flow {flow}: gw{gateway} asked for {} sets and gets {}", known.asked, known.named)
         })?;
-        // Packets that come later than their trigger say nothing of what that knew.
-        let is_at_once = setting.sources.jitter.is_zero() && setting.sources.reordered == 0.0;
         let is_heard = known.heard.is_some_and(|heard| now < heard.after(self.scenario.trigger_silence));
         Broken::unless(!is_at_once || (is_heard && known.state.is_open()), Checker::Bounds, || {
             format!("flow {flow}: gw{gateway} is {:?}, heard at {:?}, and gets set {set}", known.state, known.heard)
