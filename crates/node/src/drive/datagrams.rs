@@ -158,8 +158,8 @@ impl Datagrams {
         self.inputs.iter_mut().map(|input| input.turn(now, readout, &mut self.received)).sum()
     }
 
-    /// The run is over: what is divided and waits for room will not get any.
-    pub(super) fn abandon_divided(&mut self, readout: &mut Readout) {
+    /// The run is over: what is divided or gathered and waits will not be taken any more.
+    pub(super) fn abandon_waiting(&mut self, readout: &mut Readout) {
         for route in self.inputs.iter_mut().flat_map(|input| &mut input.routes) {
             let fragments = route.dividing.as_mut().map_or(0, |dividing| dividing.abandon());
             readout.abandon(route.source, fragments + route.framer.abandon());

@@ -206,8 +206,8 @@ impl<S: Dispatcher> FrontEnds<S> {
         }
     }
 
-    /// The run is over: what is divided and waits for room will not get any.
-    pub(super) fn abandon_divided(&mut self, readout: &mut Readout) {
+    /// The run is over: what is divided or gathered and waits will not be taken any more.
+    pub(super) fn abandon_waiting(&mut self, readout: &mut Readout) {
         for (source, dividing) in self.dividings.iter_mut().enumerate() {
             let Some(dividing) = dividing else { continue };
             readout.abandon(source, dividing.abandon());
@@ -667,10 +667,10 @@ impl<S: Dispatcher> FrontEnds<S> {
 
     /// An event whose frames are gathered is whole where its source was heard, and silent for long enough.
     fn settle(&mut self, now: Instant, endpoint: Endpoint, readout: &mut Readout) {
-        let is_dry = self.endpoints.is_dry(endpoint);
         let gathers = |connection: &&mut Connection| connection.framer.gathers();
         let Some(connection) = self.connections.get_mut(endpoint).filter(gathers) else { return };
-        if connection.framer.settle(now, !connection.blocked && !is_dry) && !connection.blocked {
+        let was_heard = !connection.blocked && !self.endpoints.is_dry(endpoint);
+        if connection.framer.settle(now, was_heard) && !connection.blocked {
             self.frame(now, endpoint, readout);
         }
         let due = self.connections.get_mut(endpoint).and_then(|connection| connection.framer.next_deadline());

@@ -497,8 +497,8 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             }
         }
         self.last_word = None;
-        self.front_ends.abandon_divided(&mut self.readout);
-        self.datagrams.abandon_divided(&mut self.readout);
+        self.front_ends.abandon_waiting(&mut self.readout);
+        self.datagrams.abandon_waiting(&mut self.readout);
         self.report();
         self.unsent.push_back(Message::Finished(finished));
         self.farewell.say();

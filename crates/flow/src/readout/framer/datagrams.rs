@@ -1,7 +1,7 @@
 //! Frames of any description in datagrams: one in each, several in each, or one in several.
 
-use super::described::{Describer, FrameCounts, Held};
-use super::gatherer::{Gatherer, Place};
+use super::described::{Describer, FrameCounts};
+use super::gatherer::Gatherer;
 use super::pieces::{Assembly, Placed};
 use super::{FramerLimits, given_up};
 use crate::messages::Received;
@@ -156,20 +156,7 @@ impl<F: Framing> DatagramFramer<F> {
     }
 
     fn take(&mut self, now: Instant, payload: Payload, out: &mut Vec<Received>) {
-        let frame = Held(&payload);
-        if !self.framing.is_matched(&frame) {
-            return self.give_up(Cause::NotMatched, out);
-        }
-        let (fields, missing) = (self.framing.fields(&frame), self.describer.counts.missing);
-        let (meta, restarts) = self.describer.describe(&self.framing, fields, &frame, now, self.limits.check_crc);
-        let frame = Received { meta, restarts, payload };
-        if self.limits.gather.is_none() {
-            out.push(frame);
-        } else {
-            self.gatherer.give_whole(out);
-            let place = Place::new(&fields, self.describer.counts.missing > missing);
-            self.gatherer.put(now, frame, place, self.limits.max_fragment, out);
-        }
+        self.describer.take(&self.framing, &mut self.gatherer, payload, now, self.limits, out);
     }
 
     fn give_up(&mut self, cause: Cause, out: &mut Vec<Received>) {

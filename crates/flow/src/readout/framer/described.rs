@@ -1,8 +1,10 @@
 //! What is known of a frame when it was found: by what it says, what it said before, and when it came.
 
-use crate::messages::{FragmentFlags, FragmentMeta};
+use super::gatherer::{Gatherer, Place};
+use super::{FramerLimits, given_up};
+use crate::messages::{FragmentFlags, FragmentMeta, Received};
 use ropewalk_memory::{ByteQueue, Payload};
-use ropewalk_terms::{Instant, SourceId};
+use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::framing::{Fields, Framing, Tick, Widths, Window};
 
 /// What was seen beside the frames of a source.
@@ -68,6 +70,35 @@ impl Describer {
 
     pub(super) const fn source(&self) -> SourceId {
         self.source
+    }
+
+    /// Takes a whole frame that came at `now`: appends it with its description, or puts it to the others of its event.
+    pub(super) fn take(
+        &mut self,
+        framing: &impl Framing,
+        gatherer: &mut Gatherer,
+        payload: Payload,
+        now: Instant,
+        limits: FramerLimits,
+        out: &mut Vec<Received>,
+    ) {
+        let frame = Held(&payload);
+        if !framing.is_matched(&frame) {
+            gatherer.note_lost();
+            out.push(given_up(self.source, Cause::NotMatched));
+            return;
+        }
+        let (fields, missing) = (framing.fields(&frame), self.counts.missing);
+        let (meta, restarts) = self.describe(framing, fields, &frame, now, limits.check_crc);
+        let frame = Received { meta, restarts, payload };
+        if limits.gather.is_none() {
+            out.push(frame);
+            return;
+        }
+        // Of several frames in a datagram each may end its event.
+        gatherer.give_whole(out);
+        let place = Place::new(&fields, self.counts.missing > missing);
+        gatherer.put(now, frame, place, limits.max_fragment, out);
     }
 
     /// Describes a whole frame that says this and came at `now`; and whether the numbering starts again with it.

@@ -1,11 +1,11 @@
 //! Frames of any description in a stream of bytes.
 
-use super::described::{Describer, FrameCounts, Held, Queued};
-use super::gatherer::{Gatherer, Place};
+use super::described::{Describer, FrameCounts, Queued};
+use super::gatherer::Gatherer;
 use super::{FramerLimits, given_up};
 use crate::messages::Received;
 use crate::moves::append;
-use ropewalk_memory::{ByteQueue, FrontSlice, Payload};
+use ropewalk_memory::{ByteQueue, FrontSlice};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::description::Description;
 use ropewalk_wire::framing::{Framing, Front, Search};
@@ -96,7 +96,7 @@ impl FramedStream {
             }
             Front::Frame { bytes } => {
                 let payload = queue.take(bytes);
-                self.take(payload, gatherer, out, limits);
+                self.describer.take(&self.framing, gatherer, payload, self.now, limits, out);
             }
             Front::Skip { bytes, cause } => {
                 queue.skip(bytes);
@@ -111,24 +111,6 @@ impl FramedStream {
         }
         (self.search, self.is_skipping) = (Search::default(), false);
         Ok(true)
-    }
-
-    /// Appends a whole frame with its description, or puts it to the others of its event.
-    fn take(&mut self, payload: Payload, gatherer: &mut Gatherer, out: &mut Vec<Received>, limits: FramerLimits) {
-        let frame = Held(&payload);
-        if !self.framing.is_matched(&frame) {
-            out.push(given_up(self.source(), Cause::NotMatched));
-            return;
-        }
-        let (fields, missing) = (self.framing.fields(&frame), self.describer.counts.missing);
-        let (meta, restarts) = self.describer.describe(&self.framing, fields, &frame, self.now, limits.check_crc);
-        let frame = Received { meta, restarts, payload };
-        if limits.gather.is_none() {
-            out.push(frame);
-        } else {
-            let place = Place::new(&fields, self.describer.counts.missing > missing);
-            gatherer.put(self.now, frame, place, limits.max_fragment, out);
-        }
     }
 }
 

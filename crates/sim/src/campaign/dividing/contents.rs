@@ -1,6 +1,7 @@
 //! Compares what a settled event holds with what boards sent of it.
 
 use super::super::broken::{Broken, Checker};
+use super::super::stand::held;
 use super::board::data;
 use super::scenario::Scenario;
 use ropewalk_flow::readout::Readout;
@@ -8,11 +9,7 @@ use ropewalk_terms::EventKey;
 
 /// Whether a settled event is complete.
 pub(super) fn look(key: EventKey, scenario: &Scenario, readout: &Readout) -> Result<bool, Broken> {
-    let event = key.number();
-    let mut fragments = Vec::new();
-    let held = readout.super_fragment(key);
-    Broken::unless(held.is_some(), Checker::Content, || format!("event {event} is announced and not held"))?;
-    held.iter().for_each(|held| held.append_to(&mut fragments));
+    let (event, fragments) = (key.number(), held(key, readout)?);
     let mut is_complete = true;
     for (board, setting) in scenario.boards.iter().enumerate() {
         let mine = fragments.iter().find(|one| one.meta.source.0 == board as u32 + 1);

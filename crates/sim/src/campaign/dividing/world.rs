@@ -2,38 +2,31 @@
 
 use super::super::broken::{Broken, Checker};
 use super::super::content::mixed;
-use super::super::stand::{Machine, Overseer, Stand, source_of};
+use super::super::stand::{self, Course, Machine, Overseer, Stand, source_of};
 use super::board::Board;
 use super::contents::look;
 use super::scenario::{BoardSetting, Scenario};
 use super::splitter::{Notes, SimulatedSplitter};
-use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, SourceConfig};
+use ropewalk_flow::readout::{OnClose, ReadoutConfig, SourceConfig};
 use ropewalk_flow::supervision::SupervisorConfig;
 use ropewalk_node::drive::Drive;
-use ropewalk_terms::{Cause, Instant};
+use ropewalk_terms::Cause;
 use ropewalk_wire::description::Description;
 use ropewalk_wire::layout::{Counts, Frame, Layout, Length, Number, Plan};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How much time passes from turn to turn.
-const STEP: Duration = Duration::from_micros(500);
 /// What a source's silence may last: shorter than the end and the start of a process.
 const SOURCE_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long a splitter may take over a frame: longer than events wait for a source.
 const SPLITTER_TIMEOUT: Duration = Duration::from_millis(500);
 const RESTART_DELAY: Duration = Duration::from_millis(50);
-/// A run is over when all boards have left and nothing has happened for so long: longer than all that is waited for. What no
-/// board shows in the end is not settled, since nobody here tells of it.
-const QUIET: Duration = Duration::from_secs(4);
-/// Every run is over by then, with a wide margin.
-const LONGEST: Duration = Duration::from_secs(120);
 const MOST_FRAME: u32 = 16 << 10;
 
 /// Boards, readout unit, overseer.
 pub struct World {
     scenario: Scenario,
-    now: Instant,
+    course: Course,
     readout: Machine,
     boards: Vec<Board>,
     overseer: Overseer,
@@ -48,18 +41,8 @@ fn description() -> Description {
 }
 
 fn readout_config(scenario: &Scenario) -> ReadoutConfig {
-    let source = |board| SourceConfig {
-        on_close: OnClose::End,
-        max_fragment: MOST_FRAME,
-        ..SourceConfig::new(source_of(board), Format::Described)
-    };
-    ReadoutConfig {
-        window: scenario.window,
-        capacity: 2 * scenario.window,
-        source_timeout: SOURCE_TIMEOUT,
-        resync_timeout: 2 * SOURCE_TIMEOUT,
-        ..ReadoutConfig::new(0, (0..scenario.boards.len()).map(source).collect())
-    }
+    let source = |usual| SourceConfig { on_close: OnClose::End, max_fragment: MOST_FRAME, ..usual };
+    stand::readout_config(scenario.boards.len(), scenario.window, SOURCE_TIMEOUT, source)
 }
 
 fn patience(setting: &BoardSetting) -> SupervisorConfig {
@@ -86,13 +69,13 @@ impl World {
             world_notes.push(notes);
             boards.push(Board::new(board, setting.clone(), connection));
         }
-        Self { now: Instant::ZERO, readout, boards, overseer, notes: world_notes, scenario }
+        Self { course: Course::default(), readout, boards, overseer, notes: world_notes, scenario }
     }
 
     /// Mixed from everything that happened to processes: equal for equal histories.
     pub fn digest(&self) -> u64 {
         let digest = |notes: &Arc<Mutex<Notes>>| notes.lock().unwrap_or_else(PoisonError::into_inner).digest;
-        self.notes.iter().map(digest).fold(self.now.as_nanoseconds(), |all, one| mixed(all, one, 1))
+        self.notes.iter().map(digest).fold(self.course.now.as_nanoseconds(), |all, one| mixed(all, one, 1))
     }
 
     /// Takes the run.
@@ -100,23 +83,13 @@ impl World {
     /// # Errors
     /// What does not hold.
     pub fn run(&mut self) -> Result<(), Broken> {
-        let (mut before, mut since) = ((0, 0), self.now);
-        while self.now < since.after(QUIET) || !self.boards.iter().all(Board::has_left) {
-            self.boards.iter_mut().for_each(|board| board.turn(self.now));
-            self.readout.turn(self.now);
-            let scenario = &self.scenario;
-            self.overseer.turn(self.now, self.readout.machine(), |key, readout| look(key, scenario, readout))?;
-            let (machine, window) = (self.readout.machine(), u64::from(self.scenario.window));
-            Broken::unless(machine.lead() <= window, Checker::Bounds, || {
-                format!("a source was read {} events past the oldest one, {window} are allowed", machine.lead())
-            })?;
-            let reached = (self.overseer.settled, machine.total().received);
-            if std::mem::replace(&mut before, reached) != reached {
-                since = self.now;
-            }
-            self.now = self.now.after(STEP);
-            let is_late = self.now > Instant::ZERO.after(LONGEST);
-            Broken::unless(!is_late, Checker::Liveness, || format!("{before:?} are settled and received"))?;
+        while !self.course.is_over(self.boards.iter().all(Board::has_left)) {
+            let Self { scenario, course, readout, boards, overseer, .. } = self;
+            boards.iter_mut().for_each(|board| board.turn(course.now));
+            readout.turn(course.now);
+            overseer.turn(course.now, readout.machine(), |key, readout| look(key, scenario, readout))?;
+            stand::reads_within(scenario.window, readout.machine())?;
+            course.go_on(overseer, readout)?;
         }
         (0..self.scenario.boards.len()).try_for_each(|board| self.judge(board))
     }
@@ -124,10 +97,7 @@ impl World {
     /// What must hold of a board in the end.
     fn judge(&self, board: usize) -> Result<(), Broken> {
         let (setting, account) = (&self.scenario.boards[board], self.readout.machine().account(board));
-        let is_settled = account.received == account.accounted() && account.in_flight == 0;
-        Broken::unless(is_settled, Checker::Ledger, || {
-            format!("board {board}: fragments received are not accounted for: {account:?}")
-        })?;
+        stand::is_accounted_for(board, &account)?;
         let timed_out = account.missing.get(Cause::TimedOut);
         Broken::unless(timed_out == 0, Checker::TimeOut, || {
             format!("board {board} never paused, and is taken for absent {timed_out} times")

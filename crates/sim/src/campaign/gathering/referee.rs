@@ -1,6 +1,7 @@
 //! What must hold of every event, and of a board in the end.
 
 use super::super::broken::{Broken, Checker};
+use super::super::stand::{held, is_accounted_for};
 use super::board::{Board, Frame};
 use super::scenario::{Break, Scenario, Style};
 use ropewalk_flow::messages::FragmentFlags;
@@ -9,11 +10,7 @@ use ropewalk_terms::{EventKey, FragmentAccount};
 
 /// Compares what a settled event holds with the frames that boards sent of it; says whether it is complete.
 pub(super) fn look(key: EventKey, scenario: &Scenario, boards: &[Board], readout: &Readout) -> Result<bool, Broken> {
-    let event = key.number();
-    let mut fragments = Vec::new();
-    let held = readout.super_fragment(key);
-    Broken::unless(held.is_some(), Checker::Content, || format!("event {event} is announced and not held"))?;
-    held.iter().for_each(|held| held.append_to(&mut fragments));
+    let (event, fragments) = (key.number(), held(key, readout)?);
     let mut is_complete = true;
     for (index, board) in boards.iter().enumerate() {
         let mine = fragments.iter().find(|one| one.meta.source.0 == index as u32 + 1);
@@ -62,10 +59,7 @@ fn is_known_to_miss(style: Style, frames: &[Frame]) -> bool {
 
 /// What must hold of a board's account in the end.
 pub(super) fn judge(index: usize, board: &Board, account: &FragmentAccount) -> Result<(), Broken> {
-    let is_settled = account.received == account.accounted() && account.in_flight == 0;
-    Broken::unless(is_settled, Checker::Ledger, || {
-        format!("board {index}: fragments received are not accounted for: {account:?}")
-    })?;
+    is_accounted_for(index, account)?;
     // Behind a break a frame may come too late, or begin its event a second time; nothing else is no fragment of an event.
     let is_behind_break = |frames: &[Frame]| {
         let mut breaks = frames.iter().map(|frame| frame.behind.is_some_and(Break::may_end));

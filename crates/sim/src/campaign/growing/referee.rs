@@ -1,6 +1,7 @@
 //! What must come of what boards sent: which pulses are in which events, and what may be missing.
 
 use super::super::broken::{Broken, Checker};
+use super::super::stand::{held, is_accounted_for};
 use super::board::{Board, Sent, pulse_and_board};
 use super::scenario::{Ending, Mishap, Scenario};
 use ropewalk_flow::readout::Readout;
@@ -27,11 +28,7 @@ impl Referee {
         boards: &[Board],
         readout: &Readout,
     ) -> Result<bool, Broken> {
-        let event = key.number();
-        let mut fragments = Vec::new();
-        let held = readout.super_fragment(key);
-        Broken::unless(held.is_some(), Checker::Content, || format!("event {event} is announced and not held"))?;
-        held.iter().for_each(|held| held.append_to(&mut fragments));
+        let (event, mut fragments) = (key.number(), held(key, readout)?);
         fragments.retain(|one| one.meta.missing_cause().is_none());
         let mut time = None;
         for fragment in &fragments {
@@ -93,10 +90,7 @@ impl Referee {
         sent: &Board,
         account: &FragmentAccount,
     ) -> Result<(), Broken> {
-        let is_settled = account.received == account.accounted() && account.in_flight == 0;
-        Broken::unless(is_settled, Checker::Ledger, || {
-            format!("board {board}: fragments received are not accounted for: {account:?}")
-        })?;
+        is_accounted_for(board, account)?;
         let taken = self.taken.iter().filter(|(whose, _)| *whose == board).count() as u64;
         let of = |cause| account.dropped.get(cause);
         let named = of(Cause::OutOfSync) + of(Cause::Late) + of(Cause::ForcedStop) + of(Cause::ImplausibleJump);

@@ -2,19 +2,17 @@
 
 use super::super::broken::{Broken, Checker};
 use super::super::content::mixed;
-use super::super::stand::{Machine, Overseer, Stand, source_of};
+use super::super::stand::{self, Machine, Overseer, STEP, Stand, source_of};
 use super::board::{Board, MOST_FRAME, plan};
 use super::keeper::Keeper;
 use super::referee::Referee;
 use super::scenario::{Ending, Scenario};
-use ropewalk_flow::readout::{Format, ReadoutConfig, SourceConfig};
+use ropewalk_flow::readout::{ReadoutConfig, SourceConfig};
 use ropewalk_node::drive::{BlackBox, BlackBoxConfig, Drive};
 use ropewalk_terms::Instant;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How much time passes from turn to turn.
-const STEP: Duration = Duration::from_micros(500);
 /// Turns between two looks at what waits.
 const LOOK: u64 = 200;
 /// Longer than anything is under way.
@@ -39,18 +37,8 @@ pub struct World {
 }
 
 fn readout_config(scenario: &Scenario) -> ReadoutConfig {
-    let source = |board| SourceConfig {
-        max_fragment: MOST_FRAME,
-        numbers_grow: true,
-        ..SourceConfig::new(source_of(board), Format::Described)
-    };
-    ReadoutConfig {
-        window: scenario.window,
-        capacity: 2 * scenario.window,
-        source_timeout: scenario.timeout,
-        resync_timeout: 2 * scenario.timeout,
-        ..ReadoutConfig::new(0, (0..scenario.boards.len()).map(source).collect())
-    }
+    let source = |usual| SourceConfig { max_fragment: MOST_FRAME, numbers_grow: true, ..usual };
+    stand::readout_config(scenario.boards.len(), scenario.window, scenario.timeout, source)
 }
 
 impl World {
@@ -116,10 +104,7 @@ impl World {
         for (board, keeper) in keepers.iter_mut().enumerate() {
             keeper.turn(now, &scenario.boards[board], &boards[board].journal)?;
         }
-        let (machine, window) = (readout.machine(), u64::from(scenario.window));
-        Broken::unless(machine.lead() <= window, Checker::Bounds, || {
-            format!("a source was read {} events past the oldest one, {window} are allowed", machine.lead())
-        })?;
+        stand::reads_within(scenario.window, readout.machine())?;
         self.end();
         Ok(())
     }

@@ -5,13 +5,17 @@
 //!   a board's Connection --frames--> ReadoutDrive --settled events--> Overseer: starts, looks at contents, releases, stops
 //! ```
 
+mod checks;
 mod connection;
+mod course;
 mod overseer;
 
+pub(super) use checks::{held, is_accounted_for, reads_within};
 pub(super) use connection::Connection;
+pub(super) use course::{Course, STEP};
 pub(super) use overseer::Overseer;
 
-use ropewalk_flow::readout::ReadoutConfig;
+use ropewalk_flow::readout::{Format, ReadoutConfig, SourceConfig};
 use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_node::drive::{Entrance, Identity, Outbox, ReadoutDrive, ReadoutDriveConfig};
@@ -37,6 +41,23 @@ pub(super) fn source_of(board: usize) -> SourceId {
 fn dispatcher(network: &Network, name: &str, block: usize, blocks: usize) -> Simulated {
     let config = SimulatedConfig { send_queue_bytes: 64 << 10, ..SimulatedConfig::default() };
     network.dispatcher(config, pool(name, block, blocks))
+}
+
+/// A readout unit with so many boards, whose frames are described; beyond what every source of theirs has, each is as `source` says.
+pub(super) fn readout_config(
+    boards: usize,
+    window: u32,
+    source_timeout: Duration,
+    source: impl Fn(SourceConfig) -> SourceConfig,
+) -> ReadoutConfig {
+    let source = |board| source(SourceConfig::new(source_of(board), Format::Described));
+    ReadoutConfig {
+        window,
+        capacity: 2 * window,
+        source_timeout,
+        resync_timeout: 2 * source_timeout,
+        ..ReadoutConfig::new(0, (0..boards).map(source).collect())
+    }
 }
 
 /// The network, the readout unit with a door for each board, and who oversees it; each board's connection, too.
