@@ -6,6 +6,7 @@
 
 mod cause;
 mod counter;
+mod decision;
 pub mod flaws;
 mod ids;
 mod key;
@@ -15,6 +16,7 @@ mod time;
 
 pub use cause::{CAUSES, Cause};
 pub use counter::{COUNTERS, Counter, Unit};
+pub use decision::{StreamIndex, StreamSet, TriggerBits};
 pub use ids::{Attempt, Epoch, Incarnation, NodeId, Role, RunNumber, SourceId};
 pub use key::EventKey;
 pub use ledger::{ByCause, ChunkAccount, EventAccount, FragmentAccount, Imbalance, Ledger, PoolAccount};
