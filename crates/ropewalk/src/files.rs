@@ -60,11 +60,15 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
         println!("missing keys    {}", grouped(report.gaps));
         println!("second copies   {}", grouped(report.duplicates));
         println!("incomplete      {}", grouped(report.incomplete));
+        for stream in &report.streams {
+            let (events, duplicates) = (grouped(stream.events), grouped(stream.duplicates));
+            println!("stream {}: {events} events, {duplicates} second copies", stream.name);
+        }
     }
     let damaged = report.crc_errors + report.malformed + report.damaged_bytes + report.wrong_footers > 0;
     Ok(if damaged || report.unfinished_segments > 0 {
         exit::UNBALANCED
-    } else if report.gaps + report.incomplete > 0 {
+    } else if report.incomplete > 0 || (report.gaps > 0 && !report.selected) {
         exit::LOST
     } else {
         exit::GOOD

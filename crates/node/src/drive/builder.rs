@@ -15,7 +15,9 @@ use ropewalk_io::disk::{Disk, DiskCause};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{AcknowledgementLevel, Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, RunNumber};
+use ropewalk_terms::{
+    AcknowledgementLevel, Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, RunNumber, StreamIndex, StreamSet,
+};
 use ropewalk_wire::message::{Header, Hello, SuperFragmentEntry};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -78,6 +80,8 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
 const RETRY: Duration = Duration::from_millis(200);
 /// Messages that may wait for one connection before the machine is not asked for more.
 const UNSENT: usize = 256;
+/// Every event goes to the only stream.
+const EVERYTHING: StreamSet = StreamSet::of(StreamIndex(0));
 
 impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     /// A builder unit that writes to `storage`, or builds and checks only where there is none.
@@ -368,7 +372,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         while let Some(&slot) = self.emitted.front() {
             if storage.has_given_up() {
                 self.builder.failed(now, slot);
-            } else if storage.add(now, slot, &self.builder.event(slot)) {
+            } else if storage.add(now, slot, &self.builder.event(slot), EVERYTHING) {
                 self.builder.reached(now, slot, AcknowledgementLevel::Built);
             } else {
                 break;

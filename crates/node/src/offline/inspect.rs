@@ -96,6 +96,10 @@ fn show_header(header: &SegmentHeader, out: &mut dyn Write) -> Result<(), Offlin
         header.incarnation,
         header.acknowledgement.name()
     )?;
+    if !header.stream.is_unnamed() {
+        let selected = if header.selected { ", a selection of the events" } else { "" };
+        writeln!(out, "  stream {}{selected}", header.stream)?;
+    }
     writeln!(out, "  opened {}", utc_text(header.start))?;
     for source in &header.sources {
         writeln!(out, "  source {:>10}  {:<8} {}", source.id, source.format.name(), source.name)?;

@@ -1,8 +1,10 @@
 //! Where every copy of every event lies; one copy per key, in the order of the keys.
+//!
+//! An event that went to several streams stands in each of them: within one the same key is a repetition.
 
 use super::{OfflineError, RunEvent, SegmentFile, SegmentScan, segment_files};
 use ropewalk_terms::{Attempt, Incarnation, RunNumber};
-use ropewalk_wire::run_file::{EventFlags, EventView, IndexEntry, Record, SourceEntry};
+use ropewalk_wire::run_file::{EventFlags, EventView, IndexEntry, Record, SourceEntry, StreamName};
 use std::cmp::Reverse;
 use std::fs::File;
 use std::iter::repeat_with;
@@ -42,6 +44,20 @@ pub struct RunIndex {
     files: Vec<SegmentFile>,
     scans: Vec<SegmentScan>,
     copies: Vec<EventCopy>,
+    streams: Vec<StreamContent>,
+}
+
+/// What a stream of the run holds.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct StreamContent {
+    /// Its name; unnamed where the run was not divided.
+    pub name: StreamName,
+    /// Events, each key once.
+    pub events: u64,
+    /// Further copies of their keys in the same stream.
+    pub duplicates: u64,
+    /// Not every event was meant to come here.
+    pub selected: bool,
 }
 
 impl RunIndex {
@@ -60,7 +76,8 @@ impl RunIndex {
         }
         // The sort is stable: of equal copies the first in the order of the files is kept.
         copies.sort_by_key(|copy| (copy.entry.key, Reverse(copy.preference())));
-        Ok(Self { files, scans, copies })
+        let streams = streams(&files, &scans, &copies);
+        Ok(Self { files, scans, copies, streams })
     }
 
     /// The segments, in the order of their names.
@@ -94,7 +111,12 @@ impl RunIndex {
         &self.copies
     }
 
-    /// The copies that count: one per key, a complete one before incomplete ones, then that of the highest attempt, then of
+    /// What each stream holds, in the order of their names.
+    pub fn streams(&self) -> &[StreamContent] {
+        &self.streams
+    }
+
+    /// The copies that count: one per key whatever its streams, a complete one before incomplete ones, then that of the highest attempt, then of
     /// the highest incarnation.
     pub fn events(&self) -> impl Iterator<Item = &EventCopy> {
         self.copies.chunk_by(|left, right| left.entry.key == right.entry.key).map(|copies| &copies[0])
@@ -104,6 +126,33 @@ impl RunIndex {
     pub fn reader(&self) -> OrderedReader<'_> {
         OrderedReader { index: self, next: 0, windows: Vec::new(), clock: 0 }
     }
+}
+
+/// Counts what each stream holds; `copies` are in the order of their keys.
+fn streams(files: &[SegmentFile], scans: &[SegmentScan], copies: &[EventCopy]) -> Vec<StreamContent> {
+    let names: Vec<StreamName> = files.iter().zip(scans).map(|(file, scan)| scan.stream(file)).collect();
+    let mut streams: Vec<StreamContent> = Vec::new();
+    for (&name, scan) in names.iter().zip(scans) {
+        let selected = scan.header.as_ref().is_some_and(|header| header.selected);
+        match streams.iter_mut().find(|stream| stream.name == name) {
+            Some(stream) => stream.selected |= selected,
+            None => streams.push(StreamContent { name, events: 0, duplicates: 0, selected }),
+        }
+    }
+    streams.sort_unstable_by_key(|stream| stream.name);
+    let place = |name| streams.binary_search_by_key(name, |stream| stream.name).unwrap_or_default();
+    let places: Vec<usize> = names.iter().map(place).collect();
+    // The last key that was counted in each stream.
+    let mut last = vec![None; streams.len()];
+    for copy in copies {
+        let place = places[copy.file as usize];
+        if last[place].replace(copy.entry.key) == Some(copy.entry.key) {
+            streams[place].duplicates += 1;
+        } else {
+            streams[place].events += 1;
+        }
+    }
+    streams
 }
 
 /// Scans the files, on all cores.

@@ -4,7 +4,7 @@ use super::OfflineError;
 use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, NodeId, RunNumber, Utc};
 use ropewalk_wire::run_file::{
     BeginOfRun, EndOfRun, EventHead, FragmentEntry, MINOR_VERSION, MissingSource, OPEN_EXTENSION, RecordError,
-    SegmentHeader, SegmentIndex, SegmentName, SourceEntry, encode_event,
+    SegmentHeader, SegmentIndex, SegmentName, SourceEntry, StreamName, encode_event,
 };
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -45,6 +45,8 @@ impl RunWriter {
             start,
             acknowledgement: AcknowledgementLevel::Synced,
             minor: MINOR_VERSION,
+            stream: StreamName::UNNAMED,
+            selected: false,
             sources,
         };
         let (directory, record) = (directory.to_owned(), Vec::new());
@@ -89,7 +91,8 @@ impl RunWriter {
 
     fn begin(&mut self) -> Result<Open, OfflineError> {
         self.header.segment += 1;
-        let name = SegmentName { run: self.header.run, writer: self.header.writer, segment: self.header.segment };
+        let SegmentHeader { run, writer, stream, segment, .. } = self.header;
+        let name = SegmentName { run, writer, stream, segment };
         let path = self.directory.join(format!("{name}{OPEN_EXTENSION}"));
         let file = BufWriter::new(File::create_new(&path).map_err(OfflineError::system("create", &path))?);
         let mut open = Open { name, path, file, length: 0, index: SegmentIndex::with_capacity(SEGMENT_EVENTS) };

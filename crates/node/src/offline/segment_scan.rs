@@ -1,7 +1,9 @@
 //! One look over a whole segment: what is in it, and what cannot be read.
 
-use super::{Found, OfflineError, SegmentReader};
-use ropewalk_wire::run_file::{Damage, EndOfRun, EventView, FooterView, IndexEntry, Record, RecordKind, SegmentHeader};
+use super::{Found, OfflineError, SegmentFile, SegmentReader};
+use ropewalk_wire::run_file::{
+    Damage, EndOfRun, EventView, FooterView, IndexEntry, Record, RecordKind, SegmentHeader, StreamName,
+};
 use std::ops::Range;
 use std::path::Path;
 
@@ -70,6 +72,12 @@ impl SegmentScan {
             }
         }
         Ok(scan)
+    }
+
+    /// The stream that the segment belongs to: its header says so, or where that cannot be read its name.
+    pub fn stream(&self, file: &SegmentFile) -> StreamName {
+        let named = file.name.map(|name| name.stream);
+        self.header.as_ref().map(|header| header.stream).or(named).unwrap_or_default()
     }
 
     /// Whether nothing is wrong with it.

@@ -6,7 +6,9 @@ use crate::configuration::{
     Acknowledge, Configuration, FelixSection, FormatName, IncompleteChoice, OnCloseChoice, PolicyChoice,
     RequirementChoice, SourceSection, SyncChoice, SynchronyAction, TcpChoice,
 };
-use crate::drive::{BuilderDriveConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, StorageConfig};
+use crate::drive::{
+    BuilderDriveConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, StorageConfig, StreamStorage,
+};
 use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
 use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig};
 use ropewalk_flow::manager::{AssignPolicy, ManagerConfig};
@@ -277,6 +279,7 @@ impl Resolved {
         Some(StorageConfig {
             writer: NodeId::MANAGER,
             output: self.configuration.run.output.clone(),
+            streams: vec![StreamStorage::default()],
             segment_bytes: READINGS_SEGMENT,
             segment_events: u64::MAX,
             segment_time: None,
@@ -439,6 +442,7 @@ impl Resolved {
             epoch,
             output: section.output.clone().unwrap_or_else(|| run.output.clone()),
             sources: self.configuration.source.iter().map(entry).collect(),
+            streams: vec![StreamStorage::default()],
             level: self.level(),
             sync_batches: run.sync == SyncChoice::Batch || run.acknowledge == Acknowledge::Synced,
             segment_bytes: run.segment_bytes.0,

@@ -14,7 +14,7 @@ use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_node::drive::{
     BuilderDrive, BuilderDriveConfig, Drive, Identity, ManagerDrive, ManagerDriveConfig, ReadoutDrive,
-    ReadoutDriveConfig, RunSnapshot, Storage, StorageConfig,
+    ReadoutDriveConfig, RunSnapshot, Storage, StorageConfig, StreamStorage,
 };
 use ropewalk_terms::{AcknowledgementLevel, Epoch, EventKey, Incarnation, Instant, NodeId, RunNumber, SourceId, Utc};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
@@ -152,6 +152,7 @@ impl World {
             epoch: self.clock.utc(),
             output: "/data".into(),
             sources: self.plan.all_sources().into_iter().map(source).collect(),
+            streams: vec![StreamStorage::default()],
             level: config.builder.level,
             sync_batches: self.plan.synced,
             segment_bytes: 64 << 10,

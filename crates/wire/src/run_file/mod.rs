@@ -10,6 +10,7 @@
 //! checksum of its own, so that a reader can step over a record whose content is damaged.
 //!
 //! - A segment is written as `run000001-bu0-000001.rwk.open` and renamed without `.open` when its footer is there.
+//!   Where a writer has several streams, the stream's name stands in it too: `run000001-bu0-physics-000001.rwk`.
 //! - What has no footer (the writer was killed) is read by scanning: [`scan`] looks at a window of bytes and says
 //!   whether a record stands there, how many bytes it lacks, or how many bytes cannot be read.
 //! - Compatible additions (new kinds, longer contents and table entries) raise the minor version: readers step over
@@ -28,6 +29,7 @@ mod record;
 mod scan;
 mod segment;
 mod slow_control;
+mod stream_name;
 #[cfg(test)]
 mod tests;
 
@@ -45,10 +47,11 @@ pub use record::{
 pub use scan::{Damage, Item, Items, Step, scan};
 pub use segment::{SegmentHeader, SourceEntry, SourceFormat};
 pub use slow_control::SlowReading;
+pub use stream_name::{NotAStreamName, StreamName};
 
 /// Readers refuse another major version.
 pub const MAJOR_VERSION: u16 = 1;
 /// Grows with compatible additions.
-pub const MINOR_VERSION: u16 = 0;
+pub const MINOR_VERSION: u16 = 1;
 
 pub use crate::message::FragmentFlags;

@@ -1,7 +1,10 @@
-//! The names of segments: `run000001-bu0-000001.rwk`, and with `.open` behind it while it is being written.
+//! The names of segments: `run000001-bu0-000001.rwk`, in a stream with a name `run000001-bu0-physics-000001.rwk`, and
+//! with `.open` behind it while it is being written.
 
 use core::fmt;
 use core::str::FromStr;
+
+use super::stream_name::StreamName;
 use ropewalk_terms::{NodeId, Role, RunNumber};
 
 /// What follows the name of a segment that is being written.
@@ -15,20 +18,26 @@ pub fn run_directory_name(run: RunNumber) -> String {
     format!("run{:06}", run.0)
 }
 
-/// The name of a segment. Orders by run, then by writer, then by segment.
+/// The name of a segment. Orders by run, then by writer, then by stream, then by segment.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SegmentName {
     /// The run.
     pub run: RunNumber,
     /// The node that wrote it.
     pub writer: NodeId,
-    /// Which of the writer's segments, counted from 1.
+    /// Which of the writer's streams.
+    pub stream: StreamName,
+    /// Which of the stream's segments by this writer, counted from 1.
     pub segment: u32,
 }
 
 impl fmt::Display for SegmentName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "run{:06}-{}-{:06}{EXTENSION}", self.run, self.writer, self.segment)
+        write!(out, "run{:06}-{}-", self.run, self.writer)?;
+        if !self.stream.is_unnamed() {
+            write!(out, "{}-", self.stream)?;
+        }
+        write!(out, "{:06}{EXTENSION}", self.segment)
     }
 }
 
@@ -49,7 +58,11 @@ impl FromStr for SegmentName {
 impl SegmentName {
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.strip_suffix(EXTENSION)?.strip_prefix("run")?.split('-');
-        let (run, writer, segment) = (parts.next()?, parts.next()?, parts.next()?);
+        let (run, writer) = (parts.next()?, parts.next()?);
+        let (stream, segment) = match (parts.next()?, parts.next()) {
+            (segment, None) => (StreamName::UNNAMED, segment),
+            (stream, Some(segment)) => (stream.parse().ok()?, segment),
+        };
         if parts.next().is_some() {
             return None;
         }
@@ -58,6 +71,7 @@ impl SegmentName {
         Some(Self {
             run: RunNumber(number(run)?),
             writer: NodeId { role, index: u16::try_from(index).ok()? },
+            stream,
             segment: number(segment)?,
         })
     }

@@ -3,12 +3,15 @@
 //! ```text
 //! 16 "ROPEWALK"      24 u16 major      26 u16 minor      28 u32 run      32 u32 segment, counted from 1
 //! 36 u8 role   37 u8 acknowledgement level   38 u16 index of the node    40 u64 incarnation    48 i64 start, UTC ns
-//! 56 u32 sources     60 u32 0
+//! 56 u32 sources     60 u16 bytes of the stream's name     62 u16 flags
 //! 64 for each source: u32 id, u16 format, u16 bytes of the name, the name in UTF-8, zeros to a multiple of 8
+//!    the stream's name, zeros to a multiple of 8
 //! ```
+//! In version 1.0 there were no streams, and the last four bytes of the head were 0.
 
 use super::fields::{Fill, array_at, i64_at, u16_at, u32_at, u64_at};
 use super::record::{Record, RecordError, RecordKind, append_record};
+use super::stream_name::StreamName;
 use super::{MAJOR_VERSION, MINOR_VERSION};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, Role, RunNumber, SourceId, Utc};
 
@@ -17,6 +20,8 @@ const SIGNATURE: [u8; 8] = *b"ROPEWALK";
 const HEAD_BYTES: usize = 64;
 /// Bytes of a source's entry in front of its name.
 const SOURCE_BYTES: usize = 8;
+/// The flag of [`SegmentHeader::selected`].
+const SELECTED: u16 = 1 << 0;
 
 /// What the bytes of a source's fragments are.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -75,6 +80,10 @@ pub struct SegmentHeader {
     pub acknowledgement: AcknowledgementLevel,
     /// Minor version of the file; written as [`MINOR_VERSION`] whatever stands here.
     pub minor: u16,
+    /// Which of the writer's streams it belongs to.
+    pub stream: StreamName,
+    /// Not every event was meant to be written: keys that are missing between others are no loss.
+    pub selected: bool,
     /// The run's sources, in the order of the configuration.
     pub sources: Vec<SourceEntry>,
 }
@@ -97,12 +106,15 @@ impl SegmentHeader {
             .u16(self.writer.index)
             .u64(self.incarnation.0)
             .i64(self.start.0)
-            .u32(self.sources.len() as u32);
+            .u32(self.sources.len() as u32)
+            .u16(self.stream.as_str().len() as u16)
+            .u16(if self.selected { SELECTED } else { 0 });
         append_record(out, RecordKind::SEGMENT, |out| {
             out.extend_from_slice(&head);
             for source in &self.sources {
                 encode_source(source, out);
             }
+            append_name(self.stream.as_str().as_bytes(), out);
         })
     }
 
@@ -119,6 +131,9 @@ impl SegmentHeader {
         if major != MAJOR_VERSION {
             return Err(RecordError::Version { major, minor });
         }
+        let mut table = &content[HEAD_BYTES..];
+        let sources = decode_sources(&mut table, u32_at(content, 56))?;
+        let stream = take_name(&mut table, u16_at(content, 60).into())?;
         let role = Role::from_u8(content[36]).ok_or(RecordError::Content)?;
         Ok(Self {
             run: RunNumber(u32_at(content, 28)),
@@ -128,7 +143,9 @@ impl SegmentHeader {
             start: Utc(i64_at(content, 48)),
             acknowledgement: AcknowledgementLevel::from_u8(content[37]).ok_or(RecordError::Content)?,
             minor,
-            sources: decode_sources(&content[HEAD_BYTES..], u32_at(content, 56))?,
+            stream: decode_stream(stream)?,
+            selected: u16_at(content, 62) & SELECTED != 0,
+            sources,
         })
     }
 }
@@ -139,18 +156,34 @@ fn encode_source(source: &SourceEntry, out: &mut Vec<u8>) {
     out.extend_from_slice(&source.id.0.to_le_bytes());
     out.extend_from_slice(&source.format.0.to_le_bytes());
     out.extend_from_slice(&(name.len() as u16).to_le_bytes());
+    append_name(name, out);
+}
+
+/// Appends a name and zeros to a multiple of 8 bytes.
+fn append_name(name: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(name);
     out.resize(out.len() + name.len().next_multiple_of(8) - name.len(), 0);
 }
 
-fn decode_sources(mut table: &[u8], count: u32) -> Result<Vec<SourceEntry>, RecordError> {
+/// The name of so many bytes at the front of `table`, which goes on behind it and its zeros.
+fn take_name<'a>(table: &mut &'a [u8], length: usize) -> Result<&'a [u8], RecordError> {
+    let (name, rest) = table.split_at_checked(length.next_multiple_of(8)).ok_or(RecordError::Content)?;
+    *table = rest;
+    Ok(&name[..length])
+}
+
+fn decode_stream(name: &[u8]) -> Result<StreamName, RecordError> {
+    let text = str::from_utf8(name).map_err(|_| RecordError::Content)?;
+    if text.is_empty() { Ok(StreamName::UNNAMED) } else { text.parse().map_err(|_| RecordError::Content) }
+}
+
+fn decode_sources(table: &mut &[u8], count: u32) -> Result<Vec<SourceEntry>, RecordError> {
     // Nothing is reserved for a count that the table cannot hold.
     let mut sources = Vec::with_capacity((count as usize).min(table.len() / SOURCE_BYTES));
     for _ in 0..count {
         let (entry, rest) = table.split_at_checked(SOURCE_BYTES).ok_or(RecordError::Content)?;
-        let length = usize::from(u16_at(entry, 6));
-        let name = rest.get(..length).ok_or(RecordError::Content)?;
-        table = rest.get(length.next_multiple_of(8)..).ok_or(RecordError::Content)?;
+        *table = rest;
+        let name = take_name(table, u16_at(entry, 6).into())?;
         sources.push(SourceEntry {
             id: SourceId(u32_at(entry, 0)),
             format: SourceFormat(u16_at(entry, 4)),

@@ -12,7 +12,7 @@ use ropewalk_flow::gateway::{EventSet, FlowConfig, Outgoing};
 use ropewalk_io::disk::Disk;
 use ropewalk_io::packet::{Packet, Refusal, Sender};
 use ropewalk_memory::{Payload, Slice, Staging};
-use ropewalk_terms::{Instant, SourceId};
+use ropewalk_terms::{Instant, SourceId, StreamIndex, StreamSet};
 use ropewalk_wire::gateway::{Frame, Message};
 use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
@@ -236,7 +236,7 @@ impl<L: Link, S: Sender, D: Disk> Sending<L, S, D> {
                 break;
             }
             let Some(event) = farm.stored_view() else { break };
-            if !storage.add(now, 0, &StoredEvent::new(event, &self.sources)) {
+            if !storage.add(now, 0, &StoredEvent::new(event, &self.sources), StreamSet::of(StreamIndex(0))) {
                 if !storage.has_given_up() {
                     break;
                 }

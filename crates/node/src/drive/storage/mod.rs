@@ -1,121 +1,91 @@
 //! The run files of one builder unit: events in, acknowledgement levels out.
 //!
 //! ```text
-//! event -> record: head staged, payloads by reference, tail staged -> batch -> disk (one batch at a time)
+//! event -> record: head staged, payloads by reference, tail staged -+-> batch of stream 0 -+-> disk
+//!                                                                   +-> batch of stream 1 -+
 //! segment: header, begin of run, events, [end of run], footer -> renamed; the oldest go when `keep` is reached
 //! ```
-//! One batch of a segment is with the disk while the next is gathered. What the disk refuses, because it is full or
-//! fails, is kept and offered again; nothing is acknowledged meanwhile, so that back-pressure reaches the sources.
+//! Each stream has a series of segments of its own. A record is staged once, and its bytes are shared by the streams that
+//! it goes to; its event has come as far as the last of its copies. One batch of a segment is with the disk while the
+//! next is gathered. What the disk refuses, because it is full or fails, is kept and offered again; nothing is
+//! acknowledged meanwhile, so that back-pressure reaches the sources.
 //! Only while the run drains is a disk given up that does nothing but refuse: its events then fail, each by name.
 
+mod config;
+mod copies;
+mod counts;
 mod recorded;
 mod segment;
+mod series;
+#[cfg(test)]
+mod tests;
 
+pub use config::{StorageConfig, StreamStorage};
+use copies::{Copies, Ticket};
+pub use counts::StorageCounts;
 use recorded::Counted;
 pub use recorded::Recorded;
-use ropewalk_io::disk::{Completion, Disk, DiskCause, FileToken};
+use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
-use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, Instant, NodeId, PoolAccount, RunNumber, Utc};
-use ropewalk_wire::run_file::{
-    BeginOfRun, EndOfRun, EventRecordEncoder, SegmentHeader, SegmentName, SourceEntry, run_directory_name,
-};
+use ropewalk_terms::{AcknowledgementLevel, Incarnation, Instant, PoolAccount, RunNumber, StreamIndex, StreamSet, Utc};
+use ropewalk_wire::run_file::{EventRecordEncoder, run_directory_name};
 use segment::{Closed, SegmentWriter};
+use series::Series;
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a builder unit writes.
-#[derive(Clone, Debug)]
-pub struct StorageConfig {
-    /// Who writes.
-    pub writer: NodeId,
-    /// The time of day when the monotonic clock stood at zero.
-    pub epoch: Utc,
-    /// Where the run directory is.
-    pub output: PathBuf,
-    /// The run's sources, for the segment header.
-    pub sources: Vec<SourceEntry>,
-    /// What an acknowledgement promises, for the segment header.
-    pub level: AcknowledgementLevel,
-    /// Every batch is synced.
-    pub sync_batches: bool,
-    /// A segment is closed at this size in bytes.
-    pub segment_bytes: u64,
-    /// Or after this many events.
-    pub segment_events: u64,
-    /// Or after this time.
-    pub segment_time: Option<Duration>,
-    /// Closed segments are kept up to this many bytes; the oldest go first.
-    pub keep: Option<u64>,
-    /// A disk that has done nothing but refuse for so long while the run drains is given up.
-    pub give_up_after: Duration,
-}
-
-/// What became of an event that was added.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+/// What became of an event that was added; the lesser one is what can be said of several copies.
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Progress {
-    /// It has come so far.
-    Reached(AcknowledgementLevel),
     /// The disk was given up: it is not written.
     Failed,
-}
-
-/// What was written and deleted.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct StorageCounts {
-    /// Event records that the disk has taken.
-    pub events: u64,
-    /// Bytes that the disk has taken.
-    pub bytes: u64,
-    /// Segments closed and renamed.
-    pub segments: u64,
-    /// Segments deleted to stay within `keep`.
-    pub deleted_segments: u64,
-    /// Events in them.
-    pub deleted_events: u64,
-    /// Bytes in them.
-    pub deleted_bytes: u64,
-    /// Pieces of work that the disk refused; each is offered again.
-    pub refusals: u64,
-    /// Why the disk refuses what is offered now; none where it does its work.
-    pub refused: Option<DiskCause>,
+    /// It has come so far.
+    Reached(AcknowledgementLevel),
 }
 
 /// The run files of one builder unit: see the module's picture.
 pub struct Storage<D: Disk> {
-    disk: D,
-    config: StorageConfig,
-    /// That of the newest segment.
-    header: SegmentHeader,
-    staging: Staging,
-    run: RunNumber,
-    started: Utc,
-    directory: PathBuf,
-    current: Option<SegmentWriter>,
-    closing: VecDeque<SegmentWriter>,
-    spare: Vec<SegmentWriter>,
-    next_segment: u32,
-    kept: VecDeque<Closed>,
+    tools: Tools<D>,
+    incarnation: Incarnation,
+    /// By the index of the stream.
+    series: Vec<Series>,
+    copies: Copies,
+    /// Those of all streams, the oldest first.
+    kept: VecDeque<(StreamIndex, Closed)>,
     kept_bytes: u64,
     /// The path of the segment that was deleted last.
     oldest: PathBuf,
     completions: Vec<Completion>,
     scratch: Vec<u8>,
-    /// What stands before the events of a segment and behind them.
-    frame: Vec<u8>,
-    pieces: Vec<Slice>,
-    last: Option<EventKey>,
-    finishing: bool,
-    ended: bool,
+    /// Further references to a record's bytes.
+    shared: Vec<Slice>,
     /// Since when the run drains.
     draining: Option<Instant>,
     given_up: bool,
-    counts: StorageCounts,
 }
 
-/// A batch is handed to the disk when it has this many bytes, or when the disk has nothing else to do.
-const BATCH_BYTES: u64 = 8 << 20;
+/// What all series write with.
+struct Tools<D> {
+    disk: D,
+    config: StorageConfig,
+    staging: Staging,
+    run: RunNumber,
+    started: Utc,
+    directory: PathBuf,
+    /// What stands before the events of a segment and behind them.
+    frame: Vec<u8>,
+    /// A record's bytes.
+    pieces: Vec<Slice>,
+}
+
+/// Where is told how far events have come.
+struct Acknowledgements<'a> {
+    copies: &'a mut Copies,
+    progress: &'a mut Vec<(u32, Progress)>,
+}
+
 /// Closed segments that can be remembered before their list has to grow.
 const KEPT: usize = 1024;
 /// Pause before a refused batch is offered again.
@@ -125,71 +95,57 @@ impl<D: Disk> Storage<D> {
     /// Storage that writes through `disk`; heads and tails of records are staged in `staging`.
     pub fn new(disk: D, config: StorageConfig, staging: Staging) -> Self {
         let kept = VecDeque::with_capacity(if config.keep.is_some() { KEPT } else { 0 });
-        let header = SegmentHeader {
-            run: RunNumber(0),
-            segment: 0,
-            writer: config.writer,
-            incarnation: Incarnation(0),
-            start: config.epoch,
-            acknowledgement: config.level,
-            minor: ropewalk_wire::run_file::MINOR_VERSION,
-            sources: config.sources.clone(),
-        };
-        Self {
+        let series: Vec<_> = config.streams.iter().map(|stream| Series::new(&config, stream)).collect();
+        let copies = Copies::new(series.len());
+        let tools = Tools {
             disk,
             config,
-            header,
             staging,
             run: RunNumber(0),
             started: Utc(0),
             directory: PathBuf::new(),
-            current: None,
-            closing: VecDeque::with_capacity(2),
-            spare: vec![SegmentWriter::new(), SegmentWriter::new()],
-            next_segment: 1,
+            frame: Vec::with_capacity(SegmentWriter::FOOTER_BYTES),
+            pieces: Vec::with_capacity(4096),
+        };
+        Self {
+            tools,
+            incarnation: Incarnation(0),
+            series,
+            copies,
             kept,
             kept_bytes: 0,
             oldest: PathBuf::with_capacity(segment::PATH_BYTES),
             completions: Vec::with_capacity(16),
             scratch: vec![0; 64 << 10],
-            frame: Vec::with_capacity(SegmentWriter::FOOTER_BYTES),
-            pieces: Vec::with_capacity(4096),
-            last: None,
-            finishing: false,
-            ended: false,
+            shared: Vec::with_capacity(4096),
             draining: None,
             given_up: false,
-            counts: StorageCounts::default(),
         }
     }
 
     /// The run begins for this life of the node: its directory is entered, and segments are numbered behind those of an
     /// earlier life.
     pub fn begin(&mut self, now: Instant, run: RunNumber, incarnation: Incarnation) {
-        (self.run, self.header.incarnation) = (run, incarnation);
-        self.started = self.utc(now);
-        self.directory = self.config.output.join(run_directory_name(run));
-        let names = self.disk.enter_directory(&self.directory);
-        let highest = (names.iter())
-            .filter_map(|name| {
-                name.strip_suffix(ropewalk_wire::run_file::OPEN_EXTENSION).unwrap_or(name).parse::<SegmentName>().ok()
-            })
-            .filter(|name| name.writer == self.config.writer)
-            .map(|name| name.segment)
-            .max();
-        self.next_segment = highest.unwrap_or(0) + 1;
+        let Self { tools, series, .. } = self;
+        (tools.run, self.incarnation) = (run, incarnation);
+        tools.started = tools.utc(now);
+        tools.directory = tools.config.output.join(run_directory_name(run));
+        let names = tools.disk.enter_directory(&tools.directory);
+        series.iter_mut().for_each(|series| series.begin(tools, incarnation, &names));
         self.kept.clear();
         self.kept_bytes = 0;
-        (self.finishing, self.ended) = (false, false);
         (self.draining, self.given_up) = (None, false);
     }
 
-    /// Takes an event; false where there is no room for it now.
-    pub fn add(&mut self, now: Instant, slot: u32, event: &impl Recorded) -> bool {
-        if !self.ready(now) {
+    /// Takes an event for these streams, at least one and each of them configured: for all or for none. False where there
+    /// is no room for it now.
+    pub fn add(&mut self, now: Instant, slot: u32, event: &impl Recorded, streams: StreamSet) -> bool {
+        debug_assert!(!streams.is_empty(), "an event that goes nowhere is not to be written");
+        let Self { tools, series, .. } = self;
+        if !streams.iter().all(|stream| series[usize::from(stream.0)].ready(now, tools)) {
             return false;
         }
-        let head = event.head(self.header.incarnation);
+        let head = event.head(self.incarnation);
         let (missing, entries) = (Counted::new(event.missing()), Counted::new(event.entries()));
         let needed = EventRecordEncoder::head_bytes(missing.len(), entries.len());
         if self.scratch.len() < needed {
@@ -199,131 +155,80 @@ impl<D: Disk> Storage<D> {
         let Ok(mut encoder) = EventRecordEncoder::begin(&mut self.scratch, &head, missing, entries) else {
             return false;
         };
-        let Some(first) = self.staging.write(&self.scratch[..encoder.head_length()]) else { return false };
-        self.pieces.clear();
-        self.pieces.push(first);
-        if !event.payloads(&mut encoder, &mut self.staging, &mut self.pieces) {
-            self.pieces.clear();
+        let Some(first) = tools.staging.write(&self.scratch[..encoder.head_length()]) else { return false };
+        tools.pieces.clear();
+        tools.pieces.push(first);
+        if !event.payloads(&mut encoder, &mut tools.staging, &mut tools.pieces) {
+            tools.pieces.clear();
             return false;
         }
         let (length, index) = (encoder.record_length() as u64, encoder.index_entry(0));
-        let tail = encoder.finish().ok().and_then(|tail| self.staging.write(tail.as_bytes()));
-        let (Some(tail), Some(segment)) = (tail, self.current.as_mut()) else {
-            self.pieces.clear();
+        let tail = encoder.finish().ok().and_then(|tail| tools.staging.write(tail.as_bytes()));
+        let ticket = tail.and_then(|tail| {
+            tools.pieces.push(tail);
+            self.copies.enter(slot, streams.len() as u8)
+        });
+        let Some(ticket) = ticket else {
+            tools.pieces.clear();
             return false;
         };
-        self.pieces.push(tail);
-        segment.add(slot, index, length, &mut self.pieces);
-        // Another event manager goes on with a run that had ended: it ends once more, behind this event.
-        (self.finishing, self.ended) = (false, false);
-        self.last = self.last.max(Some(head.key));
+        let mut left = streams.len();
+        for stream in streams.iter() {
+            left -= 1;
+            let pieces = if left > 0 {
+                self.shared.extend_from_slice(&tools.pieces);
+                &mut self.shared
+            } else {
+                &mut tools.pieces
+            };
+            series[usize::from(stream.0)].add(ticket, head.key, index, length, pieces);
+        }
         true
     }
 
-    /// Takes a record that is no event, as it stands in a file; false where there is no room for it now.
+    /// Takes a record that is no event, as it stands in a file, into the first stream; false where there is no room for
+    /// it now.
     pub fn add_record(&mut self, now: Instant, record: &[u8]) -> bool {
-        if !self.ready(now) {
+        let Self { tools, series, .. } = self;
+        let Some(series) = series.first_mut() else { return false };
+        if !series.ready(now, tools) {
             return false;
         }
-        if !stage(&mut self.staging, record, &mut self.pieces) {
-            self.pieces.clear();
+        if !stage(&mut tools.staging, record, &mut tools.pieces) {
+            tools.pieces.clear();
             return false;
         }
-        let Some(segment) = self.current.as_mut() else { return false };
-        segment.add_bytes(record.len() as u64, &mut self.pieces);
-        true
-    }
-
-    /// Makes sure of a segment with room.
-    fn ready(&mut self, now: Instant) -> bool {
-        if let Some(segment) = &self.current {
-            if !segment.is_due(now, &self.config) {
-                return segment.gathered() < BATCH_BYTES;
-            }
-            if !self.close_current(now) {
-                return false;
-            }
-        }
-        self.open(now)
-    }
-
-    fn open(&mut self, now: Instant) -> bool {
-        let Some(mut segment) = self.spare.pop() else { return false };
-        let name = SegmentName { run: self.run, writer: self.config.writer, segment: self.next_segment };
-        (self.header.run, self.header.segment, self.header.start) = (name.run, name.segment, self.utc(now));
-        let begin = BeginOfRun { run: self.run, start: self.started, text: String::new() };
-        self.frame.clear();
-        let encoded = self.header.encode(&mut self.frame).and_then(|()| begin.encode(&mut self.frame));
-        if encoded.is_err() || !stage(&mut self.staging, &self.frame, &mut self.pieces) {
-            self.pieces.clear();
-            self.spare.push(segment);
-            return false;
-        }
-        segment.open(&mut self.disk, now, &self.directory, name);
-        segment.add_bytes(self.frame.len() as u64, &mut self.pieces);
-        self.next_segment += 1;
-        self.current = Some(segment);
-        true
-    }
-
-    /// Puts end-of-run (at the end) and footer behind the last record; false where there is no room for them yet.
-    fn close_current(&mut self, now: Instant) -> bool {
-        let utc = self.utc(now);
-        let Some(segment) = &mut self.current else { return true };
-        self.frame.clear();
-        let mut encoded = Ok(());
-        if self.finishing {
-            let events = self.counts.events + segment.pending_events();
-            let end = EndOfRun { run: self.run, end: utc, last: self.last, events, text: String::new() };
-            encoded = end.encode(&mut self.frame);
-        }
-        let offset = segment.length() + self.frame.len() as u64;
-        encoded = encoded.and_then(|()| segment.index.encode(&mut self.frame, offset, utc, false));
-        if encoded.is_err() || !stage(&mut self.staging, &self.frame, &mut self.pieces) {
-            self.pieces.clear();
-            return false;
-        }
-        segment.add_bytes(self.frame.len() as u64, &mut self.pieces);
-        segment.close();
-        self.closing.extend(self.current.take());
+        series.add_bytes(record.len() as u64, &mut tools.pieces);
         true
     }
 
     /// Hands gathered batches to the disk where it has nothing of the segment in work.
     pub fn flush(&mut self, now: Instant) {
-        if self.given_up {
-            return;
-        }
-        for segment in self.closing.iter_mut().chain(&mut self.current) {
-            segment.flush(&mut self.disk, now);
+        if !self.given_up {
+            self.series.iter_mut().for_each(|series| series.flush(now, &mut self.tools.disk));
         }
     }
 
     /// Takes what the disk has done; appends how far events have come. Returns how much happened.
     pub fn poll(&mut self, now: Instant, progress: &mut Vec<(u32, Progress)>) -> usize {
         let mut completions = std::mem::take(&mut self.completions);
-        let work = self.disk.poll(&mut completions);
+        let work = self.tools.disk.poll(&mut completions);
         for completion in completions.drain(..) {
             self.take(now, completion, progress);
         }
         self.completions = completions;
-        while let Some(closed) = self.closing.front_mut().and_then(SegmentWriter::take_closed) {
-            self.counts.segments += 1;
-            self.spare.extend(self.closing.pop_front());
-            if let Some(keep) = self.config.keep {
-                self.kept_bytes += closed.bytes;
-                self.kept.push_back(closed);
-                self.delete_oldest(keep);
-            }
-        }
+        self.collect_closed();
         if self.give_up_at().is_some_and(|deadline| now >= deadline) {
             self.given_up = true;
         }
         if self.given_up {
-            self.give_up(progress);
+            let mut acknowledgements = Acknowledgements { copies: &mut self.copies, progress };
+            self.series.iter_mut().for_each(|series| series.give_up(&mut acknowledgements));
         } else {
             self.flush(now);
-            self.counts.refused = self.refusal().map(|(cause, _)| cause);
+            for series in &mut self.series {
+                series.counts.refused = series.refusal().map(|(cause, _)| cause);
+            }
         }
         work
     }
@@ -332,8 +237,8 @@ impl<D: Disk> Storage<D> {
         let (file, refused) = match completion {
             Completion::Removed { .. } | Completion::Created { result: Ok(()), .. } => return,
             Completion::Created { file, result: Err(cause) } => {
-                self.counts.refusals += 1;
-                if let Some(segment) = self.segment_of(file) {
+                if let Some((segment, counts)) = self.series.iter_mut().find_map(|series| series.segment_of(file)) {
+                    counts.refusals += 1;
                     segment.not_created(now, cause);
                 }
                 return;
@@ -344,22 +249,53 @@ impl<D: Disk> Storage<D> {
                 (file, result.err().map(|cause| (cause, Vec::new())))
             }
         };
-        self.counts.refusals += u64::from(refused.is_some());
-        let Self { closing, current, config, counts, .. } = self;
-        let Some(segment) = closing.iter_mut().chain(current).find(|segment| segment.is_of(file)) else { return };
+        let Self { series, tools, copies, .. } = self;
         match refused {
-            None => segment.completed(config, counts, progress),
-            Some((cause, data)) => segment.refused(now, now.after(RETRY), cause, data),
+            None => {
+                let mut acknowledgements = Acknowledgements { copies, progress };
+                let _ = series.iter_mut().any(|series| series.completed(file, &tools.config, &mut acknowledgements));
+            }
+            Some((cause, data)) => {
+                let Some((segment, counts)) = series.iter_mut().find_map(|series| series.segment_of(file)) else {
+                    return;
+                };
+                counts.refusals += 1;
+                segment.refused(now, now.after(RETRY), cause, data);
+            }
         }
     }
 
-    fn segment_of(&mut self, file: FileToken) -> Option<&mut SegmentWriter> {
-        self.closing.iter_mut().chain(&mut self.current).find(|segment| segment.is_of(file))
+    /// Takes note of closed segments, and deletes the oldest where there are too many.
+    fn collect_closed(&mut self) {
+        for (stream, series) in (0..).map(StreamIndex).zip(&mut self.series) {
+            while let Some(closed) = series.take_closed() {
+                if self.tools.config.keep.is_some() {
+                    self.kept_bytes += closed.bytes;
+                    self.kept.push_back((stream, closed));
+                }
+            }
+        }
+        if let Some(keep) = self.tools.config.keep {
+            self.delete_oldest(keep);
+        }
+    }
+
+    fn delete_oldest(&mut self, keep: u64) {
+        while self.kept_bytes > keep && self.kept.len() > 1 {
+            let Some((stream, oldest)) = self.kept.pop_front() else { return };
+            self.kept_bytes -= oldest.bytes;
+            let counts = &mut self.series[usize::from(stream.0)].counts;
+            counts.deleted_segments += 1;
+            counts.deleted_events += oldest.events;
+            counts.deleted_bytes += oldest.bytes;
+            segment::set_path(&mut self.oldest, &self.tools.directory, oldest.name);
+            self.tools.disk.remove(&self.oldest, u64::MAX);
+        }
     }
 
     /// Why the disk refuses the oldest work that it refuses, and since when.
     fn refusal(&self) -> Option<(DiskCause, Instant)> {
-        self.closing.iter().chain(&self.current).find_map(SegmentWriter::refusal)
+        self.series.iter().filter_map(Series::refusal).min_by_key(|&(_, since)| since)
     }
 
     /// The run drains: from here on a disk that refuses everything is not waited for without an end.
@@ -367,7 +303,8 @@ impl<D: Disk> Storage<D> {
         self.draining.get_or_insert(now);
     }
 
-    /// The disk was given up: whatever it has not taken will not be written, and what comes now will not either.
+    /// The disk was given up: whatever it has not taken will not be written, and what comes now will not either. The files
+    /// stay as they are: whole up to the last record that the disk took.
     pub const fn has_given_up(&self) -> bool {
         self.given_up
     }
@@ -375,96 +312,74 @@ impl<D: Disk> Storage<D> {
     /// When the disk is given up if it goes on refusing.
     fn give_up_at(&self) -> Option<Instant> {
         let (draining, (_, since)) = (self.draining?, self.refusal()?);
-        (!self.given_up).then(|| since.max(draining).after(self.config.give_up_after))
+        (!self.given_up).then(|| since.max(draining).after(self.tools.config.give_up_after))
     }
 
-    /// Lets go of what the disk has not taken. What is with the disk this very moment ends as it ends. The files stay
-    /// as they are: whole up to the last record that the disk took.
-    fn give_up(&mut self, progress: &mut Vec<(u32, Progress)>) {
-        for _ in 0..self.closing.len() {
-            let Some(mut segment) = self.closing.pop_front() else { return };
-            if segment.give_up(progress) {
-                self.spare.push(segment);
-            } else {
-                self.closing.push_back(segment);
-            }
-        }
-        if let Some(mut segment) = self.current.take() {
-            if segment.give_up(progress) {
-                self.spare.push(segment);
-            } else {
-                self.current = Some(segment);
-            }
-        }
-    }
-
-    /// The time of day, for records.
-    const fn utc(&self, now: Instant) -> Utc {
-        Utc(self.config.epoch.0.saturating_add_unsigned(now.as_nanoseconds()))
-    }
-
-    fn delete_oldest(&mut self, keep: u64) {
-        while self.kept_bytes > keep && self.kept.len() > 1 {
-            let Some(oldest) = self.kept.pop_front() else { return };
-            self.kept_bytes -= oldest.bytes;
-            self.counts.deleted_segments += 1;
-            self.counts.deleted_events += oldest.events;
-            self.counts.deleted_bytes += oldest.bytes;
-            segment::set_path(&mut self.oldest, &self.directory, oldest.name);
-            self.disk.remove(&self.oldest, u64::MAX);
-        }
-    }
-
-    /// No event comes any more: the last segment gets its end-of-run record and is closed. To be called until
+    /// No event comes any more: each stream's last segment gets its end-of-run record and is closed. To be called until
     /// [`Storage::is_closed`].
     pub fn finish(&mut self, now: Instant) {
-        self.finishing = true;
         self.drain(now);
-        if self.ended || self.run == RunNumber(0) {
-            return;
+        for series in &mut self.series {
+            if self.given_up {
+                series.end_as_it_is();
+            } else if self.tools.run != RunNumber(0) {
+                series.finish(now, &mut self.tools);
+            }
         }
-        if self.given_up {
-            self.ended = true;
-            return;
-        }
-        // Also a builder unit that wrote no event leaves a file that says so.
-        if self.current.is_none() && !self.open(now) {
-            return;
-        }
-        self.ended = self.close_current(now);
-        self.flush(now);
     }
 
     /// All segments are closed and renamed.
     pub fn is_closed(&self) -> bool {
-        self.run == RunNumber(0) || (self.ended && self.current.is_none() && self.closing.is_empty())
+        self.tools.run == RunNumber(0) || self.series.iter().all(Series::is_closed)
     }
 
-    /// What was written and deleted.
-    pub const fn counts(&self) -> StorageCounts {
-        self.counts
+    /// What was written and deleted, in all streams together.
+    pub fn counts(&self) -> StorageCounts {
+        let mut sum = StorageCounts::default();
+        self.series.iter().for_each(|series| sum += series.counts);
+        sum
+    }
+
+    /// What was written and deleted in each stream, by its index.
+    pub fn streams(&self) -> impl Iterator<Item = StorageCounts> {
+        self.series.iter().map(|series| series.counts)
     }
 
     /// The account of the blocks that heads and tails of records are staged in, those included that came home by now.
     pub fn pool(&mut self) -> PoolAccount {
-        self.staging.pool_mut().collect();
-        self.staging.pool().account()
+        let staging = &mut self.tools.staging;
+        staging.pool_mut().collect();
+        staging.pool().account()
     }
 
     /// When refused work is to be offered again, or the disk is given up.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let retries = self.closing.iter().chain(&self.current).filter_map(SegmentWriter::retry);
-        retries.chain(self.disk.next_deadline()).chain(self.give_up_at()).min()
+        let retries = self.series.iter().filter_map(Series::retry);
+        retries.chain(self.tools.disk.next_deadline()).chain(self.give_up_at()).min()
     }
 
     /// Before the thread sleeps: false if there is something to do now.
     pub fn prepare_wait(&mut self) -> bool {
-        self.disk.prepare_wait()
+        self.tools.disk.prepare_wait()
     }
 
     /// Becomes readable when the disk has done something.
     pub fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.disk.wait_descriptor()
+        self.tools.disk.wait_descriptor()
+    }
+}
+
+impl<D> Tools<D> {
+    /// The time of day, for records.
+    const fn utc(&self, now: Instant) -> Utc {
+        Utc(self.config.epoch.0.saturating_add_unsigned(now.as_nanoseconds()))
+    }
+}
+
+impl Acknowledgements<'_> {
+    /// A record has come so far.
+    fn tell(&mut self, ticket: Ticket, reached: Progress) {
+        self.copies.tell(ticket, reached, self.progress);
     }
 }
 

@@ -1,11 +1,12 @@
 //! One run file while it is written: what is gathered, what is with the disk, what comes next.
 
-use super::{Progress, StorageConfig, StorageCounts};
+use super::copies::Ticket;
+use super::{Acknowledgements, Progress, StorageConfig, StorageCounts};
 use ropewalk_io::disk::{Disk, DiskCause, FileToken};
 use ropewalk_memory::Slice;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{AcknowledgementLevel, Instant, NodeId, RunNumber};
-use ropewalk_wire::run_file::{IndexEntry, OPEN_EXTENSION, SegmentIndex, SegmentName, footer_bytes};
+use ropewalk_wire::run_file::{IndexEntry, OPEN_EXTENSION, SegmentIndex, SegmentName, StreamName, footer_bytes};
 use std::fmt::{Display, Write};
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ pub(super) struct Closed {
 #[derive(Debug, Default)]
 struct Batch {
     data: Vec<Slice>,
-    slots: Vec<u32>,
+    tickets: Vec<Ticket>,
     bytes: u64,
 }
 
@@ -38,6 +39,9 @@ enum Work {
 
 /// Events in a segment at most: the index has room for so many and is never grown while data flow.
 const INDEX_EVENTS: usize = 1 << 17;
+/// Before the first file.
+const NO_NAME: SegmentName =
+    SegmentName { run: RunNumber(0), writer: NodeId::builder(0), stream: StreamName::UNNAMED, segment: 0 };
 /// Longer paths than this have to grow once.
 pub(super) const PATH_BYTES: usize = 1024;
 
@@ -77,11 +81,11 @@ impl SegmentWriter {
     pub(super) const FOOTER_BYTES: usize = 4096 + footer_bytes(INDEX_EVENTS);
 
     pub(super) fn new() -> Self {
-        let batch = || Batch { data: Vec::with_capacity(16_384), slots: Vec::with_capacity(4096), bytes: 0 };
+        let batch = || Batch { data: Vec::with_capacity(16_384), tickets: Vec::with_capacity(4096), bytes: 0 };
         Self {
             file: None,
             uncreated: false,
-            name: SegmentName { run: RunNumber(0), writer: NodeId::builder(0), segment: 0 },
+            name: NO_NAME,
             path: PathBuf::with_capacity(PATH_BYTES),
             open_path: PathBuf::with_capacity(PATH_BYTES),
             index: SegmentIndex::with_capacity(INDEX_EVENTS),
@@ -115,10 +119,10 @@ impl SegmentWriter {
     }
 
     /// Adds an event's record.
-    pub(super) fn add(&mut self, slot: u32, index: IndexEntry, length: u64, pieces: &mut Vec<Slice>) {
+    pub(super) fn add(&mut self, ticket: Ticket, index: IndexEntry, length: u64, pieces: &mut Vec<Slice>) {
         let beside = 8 * u64::from(is_planted(Flaw::FooterOffsetsWrong));
         self.index.push(IndexEntry { offset: self.length + beside, ..index });
-        self.gathered.slots.push(slot);
+        self.gathered.tickets.push(ticket);
         self.add_bytes(length, pieces);
     }
 
@@ -151,7 +155,7 @@ impl SegmentWriter {
 
     /// Events in this segment that the disk has not taken yet.
     pub(super) fn pending_events(&self) -> u64 {
-        (self.gathered.slots.len() + self.on_disk.slots.len()) as u64
+        (self.gathered.tickets.len() + self.on_disk.tickets.len()) as u64
     }
 
     /// Bytes of the segment, written or not.
@@ -215,16 +219,16 @@ impl SegmentWriter {
         &mut self,
         config: &StorageConfig,
         counts: &mut StorageCounts,
-        progress: &mut Vec<(u32, Progress)>,
+        acknowledgements: &mut Acknowledgements<'_>,
     ) {
         self.refused = None;
-        let mut reached = |slots: &mut Vec<u32>, level| {
-            progress.extend(slots.drain(..).map(|slot| (slot, Progress::Reached(level))));
+        let mut reached = |tickets: &mut Vec<Ticket>, level| {
+            tickets.drain(..).for_each(|ticket| acknowledgements.tell(ticket, Progress::Reached(level)));
         };
         match self.work {
             Work::Append => {
                 counts.bytes += self.on_disk.bytes;
-                counts.events += self.on_disk.slots.len() as u64;
+                counts.events += self.on_disk.tickets.len() as u64;
                 self.on_disk.bytes = 0;
                 if config.sync_batches && !is_planted(Flaw::SyncedBeforeSync) {
                     self.work = Work::Sync;
@@ -233,12 +237,12 @@ impl SegmentWriter {
                     self.work = Work::Idle;
                     let is_mistaken = config.sync_batches;
                     let level = if is_mistaken { AcknowledgementLevel::Synced } else { AcknowledgementLevel::Written };
-                    reached(&mut self.on_disk.slots, level);
+                    reached(&mut self.on_disk.tickets, level);
                 }
             }
             Work::Sync => {
                 self.work = Work::Idle;
-                reached(&mut self.on_disk.slots, AcknowledgementLevel::Synced);
+                reached(&mut self.on_disk.tickets, AcknowledgementLevel::Synced);
             }
             Work::Publish => self.work = Work::Closed,
             Work::Idle | Work::Closed => {}
@@ -263,14 +267,14 @@ impl SegmentWriter {
 
     /// Gives up what the disk has not taken; its events have failed. False while a piece of work is with the disk, of
     /// which it is not known yet how it ends.
-    pub(super) fn give_up(&mut self, progress: &mut Vec<(u32, Progress)>) -> bool {
+    pub(super) fn give_up(&mut self, acknowledgements: &mut Acknowledgements<'_>) -> bool {
         if self.work != Work::Idle && self.retry.is_none() {
             return false;
         }
         for batch in [&mut self.on_disk, &mut self.gathered] {
             batch.data.clear();
             batch.bytes = 0;
-            progress.extend(batch.slots.drain(..).map(|slot| (slot, Progress::Failed)));
+            batch.tickets.drain(..).for_each(|ticket| acknowledgements.tell(ticket, Progress::Failed));
         }
         (self.file, self.uncreated, self.work) = (None, false, Work::Closed);
         true

@@ -25,7 +25,7 @@ fn a_directory_is_listed_record_by_record() {
     let text = shown(run().path(), &InspectOptions::default()).expect("there are segments");
     for expected in [
         "run000001-bu0-000001.rwk: 2 events, closed 1970-01-01T00:00:00.000000005Z",
-        "  run 1, segment 1, version 1.0, written by bu0 (incarnation 1), acknowledged when written",
+        "  run 1, segment 1, version 1.1, written by bu0 (incarnation 1), acknowledged when written",
         "  source        841  fed      chambers",
         "segment header (kind 1)",
         "begin of run    run 1 at 1970-01-01T00:00:00.000000000Z, 11 B of configuration",

@@ -10,7 +10,7 @@ use ropewalk_terms::{AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeI
 use ropewalk_wire::fed;
 use ropewalk_wire::run_file::{
     BeginOfRun, ClockDomain, EndOfRun, EventFlags, EventHead, FragmentEntry, FragmentFlags, MINOR_VERSION,
-    MissingSource, SegmentHeader, SegmentIndex, SegmentName, SourceEntry, SourceFormat, encode_event,
+    MissingSource, SegmentHeader, SegmentIndex, SegmentName, SourceEntry, SourceFormat, StreamName, encode_event,
 };
 use std::fs;
 use std::ops::Range;
@@ -100,6 +100,11 @@ struct Segment {
 
 impl Segment {
     fn new(run: u32, segment: u32, events: &[Event]) -> Self {
+        Self::of_stream(StreamName::UNNAMED, run, segment, events)
+    }
+
+    /// A segment of a stream, which takes a selection of the events where it has a name.
+    fn of_stream(stream: StreamName, run: u32, segment: u32, events: &[Event]) -> Self {
         let mut bytes = Vec::new();
         let header = SegmentHeader {
             run: RunNumber(run),
@@ -109,6 +114,8 @@ impl Segment {
             start: Utc(0),
             acknowledgement: AcknowledgementLevel::Written,
             minor: MINOR_VERSION,
+            stream,
+            selected: !stream.is_unnamed(),
             sources: vec![
                 SourceEntry { id: FED, format: SourceFormat::FED, name: "chambers".to_owned() },
                 SourceEntry { id: OTHER_FED, format: SourceFormat::FED, name: "more chambers".to_owned() },
@@ -177,7 +184,11 @@ fn fragment(source: SourceId, event: &Event) -> FragmentEntry {
 }
 
 fn name(writer: u16, segment: u32) -> String {
-    SegmentName { run: RunNumber(1), writer: NodeId::builder(writer), segment }.to_string()
+    stream_name(StreamName::UNNAMED, writer, segment)
+}
+
+fn stream_name(stream: StreamName, writer: u16, segment: u32) -> String {
+    SegmentName { run: RunNumber(1), writer: NodeId::builder(writer), stream, segment }.to_string()
 }
 
 fn open_name(writer: u16, segment: u32) -> String {

@@ -1,7 +1,7 @@
 //! Counts and checks, against what the tests know.
 
 use super::*;
-use crate::offline::{OfflineError, VerifyReport, verify};
+use crate::offline::{OfflineError, RunIndex, StreamReport, VerifyReport, verify};
 use sha2::{Digest, Sha256};
 
 fn sha256(bytes: &[u8]) -> String {
@@ -31,6 +31,29 @@ fn two_directories_are_one_run_and_every_key_counts_once() {
 
     let twice = verify(&[left.path(), left.path()]).expect("there are segments");
     assert_eq!((twice.events, twice.duplicates), (3, 0), "one directory named twice");
+}
+
+#[test]
+fn an_event_in_two_streams_is_one_event_and_no_repetition() {
+    let directory = Directory::new();
+    let [physics, calibration] = ["physics", "calibration"].map(|name| name.parse().expect("a stream's name"));
+    let (first, second) = (event(1, 1, b"one"), event(5, 1, b"five"));
+    let write = |stream, segment, events: &[Event]| {
+        let file = Segment::of_stream(stream, 1, segment, events).closed();
+        directory.write(&stream_name(stream, 0, segment), &file);
+    };
+    write(physics, 1, &[first.clone(), second.clone()]);
+    write(physics, 2, &[Event { attempt: 2, ..first.clone() }]);
+    write(calibration, 1, &[first]);
+
+    let report = verified(&directory);
+    assert_eq!((report.events, report.duplicates, report.gaps), (2, 1, 3));
+    assert_eq!(report.payload_sha256, sha256(b"onefive"), "each event once");
+    assert!(report.selected && report.is_intact(), "keys that no stream took are meant to be missing");
+    let stream = |name: &str, events, duplicates| StreamReport { name: name.to_owned(), events, duplicates };
+    assert_eq!(report.streams, [stream("calibration", 1, 0), stream("physics", 2, 1)]);
+    let index = RunIndex::build(&[directory.path()]).expect("there are segments");
+    assert_eq!((index.events().count(), index.copies().len()), (2, 4));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 mod content;
 
-use super::{EventCopy, FooterState, OfflineError, RunIndex, SegmentScan};
+use super::{EventCopy, FooterState, OfflineError, RunIndex, SegmentScan, StreamContent};
 use ropewalk_terms::EventKey;
 use serde::Serialize;
 use std::path::Path;
@@ -33,9 +33,10 @@ pub struct VerifyReport {
     pub payload_sha256: String,
     /// Records whose checksum is wrong, and FED fragments whose own checksum is.
     pub crc_errors: u64,
-    /// Keys that are missing between the first and the last of each resync count.
+    /// Keys that are missing between the first and the last of each resync count. Where a stream takes a selection of the
+    /// events, keys that no stream took are meant to be missing: [`VerifyReport::selected`].
     pub gaps: u64,
-    /// Further copies of keys, which do not count as events.
+    /// Further copies of keys in the same stream, which do not count as events.
     pub duplicates: u64,
     /// Events with a missing source.
     pub incomplete: u64,
@@ -57,18 +58,33 @@ pub struct VerifyReport {
     pub end_of_run_key: Option<String>,
     /// The first of the gaps, 20 at most.
     pub first_gaps: Vec<Gap>,
+    /// Not every event was meant to be written: gaps are no fault.
+    pub selected: bool,
+    /// What each named stream holds, in the order of their names; nothing where the run was not divided.
+    pub streams: Vec<StreamReport>,
 }
 
 impl VerifyReport {
-    /// Whether every byte is as it was written and no key is missing. Incomplete events are no fault of the files.
+    /// Whether every byte is as it was written and no key is missing that was meant to be there. Incomplete events are no fault of the files.
     pub const fn is_intact(&self) -> bool {
         self.crc_errors == 0
-            && self.gaps == 0
+            && (self.gaps == 0 || self.selected)
             && self.malformed == 0
             && self.damaged_bytes == 0
             && self.unfinished_segments == 0
             && self.wrong_footers == 0
     }
+}
+
+/// What a stream holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct StreamReport {
+    /// Its name.
+    pub name: String,
+    /// Events, each key once.
+    pub events: u64,
+    /// Further copies of their keys in this stream.
+    pub duplicates: u64,
 }
 
 /// Keys that are missing in a row.
@@ -102,7 +118,7 @@ pub fn verify<P: AsRef<Path>>(places: &[P]) -> Result<VerifyReport, OfflineError
         payload_sha256: content.payload_sha256,
         crc_errors: content.crc_errors + sum(|scan| scan.crc_errors),
         gaps,
-        duplicates: index.copies().len() as u64 - content.events,
+        duplicates: index.streams().iter().map(|stream| stream.duplicates).sum(),
         incomplete: content.incomplete,
         malformed: content.malformed + sum(|scan| scan.malformed),
         segments: scans.len() as u64,
@@ -113,7 +129,15 @@ pub fn verify<P: AsRef<Path>>(places: &[P]) -> Result<VerifyReport, OfflineError
         last_key: index.copies().last().map(key),
         end_of_run_key: last_of_run.map(|last| last.to_string()),
         first_gaps,
+        selected: index.streams().iter().any(|stream| stream.selected),
+        streams: index.streams().iter().filter(|stream| !stream.name.is_unnamed()).map(StreamReport::of).collect(),
     })
+}
+
+impl StreamReport {
+    fn of(stream: &StreamContent) -> Self {
+        Self { name: stream.name.to_string(), events: stream.events, duplicates: stream.duplicates }
+    }
 }
 
 /// How many keys are missing between the first and the last of each resync count, and the first gaps by name.

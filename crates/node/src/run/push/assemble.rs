@@ -12,7 +12,7 @@ use crate::drive::gateway::{
     DecisionReaders, GatewayDrive, GatewayDriveConfig, GatewayReport, Link, Notice, PacketSourceDrive,
     PacketSourceDriveConfig, ReceivingParts, SendingParts, ThrottleBoard, halves,
 };
-use crate::drive::{Drive, Storage, StorageConfig};
+use crate::drive::{Drive, Storage, StorageConfig, StreamStorage};
 use crate::run::assemble::{RunError, epoch, incarnation, nowhere, run_directory, system};
 use crate::run::placement::disk_thread;
 use crate::run::placer::Placer;
@@ -377,6 +377,7 @@ impl Assembly<'_> {
             epoch: epoch(),
             output: directory.path.parent().map(PathBuf::from).unwrap_or_default(),
             sources: entries.collect(),
+            streams: vec![StreamStorage::default()],
             level: AcknowledgementLevel::Written,
             sync_batches: run.sync == SyncChoice::Batch,
             segment_bytes: run.segment_bytes.0,

@@ -8,7 +8,7 @@ use super::super::scenario::Scenario;
 use super::{FINGERPRINT, Site, identity};
 use ropewalk_flow::builder::{BuilderConfig, BuilderSource, Requirement};
 use ropewalk_flow::readout::Format;
-use ropewalk_node::drive::{BuilderDrive, BuilderDriveConfig, Storage, StorageConfig};
+use ropewalk_node::drive::{BuilderDrive, BuilderDriveConfig, Storage, StorageConfig, StreamStorage};
 use ropewalk_terms::{AcknowledgementLevel, Epoch, Incarnation, NodeId, PoolAccount, Utc};
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
 
@@ -42,6 +42,7 @@ pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u
         epoch: Utc(utc),
         output: "/data".into(),
         sources: scenario.sources.iter().enumerate().map(entry).collect(),
+        streams: vec![StreamStorage::default()],
         level: scenario.level,
         sync_batches: scenario.level == AcknowledgementLevel::Synced,
         segment_bytes: 64 << 10,

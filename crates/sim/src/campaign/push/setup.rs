@@ -21,7 +21,7 @@ use ropewalk_node::drive::gateway::{
     Connections, Datagrams, FarmNodeDrive, FarmNodeDriveConfig, FilterConfig, GatewayDrive, GatewayDriveConfig,
     Gathering, PacketSourceDrive, PacketSourceDriveConfig, ReceivingParts, SendingParts, halves,
 };
-use ropewalk_node::drive::{Storage, StorageConfig};
+use ropewalk_node::drive::{Storage, StorageConfig, StreamStorage};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, RunNumber, Utc};
 use ropewalk_wire::gateway::Copying;
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
@@ -200,6 +200,7 @@ impl Site<'_> {
             epoch: Utc(clock.utc().0),
             output: "/data".into(),
             sources: sources.map(entry).collect(),
+            streams: vec![StreamStorage::default()],
             level: AcknowledgementLevel::Written,
             sync_batches: false,
             segment_bytes: 64 << 10,

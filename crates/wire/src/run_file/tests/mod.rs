@@ -47,6 +47,8 @@ fn header() -> SegmentHeader {
         start: START,
         acknowledgement: AcknowledgementLevel::Written,
         minor: MINOR_VERSION,
+        stream: "physics".parse().expect("a stream's name"),
+        selected: false,
         sources: vec![
             SourceEntry { id: CHAMBERS, format: SourceFormat::FED, name: "chambers".to_owned() },
             SourceEntry { id: COUNTER, format: SourceFormat::GENERIC, name: "counter".to_owned() },

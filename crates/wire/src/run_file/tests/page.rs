@@ -86,7 +86,7 @@ impl Picture<'_> {
         self.field(1, "acknowledgement level 3: written");
         self.numbers(&[(2, "index of the node"), (8, "incarnation")]);
         self.time("start, UTC in ns:");
-        self.numbers(&[(4, "sources:"), (4, "reserved")]);
+        self.numbers(&[(4, "sources:"), (2, "bytes of the stream's name:"), (2, "flags")]);
         for format in ["2: FED", "1: generic"] {
             self.number(4, "source");
             self.field(2, &format!("format {format}"));
@@ -98,6 +98,8 @@ impl Picture<'_> {
                 self.field(8 - length % 8, "padding");
             }
         }
+        self.field(7, "the stream: \"physics\"");
+        self.field(1, "padding");
     }
 
     fn begin_of_run(&mut self) {
@@ -192,7 +194,7 @@ fn the_page_shows_the_segment_as_it_is() {
     let made = renewed(&page, [BEGIN, END], &picture(&file));
     let made = renewed(&made, [BEGIN_CAUSES, END_CAUSES], &causes());
     if std::env::var_os("ROPEWALK_BLESS").is_some() {
-        let golden = here.join("golden/run-file-1.0/run000001-bu0-000001.rwk");
+        let golden = here.join("golden/run-file-1.1/run000001-bu0-physics-000001.rwk");
         std::fs::write(golden, &file).expect("the golden file can be written");
         std::fs::write(&path, made).expect("the page can be written");
     } else {

@@ -112,26 +112,28 @@ proptest! {
     #[test]
     fn headers_are_read_as_written(
         run: u32, segment: u32, index: u16, start: i64, sources in vec((any::<u32>(), any::<u16>(), ".{0,20}"), 0..9),
+        stream in stream_names(), selected: bool,
     ) {
         let sources = sources
             .into_iter()
             .map(|(id, format, name)| SourceEntry { id: SourceId(id), format: SourceFormat(format), name })
             .collect();
         let writer = NodeId { role: Role::Builder, index };
-        let written = SegmentHeader { run: RunNumber(run), segment, writer, start: Utc(start), sources, ..header() };
+        let (run, start) = (RunNumber(run), Utc(start));
+        let written = SegmentHeader { run, segment, writer, start, sources, stream, selected, ..header() };
         let mut file = Vec::new();
         written.encode(&mut file).expect("the header is short");
         prop_assert_eq!(SegmentHeader::decode(&records(&file)[0].1), Ok(written));
     }
 
     #[test]
-    fn names_are_read_as_written(run: u32, index: u16, segment: u32) {
-        let name = SegmentName { run: RunNumber(run), writer: NodeId::builder(index), segment };
+    fn names_are_read_as_written(run: u32, index: u16, segment: u32, stream in stream_names()) {
+        let name = SegmentName { run: RunNumber(run), writer: NodeId::builder(index), stream, segment };
         prop_assert_eq!(name.to_string().parse(), Ok(name));
     }
 
     #[test]
-    fn no_text_makes_names_panic(text in ".{0,40}", tail in "run[0-9a-z-]{0,30}\\.rwk") {
+    fn no_text_makes_names_panic(text in ".{0,40}", tail in "run[0-9a-z_-]{0,30}\\.rwk") {
         prop_assert!(text.parse::<SegmentName>().is_err());
         if let Ok(name) = tail.parse::<SegmentName>() {
             prop_assert_eq!(name.to_string().parse(), Ok(name));
@@ -139,11 +141,32 @@ proptest! {
     }
 }
 
+/// The names that a stream may have.
+fn stream_names() -> impl Strategy<Value = StreamName> {
+    "[a-z0-9_]{0,32}".prop_map(|text| text.parse().unwrap_or_default())
+}
+
+#[test]
+fn streams_have_names_that_every_file_system_takes() {
+    for name in ["a", "error_2", "0", "a234567890123456789012345678901_"] {
+        assert_eq!(name.parse::<StreamName>().map(|known| known.to_string()), Ok(name.to_owned()));
+    }
+    for wrong in ["", "A", "a-b", "a/b", "a.b", "größe", "a2345678901234567890123456789012_"] {
+        assert_eq!(wrong.parse::<StreamName>(), Err(NotAStreamName), "{wrong}");
+    }
+}
+
 #[test]
 fn names_are_those_of_the_house() {
-    let name = SegmentName { run: RunNumber(1), writer: NodeId::builder(0), segment: 1 };
+    let (writer, stream) = (NodeId::builder(0), StreamName::UNNAMED);
+    let name = SegmentName { run: RunNumber(1), writer, stream, segment: 1 };
     assert_eq!(name.to_string(), "run000001-bu0-000001.rwk");
-    for wrong in ["run1-bu0-1.rwk.open", "run1-bu0.rwk", "run1-bu0-1-1.rwk", "run+1-bu0-1.rwk", "run1-bu99999-1.rwk"] {
+    let named = SegmentName { stream: "physics".parse().expect("a stream's name"), ..name };
+    assert_eq!(named.to_string(), "run000001-bu0-physics-000001.rwk");
+    assert!(name < named, "streams order by their names, the one without a name first");
+    let wrong_streams = ["run1-bu0-Physics-1.rwk", "run1-bu0--1.rwk", "run1-bu0-a-1-1.rwk"];
+    let wrong = ["run1-bu0-1.rwk.open", "run1-bu0.rwk", "run+1-bu0-1.rwk", "run1-bu99999-1.rwk"];
+    for wrong in wrong.into_iter().chain(wrong_streams) {
         assert_eq!(wrong.parse::<SegmentName>().map_err(|error| error.to_string()).ok(), None, "{wrong}");
     }
 }
@@ -186,10 +209,10 @@ fn unknown_kinds_are_stepped_over_and_versions_are_checked() {
         let mut content = file[16..].to_vec();
         content[place - 16..place - 14].copy_from_slice(&version.to_le_bytes());
         let mut changed = Vec::new();
-        super::append_record(&mut changed, RecordKind::SEGMENT, |out| out.extend_from_slice(&content[..80]))
+        super::append_record(&mut changed, RecordKind::SEGMENT, |out| out.extend_from_slice(&content[..88]))
             .expect("the header is short");
         SegmentHeader::decode(&records(&changed)[0].1).map(|header| header.minor)
     };
-    assert_eq!(newer(24, 2), Err(RecordError::Version { major: 2, minor: 0 }));
+    assert_eq!(newer(24, 2), Err(RecordError::Version { major: 2, minor: MINOR_VERSION }));
     assert_eq!(newer(26, 9), Ok(9), "a higher minor version is readable");
 }

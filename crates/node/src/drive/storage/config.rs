@@ -1,0 +1,45 @@
+//! What is decided before a run.
+
+use ropewalk_terms::{AcknowledgementLevel, NodeId, Utc};
+use ropewalk_wire::run_file::{SourceEntry, StreamName};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a builder unit writes.
+#[derive(Clone, Debug)]
+pub struct StorageConfig {
+    /// Who writes.
+    pub writer: NodeId,
+    /// The time of day when the monotonic clock stood at zero.
+    pub epoch: Utc,
+    /// Where the run directory is.
+    pub output: PathBuf,
+    /// The run's sources, for the segment header.
+    pub sources: Vec<SourceEntry>,
+    /// The streams, each in segments of its own, by their index: one at least, at most
+    /// [`StreamIndex::MOST`](ropewalk_terms::StreamIndex::MOST).
+    pub streams: Vec<StreamStorage>,
+    /// What an acknowledgement promises, for the segment header.
+    pub level: AcknowledgementLevel,
+    /// Every batch is synced.
+    pub sync_batches: bool,
+    /// A segment is closed at this size in bytes.
+    pub segment_bytes: u64,
+    /// Or after this many events.
+    pub segment_events: u64,
+    /// Or after this time.
+    pub segment_time: Option<Duration>,
+    /// Closed segments of all streams are kept up to this many bytes; the oldest go first.
+    pub keep: Option<u64>,
+    /// A disk that has done nothing but refuse for so long while the run drains is given up.
+    pub give_up_after: Duration,
+}
+
+/// How a stream is written.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct StreamStorage {
+    /// In the names of its segments; [`StreamName::UNNAMED`] where it is the only one.
+    pub name: StreamName,
+    /// Not every event is meant to come here: keys that are missing in it are no loss.
+    pub selected: bool,
+}
