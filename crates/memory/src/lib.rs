@@ -17,7 +17,7 @@
 //! ends of a block, `payload` and `queue` chain slices, `returns` and `runs` let many go and send many at once,
 //! `staging` copies where a copy is due, `ring` is memory that a card or another process writes, `frames` memory
 //! whose blocks are filled in an order of its own (the kernel's rings; `packets` and `pieces`: the ways of paper 1),
-//! `counters` is the page of numbers that others read.
+//! `shared` lists what other processes can be given to read, `counters` is the page of numbers that they read.
 
 mod config;
 mod counters;
@@ -34,6 +34,7 @@ mod registry;
 mod returns;
 pub mod ring;
 mod runs;
+mod shared;
 mod slice;
 mod staging;
 mod sync;
@@ -52,5 +53,6 @@ pub use queue::{ByteQueue, FrontSlice};
 pub use registry::PoolId;
 pub use returns::Returns;
 pub use runs::Runs;
+pub use shared::{SharedMemory, shared_memories};
 pub use slice::Slice;
 pub use staging::Staging;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use core::ffi::c_void;
+use core::ops::Range;
 use core::ptr::{NonNull, null_mut};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::io;
@@ -290,6 +291,12 @@ impl Mapping {
     /// Bytes of it, whole pages of its kind.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The addresses of its bytes.
+    pub(crate) fn addresses(&self) -> Range<usize> {
+        let begin = self.base.addr().get();
+        begin..begin + self.bytes
     }
 
     /// The pieces, if it is made of them.

@@ -11,6 +11,7 @@ use crate::config::{PoolConfig, PoolError, PoolReport};
 use crate::loan::{LOAN_REFERENCES, Loan};
 use crate::mapping::{Mapping, Others, Touch};
 use crate::registry::{self, MOST_POOLS, PoolId, Shared};
+use crate::shared;
 use crate::slice::Slice;
 use crate::table::{BlockTable, MOST_BLOCKS};
 
@@ -91,7 +92,9 @@ impl Pool {
             return Err(PoolError::Size { name: config.name, blocks, block_size });
         }
         let (mapping, report) = Mapping::new(&config, touch, Others::Read)?;
-        Self::over(Arc::new(mapping), report, 0, blocks, block_size)
+        let mapping = Arc::new(mapping);
+        shared::enter(&mapping);
+        Self::over(mapping, report, 0, blocks, block_size)
     }
 
     /// Two pools whose blocks lie in one piece of memory: the first `blocks` of those that `config` asks for, and the others

@@ -67,6 +67,28 @@ fn every_kind_of_memory_says_what_it_is_and_keeps_its_bytes() {
 }
 
 #[test]
+fn memory_that_others_can_read_is_listed_once_and_stays_while_somebody_has_it() {
+    let listed_at = |address: usize| {
+        let all = crate::shared_memories();
+        all.into_iter().filter(|memory| memory.addresses().contains(&address)).collect::<Vec<_>>()
+    };
+    let (mut first, mut second) = Pool::pair(config(MemoryKind::Memfd, HugePages::Never), 10).unwrap();
+    let addresses = [slice(&mut first, b"one"), slice(&mut second, b"other")].map(|bytes| bytes.as_ptr().addr());
+    let [memory] = &listed_at(addresses[0])[..] else { panic!("two pools of one mapping are one memory") };
+    assert!(memory.addresses().contains(&addresses[1]));
+    assert_eq!(fstat(memory.file()).unwrap().st_size as usize, memory.addresses().len());
+    let kept = memory.clone();
+    drop((first, second));
+    assert_eq!(listed_at(addresses[0]).len(), 1, "it is still there, and still readable:");
+    let mut there = [0; 3];
+    let offset = addresses[0] - kept.addresses().start;
+    assert_eq!(rustix::io::pread(kept.file(), &mut there, offset as u64).unwrap(), 3);
+    assert_eq!(&there, b"one");
+    let anonymous = Pool::new(config(MemoryKind::Anonymous, HugePages::Never)).unwrap();
+    assert!(listed_at(anonymous.address().as_ptr().addr()).is_empty(), "nobody else can have it");
+}
+
+#[test]
 fn a_pools_file_is_read_by_others_but_neither_written_nor_cut() {
     let mut pool = Pool::new(config(MemoryKind::Memfd, HugePages::Never)).unwrap();
     let bytes = slice(&mut pool, b"to be read elsewhere");
