@@ -3,7 +3,7 @@
  *
  * A plug-in is a shared library with one function of a fixed name, ropewalk_plugin, which returns a table that lives as
  * long as the library. The table begins with a struct ropewalk_plugin; what follows depends on its kind
- * (ropewalk_splitter.h).
+ * (ropewalk_splitter.h, ropewalk_filter.h).
  */
 #ifndef ROPEWALK_PLUGIN_H
 #define ROPEWALK_PLUGIN_H
@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-enum ropewalk_plugin_kind { ROPEWALK_PLUGIN_SPLITTER = 1 };
+enum ropewalk_plugin_kind { ROPEWALK_PLUGIN_SPLITTER = 1, ROPEWALK_PLUGIN_FILTER = 2 };
 
 struct ropewalk_plugin {
     uint32_t kind;    /* enum ropewalk_plugin_kind */

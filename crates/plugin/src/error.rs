@@ -1,5 +1,6 @@
 //! What can be wrong with a plug-in before it has anything to do.
 
+use crate::table::PluginKind;
 use std::path::PathBuf;
 
 /// A plug-in cannot be used.
@@ -20,36 +21,42 @@ pub enum PluginError {
         path: PathBuf,
     },
     /// Its table is that of another kind of plug-in.
-    #[error("{}: is a plug-in of kind {kind}, and a splitter is of kind 1", path.display())]
+    #[error("{}: is a plug-in of kind {said}, and a {} is of kind {}", path.display(), kind.name(), kind.number())]
     Kind {
         /// The library.
         path: PathBuf,
         /// What it says.
-        kind: u32,
+        said: u32,
+        /// What was wanted.
+        kind: PluginKind,
     },
     /// It was built for another version of the interface.
     #[error(
-        "{}: was built for version {version} of the interface of splitters, and this is version 1: build it with the \
-         ropewalk_splitter.h of this version", path.display()
+        "{}: was built for version {version} of the interface of {1}s, and this is version {2}: build it with the \
+         ropewalk_{1}.h of this version", path.display(), kind.name(), kind.version()
     )]
     Version {
         /// The library.
         path: PathBuf,
         /// What it says.
         version: u32,
+        /// What it is.
+        kind: PluginKind,
     },
     /// Its table is too short.
     #[error(
-        "{}: its table has {size} bytes, and at least {needed} are needed: build it with the ropewalk_splitter.h of this \
-         version, and begin the table with ROPEWALK_SPLITTER_HEAD", path.display()
+        "{}: its table has {size} bytes, and at least {needed} are needed: build it with the ropewalk_{}.h of this \
+         version, and begin the table with {}", path.display(), kind.name(), kind.head()
     )]
     Size {
         /// The library.
         path: PathBuf,
         /// What it says.
         size: u32,
-        /// What a splitter's table has.
+        /// What a table of its kind has.
         needed: usize,
+        /// What it is.
+        kind: PluginKind,
     },
     /// It has no function that it must have.
     #[error("{}: its table has no function `{function}`", path.display())]

@@ -1,6 +1,7 @@
-//! What a splitter did wrong, and why its processes ended: written by the thread that uses it, read by whoever tells people.
+//! What a plug-in did wrong, and why its processes ended: written by the thread that uses it, read by whoever tells people.
 
 use crate::confinement::Ending;
+use crate::filter;
 use crate::pieces::Nonsense;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +18,12 @@ pub enum End {
     NotReady(String),
     /// It was not ready in time, and was ended.
     SlowStart,
-    /// It took too long over a frame, and was ended.
+    /// It took too long over a frame or an event, and was ended.
     Slow,
     /// What it said of a frame cannot be true, and its process was ended.
     Nonsense(Nonsense),
+    /// What it decided on an event cannot be true, and its process was ended.
+    Decision(filter::Nonsense),
     /// It closed what is spoken to it over, and was ended.
     Deaf,
     /// It ended.
@@ -33,8 +36,9 @@ impl fmt::Display for End {
             Self::NotStarted(why) => write!(out, "it cannot be started: {why}"),
             Self::NotReady(why) => out.write_str(why),
             Self::SlowStart => out.write_str("it was not ready in time"),
-            Self::Slow => out.write_str("it took longer than `timeout` over a frame"),
+            Self::Slow => out.write_str("it took longer than `timeout`"),
             Self::Nonsense(nonsense) => write!(out, "what it said cannot be true: {nonsense}"),
+            Self::Decision(nonsense) => write!(out, "what it decided cannot be true: {nonsense}"),
             Self::Deaf => out.write_str("it closed the socket over which it is spoken to"),
             Self::Ended(ending) => ending.fmt(out),
         }

@@ -2,10 +2,14 @@
 #![allow(unsafe_code)]
 
 use crate::error::PluginError;
-use crate::table::{KIND_SPLITTER, Plugin, SPLITTER_VERSION, SplitterTable};
-use std::ffi::CStr;
+use crate::table::{Plugin, Table};
+use core::ffi::{c_char, c_void};
+use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+
+/// Room for the text by which a plug-in says why it cannot be created.
+const ERROR_BYTES: usize = 1024;
 
 /// A loaded library; it stays loaded as long as this is there.
 #[derive(Debug)]
@@ -59,26 +63,47 @@ impl Library {
         unsafe { self.table.read_unaligned() }
     }
 
-    /// Its table, where it is a splitter's.
-    pub(crate) fn splitter(&self) -> Result<SplitterTable, PluginError> {
-        let (head, path, needed) = (self.head(), self.path.clone(), size_of::<SplitterTable>());
-        if head.kind != KIND_SPLITTER {
-            return Err(PluginError::Kind { path, kind: head.kind });
+    /// Its table, where it is one of that kind.
+    pub(crate) fn table<T: Table>(&self) -> Result<T, PluginError> {
+        let (head, path, needed, kind) = (self.head(), self.path.clone(), size_of::<T>(), T::KIND);
+        if head.kind != kind.number() {
+            return Err(PluginError::Kind { path, said: head.kind, kind });
         }
-        if head.version != SPLITTER_VERSION {
-            return Err(PluginError::Version { path, version: head.version });
+        if head.version != kind.version() {
+            return Err(PluginError::Version { path, version: head.version, kind });
         }
         if (head.size as usize) < needed {
-            return Err(PluginError::Size { path, size: head.size, needed });
+            return Err(PluginError::Size { path, size: head.size, needed, kind });
         }
-        // SAFETY: the table is a splitter's of this version, and at least as long as one, as its head says; a null function
-        // is none.
-        Ok(unsafe { self.table.cast::<SplitterTable>().read_unaligned() })
+        // SAFETY: the table is of this kind and version, and at least as long as one, as its head says; a null function is
+        // none.
+        Ok(unsafe { self.table.cast::<T>().read_unaligned() })
+    }
+
+    /// The state that `create` makes: it gets the configuration, and room for a text of so many bytes that says why it cannot
+    /// be done.
+    pub(crate) fn state(
+        &self,
+        configuration: &str,
+        create: impl FnOnce(*const c_char, *mut c_char, usize) -> *mut c_void,
+    ) -> Result<*mut c_void, PluginError> {
+        let configuration = CString::new(configuration).map_err(|_| PluginError::NotCreated {
+            path: self.path.clone(),
+            why: "there is a byte 0 in it, which ends texts in C".to_owned(),
+        })?;
+        let mut error = [0_u8; ERROR_BYTES];
+        // The last byte stays zero: there is one more than it is told.
+        let state = create(configuration.as_ptr(), error.as_mut_ptr().cast(), ERROR_BYTES - 1);
+        if state.is_null() {
+            let why = CStr::from_bytes_until_nul(&error).map(CStr::to_string_lossy).unwrap_or_default();
+            return Err(PluginError::NotCreated { path: self.path.clone(), why: why.into_owned() });
+        }
+        Ok(state)
     }
 }
 
 /// A text that the library keeps; empty where there is none.
-pub(crate) fn text(of: *const core::ffi::c_char) -> String {
+pub(crate) fn text(of: *const c_char) -> String {
     if of.is_null() {
         return String::new();
     }

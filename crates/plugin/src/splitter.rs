@@ -5,13 +5,12 @@ use crate::error::PluginError;
 use crate::journal::{End, Journal};
 use crate::library::{Library, text};
 use crate::pieces::{Keys, Nonsense, check};
-use crate::table::{Destroy, RawPiece, Split, Text};
-use core::ffi::{CStr, c_char, c_void};
+use crate::table::{Destroy, RawPiece, Split, SplitterTable, Text};
+use core::ffi::c_void;
 use ropewalk_flow::readout::Divides;
 use ropewalk_memory::Payload;
 use ropewalk_terms::Cause;
 use ropewalk_wire::framing::{MOST_PIECES, Piece};
-use std::ffi::CString;
 use std::path::PathBuf;
 
 /// Which splitter, and what it is told.
@@ -26,9 +25,6 @@ pub struct SplitterConfig {
     /// The longest frame that it gets, in bytes.
     pub max_frame: usize,
 }
-
-/// Room for the text by which a splitter says why it cannot be created.
-const ERROR_BYTES: usize = 1024;
 
 /// What a splitter said of a frame.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -56,24 +52,14 @@ unsafe impl Send for Created {}
 impl Created {
     /// Creates the splitter of a library.
     pub(crate) fn new(library: Library, configuration: &str) -> Result<Self, PluginError> {
-        let (table, path) = (library.splitter()?, library.path().to_owned());
-        let split = table.split.ok_or_else(|| PluginError::Missing { path: path.clone(), function: "split" })?;
-        let configuration = CString::new(configuration).map_err(|_| PluginError::NotCreated {
-            path: path.clone(),
-            why: "there is a byte 0 in it, which ends texts in C".to_owned(),
-        })?;
-        let mut state = core::ptr::null_mut();
-        if let Some(create) = table.create {
-            let mut error = [0_u8; ERROR_BYTES];
-            let room: *mut c_char = error.as_mut_ptr().cast();
-            // SAFETY: both texts are there during the call, and `error` has that much room. The last byte stays zero, which is
-            // one more than it was told.
-            state = unsafe { create(configuration.as_ptr(), room, ERROR_BYTES - 1) };
-            if state.is_null() {
-                let why = CStr::from_bytes_until_nul(&error).map(CStr::to_string_lossy).unwrap_or_default();
-                return Err(PluginError::NotCreated { path, why: why.into_owned() });
-            }
-        }
+        let table = library.table::<SplitterTable>()?;
+        let missing = || PluginError::Missing { path: library.path().to_owned(), function: "split" };
+        let split = table.split.ok_or_else(missing)?;
+        let state = match table.create {
+            // SAFETY: both texts are there during the call, and the second one has that much room.
+            Some(create) => library.state(configuration, |text, error, room| unsafe { create(text, error, room) })?,
+            None => core::ptr::null_mut(),
+        };
         Ok(Self { state, split, error: table.error, destroy: table.destroy, _library: library })
     }
 

@@ -40,6 +40,9 @@ pub(crate) enum Command {
     /// Be the process in which a splitter divides a source's frames; a run starts it by itself.
     #[command(hide = true)]
     SplitterProcess,
+    /// Be the process in which a filter decides on events; a run starts it by itself.
+    #[command(hide = true)]
+    FilterProcess,
     /// Count and check what run directories hold: every key once, checksums, gaps. Or other people's files and captures.
     Verify(VerifyOptions),
     /// Show the records of a run file in readable form. Or the frames of other people's files and captures.

@@ -61,6 +61,10 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
             let served = ropewalk_plugin::process::serve();
             served.map(|()| exit::GOOD).map_err(|error| Failure::Usage(format!("splitter-process: {error}")))
         }
+        Command::FilterProcess => {
+            let served = ropewalk_plugin::filter::process::serve();
+            served.map(|()| exit::GOOD).map_err(|error| Failure::Usage(format!("filter-process: {error}")))
+        }
         Command::Verify(options) => files::verify(&options),
         Command::Inspect(options) => files::inspect(&options),
         Command::Replay(options) => files::replay(&options),

@@ -8,11 +8,17 @@
 //! ```
 //! Both memories cannot be made shorter or longer by anybody. The process is [confined](crate::confinement), and dies with the
 //! thread that started it. Why it ended stands in a [`Journal`](crate::Journal).
+//!
+//! `parent`, `child` and `places` are the splitter's; what processes of other plug-ins have as well is `worker` on the one side
+//! and `caller` on the other one, `greeting` and `region` between them.
 
+pub(crate) mod caller;
 mod child;
-mod greeting;
+pub(crate) mod greeting;
 mod parent;
-mod region;
+mod places;
+pub(crate) mod region;
+pub(crate) mod worker;
 
 pub use child::serve;
 pub use parent::{ProcessConfig, Sight, SplitterProcess};

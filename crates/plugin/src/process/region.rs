@@ -1,17 +1,20 @@
 //! Memory that two processes see: one writes it, the other one reads, and neither believes what it reads.
 #![allow(unsafe_code)]
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
+/// A huge page, reserved or transparent.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+
 /// Who may write to a region beside the one who made it.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Writable {
+pub(crate) enum Writable {
     /// Nobody: whoever maps it from now on can only read.
     ByMakerAlone,
     /// Whoever has its descriptor.
@@ -20,7 +23,7 @@ pub(super) enum Writable {
 
 /// A mapping of shared memory. Its pages are taken when they are touched.
 #[derive(Debug)]
-pub(super) struct Region {
+pub(crate) struct Region {
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -30,7 +33,7 @@ unsafe impl Send for Region {}
 
 impl Region {
     /// New memory, all zero, that nobody can resize; and its descriptor, for another process.
-    pub(super) fn new(name: &str, bytes: usize, writable: Writable) -> io::Result<(Self, OwnedFd)> {
+    pub(crate) fn new(name: &str, bytes: usize, writable: Writable) -> io::Result<(Self, OwnedFd)> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, bytes as u64)?;
         let region = Self::map(&file, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
@@ -44,11 +47,41 @@ impl Region {
     }
 
     /// Maps what another process made, to read it or to write to it too.
-    pub(super) fn open(file: impl AsFd, bytes: usize, is_written: bool) -> io::Result<Self> {
-        if rustix::fs::fstat(&file)?.st_size as u64 != bytes as u64 {
+    pub(crate) fn open(file: impl AsFd, bytes: usize, is_written: bool) -> io::Result<Self> {
+        if fstat(&file)?.st_size as u64 != bytes as u64 {
             return Err(io::Error::other("the memory has another length than was said"));
         }
         Self::map(file, bytes, if is_written { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ })
+    }
+
+    /// Addresses for several memories, which can be read: zeros until [`Region::place_at`] puts one there. They begin where a huge
+    /// page may.
+    pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
+        let room = bytes.checked_add(HUGE_PAGE).ok_or_else(|| io::Error::other("so many addresses there are not"))?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping where the kernel finds room for it.
+        let whole = unsafe { mmap_anonymous(core::ptr::null_mut(), room, ProtFlags::READ, flags) }?.cast::<u8>();
+        let before = whole.align_offset(HUGE_PAGE);
+        let start = whole.wrapping_add(before);
+        for (margin, length) in [(whole, before), (start.wrapping_add(bytes), room - before - bytes)] {
+            if length > 0 {
+                // SAFETY: the margins of the mapping made above, used by nobody.
+                unsafe { munmap(margin.cast(), length) }?;
+            }
+        }
+        let start = NonNull::new(start).ok_or_else(|| io::Error::other("mapped at address 0"))?;
+        Ok(Self { start, bytes })
+    }
+
+    /// Puts the memory of a file, which cannot become shorter, at these addresses of a reservation, to be read.
+    pub(crate) fn place_at(&mut self, at: usize, file: impl AsFd, bytes: usize) -> io::Result<()> {
+        if !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) || fstat(&file)?.st_size as u64 != bytes as u64 {
+            return Err(io::Error::other("the memory has another length than was said, or may become shorter"));
+        }
+        let place = self.place(at, bytes).as_ptr().cast();
+        // SAFETY: over addresses that were reserved for this (`place`); `self` is borrowed alone, hence nothing of them is.
+        unsafe { mmap(place, bytes, ProtFlags::READ, MapFlags::SHARED | MapFlags::FIXED, file, 0) }?;
+        Ok(())
     }
 
     fn map(file: impl AsFd, bytes: usize, protection: ProtFlags) -> io::Result<Self> {
@@ -59,7 +92,7 @@ impl Region {
     }
 
     /// Where it lies in this process.
-    pub(super) fn addresses(&self) -> Range<usize> {
+    pub(crate) fn addresses(&self) -> Range<usize> {
         let start = self.start.addr().get();
         start..start + self.bytes
     }
@@ -73,7 +106,7 @@ impl Region {
     }
 
     /// Copies `from` to the bytes from `at` on; they must be in the region, which must be writable.
-    pub(super) fn write(&mut self, at: usize, from: &[u8]) {
+    pub(crate) fn write(&mut self, at: usize, from: &[u8]) {
         let place = self.place(at, from.len());
         // SAFETY: the bytes lie in the mapping (`place`), `from` lies elsewhere, and this process does nothing else with
         // them meanwhile, since `self` is borrowed alone. The other process only reads.
@@ -84,14 +117,14 @@ impl Region {
     ///
     /// # Safety
     /// The other process must not write to them while they are looked at.
-    pub(super) unsafe fn bytes(&self, at: usize, length: usize) -> &[u8] {
+    pub(crate) unsafe fn bytes(&self, at: usize, length: usize) -> &[u8] {
         let place = self.place(at, length);
         // SAFETY: the bytes lie in the mapping (`place`), are initialised, and nobody writes to them (the caller's promise).
         unsafe { core::slice::from_raw_parts(place.as_ptr(), length) }
     }
 
     /// The values from `at` on, to be written; the other process may read them at any time.
-    pub(super) fn values<T: Plain>(&mut self, at: usize, count: usize) -> &mut [T] {
+    pub(crate) fn values<T: Plain>(&mut self, at: usize, count: usize) -> &mut [T] {
         let place = self.place(at, count * size_of::<T>()).cast::<T>();
         assert!(place.is_aligned(), "values have aligned places");
         // SAFETY: they lie in the mapping (`place`) and are aligned, any bytes are a value of a plain type, and `self` is
@@ -100,7 +133,7 @@ impl Region {
     }
 
     /// A value that the other process may be writing: it may be a mixture of two.
-    pub(super) fn look<T: Plain>(&self, at: usize) -> T {
+    pub(crate) fn look<T: Plain>(&self, at: usize) -> T {
         let place = self.place(at, size_of::<T>()).cast::<T>();
         assert!(place.is_aligned(), "values have aligned places");
         // SAFETY: it lies in the mapping (`place`), is aligned, and any bytes are a value of a plain type. Volatile, so that
@@ -108,8 +141,17 @@ impl Region {
         unsafe { place.as_ptr().read_volatile() }
     }
 
+    /// Copies the bytes from `at` on to the end of `into`; the other process may be writing to them.
+    pub(crate) fn copy_to(&self, at: usize, length: usize, into: &mut Vec<u8>) {
+        for index in 0..length.div_ceil(size_of::<u64>()) {
+            let word: u64 = self.look(at + index * size_of::<u64>());
+            let left = (length - index * size_of::<u64>()).min(size_of::<u64>());
+            into.extend_from_slice(&word.to_ne_bytes()[..left]);
+        }
+    }
+
     /// A number that both may read and write.
-    pub(super) fn number(&self, at: usize) -> &AtomicU64 {
+    pub(crate) fn number(&self, at: usize) -> &AtomicU64 {
         let place = self.place(at, size_of::<u64>()).cast::<u64>();
         assert!(place.is_aligned(), "numbers have aligned places");
         // SAFETY: it lies in the mapping (`place`), is aligned, and is only used as an atomic number.
@@ -128,8 +170,10 @@ impl Drop for Region {
 ///
 /// # Safety
 /// That must be so.
-pub(super) unsafe trait Plain: Copy {}
+pub(crate) unsafe trait Plain: Copy {}
 
+// SAFETY: an integer.
+unsafe impl Plain for u8 {}
 // SAFETY: an integer.
 unsafe impl Plain for u64 {}
 // SAFETY: an integer.
@@ -143,10 +187,17 @@ mod tests {
 
     #[test]
     fn memory_of_another_length_than_was_said_is_refused_and_nobody_else_writes_to_it() {
-        let (_region, file) = Region::new("test", 8192, Writable::ByMakerAlone).expect("memory");
+        let (mut region, file) = Region::new("test", 8192, Writable::ByMakerAlone).expect("memory");
+        region.write(4096, b"what it says");
         assert!(Region::open(&file, 4096, false).is_err() && Region::open(&file, 16384, false).is_err());
         assert!(Region::open(&file, 8192, true).is_err(), "it can only be read");
         assert!(Region::open(&file, 8192, false).is_ok());
+        let mut several = Region::reserve(2 * HUGE_PAGE).expect("addresses");
+        assert!(several.place_at(HUGE_PAGE, &file, 4096).is_err(), "another length");
+        assert!(several.place_at(HUGE_PAGE, &file, 8192).is_ok());
+        let mut read = Vec::new();
+        several.copy_to(HUGE_PAGE + 4096, 12, &mut read);
+        assert_eq!(read, b"what it says");
         assert!(ftruncate(&file, 4096).is_err() && ftruncate(&file, 16384).is_err(), "its length stays");
     }
 }

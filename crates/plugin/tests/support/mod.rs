@@ -1,6 +1,8 @@
 //! Libraries that are built for a test, and frames for them.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+pub(crate) mod events;
+
 use ropewalk_memory::{Payload, Pool, PoolConfig, Staging};
 use ropewalk_plugin::{Keys, SplitterConfig};
 use std::path::{Path, PathBuf};
@@ -58,6 +60,7 @@ fn compile(directory: &TemporaryDirectory, source: &str, macros: &[&str], flags:
 }
 
 pub(crate) const MISBEHAVING: &str = "crates/plugin/tests/misbehaving.c";
+pub(crate) const MISBEHAVING_FILTER: &str = "crates/plugin/tests/misbehaving_filter.c";
 pub(crate) const OLD_KERNEL: &str = "crates/plugin/tests/old_kernel.c";
 pub(crate) const TRIGGER_BOARD: &str = "examples/splitter/trigger_board.c";
 

@@ -1,0 +1,139 @@
+/*
+ * An event as filters see it, and what they decide: of plug-ins (ropewalk_filter.h) and of programs (ropewalk_client.h) alike.
+ * C99 or C++.
+ */
+#ifndef ROPEWALK_EVENT_H
+#define ROPEWALK_EVENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Bytes that lie side by side. */
+struct ropewalk_bytes {
+    const uint8_t *start;
+    size_t length;
+};
+
+/* What is known of a fragment. */
+enum ropewalk_fragment_flags {
+    ROPEWALK_CRC_CHECKED = 1 << 0,
+    ROPEWALK_CRC_ERROR = 1 << 1,
+    ROPEWALK_MALFORMED_CONTENTS = 1 << 2,
+    ROPEWALK_WRONG_SOURCE = 1 << 3,
+    ROPEWALK_LENGTH_MISMATCH = 1 << 4,
+    ROPEWALK_BUNCH_CROSSING_MISMATCH = 1 << 5,
+    ROPEWALK_DISPLACED = 1 << 6,
+    ROPEWALK_STATUS_ERROR = 1 << 7,
+    ROPEWALK_FRAMES_MISSING = 1 << 8,
+    ROPEWALK_HAS_BUNCH_CROSSING = 1 << 16,
+    ROPEWALK_HAS_TIME = 1 << 17,
+    ROPEWALK_BUSY = 1 << 18
+};
+
+/* One source's data for the event. */
+struct ropewalk_fragment {
+    uint32_t source;         /* its id */
+    uint32_t length;         /* bytes of all pieces */
+    uint32_t flags;          /* enum ropewalk_fragment_flags; later versions may set others */
+    uint16_t bunch_crossing; /* where the flags say that there is one */
+    uint16_t trigger_type;   /* as the source gave it; 0 where it gives none */
+    uint64_t raw_id;         /* the source's own event counter */
+    uint64_t time;           /* the source's own time stamp in its own ticks, where the flags say that there is one */
+    const struct ropewalk_bytes *pieces; /* the bytes in order; they may lie in several places */
+    size_t piece_count;                  /* 0 where the fragment has no bytes */
+};
+
+enum ropewalk_event_flags {
+    ROPEWALK_INCOMPLETE = 1 << 0, /* a source that it needs is missing */
+    ROPEWALK_DOUBTFUL = 1 << 1    /* a fragment of it has an error, which its flags name */
+};
+
+/* An event. It and its bytes are there until it is decided, and cannot be written to. */
+struct ropewalk_event {
+    uint32_t size;   /* of this struct, in bytes; a later version may append fields to it */
+    uint32_t run;    /* the run's number */
+    uint64_t key;    /* what it is known by: the resync count in the upper 16 bits, its number in the lower 48 */
+    uint64_t number; /* its number */
+    uint32_t resync; /* how often the run was resynchronised before it */
+    uint32_t attempt; /* how often it was assigned to a builder unit, 1 for the first time */
+    uint32_t flags;   /* enum ropewalk_event_flags; later versions may set others */
+    uint32_t trigger_type;
+    const struct ropewalk_fragment *fragments; /* in the order in which the sources are configured */
+    size_t fragment_count;
+};
+
+/* The most that a filter can store with an event. */
+#define ROPEWALK_RESULT_CAPACITY 65536
+
+/* What becomes of an event. All of it is zero, and `result` has its place, when the filter gets it to fill in. */
+struct ropewalk_decision {
+    uint32_t size;          /* of this struct, in bytes; a later version may append fields to it */
+    uint32_t accept;        /* 0: it is rejected */
+    uint64_t bits[2];       /* the triggers that it passed: trigger n is bit n % 64 of bits[n / 64] */
+    uint8_t *result;        /* where to write what is stored with it, as one more fragment */
+    uint32_t capacity;      /* bytes that there is room for: ROPEWALK_RESULT_CAPACITY */
+    uint32_t result_length; /* bytes that were written there; 0 stores nothing */
+};
+
+/* Says that the event passed this trigger, 0 to 127. */
+static inline void ropewalk_pass(struct ropewalk_decision *decision, unsigned trigger) {
+    if (trigger < 128)
+        decision->bits[trigger / 64] |= (uint64_t)1 << (trigger % 64);
+}
+
+/* The fragment of a source; NULL where the event has none of it. */
+static inline const struct ropewalk_fragment *ropewalk_fragment_of(const struct ropewalk_event *event, uint32_t source) {
+    size_t index;
+    for (index = 0; index < event->fragment_count; index++)
+        if (event->fragments[index].source == source)
+            return &event->fragments[index];
+    return NULL;
+}
+
+/*
+ * Copies the bytes of a fragment from `offset` on to `to`, wherever they lie, at most `capacity` of them. Returns how many.
+ */
+static inline size_t ropewalk_copy(const struct ropewalk_fragment *fragment, size_t offset, void *to, size_t capacity) {
+    size_t index, done = 0;
+    for (index = 0; index < fragment->piece_count && done < capacity; index++) {
+        const struct ropewalk_bytes *piece = &fragment->pieces[index];
+        size_t length;
+        if (offset >= piece->length) {
+            offset -= piece->length;
+            continue;
+        }
+        length = piece->length - offset;
+        if (length > capacity - done)
+            length = capacity - done;
+        memcpy((uint8_t *)to + done, piece->start + offset, length);
+        done += length;
+        offset = 0;
+    }
+    return done;
+}
+
+/*
+ * The bytes of a fragment side by side: where they lie, if they lie in one place, or copied to `room`, which has `capacity`
+ * bytes. NULL where they lie in several places and do not fit there, and of a fragment without bytes.
+ */
+static inline const uint8_t *ropewalk_contiguous(const struct ropewalk_fragment *fragment, void *room, size_t capacity) {
+    if (fragment->piece_count == 0)
+        return NULL;
+    if (fragment->piece_count == 1)
+        return fragment->pieces[0].start;
+    if (fragment->length > capacity)
+        return NULL;
+    ropewalk_copy(fragment, 0, room, capacity);
+    return (const uint8_t *)room;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * A filter: it decides which events are kept, and which triggers they passed (docs/filters.md). C99 or C++; nothing to link
+ * with.
+ *
+ *     static int process(void *state, const struct ropewalk_event *event, struct ropewalk_decision *decision) {
+ *         decision->accept = event->fragment_count > 3;
+ *         return 0;
+ *     }
+ *
+ *     static const struct ropewalk_filter filter = {
+ *         ROPEWALK_FILTER_HEAD("my filter 1.0"), NULL, NULL, process, NULL, NULL, NULL};
+ *
+ *     const struct ropewalk_plugin *ropewalk_plugin(void) { return &filter.plugin; }
+ *
+ *     cc -shared -fPIC -I bindings/c -o my_filter.so my_filter.c
+ */
+#ifndef ROPEWALK_FILTER_H
+#define ROPEWALK_FILTER_H
+
+#include "ropewalk_event.h"
+#include "ropewalk_plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ROPEWALK_FILTER_VERSION 1
+
+/* What a filter is offered beside events. It is there as long as the filter. */
+struct ropewalk_host {
+    uint32_t size; /* of this struct, in bytes; a later version may append functions to it */
+    uint32_t reserved;
+};
+
+struct ropewalk_filter {
+    struct ropewalk_plugin plugin;
+    /*
+     * Begins. `configuration` is the text of its key `configuration`, ended by a zero. Returns your state, which the other
+     * functions get. NULL where it cannot be done; then write a text that says why, ended by a zero, to `error`, which has room
+     * for `capacity` bytes. May be NULL: then the state is NULL.
+     */
+    void *(*create)(const struct ropewalk_host *host, const char *configuration, char *error, size_t capacity);
+    /* The events of this run follow. May be NULL. */
+    void (*begin_run)(void *state, uint32_t run);
+    /*
+     * Decides on an event: fills in `decision`, which rejects it as it comes. Returns 0. Negative where it cannot decide: then
+     * what it filled in does not count, and the event counts as one over which the filter failed.
+     */
+    int (*process)(void *state, const struct ropewalk_event *event, struct ropewalk_decision *decision);
+    /* No more events of the run follow. May be NULL; a filter that is ended in the middle of a run does not hear of it. */
+    void (*end_run)(void *state);
+    /* Why the last process was negative: a text that is there until the next call. May be NULL, and may return NULL. */
+    const char *(*error)(void *state);
+    /* Ends it. May be NULL. */
+    void (*destroy)(void *state);
+};
+
+/* Calls for one state come one after the other, but not always from the same thread. Several states may be there at once. */
+#define ROPEWALK_FILTER_HEAD(name) \
+    { ROPEWALK_PLUGIN_FILTER, ROPEWALK_FILTER_VERSION, sizeof(struct ropewalk_filter), 0, name }
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

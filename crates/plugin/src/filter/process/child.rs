@@ -1,0 +1,320 @@
+//! In the process: events are taken from where they lie, and decided one after the other.
+#![allow(unsafe_code)]
+
+use super::layout::{
+    ACCEPT, COPIES, DECISIONS_BYTES, ENTRY, Entry, FRAGMENT_HEAD, Kind, LAST_WORDS, MEMORY, MOST_EVENTS, PIECE,
+    RECORD_HEAD, RECORDS, RESULTS, RESULTS_RING, RING, SIZES, SLEEPS, TAKEN, UNDECIDED, VERSION, WRITTEN, sequence_of,
+};
+use crate::confinement::{LastWords, Missing};
+use crate::filter::MOST_RESULT;
+use crate::filter::created::{Created, Said};
+use crate::filter::interface::{RawDecision, RawFragment};
+use crate::filter::shown::{Head, Shown};
+use crate::process::caller::Caller;
+use crate::process::greeting::{Greeting, MOST_GREETING};
+use crate::process::region::Region;
+use ropewalk_terms::{Attempt, EventKey, RunNumber};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// Decisions that nobody has taken yet are told of when there are so many.
+const MANY: u64 = 32;
+/// They are told of at once after an event that took so long.
+const LONG: Duration = Duration::from_micros(100);
+/// How long it looks again before it sleeps: a wake-up costs whoever wakes it more than that.
+const A_WHILE: Duration = Duration::from_micros(30);
+
+/// What the process does: standard input is the socket of the one who started it. Returns when that one has gone.
+///
+/// # Errors
+/// Where standard input is no such socket, or the filter cannot be had; the other side was told then.
+pub fn serve() -> io::Result<()> {
+    let caller = Caller::connect()?;
+    let Greeted { greeting, events, decisions } = greeted(&caller)?;
+    let served = Served::new(&greeting, &caller, events, &decisions);
+    caller.tell(served)?.work(caller)
+}
+
+/// What was told first.
+struct Greeted {
+    greeting: Greeting<SIZES>,
+    /// Where the events and all memories lie.
+    events: Region,
+    decisions: OwnedFd,
+}
+
+/// The first messages, with all memory put to its place.
+fn greeted(caller: &Caller) -> io::Result<Greeted> {
+    let (mut bytes, mut descriptors) = (vec![0; MOST_GREETING], Vec::new());
+    let length = caller.receive_with(&mut bytes, &mut descriptors)?;
+    let greeting = length.and_then(|length| Greeting::<SIZES>::decode(&bytes[..length]));
+    let own: Option<[OwnedFd; 2]> = descriptors.try_into().ok();
+    let Some((greeting, [own, decisions])) = greeting.zip(own).filter(|(greeting, _)| greeting.sizes[0] == VERSION)
+    else {
+        return Err(io::Error::other("a run starts this by itself for a filter that is not trusted"));
+    };
+    let [_, _, copies, _, _, addresses, memories] = greeting.sizes.map(|size| size as usize);
+    let mut events = Region::reserve(addresses)?;
+    events.place_at(0, own, COPIES + copies)?;
+    let mut placed = 0;
+    while placed < memories {
+        let mut descriptors = Vec::new();
+        let length = caller.receive_with(&mut bytes, &mut descriptors)?.unwrap_or(0);
+        let said = bytes.get(8..length).unwrap_or_default().chunks_exact(MEMORY);
+        if descriptors.is_empty() || said.len() != descriptors.len() {
+            return Err(io::Error::other("a message about memories does not fit their descriptors"));
+        }
+        for (memory, file) in said.zip(descriptors) {
+            events.place_at(u64_at(memory, 0) as usize, file, u64_at(memory, 8) as usize)?;
+            placed += 1;
+        }
+    }
+    Ok(Greeted { greeting, events, decisions })
+}
+
+/// A filter at work.
+struct Served {
+    created: Created,
+    shown: Shown,
+    /// Before the memory in which they are left, which is unmapped last.
+    _last_words: LastWords,
+    events: Region,
+    decisions: Region,
+    /// The position of the next record.
+    at: u64,
+    decided: u64,
+    /// Decisions that were told of.
+    announced: u64,
+    /// The position behind the last result, and behind that of each event.
+    result: u64,
+    results: Vec<u64>,
+    /// Up to where results were taken, as far as it was looked.
+    results_free: u64,
+}
+
+impl Served {
+    fn new(
+        greeting: &Greeting<SIZES>,
+        caller: &Caller,
+        events: Region,
+        decisions: &OwnedFd,
+    ) -> Result<(Self, Missing), String> {
+        let decisions =
+            Region::open(decisions, DECISIONS_BYTES, true).map_err(|error| format!("memory for decisions: {error}"))?;
+        let words = decisions.number(LAST_WORDS).as_ptr().cast();
+        // SAFETY: behind LAST_WORDS is room for them, and `decisions` outlives what leaves them, in this function as in `Self`.
+        let last_words = unsafe { LastWords::leave_at(words, events.addresses()) }
+            .map_err(|error| format!("handlers of signals: {error}"))?;
+        let (library, missing) = caller.confined(greeting)?;
+        let created = Created::new(library, &greeting.configuration).map_err(|error| error.to_string())?;
+        let served = Self {
+            created,
+            shown: Shown::default(),
+            _last_words: last_words,
+            events,
+            decisions,
+            at: 0,
+            decided: 0,
+            announced: 0,
+            result: 0,
+            results: vec![0; MOST_EVENTS],
+            results_free: 0,
+        };
+        Ok((served, missing))
+    }
+
+    /// Decides on what it is offered until nobody is there any more.
+    fn work(&mut self, mut caller: Caller) -> io::Result<()> {
+        while self.wait(&caller, |this| this.written() != this.at)? {
+            let written = self.written();
+            let mut before = Instant::now();
+            while self.at != written {
+                if !self.record(&mut caller)? {
+                    return Ok(());
+                }
+                let now = Instant::now();
+                let has_many = self.decided - self.announced.max(self.taken()) >= MANY;
+                if has_many || now - before > LONG {
+                    self.announce(&caller)?;
+                }
+                before = now;
+            }
+        }
+        Ok(())
+    }
+
+    fn written(&self) -> u64 {
+        self.events.number(WRITTEN).load(Ordering::Acquire)
+    }
+
+    fn taken(&self) -> u64 {
+        self.events.number(TAKEN).load(Ordering::Acquire)
+    }
+
+    /// Tells of decisions that nobody took or was told of.
+    fn announce(&mut self, caller: &Caller) -> io::Result<()> {
+        if self.decided > self.announced.max(self.taken()) {
+            self.announced = self.decided;
+            caller.ring(b"D")?;
+        }
+        Ok(())
+    }
+
+    /// Waits until it is so; false where nobody is there any more.
+    fn wait(&mut self, caller: &Caller, is_so: impl Fn(&Self) -> bool) -> io::Result<bool> {
+        while !is_so(self) {
+            self.announce(caller)?;
+            let begin = Instant::now();
+            while begin.elapsed() < A_WHILE && !is_so(self) {
+                (0..32).for_each(|_| std::hint::spin_loop());
+            }
+            let sleeps = self.decisions.number(SLEEPS);
+            sleeps.store(1, Ordering::Relaxed);
+            // The other side writes, and looks whether this one sleeps: one of the two sees the other.
+            fence(Ordering::SeqCst);
+            if !is_so(self) && caller.receive(&mut [0; 16])? == 0 {
+                return Ok(false);
+            }
+            sleeps.store(0, Ordering::Relaxed);
+        }
+        Ok(true)
+    }
+
+    /// Does what the next record says; false where nobody is there any more.
+    fn record(&mut self, caller: &mut Caller) -> io::Result<bool> {
+        let (at, to_end) = (RECORDS + (self.at % RING as u64) as usize, RING as u64 - self.at % RING as u64);
+        let [length, kind] = [0, 1].map(|word| self.events.look::<u64>(at) >> (32 * word) & 0xffff_ffff);
+        if kind == Kind::Wrap as u64 {
+            self.at += to_end;
+        } else if kind == Kind::Event as u64 {
+            if !self.event(at, length as usize, caller)? {
+                return Ok(false);
+            }
+            self.at += length;
+        } else {
+            let run = RunNumber(self.events.look::<u64>(at + 8) as u32);
+            if kind == Kind::BeginRun as u64 {
+                self.created.begin_run(run)
+            } else {
+                self.created.end_run()
+            }
+            self.at += length;
+        }
+        Ok(true)
+    }
+
+    /// Decides on the event of the record at this place; false where nobody is there any more.
+    fn event(&mut self, at: usize, length: usize, caller: &mut Caller) -> io::Result<bool> {
+        if !self.make_room_for_a_result(caller)? {
+            return Ok(false);
+        }
+        // SAFETY: a record that was offered is not written to before its event is decided.
+        let record = unsafe { self.events.bytes(at, length) };
+        let (sequence, key, attempt) = (u64_at(record, 8), u64_at(record, 16), u16_at(record, 36));
+        self.shown.clear();
+        let mut rest = &record[RECORD_HEAD..];
+        for _ in 0..u32_at(record, 28) {
+            let pieces = u32_at(rest, 12) as usize;
+            let (fragment, behind) = rest.split_at(FRAGMENT_HEAD + pieces * PIECE);
+            for piece in fragment[FRAGMENT_HEAD..].chunks_exact(PIECE) {
+                let (address, length) = (u64_at(piece, 0) as usize, u64_at(piece, 8) as usize);
+                // SAFETY: the payload of an event is not written to before it is decided.
+                self.shown.piece(unsafe { self.events.bytes(address, length) }.as_ptr(), length);
+            }
+            self.shown.fragment(raw(fragment, pieces));
+            rest = behind;
+        }
+        let event = self.shown.event(Head {
+            run: RunNumber(u32_at(record, 24)),
+            key: EventKey::from_bits(key),
+            attempt: Attempt(attempt),
+            flags: u32_at(record, 32),
+            trigger_type: u16_at(record, 38),
+        });
+        let result_at = (self.result % RESULTS_RING as u64) as usize;
+        let result = self.decisions.values::<u8>(RESULTS + result_at, MOST_RESULT);
+        let result = result.try_into().expect("it has this length");
+        // SAFETY: the structs are `self.shown`'s, and the bytes are there until the event is decided.
+        let said = unsafe { self.created.process(&event, result) };
+        let mut entry = Entry { key, attempt: attempt.into(), result_at: result_at as u64, ..Entry::default() };
+        match said {
+            Said::Decided(decision) => decide(&mut entry, &decision),
+            Said::Undecided => {
+                entry.flags = UNDECIDED;
+                caller.complain(
+                    || format!("filter: it cannot decide on event {}", EventKey::from_bits(key)),
+                    || self.created.why(),
+                );
+            }
+        }
+        self.publish(sequence, entry);
+        Ok(true)
+    }
+
+    /// Writes a decision to its place.
+    fn publish(&mut self, sequence: u64, entry: Entry) {
+        let length = u64::from(entry.result_length).min(MOST_RESULT as u64);
+        self.result += length.next_multiple_of(8);
+        self.results[(sequence % MOST_EVENTS as u64) as usize] = self.result;
+        let place = sequence_of(sequence);
+        debug_assert!(place.is_multiple_of(ENTRY), "an entry is a line of the cache");
+        self.decisions.values(place + size_of::<u64>(), 1)[0] = entry;
+        self.decisions.number(place).store(sequence, Ordering::Release);
+        self.decided = sequence;
+    }
+
+    /// Sees to it that the next result may be as long as results are; false where nobody is there any more.
+    fn make_room_for_a_result(&mut self, caller: &Caller) -> io::Result<bool> {
+        let size = RESULTS_RING as u64;
+        let to_end = size - self.result % size;
+        if to_end < MOST_RESULT as u64 {
+            self.result += to_end;
+        }
+        let needed = self.result + MOST_RESULT as u64;
+        let free_then = |this: &Self| {
+            let taken = this.taken();
+            let free = if taken == 0 { 0 } else { this.results[(taken % MOST_EVENTS as u64) as usize] };
+            free + size
+        };
+        if needed > self.results_free + size {
+            if !self.wait(caller, |this| needed <= free_then(this))? {
+                return Ok(false);
+            }
+            self.results_free = free_then(self) - size;
+        }
+        Ok(true)
+    }
+}
+
+fn decide(entry: &mut Entry, decision: &RawDecision) {
+    entry.flags = if decision.accept == 0 { 0 } else { ACCEPT };
+    (entry.bits, entry.result_length) = (decision.bits, decision.result_length);
+}
+
+fn raw(fragment: &[u8], piece_count: usize) -> RawFragment {
+    RawFragment {
+        source: u32_at(fragment, 0),
+        length: u32_at(fragment, 4),
+        flags: u32_at(fragment, 8),
+        bunch_crossing: u16_at(fragment, 32),
+        trigger_type: u16_at(fragment, 34),
+        raw_id: u64_at(fragment, 16),
+        time: u64_at(fragment, 24),
+        pieces: core::ptr::null(),
+        piece_count,
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("records are whole"))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("records are whole"))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(*bytes[at..].first_chunk().expect("records are whole"))
+}

@@ -1,0 +1,104 @@
+//! In the process of a plug-in, of whatever kind: the one who started it, and what is given up before any work.
+#![allow(unsafe_code)]
+
+use super::greeting::{Greeting, MOST_TEXT, ready};
+use super::worker::MOST_DESCRIPTORS;
+use crate::confinement::{Confinement, Missing};
+use crate::library::Library;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recv, recvmsg, send};
+use std::io::{self, IoSliceMut, stdin};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Times that a plug-in is told about that it could do nothing with, on standard error.
+const MOST_TOLD: u32 = 10;
+
+/// The one who started this process, over its standard input.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    socket: OwnedFd,
+    told: u32,
+}
+
+impl Caller {
+    /// Closes what came along from the one who started this, beside standard input, output and error.
+    pub(crate) fn connect() -> io::Result<Self> {
+        // SAFETY: this is the first thing that the process does, which has opened nothing that it needs.
+        let _ = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
+        Ok(Self { socket: stdin().as_fd().try_clone_to_owned()?, told: 0 })
+    }
+
+    /// Waits for a message with descriptors; returns how long it is. None where it was cut short.
+    pub(crate) fn receive_with(&self, into: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<Option<usize>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = recvmsg(&self.socket, &mut [IoSliceMut::new(into)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                descriptors.extend(received);
+            }
+        }
+        let is_whole = !received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
+        Ok(is_whole.then_some(received.bytes))
+    }
+
+    /// Waits for a message; returns how long it is, and 0 when nobody is there any more.
+    pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(&self.socket, into, RecvFlags::empty())?.0)
+    }
+
+    /// Says something.
+    pub(crate) fn say(&self, message: &[u8]) -> io::Result<()> {
+        send(&self.socket, message, SendFlags::NOSIGNAL)?;
+        Ok(())
+    }
+
+    /// Says something unless so much was said already that was not heard: then it need not be said.
+    pub(crate) fn ring(&self, message: &[u8]) -> io::Result<()> {
+        match send(&self.socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives up what a plug-in does not need, with its library loaded in between.
+    pub(crate) fn confined<const N: usize>(&self, greeting: &Greeting<N>) -> Result<(Library, Missing), String> {
+        let confinement = Confinement {
+            memory: greeting.memory,
+            starter: greeting.starter,
+            speaks_over: vec![self.socket.as_raw_fd()],
+        };
+        let given_up = |error: io::Error| format!("it cannot give up its rights: {error}");
+        let missing = confinement.before_loading().map_err(given_up)?;
+        // The library may lie where only the user of the run can read it.
+        let library = Library::open(&greeting.library).map_err(|error| error.to_string())?;
+        Ok((library, missing.or(confinement.before_work().map_err(given_up)?)))
+    }
+
+    /// Tells whether it is ready, or why it is not.
+    pub(crate) fn tell<T>(&self, made: Result<(T, Missing), String>) -> io::Result<T> {
+        match made {
+            Ok((served, missing)) => {
+                self.say(&ready(missing))?;
+                Ok(served)
+            }
+            Err(why) => {
+                let mut text = format!("E{why}");
+                text.truncate(text.floor_char_boundary(MOST_TEXT));
+                self.say(text.as_bytes())?;
+                Err(io::Error::other(why))
+            }
+        }
+    }
+
+    /// Tells people on standard error that the plug-in could not do something, and what it says of that, the first times.
+    pub(crate) fn complain(&mut self, what: impl FnOnce() -> String, why: impl FnOnce() -> String) {
+        if self.told < MOST_TOLD {
+            self.told += 1;
+            let why = why();
+            if !why.is_empty() {
+                eprintln!("{}: {why}", what());
+            }
+        }
+    }
+}

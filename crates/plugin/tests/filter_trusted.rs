@@ -1,0 +1,96 @@
+//! Filters in C that are called in the thread that has the events, and libraries that are none.
+
+mod support;
+
+use ropewalk_flow::messages::FragmentFlags;
+use ropewalk_memory::MemoryKind;
+use ropewalk_plugin::filter::{FilterConfig, Nonsense};
+use ropewalk_plugin::{End, Filter};
+use ropewalk_terms::{RunNumber, TriggerBits};
+use std::path::Path;
+use support::events::{Event, fragment, pool};
+use support::{MISBEHAVING_FILTER, TemporaryDirectory, build};
+
+fn config(library: &Path, configuration: &str) -> FilterConfig {
+    FilterConfig { library: library.to_owned(), configuration: configuration.to_owned() }
+}
+
+#[test]
+fn a_filter_gets_all_that_is_known_of_an_event_and_decides() {
+    let directory = TemporaryDirectory::new();
+    let mut filter = Filter::new(&config(&build(&directory, MISBEHAVING_FILTER, &[]), "")).expect("it is a filter");
+    let mut memory = pool(MemoryKind::Heap, 4096, 16);
+    filter.begin_run(RunNumber(77));
+    let mut event = Event::new(
+        5,
+        [
+            fragment(&mut memory, 11, b"?one", 4),
+            fragment(&mut memory, 12, &[1, 2, 3, 4, 5, 6], 2),
+            fragment(&mut memory, 13, b"", 1),
+        ],
+    );
+    event.is_complete = false;
+    event.fragments[1].meta.flags = event.fragments[1].meta.flags.with(FragmentFlags::CRC_ERROR);
+    let decision = filter.process(&event).expect("it can be true").expect("it decides");
+    assert!(decision.accept);
+    assert_eq!(decision.bits, TriggerBits::of(0).with(TriggerBits::of(127)));
+    assert_eq!(
+        std::str::from_utf8(decision.result).expect("text"),
+        "run 77 key 562949953421317 number 5 resync 2 attempt 3 flags 3 type 9; \
+         11: 4 bytes 65 in 1, 20001 3000 5 1099511627787 1125899906842624; \
+         12: 6 bytes 5 in 3, 20003 3000 5 1099511627788 1125899906842624; \
+         13: 0 bytes 0 in 0, 20001 3000 5 1099511627789 1125899906842624"
+    );
+    filter.end_run();
+    filter.begin_run(RunNumber(78));
+    let told = Event::new(6, [fragment(&mut memory, 11, b"0", 1)]);
+    let decision = filter.process(&told).expect("it can be true").expect("it decides");
+    assert_eq!(decision.result, b"78 1 2", "the run, runs that ended, events");
+    let rejected = Event::new(7, [fragment(&mut memory, 11, b"-", 1)]);
+    let decision = filter.process(&rejected).expect("it can be true").expect("it decides");
+    assert_eq!((decision.accept, decision.result), (false, &b""[..]));
+    assert!(filter.process(&Event::new(8, [])).expect("it can be true").is_some(), "an event without fragments");
+}
+
+#[test]
+fn what_a_filter_decides_that_cannot_be_true_is_not_believed() {
+    let directory = TemporaryDirectory::new();
+    let mut filter = Filter::new(&config(&build(&directory, MISBEHAVING_FILTER, &[]), "")).expect("it is a filter");
+    let mut memory = pool(MemoryKind::Heap, 4096, 16);
+    let mut decide = |filter: &mut Filter, bytes: &[u8]| {
+        let decision = filter.process(&Event::new(1, [fragment(&mut memory, 1, bytes, 100)]));
+        decision.map(|decision| decision.map(|decision| decision.result.len()))
+    };
+    assert_eq!(decide(&mut filter, b"R"), Ok(Some(65_536)), "the longest result");
+    for (bytes, length) in [(b"l", 65_537), (b"L", u32::MAX)] {
+        let nonsense = Nonsense::Result { at: 0, length };
+        assert_eq!(decide(&mut filter, bytes), Err(nonsense));
+        assert_eq!(filter.journal().ends().pop(), Some((End::Decision(nonsense), 1)));
+    }
+    assert_eq!(decide(&mut filter, b"u"), Ok(None), "it cannot decide, and says so");
+    assert_eq!(filter.why(), "it did not like the event");
+    assert_eq!(decide(&mut filter, b"."), Ok(Some(0)));
+}
+
+#[test]
+fn libraries_that_are_no_filter_are_refused_with_what_to_do() {
+    let directory = TemporaryDirectory::new();
+    let built = |macros: &[&str]| build(&directory, MISBEHAVING_FILTER, macros);
+    let refused = |library: &Path, configuration: &str| {
+        Filter::new(&config(library, configuration)).expect_err("it is none").to_string()
+    };
+    for (macros, words) in [
+        (&["VERSION=2"][..], ["built for version 2 of the interface of filters", "ropewalk_filter.h"]),
+        (&["SIZE=24"], ["24 bytes, and at least 72", "ROPEWALK_FILTER_HEAD"]),
+        (&["KIND=1"], ["of kind 1", "a filter is of kind 2"]),
+        (&["NO_PROCESS"], ["no function `process`", ".so"]),
+        (&["NO_TABLE"], ["no function `ropewalk_plugin`", "ropewalk_plugin.h"]),
+    ] {
+        let told = refused(&built(macros), "");
+        assert!(words.iter().all(|word| told.contains(word)), "{macros:?}: {told}");
+    }
+    let told = refused(&directory.0.join("nowhere.so"), "");
+    assert!(told.contains("nowhere.so: cannot be loaded"), "{told}");
+    let told = refused(&built(&[]), "refuse");
+    assert!(told.contains("it wants to hear something else than \"refuse\""), "{told}");
+}
