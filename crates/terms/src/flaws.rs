@@ -227,6 +227,10 @@ flaws! {
     IncidentUnnoticed = "incident_unnoticed",
     /// A recording begins with what was received, and not with a frame.
     RecordingUnframed = "recording_unframed",
+    /// An event of several streams is acknowledged when the first of them has it.
+    FirstCopyAcknowledged = "first_copy_acknowledged",
+    /// The last stream of an event of several is not given it.
+    LastStreamForgotten = "last_stream_forgotten",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

@@ -30,6 +30,8 @@ pub struct DiskFaults {
     pub name_error: f64,
     /// How often a sync fails.
     pub sync_error: f64,
+    /// How often the append that is under way when the disk is dropped, as with a killed process, is in the file in part.
+    pub torn_append: f64,
     /// How often [`SimulatedStorage::read`] fails.
     pub read_error: f64,
 }
@@ -44,6 +46,7 @@ impl Default for DiskFaults {
             write_error: 0.0,
             name_error: 0.0,
             sync_error: 0.0,
+            torn_append: 0.0,
             read_error: 0.0,
         }
     }
@@ -198,7 +201,8 @@ struct Open {
     last_failure: Option<DiskCause>,
 }
 
-/// A disk that writes a [`SimulatedStorage`]. Dropping it loses what is queued, as a killed process would.
+/// A disk that writes a [`SimulatedStorage`]. Dropping it loses what is queued, as a killed process would; of the append that
+/// is under way a part may be in the file.
 pub struct SimulatedDisk {
     storage: SimulatedStorage,
     config: SimulatedDiskConfig,
@@ -311,6 +315,24 @@ impl SimulatedDisk {
         medium.files.insert(final_path, content);
         open.place = None;
         Ok(())
+    }
+}
+
+impl Drop for SimulatedDisk {
+    fn drop(&mut self) {
+        let Some((_, Command::Append { file, known_failures, data, .. })) = self.queue.front() else { return };
+        let medium = &mut *self.storage.lock();
+        // Where it never happens no chance is drawn, so that the history of a seed does not depend on it.
+        if medium.faults.torn_append == 0.0 || !medium.random.chance(medium.faults.torn_append) {
+            return;
+        }
+        let Some(open) = self.files.get(file.0 as usize).filter(|open| open.failures == *known_failures) else {
+            return;
+        };
+        let part = medium.random.below(length_of(data) as u64 + 1) as usize;
+        if let Some(content) = open.path(medium.cuts).ok().and_then(|path| medium.files.get_mut(path)) {
+            content.bytes.extend(data.iter().flat_map(|slice| slice.iter()).take(part));
+        }
     }
 }
 

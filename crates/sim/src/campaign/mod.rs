@@ -12,7 +12,8 @@
 //! Each seed is a system of either kind: this one, and one in which sources push (`push`). Front ends under run control have a
 //! campaign of their own (`controlled`), with nothing but programs, their connections and what stands for nodes; so have splitters
 //! and their processes (`dividing`), boards whose numbers grow, with their black boxes (`growing`), and boards that send an event in
-//! several frames (`gathering`): what these stand on is in `stand`.
+//! several frames (`gathering`): what these stand on is in `stand`. Run files in several streams have one, too (`storing`), with
+//! nothing but storage and its disk.
 //! Event managers come and go: `reign` knows who speaks, `coordination` gives leases, `obedience` looks whom nodes obey.
 //! A machine joins with one file in `machines`: how it is wired, and what must hold of it after every turn.
 //! `docs/simulation.md` says how to read a failure and how to add a machine.
@@ -54,6 +55,7 @@ mod schedule;
 mod scheduled;
 mod shrink;
 mod stand;
+pub mod storing;
 mod timeline;
 mod trouble;
 mod watch;
@@ -66,7 +68,7 @@ pub use content::{Contents, Format, Sizes, mixed};
 pub use coverage::{Coverage, Situation, unreachable};
 pub use fault::{Fault, Scheduled};
 pub use fault_kind::FaultKind;
-pub use outcome::{Outcome, run, run_controlled, run_dividing, run_gathering, run_growing, run_push};
+pub use outcome::{Outcome, run, run_controlled, run_dividing, run_gathering, run_growing, run_push, run_storing};
 pub use place::Place;
 pub use runner::{Campaign, Failure, Orders, SCHEMA, System};
 pub use scenario::{End, Managers, Rooms, Scenario, TimeOuts};

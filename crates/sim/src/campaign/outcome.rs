@@ -8,6 +8,7 @@ use super::gathering;
 use super::growing;
 use super::push;
 use super::scenario::Scenario;
+use super::storing;
 use super::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -66,6 +67,11 @@ pub fn run_growing(scenario: growing::Scenario) -> Option<Broken> {
 /// What a checker says of boards that send an event in several frames; nothing where everything holds.
 pub fn run_gathering(scenario: gathering::Scenario) -> Option<Broken> {
     caught(|| gathering::World::new(scenario).run())
+}
+
+/// What a checker says of run files in several streams; nothing where everything holds.
+pub fn run_storing(scenario: storing::Scenario) -> Option<Broken> {
+    caught(|| storing::World::new(scenario).run())
 }
 
 /// Runs a world to its end; what a checker said, or how somebody panicked.

@@ -1,6 +1,7 @@
 //! Events that go to several streams: each is told of once, when its last copy has come so far.
 
 use super::Progress;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 
 /// Whom to tell how far a record has come.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -54,10 +55,14 @@ impl Copies {
             Ticket::Shared(place) => place,
         };
         let event = &mut self.shared[place as usize];
+        let is_first = event.least.is_none();
         let least = event.least.map_or(reached, |least| least.min(reached));
         (event.least, event.left) = (Some(least), event.left - 1);
-        if event.left == 0 {
+        let is_known = if is_planted(Flaw::FirstCopyAcknowledged) { is_first } else { event.left == 0 };
+        if is_known {
             progress.push((event.slot, least));
+        }
+        if event.left == 0 {
             self.free.push(place);
         }
     }
