@@ -38,6 +38,11 @@ fn frames(format: ForeignFormat, bytes: &[u8], step: usize) -> Vec<usize> {
                 format.describe(frame, &mut counted);
                 assert!(counted.0 <= bytes + 2, "more parts than bytes");
                 let _ = (format.fields(frame), format.checksum(frame), format.split(frame, &mut Vec::new()));
+                let _ = format.announces(frame);
+                if let Some(whole) = format.enclosed(frame) {
+                    let lengths: usize = whole.members.iter().map(|member| frame[member.place.clone()].len()).sum();
+                    assert_eq!(lengths, whole.data.len(), "the fragments fill the data");
+                }
                 lengths.push(bytes);
                 (at, search) = (at + bytes, Search::default());
             }

@@ -25,7 +25,7 @@ mod words;
 pub use error::FedError;
 pub use fragment::{Ends, Fragment, OwnedFragment, encode, encode_with};
 pub use patch::Patch;
-pub use split::{Split, split_file};
+pub use split::{Split, split_event, split_file};
 pub use words::{Header, Trailer};
 
 /// Bytes of a word, of a header and of a trailer.

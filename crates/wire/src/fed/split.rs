@@ -36,6 +36,21 @@ pub fn split_file(bytes: &[u8]) -> Split {
     split
 }
 
+/// Cuts bytes that are fragments back to back and nothing else, as an event's data are, by the lengths in the trailers; none
+/// where they do not fall apart to their begin. CRCs are not looked at.
+pub fn split_event(bytes: &[u8]) -> Option<Vec<Range<usize>>> {
+    let (mut fragments, mut end) = (Vec::new(), bytes.len());
+    while end > 0 {
+        let trailer = Trailer::parse(*bytes[..end].last_chunk()?).ok()?;
+        let begin = end.checked_sub(trailer.length_in_words() as usize * WORD_BYTES)?;
+        Fragment::parse(&bytes[begin..end]).ok()?;
+        fragments.push(begin..end);
+        end = begin;
+    }
+    fragments.reverse();
+    Some(fragments)
+}
+
 /// The end of the fragment that begins at `start`, if there is one.
 fn end_of_fragment(bytes: &[u8], start: usize) -> Option<usize> {
     let rest = &bytes[start..];

@@ -1,8 +1,9 @@
 //! Frames as front ends would send them: for emulators, and for tests of whoever reads them.
 
 use super::{ForeignFormat, Header, alice, artdaq, atlas, dune, ejfat, ess, eudaq, midas, nscldaq, srs};
+use crate::frd::{self, EventHeader, Version};
 use crate::mep::{Bank, encode_bank, encode_mep};
-use crate::{fed, ferol, rod};
+use crate::{fed, ferol, mdf, rod};
 use ropewalk_terms::SourceId;
 
 /// Events in an emulated multi-event packet.
@@ -35,6 +36,8 @@ impl ForeignFormat {
             Self::Eudaq => event_of_a_plane(wish, out),
             Self::Dune => dune_fragment(wish, out),
             Self::Atlas => full_event(wish, out),
+            Self::Mdf => record(wish, out)?,
+            Self::Frd => event_of_fragments(wish, out)?,
             Self::LhcbBanks => bank(wish, out)?,
             Self::Ess => readouts(wish, out)?,
             Self::Srs => hits(wish, out),
@@ -103,6 +106,26 @@ fn packet(wish: Wish<'_>, out: &mut Vec<u8>) -> Option<()> {
     bank(wish, &mut banks)?;
     let fragments = (0..EMULATED_PACKING).map(|_| &banks[..]);
     encode_mep(wish.event.wrapping_mul(EMULATED_PACKING), 9, fragments, out).ok()
+}
+
+/// Two banks of the source, and one of its neighbour.
+fn record(wish: Wish<'_>, out: &mut Vec<u8>) -> Option<()> {
+    let mut banks = Vec::new();
+    bank(wish, &mut banks)?;
+    bank(wish, &mut banks)?;
+    bank(Wish { source: wish.source + 1, ..wish }, &mut banks)?;
+    let about = mdf::AboutEvent { run: 7, orbit: wish.event, bunch: BUNCH_CROSSING.into(), ..Default::default() };
+    mdf::encode_record(&about, &[&banks], out).ok()
+}
+
+/// An event of version 5 of two sources.
+fn event_of_fragments(wish: Wish<'_>, out: &mut Vec<u8>) -> Option<()> {
+    let (mut fragments, event) = (Vec::new(), wish.event.into());
+    fed_fragment(wish, &mut fragments)?;
+    fed_fragment(Wish { source: wish.source + 1, payload: &[], ..wish }, &mut fragments)?;
+    let (version, flags, run, lumisection) = (Version::V5, 0, 7, 1);
+    let header = EventHeader { version, flags, run, lumisection, event, data_bytes: 0, padding_bytes: 0, checksum: 0 };
+    frd::encode_event(header, &[&fragments], out).ok()
 }
 
 fn readouts(wish: Wish<'_>, out: &mut Vec<u8>) -> Option<()> {

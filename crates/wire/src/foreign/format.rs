@@ -105,6 +105,10 @@ macro_rules! formats {
             fn is_filler(&self, skipped: &[u8]) -> bool {
                 match self { $(Self::$variant => $unit.is_filler(skipped)),* }
             }
+
+            fn announces(&self, frame: &[u8]) -> Option<Announced> {
+                match self { $(Self::$variant => $unit.announces(frame)),* }
+            }
         }
     };
 }
@@ -114,6 +118,8 @@ formats! {
     Eudaq = "eudaq", eudaq::Eudaq, Events, datagrams: false, "EUDAQ2 native events";
     Dune = "dune", dune::Dune, Events, datagrams: false, "DUNE fragments, back to back";
     Atlas = "atlas", atlas::Atlas, Nothing, datagrams: false, "ATLAS full events, ROB fragments and what is between them";
+    Mdf = "mdf", mdf::Mdf, Nothing, datagrams: false, "LHCb MDF records: whole events of raw banks";
+    Frd = "frd", frd::Frd, Nothing, datagrams: false, "CMS FED raw data: whole events of FED fragments";
     Ferol = "ferol", cms::FerolBlocks, Events, datagrams: false, "CMS FEROL blocks";
     LhcbBanks = "lhcb-banks", lhcb::RawBanks, Nothing, datagrams: false, "LHCb raw banks, back to back";
     Ess = "ess", ess::Ess, Frames, datagrams: false, "ESS readout packets";
@@ -157,6 +163,21 @@ impl ForeignFormat {
         matches!(self, Self::LhcbMep)
     }
 
+    /// Whether each of its frames is a whole event, put together by whoever wrote it.
+    pub const fn holds_whole_events(self) -> bool {
+        matches!(self, Self::Midas | Self::Eudaq | Self::Atlas | Self::Nscldaq | Self::Mdf | Self::Frd)
+    }
+
+    /// The fragments in a frame that holds a whole event; none where the format does not tell them apart, or where the frame is
+    /// no event.
+    pub fn enclosed(self, frame: &[u8]) -> Option<Enclosed> {
+        match self {
+            Self::Mdf => mdf::enclosed(frame),
+            Self::Frd => frd::enclosed(frame),
+            _ => None,
+        }
+    }
+
     /// Its headers at fixed places, each with what it is the header of.
     pub const fn headers(self) -> &'static [(&'static str, &'static [Place])] {
         match self {
@@ -164,6 +185,13 @@ impl ForeignFormat {
             Self::Eudaq => &[("event", eudaq::HEADER)],
             Self::Dune => &[("fragment", dune::HEADER)],
             Self::Atlas => &[("fragment", atlas::HEADER)],
+            Self::Mdf => &[("record", mdf::HEADER)],
+            Self::Frd => &[
+                ("file header", frd::FILE_HEADER),
+                ("event of version 3", frd::VERSION_3),
+                ("event of version 4", frd::VERSION_4),
+                ("event of version 5 or 6", frd::VERSION_5),
+            ],
             Self::Ferol => &[("block", cms::BLOCK_HEADER)],
             Self::LhcbBanks => &[("bank", lhcb::BANK_HEADER)],
             Self::Ess => &[("packet", ess::HEADER)],

@@ -44,6 +44,15 @@ pub trait Inspector {
     fn fault(&mut self, at: usize, what: &'static str);
 }
 
+/// What a frame says of those that follow it in its file.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Announced {
+    /// How many there are, to the file's end or to the next frame that says so.
+    pub frames: u64,
+    /// How many bytes there are until then, those of the frame that says so included.
+    pub bytes: u64,
+}
+
 /// A format that can say what a frame consists of.
 pub trait Describe: Framing {
     /// Whether bytes begin as this format does. Some kilobytes from a file's beginning are enough; a datagram should be whole.
@@ -62,5 +71,11 @@ pub trait Describe: Framing {
     fn is_filler(&self, skipped: &[u8]) -> bool {
         let _ = skipped;
         false
+    }
+
+    /// What a frame says of the file that it begins, where it is a file's header and no event.
+    fn announces(&self, frame: &[u8]) -> Option<Announced> {
+        let _ = frame;
+        None
     }
 }

@@ -5,7 +5,8 @@
 //!  inspector   who is told what a frame consists of
 //!  format      all formats by name; which one some bytes are of
 //!  emulation   frames as front ends would send them
-//!  cms lhcb atlas alice                          experiments at the LHC
+//!  enclosed    the fragments in a frame that holds a whole event
+//!  cms frd lhcb mdf atlas alice                  experiments at the LHC
 //!  midas nscldaq eudaq dune artdaq               data acquisition systems that wrote them
 //!  srs ess ejfat                                 datagrams
 //! ```
@@ -20,11 +21,14 @@ pub mod cms;
 pub mod dune;
 pub mod ejfat;
 mod emulation;
+mod enclosed;
 pub mod ess;
 pub mod eudaq;
 mod format;
+pub mod frd;
 mod inspector;
 pub mod lhcb;
+pub mod mdf;
 pub mod midas;
 pub mod nscldaq;
 mod place;
@@ -34,8 +38,9 @@ pub mod srs;
 mod tests;
 
 pub use emulation::EMULATED_PACKING;
+pub use enclosed::{ENVELOPE, Enclosed, Member, UNDIVIDED};
 pub use format::{Counting, ForeignFormat};
-pub use inspector::{Describe, Inspector, Value};
+pub use inspector::{Announced, Describe, Inspector, Value};
 pub use place::{Header, Place};
 
 /// The longest frame that any of them may have: a length beyond it is taken for damage.

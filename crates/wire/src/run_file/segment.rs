@@ -38,6 +38,8 @@ impl SourceFormat {
     pub const CHUNK: Self = Self(3);
     /// Raw banks of LHCb, one behind the other; FORMATS section 3.
     pub const BANKS: Self = Self(4);
+    /// What an event of another format has around its fragments: header, padding; `docs/formats.md`.
+    pub const ENVELOPE: Self = Self(5);
 
     /// The name for people.
     pub const fn name(self) -> &'static str {
@@ -47,6 +49,7 @@ impl SourceFormat {
             Self::FED => "fed",
             Self::CHUNK => "chunk",
             Self::BANKS => "banks",
+            Self::ENVELOPE => "envelope",
             _ => "unknown",
         }
     }

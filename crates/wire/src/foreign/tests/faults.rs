@@ -39,6 +39,14 @@ fn lengths_that_contradict_each_other_are_faults() {
     assert_eq!(packet.faults, ["the fragments are not those that the header promises"]);
     let header = damaged(ForeignFormat::Atlas, 1, 8, &3_u32.to_le_bytes());
     assert_eq!(header.faults, ["the header's lengths contradict each other"]);
+    let frd = damaged(ForeignFormat::Frd, 1, 24 + 7, &[0x60]);
+    assert_eq!(frd.faults, ["the data do not fall apart into FED fragments"]);
+    let event = sample(ForeignFormat::Frd, 3, 1).concat();
+    assert_eq!(told(ForeignFormat::Frd, &event[..event.len() - 1]).faults.len(), 1);
+    let mdf = damaged(ForeignFormat::Mdf, 1, 48, &[0]);
+    assert_eq!(mdf.faults, ["there is no bank where one should begin"]);
+    let packed = damaged(ForeignFormat::Mdf, 1, 16, &[4]);
+    assert_eq!((packed.faults, &packed.parts[..]), (vec![], &["compressed banks".to_owned()][..]));
     let fed = damaged(ForeignFormat::Fed, 1, 7, &[0x60]);
     assert_eq!(fed.faults, ["header, trailer and length do not belong together"]);
 }

@@ -39,6 +39,13 @@ fn frames_say_whose_they_are_and_which_event() {
             let frame = &sample(format, source, event)[0];
             let fields = format.fields(&frame[..]);
             let (_, widths) = (fields, format.widths());
+            if let Some(whole) = format.enclosed(frame) {
+                // An event of several sources.
+                let sources: Vec<u32> = whole.members.iter().map(|member| member.source.0 & 0xFFFF).collect();
+                assert_eq!((fields.source, sources), (None, vec![source.into(), u32::from(source) + 1]), "{format:?}");
+                assert_eq!(fields.event, (format == ForeignFormat::Frd).then_some(event.into()));
+                continue;
+            }
             // 4 bits hold a FEC's id.
             let expected = if format == ForeignFormat::Srs { source & 0xF } else { source };
             assert_eq!(fields.source, Some(expected.into()), "{format:?}");
@@ -83,6 +90,46 @@ fn parts_are_told_by_name() {
     assert_eq!(parts(ForeignFormat::Artdaq, 1), ["metadata", "payload"]);
     assert_eq!(parts(ForeignFormat::LhcbMep, 1), ["event", "bank of type 12"].repeat(4));
     assert_eq!(parts(ForeignFormat::Fed, 1), ["payload"]);
+    assert_eq!(parts(ForeignFormat::Frd, 1), ["FED fragment"; 2]);
+    assert_eq!(parts(ForeignFormat::Mdf, 1), ["bank of type 12"; 3]);
+}
+
+#[test]
+fn a_whole_event_is_its_fragments_and_an_envelope() {
+    for format in [ForeignFormat::Frd, ForeignFormat::Mdf] {
+        let frame = sample(format, 3, 20).concat();
+        let whole = format.enclosed(&frame).expect("an event");
+        let ends: Vec<usize> = whole.members.iter().map(|member| member.place.end).collect();
+        let starts: Vec<usize> = whole.members.iter().map(|member| member.place.start).collect();
+        assert_eq!((starts[0], ends[1]), (whole.data.start, whole.data.end), "{format:?}");
+        assert_eq!(starts[1], ends[0], "{format:?}: there is no gap");
+        for member in &whole.members {
+            let bytes = &frame[member.place.clone()];
+            assert_eq!(member.format.fields(bytes).source, Some(member.source.0 & 0xFFFF), "{format:?}");
+        }
+        // What cannot be divided is one piece.
+        let mut damaged = frame.clone();
+        damaged[whole.data.end - 1] = 0;
+        damaged[whole.data.start] = 0;
+        let undivided = format.enclosed(&damaged).expect("an event");
+        assert_eq!(undivided, Enclosed::undivided(format, whole.data.clone()), "{format:?}");
+        assert_eq!(format.enclosed(&frame[..frame.len() - 1]), None, "{format:?}");
+    }
+    assert_eq!(ForeignFormat::Midas.enclosed(&sample(ForeignFormat::Midas, 3, 20).concat()), None);
+}
+
+#[test]
+fn a_file_of_raw_data_says_what_it_holds() {
+    let events = samples(ForeignFormat::Frd, 3, 1, 5);
+    let file_bytes = 22 + events.concat().len() as u64;
+    let header = crate::frd::FileHeader { events: 5, file_bytes }.to_bytes().to_vec();
+    let file = [header.clone(), events.concat()].concat();
+    assert_eq!(ForeignFormat::recognise(&file), Some(ForeignFormat::Frd));
+    assert_eq!(cut(ForeignFormat::Frd, &file, 7).frames, [vec![header.clone()], events.clone()].concat());
+    assert_eq!(ForeignFormat::Frd.announces(&header), Some(Announced { frames: 5, bytes: file_bytes }));
+    assert_eq!(ForeignFormat::Frd.announces(&events[0]), None);
+    assert_eq!((ForeignFormat::Frd.checksum(&header[..]), ForeignFormat::Frd.enclosed(&header)), (None, None));
+    assert_eq!(told(ForeignFormat::Frd, &header).kind, "file header");
 }
 
 #[test]
@@ -96,6 +143,9 @@ fn kinds_and_fields_are_told_by_name() {
     let hit = "hit=chip 9, channel 8, ADC 252, bunch crossing 4000, TDC 63;marker=chip 3, time 4394056963704;";
     assert!(fields(ForeignFormat::Srs).contains(hit), "{}", fields(ForeignFormat::Srs));
     assert!(fields(ForeignFormat::Fed).contains("source=3;bunch crossing=77;L1 id=7;"));
+    assert!(fields(ForeignFormat::Frd).starts_with("version=5;flags=0x0;run=7;lumisection=1;event=7;data bytes=48;"));
+    assert!(fields(ForeignFormat::Mdf).contains("version=3;data type=1;"));
+    assert!(fields(ForeignFormat::Mdf).ends_with("run=7;orbit=7;bunch=77;"));
     let begin = Header::<16>::new().with(midas::ID, 0x8000).with(midas::SERIAL, 407);
     assert_eq!(told(ForeignFormat::Midas, &begin.0).kind, "begin of run");
     assert_eq!(ForeignFormat::Midas.fields(&begin.0[..]).run, Some(407));
@@ -166,7 +216,9 @@ fn a_number_is_put_and_read_at_its_place_in_either_order() {
 
 #[test]
 fn what_fits_no_frame_is_not_emulated() {
-    for format in [ForeignFormat::LhcbBanks, ForeignFormat::LhcbMep, ForeignFormat::Ess, ForeignFormat::Alice] {
+    for format in
+        [ForeignFormat::LhcbBanks, ForeignFormat::Mdf, ForeignFormat::LhcbMep, ForeignFormat::Ess, ForeignFormat::Alice]
+    {
         assert_eq!(format.emulate(1, 1, &[0; 65_530]), None, "{format:?}");
     }
 }

@@ -13,7 +13,11 @@ fn format() -> impl Strategy<Value = ForeignFormat> {
 /// Asks everything about some bytes.
 fn ask(format: ForeignFormat, bytes: &[u8]) {
     let _ = (format.fields(bytes), format.checksum(bytes), format.goes_on(bytes), format.events_in(bytes));
-    let _ = (format.looks_like(bytes), format.split(bytes, &mut Vec::new()));
+    let _ = (format.looks_like(bytes), format.split(bytes, &mut Vec::new()), format.announces(bytes));
+    if let Some(whole) = format.enclosed(bytes) {
+        let lengths: usize = whole.members.iter().map(|member| member.place.len()).sum();
+        assert!(lengths == whole.data.len() && whole.data.end <= bytes.len(), "the fragments fill the data");
+    }
     let told = told(format, bytes);
     assert!(told.parts.len() <= bytes.len() + 2, "what is told is bounded by what came");
 }

@@ -28,7 +28,8 @@ fn a_datagram_is_a_frame_and_what_is_none_is_passed_over() {
 
 #[test]
 fn behind_damage_the_next_frame_with_a_marker_is_found() {
-    for format in [ForeignFormat::Dune, ForeignFormat::Atlas, ForeignFormat::LhcbBanks, ForeignFormat::Fed] {
+    let marked = [ForeignFormat::Dune, ForeignFormat::Atlas, ForeignFormat::LhcbBanks, ForeignFormat::Mdf];
+    for format in marked.into_iter().chain([ForeignFormat::Fed]) {
         let frames = samples(format, 3, 1, 5);
         let half = frames[1].len() / 16 * 8;
         // Garbage before the first frame; and the second one loses its first half.
@@ -65,6 +66,9 @@ fn where_there_is_no_marker_damage_ends_the_stream() {
     assert_eq!(lost(ForeignFormat::Artdaq, &huge), Some(Cause::FramingLost));
     assert_eq!(lost(ForeignFormat::Alice, &huge), Some(Cause::FramingLost));
     assert_eq!(lost(ForeignFormat::Alice, &[&[7, 64][..], &[0; 62]].concat()), Some(Cause::FramingLost));
+    assert_eq!(lost(ForeignFormat::Frd, &huge), Some(Cause::FramingLost));
+    assert_eq!(lost(ForeignFormat::Frd, b"RAW_0002 and what is behind it"), Some(Cause::FramingLost));
+    assert_eq!(lost(ForeignFormat::Frd, &[&[5, 0, 0, 0][..], &huge].concat()), Some(Cause::Oversize));
     assert_eq!(lost(ForeignFormat::Ferol, &huge), Some(Cause::FramingLost));
     assert_eq!(lost(ForeignFormat::LhcbMep, &[0; 64]), Some(Cause::FramingLost));
     assert_eq!(lost(ForeignFormat::Ess, &huge), Some(Cause::FramingLost));

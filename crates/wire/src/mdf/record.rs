@@ -1,0 +1,201 @@
+//! Records: header and banks.
+
+use super::hash32;
+use crate::framing::{Part, Window};
+use crate::mep::{BANK_HEADER_BYTES, Bank, Banks, MepError};
+use core::ops::Range;
+
+/// Bytes of the header that every version has.
+pub const FRONT_BYTES: usize = 20;
+/// Bytes of the whole header in versions 1 and 3.
+pub const HEADER_BYTES: usize = 48;
+/// The most bytes of data that a bank holds: 16 bits count them with its header.
+pub const LARGEST_BANK_DATA: usize = 0xFFFF - BANK_HEADER_BYTES;
+
+/// Where the checksum begins to count.
+const CHECKED_FROM: usize = 16;
+/// What the data are: banks.
+const BANKS: u8 = 1;
+
+/// What is wrong with a record.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MdfError {
+    /// The bytes end before the record does.
+    #[error("the bytes end before the record does: {needed} are needed")]
+    Short {
+        /// Bytes without which nothing more can be said.
+        needed: usize,
+    },
+    /// No record begins here: its length does not stand there three times.
+    #[error("the record's length does not stand there three times")]
+    Lengths,
+    /// The record is shorter than its own header.
+    #[error("the record is shorter than its header")]
+    Header,
+    /// The banks are longer than the header can say.
+    #[error("{bytes} bytes of banks are more than 32 bits can count")]
+    Long {
+        /// How many there are.
+        bytes: usize,
+    },
+}
+
+/// What the header says of the event, in versions 1 and 3.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct AboutEvent {
+    /// Which lines of the trigger, and which streams, wanted it.
+    pub trigger_mask: [u32; 4],
+    /// The run.
+    pub run: u32,
+    /// The orbit.
+    pub orbit: u32,
+    /// The bunch crossing.
+    pub bunch: u32,
+}
+
+/// The header of a record.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RecordHeader {
+    /// Bytes of the record, this header included.
+    pub bytes: u32,
+    /// The checksum of what stands behind its field; 0: there is none.
+    pub checksum: u32,
+    /// How the banks are compressed; 0: they are not.
+    pub compression: u8,
+    /// The layout of the rest of the header.
+    pub version: u8,
+    /// 32-bit words of that rest.
+    pub words: u8,
+    /// What the data are: 1 banks, 2 multi-event packets.
+    pub data_type: u8,
+    /// What the rest says, where this version is known.
+    pub about: Option<AboutEvent>,
+}
+
+impl RecordHeader {
+    /// The header at the front of `window`.
+    ///
+    /// # Errors
+    /// [`MdfError::Short`] with how many bytes a header needs; [`MdfError::Lengths`]; [`MdfError::Header`].
+    pub fn read(window: &(impl Window + ?Sized)) -> Result<Self, MdfError> {
+        let front: [u8; FRONT_BYTES] = window.array(0).ok_or(MdfError::Short { needed: FRONT_BYTES })?;
+        let [bytes, second, third, checksum] = [0, 4, 8, 12].map(|at| u32_at(&front, at));
+        if bytes != second || bytes != third {
+            return Err(MdfError::Lengths);
+        }
+        let [.., compression, layout, data_type, _] = front;
+        let (version, words) = (layout >> 4, layout & 0xF);
+        let mut header = Self { bytes, checksum, compression, version, words, data_type, about: None };
+        if (bytes as usize) < header.header_bytes() {
+            return Err(MdfError::Header);
+        }
+        if matches!(version, 1 | 3) && header.header_bytes() >= HEADER_BYTES {
+            let rest = window.array(FRONT_BYTES).ok_or(MdfError::Short { needed: HEADER_BYTES })?;
+            header.about = Some(AboutEvent::from_bytes(&rest));
+        }
+        Ok(header)
+    }
+
+    /// Bytes of the header.
+    pub const fn header_bytes(&self) -> usize {
+        FRONT_BYTES + 4 * self.words as usize
+    }
+
+    /// Where the banks lie, in bytes from the header's begin.
+    pub const fn data(&self) -> Range<usize> {
+        self.header_bytes()..self.bytes as usize
+    }
+
+    /// Whether the data are banks as they are.
+    pub const fn has_plain_banks(&self) -> bool {
+        self.compression == 0 && self.data_type == BANKS
+    }
+
+    /// Whether the checksum is that of the record at the front of `window`; none where the record has none.
+    pub fn is_right(&self, window: &(impl Window + ?Sized)) -> Option<bool> {
+        let checked = Part::new(window, CHECKED_FROM, (self.bytes as usize).saturating_sub(CHECKED_FROM));
+        (self.checksum != 0).then(|| self.checksum == hash32(checked.pieces(0)))
+    }
+}
+
+impl AboutEvent {
+    fn from_bytes(bytes: &[u8; HEADER_BYTES - FRONT_BYTES]) -> Self {
+        let word = |index: usize| u32_at(bytes, 4 * index);
+        Self { trigger_mask: [0, 1, 2, 3].map(word), run: word(4), orbit: word(5), bunch: word(6) }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let Self { trigger_mask: [m0, m1, m2, m3], run, orbit, bunch } = *self;
+        [m0, m1, m2, m3, run, orbit, bunch].iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..].first_chunk().map_or(0, |&word| u32::from_le_bytes(word))
+}
+
+/// A view over the bytes of a whole record, whose checksum is not checked yet.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Record<'a> {
+    header: RecordHeader,
+    bytes: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// The record at the front of `bytes`; what is behind it is left alone.
+    ///
+    /// # Errors
+    /// As [`RecordHeader::read`]; [`MdfError::Short`] where the record goes on behind the bytes.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, MdfError> {
+        let header = RecordHeader::read(bytes)?;
+        let length = header.bytes as usize;
+        let bytes = bytes.get(..length).ok_or(MdfError::Short { needed: length })?;
+        Ok(Self { header, bytes })
+    }
+
+    /// Its header.
+    pub const fn header(&self) -> RecordHeader {
+        self.header
+    }
+
+    /// The whole record.
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// What stands behind the header.
+    pub fn data(&self) -> &'a [u8] {
+        &self.bytes[self.header.data()]
+    }
+
+    /// Whether the checksum is right; none where there is none.
+    pub fn is_right(&self) -> Option<bool> {
+        self.header.is_right(self.bytes)
+    }
+
+    /// Goes through the banks; ends with the first error. Of records whose data are none ([`RecordHeader::has_plain_banks`])
+    /// that is the first one.
+    pub fn banks(&self) -> impl Iterator<Item = Result<Bank<'a>, MepError>> + use<'a> {
+        Banks::new(self.data())
+    }
+}
+
+/// Appends a record of version 3 with these banks, which are whole and padded, and the right checksum.
+///
+/// # Errors
+/// [`MdfError::Long`]; nothing is appended then.
+pub fn encode_record(about: &AboutEvent, banks: &[&[u8]], out: &mut Vec<u8>) -> Result<(), MdfError> {
+    const VERSION: u8 = 3;
+    const WORDS: u8 = ((HEADER_BYTES - FRONT_BYTES) / 4) as u8;
+    let bytes: usize = banks.iter().map(|bank| bank.len()).sum();
+    let length = u32::try_from(HEADER_BYTES + bytes).map_err(|_| MdfError::Long { bytes })?;
+    let mut header = Vec::with_capacity(HEADER_BYTES);
+    [length, length, length, 0].iter().for_each(|word| header.extend_from_slice(&word.to_le_bytes()));
+    header.extend_from_slice(&[0, VERSION << 4 | WORDS, BANKS, 0]);
+    about.encode(&mut header);
+    let checksum = hash32(core::iter::once(&header[CHECKED_FROM..]).chain(banks.iter().copied()));
+    header[CHECKED_FROM - 4..CHECKED_FROM].copy_from_slice(&checksum.to_le_bytes());
+    out.extend_from_slice(&header);
+    banks.iter().for_each(|bank| out.extend_from_slice(bank));
+    Ok(())
+}
