@@ -3,6 +3,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ropewalk_node::quantity::{Bytes, Rate, Size, Time, Times, TriggerRate};
 use ropewalk_wire::foreign::ForeignFormat;
+use ropewalk_wire::frd::Version;
 use std::path::PathBuf;
 
 /// Gathers the fragments of a particle detector's front ends into whole events, losslessly.
@@ -49,10 +50,12 @@ pub(crate) enum Command {
     Inspect(InspectOptions),
     /// Send the fragments of a run again, as their front ends did.
     Replay(ReplayOptions),
-    /// Make run files of other people's files and captures.
+    /// Make run files of other people's files and captures, or other people's files of run files.
     #[command(after_help = "Examples:
-  ropewalk convert run7.mid.lz4 --to converted
-  ropewalk convert board.pcapng --by board.toml --to converted")]
+  ropewalk convert run7.mid.lz4 --output converted
+  ropewalk convert board.pcapng --by board.toml --output converted
+  ropewalk convert run000001_ls0001_index000000.raw --from frd --output converted
+  ropewalk convert converted/run000001 --to frd --output files")]
     Convert(ConvertOptions),
     /// Look at unknown datagrams and streams: who sends them, which of their fields count, tell the time or hold the length.
     Sniff(SniffOptions),
@@ -115,23 +118,52 @@ pub(crate) enum InitKind {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConvertOptions {
-    /// Files of one format, or captures of it; packed as LZ4 frames or not.
-    #[arg(required = true)]
+    /// Files of one format, or captures of it; packed as LZ4 frames or not. To make files of another format: run directories, or
+    /// run files.
+    #[arg(required = true, value_name = "FILE|RUNDIR")]
     pub(crate) files: Vec<PathBuf>,
-    /// Their format; found out where it is not said.
+    /// What is made of them.
+    #[arg(long, value_enum, default_value_t = ConvertTo::Run)]
+    pub(crate) to: ConvertTo,
+    /// Of files that are no run files: their format; found out where it is not said.
     #[arg(long, value_name = "FORMAT", value_parser = foreign_format)]
     pub(crate) from: Option<ForeignName>,
     /// The configuration whose sources sent what is in the file, one capture or the bytes of one of them, or in a file for each of
     /// them: frames are found as it describes them, and events are built as in a run.
-    #[arg(long, value_name = "CONFIG", conflicts_with = "from")]
+    #[arg(long, value_name = "CONFIG", conflicts_with_all = ["from", "to"])]
     pub(crate) by: Option<PathBuf>,
     /// This source of the configuration alone; may be given several times, in the order of the files. Otherwise all whose frames
     /// it describes.
     #[arg(long, value_name = "NAME", requires = "by")]
     pub(crate) source: Vec<String>,
-    /// A run directory is made in this one.
+    /// The version of FRD headers, of events that had none before: 4 has room for event numbers beyond 32 bits.
+    #[arg(long, value_name = "3|4|5", value_parser = frd_version, default_value = "5")]
+    pub(crate) frd_version: Version,
+    /// A run directory, or the files, are made in this one.
     #[arg(long, value_name = "DIR", default_value = ".")]
-    pub(crate) to: PathBuf,
+    pub(crate) output: PathBuf,
+}
+
+/// What `convert` makes.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ConvertTo {
+    /// The run files of a run directory.
+    Run,
+    /// FED raw data of CMS, of a run whose sources send FED fragments.
+    Frd,
+    /// MDF records of LHCb: banks as they are, and other fragments in banks of type 255.
+    Mdf,
+    /// The fragments of all events back to back.
+    Raw,
+}
+
+fn frd_version(text: &str) -> Result<Version, String> {
+    match text {
+        "3" => Ok(Version::V3),
+        "4" => Ok(Version::V4),
+        "5" => Ok(Version::V5),
+        _ => Err("FRD events are written in version 3, 4 or 5".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]

@@ -22,7 +22,10 @@ impl From<offline::OfflineError> for Failure {
             Error::NoSuchSource { .. } | Error::NoTimes => Self::Usage(text),
             Error::NoBlocks { .. } | Error::NoSuchBlock { .. } => Self::Usage(text),
             Error::UnknownFormat { .. } | Error::NothingKnown { .. } => Self::Usage(text),
-            Error::NeedsCapture { .. } | Error::NoCapture { .. } | Error::Recording { .. } => Self::Usage(text),
+            Error::DoesNotFit { .. }
+            | Error::NeedsCapture { .. }
+            | Error::NoCapture { .. }
+            | Error::Recording { .. } => Self::Usage(text),
             Error::System { error, .. } if error.kind() == ErrorKind::NotFound => Self::Usage(text),
             _ => Self::Environment(text),
         }

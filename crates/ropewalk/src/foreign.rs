@@ -1,19 +1,16 @@
 //! Files of other people's formats and captures: the account as a table, frames with their fields.
 
-use crate::arguments::{ConvertOptions, ForeignName, InspectOptions, ReplayOptions, Speed, VerifyOptions};
+use crate::arguments::{ForeignName, InspectOptions, ReplayOptions, Speed, VerifyOptions};
 use crate::exit::{self, Failure};
 use crate::files::{print_json, write_out};
 use crate::render::grouped;
-use crate::running::{Limits, take_run};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use ropewalk_node::configuration;
 use ropewalk_node::offline::OfflineError;
 use ropewalk_node::offline::foreign::{
-    Converted, ForeignOptions, ForeignReplayOptions, ForeignReplayed, ForeignReport, NoTarget, Pace, RecordReport,
-    Recorded, SourceReport, Target, inspect_foreign, is_foreign, of_recordings, replay_foreign, show_record,
+    ForeignOptions, ForeignReplayOptions, ForeignReplayed, ForeignReport, NoTarget, Pace, RecordReport, SourceReport,
+    Target, inspect_foreign, is_foreign, replay_foreign, show_record,
 };
-use ropewalk_node::run::Registry;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -58,59 +55,6 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
     } else {
         exit::GOOD
     })
-}
-
-/// Makes a run directory of the files; it stays away where that fails before anything is written.
-pub(crate) fn convert(options: &ConvertOptions) -> Result<u8, Failure> {
-    if let Some(config) = &options.by {
-        return convert_by(options, config);
-    }
-    let to = &options.to;
-    let failed = |error| Failure::Environment(format!("{}: cannot make a run directory here: {error}", to.display()));
-    let run = Registry::open(to).and_then(|registry| registry.next_run()).map_err(failed)?;
-    let format = options.from.map(|name| name.0);
-    let converted = ropewalk_node::offline::foreign::convert(&options.files, format, &run.path, run.run);
-    let converted = converted.inspect_err(|_| {
-        // What holds something stays.
-        let _ = std::fs::remove_dir(&run.path);
-    })?;
-    write_out(converted_text(&converted, &run.path).as_bytes())?;
-    let is_whole = converted.skipped_bytes + converted.left_out + converted.duplicates + converted.incomplete == 0;
-    Ok(if is_whole && converted.events > 0 { exit::GOOD } else { exit::LOST })
-}
-
-/// Takes a run of what was recorded of a configuration's sources.
-fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
-    let Recorded { mut configuration, left_out } =
-        of_recordings(&configuration::read(config)?, &options.files, &options.source)?;
-    for name in left_out {
-        eprintln!("warning: {name} is left out: nothing in the configuration describes its frames");
-    }
-    configuration.run.output.clone_from(&options.to);
-    take_run(&configuration, &Limits { duration: None, events: None, until_sources_end: true, json: false })
-}
-
-fn converted_text(converted: &Converted, directory: &Path) -> String {
-    let mut text = format!(
-        "format     {}\nframes     {}\nevents     {}\nfragments  {}, {} bytes, of {} sources\n",
-        converted.format,
-        grouped(converted.frames),
-        grouped(converted.events),
-        grouped(converted.fragments),
-        grouped(converted.bytes),
-        converted.sources.len()
-    );
-    for (name, count) in [
-        ("incomplete", converted.incomplete),
-        ("duplicates", converted.duplicates),
-        ("left out", converted.left_out),
-        ("skipped", converted.skipped_bytes),
-    ] {
-        if count > 0 {
-            text.push_str(&format!("{name:<10} {}\n", grouped(count)));
-        }
-    }
-    text + &format!("files      {}\n", directory.display())
 }
 
 pub(crate) fn inspect(options: &InspectOptions) -> Result<u8, Failure> {

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bench;
+mod convert;
 mod decisions;
 mod demo;
 mod exit;
@@ -68,7 +69,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Verify(options) => files::verify(&options),
         Command::Inspect(options) => files::inspect(&options),
         Command::Replay(options) => files::replay(&options),
-        Command::Convert(options) => foreign::convert(&options),
+        Command::Convert(options) => convert::convert(&options),
         Command::Sniff(options) => sniff::sniff(&options),
         Command::Recover(options) => files::recover(&options),
         Command::Felix { command } => felix::felix(&command),

@@ -113,6 +113,14 @@ pub enum OfflineError {
         /// The capture.
         path: PathBuf,
     },
+    /// An event does not fit into the format that is to be made of it.
+    #[error("event {key}: {why}")]
+    DoesNotFit {
+        /// The event.
+        key: EventKey,
+        /// What does not fit, and where.
+        why: String,
+    },
     /// A capture was expected.
     #[error("{}: no capture; it should be a pcap or pcapng file", path.display())]
     NoCapture {

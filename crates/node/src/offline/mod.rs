@@ -10,12 +10,14 @@
 //! verify, inspect, recover, replay
 //! origin           bytes of a file, a FIFO or standard input
 //! felix            blocks of a FELIX card in place of run files: decode, dump, generate
+//! export           run files as files of other formats
 //! foreign          files of other people's formats, and captures of network traffic
 //! ```
 //! Files are read, never mapped: somebody else may cut them at any time. Memory holds a window per file being
 //! read and 40 bytes per event record.
 
 mod error;
+pub mod export;
 pub mod felix;
 mod files;
 mod footer_reader;

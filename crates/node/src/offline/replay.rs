@@ -83,7 +83,8 @@ fn open_lines<W: Write>(
         let known = known.iter().map(|one| one.id.to_string()).collect::<Vec<_>>().join(", ");
         return Err(OfflineError::NoSuchSource { source_id: source, known });
     }
-    let played = known.iter().filter(|one| options.sources.is_empty() || options.sources.contains(&one.id));
+    let fragments = known.iter().filter(|one| one.format != SourceFormat::ENVELOPE);
+    let played = fragments.filter(|one| options.sources.is_empty() || options.sources.contains(&one.id));
     played.map(|source| Ok((source.id, Line::open(source, connect)?))).collect()
 }
 

@@ -32,7 +32,7 @@ fn files_become_a_run_directory() {
         file.display().to_string()
     });
     let to = directory.path().display().to_string();
-    let converted = Program::run(["convert", &files[0], &files[1], "--from", "fed", "--to", &to]);
+    let converted = Program::run(["convert", &files[0], &files[1], "--from", "fed", "--output", &to]);
     assert!(converted.expect_status(0).out.contains(&"events     50".to_owned()), "{converted:#?}");
     let run = directory.path().join("run000001").display().to_string();
     let account = Program::run(["verify", &run, "--json"]).expect_status(0).account();
@@ -40,9 +40,47 @@ fn files_become_a_run_directory() {
         (&account["events"], &account["fragments"], &account["crc_errors"]),
         (&50.into(), &100.into(), &0.into())
     );
-    let half = Program::run(["convert", &files[0], "--from", "midas", "--to", &to]);
+    let half = Program::run(["convert", &files[0], "--from", "midas", "--output", &to]);
     assert!(half.expect_status(3).out.contains(&"events     0".to_owned()), "{half:#?}");
-    Program::run(["convert", "/nowhere", "--to", &to]).expect_status(2);
+    Program::run(["convert", "/nowhere", "--output", &to]).expect_status(2);
+}
+
+#[test]
+fn a_run_becomes_files_of_other_formats_and_a_run_again() {
+    let directory = TemporaryDirectory::new("convert-to");
+    let events = |source| (1..=50).flat_map(move |event| fed(source, event)).collect::<Vec<u8>>();
+    let to = directory.path().display().to_string();
+    let files = [841, 843].map(|source| written(&directory, &format!("{source}.raw"), &events(source)));
+    Program::run(["convert", &files[0], &files[1], "--output", &to]).expect_status(0);
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let made = Program::run(["convert", &path("run000001"), "--to", "frd", "--output", &to]);
+    assert!(made.expect_status(0).out.contains(&"events     50".to_owned()), "{made:#?}");
+    let raw = path("run000001_ls0001_index000000.raw");
+    let account = Program::run(["verify", &raw, "--json"]).expect_status(0).account();
+    assert_eq!((&account["format"], &account["checksums"]["right"]), (&"frd".into(), &50.into()), "{account:#}");
+    let shown = Program::run(["inspect", &raw, "--record", "1"]);
+    assert!(shown.expect_status(0).out.iter().any(|line| line.contains("lumisection = 1")), "{shown:#?}");
+    Program::run(["convert", &raw, "--from", "frd", "--output", &to]).expect_status(0);
+    let wrapped = Program::run(["convert", &path("run000002"), "--to", "mdf", "--output", &path("banks")]);
+    let missing = wrapped.expect_status(0).out.iter().any(|line| line == "not carried: event numbers, of 50 events");
+    assert!(missing, "{wrapped:#?}");
+    Program::run(["convert", &path("run000002"), "--to", "raw", "--output", &path("bytes")]).expect_status(0);
+    let bytes = std::fs::read(directory.path().join("bytes/run000002.raw")).expect("it was written");
+    assert_eq!(bytes, (1..=50).flat_map(|event| [fed(841, event), fed(843, event)].concat()).collect::<Vec<u8>>());
+    for (arguments, hint) in [
+        (&["convert", &path("run000001"), "--output", &to][..], "--to frd, mdf or raw"),
+        (&["convert", &raw, "--to", "mdf", "--output", &to], "make a run of these first"),
+        (&["convert", &path("run000001"), "--to", "frd", "--output", &to], "exists"),
+        (&["convert", &path("run000001"), "--to", "frd", "--frd-version", "2"], "version 3, 4 or 5"),
+        (&["convert", &path("run000001"), "--to", &path("elsewhere")], "possible values"),
+    ] {
+        let ended = Program::run(arguments);
+        assert!(ended.status != Some(0) && ended.errors.contains(hint), "{hint}: {ended:#?}");
+    }
+}
+
+fn fed(source: u32, event: u32) -> Vec<u8> {
+    ForeignFormat::Fed.emulate(source, event, &[7; 40]).expect("it is short").concat()
 }
 
 /// What is piped in is a source as a file is, and ends with the pipe.
@@ -84,7 +122,7 @@ fn a_recording_becomes_a_run_directory_by_a_configuration() {
                 [[source]]\nid = 1\nname = \"csc\"\nreadout = \"ru0\"\nformat = \"fed\"\nlisten = \"tcp://0.0.0.0:5000\"\n\
                 [[source]]\nid = 2\nname = \"trigger\"\nreadout = \"ru0\"\nformat = \"generic\"\n";
     let config = written(&directory, "setup.toml", text.as_bytes());
-    let converted = Program::run(["convert", &raw, "--by", &config, "--to", &to]);
+    let converted = Program::run(["convert", &raw, "--by", &config, "--output", &to]);
     assert!(converted.expect_status(0).errors.contains("trigger is left out"), "{converted:#?}");
     let run = directory.path().join("run000001").display().to_string();
     let account = Program::run(["verify", &run, "--json"]).expect_status(0).account();
@@ -102,7 +140,7 @@ fn a_recording_becomes_a_run_directory_by_a_configuration() {
         assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
     }
     let empty = written(&directory, "empty.raw", b"");
-    let nothing = Program::run(["convert", &empty, "--by", &config, "--to", &to]);
+    let nothing = Program::run(["convert", &empty, "--by", &config, "--output", &to]);
     assert!(nothing.expect_status(2).errors.contains("no frame of csc is in it"), "{nothing:#?}");
 }
 
@@ -376,7 +414,7 @@ fn what_is_unknown_or_not_there_is_status_2_and_says_what_would_be_right() {
     let good = file(&directory, "good.dat", ForeignFormat::Dune, 1..3);
     let empty = written(&directory, "empty", b"");
     let converted = directory.path().display().to_string();
-    Program::run(["convert", &good, "--to", &converted]).expect_status(0);
+    Program::run(["convert", &good, "--output", &converted]).expect_status(0);
     let good_run = directory.path().join("run000001").display().to_string();
     for (arguments, hint) in [
         (&["inspect", &text, "--format", "dunes"][..], "midas"),

@@ -4,7 +4,7 @@ use super::frames::{Found, Frame, Peer};
 use crate::offline::utc::utc_text;
 use ropewalk_flow::trial::Numbers;
 use ropewalk_terms::Utc;
-use ropewalk_wire::foreign::{Counting, Describe, ForeignFormat, Inspector, Value};
+use ropewalk_wire::foreign::{Announced, Counting, Describe, ForeignFormat, Inspector, Value};
 use ropewalk_wire::framing::{Fields, Framing};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -185,6 +185,16 @@ pub(super) struct Account {
     sources: BTreeMap<(Option<Peer>, Option<u32>), Source>,
     /// The format of the frame before.
     format: Option<ForeignFormat>,
+    announcement: Option<Announcement>,
+}
+
+/// What a file's header says, and what has followed it so far.
+#[derive(Copy, Clone, Debug)]
+struct Announcement {
+    announced: Announced,
+    /// Where the header begins.
+    offset: u64,
+    frames: u64,
 }
 
 /// What is known of a source.
@@ -333,6 +343,7 @@ impl Account {
     }
 
     pub(super) fn end_file(&mut self, bytes: u64) {
+        self.end_announcement(bytes);
         let times = self.times.map(|(first, last)| (utc_text(first), utc_text(last)));
         let (first_time, last_time) = times.unzip();
         if let Some(file) = self.files.last_mut() {
@@ -382,6 +393,7 @@ impl Account {
         self.format = Some(frame.format);
         self.frames += 1;
         self.frame_bytes += frame.bytes.len() as u64;
+        self.compare_announced(frame);
         let fields = frame.format.fields(frame.bytes);
         let source = self.sources.entry((frame.peer, fields.source)).or_default();
         source.add(frame, &fields);
@@ -395,6 +407,26 @@ impl Account {
         }
         for (at, fault) in faults {
             self.fault(frame.offset + at as u64, fault);
+        }
+    }
+
+    fn compare_announced(&mut self, frame: &Frame<'_>) {
+        if let Some(announced) = frame.format.announces(frame.bytes) {
+            self.end_announcement(frame.offset);
+            self.announcement = Some(Announcement { announced, offset: frame.offset, frames: 0 });
+        } else if let Some(announcement) = &mut self.announcement {
+            announcement.frames += 1;
+        }
+    }
+
+    /// Compares what a file's header says with what there is up to here.
+    fn end_announcement(&mut self, end: u64) {
+        let Some(Announcement { announced, offset, frames }) = self.announcement.take() else { return };
+        if announced.frames != frames {
+            self.fault(offset, "the file's header counts other events than there are");
+        }
+        if announced.bytes != end - offset {
+            self.fault(offset, "the file's header counts other bytes than there are");
         }
     }
 

@@ -4,6 +4,7 @@
 //!  files --frames--> fragments: whose, of which event --> a spool in the run's directory, and a list of what lies in it
 //!  the list, in the order of events and sources ------> events, each with the fragments of all its sources --> run files
 //! ```
+//! Whole events whose fragments can be told apart (FRD, MDF) become those, and an envelope of what is around them, so that nothing is lost.
 //! What goes on over several frames (FEROL blocks, pages) or datagrams is one fragment. Fragments may come in any order, and the files one after the other: memory holds a line of the list for each.
 
 use super::frames::{self, Found, Frame};
@@ -13,7 +14,7 @@ use crate::offline::OfflineError;
 use crate::offline::run_writer::RunWriter;
 use ropewalk_terms::{Attempt, Cause, EventKey, RunNumber, SourceId};
 use ropewalk_wire::ferol;
-use ropewalk_wire::foreign::{Describe, ForeignFormat};
+use ropewalk_wire::foreign::{Describe, ENVELOPE, Enclosed, ForeignFormat, UNDIVIDED};
 use ropewalk_wire::framing::{Fields, Framing, Piece, PieceKey, Splitter, Tick};
 use ropewalk_wire::run_file::{
     ClockDomain, EventFlags, EventHead, FragmentEntry, FragmentFlags, MissingSource, SourceEntry, SourceFormat,
@@ -44,6 +45,8 @@ pub struct Converted {
     pub left_out: u64,
     /// Bytes that belong to no frame.
     pub skipped_bytes: u64,
+    /// Frames and fragments whose own checksum is wrong; they are there, and marked.
+    pub wrong_checksums: u64,
     /// The sources.
     pub sources: Vec<u32>,
 }
@@ -87,11 +90,6 @@ pub fn convert<P: AsRef<Path>>(
     gatherer.write(directory, run, text, format)
 }
 
-/// Whether each frame of the format is an event, put together by whoever wrote it.
-const fn holds_whole_events(format: ForeignFormat) -> bool {
-    matches!(format, ForeignFormat::Midas | ForeignFormat::Eudaq | ForeignFormat::Atlas | ForeignFormat::Nscldaq)
-}
-
 /// Takes frames, and remembers whose and of which event they are.
 struct Gatherer {
     path: PathBuf,
@@ -104,6 +102,10 @@ struct Gatherer {
     /// By source: its last fragment, with which further frames may go on.
     open: BTreeMap<u32, (Spooled, Vec<u8>)>,
     split: Vec<Piece>,
+    /// Files' headers, as long as no event has followed them.
+    ahead: Vec<u8>,
+    /// What each source sends.
+    formats: BTreeMap<u32, SourceFormat>,
     told: Converted,
 }
 
@@ -128,6 +130,8 @@ impl Gatherer {
             peers: Vec::new(),
             open: BTreeMap::new(),
             split: Vec::new(),
+            ahead: Vec::new(),
+            formats: BTreeMap::new(),
             told: Converted::default(),
         })
     }
@@ -164,6 +168,13 @@ impl Gatherer {
         if format == ForeignFormat::LhcbMep {
             return self.divide(format, source, fields, frame.bytes);
         }
+        if format.announces(frame.bytes).is_some() {
+            self.ahead.extend_from_slice(frame.bytes);
+            return Ok(());
+        }
+        if let Some(whole) = format.enclosed(frame.bytes) {
+            return self.enclose(format, &fields, &whole, frame.bytes);
+        }
         self.fragment(format, source, fields, frame.bytes)
     }
 
@@ -176,6 +187,31 @@ impl Gatherer {
             self.peers.push(address);
             self.peers.len() - 1
         }) as u32
+    }
+
+    /// A whole event: its fragments, then what is around them.
+    fn enclose(
+        &mut self,
+        format: ForeignFormat,
+        fields: &Fields,
+        whole: &Enclosed,
+        bytes: &[u8],
+    ) -> Result<(), OfflineError> {
+        let number = self.counters.entry(ENVELOPE.0).or_default().count();
+        for member in &whole.members {
+            let (source, fragment) = (member.source.0, &bytes[member.place.clone()]);
+            let said = if member.format == format { *fields } else { member.format.fields(fragment) };
+            // What cannot be divided has no checksum of its own.
+            let checksum = member.format.checksum(fragment).filter(|_| member.format != format);
+            self.formats.insert(source, source_format(member.format));
+            self.spool(Spooled { number, offset: 0, entry: entry(member.format, source, &said) }, fragment, checksum)?;
+        }
+        let mut envelope = std::mem::take(&mut self.ahead);
+        envelope.extend_from_slice(&bytes[..whole.data.start]);
+        envelope.extend_from_slice(&bytes[whole.data.end..]);
+        self.formats.insert(ENVELOPE.0, SourceFormat::ENVELOPE);
+        let around = Spooled { number, offset: 0, entry: entry(format, ENVELOPE.0, fields) };
+        self.spool(around, &envelope, format.checksum(bytes))
     }
 
     /// A frame that holds fragments of several events.
@@ -212,23 +248,30 @@ impl Gatherer {
         let counter = self.counters.entry(source).or_default();
         let widths = format.widths();
         let number = match (fields.event, fields.sequence) {
-            _ if holds_whole_events(format) => self.told.frames - 1,
+            _ if format.holds_whole_events() => self.told.frames - 1,
             (Some(event), _) => counter.widen(event, widths.event),
             // Pages have numbers, and what they are pages of has none.
             (None, Some(sequence)) if format != ForeignFormat::Alice => counter.widen(sequence, widths.sequence),
             (None, _) => counter.count(),
         };
         let one = Spooled { number, offset: 0, entry: entry(format, source, &fields) };
+        self.formats.entry(source).or_insert_with(|| source_format(format));
         match self.open.insert(source, (one, body.to_vec())) {
-            Some((before, fragment)) => self.spool(format, before, &fragment),
+            Some((before, fragment)) => self.put_together(format, before, &fragment),
             None => Ok(()),
         }
     }
 
-    /// Puts a fragment that is whole into the spool.
-    fn spool(&mut self, format: ForeignFormat, mut one: Spooled, fragment: &[u8]) -> Result<(), OfflineError> {
+    /// Spools what one frame brought, or several of them.
+    fn put_together(&mut self, format: ForeignFormat, one: Spooled, fragment: &[u8]) -> Result<(), OfflineError> {
         let framing = if format == ForeignFormat::Ferol { ForeignFormat::Fed } else { format };
-        if let Some(is_right) = framing.checksum(fragment) {
+        self.spool(one, fragment, framing.checksum(fragment))
+    }
+
+    /// Puts a fragment that is whole into the spool; `checksum` says whether its own is right, where it has one.
+    fn spool(&mut self, mut one: Spooled, fragment: &[u8], checksum: Option<bool>) -> Result<(), OfflineError> {
+        if let Some(is_right) = checksum {
+            self.told.wrong_checksums += u64::from(!is_right);
             let error = if is_right { FragmentFlags::default() } else { FragmentFlags::CRC_ERROR };
             one.entry.flags = one.entry.flags.with(FragmentFlags::CRC_CHECKED).with(error);
         }
@@ -248,16 +291,18 @@ impl Gatherer {
     ) -> Result<Converted, OfflineError> {
         if let Some(format) = format {
             for (one, fragment) in std::mem::take(&mut self.open).into_values() {
-                self.spool(format, one, &fragment)?;
+                self.put_together(format, one, &fragment)?;
             }
         }
+        // Of a file without events there is nothing that its header could stand in front of.
+        self.told.left_out += u64::from(!self.ahead.is_empty());
         let sources: BTreeSet<u32> = self.list.iter().map(|one| one.entry.source.0).collect();
-        // Within a source and an event, what came first.
-        self.list.sort_by_key(|one| (one.number, one.entry.source));
-        let is_of_parts = format.is_some_and(|format| !holds_whole_events(format));
+        let is_of_parts = format.is_some_and(|format| !format.holds_whole_events());
+        // Within a source and an event, what came first. The fragments of a whole event stay in their order.
+        self.list.sort_by_key(|one| (one.number, is_of_parts.then_some(one.entry.source)));
         let ranked = format.is_some_and(ForeignFormat::numbers_grow);
         let first = self.list.first().map_or(0, |one| one.number);
-        let entries = sources.iter().map(|&source| source_entry(source, format)).collect();
+        let entries = sources.iter().map(|source| source_entry(*source, &self.formats)).collect();
         let mut writer = RunWriter::new(directory, run, now(), entries, text);
         let mut told = std::mem::take(&mut self.told);
         let mut spool = Spool::new(&mut self)?;
@@ -265,7 +310,8 @@ impl Gatherer {
             let rank = told.events + 1;
             let number = if ranked { rank } else { event[0].number - first + 1 };
             let of_once = |(index, one): (usize, &Spooled)| {
-                (index == 0 || event[index - 1].entry.source != one.entry.source).then_some(*one)
+                let is_first = index == 0 || event[index - 1].entry.source != one.entry.source;
+                (is_first || !is_of_parts).then_some(*one)
             };
             let once: Vec<Spooled> = event.iter().enumerate().filter_map(of_once).collect();
             told.duplicates += (event.len() - once.len()) as u64;
@@ -345,13 +391,22 @@ impl Spool {
     }
 }
 
-fn source_entry(source: u32, format: Option<ForeignFormat>) -> SourceEntry {
-    let format_in_file = match format {
-        Some(ForeignFormat::Fed | ForeignFormat::Ferol) => SourceFormat::FED,
-        Some(ForeignFormat::LhcbBanks | ForeignFormat::LhcbMep) => SourceFormat::BANKS,
+fn source_format(format: ForeignFormat) -> SourceFormat {
+    match format {
+        ForeignFormat::Fed | ForeignFormat::Ferol => SourceFormat::FED,
+        ForeignFormat::LhcbBanks | ForeignFormat::LhcbMep => SourceFormat::BANKS,
         _ => SourceFormat::OPAQUE,
+    }
+}
+
+fn source_entry(source: u32, formats: &BTreeMap<u32, SourceFormat>) -> SourceEntry {
+    let format = formats.get(&source).copied().unwrap_or_default();
+    let name = match SourceId(source) {
+        ENVELOPE => "envelope".to_owned(),
+        UNDIVIDED => "undivided".to_owned(),
+        _ => format!("source-{source}"),
     };
-    SourceEntry { id: SourceId(source), format: format_in_file, name: format!("source-{source}") }
+    SourceEntry { id: SourceId(source), format, name }
 }
 
 fn entry(format: ForeignFormat, source: u32, fields: &Fields) -> FragmentEntry {

@@ -1,0 +1,110 @@
+//! Run files made of files of other formats, and the other way.
+
+use crate::arguments::{ConvertOptions, ConvertTo};
+use crate::exit::{self, Failure};
+use crate::files::write_out;
+use crate::foreign::is_meant;
+use crate::render::grouped;
+use crate::running::{Limits, take_run};
+use ropewalk_node::configuration;
+use ropewalk_node::offline::export::{ExportFormat, Exported, export};
+use ropewalk_node::offline::foreign::{Converted, Recorded, of_recordings};
+use ropewalk_node::offline::segment_files;
+use ropewalk_node::run::Registry;
+use std::path::Path;
+
+pub(crate) fn convert(options: &ConvertOptions) -> Result<u8, Failure> {
+    match (&options.by, options.to) {
+        (Some(config), _) => convert_by(options, config),
+        (None, ConvertTo::Run) => to_run(options),
+        (None, ConvertTo::Frd) => from_run(options, ExportFormat::Frd(options.frd_version)),
+        (None, ConvertTo::Mdf) => from_run(options, ExportFormat::Mdf),
+        (None, ConvertTo::Raw) => from_run(options, ExportFormat::Raw),
+    }
+}
+
+/// Makes a run directory of the files; it stays away where that fails before anything is written.
+fn to_run(options: &ConvertOptions) -> Result<u8, Failure> {
+    let to = &options.output;
+    if options.from.is_none() && segment_files(&options.files).is_ok() && !is_meant(&options.files, None)? {
+        let advice = "these are run files already: --to frd, mdf or raw makes other files of them";
+        return Err(Failure::Usage(advice.to_owned()));
+    }
+    let failed = |error| Failure::Environment(format!("{}: cannot make a run directory here: {error}", to.display()));
+    let run = Registry::open(to).and_then(|registry| registry.next_run()).map_err(failed)?;
+    let format = options.from.map(|name| name.0);
+    let converted = ropewalk_node::offline::foreign::convert(&options.files, format, &run.path, run.run);
+    let converted = converted.inspect_err(|_| {
+        // What holds something stays.
+        let _ = std::fs::remove_dir(&run.path);
+    })?;
+    write_out(converted_text(&converted, &run.path).as_bytes())?;
+    let bad = converted.skipped_bytes + converted.left_out + converted.duplicates + converted.incomplete;
+    let is_whole = bad + converted.wrong_checksums == 0;
+    Ok(if is_whole && converted.events > 0 { exit::GOOD } else { exit::LOST })
+}
+
+/// Takes a run of what was recorded of a configuration's sources.
+fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
+    let Recorded { mut configuration, left_out } =
+        of_recordings(&configuration::read(config)?, &options.files, &options.source)?;
+    for name in left_out {
+        eprintln!("warning: {name} is left out: nothing in the configuration describes its frames");
+    }
+    configuration.run.output.clone_from(&options.output);
+    take_run(&configuration, &Limits { duration: None, events: None, until_sources_end: true, json: false })
+}
+
+/// Makes files of another format of a run.
+fn from_run(options: &ConvertOptions, format: ExportFormat) -> Result<u8, Failure> {
+    let is_foreign = is_meant(&options.files, options.from.as_ref())?;
+    if is_foreign {
+        let advice =
+            "only run files become files of another format: make a run of these first (--to run), then convert that";
+        return Err(Failure::Usage(advice.to_owned()));
+    }
+    let to = &options.output;
+    let failed = |error| Failure::Environment(format!("{}: cannot make the directory: {error}", to.display()));
+    std::fs::create_dir_all(to).map_err(failed)?;
+    let exported = export(&options.files, format, to)?;
+    write_out(exported_text(&exported).as_bytes())?;
+    Ok(if exported.wrong_checksums == 0 && exported.events > 0 { exit::GOOD } else { exit::LOST })
+}
+
+fn converted_text(converted: &Converted, directory: &Path) -> String {
+    let mut text = format!(
+        "format     {}\nframes     {}\nevents     {}\nfragments  {}, {} bytes, of {} sources\n",
+        converted.format,
+        grouped(converted.frames),
+        grouped(converted.events),
+        grouped(converted.fragments),
+        grouped(converted.bytes),
+        converted.sources.len()
+    );
+    for (name, count) in [
+        ("incomplete", converted.incomplete),
+        ("duplicates", converted.duplicates),
+        ("left out", converted.left_out),
+        ("skipped", converted.skipped_bytes),
+        ("wrong checksums", converted.wrong_checksums),
+    ] {
+        if count > 0 {
+            text.push_str(&format!("{name:<10} {}\n", grouped(count)));
+        }
+    }
+    text + &format!("files      {}\n", directory.display())
+}
+
+fn exported_text(exported: &Exported) -> String {
+    let (events, fragments) = (grouped(exported.events), grouped(exported.fragments));
+    let bytes = grouped(exported.fragment_bytes);
+    let mut text = format!("events     {events}\nfragments  {fragments}, {bytes} bytes\n");
+    if exported.wrong_checksums > 0 {
+        text.push_str(&format!("wrong checksums {}\n", grouped(exported.wrong_checksums)));
+    }
+    for (what, count) in &exported.not_carried {
+        text.push_str(&format!("not carried: {what}, of {} events\n", grouped(*count)));
+    }
+    exported.files.iter().for_each(|file| text.push_str(&format!("file       {}\n", file.display())));
+    text
+}
