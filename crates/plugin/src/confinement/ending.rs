@@ -1,7 +1,7 @@
 //! Why a process ended, as well as it can be known.
 
 use super::calls::name_of;
-use super::last_words::{READ_ONLY, WORDS};
+use super::last_words::{CRASHES, READ_ONLY, WORDS};
 use core::ffi::c_int;
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
@@ -41,6 +41,8 @@ impl Ending {
             Some(same) if same as u64 == signal => {
                 Self::Crashed { signal: same, is_out_of_memory: is_out_of_memory != 0 }
             }
+            // A program of somebody's own leaves no words; nor does one that has no stack left for them.
+            Some(crash) if CRASHES.contains(&crash) => Self::Crashed { signal: crash, is_out_of_memory: false },
             Some(other) => Self::Ended(other),
             None => Self::Left(status.code().unwrap_or(0)),
         }
@@ -108,6 +110,7 @@ mod tests {
         assert_eq!(told(killed(11), [11, 0, 0]), "it crashed (SIGSEGV)");
         assert_eq!(told(killed(6), [6, 0, 1]), "it crashed (SIGABRT) when its `memory` had run out");
         assert_eq!(told(killed(9), [0; 3]), "it was ended from outside (SIGKILL)");
+        assert_eq!(told(killed(11), [0; 3]), "it crashed (SIGSEGV)", "without a word");
         assert!(told(killed(31), [0; 3]).starts_with("it made a system call that is forbidden"));
         assert_eq!(told(left(3), [0; 3]), "it ended by itself, with status 3");
     }

@@ -16,7 +16,7 @@ pub const WORDS_BYTES: usize = WORDS * size_of::<u64>();
 pub(super) const READ_ONLY: u64 = u64::MAX;
 
 /// Signals of crashes; SIGSYS is what a forbidden call becomes.
-const CRASHES: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+pub(super) const CRASHES: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
 
 /// Less memory than this can be had: then it had run out. It is more than what most programs ask for at once, which is
 /// how they find out.

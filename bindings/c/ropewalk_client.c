@@ -1,0 +1,343 @@
+/*
+ * The layout of the memory and the messages that this reads and writes stand in docs/filters.md, "A program as a filter".
+ */
+#define _DEFAULT_SOURCE
+#include "ropewalk_client.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { VERSION = 1 };
+/* The greeting: memory, the sizes, the starter's process and the length of the library's path; then that path. */
+enum { MOST_GREETING = 64 << 10, SIZES = 7, GREETING_HEAD = 8 + 8 * SIZES + 4 + 4, MOST_DESCRIPTORS = 64 };
+enum { SIZE_VERSION, SIZE_RECORDS, SIZE_COPIES, SIZE_RESULTS, SIZE_EVENTS, SIZE_ADDRESSES, SIZE_MEMORIES };
+enum { WRITTEN = 0, TAKEN = 64, RECORDS = 4096 };         /* in the events */
+enum { SLEEPS = 0, ENTRIES = 4096, ENTRY = 64 };          /* in the decisions */
+enum { KIND_WRAP = 0, KIND_EVENT = 1 };                   /* of a record; others are runs that begin and end */
+enum { RECORD_HEAD = 40, FRAGMENT_HEAD = 40, PIECE = 16 };
+enum { FLAG_ACCEPT = 1, FLAG_UNDECIDED = 2 };
+/* Whoever waits is told of decisions when there are so many, or the event took so long. */
+enum { MANY = 32, LONG_NS = 100000 };
+
+struct ropewalk_client {
+    int socket;
+    uint64_t memory, sizes[SIZES];
+    char *configuration;
+    const uint8_t *addresses; /* the events, and behind them each memory that they lie in */
+    uint8_t *decisions;
+    uint64_t *results;        /* by event: the position behind its result */
+    uint64_t at;              /* the position of the next record */
+    uint64_t result;          /* the position of the next result */
+    uint64_t decided, announced;
+    int64_t begun_ns;
+    /* The event that is being decided, and the struct of its decision. */
+    uint64_t sequence, length;
+    struct ropewalk_event event;
+    struct ropewalk_decision decision;
+    struct ropewalk_fragment *fragments;
+    struct ropewalk_bytes *pieces;
+    size_t fragment_room, piece_room;
+};
+
+static uint64_t u64_at(const uint8_t *at) { uint64_t value; memcpy(&value, at, sizeof value); return value; }
+static uint32_t u32_at(const uint8_t *at) { uint32_t value; memcpy(&value, at, sizeof value); return value; }
+static uint16_t u16_at(const uint8_t *at) { uint16_t value; memcpy(&value, at, sizeof value); return value; }
+
+/* A number that the run writes while this program reads it. */
+static uint64_t look(const uint8_t *at) { return __atomic_load_n((const uint64_t *)(const void *)at, __ATOMIC_ACQUIRE); }
+static void put(uint8_t *at, uint64_t value) { __atomic_store_n((uint64_t *)(void *)at, value, __ATOMIC_RELEASE); }
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Receives a message with descriptors; returns its length, and -1 where it is none or was cut short. */
+static ssize_t receive(int from, void *into, size_t room, int *descriptors, size_t *count) {
+    union { struct cmsghdr head; char bytes[CMSG_SPACE(MOST_DESCRIPTORS * sizeof(int))]; } control;
+    struct iovec data;
+    struct msghdr message;
+    struct cmsghdr *part;
+    ssize_t received;
+    data.iov_base = into;
+    data.iov_len = room;
+    memset(&message, 0, sizeof message);
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control.bytes;
+    message.msg_controllen = sizeof control.bytes;
+    received = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
+    *count = 0;
+    if (received <= 0 || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+        return -1;
+    part = CMSG_FIRSTHDR(&message);
+    if (part != NULL && part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS) {
+        *count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(descriptors, CMSG_DATA(part), *count * sizeof(int));
+    }
+    return received;
+}
+
+/* Puts the memory of a descriptor to its address, or where there is room where that is NULL; the descriptor is closed. */
+static void *map(void *address, size_t length, int protection, int descriptor) {
+    void *mapped = mmap(address, length, protection, MAP_SHARED | (address != NULL ? MAP_FIXED : 0), descriptor, 0);
+    close(descriptor);
+    return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+/* Puts all memory to its place; returns 0, or -1. */
+static int map_all(struct ropewalk_client *client, const int *own) {
+    const uint64_t *sizes = client->sizes;
+    size_t decisions = ENTRIES + sizes[SIZE_EVENTS] * ENTRY + sizes[SIZE_RESULTS], placed = 0, count, one;
+    const uint64_t huge_page = 2 << 20;
+    uint8_t *addresses = mmap(NULL, sizes[SIZE_ADDRESSES] + huge_page, PROT_READ,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (addresses == MAP_FAILED)
+        return -1;
+    addresses += (huge_page - (uintptr_t)addresses % huge_page) % huge_page;
+    client->addresses = addresses;
+    client->decisions = map(NULL, decisions, PROT_READ | PROT_WRITE, own[1]);
+    if (client->decisions == NULL ||
+        map(addresses, RECORDS + sizes[SIZE_RECORDS] + sizes[SIZE_COPIES], PROT_READ, own[0]) == NULL)
+        return -1;
+    while (placed < sizes[SIZE_MEMORIES]) {
+        uint8_t message[8 + 16 * MOST_DESCRIPTORS];
+        int descriptors[MOST_DESCRIPTORS];
+        ssize_t length = receive(client->socket, message, sizeof message, descriptors, &count);
+        if (count == 0 || length != (ssize_t)(8 + 16 * count))
+            return -1;
+        for (one = 0; one < count; one++, placed++) {
+            const uint8_t *said = message + 8 + 16 * one;
+            if (map(addresses + u64_at(said), u64_at(said + 8), PROT_READ, descriptors[one]) == NULL)
+                return -1;
+        }
+    }
+    return 0;
+}
+
+/* Reads the first message, of this length; returns 0, or -1. */
+static int greet(struct ropewalk_client *client, const uint8_t *greeting, size_t length) {
+    size_t one, begin;
+    uint32_t starter;
+    if (length < GREETING_HEAD)
+        return -1;
+    client->memory = u64_at(greeting);
+    for (one = 0; one < SIZES; one++)
+        client->sizes[one] = u64_at(greeting + 8 + 8 * one);
+    starter = u32_at(greeting + 8 + 8 * SIZES);
+    begin = GREETING_HEAD + (size_t)u32_at(greeting + 8 + 8 * SIZES + 4);
+    if (client->sizes[SIZE_VERSION] != VERSION || begin > length)
+        return -1;
+    client->configuration = calloc(1, length - begin + 1);
+    client->results = calloc(client->sizes[SIZE_EVENTS], sizeof *client->results);
+    if (client->configuration == NULL || client->results == NULL)
+        return -1;
+    memcpy(client->configuration, greeting + begin, length - begin);
+    /* Whoever started this may have gone before it is known that this is to end then. */
+    return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && (uint32_t)getppid() == starter ? 0 : -1;
+}
+
+struct ropewalk_client *ropewalk_client_open(void) {
+    struct ropewalk_client *client = calloc(1, sizeof *client);
+    uint8_t *greeting = malloc(MOST_GREETING);
+    int descriptors[MOST_DESCRIPTORS];
+    size_t count = 0;
+    ssize_t length = -1;
+    int is_good = 0;
+    if (client != NULL && greeting != NULL) {
+        client->socket = STDIN_FILENO;
+        length = receive(client->socket, greeting, MOST_GREETING, descriptors, &count);
+        is_good = length > 0 && count == 2 && greet(client, greeting, (size_t)length) == 0 &&
+                  map_all(client, descriptors) == 0;
+    }
+    free(greeting);
+    if (!is_good) {
+        fprintf(stderr, "a run of a version that fits starts this by itself, as a filter's program\n");
+        if (client != NULL)
+            ropewalk_client_close(client);
+        return NULL;
+    }
+    return client;
+}
+
+const char *ropewalk_client_configuration(const struct ropewalk_client *client) { return client->configuration; }
+
+uint64_t ropewalk_client_memory(const struct ropewalk_client *client) { return client->memory; }
+
+int ropewalk_client_ready(struct ropewalk_client *client) {
+    /* Nothing is missing of what would keep it from anything: it is a program of the user's own, and does what its user may. */
+    static const uint8_t ready[] = {'R', 0};
+    client->begun_ns = now_ns();
+    return send(client->socket, ready, sizeof ready, MSG_NOSIGNAL) == sizeof ready ? 0 : -1;
+}
+
+void ropewalk_client_refuse(struct ropewalk_client *client, const char *why) {
+    char text[4096];
+    int length = snprintf(text, sizeof text, "E%s", why);
+    if (length > 0)
+        send(client->socket, text, length < (int)sizeof text ? (size_t)length : sizeof text - 1, MSG_NOSIGNAL);
+}
+
+/* Tells of decisions that nobody took or was told of. Where so much was told already that was not heard it need not be. */
+static void announce(struct ropewalk_client *client) {
+    uint64_t taken = look(client->addresses + TAKEN);
+    if (client->decided > taken && client->decided > client->announced) {
+        client->announced = client->decided;
+        send(client->socket, "D", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+}
+
+/* Whether the result of the next event has room: as many bytes as a result may have, behind those that were not taken. */
+static int has_room(const struct ropewalk_client *client) {
+    uint64_t taken = look(client->addresses + TAKEN);
+    uint64_t free = taken == 0 ? 0 : client->results[taken % client->sizes[SIZE_EVENTS]];
+    return client->result + ROPEWALK_RESULT_CAPACITY <= free + client->sizes[SIZE_RESULTS];
+}
+
+static int has_record(const struct ropewalk_client *client) { return look(client->addresses + WRITTEN) != client->at; }
+
+/* Sleeps until it is so; 0 where nobody is there any more. */
+static int wait_until(struct ropewalk_client *client, int (*is_so)(const struct ropewalk_client *)) {
+    while (!is_so(client)) {
+        char woken[16];
+        announce(client);
+        put(client->decisions + SLEEPS, 1);
+        /* The run writes, and looks whether this sleeps: one of the two sees the other. */
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        if (!is_so(client) && recv(client->socket, woken, sizeof woken, 0) <= 0)
+            return 0;
+        put(client->decisions + SLEEPS, 0);
+    }
+    return 1;
+}
+
+/* Room for so many values of a size; 0 where there is no memory. */
+static int make_room(void **values, size_t *room, size_t needed, size_t size) {
+    void *more;
+    if (needed <= *room)
+        return 1;
+    more = realloc(*values, 2 * needed * size);
+    if (more == NULL)
+        return 0;
+    *values = more;
+    *room = 2 * needed;
+    return 1;
+}
+
+/* Makes the structs of the event of a record; 0 where there is no memory. */
+static int describe(struct ropewalk_client *client, const uint8_t *record) {
+    struct ropewalk_event *event = &client->event;
+    const uint8_t *at = record + RECORD_HEAD;
+    size_t one, piece, pieces = 0;
+    memset(event, 0, sizeof *event);
+    event->size = sizeof *event;
+    event->key = u64_at(record + 16);
+    event->number = event->key & 0xffffffffffff;
+    event->resync = (uint32_t)(event->key >> 48);
+    event->run = u32_at(record + 24);
+    event->fragment_count = u32_at(record + 28);
+    event->flags = u32_at(record + 32);
+    event->attempt = u16_at(record + 36);
+    event->trigger_type = u16_at(record + 38);
+    if (!make_room((void **)&client->fragments, &client->fragment_room, event->fragment_count, sizeof *client->fragments) ||
+        !make_room((void **)&client->pieces, &client->piece_room, u32_at(record) / PIECE, sizeof *client->pieces))
+        return 0;
+    for (one = 0; one < event->fragment_count; one++) {
+        struct ropewalk_fragment *fragment = &client->fragments[one];
+        fragment->source = u32_at(at);
+        fragment->length = u32_at(at + 4);
+        fragment->flags = u32_at(at + 8);
+        fragment->piece_count = u32_at(at + 12);
+        fragment->raw_id = u64_at(at + 16);
+        fragment->time = u64_at(at + 24);
+        fragment->bunch_crossing = u16_at(at + 32);
+        fragment->trigger_type = u16_at(at + 34);
+        fragment->pieces = client->pieces + pieces;
+        at += FRAGMENT_HEAD;
+        for (piece = 0; piece < fragment->piece_count; piece++, at += PIECE, pieces++) {
+            client->pieces[pieces].start = client->addresses + u64_at(at);
+            client->pieces[pieces].length = u64_at(at + 8);
+        }
+    }
+    event->fragments = client->fragments;
+    return 1;
+}
+
+const struct ropewalk_event *ropewalk_client_next(struct ropewalk_client *client, struct ropewalk_decision **decision) {
+    const uint64_t records = client->sizes[SIZE_RECORDS], results = client->sizes[SIZE_RESULTS];
+    while (wait_until(client, has_record)) {
+        const uint8_t *record = client->addresses + RECORDS + client->at % records;
+        uint64_t to_end = results - client->result % results;
+        if (u32_at(record + 4) == KIND_WRAP) {
+            client->at += records - client->at % records;
+            continue;
+        }
+        if (u32_at(record + 4) != KIND_EVENT) {
+            client->at += u32_at(record);
+            continue;
+        }
+        if (to_end < ROPEWALK_RESULT_CAPACITY)
+            client->result += to_end;
+        if (!wait_until(client, has_room) || !describe(client, record))
+            return NULL;
+        client->sequence = u64_at(record + 8);
+        client->length = u32_at(record);
+        memset(&client->decision, 0, sizeof client->decision);
+        client->decision.size = sizeof client->decision;
+        client->decision.capacity = ROPEWALK_RESULT_CAPACITY;
+        client->decision.result = client->decisions + ENTRIES + client->sizes[SIZE_EVENTS] * ENTRY + client->result % results;
+        *decision = &client->decision;
+        return &client->event;
+    }
+    return NULL;
+}
+
+/* Writes the entry of the event, its sequence last. */
+static void publish(struct ropewalk_client *client, uint32_t flags, uint32_t result_length) {
+    const struct ropewalk_decision *decision = &client->decision;
+    const uint64_t events = client->sizes[SIZE_EVENTS];
+    uint8_t *entry = client->decisions + ENTRIES + (client->sequence - 1) % events * ENTRY;
+    uint64_t result_at = client->result % client->sizes[SIZE_RESULTS], taken;
+    uint32_t attempt = client->event.attempt, nothing = 0;
+    int64_t now = now_ns();
+    memcpy(entry + 8, &client->event.key, 8);
+    memcpy(entry + 16, decision->bits, 16);
+    memcpy(entry + 32, &attempt, 4);
+    memcpy(entry + 36, &flags, 4);
+    memcpy(entry + 40, &result_at, 8);
+    memcpy(entry + 48, &result_length, 4);
+    memcpy(entry + 52, &nothing, 4);
+    put(entry, client->sequence);
+    client->result += ((uint64_t)result_length + 7) / 8 * 8;
+    client->results[client->sequence % events] = client->result;
+    client->decided = client->sequence;
+    client->at += client->length;
+    taken = look(client->addresses + TAKEN);
+    if (now - client->begun_ns > LONG_NS ||
+        client->decided - (client->announced > taken ? client->announced : taken) >= MANY)
+        announce(client);
+    client->begun_ns = now;
+}
+
+void ropewalk_client_decide(struct ropewalk_client *client) {
+    publish(client, client->decision.accept ? FLAG_ACCEPT : 0, client->decision.result_length);
+}
+
+void ropewalk_client_give_up(struct ropewalk_client *client) { publish(client, FLAG_UNDECIDED, 0); }
+
+void ropewalk_client_close(struct ropewalk_client *client) {
+    /* The mappings end with the program, which has nothing to do without them. */
+    free(client->configuration);
+    free(client->results);
+    free(client->fragments);
+    free(client->pieces);
+    free(client);
+}
