@@ -129,6 +129,9 @@ causes! {
     PiecesMissing = "pieces_missing",
     /// The splitter that should divide the frame crashed over it, hung, said what cannot be true, or is given up.
     SplitterFailed = "splitter_failed",
+    /// Filter units crashed over the event, hung, or said what cannot be true, twice; or none is started any more. It is kept, in
+    /// the stream of errors.
+    FilterFailed = "filter_failed",
 }
 
 impl Cause {

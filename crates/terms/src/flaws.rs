@@ -209,6 +209,12 @@ flaws! {
     SplitterMissed = "splitter_missed",
     /// A frame of which a splitter said what cannot be true is lost without another try.
     LieIsFinal = "lie_is_final",
+    /// What a filter unit had and did not work on is lost with it.
+    FilterLosesEvents = "filter_loses_events",
+    /// An event over which filter units end is tried again and again.
+    FilterPoisonTriedForEver = "filter_poison_tried_for_ever",
+    /// Events that a stream's prescale leaves out are counted nowhere.
+    PrescaledUncounted = "prescaled_uncounted",
     /// The frames of an event are not waited for while nobody reads their source.
     GatheredUnheard = "gathered_unheard",
     /// A frame that is missing in an event of several is not noticed.

@@ -3,7 +3,7 @@
 //! What is in flight is **counted from tables**, never computed as the remainder; that is what makes an
 //! imbalance visible.
 
-use crate::{CAUSES, Cause};
+use crate::{CAUSES, Cause, Ending, Outcome, Verdict};
 
 /// One number per cause.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -133,6 +133,8 @@ pub struct EventAccount {
     pub incomplete_dropped: ByCause,
     /// Kept by the decision.
     pub accepted: u64,
+    /// Of these, events that no stream took: their prescales left them out. They are in no file.
+    pub unselected: u64,
     /// Thrown away by the decision.
     pub rejected: u64,
     /// Set aside because no decision could be had.
@@ -152,6 +154,29 @@ impl EventAccount {
         self.built + self.incomplete_emitted + self.incomplete_dropped.total() + self.in_flight
     }
 
+    /// An event ends: counted by what was built, and by what was decided of that.
+    pub const fn end(&mut self, ending: Ending) {
+        match ending.outcome {
+            Outcome::Complete => self.built += 1,
+            Outcome::IncompleteEmitted => self.incomplete_emitted += 1,
+            Outcome::Dropped(cause) => return self.incomplete_dropped.add(cause, 1),
+        }
+        match ending.verdict {
+            Verdict::Accepted => self.accepted += 1,
+            Verdict::Unselected => {
+                self.accepted += 1;
+                self.unselected += 1;
+            }
+            Verdict::Rejected => self.rejected += 1,
+            Verdict::Quarantined => self.quarantined += 1,
+        }
+    }
+
+    /// Events that are in run files, once they are known to have come as far.
+    pub const fn to_be_written(&self) -> u64 {
+        self.accepted - self.unselected + self.quarantined
+    }
+
     /// Adds another account.
     pub fn merge(&mut self, other: &Self) {
         self.assigned += other.assigned;
@@ -159,6 +184,7 @@ impl EventAccount {
         self.incomplete_emitted += other.incomplete_emitted;
         self.incomplete_dropped.merge(&other.incomplete_dropped);
         self.accepted += other.accepted;
+        self.unselected += other.unselected;
         self.rejected += other.rejected;
         self.quarantined += other.quarantined;
         self.written += other.written;
@@ -193,6 +219,37 @@ pub struct ChunkAccount {
     pub queued: u64,
 }
 
+/// The account of a stream, or of many.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct StreamAccount {
+    /// Events that it was to have, by their triggers or trigger type.
+    pub selected: u64,
+    /// Left out by its prescale.
+    pub prescaled_away: u64,
+    /// In its files.
+    pub written: u64,
+    /// Could not be written.
+    pub failed: u64,
+    /// On their way to its files, counted from the table.
+    pub in_flight: u64,
+}
+
+impl StreamAccount {
+    /// Where the selected events went, in flight included.
+    pub const fn accounted(&self) -> u64 {
+        self.prescaled_away + self.written + self.failed + self.in_flight
+    }
+
+    /// Adds another account.
+    pub const fn merge(&mut self, other: &Self) {
+        self.selected += other.selected;
+        self.prescaled_away += other.prescaled_away;
+        self.written += other.written;
+        self.failed += other.failed;
+        self.in_flight += other.in_flight;
+    }
+}
+
 /// An equation of the ledger that does not hold.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Imbalance {
@@ -215,12 +272,14 @@ pub struct Ledger {
     pub pools: PoolAccount,
     /// Chunks for subscribers.
     pub chunks: ChunkAccount,
+    /// Events of all streams, once for each stream.
+    pub streams: StreamAccount,
 }
 
 impl Ledger {
     /// The equations that do not hold; empty when the ledger balances.
     pub fn imbalances(&self) -> Vec<Imbalance> {
-        let Self { fragments, events, pools, chunks } = self;
+        let Self { fragments, events, pools, chunks, streams } = self;
         [
             Imbalance { equation: "fragments", left: fragments.received, right: fragments.accounted() },
             Imbalance { equation: "events", left: events.assigned, right: events.accounted() },
@@ -230,6 +289,7 @@ impl Ledger {
                 right: events.accepted + events.rejected + events.quarantined,
             },
             Imbalance { equation: "pools", left: pools.loans, right: pools.returned + pools.held },
+            Imbalance { equation: "streams", left: streams.selected, right: streams.accounted() },
             Imbalance {
                 equation: "chunks",
                 left: chunks.offered,
@@ -277,6 +337,18 @@ mod tests {
         assert_eq!(ledger.imbalances(), [Imbalance { equation: "events", left: 10, right: 9 }]);
         ledger.events.in_flight = 2;
         assert!(ledger.is_balanced());
+    }
+
+    #[test]
+    fn an_event_ends_by_what_was_built_and_what_was_decided() {
+        let mut events = EventAccount { assigned: 5, ..EventAccount::default() };
+        for verdict in [Verdict::Accepted, Verdict::Unselected, Verdict::Rejected, Verdict::Quarantined] {
+            events.end(Ending { outcome: Outcome::Complete, verdict });
+        }
+        events.end(Ending { outcome: Outcome::Dropped(Cause::TimedOut), verdict: Verdict::Rejected });
+        let decided = (events.accepted, events.unselected, events.rejected, events.quarantined);
+        assert_eq!((events.built, decided, events.to_be_written()), (4, (2, 1, 1, 1), 2));
+        assert!(Ledger { events, ..Ledger::default() }.is_balanced());
     }
 
     #[test]

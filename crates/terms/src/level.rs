@@ -74,6 +74,55 @@ impl Outcome {
     }
 }
 
+/// What was decided of a built event.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Verdict {
+    /// It is kept, in at least one stream.
+    #[default]
+    Accepted = 0,
+    /// It was accepted, and no stream took it: their prescales left it out.
+    Unselected = 1,
+    /// It is thrown away.
+    Rejected = 2,
+    /// No decision could be had: it is kept, set aside.
+    Quarantined = 3,
+}
+
+impl Verdict {
+    /// The verdict with this number on the wire, if there is one.
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Accepted),
+            1 => Some(Self::Unselected),
+            2 => Some(Self::Rejected),
+            3 => Some(Self::Quarantined),
+            _ => None,
+        }
+    }
+
+    /// Whether the event is written.
+    pub const fn is_written(self) -> bool {
+        matches!(self, Self::Accepted | Self::Quarantined)
+    }
+}
+
+/// How an event ended in a builder unit: what was built, and what was decided of that.
+#[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Ending {
+    /// What was built.
+    pub outcome: Outcome,
+    /// What was decided of it; without a meaning where nothing was kept.
+    pub verdict: Verdict,
+}
+
+impl From<Outcome> for Ending {
+    /// Without a filter everything is accepted.
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, verdict: Verdict::Accepted }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,6 +19,6 @@ pub use counter::{COUNTERS, Counter, Unit};
 pub use decision::{StreamIndex, StreamSet, TriggerBits};
 pub use ids::{Attempt, Epoch, Incarnation, NodeId, Role, RunNumber, SourceId};
 pub use key::EventKey;
-pub use ledger::{ByCause, ChunkAccount, EventAccount, FragmentAccount, Imbalance, Ledger, PoolAccount};
-pub use level::{AcknowledgementLevel, Outcome};
+pub use ledger::{ByCause, ChunkAccount, EventAccount, FragmentAccount, Imbalance, Ledger, PoolAccount, StreamAccount};
+pub use level::{AcknowledgementLevel, Ending, Outcome, Verdict};
 pub use time::{Instant, Utc};

@@ -185,7 +185,7 @@ fn messages() -> Vec<Message> {
         Message::Acknowledge(Acknowledge {
             level: AcknowledgementLevel::Written,
             entries: [complete, dropped]
-                .map(|outcome| AcknowledgeEntry { key, attempt, outcome })
+                .map(|outcome| AcknowledgeEntry { key, attempt, ending: outcome.into() })
                 .into_iter()
                 .collect(),
         }),
@@ -199,7 +199,7 @@ fn messages() -> Vec<Message> {
         Message::Recover,
         Message::Unreleased(Unreleased {
             entries: [None, Some(complete)]
-                .map(|outcome| UnreleasedEntry { key, attempt, outcome })
+                .map(|outcome| UnreleasedEntry { key, attempt, ending: outcome.map(Into::into) })
                 .into_iter()
                 .collect(),
             more: true,
@@ -217,7 +217,15 @@ fn messages() -> Vec<Message> {
             last: true,
         }),
         Message::StopRequest(Cause::SynchronyLost),
-        Message::Ended(Ended { below: key, built: 16, incomplete_emitted: 1, dropped: by_cause }),
+        Message::Ended(Ended {
+            below: key,
+            built: 16,
+            incomplete_emitted: 1,
+            dropped: by_cause,
+            unselected: 2,
+            rejected: 3,
+            quarantined: 4,
+        }),
     ]
 }
 

@@ -9,7 +9,7 @@ use super::{BuilderConfig, EventView, Requirement};
 use crate::messages::{AcknowledgeEntry, Credit, Message, ReportEntry};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
-    AcknowledgementLevel, ByCause, Cause, Counter, EventAccount, EventKey, Instant, Outcome, SourceId,
+    AcknowledgementLevel, ByCause, Cause, Counter, EventAccount, EventKey, Instant, Outcome, SourceId, Verdict,
 };
 use std::collections::VecDeque;
 
@@ -224,6 +224,41 @@ impl Builder {
         self.holding = holding;
     }
 
+    /// What was decided of an emitted event that is to be written. Before that it counts as accepted.
+    pub fn decided(&mut self, slot: u32, verdict: Verdict) {
+        if self.emitted(slot).is_some() {
+            self.slots.at_mut(slot).verdict = verdict;
+        }
+    }
+
+    /// Emitted events that nobody writes, by what was decided of them: they are acknowledged, whatever level is configured, and
+    /// let go.
+    pub fn discard(&mut self, _now: Instant, decided: impl IntoIterator<Item = (u32, Verdict)>) {
+        let mut holding = core::mem::take(&mut self.holding);
+        holding.clear();
+        for (slot, verdict) in decided {
+            let Some(state) = self.emitted(slot) else { continue };
+            // One that is named twice is let go once.
+            if !core::mem::take(&mut self.slots.at_mut(slot).holds_payloads) {
+                continue;
+            }
+            self.slots.at_mut(slot).verdict = verdict;
+            if !state.acknowledged {
+                self.acknowledge(slot);
+            }
+            holding.push(slot);
+        }
+        self.drop_payloads(&holding);
+        holding.iter().for_each(|&slot| self.give_back(slot));
+        self.holding = holding;
+    }
+
+    /// The lowest key of an event that is assigned and was not emitted yet, if there is one.
+    pub fn oldest_unemitted(&self) -> Option<EventKey> {
+        let is_waited_for = |slot: &Slot| matches!(slot.stage, Stage::Collecting | Stage::Ready);
+        self.slots.iter().filter(|(_, slot)| is_waited_for(slot)).map(|(_, slot)| slot.key).min()
+    }
+
     /// An emitted event could not be written at all: it is dropped with [`Cause::WriteFailed`].
     pub fn failed(&mut self, _now: Instant, slot: u32) {
         let Some(state) = self.emitted(slot) else { return };
@@ -272,7 +307,6 @@ impl Builder {
     /// The account of events since the run's start. In flight is counted from the slots.
     pub fn account(&self) -> EventAccount {
         let mut account = self.ledger;
-        account.accepted = account.built + account.incomplete_emitted;
         account.in_flight = self.slots.iter().filter(|(_, slot)| !slot.acknowledged).count() as u64;
         account
     }
@@ -295,6 +329,8 @@ impl Builder {
             (Counter::EventsBuilt, account.built),
             (Counter::EventsIncompleteEmitted, account.incomplete_emitted),
             (Counter::EventsAccepted, account.accepted),
+            (Counter::EventsRejected, account.rejected),
+            (Counter::EventsQuarantined, account.quarantined),
             (Counter::EventsWritten, account.written),
             (Counter::EventsInFlight, account.in_flight),
             (Counter::MessagesRefused, refused),

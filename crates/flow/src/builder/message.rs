@@ -9,7 +9,7 @@ use crate::messages::{
     Acknowledge, AcknowledgeEntry, AssignEntry, Batch, Credit, Message, Unreleased, UnreleasedEntry,
 };
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, EventAccount, Instant, Outcome};
+use ropewalk_terms::{Cause, Ending, EventAccount, Instant};
 
 impl Builder {
     /// A message of the event manager has come.
@@ -81,7 +81,7 @@ impl Builder {
             }
             told.slots = number + 1;
             if !slot.acknowledged {
-                entries.push(UnreleasedEntry { key: slot.key, attempt: slot.attempt, outcome: None });
+                entries.push(UnreleasedEntry { key: slot.key, attempt: slot.attempt, ending: None });
             }
         }
         let in_work = entries.len();
@@ -166,11 +166,11 @@ impl Builder {
                     return false;
                 };
                 if entry.attempt > recent.attempt
-                    && let Some(outcome) = recent.outcome
+                    && let Some(ending) = recent.ending
                 {
                     recent.attempt = entry.attempt;
                     let AssignEntry { key, attempt, .. } = *entry;
-                    self.acknowledgements.push_back(AcknowledgeEntry { key, attempt, outcome });
+                    self.acknowledgements.push_back(AcknowledgeEntry { key, attempt, ending });
                     self.grant_again(entry);
                 }
             }
@@ -190,14 +190,10 @@ impl Builder {
     pub(super) fn acknowledge(&mut self, number: u32) {
         let slot = self.slots.at_mut(number);
         slot.acknowledged = true;
-        let (key, attempt, outcome) = (slot.key, slot.attempt, slot.outcome);
-        match outcome {
-            Outcome::Complete => self.ledger.built += 1,
-            Outcome::IncompleteEmitted => self.ledger.incomplete_emitted += 1,
-            Outcome::Dropped(cause) => self.ledger.incomplete_dropped.add(cause, 1),
-        }
-        self.acknowledgements.push_back(AcknowledgeEntry { key, attempt, outcome });
-        let place = self.recent.note(key, attempt, outcome);
+        let (key, attempt, ending) = (slot.key, slot.attempt, Ending { outcome: slot.outcome, verdict: slot.verdict });
+        self.ledger.end(ending);
+        self.acknowledgements.push_back(AcknowledgeEntry { key, attempt, ending });
+        let place = self.recent.note(key, attempt, ending);
         self.hints.set(key, Whereabouts::Recent(place));
     }
 

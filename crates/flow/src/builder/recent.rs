@@ -1,7 +1,7 @@
 //! What was acknowledged lately, and where a key is: so that an event that is assigned again is not built again.
 
 use crate::messages::UnreleasedEntry;
-use ropewalk_terms::{Attempt, EventKey, Outcome};
+use ropewalk_terms::{Attempt, Ending, EventKey};
 
 /// The last acknowledgements. A new event manager is told of them, for it cannot know what its predecessor released:
 /// what was done since the readout units were told of it, and what was in work. Readout units are told of events in
@@ -26,8 +26,8 @@ impl Recent {
     }
 
     /// Notes an acknowledgement in the place of the oldest one, and returns that place.
-    pub(super) fn note(&mut self, key: EventKey, attempt: Attempt, outcome: Outcome) -> usize {
-        let entry = UnreleasedEntry { key, attempt, outcome: Some(outcome) };
+    pub(super) fn note(&mut self, key: EventKey, attempt: Attempt, ending: Ending) -> usize {
+        let entry = UnreleasedEntry { key, attempt, ending: Some(ending) };
         let place = self.next;
         self.next = (self.next + 1) % self.capacity;
         match self.entries.get_mut(place) {

@@ -4,7 +4,7 @@ use crate::messages::Fragment;
 use crate::moves::overwrite;
 use ropewalk_memory::Returns;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Attempt, Cause, EventKey, Instant, Outcome};
+use ropewalk_terms::{Attempt, Cause, EventKey, Instant, Outcome, Verdict};
 
 /// How far a slot's event has come.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -38,6 +38,8 @@ pub(super) struct Slot {
     pub(super) holds_payloads: bool,
     /// How it ended, from `Ready` on.
     pub(super) outcome: Outcome,
+    /// What was decided of it; without a filter, that it is kept.
+    pub(super) verdict: Verdict,
     /// Readout units that have not answered.
     pub(super) awaited: u16,
     /// Fragments that are there.
@@ -57,6 +59,7 @@ impl Slot {
         acknowledged: false,
         holds_payloads: false,
         outcome: Outcome::Complete,
+        verdict: Verdict::Accepted,
         awaited: 0,
         filled: 0,
         bytes: 0,

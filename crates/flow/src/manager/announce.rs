@@ -140,7 +140,7 @@ impl Manager {
     fn remembered_outcome(&self, readout: u16, position: u64, key: EventKey) -> Outcome {
         let announced_before = key < self.readouts[usize::from(readout)].settled;
         let row = self.table.remembered(position, key).filter(|row| announced_before && row.stage == Stage::Released);
-        row.map_or(Outcome::Dropped(Cause::Late), |row| row.outcome)
+        row.map_or(Outcome::Dropped(Cause::Late), |row| row.ending.outcome)
     }
 
     /// The same when the run is over. What was dropped was dropped for everybody, and what never became an event ends
@@ -151,7 +151,7 @@ impl Manager {
         };
         match self.table.remembered(position, key).filter(|row| row.stage == Stage::Released) {
             None => Outcome::Dropped(refusal),
-            Some(row) if matches!(row.outcome, Outcome::Dropped(_)) => row.outcome,
+            Some(row) if matches!(row.ending.outcome, Outcome::Dropped(_)) => row.ending.outcome,
             Some(_) => self.remembered_outcome(readout, position, key),
         }
     }

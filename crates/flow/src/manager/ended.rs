@@ -4,7 +4,7 @@
 use super::Manager;
 use super::table::Row;
 use crate::messages::{Ended, Message};
-use ropewalk_terms::{EventAccount, EventKey, Outcome};
+use ropewalk_terms::{EventAccount, EventKey};
 
 /// What is known of the events behind the table.
 #[derive(Debug, Default)]
@@ -25,18 +25,27 @@ impl EndedLog {
         if row.attempt.0 == 0 {
             return;
         }
-        count(&mut self.all, row.outcome);
+        self.all.end(row.ending);
         self.untold += 1;
     }
 
     /// Readout units tell a successor; whoever was told last knows most.
     fn learn(&mut self, ended: &Ended) {
         if ended.below > self.below {
-            let Ended { below, built, incomplete_emitted, dropped } = *ended;
-            let assigned = built + incomplete_emitted + dropped.total();
+            let Ended { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined } = *ended;
+            let kept = built + incomplete_emitted;
             self.below = below;
-            self.before =
-                EventAccount { assigned, built, incomplete_emitted, incomplete_dropped: dropped, ..self.before };
+            self.before = EventAccount {
+                assigned: kept + dropped.total(),
+                built,
+                incomplete_emitted,
+                incomplete_dropped: dropped,
+                accepted: kept.saturating_sub(rejected + quarantined),
+                unselected,
+                rejected,
+                quarantined,
+                ..self.before
+            };
             self.all = self.before;
         }
     }
@@ -49,15 +58,6 @@ impl EndedLog {
     /// What earlier managers accounted for.
     pub(super) const fn before(&self) -> &EventAccount {
         &self.before
-    }
-}
-
-/// An event ends: counted by how.
-pub(super) const fn count(account: &mut EventAccount, outcome: Outcome) {
-    match outcome {
-        Outcome::Complete => account.built += 1,
-        Outcome::IncompleteEmitted => account.incomplete_emitted += 1,
-        Outcome::Dropped(cause) => account.incomplete_dropped.add(cause, 1),
     }
 }
 
@@ -77,8 +77,17 @@ impl Manager {
             return;
         }
         self.ended.untold = 0;
-        let EventAccount { built, incomplete_emitted, incomplete_dropped: dropped, .. } = self.ended.all;
+        let EventAccount {
+            built,
+            incomplete_emitted,
+            incomplete_dropped: dropped,
+            unselected,
+            rejected,
+            quarantined,
+            ..
+        } = self.ended.all;
         let below = self.table.key_at(self.table.tail());
-        self.send_to_readouts(&Message::Ended(Ended { below, built, incomplete_emitted, dropped }));
+        let ended = Ended { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined };
+        self.send_to_readouts(&Message::Ended(ended));
     }
 }

@@ -167,7 +167,6 @@ impl Manager {
         let mut account = self.account;
         account.merge(self.ended.before());
         account.in_flight = self.table.count(&[Stage::Assigned, Stage::Again]);
-        account.accepted = account.built + account.incomplete_emitted;
         account
     }
 

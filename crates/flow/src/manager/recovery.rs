@@ -5,12 +5,11 @@
 //! earlier manager can have used.
 
 use super::Manager;
-use super::ended::count;
 use super::run::Phase;
 use super::table::{Place, Stage};
 use crate::messages::{AcknowledgeEntry, Message, ReadoutState, Start, Unreleased, UnreleasedEntry};
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Attempt, EventKey, Instant, NodeId, Outcome};
+use ropewalk_terms::{Attempt, Ending, EventKey, Instant, NodeId, Outcome};
 use std::collections::VecDeque;
 
 /// What builder units told a successor, in key order; of one key the highest attempt comes last.
@@ -60,7 +59,7 @@ impl Recovered {
 
     /// A builder is lost, and with it what it had in work.
     pub(super) fn forget_work_of(&mut self, builder: u16) {
-        self.entries.retain(|(who, entry)| *who != builder || entry.outcome.is_some());
+        self.entries.retain(|(who, entry)| *who != builder || entry.ending.is_some());
     }
 
     fn sort(&mut self) {
@@ -74,9 +73,9 @@ impl Recovered {
     }
 
     /// How `key` ended, where a builder remembers that.
-    fn outcome_of(&self, key: EventKey) -> Option<Outcome> {
+    fn ending_of(&self, key: EventKey) -> Option<Ending> {
         let begin = self.entries.partition_point(|(_, entry)| entry.key < key);
-        self.entries.iter().skip(begin).take_while(|(_, entry)| entry.key == key).find_map(|(_, entry)| entry.outcome)
+        self.entries.iter().skip(begin).take_while(|(_, entry)| entry.key == key).find_map(|(_, entry)| entry.ending)
     }
 
     fn forget_through(&mut self, key: EventKey) {
@@ -135,8 +134,8 @@ impl Manager {
 
     /// An acknowledgement of what no row knows: of something that the builder told of and that was not met yet?
     pub(super) fn acknowledged_early(&mut self, builder: u16, entry: &AcknowledgeEntry) -> bool {
-        let AcknowledgeEntry { key, attempt, outcome } = *entry;
-        self.recovered.acknowledge(builder, UnreleasedEntry { key, attempt, outcome: Some(outcome) })
+        let AcknowledgeEntry { key, attempt, ending } = *entry;
+        self.recovered.acknowledge(builder, UnreleasedEntry { key, attempt, ending: Some(ending) })
     }
 
     /// Whether every configured node is there and has told what it has.
@@ -205,8 +204,8 @@ impl Manager {
         }
         if key < self.ended.below() {
             // It is in an earlier manager's account; here its release was lost with that manager.
-            let outcome = self.recovered.outcome_of(key).unwrap_or(Outcome::Complete);
-            self.end(position, outcome);
+            let ending = self.recovered.ending_of(key).unwrap_or(Outcome::Complete.into());
+            self.end(position, ending);
         } else if let Some((builder, entry)) = self.recovered.of(key)
             && !is_planted(Flaw::AssignmentForgotten)
         {
@@ -232,7 +231,7 @@ impl Manager {
             return;
         }
         match self.recovered.of(key).filter(|_| key >= self.ended.below()) {
-            Some((builder, entry)) if entry.outcome.is_none() => {
+            Some((builder, entry)) if entry.ending.is_none() => {
                 self.table.row_mut(position).stage = Stage::Open;
                 self.adopt(position, builder, entry);
             }
@@ -245,12 +244,12 @@ impl Manager {
     /// A builder did an event that nobody holds any more, and of which no earlier manager left word: it is counted here.
     fn adopt_ended(&mut self, position: u64, builder: u16, entry: UnreleasedEntry) {
         let row = self.table.row_mut(position);
-        let Some(outcome) = entry.outcome.filter(|_| row.stage == Stage::Empty && row.key >= self.ended.below()) else {
+        let Some(ending) = entry.ending.filter(|_| row.stage == Stage::Empty && row.key >= self.ended.below()) else {
             return;
         };
-        (row.stage, row.builder, row.attempt, row.outcome) = (Stage::Released, builder, entry.attempt, outcome);
+        (row.stage, row.builder, row.attempt, row.ending) = (Stage::Released, builder, entry.attempt, ending);
         self.account.assigned += 1;
-        count(&mut self.account, outcome);
+        self.account.end(ending);
     }
 
     /// Takes a builder's word for an event that this manager did not assign, or that it thought lost with the
@@ -265,7 +264,7 @@ impl Manager {
                 row.attempt = entry.attempt;
             }
             Stage::Again if same => {}
-            Stage::Assigned if same && entry.outcome.is_some() => {}
+            Stage::Assigned if same && entry.ending.is_some() => {}
             _ => return,
         }
         let connected = self.builders[usize::from(builder)].connected;
@@ -278,8 +277,8 @@ impl Manager {
                 self.again.sort_unstable_by(|one, other| other.cmp(one));
             }
         }
-        if let Some(outcome) = entry.outcome {
-            self.end(position, outcome);
+        if let Some(ending) = entry.ending {
+            self.end(position, ending);
         }
     }
 }

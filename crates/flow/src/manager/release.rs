@@ -1,11 +1,10 @@
 //! Acknowledgements in, releases out: the manager alone tells readout units to forget.
 
-use super::ended::count;
 use super::table::{Place, Stage};
 use super::{Manager, ManagerAction};
 use crate::messages::{Acknowledge, Message, Release, ReleaseEntry};
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Attempt, EventKey, Instant, NodeId, Outcome};
+use ropewalk_terms::{Attempt, Ending, EventKey, Instant, NodeId, Outcome};
 
 /// Events that ended and are not released yet, and the batch that is on its way to every readout unit.
 #[derive(Debug, Default)]
@@ -45,7 +44,7 @@ impl Manager {
         let dropped = usize::from(is_planted(Flaw::AcknowledgementDropped) && acknowledge.entries.len() > 1);
         for entry in acknowledge.entries.iter().skip(dropped) {
             match self.held_by(builder, entry.key, entry.attempt) {
-                Some(position) if self.phase.is_open() => self.end(position, entry.outcome),
+                Some(position) if self.phase.is_open() => self.end(position, entry.ending),
                 _ if self.acknowledged_early(builder, entry) => {}
                 _ => self.counts.stale_acknowledgements += 1,
             }
@@ -64,19 +63,20 @@ impl Manager {
     }
 
     /// An event ends: into the account, and to be released.
-    pub(super) fn end(&mut self, position: u64, outcome: Outcome) {
+    pub(super) fn end(&mut self, position: u64, ending: impl Into<Ending>) {
+        let ending = ending.into();
         let row = self.table.row_mut(position);
         let stage = core::mem::replace(&mut row.stage, Stage::Done);
-        row.outcome = outcome;
+        row.ending = ending;
         match stage {
             Stage::Assigned | Stage::Again => {
                 if stage == Stage::Assigned {
                     self.builders[usize::from(row.builder)].in_work -= 1;
                 }
-                count(&mut self.account, outcome);
+                self.account.end(ending);
             }
             Stage::Empty | Stage::Open | Stage::Done | Stage::Released => {
-                if let Outcome::Dropped(cause) = outcome {
+                if let Outcome::Dropped(cause) = ending.outcome {
                     self.counts.unassigned.add(cause, 1);
                 }
             }
@@ -120,10 +120,11 @@ impl Manager {
             let row = table.row_mut(position);
             let continues = entries
                 .last_mut()
-                .filter(|last| last.outcome == row.outcome && last.first.plus(u64::from(last.count)) == row.key);
+                .filter(|last| last.outcome == row.ending.outcome && last.first.plus(u64::from(last.count)) == row.key);
             if let Some(last) = continues {
                 last.count += 1;
-            } else if entries.try_push(ReleaseEntry { first: row.key, count: 1, outcome: row.outcome }).is_err() {
+            } else if entries.try_push(ReleaseEntry { first: row.key, count: 1, outcome: row.ending.outcome }).is_err()
+            {
                 break;
             }
             row.stage = Stage::Released;

@@ -7,7 +7,7 @@
 //! Within a resync count positions are consecutive as the keys are; a resynchronisation begins a new segment
 //! right behind the newest key of the old one.
 
-use ropewalk_terms::{Attempt, EventKey, Instant, Outcome};
+use ropewalk_terms::{Attempt, Ending, EventKey, Instant, Outcome, Verdict};
 
 /// How far an event has come.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ pub(super) struct Row {
     /// The trigger source is among its fragments.
     pub(super) triggered: bool,
     /// How it ended, where it did.
-    pub(super) outcome: Outcome,
+    pub(super) ending: Ending,
 }
 
 impl Row {
@@ -57,7 +57,7 @@ impl Row {
             builder: 0,
             stage: Stage::Empty,
             triggered: false,
-            outcome: Outcome::Complete,
+            ending: Ending { outcome: Outcome::Complete, verdict: Verdict::Accepted },
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The machine: one process at a time, and a batch of work.
 
 use super::config::SupervisorConfig;
+use super::process::{Process, ProcessOrder};
 use ropewalk_terms::Instant;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use std::collections::VecDeque;
 
 /// What is to be done with the process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -32,36 +32,20 @@ pub enum Outcome {
     Failed,
 }
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum State {
-    /// There is no process, and until then none is started.
-    Down { until: Instant },
-    /// One was started, and is not ready.
-    Starting { since: Instant },
-    /// It waits for work.
-    Ready,
-    /// It does the first piece that is not done, since then.
-    Busy { since: Instant },
-    /// It is to end; `over_work`: because of the piece that it does.
-    Ending { over_work: bool, is_ordered: bool },
-    /// No other one is started.
-    GivenUp,
-}
-
 /// Watches over a process: see the module's text.
 #[derive(Debug)]
 pub struct Supervisor {
-    config: SupervisorConfig,
-    state: State,
+    process: Process,
+    /// It does the first piece that is not done, since then.
+    busy: Option<Instant>,
+    /// It is to end because of that piece.
+    over_work: bool,
     /// Pieces of work of the batch: which of them have failed.
     failed: Vec<bool>,
     /// How many of them are done, from the first one on.
     done: usize,
     /// The piece that a process ended over, and how many in a row did.
     tried: Option<(usize, u8)>,
-    /// When processes were started again, of the last [`SupervisorConfig::PERIOD`].
-    restarts: VecDeque<Instant>,
-    restarted: u64,
     failures: u64,
 }
 
@@ -69,13 +53,12 @@ impl Supervisor {
     /// There is no process yet, and the first one is started at once. A batch has at most `most` pieces of work.
     pub fn new(config: SupervisorConfig, most: usize) -> Self {
         Self {
-            config,
-            state: State::Down { until: Instant::ZERO },
+            process: Process::new(config),
+            busy: None,
+            over_work: false,
             failed: Vec::with_capacity(most),
             done: 0,
             tried: None,
-            restarts: VecDeque::with_capacity(config.restarts as usize + 1),
-            restarted: 0,
             failures: 0,
         }
     }
@@ -103,7 +86,7 @@ impl Supervisor {
 
     /// How many processes were started in the place of another one.
     pub const fn restarted(&self) -> u64 {
-        self.restarted
+        self.process.restarted()
     }
 
     /// How many pieces of work have failed.
@@ -113,23 +96,21 @@ impl Supervisor {
 
     /// Whether nobody is started any more.
     pub const fn is_given_up(&self) -> bool {
-        matches!(self.state, State::GivenUp)
+        self.process.is_given_up()
     }
 
     /// The process is ready for work.
     pub fn ready(&mut self) {
-        if let State::Starting { .. } = self.state {
-            self.state = State::Ready;
-        }
+        self.process.ready();
     }
 
     /// The process has done the pieces of work before this one.
     pub fn progressed(&mut self, now: Instant, done: usize) {
-        let State::Busy { since } = self.state else { return };
+        let Some(since) = self.busy.filter(|_| self.process.is_ready()) else { return };
         let done = done.min(self.failed.len());
         let since = if done > self.done { now } else { since };
         self.done = self.done.max(done);
-        self.state = if self.done == self.failed.len() { State::Ready } else { State::Busy { since } };
+        self.busy = Some(since).filter(|_| self.done < self.failed.len());
     }
 
     /// What the process says of a piece of work that it has done cannot be true: it is not believed in anything that
@@ -143,37 +124,27 @@ impl Supervisor {
             return;
         }
         self.done = index;
-        match &mut self.state {
-            State::Ready | State::Busy { .. } => self.state = State::Ending { over_work: true, is_ordered: false },
-            State::Ending { over_work, .. } => *over_work = true,
+        if self.process.is_ready() || self.process.is_ending() {
+            self.process.condemn();
+            self.over_work = true;
+        } else if self.is_given_up() {
+            self.settle();
+        } else {
             // It has gone since.
-            State::Down { .. } | State::Starting { .. } => self.try_in_vain(),
-            State::GivenUp => self.settle(),
+            self.try_in_vain();
         }
     }
 
     /// It is certain that the process has ended, or that it could not be started.
     pub fn ended(&mut self, now: Instant) {
-        let over_work = match self.state {
-            State::Busy { .. } => true,
-            State::Ending { over_work, .. } => over_work,
-            State::Starting { .. } | State::Ready => false,
-            State::Down { .. } | State::GivenUp => return,
-        };
-        if over_work {
-            self.try_in_vain();
-        }
-        while self.restarts.front().is_some_and(|&before| now >= before.after(SupervisorConfig::PERIOD)) {
-            self.restarts.pop_front();
-        }
-        if self.restarts.len() >= self.config.restarts as usize {
-            self.state = State::GivenUp;
-            self.settle();
+        if !self.process.ended(now) {
             return;
         }
-        self.restarts.push_back(now);
-        self.restarted += 1;
-        self.state = State::Down { until: now.after(self.config.restart_delay) };
+        let was_busy = self.busy.take().is_some();
+        if core::mem::take(&mut self.over_work) | was_busy {
+            self.try_in_vain();
+        }
+        self.settle();
     }
 
     /// A process ended over the first piece of work that is not done.
@@ -203,34 +174,21 @@ impl Supervisor {
 
     /// What is to be done now; to be asked until there is nothing.
     pub fn poll(&mut self, now: Instant) -> Option<Order> {
-        match self.state {
-            State::Down { until } if now >= until => {
-                self.state = State::Starting { since: now };
-                Some(Order::Start)
-            }
-            State::Ready if self.done < self.failed.len() => {
-                self.state = State::Busy { since: now };
-                Some(Order::Ask { first: self.done, count: self.failed.len() - self.done })
-            }
-            State::Busy { since } if now >= since.after(self.config.timeout) => self.kill(true),
-            State::Starting { since } if now >= since.after(self.config.start_timeout) => self.kill(false),
-            State::Ending { over_work, is_ordered: false } => self.kill(over_work),
-            _ => None,
+        if self.process.is_ready() && self.busy.is_none() && self.done < self.failed.len() {
+            self.busy = Some(now);
+            return Some(Order::Ask { first: self.done, count: self.failed.len() - self.done });
         }
-    }
-
-    const fn kill(&mut self, over_work: bool) -> Option<Order> {
-        self.state = State::Ending { over_work, is_ordered: true };
-        Some(Order::Kill)
+        match self.process.poll(now, self.busy)? {
+            ProcessOrder::Start => Some(Order::Start),
+            ProcessOrder::Kill => {
+                self.over_work |= self.busy.take().is_some();
+                Some(Order::Kill)
+            }
+        }
     }
 
     /// When it is to be polled even if nothing happens.
     pub fn next_deadline(&self) -> Option<Instant> {
-        match self.state {
-            State::Down { until } => Some(until),
-            State::Starting { since } => Some(since.after(self.config.start_timeout)),
-            State::Busy { since } => Some(since.after(self.config.timeout)),
-            State::Ready | State::Ending { .. } | State::GivenUp => None,
-        }
+        self.process.next_deadline(self.busy)
     }
 }

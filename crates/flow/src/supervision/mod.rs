@@ -13,9 +13,11 @@
 
 mod config;
 mod machine;
+mod process;
 
 #[cfg(test)]
 mod tests;
 
 pub use config::SupervisorConfig;
 pub use machine::{Order, Outcome, Supervisor};
+pub(crate) use process::{Process, ProcessOrder};

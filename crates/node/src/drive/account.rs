@@ -241,7 +241,7 @@ impl RunSnapshot {
             queued: snapshot.counter(Counter::ChunksQueued),
         };
         let written = if standing.is_written_when_acknowledged {
-            standing.events.built + standing.events.incomplete_emitted
+            standing.events.to_be_written()
         } else {
             // As last reported: of a builder unit that died fewer than its files hold. `verify` has the whole number.
             snapshot.counter(Counter::EventsWritten)
@@ -381,7 +381,7 @@ mod tests {
     fn what_is_acknowledged_as_written_is_written_whatever_a_dead_builder_unit_reported() {
         let (node, life) = (NodeId::builder(0), Incarnation(1));
         let mut standing = Standing { is_written_when_acknowledged: true, ..Standing::default() };
-        standing.events = EventAccount { built: 8, incomplete_emitted: 1, ..EventAccount::default() };
+        standing.events = EventAccount { built: 8, incomplete_emitted: 1, accepted: 9, ..EventAccount::default() };
         standing.node_connected(node, life);
         standing.reported(node, life, &report(&[(None, Counter::EventsWritten, 5)]));
         standing.node_lost(node, life);

@@ -5,7 +5,9 @@ use ropewalk_flow::messages::{
     FragmentFlags, FragmentMeta, Message, ReadoutState, Release, ReleaseEntry, Report, Request, RequestEntry, Resync,
     Start, SynchronyState, Unreleased, UnreleasedEntry,
 };
-use ropewalk_terms::{AcknowledgementLevel, Attempt, CAUSES, Cause, EventKey, Instant, NodeId, Outcome, SourceId};
+use ropewalk_terms::{
+    AcknowledgementLevel, Attempt, CAUSES, Cause, Ending, EventKey, Instant, NodeId, Outcome, SourceId, Verdict,
+};
 use ropewalk_wire::message::{Hello, RefuseReason};
 use std::time::Duration;
 
@@ -90,6 +92,11 @@ impl<'a> Choices<'a> {
         }
     }
 
+    fn ending(&mut self) -> Ending {
+        let verdict = Verdict::from_u8(self.below(8) as u8).unwrap_or_default();
+        Ending { outcome: self.outcome(), verdict }
+    }
+
     fn attempt(&mut self) -> Attempt {
         Attempt(if self.below(16) == 0 { self.wide() as u16 } else { self.below(4) as u16 })
     }
@@ -165,7 +172,7 @@ impl<'a> Choices<'a> {
                 entries: self.batch(|own| AcknowledgeEntry {
                     key: own.key(),
                     attempt: own.attempt(),
-                    outcome: own.outcome(),
+                    ending: own.ending(),
                 }),
             }),
             13 => Message::Release(self.release()),
@@ -175,7 +182,7 @@ impl<'a> Choices<'a> {
                 entries: self.batch(|own| UnreleasedEntry {
                     key: own.key(),
                     attempt: own.attempt(),
-                    outcome: own.chance().then(|| own.outcome()),
+                    ending: own.chance().then(|| own.ending()),
                 }),
                 more: self.chance(),
             }),

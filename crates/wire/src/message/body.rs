@@ -3,7 +3,8 @@
 use super::{Batch, Kind, PROTOCOL_VERSION};
 use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, name};
 use ropewalk_terms::{
-    AcknowledgementLevel, Attempt, ByCause, CAUSES, Cause, Counter, EventKey, Incarnation, Outcome, SourceId,
+    AcknowledgementLevel, Attempt, ByCause, CAUSES, Cause, Counter, Ending, EventKey, Incarnation, Outcome, SourceId,
+    Verdict,
 };
 
 /// First message of whoever opens a connection. Who it is stands in the header.
@@ -175,7 +176,7 @@ pub struct AcknowledgeEntry {
     /// Which assignment is acknowledged.
     pub attempt: Attempt,
     /// How it ended.
-    pub outcome: Outcome,
+    pub ending: Ending,
 }
 
 /// BU to EVM: these events may be released.
@@ -206,7 +207,7 @@ pub struct Release {
 }
 
 /// How the events ended that nobody holds any more. The event manager leaves it with every RU; a successor is told, and
-/// so accounts for what it never saw.
+/// so accounts for what it never saw. What was neither unselected, rejected nor quarantined of what was kept was accepted.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ended {
     /// Every event below this key has ended and is released, by the event manager that says so or an earlier one.
@@ -217,6 +218,12 @@ pub struct Ended {
     pub incomplete_emitted: u64,
     /// How many were assigned and dropped, by cause.
     pub dropped: ByCause,
+    /// How many were accepted, and no stream took them.
+    pub unselected: u64,
+    /// How many were rejected.
+    pub rejected: u64,
+    /// How many were set aside without a decision.
+    pub quarantined: u64,
 }
 
 /// EVM to BU: whether a readout unit takes part. Requests to one that left are answered by nobody.
@@ -235,8 +242,8 @@ pub struct UnreleasedEntry {
     pub key: EventKey,
     /// The attempt in which it was assigned here.
     pub attempt: Attempt,
-    /// How it ended; none while it is being built.
-    pub outcome: Option<Outcome>,
+    /// How it ended; none while it is in work.
+    pub ending: Option<Ending>,
 }
 
 /// BU to a new EVM: what is assigned here, and what was done lately and may not have been released.
@@ -509,6 +516,16 @@ fn outcome(from: &mut Reader<'_>) -> Result<Outcome, FrameError> {
     Outcome::from_u8(from.u8()?).ok_or(FrameError::Meaning)
 }
 
+fn ending(ending: Ending, to: &mut Writer<'_>) {
+    to.u8(ending.outcome.to_u8());
+    to.u8(ending.verdict as u8);
+}
+
+fn read_ending(from: &mut Reader<'_>) -> Result<Ending, FrameError> {
+    let outcome = outcome(from)?;
+    Ok(Ending { outcome, verdict: Verdict::from_u8(from.u8()?).ok_or(FrameError::Meaning)? })
+}
+
 fn list<T: Copy>(to: &mut Writer<'_>, entries: &Batch<T>, encode: impl Fn(T, &mut Writer<'_>)) {
     to.u16(entries.len() as u16);
     for &entry in entries {
@@ -576,11 +593,11 @@ impl AcknowledgeEntry {
     fn encode(self, to: &mut Writer<'_>) {
         to.key(self.key);
         to.u16(self.attempt.0);
-        to.u8(self.outcome.to_u8());
+        ending(self.ending, to);
     }
 
     fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
-        Ok(Self { key: from.key()?, attempt: Attempt(from.u16()?), outcome: outcome(from)? })
+        Ok(Self { key: from.key()?, attempt: Attempt(from.u16()?), ending: read_ending(from)? })
     }
 }
 
@@ -607,6 +624,7 @@ impl Ended {
             to.u8(cause as u8);
             to.u64(count);
         }
+        [self.unselected, self.rejected, self.quarantined].into_iter().for_each(|count| to.u64(count));
     }
 
     fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
@@ -616,7 +634,8 @@ impl Ended {
             let cause = Cause::from_u8(from.u8()?).ok_or(FrameError::Meaning)?;
             dropped.set(cause, from.u64()?);
         }
-        Ok(Self { below, built, incomplete_emitted, dropped })
+        let (unselected, rejected, quarantined) = (from.u64()?, from.u64()?, from.u64()?);
+        Ok(Self { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined })
     }
 }
 
@@ -624,14 +643,14 @@ impl UnreleasedEntry {
     fn encode(self, to: &mut Writer<'_>) {
         to.key(self.key);
         to.u16(self.attempt.0);
-        to.u8(self.outcome.is_some().into());
-        to.u8(self.outcome.map_or(0, Outcome::to_u8));
+        to.u8(self.ending.is_some().into());
+        ending(self.ending.unwrap_or(Outcome::Complete.into()), to);
     }
 
     fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         let (key, attempt, done) = (from.key()?, Attempt(from.u16()?), flag(from)?);
-        let ended = outcome(from)?;
-        Ok(Self { key, attempt, outcome: done.then_some(ended) })
+        let ending = read_ending(from)?;
+        Ok(Self { key, attempt, ending: done.then_some(ending) })
     }
 }
 

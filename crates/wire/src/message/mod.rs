@@ -32,7 +32,7 @@ pub use super_fragments::{
 };
 
 /// The version of the protocol. A hello with another one is refused.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 
 /// The most entries that a message carries.
 pub const BATCH: usize = 64;

@@ -4,7 +4,8 @@ use super::*;
 use crate::frame::FrameError;
 use proptest::prelude::*;
 use ropewalk_terms::{
-    AcknowledgementLevel, Attempt, ByCause, Cause, Epoch, EventKey, Incarnation, NodeId, Outcome, RunNumber, SourceId,
+    AcknowledgementLevel, Attempt, ByCause, Cause, Ending, Epoch, EventKey, Incarnation, NodeId, Outcome, RunNumber,
+    SourceId, Verdict,
 };
 
 fn key() -> impl Strategy<Value = EventKey> {
@@ -13,6 +14,11 @@ fn key() -> impl Strategy<Value = EventKey> {
 
 fn outcome() -> impl Strategy<Value = Outcome> {
     any::<u8>().prop_filter_map("a number with meaning", Outcome::from_u8)
+}
+
+fn ending() -> impl Strategy<Value = Ending> {
+    let verdict = (0..4_u8).prop_filter_map("a number with meaning", Verdict::from_u8);
+    (outcome(), verdict).prop_map(|(outcome, verdict)| Ending { outcome, verdict })
 }
 
 fn batch<T: std::fmt::Debug + Clone>(entry: impl Strategy<Value = T>) -> impl Strategy<Value = Batch<T>> {
@@ -36,15 +42,15 @@ fn message() -> impl Strategy<Value = Message> {
         slot,
         attempt: Attempt(attempt),
     });
-    let acknowledged = (key(), any::<u16>(), outcome()).prop_map(|(key, attempt, outcome)| AcknowledgeEntry {
+    let acknowledged = (key(), any::<u16>(), ending()).prop_map(|(key, attempt, ending)| AcknowledgeEntry {
         key,
         attempt: Attempt(attempt),
-        outcome,
+        ending,
     });
     let released =
         (key(), any::<u32>(), outcome()).prop_map(|(first, count, outcome)| ReleaseEntry { first, count, outcome });
-    let unreleased = (key(), any::<u16>(), proptest::option::of(outcome()))
-        .prop_map(|(key, attempt, outcome)| UnreleasedEntry { key, attempt: Attempt(attempt), outcome });
+    let unreleased = (key(), any::<u16>(), proptest::option::of(ending()))
+        .prop_map(|(key, attempt, ending)| UnreleasedEntry { key, attempt: Attempt(attempt), ending });
     let reported = any::<(Option<u32>, u16, u64)>().prop_map(|(source, what, value)| ReportEntry {
         source: source.map(SourceId),
         what,
@@ -73,10 +79,11 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Synchrony(SynchronyState { source: SourceId(source), verdict, offset, since })
         }),
         Just(Message::StopRequest(Cause::SynchronyLost)),
-        (key(), any::<(u64, u64, u64)>()).prop_map(|(below, (built, incomplete_emitted, late))| {
+        (key(), any::<[u64; 6]>()).prop_map(|(below, numbers)| {
+            let [built, incomplete_emitted, late, unselected, rejected, quarantined] = numbers;
             let mut dropped = ByCause::default();
             dropped.set(Cause::Late, late);
-            Message::Ended(Ended { below, built, incomplete_emitted, dropped })
+            Message::Ended(Ended { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined })
         }),
         any::<u64>().prop_map(|in_flight| Message::Finished(Finished { in_flight })),
         (batch(reported), any::<bool>()).prop_map(|(entries, last)| Message::Report(Report { entries, last })),

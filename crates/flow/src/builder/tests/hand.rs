@@ -175,5 +175,5 @@ impl Hand {
 }
 
 pub(super) fn acknowledged(done: &Done) -> Vec<(u64, u16, ropewalk_terms::Outcome)> {
-    done.acknowledged.iter().map(|entry| (entry.key.number(), entry.attempt.0, entry.outcome)).collect()
+    done.acknowledged.iter().map(|entry| (entry.key.number(), entry.attempt.0, entry.ending.outcome)).collect()
 }

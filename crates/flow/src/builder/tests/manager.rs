@@ -22,7 +22,10 @@ fn told(done: &Done) -> (Vec<(u64, u16, Option<Outcome>)>, usize) {
     assert!(messages.iter().rev().skip(1).all(|message| message.more));
     assert!(messages.last().is_some_and(|message| !message.more));
     let entries = messages.iter().flat_map(|message| &message.entries);
-    (entries.map(|entry| (entry.key.number(), entry.attempt.0, entry.outcome)).collect(), messages.len())
+    (
+        entries.map(|entry| (entry.key.number(), entry.attempt.0, entry.ending.map(|ending| ending.outcome))).collect(),
+        messages.len(),
+    )
 }
 
 #[test]

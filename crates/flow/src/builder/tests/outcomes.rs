@@ -2,7 +2,7 @@
 
 use super::hand::{Hand, acknowledged, config, key};
 use crate::builder::{Builder, BuilderConfig, BuilderConfigError, IncompletePolicy, Requirement};
-use ropewalk_terms::{AcknowledgementLevel, Cause, Counter, Outcome, SourceId};
+use ropewalk_terms::{AcknowledgementLevel, Cause, Counter, Outcome, SourceId, Verdict};
 
 /// Assigns an event and leaves source 1 out.
 fn incomplete(hand: &mut Hand, number: u64) {
@@ -192,4 +192,37 @@ fn settings_that_make_no_sense_are_named() {
     assert_eq!(check(|bad| bad.sources[0].readout = 2), Err(unknown));
     let watch_nothing = |bad: &mut BuilderConfig| bad.synchrony = Some(crate::builder::synchrony::Config::new([]));
     assert_eq!(check(watch_nothing), Err(BuilderConfigError::SynchronySources));
+}
+
+#[test]
+fn what_was_decided_is_acknowledged_with_the_event() {
+    let mut hand = Hand::new(config(1));
+    let slots = hand.build([1, 2, 3, 4]);
+    let verdicts = [Verdict::Accepted, Verdict::Quarantined, Verdict::Rejected, Verdict::Unselected];
+    for (&slot, verdict) in slots.iter().zip(verdicts).take(2) {
+        hand.builder.decided(slot, verdict);
+        hand.written(slot);
+    }
+    // One that is named twice ends once.
+    let discarded = [(slots[2], Verdict::Rejected), (slots[3], Verdict::Unselected), (slots[2], Verdict::Accepted)];
+    hand.builder.discard(hand.now, discarded);
+    let acknowledged = hand.done().acknowledged;
+    assert_eq!(acknowledged.iter().map(|entry| entry.ending.verdict).collect::<Vec<_>>(), verdicts);
+    let account = hand.builder.account();
+    let decided = (account.accepted, account.unselected, account.rejected, account.quarantined);
+    assert_eq!((account.built, decided, account.written), (4, (2, 1, 1, 1), 2));
+    assert_eq!((hand.builder.in_work(), hand.done().credits.last().map(|credit| credit.events)), (0, None));
+}
+
+#[test]
+fn what_was_not_emitted_yet_is_known_by_its_lowest_key() {
+    let mut hand = Hand::new(config(1));
+    assert_eq!(hand.builder.oldest_unemitted(), None);
+    hand.assign([7, 8], 1);
+    let requests = hand.done().requests[0].1.clone();
+    assert_eq!(hand.builder.oldest_unemitted(), Some(key(7)));
+    hand.answer(0, requests[0], &[0, 1]);
+    assert_eq!(hand.builder.oldest_unemitted(), Some(key(7)), "it is ready, and nobody has it");
+    assert_eq!(hand.done().emitted.len(), 1);
+    assert_eq!(hand.builder.oldest_unemitted(), Some(key(8)));
 }

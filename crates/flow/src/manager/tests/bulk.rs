@@ -29,7 +29,7 @@ fn drive(readouts: u16, builders: u16, events: u64) -> u64 {
                     let done = assign.entries.iter().map(|entry| AcknowledgeEntry {
                         key: entry.key,
                         attempt: entry.attempt,
-                        outcome: Outcome::Complete,
+                        ending: Outcome::Complete.into(),
                     });
                     let level = AcknowledgementLevel::Written;
                     hand.say(to, &Message::Acknowledge(Acknowledge { level, entries: done.collect() }));

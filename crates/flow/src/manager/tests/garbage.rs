@@ -39,8 +39,9 @@ fn said() -> impl Strategy<Value = Message> {
     let entry = (any_key(), any::<bool>()).prop_map(|(key, triggered)| announced(key, triggered));
     let announce = (any_key(), proptest::collection::vec(entry, 0..8))
         .prop_map(|(settled, entries)| Message::Announce(Announce { settled, entries: entries.into_iter().collect() }));
-    let told = (any_key(), 0..3_u16, proptest::option::of(outcome()))
-        .prop_map(|(key, attempt, outcome)| UnreleasedEntry { key, attempt: Attempt(attempt), outcome });
+    let told = (any_key(), 0..3_u16, proptest::option::of(outcome())).prop_map(|(key, attempt, outcome)| {
+        UnreleasedEntry { key, attempt: Attempt(attempt), ending: outcome.map(Into::into) }
+    });
     let unreleased = (proptest::collection::vec(told, 0..5), any::<bool>())
         .prop_map(|(entries, more)| Message::Unreleased(Unreleased { entries: entries.into_iter().collect(), more }));
     prop_oneof![

@@ -89,7 +89,7 @@ impl Hand {
     }
 
     pub(super) fn acknowledge(&mut self, builder: u16, number: u64, attempt: u16, outcome: Outcome) {
-        let entry = AcknowledgeEntry { key: key(number), attempt: Attempt(attempt), outcome };
+        let entry = AcknowledgeEntry { key: key(number), attempt: Attempt(attempt), ending: outcome.into() };
         let entries = [entry].into_iter().collect();
         let level = AcknowledgementLevel::Written;
         self.say(NodeId::builder(builder), &Message::Acknowledge(Acknowledge { level, entries }));

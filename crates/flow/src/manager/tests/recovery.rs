@@ -3,7 +3,7 @@
 use super::hand::{DRAIN_TIMEOUT, EVENT_TIMEOUT, Hand, assigned, config, key, released, to};
 use crate::manager::{ManagerConfig, ManagerState};
 use crate::messages::{Batch, Ended, Message, Unreleased, UnreleasedEntry};
-use ropewalk_terms::{Attempt, ByCause, Epoch, EventKey, NodeId, Outcome};
+use ropewalk_terms::{Attempt, Ending, Epoch, EventKey, NodeId, Outcome};
 
 /// A successor to which two readout and two builder units have connected.
 fn successor() -> Hand {
@@ -28,10 +28,10 @@ fn repeated(hand: &mut Hand, readout: u16, highest: u64) {
 }
 
 fn tell(hand: &mut Hand, builder: u16, entries: &[(u64, u16, Option<Outcome>)], more: bool) {
-    let entry = |&(number, attempt, outcome): &(u64, u16, _)| UnreleasedEntry {
+    let entry = |&(number, attempt, outcome): &(u64, u16, Option<Outcome>)| UnreleasedEntry {
         key: key(number),
         attempt: Attempt(attempt),
-        outcome,
+        ending: outcome.map(Ending::from),
     };
     let entries: Batch<_> = entries.iter().map(entry).collect();
     hand.say(NodeId::builder(builder), &Message::Unreleased(Unreleased { entries, more }));
@@ -378,7 +378,7 @@ fn a_resynchronised_run_is_taken_over_too() {
 
 /// What a readout unit was told by an earlier event manager.
 fn ended(below: u64, built: u64, incomplete_emitted: u64) -> Message {
-    Message::Ended(Ended { below: key(below), built, incomplete_emitted, dropped: ByCause::default() })
+    Message::Ended(Ended { below: key(below), built, incomplete_emitted, ..Ended::default() })
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! What the event manager leaves here is told to its successor.
 
 use super::*;
-use ropewalk_terms::ByCause;
 
 fn ended(below: u64) -> Ended {
-    Ended { below: key(below), built: below - 1, incomplete_emitted: 0, dropped: ByCause::default() }
+    Ended { below: key(below), built: below - 1, ..Ended::default() }
 }
 
 #[test]

@@ -1,0 +1,247 @@
+//! The machine that gives events to filter units.
+
+use super::config::FarmConfig;
+use super::unit::Unit;
+use crate::supervision::{ProcessOrder, SupervisorConfig};
+use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{Attempt, EventKey, Instant};
+use std::collections::VecDeque;
+
+/// What the farm wants done.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum FarmAction {
+    /// Start a process for this filter unit; there is none.
+    Start {
+        /// Which one.
+        unit: u16,
+    },
+    /// End its process, and tell when it is certain that it has [ended](FilterFarm::ended).
+    Kill {
+        /// Which one.
+        unit: u16,
+    },
+    /// Give the event in a slot to a filter unit, or say that it was [not taken](FilterFarm::not_taken).
+    Offer {
+        /// Which filter unit.
+        unit: u16,
+        /// The event.
+        slot: u32,
+    },
+}
+
+/// What happened beside the decisions.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct FarmCounts {
+    /// Decisions that count.
+    pub decided: u64,
+    /// Decisions of events that the filter unit did not have, or of an older attempt: ignored.
+    pub stale: u64,
+    /// Events that a filter unit had when it ended, and that went to another one.
+    pub returned: u64,
+    /// Events of which no decision could be had.
+    pub failed: u64,
+}
+
+/// An event in the farm.
+#[derive(Copy, Clone, Debug)]
+struct Work {
+    key: EventKey,
+    attempt: Attempt,
+    /// How many filter units ended over it.
+    tries: u8,
+    /// The last one of these.
+    avoided: Option<u16>,
+}
+
+/// Gives events to filter units: see the module's picture.
+#[derive(Debug)]
+pub struct FilterFarm {
+    units: Vec<Unit>,
+    /// By slot.
+    work: Box<[Option<Work>]>,
+    /// To be given out, in this order.
+    waiting: VecDeque<u32>,
+    /// Before them: what filter units had that ended.
+    again: VecDeque<u32>,
+    /// No decision can be had of these.
+    failed: VecDeque<u32>,
+    /// The unit that is looked at first, so that equals take turns.
+    next: usize,
+    counts: FarmCounts,
+    had: Vec<u32>,
+}
+
+impl FilterFarm {
+    /// A farm whose processes are started at once.
+    pub fn new(config: FarmConfig) -> Self {
+        let room = config.slots as usize;
+        let unit = |_| Unit::new(config.supervision, config.slots);
+        Self {
+            units: (0..config.units.max(1)).map(unit).collect(),
+            work: vec![None; room].into_boxed_slice(),
+            waiting: VecDeque::with_capacity(room),
+            again: VecDeque::with_capacity(room),
+            failed: VecDeque::with_capacity(room),
+            next: 0,
+            counts: FarmCounts::default(),
+            had: Vec::with_capacity(room),
+        }
+    }
+
+    /// How many filter units there are.
+    pub const fn units(&self) -> usize {
+        self.units.len()
+    }
+
+    /// An event is to be decided.
+    ///
+    /// # Panics
+    /// Where there is no such slot.
+    pub fn add(&mut self, slot: u32, key: EventKey, attempt: Attempt) {
+        self.work[slot as usize] = Some(Work { key, attempt, tries: 0, avoided: None });
+        self.waiting.push_back(slot);
+        self.settle();
+    }
+
+    /// A filter unit's process is ready.
+    pub fn ready(&mut self, unit: u16) {
+        self.units[usize::from(unit)].ready();
+    }
+
+    /// A filter unit takes so many events in all, counted from the begin of this life of it.
+    pub fn granted(&mut self, unit: u16, events: u64) {
+        self.units[usize::from(unit)].grant(events);
+    }
+
+    /// A filter unit had no room for the event that it was offered last.
+    pub fn not_taken(&mut self, unit: u16) {
+        let Some(slot) = self.units[usize::from(unit)].take_back() else { return };
+        self.again.push_front(slot);
+    }
+
+    /// A filter unit has decided on the event in a slot; false where that is stale, and to be ignored.
+    pub fn decided(&mut self, now: Instant, unit: u16, slot: u32, attempt: Attempt) -> bool {
+        let place = slot as usize;
+        let is_meant = self.work.get(place).copied().flatten().is_some_and(|work| work.attempt == attempt);
+        let counts = is_meant && self.units[usize::from(unit)].decided(now, slot);
+        if counts {
+            self.work[place] = None;
+            self.counts.decided += 1;
+        } else {
+            self.counts.stale += 1;
+        }
+        counts
+    }
+
+    /// What a filter unit says of the event that it has first cannot be true.
+    pub fn disbelieve(&mut self, unit: u16) {
+        self.units[usize::from(unit)].disbelieve();
+    }
+
+    /// It is certain that a filter unit's process has ended, or that it could not be started.
+    pub fn ended(&mut self, now: Instant, unit: u16) {
+        let mut had = core::mem::take(&mut self.had);
+        had.clear();
+        let over_first = self.units[usize::from(unit)].ended(now, &mut had);
+        let (over, waited) = had.split_at(usize::from(over_first && !had.is_empty()));
+        self.counts.returned += waited.len() as u64;
+        if !is_planted(Flaw::FilterLosesEvents) {
+            waited.iter().rev().for_each(|&slot| self.again.push_front(slot));
+        }
+        over.iter().for_each(|&slot| self.try_in_vain(unit, slot));
+        self.had = had;
+        self.settle();
+    }
+
+    /// A filter unit ended over an event: another one tries, once.
+    fn try_in_vain(&mut self, unit: u16, slot: u32) {
+        let Some(work) = &mut self.work[slot as usize] else { return };
+        work.tries += 1;
+        work.avoided = Some(unit);
+        if work.tries >= SupervisorConfig::TRIES && !is_planted(Flaw::FilterPoisonTriedForEver) {
+            self.fail(slot);
+        } else {
+            self.counts.returned += 1;
+            // Behind what others only waited with it for.
+            self.again.push_back(slot);
+        }
+    }
+
+    fn fail(&mut self, slot: u32) {
+        self.work[slot as usize] = None;
+        self.failed.push_back(slot);
+        self.counts.failed += 1;
+    }
+
+    /// Where every filter unit is given up, nothing waits for one.
+    fn settle(&mut self) {
+        if self.units.iter().all(Unit::is_given_up) {
+            while let Some(slot) = self.again.pop_front().or_else(|| self.waiting.pop_front()) {
+                self.fail(slot);
+            }
+        }
+    }
+
+    /// The next event of which no decision can be had. It has left the farm.
+    pub fn next_failed(&mut self) -> Option<u32> {
+        self.failed.pop_front()
+    }
+
+    /// What is to be done now; to be asked until there is nothing.
+    pub fn poll(&mut self, now: Instant) -> Option<FarmAction> {
+        for (index, unit) in (0..).zip(&mut self.units) {
+            match unit.poll(now) {
+                Some(ProcessOrder::Start) => return Some(FarmAction::Start { unit: index }),
+                Some(ProcessOrder::Kill) => return Some(FarmAction::Kill { unit: index }),
+                None => {}
+            }
+        }
+        let slot = *self.again.front().or_else(|| self.waiting.front())?;
+        let avoided = self.work[slot as usize].and_then(|work| work.avoided);
+        let unit = self.least_loaded(avoided)?;
+        if self.again.pop_front().is_none() {
+            self.waiting.pop_front();
+        }
+        self.units[unit].give(now, slot);
+        self.next = (unit + 1) % self.units.len();
+        Some(FarmAction::Offer { unit: unit as u16, slot })
+    }
+
+    /// The unit with credit that has the fewest events; the avoided one only where there is no other.
+    fn least_loaded(&self, avoided: Option<u16>) -> Option<usize> {
+        let count = self.units.len();
+        let with_credit =
+            (0..count).map(|step| (self.next + step) % count).filter(|&unit| self.units[unit].has_credit());
+        with_credit.min_by_key(|&unit| (avoided == Some(unit as u16), self.units[unit].load()))
+    }
+
+    /// When it is to be polled even if nothing happens.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.units.iter().filter_map(Unit::next_deadline).min()
+    }
+
+    /// Events in it, counted from the table.
+    pub fn in_work(&self) -> usize {
+        self.work.iter().flatten().count()
+    }
+
+    /// The lowest key of an event in it.
+    pub fn oldest(&self) -> Option<EventKey> {
+        self.work.iter().flatten().map(|work| work.key).min()
+    }
+
+    /// What happened beside the decisions.
+    pub const fn counts(&self) -> &FarmCounts {
+        &self.counts
+    }
+
+    /// Processes that were started in the place of another one.
+    pub fn restarted(&self) -> u64 {
+        self.units.iter().map(Unit::restarted).sum()
+    }
+
+    /// Filter units that are given up.
+    pub fn given_up(&self) -> usize {
+        self.units.iter().filter(|unit| unit.is_given_up()).count()
+    }
+}

@@ -1,0 +1,107 @@
+//! Which streams take an accepted event, and the account of each.
+
+use super::config::{FilterConfigError, StreamConfig, check};
+use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{StreamAccount, StreamIndex, StreamSet, TriggerBits};
+
+/// The name of the stream of events of which no decision could be had.
+pub const ERROR_STREAM: &str = "error";
+
+#[derive(Clone, Debug)]
+struct Stream {
+    config: StreamConfig,
+    account: StreamAccount,
+}
+
+/// The streams of a run, as one builder unit fills them.
+#[derive(Clone, Debug)]
+pub struct Streams {
+    streams: Vec<Stream>,
+    error: Option<StreamIndex>,
+}
+
+impl Streams {
+    /// These streams, and where events are filtered one more for those of which no decision can be had: the last one, called
+    /// [`error`](ERROR_STREAM).
+    ///
+    /// # Errors
+    /// Where they make no sense together.
+    pub fn new(mut configured: Vec<StreamConfig>, is_filtered: bool) -> Result<Self, FilterConfigError> {
+        let error = is_filtered.then_some(StreamIndex(configured.len() as u8));
+        if is_filtered {
+            // Its files stand beside others, which then need a name too.
+            if let [alone] = configured.as_mut_slice()
+                && alone.name.is_empty()
+            {
+                "physics".clone_into(&mut alone.name);
+            }
+            configured.push(StreamConfig { name: ERROR_STREAM.to_owned(), ..StreamConfig::everything() });
+        }
+        check(&configured)?;
+        let stream = |config| Stream { config, account: StreamAccount::default() };
+        Ok(Self { streams: configured.into_iter().map(stream).collect(), error })
+    }
+
+    /// Their names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.streams.iter().map(|stream| stream.config.name.as_str())
+    }
+
+    /// The streams that take an accepted event which passed these triggers, after their prescales.
+    pub fn select(&mut self, triggers: TriggerBits, trigger_type: u16) -> StreamSet {
+        let (count, error) = (self.streams.len() as u8, self.error);
+        let usual = (0..count).map(StreamIndex).filter(|&index| Some(index) != error);
+        usual.filter(|&index| self.streams[usize::from(index.0)].takes(triggers, trigger_type)).collect()
+    }
+
+    /// The stream that takes an event of which no decision could be had; none without a filter.
+    pub fn set_aside(&mut self) -> StreamSet {
+        let Some(index) = self.error else { return StreamSet::EMPTY };
+        self.streams[usize::from(index.0)].account.selected += 1;
+        StreamSet::of(index)
+    }
+
+    /// Whether one of these streams is to be written in order.
+    pub fn is_ordered(&self, of: StreamSet) -> bool {
+        of.iter().any(|index| self.streams[usize::from(index.0)].config.ordered)
+    }
+
+    /// Whether any stream is.
+    pub fn any_ordered(&self) -> bool {
+        self.streams.iter().any(|stream| stream.config.ordered)
+    }
+
+    /// An event is in the files of these streams.
+    pub fn written(&mut self, to: StreamSet) {
+        to.iter().for_each(|index| self.streams[usize::from(index.0)].account.written += 1);
+    }
+
+    /// An event could not be written to these streams.
+    pub fn failed(&mut self, to: StreamSet) {
+        to.iter().for_each(|index| self.streams[usize::from(index.0)].account.failed += 1);
+    }
+
+    /// The account of each, in order. In flight is the caller's, who has the table of what waits for the disk.
+    pub fn accounts(&self) -> impl Iterator<Item = (StreamIndex, StreamAccount)> {
+        (0..).map(StreamIndex).zip(self.streams.iter().map(|stream| stream.account))
+    }
+
+    /// A run begins.
+    pub fn restart(&mut self) {
+        self.streams.iter_mut().for_each(|stream| stream.account = StreamAccount::default());
+    }
+}
+
+impl Stream {
+    fn takes(&mut self, triggers: TriggerBits, trigger_type: u16) -> bool {
+        let Self { config, account } = self;
+        let takes_all = config.triggers == TriggerBits::default() && config.trigger_types.is_empty();
+        if !takes_all && !config.triggers.meets(triggers) && !config.trigger_types.contains(&trigger_type) {
+            return false;
+        }
+        account.selected += 1;
+        let is_kept = (account.selected - 1).is_multiple_of(u64::from(config.prescale));
+        account.prescaled_away += u64::from(!is_kept && !is_planted(Flaw::PrescaledUncounted));
+        is_kept
+    }
+}

@@ -1,0 +1,165 @@
+//! Which filter unit gets which event, and what becomes of it when one ends.
+
+use crate::filter::{FarmAction, FarmConfig, FilterFarm};
+use crate::supervision::SupervisorConfig;
+use core::time::Duration;
+use ropewalk_terms::{Attempt, EventKey, Instant};
+
+pub(super) const fn at(milliseconds: u64) -> Instant {
+    Instant::from_nanoseconds(1_000_000 * milliseconds)
+}
+
+pub(super) const SUPERVISION: SupervisorConfig = SupervisorConfig {
+    timeout: Duration::from_millis(100),
+    start_timeout: Duration::from_millis(1000),
+    restart_delay: Duration::from_millis(50),
+    restarts: 3,
+};
+
+/// A farm whose units are ready, each with credit for so many events, at 0.
+fn farm(units: u16, credit: u64) -> FilterFarm {
+    let mut farm = FilterFarm::new(FarmConfig { units, slots: 16, supervision: SUPERVISION });
+    for unit in 0..units {
+        assert_eq!(farm.poll(at(0)), Some(FarmAction::Start { unit }));
+    }
+    (0..units).for_each(|unit| begin(&mut farm, unit, credit));
+    farm
+}
+
+fn begin(farm: &mut FilterFarm, unit: u16, credit: u64) {
+    farm.ready(unit);
+    farm.granted(unit, credit);
+}
+
+fn add(farm: &mut FilterFarm, slots: impl IntoIterator<Item = u32>) {
+    slots.into_iter().for_each(|slot| farm.add(slot, EventKey::new(0, u64::from(slot)), Attempt(1)));
+}
+
+/// What is offered now: unit and slot.
+fn offered(farm: &mut FilterFarm, now: Instant) -> Vec<(u16, u32)> {
+    std::iter::from_fn(|| farm.poll(now))
+        .map(|action| match action {
+            FarmAction::Offer { unit, slot } => (unit, slot),
+            other => panic!("it wants {other:?}"),
+        })
+        .collect()
+}
+
+fn decide(farm: &mut FilterFarm, now: Instant, unit: u16, slots: impl IntoIterator<Item = u32>) {
+    slots.into_iter().for_each(|slot| assert!(farm.decided(now, unit, slot, Attempt(1)), "slot {slot}"));
+}
+
+/// A unit that has ended is started again and ready, at the time that is returned.
+fn again(farm: &mut FilterFarm, now: Instant, unit: u16, credit: u64) -> Instant {
+    let later = now.after(SUPERVISION.restart_delay);
+    assert!(farm.next_deadline().is_some_and(|due| due <= later));
+    assert_eq!(farm.poll(later), Some(FarmAction::Start { unit }));
+    begin(farm, unit, credit);
+    later
+}
+
+#[test]
+fn events_go_to_whoever_has_least_and_credit() {
+    let mut farm = farm(2, 3);
+    add(&mut farm, 0..8);
+    assert_eq!(offered(&mut farm, at(0)), [(0, 0), (1, 1), (0, 2), (1, 3), (0, 4), (1, 5)], "three each, in turns");
+    decide(&mut farm, at(1), 1, [1, 3]);
+    assert_eq!(offered(&mut farm, at(1)), [], "credit is absolute: what was granted is used up");
+    farm.granted(1, 5);
+    assert_eq!(offered(&mut farm, at(1)), [(1, 6), (1, 7)]);
+    decide(&mut farm, at(2), 0, [0, 2, 4]);
+    decide(&mut farm, at(2), 1, [5, 6, 7]);
+    assert_eq!((farm.in_work(), farm.counts().decided, farm.next_deadline()), (0, 8, None));
+}
+
+#[test]
+fn a_decision_counts_once_and_only_from_whoever_has_the_event() {
+    let mut farm = farm(2, 4);
+    add(&mut farm, [3]);
+    assert_eq!(offered(&mut farm, at(0)), [(0, 3)]);
+    assert!(!farm.decided(at(0), 1, 3, Attempt(1)), "another one has it");
+    assert!(!farm.decided(at(0), 0, 3, Attempt(2)), "of another attempt");
+    assert!(!farm.decided(at(0), 0, 99, Attempt(1)), "there is no such slot");
+    assert!(farm.decided(at(0), 0, 3, Attempt(1)));
+    assert!(!farm.decided(at(0), 0, 3, Attempt(1)), "twice");
+    assert_eq!((farm.counts().stale, farm.counts().decided), (4, 1));
+}
+
+#[test]
+fn what_one_ended_over_is_tried_by_another_and_the_rest_is_returned_before_it() {
+    let mut farm = farm(2, 4);
+    add(&mut farm, 0..6);
+    assert_eq!(offered(&mut farm, at(0)).len(), 6);
+    decide(&mut farm, at(1), 0, [0]);
+    farm.ended(at(2), 0);
+    // Unit 1 has 1, 3 and 5; it takes one more.
+    assert_eq!(offered(&mut farm, at(2)), [(1, 4)], "first what only waited behind it");
+    decide(&mut farm, at(3), 1, [1, 3, 5, 4]);
+    farm.granted(1, 8);
+    assert_eq!(offered(&mut farm, at(3)), [(1, 2)]);
+    farm.ended(at(4), 1);
+    assert_eq!((farm.next_failed(), farm.next_failed(), farm.in_work()), (Some(2), None, 0), "twice is enough");
+    assert_eq!((farm.counts().failed, farm.counts().returned, farm.restarted()), (1, 2, 2));
+}
+
+#[test]
+fn one_that_hangs_is_ended_and_its_end_waited_for() {
+    let mut farm = farm(1, 4);
+    add(&mut farm, [0, 1]);
+    assert_eq!(offered(&mut farm, at(0)).len(), 2);
+    decide(&mut farm, at(60), 0, [0]);
+    assert_eq!((farm.poll(at(159)), farm.next_deadline()), (None, Some(at(160))), "the time is that of one event");
+    assert_eq!(farm.poll(at(160)), Some(FarmAction::Kill { unit: 0 }));
+    assert!(!farm.decided(at(161), 0, 1, Attempt(1)), "whoever is to end is not listened to");
+    assert_eq!((farm.poll(at(9000)), farm.in_work()), (None, 1), "it is not certain yet");
+    farm.ended(at(9001), 0);
+    let now = again(&mut farm, at(9001), 0, 4);
+    assert_eq!(offered(&mut farm, now), [(0, 1)], "there is no other one");
+    farm.disbelieve(0);
+    assert_eq!(farm.poll(now), Some(FarmAction::Kill { unit: 0 }));
+    farm.ended(now, 0);
+    assert_eq!(farm.next_failed(), Some(1));
+}
+
+#[test]
+fn a_start_is_no_events_fault() {
+    let mut farm = FilterFarm::new(FarmConfig { units: 1, slots: 4, supervision: SUPERVISION });
+    add(&mut farm, [0]);
+    assert_eq!(farm.poll(at(0)), Some(FarmAction::Start { unit: 0 }));
+    assert_eq!(farm.poll(at(1000)), Some(FarmAction::Kill { unit: 0 }), "it is not ready in time");
+    farm.ended(at(1001), 0);
+    assert_eq!((farm.next_failed(), farm.in_work()), (None, 1));
+    let now = again(&mut farm, at(1001), 0, 1);
+    assert_eq!(offered(&mut farm, now), [(0, 0)]);
+}
+
+#[test]
+fn when_all_are_given_up_nothing_waits() {
+    let mut farm = farm(1, 1);
+    add(&mut farm, [0, 1, 2]);
+    let mut now = at(0);
+    assert_eq!(offered(&mut farm, now), [(0, 0)]);
+    for _ in 0..3 {
+        farm.ended(now, 0);
+        now = again(&mut farm, now, 0, 0);
+    }
+    farm.ended(now, 0);
+    let failed: Vec<u32> = std::iter::from_fn(|| farm.next_failed()).collect();
+    assert_eq!((failed, farm.given_up(), farm.in_work()), (vec![0, 1, 2], 1, 0));
+    add(&mut farm, [3]);
+    assert_eq!((farm.next_failed(), farm.poll(now.after(Duration::from_secs(99)))), (Some(3), None));
+}
+
+#[test]
+fn what_is_not_taken_is_offered_again_first_when_there_is_room() {
+    let mut farm = farm(1, 8);
+    add(&mut farm, [0, 1, 2]);
+    assert_eq!(farm.poll(at(0)), Some(FarmAction::Offer { unit: 0, slot: 0 }));
+    assert_eq!(farm.poll(at(0)), Some(FarmAction::Offer { unit: 0, slot: 1 }));
+    farm.not_taken(0);
+    assert_eq!(farm.poll(at(0)), None, "it has said that it has no room");
+    decide(&mut farm, at(1), 0, [0]);
+    farm.granted(0, 9);
+    assert_eq!(offered(&mut farm, at(1)), [(0, 1), (0, 2)]);
+    assert_eq!(farm.oldest(), Some(EventKey::new(0, 1)));
+}

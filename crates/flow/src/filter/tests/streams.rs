@@ -1,0 +1,72 @@
+//! Which streams take an event, and their accounts.
+
+use crate::filter::{ERROR_STREAM, FilterConfigError, StreamConfig, Streams};
+use ropewalk_terms::{StreamIndex, StreamSet, TriggerBits};
+
+fn stream(name: &str, triggers: &[u32]) -> StreamConfig {
+    let triggers = triggers.iter().fold(TriggerBits::default(), |all, &trigger| all.with(TriggerBits::of(trigger)));
+    StreamConfig { name: name.to_owned(), triggers, ..StreamConfig::everything() }
+}
+
+fn set(streams: &[u8]) -> StreamSet {
+    streams.iter().map(|&stream| StreamIndex(stream)).collect()
+}
+
+#[test]
+fn a_stream_takes_what_has_one_of_its_triggers_or_trigger_types() {
+    let calibration = StreamConfig { trigger_types: vec![9], ..stream("calibration", &[1, 2]) };
+    let mut streams = Streams::new(vec![stream("physics", &[]), calibration], true).expect("they are good");
+    assert!(streams.names().eq(["physics", "calibration", ERROR_STREAM]));
+    assert_eq!(streams.select(TriggerBits::of(0), 0), set(&[0]));
+    assert_eq!(streams.select(TriggerBits::of(2), 0), set(&[0, 1]));
+    assert_eq!(streams.select(TriggerBits::of(0), 9), set(&[0, 1]));
+    assert_eq!(streams.set_aside(), set(&[2]));
+    let selected: Vec<u64> = streams.accounts().map(|(_, account)| account.selected).collect();
+    assert_eq!(selected, [3, 2, 1]);
+}
+
+#[test]
+fn a_prescale_keeps_one_of_so_many_and_the_account_says_so() {
+    let third = StreamConfig { prescale: 3, ..stream("monitoring", &[]) };
+    let mut streams = Streams::new(vec![third], false).expect("it is good");
+    let kept: Vec<bool> = (0..7).map(|_| !streams.select(TriggerBits::of(0), 0).is_empty()).collect();
+    assert_eq!(kept, [true, false, false, true, false, false, true]);
+    (0..2).for_each(|_| streams.written(set(&[0])));
+    streams.failed(set(&[0]));
+    let (_, account) = streams.accounts().next().expect("there is one");
+    assert_eq!((account.selected, account.prescaled_away, account.written, account.failed), (7, 4, 2, 1));
+    assert_eq!(account.selected, account.accounted());
+    streams.restart();
+    assert_eq!(streams.accounts().next().map(|(_, account)| account.selected), Some(0));
+}
+
+#[test]
+fn without_a_filter_there_is_one_nameless_stream_and_none_for_errors() {
+    let mut streams = Streams::new(vec![StreamConfig::everything()], false).expect("it is good");
+    assert!(streams.names().eq([""]));
+    assert_eq!((streams.set_aside(), streams.select(TriggerBits::default(), 7)), (StreamSet::EMPTY, set(&[0])));
+    let streams = Streams::new(vec![StreamConfig::everything()], true).expect("it gets a name");
+    assert!(streams.names().eq(["physics", ERROR_STREAM]));
+}
+
+#[test]
+fn streams_that_make_no_sense_are_refused() {
+    let refused = |streams: Vec<StreamConfig>| Streams::new(streams, true).err();
+    let two = |one: &str, other: &str| vec![stream(one, &[]), stream(other, &[])];
+    assert_eq!(refused(two("a", "a")), Some(FilterConfigError::StreamTwice("a".to_owned())));
+    assert_eq!(refused(two("a", ERROR_STREAM)), Some(FilterConfigError::StreamTwice(ERROR_STREAM.to_owned())));
+    for name in ["", "A", "a-b", "a/b", &"x".repeat(33)] {
+        assert_eq!(refused(two("a", name)), Some(FilterConfigError::Name(name.to_owned())));
+    }
+    let none = StreamConfig { prescale: 0, ..stream("a", &[]) };
+    assert_eq!(refused(vec![none]), Some(FilterConfigError::NoPrescale("a".to_owned())));
+    let many = (0..32).map(|number| stream(&format!("s{number}"), &[])).collect();
+    assert_eq!(refused(many), Some(FilterConfigError::TooManyStreams(33)));
+}
+
+#[test]
+fn order_is_asked_for_by_the_stream() {
+    let ordered = StreamConfig { ordered: true, ..stream("b", &[1]) };
+    let streams = Streams::new(vec![stream("a", &[]), ordered], false).expect("they are good");
+    assert!(streams.any_ordered() && streams.is_ordered(set(&[0, 1])) && !streams.is_ordered(set(&[0])));
+}

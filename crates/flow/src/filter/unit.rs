@@ -1,0 +1,123 @@
+//! One filter unit as its builder unit sees it: the process, and the events that it has.
+
+use crate::supervision::{Process, ProcessOrder, SupervisorConfig};
+use ropewalk_terms::Instant;
+use std::collections::VecDeque;
+
+/// A filter unit.
+#[derive(Debug)]
+pub(super) struct Unit {
+    process: Process,
+    /// The slots of the events that it has, in the order in which it got them: it works on the first one.
+    has: VecDeque<u32>,
+    /// Since when it works on that.
+    busy: Option<Instant>,
+    /// It is to end because of that.
+    over_event: bool,
+    /// Events that this life of it takes in all, and was given.
+    granted: u64,
+    given: u64,
+}
+
+impl Unit {
+    pub(super) fn new(config: SupervisorConfig, slots: u32) -> Self {
+        Self {
+            process: Process::new(config),
+            has: VecDeque::with_capacity(slots as usize),
+            busy: None,
+            over_event: false,
+            granted: 0,
+            given: 0,
+        }
+    }
+
+    /// Whether it takes another event.
+    pub(super) const fn has_credit(&self) -> bool {
+        self.process.is_ready() && self.given < self.granted
+    }
+
+    pub(super) const fn is_given_up(&self) -> bool {
+        self.process.is_given_up()
+    }
+
+    pub(super) const fn restarted(&self) -> u64 {
+        self.process.restarted()
+    }
+
+    /// How many events it has.
+    pub(super) fn load(&self) -> usize {
+        self.has.len()
+    }
+
+    pub(super) fn ready(&mut self) {
+        self.process.ready();
+    }
+
+    /// It takes so many events in all, in this life of it. Never fewer than it said before.
+    pub(super) fn grant(&mut self, events: u64) {
+        self.granted = self.granted.max(events);
+    }
+
+    /// It gets an event.
+    pub(super) fn give(&mut self, now: Instant, slot: u32) {
+        self.has.push_back(slot);
+        self.given += 1;
+        self.busy.get_or_insert(now);
+    }
+
+    /// It had no room for the event that it was given last.
+    pub(super) fn take_back(&mut self) -> Option<u32> {
+        let slot = self.has.pop_back()?;
+        self.given -= 1;
+        // No more is offered until it says that it takes more.
+        self.granted = self.given;
+        self.busy = self.busy.filter(|_| !self.has.is_empty());
+        Some(slot)
+    }
+
+    /// It has decided; false where it does not have that event, or is not listened to any more.
+    pub(super) fn decided(&mut self, now: Instant, slot: u32) -> bool {
+        if !self.process.is_ready() {
+            return false;
+        }
+        // A node may decide in any order; a process has the first one.
+        let Some(place) = self.has.iter().position(|&has| has == slot) else { return false };
+        let _ = self.has.remove(place);
+        if place == 0 {
+            self.busy = Some(now);
+        }
+        self.busy = self.busy.filter(|_| !self.has.is_empty());
+        true
+    }
+
+    /// What it says cannot be true.
+    pub(super) fn disbelieve(&mut self) {
+        if self.process.is_ready() {
+            self.process.condemn();
+            (self.busy, self.over_event) = (None, true);
+        }
+    }
+
+    /// It is certain that it has ended. Appends the events that it had, and says whether the first of them is what it ended over.
+    pub(super) fn ended(&mut self, now: Instant, had: &mut Vec<u32>) -> bool {
+        if !self.process.ended(now) {
+            return false;
+        }
+        had.extend(self.has.drain(..));
+        (self.granted, self.given) = (0, 0);
+        let was_busy = self.busy.take().is_some();
+        core::mem::take(&mut self.over_event) | was_busy
+    }
+
+    pub(super) fn poll(&mut self, now: Instant) -> Option<ProcessOrder> {
+        let order = self.process.poll(now, self.busy);
+        if order == Some(ProcessOrder::Kill) {
+            self.over_event |= self.busy.take().is_some();
+        }
+        order
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.process.next_deadline(self.busy)
+    }
+}
