@@ -175,6 +175,32 @@ counters! {
     SplitterRestarts = "splitter_restarts", Count;
     /// Fragments in events that were dropped as a whole.
     FragmentsInDroppedEvents = "fragments_in_dropped_events", Count;
+    /// Accepted events that no stream took: their prescales left them out.
+    EventsUnselected = "events_unselected", Count;
+    /// Events of which no decision could be had.
+    FilterFailures = "filter_failures", Count;
+    /// Events that a filter unit had when it ended, and that went to another one.
+    FilterReturned = "filter_returned", Count;
+    /// Decisions of filter units on what they did not have: ignored.
+    FilterStaleDecisions = "filter_stale_decisions", Count;
+    /// Filter units that were started in the place of one that crashed, hung or was not to be believed.
+    FilterRestarts = "filter_restarts", Count;
+    /// Filter units that ended too often, so that none is started in their place.
+    FilterUnitsGivenUp = "filter_units_given_up", Count;
+    /// Bytes of events that were copied for filters.
+    FilterBytesCopied = "filter_bytes_copied", Bytes;
+    /// Events of ordered streams that were assigned after later ones had been written: their builder unit had died.
+    EventsOutOfOrder = "events_out_of_order", Count;
+    /// Events that a stream was to have.
+    StreamSelected = "stream_selected", Count;
+    /// Events that a stream's prescale left out.
+    StreamPrescaledAway = "stream_prescaled_away", Count;
+    /// Events in a stream's files.
+    StreamWritten = "stream_written", Count;
+    /// Events that could not be written to a stream.
+    StreamFailed = "stream_failed", Count;
+    /// Events on their way to a stream's files now.
+    StreamInFlight = "stream_in_flight", Count;
 }
 
 impl Counter {

@@ -65,6 +65,16 @@ impl StreamSet {
         Self(self.0 | other.0)
     }
 
+    /// The set as bits: bit n is stream n.
+    pub const fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    /// The set of these bits.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
     /// Whether the stream is in it.
     pub const fn contains(self, stream: StreamIndex) -> bool {
         self.0 >> stream.0 & 1 != 0

@@ -6,6 +6,11 @@ use core::fmt;
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SourceId(pub u32);
 
+impl SourceId {
+    /// Not a front end: the filter, whose result is stored as one more fragment of an event.
+    pub const FILTER: Self = Self(u32::MAX - 1);
+}
+
 /// A run of data taking. Never used twice in one output directory.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RunNumber(pub u32);

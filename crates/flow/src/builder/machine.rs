@@ -331,6 +331,7 @@ impl Builder {
             (Counter::EventsAccepted, account.accepted),
             (Counter::EventsRejected, account.rejected),
             (Counter::EventsQuarantined, account.quarantined),
+            (Counter::EventsUnselected, account.unselected),
             (Counter::EventsWritten, account.written),
             (Counter::EventsInFlight, account.in_flight),
             (Counter::MessagesRefused, refused),

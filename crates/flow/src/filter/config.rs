@@ -2,6 +2,7 @@
 
 use crate::supervision::SupervisorConfig;
 use ropewalk_terms::{StreamIndex, TriggerBits};
+use ropewalk_wire::run_file::StreamName;
 
 /// The filter units of a builder unit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -17,8 +18,8 @@ pub struct FarmConfig {
 /// Which events a stream takes, of those that are accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamConfig {
-    /// Its name: letters, digits and underscores. It stands in the names of its files; empty where a run has one stream alone.
-    pub name: String,
+    /// Its name, which stands in the names of its files; [`StreamName::UNNAMED`] where a run has one stream alone.
+    pub name: StreamName,
     /// Any of these triggers; with neither triggers nor trigger types it takes every accepted event.
     pub triggers: TriggerBits,
     /// Or one of these trigger types, as the trigger source gave it.
@@ -32,7 +33,13 @@ pub struct StreamConfig {
 impl StreamConfig {
     /// The stream of a run that has no other one: it takes everything.
     pub const fn everything() -> Self {
-        Self { name: String::new(), triggers: TriggerBits(0), trigger_types: Vec::new(), prescale: 1, ordered: false }
+        let name = StreamName::UNNAMED;
+        Self { name, triggers: TriggerBits(0), trigger_types: Vec::new(), prescale: 1, ordered: false }
+    }
+
+    /// Whether it takes every accepted event, before its prescale.
+    pub(super) fn takes_all(&self) -> bool {
+        self.triggers == TriggerBits::default() && self.trigger_types.is_empty()
     }
 }
 
@@ -44,13 +51,13 @@ pub enum FilterConfigError {
     TooManyStreams(usize),
     /// Nothing would be kept.
     #[error("stream `{0}`: a prescale of 0 keeps nothing; 1 keeps everything")]
-    NoPrescale(String),
+    NoPrescale(StreamName),
     /// Their files could not be told apart.
     #[error("two streams are called `{0}`; give each a name of its own")]
-    StreamTwice(String),
-    /// It cannot stand in the name of a file.
-    #[error("stream `{0}`: a name has 1 to 32 small letters, digits and underscores")]
-    Name(String),
+    StreamTwice(StreamName),
+    /// Its files could not be told from those of others.
+    #[error("a stream has no name; only one that is alone needs none")]
+    NoName,
 }
 
 /// Checks that streams make sense together. One alone may have no name.
@@ -62,16 +69,14 @@ pub(super) fn check(streams: &[StreamConfig]) -> Result<(), FilterConfigError> {
         return Err(FilterConfigError::TooManyStreams(streams.len()));
     }
     for (index, stream) in streams.iter().enumerate() {
-        let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-        let is_alone = stream.name.is_empty() && streams.len() == 1;
-        if !is_alone && (!(1..=32).contains(&stream.name.len()) || !stream.name.bytes().all(is_good)) {
-            return Err(FilterConfigError::Name(stream.name.clone()));
+        if stream.name.is_unnamed() && streams.len() > 1 {
+            return Err(FilterConfigError::NoName);
         }
         if stream.prescale == 0 {
-            return Err(FilterConfigError::NoPrescale(stream.name.clone()));
+            return Err(FilterConfigError::NoPrescale(stream.name));
         }
         if streams[..index].iter().any(|other| other.name == stream.name) {
-            return Err(FilterConfigError::StreamTwice(stream.name.clone()));
+            return Err(FilterConfigError::StreamTwice(stream.name));
         }
     }
     Ok(())

@@ -20,7 +20,8 @@ pub enum FarmAction {
         /// Which one.
         unit: u16,
     },
-    /// Give the event in a slot to a filter unit, or say that it was [not taken](FilterFarm::not_taken).
+    /// Give the event in a slot to a filter unit, or say that it was [not taken](FilterFarm::not_taken) or is
+    /// [too large](FilterFarm::too_large).
     Offer {
         /// Which filter unit.
         unit: u16,
@@ -115,8 +116,23 @@ impl FilterFarm {
 
     /// A filter unit had no room for the event that it was offered last.
     pub fn not_taken(&mut self, unit: u16) {
-        let Some(slot) = self.units[usize::from(unit)].take_back() else { return };
-        self.again.push_front(slot);
+        let unit = &mut self.units[usize::from(unit)];
+        if let Some(slot) = unit.take_back() {
+            unit.is_full();
+            self.again.push_front(slot);
+        }
+    }
+
+    /// A filter unit will never have room for the event that it was offered last, and no other one either.
+    pub fn too_large(&mut self, unit: u16) {
+        if let Some(slot) = self.units[usize::from(unit)].take_back() {
+            self.fail(slot);
+        }
+    }
+
+    /// The attempt in which the event in a slot came here; none where there is no event.
+    pub fn attempt_of(&self, slot: u32) -> Option<Attempt> {
+        self.work.get(slot as usize).copied().flatten().map(|work| work.attempt)
     }
 
     /// A filter unit has decided on the event in a slot; false where that is stale, and to be ignored.

@@ -3,6 +3,7 @@
 use super::config::{FilterConfigError, StreamConfig, check};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{StreamAccount, StreamIndex, StreamSet, TriggerBits};
+use ropewalk_wire::run_file::StreamName;
 
 /// The name of the stream of events of which no decision could be had.
 pub const ERROR_STREAM: &str = "error";
@@ -31,20 +32,31 @@ impl Streams {
         if is_filtered {
             // Its files stand beside others, which then need a name too.
             if let [alone] = configured.as_mut_slice()
-                && alone.name.is_empty()
+                && alone.name.is_unnamed()
             {
-                "physics".clone_into(&mut alone.name);
+                alone.name = named("physics");
             }
-            configured.push(StreamConfig { name: ERROR_STREAM.to_owned(), ..StreamConfig::everything() });
+            configured.push(StreamConfig { name: named(ERROR_STREAM), ..StreamConfig::everything() });
         }
         check(&configured)?;
         let stream = |config| Stream { config, account: StreamAccount::default() };
         Ok(Self { streams: configured.into_iter().map(stream).collect(), error })
     }
 
+    /// One stream without a name, which has every event.
+    pub fn everything() -> Self {
+        Self::new(vec![StreamConfig::everything()], false).expect("one stream alone makes sense")
+    }
+
     /// Their names, in order.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.streams.iter().map(|stream| stream.config.name.as_str())
+    pub fn names(&self) -> impl Iterator<Item = StreamName> {
+        self.streams.iter().map(|stream| stream.config.name)
+    }
+
+    /// Whether a stream is meant to have every event.
+    pub fn takes_all(&self, index: StreamIndex) -> bool {
+        let is_whole = |stream: &Stream| stream.config.takes_all() && stream.config.prescale == 1;
+        self.error.is_none() && self.streams.get(usize::from(index.0)).is_some_and(is_whole)
     }
 
     /// The streams that take an accepted event which passed these triggers, after their prescales.
@@ -92,11 +104,14 @@ impl Streams {
     }
 }
 
+fn named(name: &str) -> StreamName {
+    name.parse().expect("small letters alone")
+}
+
 impl Stream {
     fn takes(&mut self, triggers: TriggerBits, trigger_type: u16) -> bool {
         let Self { config, account } = self;
-        let takes_all = config.triggers == TriggerBits::default() && config.trigger_types.is_empty();
-        if !takes_all && !config.triggers.meets(triggers) && !config.trigger_types.contains(&trigger_type) {
+        if !config.takes_all() && !config.triggers.meets(triggers) && !config.trigger_types.contains(&trigger_type) {
             return false;
         }
         account.selected += 1;

@@ -65,14 +65,17 @@ impl Unit {
         self.busy.get_or_insert(now);
     }
 
-    /// It had no room for the event that it was given last.
+    /// It did not take the event that it was given last.
     pub(super) fn take_back(&mut self) -> Option<u32> {
         let slot = self.has.pop_back()?;
         self.given -= 1;
-        // No more is offered until it says that it takes more.
-        self.granted = self.given;
         self.busy = self.busy.filter(|_| !self.has.is_empty());
         Some(slot)
+    }
+
+    /// It has no room: no more is offered until it says that it takes more.
+    pub(super) const fn is_full(&mut self) {
+        self.granted = self.given;
     }
 
     /// It has decided; false where it does not have that event, or is not listened to any more.

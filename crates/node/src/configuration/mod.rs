@@ -15,6 +15,7 @@ mod felix;
 mod felix_check;
 mod felix_event;
 mod felix_serve;
+mod filter;
 mod format;
 mod gathering;
 mod layout;
@@ -38,6 +39,7 @@ pub use felix::{
 };
 pub use felix_event::{Endian, EventChoice, EventField};
 pub use felix_serve::ServeSection;
+pub use filter::{BytesTable, FilterSection, RandomTable, SizeTable, StreamSection, TriggerChoice};
 pub use format::FormatName;
 pub use layout::{
     BoardChoice, BoardTable, BoardsChoice, ChecksumTable, CountsChoice, DemuxTable, EventTable, FrameChoice,

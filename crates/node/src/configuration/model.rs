@@ -4,6 +4,7 @@ use super::black_box::BlackBoxSection;
 use super::emulate::{Emulate, EmulateChoice};
 use super::entrance::{InputChoice, NetworkAddress, PacketsTable};
 use super::felix::{ELinkSection, FelixSection};
+use super::filter::{FilterSection, StreamSection};
 use super::format::FormatName;
 use super::layout::{
     BoardTable, ChecksumTable, DemuxTable, EventTable, FrameChoice, NumberTable, PatternTable, StatusTable, TimeTable,
@@ -37,6 +38,11 @@ pub struct Configuration {
     /// Link cards whose e-links are sources.
     #[serde(default)]
     pub felix: Vec<FelixSection>,
+    /// Who decides on built events; without it all are kept.
+    pub filter: Option<FilterSection>,
+    /// Where accepted events go; without any all go to the same files.
+    #[serde(default)]
+    pub stream: Vec<StreamSection>,
     /// How long to wait before something counts as missing.
     #[serde(default)]
     pub timeouts: TimeoutSection,

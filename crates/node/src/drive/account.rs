@@ -7,7 +7,7 @@ use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::{Report, ReportEntry, SynchronyState};
 use ropewalk_terms::{
     ByCause, Cause, ChunkAccount, Counter, EventAccount, FragmentAccount, Incarnation, Ledger, NodeId, Role, RunNumber,
-    SourceId,
+    SourceId, StreamAccount, StreamIndex,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -197,7 +197,9 @@ pub struct RunSnapshot {
     pub seen: BTreeMap<SourceId, Seen>,
     /// Datagrams that were lost before they could be taken, by their source; of none where several send to one port.
     pub lost_datagrams: BTreeMap<Option<SourceId>, ByCause>,
-    /// Sums over all sources, events, pools.
+    /// The account of every stream, as builder units reported it last.
+    pub streams: BTreeMap<StreamIndex, StreamAccount>,
+    /// Sums over all sources, events, pools, streams.
     pub ledger: Ledger,
     /// The sum of each counter over all nodes.
     pub counters: BTreeMap<Counter, u64>,
@@ -230,6 +232,7 @@ impl RunSnapshot {
         for account in snapshot.sources.values() {
             snapshot.ledger.fragments.merge(account);
         }
+        snapshot.streams.values().for_each(|account| snapshot.ledger.streams.merge(account));
         snapshot.ledger.pools.loans = snapshot.counter(Counter::PoolLoans);
         snapshot.ledger.pools.returned = snapshot.counter(Counter::PoolReturns);
         snapshot.ledger.pools.held = snapshot.counter(Counter::PoolHeld);
@@ -269,6 +272,9 @@ impl RunSnapshot {
             }
             return;
         };
+        if report.node.role == Role::Builder {
+            return self.count_stream(report.connected, StreamIndex(source.0 as u8), &entry);
+        }
         if report.node.role != Role::Readout {
             return;
         }
@@ -301,6 +307,21 @@ impl RunSnapshot {
                 *self.counters.entry(counter).or_default() += value;
             }
             None => {}
+        }
+    }
+
+    fn count_stream(&mut self, connected: bool, stream: StreamIndex, entry: &ReportEntry) {
+        let account = self.streams.entry(stream).or_default();
+        match entry.as_counter() {
+            Some(Counter::StreamSelected) => account.selected += entry.value,
+            Some(Counter::StreamPrescaledAway) => account.prescaled_away += entry.value,
+            Some(Counter::StreamWritten) => account.written += entry.value,
+            Some(Counter::StreamFailed) => account.failed += entry.value,
+            Some(Counter::StreamInFlight) if connected => account.in_flight += entry.value,
+            // What a builder unit had on its way when it was last heard is lost with it, and selected anew elsewhere; nothing,
+            // where it ended in order.
+            Some(Counter::StreamInFlight) => account.failed += entry.value,
+            _ => {}
         }
     }
 }

@@ -1,8 +1,9 @@
-//! A builder unit: asks every readout unit for its super-fragments, builds, checks, and hands events to storage.
+//! A builder unit: asks every readout unit for its super-fragments, builds, checks, has events decided, and hands them to storage.
 
 use super::Drive;
 use super::delivery::Delivery;
 use super::farewell::Farewell;
+use super::filtering::Filtering;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
 use super::reader::{Incoming, MessageReader};
@@ -10,14 +11,13 @@ use super::refusal::Refusal;
 use super::storage::{Progress, Storage};
 use super::table::EndpointTable;
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig};
+use ropewalk_flow::filter::Streams;
 use ropewalk_flow::messages::{Batch, Message, Report, ReportEntry};
 use ropewalk_io::disk::{Disk, DiskCause};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{
-    AcknowledgementLevel, Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, RunNumber, StreamIndex, StreamSet,
-};
+use ropewalk_terms::{AcknowledgementLevel, Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, RunNumber};
 use ropewalk_wire::message::{Header, Hello, SuperFragmentEntry};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -56,6 +56,7 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
     peers: P,
     config: BuilderDriveConfig,
     builder: Builder,
+    filtering: Filtering,
     storage: Option<Storage<D>>,
     outbox: Outbox,
     managers: Managers,
@@ -67,8 +68,10 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
     readers: EndpointTable<(Option<usize>, MessageReader)>,
     events: Vec<Event>,
     progress: Vec<(u32, Progress)>,
-    /// Events built and waiting for room in storage.
+    /// Events built that the filter does not know yet.
     emitted: VecDeque<u32>,
+    /// Events that would be written if anything were; kept for its capacity.
+    unwritten: Vec<u32>,
     report_due: Instant,
     farewell: Farewell,
     refusal: Option<Refusal>,
@@ -80,8 +83,6 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
 const RETRY: Duration = Duration::from_millis(200);
 /// Messages that may wait for one connection before the machine is not asked for more.
 const UNSENT: usize = 256;
-/// Every event goes to the only stream.
-const EVERYTHING: StreamSet = StreamSet::of(StreamIndex(0));
 
 impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     /// A builder unit that writes to `storage`, or builds and checks only where there is none.
@@ -101,6 +102,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             retry: Instant::ZERO,
             unsent: VecDeque::with_capacity(UNSENT),
         };
+        let slots = config.builder.slots.max(1);
         Ok(Self {
             builder: Builder::new(config.builder.clone()),
             outbox: Outbox::new(config.identity, staging),
@@ -110,7 +112,9 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             readers: EndpointTable::default(),
             events: Vec::with_capacity(1024),
             progress: Vec::with_capacity(1024),
-            emitted: VecDeque::with_capacity(config.builder.slots as usize),
+            emitted: VecDeque::with_capacity(slots as usize),
+            unwritten: Vec::with_capacity(slots as usize),
+            filtering: Filtering::none(Streams::everything(), slots),
             report_due: Instant::ZERO,
             farewell: Farewell::default(),
             refusal: None,
@@ -120,6 +124,18 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             storage,
             config,
         })
+    }
+
+    /// The same, whose events are decided and selected so; before anything was built.
+    #[must_use]
+    pub fn with_filtering(mut self, filtering: Filtering) -> Self {
+        self.filtering = filtering;
+        self
+    }
+
+    /// How its events are decided and selected, for tests and checkers.
+    pub const fn filtering(&self) -> &Filtering {
+        &self.filtering
     }
 
     /// The machine, for tests and checkers.
@@ -141,7 +157,8 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     /// for what is staged, one for each connection.
     pub fn pools(&mut self) -> Vec<PoolAccount> {
         let records = self.storage.as_mut().map(Storage::pool);
-        records.into_iter().chain([self.outbox.pool()]).chain(received(&mut self.peers)).collect()
+        let results = self.filtering.pool();
+        records.into_iter().chain(results).chain([self.outbox.pool()]).chain(received(&mut self.peers)).collect()
     }
 
     /// Opens what is not open.
@@ -290,6 +307,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         }
         self.run = run;
         self.outbox.identity.run = run;
+        self.filtering.begin(run);
         if let Some(storage) = &mut self.storage {
             storage.begin(now, run, self.outbox.identity.incarnation);
         }
@@ -362,33 +380,61 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         work + self.store(now)
     }
 
-    /// Moves built events to storage and tells the machine how far earlier ones have come.
+    /// Moves built events on: to the filter, from there to storage, and tells the machine how far earlier ones have come.
     fn store(&mut self, now: Instant) -> usize {
-        let Some(storage) = &mut self.storage else {
-            let work = self.emitted.len();
-            self.builder.all_reached(now, self.emitted.drain(..), AcknowledgementLevel::Written);
-            return work;
-        };
-        while let Some(&slot) = self.emitted.front() {
+        let mut work = self.emitted.len();
+        for slot in self.emitted.drain(..) {
+            self.filtering.add(slot, &self.builder.event(slot));
+        }
+        work += self.filtering.turn(now, &self.builder);
+        self.builder.discard(now, self.filtering.let_go());
+        match self.storage {
+            Some(_) => work + self.write(now),
+            None => work + self.do_not_write(now),
+        }
+    }
+
+    /// What would be written ends here.
+    fn do_not_write(&mut self, now: Instant) -> usize {
+        let before = self.unwritten.len();
+        while let Some(slot) = self.filtering.next_to_write() {
+            self.builder.decided(slot, self.filtering.taken());
+            self.filtering.ended(slot, true);
+            self.unwritten.push(slot);
+        }
+        let work = self.unwritten.len() - before;
+        self.builder.all_reached(now, self.unwritten.drain(..), AcknowledgementLevel::Written);
+        work
+    }
+
+    fn write(&mut self, now: Instant) -> usize {
+        let Self { storage: Some(storage), builder, filtering, progress, .. } = self else { return 0 };
+        while let Some(slot) = filtering.next_to_write() {
             if storage.has_given_up() {
-                self.builder.failed(now, slot);
-            } else if storage.add(now, slot, &self.builder.event(slot), EVERYTHING) {
-                self.builder.reached(now, slot, AcknowledgementLevel::Built);
-            } else {
+                filtering.taken();
+                filtering.ended(slot, false);
+                builder.failed(now, slot);
+                continue;
+            }
+            if !storage.add(now, slot, &filtering.decided(slot, builder.event(slot)), filtering.streams_of(slot)) {
                 break;
             }
-            self.emitted.pop_front();
+            builder.decided(slot, filtering.taken());
+            builder.reached(now, slot, AcknowledgementLevel::Handed);
         }
         storage.flush(now);
-        let work = storage.poll(now, &mut self.progress);
-        for alike in self.progress.chunk_by(|(_, one), (_, other)| one == other) {
+        let work = storage.poll(now, progress);
+        for &(slot, progress) in progress.iter() {
+            filtering.ended(slot, matches!(progress, Progress::Reached(_)));
+        }
+        for alike in progress.chunk_by(|(_, one), (_, other)| one == other) {
             let slots = alike.iter().map(|&(slot, _)| slot);
             match alike[0].1 {
-                Progress::Reached(level) => self.builder.all_reached(now, slots, level),
-                Progress::Failed => slots.for_each(|slot| self.builder.failed(now, slot)),
+                Progress::Reached(level) => builder.all_reached(now, slots, level),
+                Progress::Failed => slots.for_each(|slot| builder.failed(now, slot)),
             }
         }
-        self.progress.clear();
+        progress.clear();
         work
     }
 
@@ -416,7 +462,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
 
     /// After the manager's `Finish`: closes the files, then reports, then says so.
     fn end(&mut self, now: Instant) {
-        if !self.farewell.is_told() || !self.emitted.is_empty() {
+        if !self.farewell.is_told() || !self.emitted.is_empty() || !self.filtering.is_idle() {
             return;
         }
         if self.farewell.is_said() {
@@ -439,6 +485,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             return;
         }
         self.farewell.say();
+        self.filtering.end();
         self.report();
         let in_flight = self.builder.in_work() as u64;
         self.unsent.push_back(Message::Finished(ropewalk_flow::messages::Finished { in_flight }));
@@ -460,7 +507,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         let own = own.into_iter().map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
         let mut batch = Batch::new();
         let unsent = &mut self.unsent;
-        for mut entry in self.builder.report().chain(own) {
+        for mut entry in self.builder.report().chain(own).chain(self.filtering.report()) {
             if entry.what == Counter::MessagesRefused as u16 {
                 entry.value += self.old_messages;
             }
@@ -498,6 +545,7 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
             self.peers.next_deadline(),
             self.managers.next_deadline(),
             self.farewell.next_deadline(),
+            self.filtering.next_deadline(),
             storage,
             report,
         ]
@@ -509,12 +557,14 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
 
     fn prepare_wait(&mut self) -> bool {
         let storage = self.storage.as_mut().is_none_or(Storage::prepare_wait);
-        self.peers.prepare_wait() && storage
+        let filtering = self.filtering.prepare_wait();
+        self.peers.prepare_wait() && storage && filtering
     }
 
     fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         into.extend(self.peers.wait_descriptor());
         into.extend(self.storage.as_ref().and_then(Storage::wait_descriptor));
+        self.filtering.descriptors(into);
     }
 
     fn is_done(&self) -> bool {

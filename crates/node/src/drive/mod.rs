@@ -27,6 +27,7 @@ mod delivery;
 mod dividing;
 mod entrances;
 mod farewell;
+mod filtering;
 mod front_ends;
 pub mod gateway;
 mod link;
@@ -50,6 +51,9 @@ pub use controlled::{ControlledDrive, ControlledDriveConfig, FrontEndState, Fron
 pub use datagrams::{DatagramInputConfig, Demux};
 pub use delivery::{Answers, Delivery};
 pub use entrances::Entrance;
+pub use filtering::{
+    FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, UnitDecision,
+};
 pub use link::{Identity, Outbox, Unsent};
 pub use manager::{ManagerDrive, ManagerDriveConfig};
 pub use reader::{Incoming, MessageReader};

@@ -15,6 +15,7 @@ use super::placement::{
 use super::placer::Placer;
 use super::registry::{Registry, RunDirectory};
 use super::resolve::{Addresses, Resolved};
+use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
 use crate::drive::{
@@ -144,7 +145,12 @@ impl Workshop<'_> {
         ReadoutDrive::new(config, sources, peers, self.staging(&name)?, evacuation).map_err(endpoint(&name))
     }
 
-    fn builder<P: Dispatcher>(&self, index: u16, peers: P) -> Result<BuilderDrive<P, RealDisk>, RunError> {
+    fn builder<P: Dispatcher>(
+        &self,
+        index: u16,
+        peers: P,
+        watched: &mut Vec<Watched>,
+    ) -> Result<BuilderDrive<P, RealDisk>, RunError> {
         let node = NodeId::builder(index);
         let config = self.resolved.builder_drive(index, self.identity(node));
         let name = config.name.clone();
@@ -166,7 +172,10 @@ impl Workshop<'_> {
                 Some(Storage::new(disk, storage, records))
             }
         };
-        BuilderDrive::new(config, peers, storage, self.staging(&name)?).map_err(endpoint(&name))
+        let (filtering, others) = self.filtering(&name, config.builder.slots)?;
+        watched.extend(others);
+        let drive = BuilderDrive::new(config, peers, storage, self.staging(&name)?).map_err(endpoint(&name))?;
+        Ok(drive.with_filtering(filtering))
     }
 
     /// Emulated and played sources of the readout units in `addresses`, those with a line of their own by that.
@@ -229,14 +238,14 @@ pub fn launch_with(
     let mut names = Vec::new();
     let mut groups = Groups::new(&placer);
     let (mut cards, mut fed, mut lines, mut savers) = (Vec::new(), Vec::new(), Lines::new(), Vec::new());
-    let mut splitters = Vec::new();
+    let mut watched = Vec::new();
     for index in 0..resolved.manager.readouts {
         let mut readout = workshop.readout(index, peers()?)?;
         let own = workshop.cards(index, &mut readout, events)?;
         cards.extend(own.to_start);
         let entrances = workshop.entrances(index, &mut readout)?;
         lines.extend(workshop.emulated(index, &mut readout)?);
-        splitters.extend(workshop.splitters(index, &mut readout)?);
+        watched.extend(workshop.splitters(index, &mut readout)?);
         savers.extend(workshop.black_boxes(index, &mut readout, &entrances));
         fed.extend(entrances.to_start);
         addresses.push(readout.source_address());
@@ -248,14 +257,14 @@ pub fn launch_with(
     }
     for index in 0..resolved.manager.builders {
         let name = configuration.builder[usize::from(index)].name.clone();
-        groups.builders.push((name, Box::new(workshop.builder(index, peers()?)?)));
+        groups.builders.push((name, Box::new(workshop.builder(index, peers()?, &mut watched)?)));
     }
     let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
     let sources = workshop.sources(&addresses, lines, &gate)?;
     let own = if front_ends.is_some() { None } else { FrontEndService::of(&workshop)? };
     let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placer);
     start.names = names;
-    start.handle.splitters = splitters;
+    start.handle.watched = watched;
     start.front_ends(front_ends, own, resolved.data_addresses(&addresses));
     start.manager(manager, &mut groups);
     for (name, drives) in groups.into_threads() {
@@ -302,10 +311,10 @@ pub fn launch_node(
             let cards = workshop.cards(index, &mut readout, events)?;
             let entrances = workshop.entrances(index, &mut readout)?;
             let lines = workshop.emulated(index, &mut readout)?;
-            let splitters = workshop.splitters(index, &mut readout)?;
+            let watched = workshop.splitters(index, &mut readout)?;
             let savers = workshop.black_boxes(index, &mut readout, &entrances);
             let mut start = Start::new(nowhere(), &resolved, &placer);
-            start.handle.splitters = splitters;
+            start.handle.watched = watched;
             start.names = vec![
                 (name.clone(), readout.builder_address()),
                 (format!("{name} front ends"), readout.source_address()),
@@ -325,8 +334,10 @@ pub fn launch_node(
         Role::Builder => {
             let section = &configuration.builder[usize::from(index)];
             let pool = resolved.builder_pool(index);
-            let builder = workshop.builder(index, workshop.peer_tcp(&section.name, pool)?)?;
+            let mut watched = Vec::new();
+            let builder = workshop.builder(index, workshop.peer_tcp(&section.name, pool)?, &mut watched)?;
             let mut start = Start::new(nowhere(), &resolved, &placer);
+            start.handle.watched = watched;
             start.worker(&section.name, vec![Box::new(builder)])?;
             start.finish()
         }
@@ -446,9 +457,10 @@ impl<'a> Start<'a> {
             directory: directory.path,
             run: directory.run,
             sources: resolved.sources.len(),
+            streams: resolved.streams(),
             addresses: Vec::new(),
             warnings: Vec::new(),
-            splitters: Vec::new(),
+            watched: Vec::new(),
             front_ends: None,
             own_service: None,
             clock: MonotonicClock,

@@ -4,8 +4,8 @@ use super::claim::Claim;
 use super::feeder::RunningFeeder;
 use super::front_end_summary::FrontEndsSummary;
 use super::front_ends::{Conducted, FrontEndService};
-use super::splitters::WatchedSplitter;
-use super::summary::{Durations, RunSummary};
+use super::summary::{Durations, Parts, RunSummary};
+use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::drive::{Drive, FrontEndsAccount, ManagerDrive, Refusal, RunSnapshot, Sent, Standing};
 use ropewalk_flow::control::{RunCommand, RunPhase};
@@ -13,6 +13,7 @@ use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::wait::Waker;
 use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId};
+use ropewalk_wire::run_file::StreamName;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -141,9 +142,10 @@ pub struct RunHandle {
     pub(super) directory: PathBuf,
     pub(super) run: RunNumber,
     pub(super) sources: usize,
+    pub(super) streams: Vec<StreamName>,
     pub(super) addresses: Vec<(String, String)>,
     pub(super) warnings: Vec<String>,
-    pub(super) splitters: Vec<WatchedSplitter>,
+    pub(super) watched: Vec<Watched>,
     /// Front ends under run control, and their service where it is this run's alone.
     pub(super) front_ends: Option<Conducted>,
     pub(super) own_service: Option<FrontEndService>,
@@ -178,9 +180,9 @@ impl RunHandle {
         &self.warnings
     }
 
-    /// What splitters did wrong for the first time since it was asked last.
+    /// What splitters and filters did wrong for the first time since it was asked last.
     pub fn take_news(&mut self) -> Vec<String> {
-        self.splitters.iter_mut().flat_map(WatchedSplitter::take_news).collect()
+        self.watched.iter_mut().flat_map(Watched::take_news).collect()
     }
 
     /// How many front ends are configured.
@@ -351,9 +353,10 @@ impl RunHandle {
             bytes_when_stopped: bytes,
         };
         let remarks = self.feeders.iter().flat_map(RunningFeeder::remarks);
-        let of_splitters = self.splitters.iter().flat_map(WatchedSplitter::remarks);
-        let warnings = self.warnings.iter().cloned().chain(remarks).chain(of_splitters).collect();
-        let summary = RunSummary::new(&snapshot, self.directory.clone(), self.sources, self.forced, times);
+        let of_others = self.watched.iter().flat_map(Watched::remarks);
+        let warnings = self.warnings.iter().cloned().chain(remarks).chain(of_others).collect();
+        let parts = Parts { sources: self.sources, streams: &self.streams };
+        let summary = RunSummary::new(&snapshot, self.directory.clone(), parts, self.forced, times);
         let summary = RunSummary { warnings, ..summary }.with_panicked(&self.ending.panicked());
         match self.front_ends() {
             None => summary,

@@ -7,6 +7,7 @@
 //! black_box  files of what sources sent before something was wrong with them
 //! captures   captured datagrams in the place of a source's
 //! splitters  what divides the frames of sources: libraries of others, and their processes
+//! filters    who decides on built events: triggers that are built in, libraries and programs of others, and their processes
 //! emulated   sources that are not there, and how they come
 //! registry   run numbers and directories      handle    commands in, snapshots out
 //! claim      who manages a run, for whoever takes it over
@@ -27,6 +28,8 @@ mod claim;
 mod emulated;
 mod entrances;
 mod feeder;
+mod filter_summary;
+mod filters;
 mod front_end_summary;
 mod front_ends;
 mod handle;
@@ -39,12 +42,14 @@ mod serve;
 mod splitters;
 mod stream;
 mod summary;
+mod watched;
 mod worker;
 
 pub use advice::advice;
 pub use assemble::{RunError, launch, launch_node, launch_with, take_over};
 pub use card_process::write_card;
 pub use claim::Claim;
+pub use filter_summary::{FilterSummary, StreamSummary};
 pub use front_end_summary::{FrontEndsSummary, IncidentSummary, TriggerSummary};
 pub use front_ends::FrontEndService;
 pub use handle::RunHandle;

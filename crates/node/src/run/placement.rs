@@ -59,6 +59,7 @@ pub(super) fn pool_of(unit: &str, purpose: Purpose) -> String {
         Purpose::Ring => "ring",
         Purpose::Subscribers => "subscribers",
         Purpose::Datagrams => "datagrams",
+        Purpose::Results => "results",
     };
     format!("{unit}-{purpose}")
 }
@@ -75,6 +76,7 @@ pub(super) enum Purpose {
     Ring,
     Subscribers,
     Datagrams,
+    Results,
 }
 
 /// Why threads and pools cannot be placed as the configuration says.
@@ -279,6 +281,9 @@ fn items(configuration: &Configuration, part: Part<'_>, shared: bool) -> Vec<Ite
     for builder in &configuration.builder {
         let purposes = [Purpose::Records, Purpose::Staging];
         pools(&builder.name, None, if configuration.run.write { &purposes } else { &purposes[1..] });
+        if configuration.filter.is_some() {
+            pools(&builder.name, None, &[Purpose::Results]);
+        }
     }
     items.extend(between_nodes(configuration).into_iter().map(|name| pool(name, None)));
     if has_sources {

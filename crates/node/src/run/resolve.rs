@@ -3,7 +3,7 @@
 use super::assemble::RunError;
 use super::placement::{Purpose, pool_of};
 use crate::configuration::{
-    Acknowledge, Configuration, FelixSection, FormatName, IncompleteChoice, OnCloseChoice, PolicyChoice,
+    Acknowledge, Configuration, FelixSection, FilterSection, FormatName, IncompleteChoice, OnCloseChoice, PolicyChoice,
     RequirementChoice, SourceSection, SyncChoice, SynchronyAction, TcpChoice,
 };
 use crate::drive::{
@@ -15,12 +15,12 @@ use ropewalk_flow::manager::{AssignPolicy, ManagerConfig};
 use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
 use ropewalk_flow::source::ORBIT;
 use ropewalk_io::tcp::{Mechanism, TcpConfig};
-use ropewalk_memory::PoolConfig;
-use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, SourceId, Utc};
+use ropewalk_memory::{MemoryKind, PoolConfig};
+use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, SourceId, StreamIndex, Utc};
 use ropewalk_wire::felix::ELink;
 use ropewalk_wire::ferol;
 use ropewalk_wire::foreign::ForeignFormat;
-use ropewalk_wire::run_file::{SourceEntry, SourceFormat};
+use ropewalk_wire::run_file::{SourceEntry, SourceFormat, StreamName};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::path::PathBuf;
@@ -121,6 +121,11 @@ impl Resolved {
             staging_block,
             readout_of,
         }
+    }
+
+    /// What it was made from.
+    pub(super) const fn configuration(&self) -> &Configuration {
+        &self.configuration
     }
 
     pub(super) fn manager_drive(&self, index: u16, identity: Identity) -> ManagerDriveConfig {
@@ -314,7 +319,11 @@ impl Resolved {
     pub(super) fn readout_pool(&self, index: u16) -> PoolConfig {
         let section = &self.configuration.readout[usize::from(index)];
         let name = pool_of(&section.name, Purpose::Fragments);
-        PoolConfig::anonymous(&name, section.block.0 as usize, (section.pool.0 / section.block.0) as usize)
+        self.of_data(PoolConfig::anonymous(
+            &name,
+            section.block.0 as usize,
+            (section.pool.0 / section.block.0) as usize,
+        ))
     }
 
     /// Nodes for payloads of several slices, as many as can be in use when every pool is full: where fragments span
@@ -337,13 +346,20 @@ impl Resolved {
     pub(super) fn evacuation_pool(&self, index: u16) -> PoolConfig {
         let section = &self.configuration.readout[usize::from(index)];
         let name = pool_of(&section.name, Purpose::Evacuation);
-        PoolConfig::anonymous(&name, EVACUATION_BLOCK, ((section.pool.0 / 8) as usize / EVACUATION_BLOCK).max(4))
+        let blocks = ((section.pool.0 / 8) as usize / EVACUATION_BLOCK).max(4);
+        self.of_data(PoolConfig::anonymous(&name, EVACUATION_BLOCK, blocks))
     }
 
     pub(super) fn builder_pool(&self, index: u16) -> PoolConfig {
         let section = &self.configuration.builder[usize::from(index)];
         let name = pool_of(&section.name, Purpose::Received);
-        PoolConfig::anonymous(&name, 256 << 10, (section.pool.0 / (256 << 10)).max(16) as usize)
+        self.of_data(PoolConfig::anonymous(&name, 256 << 10, (section.pool.0 / (256 << 10)).max(16) as usize))
+    }
+
+    /// A pool that fragments lie in, which filters in other processes are given to read.
+    fn of_data(&self, config: PoolConfig) -> PoolConfig {
+        let is_shared = self.configuration.filter.as_ref().is_some_and(FilterSection::has_processes);
+        PoolConfig { memory: if is_shared { MemoryKind::Memfd } else { config.memory }, ..config }
     }
 
     pub(super) fn builder_drive(&self, index: u16, identity: Identity) -> BuilderDriveConfig {
@@ -409,11 +425,18 @@ impl Resolved {
 
     fn level(&self) -> AcknowledgementLevel {
         match self.configuration.run.acknowledge {
+            // An event that was decided counts as written where nothing is.
+            _ if self.configuration.filter.is_some() && !self.configuration.run.write => AcknowledgementLevel::Written,
             Acknowledge::Built => AcknowledgementLevel::Built,
             Acknowledge::Handed => AcknowledgementLevel::Handed,
             Acknowledge::Written => AcknowledgementLevel::Written,
             Acknowledge::Synced => AcknowledgementLevel::Synced,
         }
+    }
+
+    /// The names of the run's streams, in order.
+    pub(super) fn streams(&self) -> Vec<StreamName> {
+        self.configuration.streams().names().collect()
     }
 
     /// How a builder unit writes; none where it does not.
@@ -437,12 +460,20 @@ impl Resolved {
             },
             name: source.name_or_id(),
         };
+        let of_filter = self.configuration.filter.as_ref().map(|_| SourceEntry {
+            id: SourceId::FILTER,
+            format: SourceFormat::FILTER_RESULT,
+            name: "filter".to_owned(),
+        });
+        let known = self.configuration.streams();
+        let stream = |(name, index)| StreamStorage { name, selected: !known.takes_all(StreamIndex(index)) };
+        let streams = known.names().zip(0..).map(stream).collect();
         Some(StorageConfig {
             writer: NodeId::builder(index),
             epoch,
             output: section.output.clone().unwrap_or_else(|| run.output.clone()),
-            sources: self.configuration.source.iter().map(entry).collect(),
-            streams: vec![StreamStorage::default()],
+            sources: self.configuration.source.iter().map(entry).chain(of_filter).collect(),
+            streams,
             level: self.level(),
             sync_batches: run.sync == SyncChoice::Batch || run.acknowledge == Acknowledge::Synced,
             segment_bytes: run.segment_bytes.0,

@@ -2,13 +2,14 @@
 //! own as they are used in.
 
 use super::assemble::{RunError, Workshop};
+use super::watched::Watched;
 use crate::configuration::{KeysChoice, SourceSection, SplitterSection};
 use crate::drive::{ProcessSight, ReadoutDrive, SplitterLink};
 use ropewalk_flow::supervision::SupervisorConfig;
 use ropewalk_io::Dispatcher;
 use ropewalk_memory::Payload;
 use ropewalk_plugin::process::{MOST_FRAMES, ProcessConfig, SplitterProcess};
-use ropewalk_plugin::{Journal, Keys, Splitter, SplitterConfig};
+use ropewalk_plugin::{Keys, Splitter, SplitterConfig};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::framing::Piece;
 use std::os::fd::BorrowedFd;
@@ -27,7 +28,7 @@ impl Workshop<'_> {
         &self,
         index: u16,
         readout: &mut ReadoutDrive<S, P>,
-    ) -> Result<Vec<WatchedSplitter>, RunError> {
+    ) -> Result<Vec<Watched>, RunError> {
         let mut watched = Vec::new();
         for source in self.resolved.sources_of(index) {
             let Some(section) = source.own_splitter() else { continue };
@@ -48,38 +49,9 @@ impl Workshop<'_> {
                 readout.add_splitter_process(id, Box::new(Linked(process)), supervision(section));
                 journal
             };
-            watched.push(WatchedSplitter { name, journal, told: 0 });
+            watched.push(Watched::new(format!("{name}: splitter"), journal));
         }
         Ok(watched)
-    }
-}
-
-/// What there is to tell of a source's splitter.
-#[derive(Debug)]
-pub(super) struct WatchedSplitter {
-    /// The source's name.
-    name: String,
-    journal: Journal,
-    /// Sorts of ends that were told.
-    told: usize,
-}
-
-impl WatchedSplitter {
-    /// What went wrong for the first time since it was asked last.
-    pub(super) fn take_news(&mut self) -> Vec<String> {
-        let ends = self.journal.ends();
-        let news = ends[self.told..].iter().map(|(end, _)| format!("{}: splitter: {end}", self.name)).collect();
-        self.told = ends.len();
-        news
-    }
-
-    /// What went wrong in the run, and how often.
-    pub(super) fn remarks(&self) -> Vec<String> {
-        let times = |times| if times == 1 { "once".to_owned() } else { format!("{times} times") };
-        let of = |what: &str, count| format!("{}: splitter: {what} ({})", self.name, times(count));
-        let remarks = self.journal.ends().into_iter().map(|(end, count)| of(&end.to_string(), count));
-        let beyond = Some(self.journal.beyond()).filter(|&beyond| beyond > 0);
-        remarks.chain(beyond.map(|beyond| of("something else", beyond))).collect()
     }
 }
 

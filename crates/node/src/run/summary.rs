@@ -1,11 +1,14 @@
 //! What a run says of itself: `run.json` in its directory and the last line of `--json`.
 //! `docs/schema/run.json` describes it.
 
+use super::filter_summary::{self, FilterSummary, StreamSummary};
 use super::front_end_summary::FrontEndsSummary;
 use crate::drive::{RunSnapshot, Seen};
 use ropewalk_terms::{ByCause, Counter, FragmentAccount, SourceId};
+use ropewalk_wire::run_file::StreamName;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The form's name and version.
@@ -52,6 +55,10 @@ pub struct RunSummary {
     pub by_source: Map<String, Value>,
     /// Front ends under run control; null where there are none.
     pub front_ends: Option<FrontEndsSummary>,
+    /// What became of filter units and of what they had.
+    pub filter: FilterSummary,
+    /// The account of each stream that has a name.
+    pub streams: BTreeMap<String, StreamSummary>,
     /// Why the run stopped, where it was not asked to.
     pub stopped_by: Option<&'static str>,
     /// What this process asked of the system for its threads and pools, was refused, and went without; what was wrong with the
@@ -90,6 +97,7 @@ pub struct EventSummary {
     pub incomplete_dropped: u64,
     pub incomplete_dropped_by_cause: Map<String, Value>,
     pub accepted: u64,
+    pub unselected: u64,
     pub rejected: u64,
     pub quarantined: u64,
     pub written: u64,
@@ -150,6 +158,15 @@ pub struct SynchronySummary {
     pub offset: i16,
     /// The first displaced event.
     pub since: String,
+}
+
+/// What a run consists of, as far as an account names it.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Parts<'a> {
+    /// How many sources there are.
+    pub(super) sources: usize,
+    /// The streams, in order.
+    pub(super) streams: &'a [StreamName],
 }
 
 /// The duration of the run's parts in seconds.
@@ -240,7 +257,7 @@ impl RunSummary {
     pub(super) fn new(
         snapshot: &RunSnapshot,
         directory: PathBuf,
-        sources: usize,
+        parts: Parts<'_>,
         forced: bool,
         times: Durations,
     ) -> Self {
@@ -257,7 +274,7 @@ impl RunSummary {
             state,
             directory,
             duration_s: times.whole,
-            sources,
+            sources: parts.sources,
             fragments: FragmentSummary::new(&snapshot.ledger.fragments, seen(snapshot)),
             events: EventSummary {
                 assigned: events.assigned,
@@ -266,6 +283,7 @@ impl RunSummary {
                 incomplete_dropped: events.incomplete_dropped.total(),
                 incomplete_dropped_by_cause: causes(&events.incomplete_dropped),
                 accepted: events.accepted,
+                unselected: events.unselected,
                 rejected: events.rejected,
                 quarantined: events.quarantined,
                 written: events.written,
@@ -295,6 +313,8 @@ impl RunSummary {
             ledger: json!({ "balanced": imbalances.is_empty(), "unbalanced": imbalances }),
             by_source: by_source(snapshot),
             front_ends: None,
+            filter: FilterSummary::new(snapshot),
+            streams: filter_summary::streams(snapshot, parts.streams),
             stopped_by: snapshot.stopped_by.map(ropewalk_terms::Cause::name),
             warnings: Vec::new(),
         }
@@ -333,7 +353,8 @@ impl RunSummary {
             && self.events.incomplete_emitted == 0
             && self.events.incomplete_dropped == 0
             // At levels below `written` an event may be released that no file will ever hold.
-            && self.events.written >= self.events.built
+            && self.events.written + self.events.rejected + self.events.unselected >= self.events.built
+            && self.streams.values().all(|stream| stream.failed == 0)
     }
 }
 
@@ -398,14 +419,14 @@ mod tests {
     fn summary(events: EventAccount) -> RunSummary {
         let mut snapshot = RunSnapshot::default();
         snapshot.ledger.events = events;
-        RunSummary::new(&snapshot, PathBuf::new(), 1, false, Durations::default())
+        RunSummary::new(&snapshot, PathBuf::new(), Parts::default(), false, Durations::default())
     }
 
     #[test]
     fn a_run_that_lost_packets_on_the_way_to_it_says_so_by_name_and_is_not_lossless() {
         let mut snapshot = RunSnapshot::default();
         let lossless = |snapshot: &RunSnapshot| {
-            RunSummary::new(snapshot, PathBuf::new(), 1, false, Durations::default()).is_lossless()
+            RunSummary::new(snapshot, PathBuf::new(), Parts::default(), false, Durations::default()).is_lossless()
         };
         snapshot.counters.insert(Counter::DatagramsNobodys, 7);
         snapshot.counters.insert(Counter::FramesOutOfOrder, 7);
@@ -428,5 +449,9 @@ mod tests {
         let events = EventAccount { assigned: 9, built: 9, accepted: 9, written: 8, ..EventAccount::default() };
         assert!(summary(events).is_balanced() && !summary(events).is_lossless());
         assert!(summary(EventAccount { written: 9, ..events }).is_lossless());
+        assert!(
+            summary(EventAccount { accepted: 8, rejected: 1, ..events }).is_lossless(),
+            "what is rejected is not lost"
+        );
     }
 }

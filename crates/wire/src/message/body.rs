@@ -278,7 +278,7 @@ pub struct Finished {
 /// One cumulative number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReportEntry {
-    /// Whose: a source of the RU, or none for the node itself.
+    /// Whose: a source of the RU, a stream of the BU by its index, or none for the node itself.
     pub source: Option<SourceId>,
     /// What: a counter's number (`terms::Counter`), 0x8000 + a cause's number for what was dropped for it, 0x4000 + that for
     /// what never came for it, or 0x2000 + that for datagrams that were lost for it before they could be taken.

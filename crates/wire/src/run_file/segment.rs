@@ -40,6 +40,8 @@ impl SourceFormat {
     pub const BANKS: Self = Self(4);
     /// What an event of another format has around its fragments: header, padding; `docs/formats.md`.
     pub const ENVELOPE: Self = Self(5);
+    /// What the filter said of the event ([`filter_result`](crate::filter_result)).
+    pub const FILTER_RESULT: Self = Self(6);
 
     /// The name for people.
     pub const fn name(self) -> &'static str {
@@ -50,6 +52,7 @@ impl SourceFormat {
             Self::CHUNK => "chunk",
             Self::BANKS => "banks",
             Self::ENVELOPE => "envelope",
+            Self::FILTER_RESULT => "filter_result",
             _ => "unknown",
         }
     }

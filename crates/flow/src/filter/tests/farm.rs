@@ -162,4 +162,8 @@ fn what_is_not_taken_is_offered_again_first_when_there_is_room() {
     farm.granted(0, 9);
     assert_eq!(offered(&mut farm, at(1)), [(0, 1), (0, 2)]);
     assert_eq!(farm.oldest(), Some(EventKey::new(0, 1)));
+    add(&mut farm, [3, 4]);
+    assert_eq!(farm.poll(at(1)), Some(FarmAction::Offer { unit: 0, slot: 3 }));
+    farm.too_large(0);
+    assert_eq!((farm.next_failed(), offered(&mut farm, at(1))), (Some(3), vec![(0, 4)]), "the others go on");
 }

@@ -2,10 +2,15 @@
 
 use crate::filter::{ERROR_STREAM, FilterConfigError, StreamConfig, Streams};
 use ropewalk_terms::{StreamIndex, StreamSet, TriggerBits};
+use ropewalk_wire::run_file::StreamName;
+
+fn name(name: &str) -> StreamName {
+    name.parse().expect("it is a good name")
+}
 
 fn stream(name: &str, triggers: &[u32]) -> StreamConfig {
     let triggers = triggers.iter().fold(TriggerBits::default(), |all, &trigger| all.with(TriggerBits::of(trigger)));
-    StreamConfig { name: name.to_owned(), triggers, ..StreamConfig::everything() }
+    StreamConfig { name: self::name(name), triggers, ..StreamConfig::everything() }
 }
 
 fn set(streams: &[u8]) -> StreamSet {
@@ -16,7 +21,7 @@ fn set(streams: &[u8]) -> StreamSet {
 fn a_stream_takes_what_has_one_of_its_triggers_or_trigger_types() {
     let calibration = StreamConfig { trigger_types: vec![9], ..stream("calibration", &[1, 2]) };
     let mut streams = Streams::new(vec![stream("physics", &[]), calibration], true).expect("they are good");
-    assert!(streams.names().eq(["physics", "calibration", ERROR_STREAM]));
+    assert!(streams.names().eq(["physics", "calibration", ERROR_STREAM].map(name)));
     assert_eq!(streams.select(TriggerBits::of(0), 0), set(&[0]));
     assert_eq!(streams.select(TriggerBits::of(2), 0), set(&[0, 1]));
     assert_eq!(streams.select(TriggerBits::of(0), 9), set(&[0, 1]));
@@ -43,23 +48,24 @@ fn a_prescale_keeps_one_of_so_many_and_the_account_says_so() {
 #[test]
 fn without_a_filter_there_is_one_nameless_stream_and_none_for_errors() {
     let mut streams = Streams::new(vec![StreamConfig::everything()], false).expect("it is good");
-    assert!(streams.names().eq([""]));
+    assert!(streams.names().eq([StreamName::UNNAMED]));
     assert_eq!((streams.set_aside(), streams.select(TriggerBits::default(), 7)), (StreamSet::EMPTY, set(&[0])));
+    assert!(streams.takes_all(StreamIndex(0)));
     let streams = Streams::new(vec![StreamConfig::everything()], true).expect("it gets a name");
-    assert!(streams.names().eq(["physics", ERROR_STREAM]));
+    assert!(streams.names().eq(["physics", ERROR_STREAM].map(name)));
+    assert!(!streams.takes_all(StreamIndex(0)), "the filter may reject");
 }
 
 #[test]
 fn streams_that_make_no_sense_are_refused() {
     let refused = |streams: Vec<StreamConfig>| Streams::new(streams, true).err();
     let two = |one: &str, other: &str| vec![stream(one, &[]), stream(other, &[])];
-    assert_eq!(refused(two("a", "a")), Some(FilterConfigError::StreamTwice("a".to_owned())));
-    assert_eq!(refused(two("a", ERROR_STREAM)), Some(FilterConfigError::StreamTwice(ERROR_STREAM.to_owned())));
-    for name in ["", "A", "a-b", "a/b", &"x".repeat(33)] {
-        assert_eq!(refused(two("a", name)), Some(FilterConfigError::Name(name.to_owned())));
-    }
+    assert_eq!(refused(two("a", "a")), Some(FilterConfigError::StreamTwice(name("a"))));
+    assert_eq!(refused(two("a", ERROR_STREAM)), Some(FilterConfigError::StreamTwice(name(ERROR_STREAM))));
+    let nameless = vec![stream("a", &[]), StreamConfig::everything()];
+    assert_eq!(refused(nameless), Some(FilterConfigError::NoName));
     let none = StreamConfig { prescale: 0, ..stream("a", &[]) };
-    assert_eq!(refused(vec![none]), Some(FilterConfigError::NoPrescale("a".to_owned())));
+    assert_eq!(refused(vec![none]), Some(FilterConfigError::NoPrescale(name("a"))));
     let many = (0..32).map(|number| stream(&format!("s{number}"), &[])).collect();
     assert_eq!(refused(many), Some(FilterConfigError::TooManyStreams(33)));
 }

@@ -1,0 +1,382 @@
+//! The sections `[filter]` and `[[stream]]`: what becomes of built events.
+
+use super::check::fault;
+use super::layout_text::BytesChoice;
+use super::model::{Acknowledge, Configuration};
+use super::parse::Fault;
+use crate::quantity::{Bytes, Time};
+use ropewalk_flow::filter::{Builtin, Comparison, StreamConfig, Streams};
+use ropewalk_terms::{SourceId, TriggerBits};
+use ropewalk_wire::run_file::StreamName;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Who decides on built events: triggers that are built in, a library in C, or a program (`docs/filters.md`).
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilterSection {
+    /// Triggers that are built in: the first sets trigger 0, and so on. An event that passes one is accepted.
+    #[serde(default)]
+    pub triggers: Vec<TriggerChoice>,
+    /// A shared library with a filter in it.
+    pub library: Option<PathBuf>,
+    /// A program with its arguments that takes events over shared memory.
+    pub program: Option<Vec<String>>,
+    /// A text that library or program is told when it begins.
+    #[serde(default)]
+    pub configuration: String,
+    /// The library is called in the thread of the builder unit: then it can do any harm there is.
+    #[serde(default)]
+    pub trusted: bool,
+    /// Filter units of each builder unit.
+    #[serde(default = "units")]
+    pub units: u16,
+    /// Events that a filter unit has at once.
+    #[serde(default = "events")]
+    pub events: u32,
+    /// How long it may take over an event.
+    #[serde(default = "timeout")]
+    pub timeout: Time,
+    /// How much memory its process may take beside what it shares.
+    #[serde(default = "memory")]
+    pub memory: Bytes,
+    /// The pause before another process is started.
+    #[serde(default = "restart_delay")]
+    pub restart_delay: Time,
+    /// How many processes of a filter unit are started again within a minute.
+    #[serde(default = "restarts")]
+    pub restarts: u32,
+}
+
+/// What an event has to be, or to have.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TriggerChoice {
+    /// Anything.
+    All,
+    /// Every so-manieth by its number.
+    Every(u64),
+    /// So many bytes of payload.
+    Size(SizeTable),
+    /// A fragment of the source with this id.
+    Present(u32),
+    /// Bytes at a place of a source's fragment.
+    Bytes(BytesTable),
+    /// A share of the events, by chance: the same ones with the same seed. For tests.
+    Random(RandomTable),
+}
+
+/// So many bytes of payload.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SizeTable {
+    /// At least.
+    #[serde(default = "nothing")]
+    pub least: Bytes,
+    /// At most.
+    pub most: Option<Bytes>,
+}
+
+/// Bytes at a place of a source's fragment: one comparison.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BytesTable {
+    /// Whose fragment, by the source's id.
+    pub source: u32,
+    /// Where in it they begin, in bytes.
+    #[serde(default)]
+    pub offset: u32,
+    /// Which bits count: `[0xff, 0x00]` looks at two bytes, and counts those of the first.
+    pub mask: BytesChoice,
+    /// The number that they are, with the first byte foremost.
+    pub is: Option<u64>,
+    /// A number that they are not.
+    pub is_not: Option<u64>,
+    /// They are at least as much.
+    pub at_least: Option<u64>,
+    /// They are at most as much.
+    pub at_most: Option<u64>,
+}
+
+/// A share of the events.
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RandomTable {
+    /// The share, 0 to 1.
+    pub share: f64,
+    /// Where chance begins.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+/// Accepted events that are written together.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StreamSection {
+    /// Its name, which stands in the names of its files.
+    pub name: String,
+    /// It takes events that passed any of these triggers; with neither these nor trigger types every accepted event.
+    #[serde(default)]
+    pub triggers: Vec<u32>,
+    /// Or those whose trigger source gave one of these trigger types.
+    #[serde(default)]
+    pub trigger_types: Vec<u16>,
+    /// One of so many is kept.
+    #[serde(default = "prescale")]
+    pub prescale: u32,
+    /// Its events are written in the order of their keys.
+    #[serde(default)]
+    pub ordered: bool,
+}
+
+const fn nothing() -> Bytes {
+    Bytes(0)
+}
+
+const fn units() -> u16 {
+    1
+}
+
+const fn events() -> u32 {
+    256
+}
+
+const fn timeout() -> Time {
+    Time(Duration::from_secs(1))
+}
+
+const fn memory() -> Bytes {
+    Bytes(1 << 30)
+}
+
+const fn restart_delay() -> Time {
+    Time(Duration::from_millis(100))
+}
+
+const fn restarts() -> u32 {
+    30
+}
+
+const fn prescale() -> u32 {
+    1
+}
+
+impl TriggerChoice {
+    /// The trigger, in the machine's words. It must have been checked.
+    pub(crate) fn builtin(&self) -> Builtin {
+        match self {
+            Self::All => Builtin::All,
+            Self::Every(every) => Builtin::Every(*every),
+            Self::Size(size) => Builtin::Size { least: size.least.0, most: size.most.map_or(u64::MAX, |most| most.0) },
+            Self::Present(source) => Builtin::Present(SourceId(*source)),
+            Self::Bytes(bytes) => {
+                let (comparison, value) = bytes.comparisons().next().unwrap_or((Comparison::AtLeast, 0));
+                let (source, mask) = (SourceId(bytes.source), bytes.mask.0.clone());
+                Builtin::Bytes { source, offset: bytes.offset, mask, comparison, value }
+            }
+            Self::Random(random) => Builtin::Random { share: random.share, seed: random.seed },
+        }
+    }
+}
+
+impl FilterSection {
+    /// Whether it decides in processes of its own.
+    pub const fn has_processes(&self) -> bool {
+        (self.library.is_some() && !self.trusted) || self.program.is_some()
+    }
+}
+
+impl BytesTable {
+    fn comparisons(&self) -> impl Iterator<Item = (Comparison, u64)> {
+        let all = [
+            (Comparison::Is, self.is),
+            (Comparison::IsNot, self.is_not),
+            (Comparison::AtLeast, self.at_least),
+            (Comparison::AtMost, self.at_most),
+        ];
+        all.into_iter().filter_map(|(comparison, value)| Some((comparison, value?)))
+    }
+}
+
+impl StreamSection {
+    fn stream(&self) -> Option<StreamConfig> {
+        let triggers = self.triggers.iter().map(|&trigger| TriggerBits::of(trigger));
+        Some(StreamConfig {
+            name: self.name.parse().ok()?,
+            triggers: triggers.fold(TriggerBits::default(), TriggerBits::with),
+            trigger_types: self.trigger_types.clone(),
+            prescale: self.prescale,
+            ordered: self.ordered,
+        })
+    }
+}
+
+impl Configuration {
+    /// The streams of the run: those that are configured, or one that takes everything; and that of errors, where there is a
+    /// filter. The configuration must have been checked.
+    pub fn streams(&self) -> Streams {
+        let configured: Vec<StreamConfig> = self.stream.iter().filter_map(StreamSection::stream).collect();
+        let configured = if configured.is_empty() { vec![StreamConfig::everything()] } else { configured };
+        Streams::new(configured, self.filter.is_some()).unwrap_or_else(|_| Streams::everything())
+    }
+}
+
+/// The first thing that is wrong with filter and streams.
+pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
+    if let Some(index) = configuration.source.iter().position(|source| source.id >= SourceId::FILTER.0) {
+        let message =
+            "the two highest ids are those of what is stored with events, such as a filter's results: give another one";
+        return Err(fault(format!("source[{index}].id"), message));
+    }
+    for (index, stream) in configuration.stream.iter().enumerate() {
+        let key = |field: &str| format!("stream[{index}].{field}");
+        if let Err(error) = stream.name.parse::<StreamName>() {
+            return Err(fault(key("name"), error.to_string()));
+        }
+        if let Some(trigger) = stream.triggers.iter().find(|&&trigger| trigger >= TriggerBits::COUNT) {
+            return Err(fault(key("triggers"), format!("there is no trigger {trigger}: they are 0 to 127")));
+        }
+        if !stream.triggers.is_empty() && configuration.filter.is_none() {
+            let message = "nobody sets triggers: give a [filter], or choose by `trigger_types`";
+            return Err(fault(key("triggers"), message));
+        }
+    }
+    let streams: Vec<StreamConfig> = configuration.stream.iter().filter_map(StreamSection::stream).collect();
+    if !streams.is_empty()
+        && let Err(error) = Streams::new(streams, configuration.filter.is_some())
+    {
+        return Err(fault("stream", error.to_string()));
+    }
+    configuration.filter.as_ref().map_or(Ok(()), |filter| self::filter(filter, configuration))
+}
+
+fn filter(filter: &FilterSection, configuration: &Configuration) -> Result<(), Fault> {
+    let ways = [!filter.triggers.is_empty(), filter.library.is_some(), filter.program.is_some()];
+    if ways.into_iter().filter(|&is_given| is_given).count() != 1 {
+        return Err(fault("filter", "who decides? Give one of `triggers`, `library` and `program`"));
+    }
+    if filter.program.as_ref().is_some_and(Vec::is_empty) {
+        return Err(fault("filter.program", "the program's path, and its arguments"));
+    }
+    if filter.trusted && filter.library.is_none() {
+        return Err(fault("filter.trusted", "only a `library` can be called in the builder unit's thread"));
+    }
+    if configuration.run.write && configuration.run.acknowledge < Acknowledge::Written {
+        let message = "with a filter an event is kept until it was decided and written: `written` or `synced`";
+        return Err(fault("run.acknowledge", message));
+    }
+    let key = |field: &str| format!("filter.{field}");
+    if !(1..=256).contains(&filter.units) {
+        return Err(fault(key("units"), "1 to 256 filter units of each builder unit"));
+    }
+    if !(1..=4096).contains(&filter.events) {
+        return Err(fault(key("events"), "a filter unit has 1 to 4096 events at once"));
+    }
+    if filter.timeout.0 < Duration::from_millis(1) {
+        return Err(fault(key("timeout"), "how long it may take over an event, 1ms or more"));
+    }
+    // It is tried twice, and the run ends only when it was decided.
+    if filter.timeout.0 * 3 > configuration.timeouts.drain.0 {
+        let message = format!(
+            "an event is tried twice, so that a third of timeouts.drain ({}) is the most",
+            configuration.timeouts.drain
+        );
+        return Err(fault(key("timeout"), message));
+    }
+    if filter.memory.0 < 1 << 20 {
+        return Err(fault(key("memory"), "at least 1MiB, of which it has to live"));
+    }
+    if !(1..=1000).contains(&filter.restarts) {
+        return Err(fault(key("restarts"), "1 to 1000 within a minute"));
+    }
+    if filter.triggers.len() > TriggerBits::COUNT as usize {
+        return Err(fault(key("triggers"), "there are 128 triggers at most"));
+    }
+    let triggers = filter.triggers.iter().enumerate();
+    triggers
+        .map(|(index, trigger)| (format!("filter.triggers[{index}]"), trigger))
+        .try_for_each(|(key, trigger)| self::trigger(trigger, configuration).map_err(|message| fault(key, message)))
+}
+
+fn trigger(trigger: &TriggerChoice, configuration: &Configuration) -> Result<(), String> {
+    let is_known = |id: u32| configuration.source.iter().any(|source| source.id == id);
+    match trigger {
+        TriggerChoice::All => Ok(()),
+        TriggerChoice::Every(0) => Err("every 1st event is every one; there is no 0th".to_owned()),
+        TriggerChoice::Every(_) => Ok(()),
+        TriggerChoice::Size(size) => match size.most {
+            Some(most) if most < size.least => Err(format!("no event has {} at least and {most} at most", size.least)),
+            _ => Ok(()),
+        },
+        TriggerChoice::Present(id) if is_known(*id) => Ok(()),
+        TriggerChoice::Bytes(bytes) if is_known(bytes.source) => match bytes.comparisons().count() {
+            _ if !(1..=8).contains(&bytes.mask.0.len()) => Err("a mask has 1 to 8 bytes".to_owned()),
+            1 => Ok(()),
+            _ => Err("give one of `is`, `is_not`, `at_least` and `at_most`".to_owned()),
+        },
+        TriggerChoice::Present(id) | TriggerChoice::Bytes(BytesTable { source: id, .. }) => {
+            Err(format!("no source has the id {id}"))
+        }
+        TriggerChoice::Random(random) if (0.0..=1.0).contains(&random.share) => Ok(()),
+        TriggerChoice::Random(_) => Err("a share lies between 0 and 1".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use ropewalk_terms::StreamIndex;
+
+    fn refused(text: &str) -> String {
+        let whole = format!("{text}\n{}", BASE);
+        parse("test", &whole, &|_| None).err().map_or_else(String::new, |error| error.to_string())
+    }
+
+    const BASE: &str = "[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nid = 7\nreadout = \"ru0\"\n\
+                        emulate = { fragment_size = \"2KiB\" }\n";
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_key() {
+        for (text, key, what) in [
+            ("[filter]", "filter", "Give one of"),
+            ("[filter]\ntriggers = [\"all\"]\nlibrary = \"x.so\"", "filter", "Give one of"),
+            ("[filter]\ntriggers = [\"all\"]\ntrusted = true", "filter.trusted", "library"),
+            ("[filter]\ntriggers = [{ every = 0 }]", "filter.triggers[0]", "0th"),
+            ("[filter]\ntriggers = [\"all\", { present = 8 }]", "filter.triggers[1]", "id 8"),
+            (
+                "[filter]\ntriggers = [{ size = { least = \"2KiB\", most = \"1KiB\" } }]",
+                "filter.triggers[0]",
+                "at most",
+            ),
+            ("[filter]\ntriggers = [{ bytes = { source = 7, mask = [255] } }]", "filter.triggers[0]", "give one of"),
+            ("[filter]\ntriggers = [{ random = { share = 1.5 } }]", "filter.triggers[0]", "between 0 and 1"),
+            ("[filter]\nlibrary = \"x.so\"\nunits = 0", "filter.units", "1 to 256"),
+            ("[filter]\nlibrary = \"x.so\"\ntimeout = \"10s\"", "filter.timeout", "tried twice"),
+            ("[[stream]]\nname = \"A\"", "stream[0].name", "a-z"),
+            ("[[stream]]\nname = \"a\"\ntriggers = [0]", "stream[0].triggers", "[filter]"),
+            ("[[stream]]\nname = \"a\"\n[[stream]]\nname = \"a\"", "stream", "two streams"),
+            ("[filter]\ntriggers = [\"all\"]\n[[stream]]\nname = \"error\"", "stream", "two streams"),
+            ("[[stream]]\nname = \"a\"\nprescale = 0", "stream", "prescale"),
+            ("[run]\nacknowledge = \"built\"\n[filter]\ntriggers = [\"all\"]", "run.acknowledge", "decided"),
+        ] {
+            let said = refused(&format!("version = 1\n{text}"));
+            assert!(said.contains(key) && said.contains(what), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn streams_are_those_that_are_configured_and_one_for_errors() {
+        let streams = |text: &str| {
+            let whole = format!("version = 1\n{text}\n{BASE}");
+            parse("test", &whole, &|_| None).unwrap_or_else(|error| panic!("{error}")).streams()
+        };
+        let names = |text: &str| streams(text).names().map(|name| name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(""), [""]);
+        assert_eq!(names("[filter]\ntriggers = [\"all\"]"), ["physics", "error"]);
+        let two = "[[stream]]\nname = \"a\"\n[[stream]]\nname = \"b\"\nprescale = 10\ntrigger_types = [3]";
+        assert_eq!(names(two), ["a", "b"]);
+        assert!(streams(two).takes_all(StreamIndex(0)) && !streams(two).takes_all(StreamIndex(1)));
+    }
+}

@@ -1,0 +1,395 @@
+//! From built events to those that are written: decided by a filter, taken by streams, in order where a stream wants that.
+//!
+//! ```text
+//!  emitted --add--> LocalFilter, in this thread --------------------------+
+//!             \---> FilterFarm <--orders, decisions--> FilterLink (units) --> Streams --> to write, or to be let go
+//! ```
+//! What a filter says of an event is kept in a pool of its own until the event is written. Without a filter everything is accepted.
+
+mod event;
+mod link;
+
+pub(super) use event::DecidedEvent;
+pub use link::{FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, UnitDecision};
+
+use ropewalk_flow::builder::{Builder, EventView};
+use ropewalk_flow::filter::{Decision, FarmAction, FarmConfig, FilterFarm, Ordering, Streams};
+use ropewalk_flow::messages::ReportEntry;
+use ropewalk_memory::{Slice, Staging};
+use ropewalk_terms::{
+    Attempt, Cause, Counter, EventKey, Instant, PoolAccount, RunNumber, SourceId, StreamIndex, StreamSet, TriggerBits,
+    Verdict,
+};
+use ropewalk_wire::filter_result::{FilterResult, HEAD_BYTES, MOST_RESULT_BYTES};
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+
+/// The most bytes that are kept of what a filter said of an event.
+pub const RESULT_BYTES: usize = HEAD_BYTES + MOST_RESULT_BYTES;
+
+/// Who decides.
+enum Decider {
+    /// Nobody: everything is accepted.
+    Nobody,
+    /// A function of this process, and the slots of the events that wait for it.
+    Here(Box<dyn LocalFilter>, VecDeque<u32>),
+    /// Filter units.
+    Units(FilterFarm, Vec<Box<dyn FilterLink>>),
+}
+
+/// What was decided of the event in a slot.
+#[derive(Clone, Default)]
+struct Decided {
+    streams: StreamSet,
+    result: Option<Slice>,
+    is_set_aside: bool,
+}
+
+/// How events are decided and selected: see the module's picture.
+pub struct Filtering {
+    decider: Decider,
+    streams: Streams,
+    ordering: Ordering,
+    /// Where what filters say is kept; none without a filter.
+    results: Option<Staging>,
+    /// By slot, of events that are to be written.
+    decided: Box<[Decided]>,
+    to_write: VecDeque<u32>,
+    to_let_go: Vec<(u32, Verdict)>,
+    /// What a filter said last.
+    said: Vec<u8>,
+    /// Decisions of [`LocalFilter`]s that failed.
+    failed_here: u64,
+}
+
+impl Filtering {
+    /// Everything is accepted, by up to `slots` events in work, and streams choose.
+    pub fn none(streams: Streams, slots: u32) -> Self {
+        Self::with(Decider::Nobody, streams, None, slots)
+    }
+
+    /// A filter decides in this thread. What it says is kept in `results`, whose blocks have [`RESULT_BYTES`] or more.
+    pub fn here(filter: Box<dyn LocalFilter>, streams: Streams, results: Staging, slots: u32) -> Self {
+        Self::with(Decider::Here(filter, VecDeque::with_capacity(slots as usize)), streams, Some(results), slots)
+    }
+
+    /// These filter units decide, as many as the farm's configuration says.
+    ///
+    /// # Panics
+    /// Where they are not as many.
+    pub fn units(config: FarmConfig, links: Vec<Box<dyn FilterLink>>, streams: Streams, results: Staging) -> Self {
+        let farm = FilterFarm::new(config);
+        assert_eq!(farm.units(), links.len(), "each filter unit has a link");
+        Self::with(Decider::Units(farm, links), streams, Some(results), config.slots)
+    }
+
+    fn with(decider: Decider, streams: Streams, results: Option<Staging>, slots: u32) -> Self {
+        let room = slots as usize;
+        Self {
+            decider,
+            ordering: Ordering::new(if streams.any_ordered() { slots } else { 0 }),
+            streams,
+            results,
+            decided: vec![Decided::default(); room].into_boxed_slice(),
+            to_write: VecDeque::with_capacity(room),
+            to_let_go: Vec::with_capacity(room),
+            said: Vec::with_capacity(MOST_RESULT_BYTES),
+            failed_here: 0,
+        }
+    }
+
+    /// A run begins.
+    pub fn begin(&mut self, run: RunNumber) {
+        self.streams.restart();
+        self.ordering.restart();
+        match &mut self.decider {
+            Decider::Nobody => {}
+            Decider::Here(filter, _) => filter.begin(run),
+            Decider::Units(_, links) => links.iter_mut().for_each(|link| link.begin(run)),
+        }
+    }
+
+    /// The run has ended: everything was decided.
+    pub fn end(&mut self) {
+        match &mut self.decider {
+            Decider::Nobody => {}
+            Decider::Here(filter, _) => filter.end(),
+            Decider::Units(_, links) => links.iter_mut().for_each(|link| link.end()),
+        }
+    }
+
+    /// A builder unit has built an event.
+    pub fn add(&mut self, slot: u32, event: &EventView<'_>) {
+        match &mut self.decider {
+            Decider::Nobody => {
+                let streams = self.streams.select(TriggerBits::default(), event.trigger_type());
+                self.choose(slot, event.key, Decided { streams, ..Decided::default() });
+            }
+            Decider::Here(_, waiting) => waiting.push_back(slot),
+            Decider::Units(farm, _) => farm.add(slot, event.key, event.attempt),
+        }
+    }
+
+    /// Asks filters and takes what they have decided. Returns how much happened.
+    pub fn turn(&mut self, now: Instant, builder: &Builder) -> usize {
+        let mut work = match &self.decider {
+            Decider::Nobody => 0,
+            Decider::Here(..) => self.decide_here(builder),
+            Decider::Units(..) => self.look_at_units(now, builder) + self.give_out(now, builder),
+        };
+        if !self.ordering.is_empty() {
+            let oldest = [builder.oldest_unemitted(), self.oldest_undecided(builder)].into_iter().flatten().min();
+            while let Some(slot) = self.ordering.release(oldest) {
+                self.to_write.push_back(slot);
+                work += 1;
+            }
+        }
+        work
+    }
+
+    fn oldest_undecided(&self, builder: &Builder) -> Option<EventKey> {
+        match &self.decider {
+            Decider::Nobody => None,
+            Decider::Here(_, waiting) => waiting.iter().map(|&slot| builder.event(slot).key).min(),
+            Decider::Units(farm, _) => farm.oldest(),
+        }
+    }
+
+    /// Whether what a filter says can be kept. Without room the decision is not asked for.
+    fn has_room(&mut self) -> bool {
+        self.results.as_mut().is_some_and(|results| results.room(RESULT_BYTES).is_some())
+    }
+
+    fn decide_here(&mut self, builder: &Builder) -> usize {
+        let mut work = 0;
+        while self.has_room() {
+            let Decider::Here(filter, waiting) = &mut self.decider else { break };
+            let Some(slot) = waiting.pop_front() else { break };
+            let event = builder.event(slot);
+            self.said.clear();
+            let decision = filter.decide(&event, &mut self.said).filter(|_| self.said.len() <= MOST_RESULT_BYTES);
+            self.failed_here += u64::from(decision.is_none());
+            self.settle(slot, &event, decision);
+            work += 1;
+        }
+        work
+    }
+
+    /// Takes what filter units have decided, and what became of them.
+    fn look_at_units(&mut self, now: Instant, builder: &Builder) -> usize {
+        let mut work = 0;
+        for index in 0.. {
+            let Decider::Units(farm, links) = &mut self.decider else { break };
+            let (unit, Some(link)) = (index as u16, links.get_mut(index)) else { break };
+            let sight = link.look(now);
+            if sight.is_ready {
+                farm.ready(unit);
+            }
+            work += usize::from(sight.is_ready || sight.has_ended);
+            // What it had decided before it ended counts.
+            work += self.take_decisions(now, index, builder);
+            let Decider::Units(farm, _) = &mut self.decider else { break };
+            if sight.has_ended {
+                farm.ended(now, unit);
+            } else {
+                farm.granted(unit, sight.granted);
+            }
+        }
+        while let Decider::Units(farm, _) = &mut self.decider
+            && let Some(slot) = farm.next_failed()
+        {
+            self.settle(slot, &builder.event(slot), None);
+            work += 1;
+        }
+        work
+    }
+
+    fn take_decisions(&mut self, now: Instant, index: usize, builder: &Builder) -> usize {
+        let mut work = 0;
+        while self.has_room() {
+            let Decider::Units(farm, links) = &mut self.decider else { break };
+            match links[index].next_decision(&mut self.said) {
+                None => break,
+                Some(Err(NotBelieved)) => {
+                    farm.disbelieve(index as u16);
+                    break;
+                }
+                Some(Ok(UnitDecision { slot, decision })) => {
+                    work += 1;
+                    let attempt = farm.attempt_of(slot).unwrap_or(Attempt(0));
+                    if farm.decided(now, index as u16, slot, attempt) {
+                        self.settle(slot, &builder.event(slot), decision);
+                    }
+                }
+            }
+        }
+        work
+    }
+
+    fn give_out(&mut self, now: Instant, builder: &Builder) -> usize {
+        let Decider::Units(farm, links) = &mut self.decider else { return 0 };
+        let mut work = 0;
+        while let Some(action) = farm.poll(now) {
+            work += 1;
+            match action {
+                FarmAction::Start { unit } => links[usize::from(unit)].start(),
+                FarmAction::Kill { unit } => links[usize::from(unit)].kill(),
+                FarmAction::Offer { unit, slot } => match links[usize::from(unit)].offer(slot, &builder.event(slot)) {
+                    Offered::Taken => {}
+                    Offered::Full => farm.not_taken(unit),
+                    Offered::TooLarge => farm.too_large(unit),
+                },
+            }
+        }
+        if work > 0 {
+            links.iter_mut().for_each(|link| link.flush());
+        }
+        work
+    }
+
+    /// An event was decided, or no decision could be had of it.
+    fn settle(&mut self, slot: u32, event: &EventView<'_>, decision: Option<Decision>) {
+        let (verdict, streams) = match decision {
+            Some(Decision { accept: false, .. }) => return self.to_let_go.push((slot, Verdict::Rejected)),
+            Some(Decision { triggers, .. }) => (Verdict::Accepted, self.streams.select(triggers, event.trigger_type())),
+            None => {
+                self.said.clear();
+                (Verdict::Quarantined, self.streams.set_aside())
+            }
+        };
+        let is_set_aside = verdict == Verdict::Quarantined;
+        let triggers = decision.map(|decision| decision.triggers).unwrap_or_default();
+        let cause = is_set_aside.then_some(Cause::FilterFailed);
+        let said = FilterResult { verdict, cause, triggers, streams };
+        let own = &self.said;
+        let write = |results: &mut Staging| results.write_with(HEAD_BYTES + own.len(), |to| said.encode(own, to));
+        let result = self.results.as_mut().filter(|_| !streams.is_empty()).and_then(write);
+        self.choose(slot, event.key, Decided { streams, result, is_set_aside });
+    }
+
+    /// Streams have chosen.
+    fn choose(&mut self, slot: u32, key: EventKey, decided: Decided) {
+        if decided.streams.is_empty() {
+            return self.to_let_go.push((slot, Verdict::Unselected));
+        }
+        if self.streams.is_ordered(decided.streams) {
+            self.ordering.hold(key, slot);
+        } else {
+            self.to_write.push_back(slot);
+        }
+        self.decided[slot as usize] = decided;
+    }
+
+    /// Events that nobody writes, with what was decided of them.
+    pub fn let_go(&mut self) -> impl ExactSizeIterator<Item = (u32, Verdict)> {
+        self.to_let_go.drain(..)
+    }
+
+    /// The next event to be written.
+    pub fn next_to_write(&self) -> Option<u32> {
+        self.to_write.front().copied()
+    }
+
+    /// The next event to be written is with storage now. Returns what was decided of it.
+    pub fn taken(&mut self) -> Verdict {
+        let slot = self.to_write.pop_front();
+        let is_set_aside = slot.is_some_and(|slot| self.decided[slot as usize].is_set_aside);
+        if is_set_aside { Verdict::Quarantined } else { Verdict::Accepted }
+    }
+
+    /// The streams that an event is to be written to.
+    pub fn streams_of(&self, slot: u32) -> StreamSet {
+        self.decided[slot as usize].streams
+    }
+
+    /// An event with what was decided of it.
+    pub(super) fn decided<'a>(&'a self, slot: u32, event: EventView<'a>) -> DecidedEvent<'a> {
+        let Decided { result, is_set_aside, .. } = &self.decided[slot as usize];
+        DecidedEvent { event, result: result.as_ref(), is_set_aside: *is_set_aside }
+    }
+
+    /// The event in a slot is written, in all its streams, or could not be.
+    pub fn ended(&mut self, slot: u32, is_written: bool) {
+        let Decided { streams, .. } = std::mem::take(&mut self.decided[slot as usize]);
+        if is_written {
+            self.streams.written(streams);
+        } else {
+            self.streams.failed(streams);
+        }
+    }
+
+    /// Whether nothing waits for a decision or for its turn.
+    pub fn is_idle(&self) -> bool {
+        let is_decided = match &self.decider {
+            Decider::Nobody => true,
+            Decider::Here(_, waiting) => waiting.is_empty(),
+            Decider::Units(farm, _) => farm.in_work() == 0,
+        };
+        is_decided && self.ordering.is_empty() && self.to_write.is_empty() && self.to_let_go.is_empty()
+    }
+
+    /// The account of the pool in which results are kept.
+    pub(super) fn pool(&mut self) -> Option<PoolAccount> {
+        let pool = self.results.as_mut()?.pool_mut();
+        pool.collect();
+        Some(pool.account())
+    }
+
+    /// The numbers for the event manager; those of a stream have its index in place of a source.
+    pub(super) fn report(&self) -> impl Iterator<Item = ReportEntry> {
+        let own = |(counter, value): (Counter, u64)| ReportEntry { source: None, what: counter as u16, value };
+        let (farm, copied) = match &self.decider {
+            Decider::Nobody => (None, 0),
+            Decider::Here(filter, _) => (None, filter.copied_bytes()),
+            Decider::Units(farm, links) => (Some(farm), links.iter().map(|link| link.copied_bytes()).sum()),
+        };
+        let counts = farm.map(|farm| *farm.counts()).unwrap_or_default();
+        let numbers = [
+            (Counter::FilterFailures, counts.failed + self.failed_here),
+            (Counter::FilterReturned, counts.returned),
+            (Counter::FilterStaleDecisions, counts.stale),
+            (Counter::FilterRestarts, farm.map_or(0, FilterFarm::restarted)),
+            (Counter::FilterUnitsGivenUp, farm.map_or(0, |farm| farm.given_up() as u64)),
+            (Counter::FilterBytesCopied, copied),
+            (Counter::EventsOutOfOrder, self.ordering.late()),
+        ];
+        let streams = self.streams.accounts().flat_map(|(index, account)| {
+            let in_flight = self.in_flight(index);
+            let numbers = [
+                (Counter::StreamSelected, account.selected),
+                (Counter::StreamPrescaledAway, account.prescaled_away),
+                (Counter::StreamWritten, account.written),
+                (Counter::StreamFailed, account.failed),
+                (Counter::StreamInFlight, in_flight),
+            ];
+            let stream = Some(SourceId(u32::from(index.0)));
+            numbers.map(|(counter, value)| ReportEntry { source: stream, what: counter as u16, value })
+        });
+        numbers.into_iter().map(own).chain(streams)
+    }
+
+    /// Events that were selected for a stream and have not come to its files, counted from the table.
+    fn in_flight(&self, stream: StreamIndex) -> u64 {
+        self.decided.iter().filter(|decided| decided.streams.contains(stream)).count() as u64
+    }
+
+    /// When the next turn is due even if nothing happens.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let Decider::Units(farm, links) = &self.decider else { return None };
+        farm.next_deadline().into_iter().chain(links.iter().filter_map(|link| link.next_deadline())).min()
+    }
+
+    /// False if there is something to do right now.
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        let Decider::Units(_, links) = &mut self.decider else { return true };
+        // Each is asked, whatever the others say.
+        links.iter_mut().filter_map(|link| (!link.prepare_wait()).then_some(())).count() == 0
+    }
+
+    /// Appends what becomes readable when something happens.
+    pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        if let Decider::Units(_, links) = &self.decider {
+            links.iter().for_each(|link| link.descriptors(into));
+        }
+    }
+}

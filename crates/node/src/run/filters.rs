@@ -1,0 +1,190 @@
+//! The filters of a run: built in, loaded where they are trusted, and otherwise in processes of their own, tried out before the run.
+
+use super::assemble::{RunError, Workshop};
+use super::placement::{Purpose, pool_of};
+use super::watched::Watched;
+use crate::configuration::{FilterSection, TriggerChoice};
+use crate::drive::{FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, UnitDecision};
+use ropewalk_flow::builder::EventView;
+use ropewalk_flow::filter::{BuiltinFilter, Decision, FarmConfig};
+use ropewalk_flow::supervision::SupervisorConfig;
+use ropewalk_memory::{PoolConfig, Staging};
+use ropewalk_plugin::filter::process::{FilterProcess, MOST_EVENTS, Offer, ProcessConfig};
+use ropewalk_plugin::filter::{Filter, FilterConfig};
+use ropewalk_terms::{Instant, RunNumber};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The command of the program that is a filter's process.
+const COMMAND: &str = "filter-process";
+/// How long a filter may take until it is ready.
+const START: Duration = Duration::from_secs(10);
+/// Bytes of the ring for what does not lie in memory that others can be given to read.
+const COPIES: usize = 32 << 20;
+
+/// Filter units, and what there will be to tell of them.
+type Units = (Vec<Box<dyn FilterLink>>, Vec<Watched>);
+
+impl Workshop<'_> {
+    /// Who decides on the events of a builder unit that has so many in work, and what there will be to tell of it.
+    pub(super) fn filtering(&self, builder: &str, slots: u32) -> Result<(Filtering, Vec<Watched>), RunError> {
+        let streams = self.resolved.configuration().streams();
+        let Some(section) = &self.resolved.configuration().filter else {
+            return Ok((Filtering::none(streams, slots), Vec::new()));
+        };
+        let results = self.results(builder, slots)?;
+        if section.has_processes() {
+            let (links, watched) = self.units(builder, section)?;
+            let supervision = SupervisorConfig {
+                timeout: section.timeout.0,
+                start_timeout: START,
+                restart_delay: section.restart_delay.0,
+                restarts: section.restarts,
+            };
+            let config = FarmConfig { units: section.units, slots, supervision };
+            return Ok((Filtering::units(config, links, streams, results), watched));
+        }
+        let (filter, watched): (Box<dyn LocalFilter>, _) = match library(section) {
+            None => {
+                let triggers = section.triggers.iter().map(TriggerChoice::builtin).collect();
+                (Box::new(BuiltinFilter::new(triggers)), Vec::new())
+            }
+            Some(config) => {
+                let filter = Filter::new(&config).map_err(unfit)?;
+                let watched = Watched::new(format!("{builder}: filter"), filter.journal());
+                (Box::new(Trusted(filter)), vec![watched])
+            }
+        };
+        Ok((Filtering::here(filter, streams, results, slots), watched))
+    }
+
+    /// The filter units of a builder unit.
+    fn units(&self, builder: &str, section: &FilterSection) -> Result<Units, RunError> {
+        let (mut links, mut watched): (Vec<Box<dyn FilterLink>>, _) = (Vec::new(), Vec::new());
+        for unit in 0..section.units {
+            let mut process = process(section).map_err(unfit)?;
+            if unit == 0 {
+                process.try_out(START).map_err(unfit)?;
+                process.missing().texts().for_each(|text| self.placer.warn(format!("{builder}: filter: {text}")));
+            }
+            watched.push(Watched::new(format!("{builder}: filter {unit}"), process.journal()));
+            links.push(Box::new(Linked { process, events: section.events, taken: 0 }));
+        }
+        Ok((links, watched))
+    }
+
+    /// Memory for what filters say of events: so much that each event in work can have its own.
+    fn results(&self, builder: &str, slots: u32) -> Result<Staging, RunError> {
+        let name = pool_of(builder, Purpose::Results);
+        self.spare_pool(PoolConfig::anonymous(&name, RESULT_BYTES.next_multiple_of(4096), slots as usize + 1))
+    }
+}
+
+fn unfit(error: impl std::fmt::Display) -> RunError {
+    RunError::Unfit(format!("the filter cannot be used: {error}"))
+}
+
+/// The library, where there is one.
+fn library(section: &FilterSection) -> Option<FilterConfig> {
+    let library = section.library.clone()?;
+    Some(FilterConfig { library, configuration: section.configuration.clone() })
+}
+
+/// A process that is not there yet.
+fn process(section: &FilterSection) -> std::io::Result<FilterProcess> {
+    let command = match &section.program {
+        Some(program) => program.iter().map(PathBuf::from).collect(),
+        None => vec![std::env::current_exe()?, PathBuf::from(COMMAND)],
+    };
+    // A program is told the text alone.
+    let nothing = || FilterConfig { library: PathBuf::new(), configuration: section.configuration.clone() };
+    let filter = library(section).unwrap_or_else(nothing);
+    FilterProcess::new(ProcessConfig { filter, memory: section.memory.0, copies: COPIES, command })
+}
+
+/// A library's filter in this thread.
+struct Trusted(Filter);
+
+impl LocalFilter for Trusted {
+    fn begin(&mut self, run: RunNumber) {
+        self.0.begin_run(run);
+    }
+
+    fn decide(&mut self, event: &EventView<'_>, result: &mut Vec<u8>) -> Option<Decision> {
+        let decision = self.0.process(event).ok()??;
+        result.extend_from_slice(decision.result);
+        Some(Decision { accept: decision.accept, triggers: decision.bits })
+    }
+
+    fn end(&mut self) {
+        self.0.end_run();
+    }
+}
+
+/// A process, as the drive sees it.
+struct Linked {
+    process: FilterProcess,
+    /// Events that it has at once.
+    events: u32,
+    /// Decisions of this life of it that were taken.
+    taken: u64,
+}
+
+impl FilterLink for Linked {
+    fn start(&mut self) {
+        self.taken = 0;
+        self.process.start();
+    }
+
+    fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    fn begin(&mut self, run: RunNumber) {
+        self.process.begin_run(run);
+    }
+
+    fn end(&mut self) {
+        self.process.end_run();
+    }
+
+    fn look(&mut self, _: Instant) -> FilterSight {
+        let seen = self.process.look();
+        let granted = self.taken + (self.events as usize).min(MOST_EVENTS) as u64;
+        FilterSight { is_ready: seen.is_ready, has_ended: seen.has_ended, granted }
+    }
+
+    fn offer(&mut self, slot: u32, event: &EventView<'_>) -> Offered {
+        match self.process.offer(slot, event) {
+            Offer::Taken => Offered::Taken,
+            Offer::Full => Offered::Full,
+            Offer::TooLarge => Offered::TooLarge,
+        }
+    }
+
+    fn flush(&mut self) {
+        self.process.flush();
+    }
+
+    fn next_decision(&mut self, result: &mut Vec<u8>) -> Option<Result<UnitDecision, NotBelieved>> {
+        Some(match self.process.next_decision()? {
+            Err(_) => Err(NotBelieved),
+            Ok((slot, decision)) => {
+                self.taken += 1;
+                result.clear();
+                result.extend_from_slice(decision.map_or(&[], |decision| decision.result));
+                let decision = decision.map(|said| Decision { accept: said.accept, triggers: said.bits });
+                Ok(UnitDecision { slot, decision })
+            }
+        })
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.process.copied_bytes()
+    }
+
+    fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.process.descriptors());
+    }
+}
