@@ -1,7 +1,7 @@
 //! The figures of Ropewalk, each measured in turns with its limit.
 //!
 //! ```text
-//!  run(name) -> builder | machines | framing | splitting | crc | write | start | sizing | tcpla | felix | packet | gateway   one file per bench
+//!  run(name) -> builder | machines | framing | splitting | crc | write | storing | start | sizing | tcpla | felix | packet | gateway   one file per bench
 //!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
 //!                                                              pairs' ratios
 //!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
@@ -27,6 +27,7 @@ mod session;
 mod sizing;
 mod splitting;
 mod start;
+mod storing;
 mod tcpla;
 #[cfg(test)]
 mod tests;
@@ -135,6 +136,7 @@ pub const NAMES: &[&str] = &[
     "splitting",
     "crc",
     "write",
+    "storing",
     "start",
     "sizing",
     "tcpla",
@@ -155,6 +157,7 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), 
         "splitting" => splitting::bench,
         "crc" => crc::bench,
         "write" => write::bench,
+        "storing" => storing::bench,
         "start" => start::bench,
         "sizing" => sizing::bench,
         "tcpla" => tcpla::bench,

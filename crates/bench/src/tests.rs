@@ -86,6 +86,11 @@ fn write_gives_figures() {
 }
 
 #[test]
+fn storing_gives_figures() {
+    check("storing", 2);
+}
+
+#[test]
 fn start_gives_figures() {
     check("start", 1);
 }

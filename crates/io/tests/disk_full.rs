@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ropewalk_io::disk::{Completion, Disk, DiskCause, RealDisk, RealDiskConfig};
+use ropewalk_io::disk::{Completion, Disk, DiskCause, RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -40,10 +40,17 @@ fn completions(disk: &mut RealDisk, count: usize) -> Vec<Completion> {
 fn a_full_disk_cuts_back_gives_back_and_goes_on() {
     // SAFETY: ignoring a signal installs no handler, and nothing else in this process uses this one.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    for mode in [WriteMode::Buffered, WriteMode::Direct] {
+        write_to_the_limit(mode);
+    }
+}
+
+fn write_to_the_limit(mode: WriteMode) {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("disk-full-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let mut pool = Pool::new(PoolConfig::heap("source", 1000, 16)).expect("memory for a test");
-    let mut disk = RealDisk::new(RealDiskConfig::default(), || {}).expect("a thread and two eventfds");
+    let mut disk =
+        RealDisk::new(RealDiskConfig { mode, ..RealDiskConfig::default() }, || {}).expect("a thread and two eventfds");
     let file = disk.create(&path, 0);
     limit_file_size(Some(3500));
     for number in 0..6 {

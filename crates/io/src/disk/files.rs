@@ -9,6 +9,9 @@ use rustix::io::Errno;
 
 use super::DiskCause;
 
+/// What a file system in memory calls itself (`TMPFS_MAGIC`).
+const TMPFS: fs::FsWord = 0x0102_1994;
+
 pub(super) const fn cause(error: Errno) -> DiskCause {
     match error {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DiskCause::Full,
@@ -39,6 +42,17 @@ pub(super) fn create(path: &Path, preallocate: u64) -> Result<OwnedFd, DiskCause
         let _ = fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 0, preallocate);
     }
     Ok(file)
+}
+
+/// The error of a write that the file system or the device does not know (`EINVAL`).
+pub(super) const INVALID: i32 = Errno::INVAL.raw_os_error();
+
+/// A second way into a file, past the page cache; none where the file system has no such way, or no use for it.
+pub(super) fn open_direct(path: &Path) -> Option<OwnedFd> {
+    let file = fs::open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    // Files in memory are their own page cache, whatever their file system says.
+    let is_memory = fs::fstatfs(&file).is_ok_and(|system| system.f_type == TMPFS);
+    (!is_memory).then_some(file)
 }
 
 /// Writes slices at an offset; returns how many bytes, or why none.

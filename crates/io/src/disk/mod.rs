@@ -3,7 +3,9 @@
 //! Every call that is queued ends in exactly one [`Completion`], in the order of the calls. Slices are
 //! written from where they lie; they go back to their pool when they are written.
 
+mod direct;
 mod files;
+mod open_file;
 mod real;
 mod simulated;
 mod writer;
@@ -16,7 +18,7 @@ use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
 use rustix::io::Errno;
 
-pub use self::real::{RealDisk, RealDiskConfig};
+pub use self::real::{RealDisk, RealDiskConfig, WriteMode};
 pub use self::simulated::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 
 /// A file that a [`Disk`] is writing. Never used twice by one disk.
@@ -143,7 +145,8 @@ pub trait Disk {
     fn create(&mut self, path: &Path, preallocate: u64) -> FileToken;
 
     /// Appends the slices as one piece. They are taken out of the vector, whose capacity stays with the
-    /// caller. An empty queue takes any size.
+    /// caller. An empty queue takes any size. Until the file is published zeros may stand behind its last append, up to the
+    /// next multiple of 4,096 bytes.
     fn append(&mut self, file: FileToken, cookie: u64, data: &mut Vec<Slice>) -> Result<(), QueueFull>;
 
     /// Makes what was appended so far survive a power cut.
@@ -164,6 +167,9 @@ pub trait Disk {
 
     /// Bytes of appends that have not completed.
     fn queued_bytes(&self) -> usize;
+
+    /// Bytes that were copied to be written, since the disk was made.
+    fn copied_bytes(&self) -> u64;
 
     /// To be called before the thread sleeps: false if [`poll`](Self::poll) has something to do right now;
     /// otherwise arms the wake-up of [`wait_descriptor`](Self::wait_descriptor).

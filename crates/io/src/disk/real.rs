@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use ropewalk_memory::Slice;
@@ -27,6 +28,18 @@ const SPARE_PATHS: usize = 16;
 /// Bytes for which each of these has room.
 const PATH_BYTES: usize = 1024;
 
+/// Which way bytes go into files.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum WriteMode {
+    /// Through the page cache.
+    #[default]
+    Buffered,
+    /// Past the page cache (`O_DIRECT`), where the file system knows that; otherwise through it.
+    Direct,
+    /// Past it where much is written at once, otherwise through it.
+    Auto,
+}
+
 /// Settings of a [`RealDisk`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RealDiskConfig {
@@ -36,11 +49,18 @@ pub struct RealDiskConfig {
     pub queue_bytes: usize,
     /// Whether published files and their names survive a power cut.
     pub sync_on_publish: bool,
+    /// Which way bytes go into files.
+    pub mode: WriteMode,
 }
 
 impl Default for RealDiskConfig {
     fn default() -> Self {
-        Self { thread_name: "disk".to_owned(), queue_bytes: 64 << 20, sync_on_publish: false }
+        Self {
+            thread_name: "disk".to_owned(),
+            queue_bytes: 64 << 20,
+            sync_on_publish: false,
+            mode: WriteMode::Buffered,
+        }
     }
 }
 
@@ -64,6 +84,7 @@ pub struct RealDisk {
     writer_bell: Arc<Doorbell>,
     own_bell: Arc<Doorbell>,
     armed: bool,
+    copied: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -74,7 +95,9 @@ impl RealDisk {
         let (from_writer, done) = RingBuffer::new(UNDER_WAY);
         let (writer_bell, own_bell) = (Arc::new(Doorbell::new()?), Arc::new(Doorbell::new()?));
         let bells = [Arc::clone(&writer_bell), Arc::clone(&own_bell)];
-        let writer = Writer::new(for_writer, from_writer, bells, config.sync_on_publish);
+        let copied = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&copied);
+        let writer = Writer::new(for_writer, from_writer, bells, config.sync_on_publish, config.mode, counter);
         let thread = std::thread::Builder::new().name(config.thread_name).spawn(move || {
             on_start();
             writer.run();
@@ -93,6 +116,7 @@ impl RealDisk {
             writer_bell,
             own_bell,
             armed: false,
+            copied,
             thread: Some(thread),
         })
     }
@@ -238,6 +262,10 @@ impl Disk for RealDisk {
 
     fn queued_bytes(&self) -> usize {
         self.queued_bytes
+    }
+
+    fn copied_bytes(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
     }
 
     fn prepare_wait(&mut self) -> bool {

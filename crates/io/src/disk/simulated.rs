@@ -404,6 +404,10 @@ impl Disk for SimulatedDisk {
         self.queued_bytes
     }
 
+    fn copied_bytes(&self) -> u64 {
+        0
+    }
+
     fn prepare_wait(&mut self) -> bool {
         self.next_deadline().is_none_or(|deadline| deadline > self.clock.now())
     }

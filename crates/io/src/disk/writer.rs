@@ -1,23 +1,21 @@
-//! The writer thread: takes commands in order, writes many appends with one system call.
+//! The writer thread: takes commands in order, and appends to one file that follow each other together.
 
-use std::io::IoSlice;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use arrayvec::ArrayVec;
 use ropewalk_memory::Slice;
 use rtrb::{Consumer, Producer};
 
-use super::{DiskCause, FileToken, files, length_of};
+use super::direct::Helpers;
+use super::open_file::{GATHERED, OpenFile, fail};
+use super::{DiskCause, FileToken, WriteMode, files};
 use crate::doorbell::Doorbell;
 
-/// Slices in one system call: the kernel's limit (`IOV_MAX`).
-const GATHERED: usize = 1024;
 /// Files that may be open before memory is asked for.
 const FILES: usize = 16;
-/// Appends that are looked at for one system call.
-const BATCH: usize = 256;
+/// Appends that are written together, at most.
+pub(super) const BATCH: usize = 256;
 
 /// What the writer is asked to do.
 pub(super) enum Command {
@@ -64,20 +62,6 @@ pub(super) enum Done {
     Removed { cookie: u64, result: Result<(), DiskCause>, path: PathBuf },
 }
 
-struct OpenFile {
-    token: FileToken,
-    descriptor: OwnedFd,
-    path: PathBuf,
-    /// It has its final name: nothing more is done with it.
-    is_published: bool,
-    /// Whether its present name survives a power cut.
-    name_synced: bool,
-    /// The end of the last good append.
-    length: u64,
-    failures: u32,
-    last_failure: DiskCause,
-}
-
 /// The thread's state.
 pub(super) struct Writer {
     pub(super) commands: Consumer<Command>,
@@ -87,6 +71,11 @@ pub(super) struct Writer {
     /// Rung when something is done while the user's thread sleeps.
     pub(super) user_bell: Arc<Doorbell>,
     pub(super) sync_on_publish: bool,
+    mode: WriteMode,
+    /// Bytes that were copied to be written.
+    copied: Arc<AtomicU64>,
+    /// Those who write past the page cache; none before the first file that is to be written so, or where they cannot be started.
+    helpers: Option<Helpers>,
     files: Vec<OpenFile>,
     batch: Vec<Append>,
 }
@@ -97,9 +86,11 @@ impl Writer {
         done: Producer<Done>,
         [own_bell, user_bell]: [Arc<Doorbell>; 2],
         sync_on_publish: bool,
+        mode: WriteMode,
+        copied: Arc<AtomicU64>,
     ) -> Self {
         let (files, batch) = (Vec::with_capacity(FILES), Vec::with_capacity(BATCH));
-        Self { commands, done, own_bell, user_bell, sync_on_publish, files, batch }
+        Self { commands, done, own_bell, user_bell, sync_on_publish, mode, copied, helpers: None, files, batch }
     }
 
     /// Works until it is told to stop or its user is gone.
@@ -134,13 +125,8 @@ impl Writer {
     fn carry_out(&mut self, command: Command) {
         match command {
             Command::Create { file, path, preallocate } => {
-                let result = match files::create(&path, preallocate) {
-                    Ok(descriptor) => {
-                        self.files.push(OpenFile::new(file, descriptor, path));
-                        Ok(())
-                    }
-                    Err(cause) => Err((cause, path)),
-                };
+                let created = OpenFile::create(file, path, preallocate, self.mode);
+                let result = created.map(|created| self.files.push(created));
                 self.report(Done::Created { file, result });
             }
             Command::Append(append) => self.append(append),
@@ -169,9 +155,9 @@ impl Writer {
     fn publish(&mut self, token: FileToken, final_path: &Path) -> Result<(), DiskCause> {
         let sync = self.sync_on_publish;
         let file = self.file(token).ok_or(DiskCause::NotOpen)?;
-        files::truncate(&file.descriptor, file.length);
+        file.cut();
         if sync {
-            files::sync(&file.descriptor)?;
+            file.sync_bytes()?;
         }
         files::rename(&file.path, final_path)?;
         file.is_published = true;
@@ -194,106 +180,16 @@ impl Writer {
             }
         }
         match self.files.iter_mut().find(|file| file.token == token) {
-            Some(file) => write_batch(file, batch.drain(..), &mut self.done),
+            Some(file) => {
+                if self.helpers.is_none() && file.has_direct() {
+                    // Where there are no threads to be had, everything goes through the page cache.
+                    self.helpers = Helpers::start().ok();
+                }
+                let copied = file.append(batch.drain(..), self.helpers.as_mut(), &mut self.done);
+                self.copied.fetch_add(copied, Ordering::Relaxed);
+            }
             None => batch.drain(..).for_each(|append| fail(append, DiskCause::NotOpen, &mut self.done)),
         }
         self.batch = batch;
     }
-}
-
-impl OpenFile {
-    const fn new(token: FileToken, descriptor: OwnedFd, path: PathBuf) -> Self {
-        Self {
-            token,
-            descriptor,
-            path,
-            is_published: false,
-            name_synced: false,
-            length: 0,
-            failures: 0,
-            last_failure: DiskCause::Full,
-        }
-    }
-
-    /// Makes the bytes survive a power cut; what use are they without the name, so that too.
-    fn sync(&mut self) -> Result<(), DiskCause> {
-        files::sync(&self.descriptor)?;
-        if !self.name_synced {
-            files::sync_directory_of(&self.path)?;
-            self.name_synced = true;
-        }
-        Ok(())
-    }
-}
-
-fn fail(append: Append, cause: DiskCause, done: &mut Producer<Done>) {
-    let bytes = length_of(&append.data);
-    let _ = done.push(Done::Appended { append, result: Err(cause), bytes });
-}
-
-/// Writes appends in order; those behind one that fails fail too.
-fn write_batch(file: &mut OpenFile, batch: impl Iterator<Item = Append>, done: &mut Producer<Done>) {
-    let mut waiting: ArrayVec<Append, BATCH> = ArrayVec::new();
-    for append in batch {
-        if append.known_failures == file.failures {
-            waiting.push(append);
-        } else {
-            fail(append, file.last_failure, done);
-        }
-    }
-    let total: u64 = waiting.iter().map(|append| length_of(&append.data) as u64).sum();
-    let slices = || waiting.iter().flat_map(|append| append.data.iter()).map(|slice| &**slice);
-    let (written, failure) = write_all(&file.descriptor, file.length, total, slices);
-    let reached = file.length + written;
-    for mut append in waiting {
-        let bytes = length_of(&append.data);
-        match failure {
-            Some(cause) if file.length + bytes as u64 > reached => {
-                // Counted once for all of them: whoever knows the new number knows that they come back.
-                if file.failures == append.known_failures {
-                    file.failures = file.failures.wrapping_add(1);
-                    file.last_failure = cause;
-                    files::truncate(&file.descriptor, file.length);
-                }
-                let _ = done.push(Done::Appended { append, result: Err(cause), bytes });
-            }
-            _ => {
-                append.data.clear();
-                let _ = done.push(Done::Appended { append, result: Ok(file.length), bytes });
-                file.length += bytes as u64;
-            }
-        }
-    }
-}
-
-/// Writes all slices from `offset` on, with as many calls as it takes; returns how many bytes reached the
-/// file, and why not all.
-fn write_all<'a, I: Iterator<Item = &'a [u8]>>(
-    descriptor: &OwnedFd,
-    offset: u64,
-    total: u64,
-    slices: impl Fn() -> I,
-) -> (u64, Option<DiskCause>) {
-    let mut written = 0;
-    while written < total {
-        let mut skip = written;
-        let mut gathered: ArrayVec<IoSlice<'_>, GATHERED> = ArrayVec::new();
-        for slice in slices() {
-            let length = slice.len() as u64;
-            if skip >= length {
-                skip -= length;
-                continue;
-            }
-            gathered.push(IoSlice::new(&slice[skip as usize..]));
-            skip = 0;
-            if gathered.is_full() {
-                break;
-            }
-        }
-        match files::write(descriptor, &gathered, offset + written) {
-            Ok(more) => written += more as u64,
-            Err(cause) => return (written, Some(cause)),
-        }
-    }
-    (written, None)
 }

@@ -11,6 +11,7 @@ use super::layout::{
 };
 use super::settings::Settings;
 use super::splitter::SplitterSection;
+use super::storage::StorageSection;
 use crate::quantity::{Bytes, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -26,6 +27,9 @@ pub struct Configuration {
     /// The run: when it ends, what is written.
     #[serde(default)]
     pub run: RunSection,
+    /// How run files get onto the disk.
+    #[serde(default)]
+    pub storage: StorageSection,
     /// The readout units.
     pub readout: Vec<ReadoutSection>,
     /// The builder units.

@@ -153,7 +153,7 @@ fn quantities_say_what_would_be_right() {
 #[test]
 fn the_schema_names_every_section() {
     let schema: serde_json::Value = serde_json::from_str(&schema()).expect("the schema is JSON");
-    for section in ["run", "readout", "builder", "manager", "source", "timeouts", "synchrony"] {
+    for section in ["run", "storage", "readout", "builder", "manager", "source", "timeouts", "synchrony"] {
         assert!(schema["properties"].get(section).is_some(), "{section}");
     }
 }

@@ -496,6 +496,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         let counts = self.storage.as_ref().map(Storage::counts).unwrap_or_default();
         let own = [
             (Counter::BytesWritten, counts.bytes),
+            (Counter::BytesCopied, self.storage.as_ref().map_or(0, Storage::copied_bytes)),
             (Counter::SegmentsClosed, counts.segments),
             (Counter::SegmentsDeleted, counts.deleted_segments),
             (Counter::EventsDeleted, counts.deleted_events),

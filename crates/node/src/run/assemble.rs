@@ -160,6 +160,7 @@ impl Workshop<'_> {
                 let config = RealDiskConfig {
                     thread_name: disk_thread(&name),
                     sync_on_publish: self.resolved.syncs_segments(),
+                    mode: self.resolved.write_mode(),
                     ..RealDiskConfig::default()
                 };
                 let on_start = self.placer.on_start(&config.thread_name);

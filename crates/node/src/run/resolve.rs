@@ -14,6 +14,7 @@ use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig};
 use ropewalk_flow::manager::{AssignPolicy, ManagerConfig};
 use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
 use ropewalk_flow::source::ORBIT;
+use ropewalk_io::disk::WriteMode;
 use ropewalk_io::tcp::{Mechanism, TcpConfig};
 use ropewalk_memory::{MemoryKind, PoolConfig};
 use ropewalk_terms::{AcknowledgementLevel, Epoch, NodeId, SourceId, StreamIndex, Utc};
@@ -286,6 +287,7 @@ impl Resolved {
             output: self.configuration.run.output.clone(),
             streams: vec![StreamStorage::default()],
             segment_bytes: READINGS_SEGMENT,
+            preallocate: false,
             segment_events: u64::MAX,
             segment_time: None,
             keep: None,
@@ -419,6 +421,10 @@ impl Resolved {
     }
 
     /// Whether run files are synced when they are closed.
+    pub(super) fn write_mode(&self) -> WriteMode {
+        self.configuration.storage.write.into()
+    }
+
     pub(super) fn syncs_segments(&self) -> bool {
         self.configuration.run.sync != SyncChoice::Never
     }
@@ -477,6 +483,7 @@ impl Resolved {
             level: self.level(),
             sync_batches: run.sync == SyncChoice::Batch || run.acknowledge == Acknowledge::Synced,
             segment_bytes: run.segment_bytes.0,
+            preallocate: self.configuration.storage.preallocate,
             segment_events: run.segment_events.unwrap_or(u64::MAX),
             segment_time: run.segment_time.map(|time| time.0),
             keep: run.keep.map(|keep| keep.0 / builders),

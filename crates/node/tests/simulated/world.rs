@@ -156,6 +156,7 @@ impl World {
             level: config.builder.level,
             sync_batches: self.plan.synced,
             segment_bytes: 64 << 10,
+            preallocate: false,
             segment_events: 40,
             segment_time: None,
             keep: None,

@@ -60,6 +60,10 @@ impl Disk for NodeDisk {
         self.inner.queued_bytes()
     }
 
+    fn copied_bytes(&self) -> u64 {
+        self.inner.copied_bytes()
+    }
+
     fn prepare_wait(&mut self) -> bool {
         self.inner.prepare_wait()
     }

@@ -11,7 +11,8 @@ use super::record::{RECORD_HEADER_BYTES, RECORD_MAGIC, Record, RecordError, Reco
 pub enum Damage {
     /// A record stands here, but its checksum is wrong.
     Checksum,
-    /// A record begins here, but the file ends before it does: the writer was stopped in the middle.
+    /// A record begins here, but the file ends before it does: the writer was stopped in the middle. Or zeros fill the last
+    /// piece of a file that was written past the page cache, and not closed.
     Cut,
     /// No record's header can be read here.
     NoHeader,
@@ -42,6 +43,9 @@ pub enum Step {
     End,
 }
 
+/// Fewer zeros than this may stand behind the last record of a file that was not closed.
+const FILLED: usize = 4096;
+
 /// Looks at the front of `window`; `at_end` says that nothing follows it.
 pub fn scan(window: &[u8], at_end: bool) -> Step {
     if window.is_empty() && at_end {
@@ -57,6 +61,13 @@ pub fn scan(window: &[u8], at_end: bool) -> Step {
         Err(RecordError::Checksum) => {
             let length = RecordHeader::decode(window).map_or(RECORD_HEADER_BYTES, |header| header.length as usize);
             Step::Damaged { skip: length, damage: Damage::Checksum }
+        }
+        Err(_) if window.len() < FILLED && window.iter().all(|&byte| byte == 0) => {
+            if at_end {
+                Step::Damaged { skip: window.len(), damage: Damage::Cut }
+            } else {
+                Step::NeedMore { bytes: FILLED }
+            }
         }
         Err(_) => Step::Damaged { skip: bytes_to_next_header(window, at_end), damage: Damage::NoHeader },
     }

@@ -25,6 +25,8 @@ pub struct StorageConfig {
     pub sync_batches: bool,
     /// A segment is closed at this size in bytes.
     pub segment_bytes: u64,
+    /// Room for so many bytes is set aside when a segment is opened.
+    pub preallocate: bool,
     /// Or after this many events.
     pub segment_events: u64,
     /// Or after this time.

@@ -346,6 +346,11 @@ impl<D: Disk> Storage<D> {
         sum
     }
 
+    /// Bytes that were copied to be written; what is staged does not count.
+    pub fn copied_bytes(&self) -> u64 {
+        self.tools.disk.copied_bytes()
+    }
+
     /// What was written and deleted in each stream, by its index.
     pub fn streams(&self) -> impl Iterator<Item = StorageCounts> {
         self.series.iter().map(|series| series.counts)

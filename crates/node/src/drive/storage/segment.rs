@@ -1,7 +1,7 @@
 //! One run file while it is written: what is gathered, what is with the disk, what comes next.
 
 use super::copies::Ticket;
-use super::{Acknowledgements, Progress, StorageConfig, StorageCounts};
+use super::{Acknowledgements, Progress, StorageConfig, StorageCounts, Tools};
 use ropewalk_io::disk::{Disk, DiskCause, FileToken};
 use ropewalk_memory::Slice;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -64,6 +64,8 @@ pub(super) struct SegmentWriter {
     path: PathBuf,
     /// While it is being written.
     open_path: PathBuf,
+    /// Bytes for which room is set aside.
+    preallocate: u64,
     pub(super) index: SegmentIndex,
     length: u64,
     opened: Instant,
@@ -88,6 +90,7 @@ impl SegmentWriter {
             name: NO_NAME,
             path: PathBuf::with_capacity(PATH_BYTES),
             open_path: PathBuf::with_capacity(PATH_BYTES),
+            preallocate: 0,
             index: SegmentIndex::with_capacity(INDEX_EVENTS),
             length: 0,
             opened: Instant::ZERO,
@@ -100,11 +103,13 @@ impl SegmentWriter {
         }
     }
 
-    pub(super) fn open(&mut self, disk: &mut impl Disk, now: Instant, directory: &Path, name: SegmentName) {
+    pub(super) fn open<D: Disk>(&mut self, tools: &mut Tools<D>, now: Instant, name: SegmentName) {
+        let directory = &tools.directory;
         self.name = name;
         set_path(&mut self.path, directory, name);
         set_path(&mut self.open_path, directory, format_args!("{name}{OPEN_EXTENSION}"));
-        self.create(disk);
+        self.preallocate = if tools.config.preallocate { tools.config.segment_bytes } else { 0 };
+        self.create(&mut tools.disk);
         self.index.clear();
         self.length = 0;
         self.opened = now;
@@ -114,7 +119,7 @@ impl SegmentWriter {
     }
 
     fn create(&mut self, disk: &mut impl Disk) {
-        self.file = Some(disk.create(&self.open_path, 0));
+        self.file = Some(disk.create(&self.open_path, self.preallocate));
         self.uncreated = false;
     }
 

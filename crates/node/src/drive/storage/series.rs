@@ -118,7 +118,7 @@ impl Series {
             self.spare.push(segment);
             return false;
         }
-        segment.open(&mut tools.disk, now, &tools.directory, name);
+        segment.open(tools, now, name);
         segment.add_bytes(tools.frame.len() as u64, &mut tools.pieces);
         self.current = Some(segment);
         true

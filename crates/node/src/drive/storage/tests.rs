@@ -70,6 +70,7 @@ fn config(level: AcknowledgementLevel) -> StorageConfig {
         level,
         sync_batches: level == AcknowledgementLevel::Synced,
         segment_bytes: 8 << 10,
+        preallocate: false,
         segment_events: 40,
         segment_time: None,
         keep: None,

@@ -20,7 +20,7 @@ use crate::run::registry::RunDirectory;
 use crate::run::worker::{Ending, Worker};
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
-use ropewalk_io::disk::{RealDisk, RealDiskConfig};
+use ropewalk_io::disk::{RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_io::packet::{Flow, PacketError, Receiver, SendConfig, Sender, SocketReceiver, SocketSender};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, NodeId, SourceId};
@@ -381,6 +381,7 @@ impl Assembly<'_> {
             level: AcknowledgementLevel::Written,
             sync_batches: run.sync == SyncChoice::Batch,
             segment_bytes: run.segment_bytes.0,
+            preallocate: false,
             segment_events: u64::MAX,
             segment_time: None,
             keep: run.keep.map(|keep| keep.0 / queues),
@@ -389,6 +390,7 @@ impl Assembly<'_> {
         let disk = RealDiskConfig {
             thread_name: disk_thread(&name),
             sync_on_publish: run.sync != SyncChoice::Never,
+            mode: WriteMode::Auto,
             ..RealDiskConfig::default()
         };
         let place = self.placer.on_start(&disk.thread_name);

@@ -46,6 +46,7 @@ pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u
         level: scenario.level,
         sync_batches: scenario.level == AcknowledgementLevel::Synced,
         segment_bytes: 64 << 10,
+        preallocate: false,
         segment_events: scenario.rooms.segment_events,
         segment_time: None,
         give_up_after: scenario.time_outs.drain / 2,

@@ -204,6 +204,7 @@ impl Site<'_> {
             level: AcknowledgementLevel::Written,
             sync_batches: false,
             segment_bytes: 64 << 10,
+            preallocate: false,
             segment_events: 50,
             segment_time: None,
             keep: None,

@@ -194,3 +194,17 @@ fn a_length_beyond_the_limit_is_not_believed() {
     let header = RecordHeader { length: 16, ..header };
     assert_eq!(scan(&header.encode(), false), Step::Damaged { skip: 13, damage: Damage::NoHeader });
 }
+
+#[test]
+fn zeros_that_fill_the_last_piece_of_a_file_are_what_its_writer_left() {
+    for (zeros, expected) in [(8, Damage::Cut), (4095, Damage::Cut), (4096, Damage::NoHeader)] {
+        let mut file = segment();
+        let length = file.len();
+        file.resize(length + zeros, 0);
+        let found: Vec<_> = Items::new(&file).skip(records(&file[..length]).len()).collect();
+        let damage = Item::Damaged { offset: length as u64, bytes: zeros as u64, damage: expected };
+        assert_eq!(found, [damage], "{zeros} zeros");
+        let step = scan(&file[length..length + zeros.min(2000)], false);
+        assert!(zeros < 100 || matches!(step, Step::NeedMore { .. }), "whether they end is not seen yet: {step:?}");
+    }
+}

@@ -1,0 +1,219 @@
+//! `bench storing`: events that lie in memory into run files, by a builder unit's storage and the machine's disk, beside a bare
+//! loop that writes prepared blocks the same way.
+
+use crate::pairs::{Series, alternate};
+use crate::run::scratch;
+use crate::session::{Row, Session, case};
+use crate::{BenchError, Scale};
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_io::disk::{RealDisk, RealDiskConfig, WriteMode};
+use ropewalk_memory::{Owner, Pool, PoolConfig, Slice, Staging};
+use ropewalk_node::drive::{Progress, Recorded, Storage, StorageConfig, StreamStorage};
+use ropewalk_terms::{
+    AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet, Utc,
+};
+use ropewalk_wire::run_file::{
+    ClockDomain, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, FragmentFlags, MissingSource,
+};
+use rustix::fs::{Mode, OFlags};
+use serde_json::json;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const SOURCES: u32 = 16;
+const FRAGMENT_BYTES: usize = 2048;
+/// Bytes of a bare write, and how many are under way at once: as the disk does it.
+const BLOCK: usize = 1 << 20;
+const DEPTH: usize = 4;
+/// Where writes past the page cache begin.
+const ALIGNMENT: usize = 4096;
+const FILE_BYTES: u64 = 512 << 20;
+const NOTE: &str =
+    "limit: a bare loop, 1 MiB a write, 4 at once past the page cache, else 1; nothing is synced; target: 0.9";
+
+pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
+    for mode in [WriteMode::Direct, WriteMode::Buffered] {
+        let name = if mode == WriteMode::Direct { "direct" } else { "buffered" };
+        let case =
+            case([("write", json!(name)), ("sources", json!(SOURCES)), ("fragment_bytes", json!(FRAGMENT_BYTES))]);
+        if session.wants(&case) {
+            let row = measure(session.options.scale, mode, &session.options.output)?;
+            session.row(Row::of(&case, "GB/s", &row, NOTE))?;
+        }
+    }
+    Ok(())
+}
+
+fn measure(scale: Scale, mode: WriteMode, output: &Path) -> Result<Series, BenchError> {
+    let bytes = scale.choose(4 << 20, 1 << 30, 4 << 30);
+    let directory = scratch(output, "storing");
+    let clean = || {
+        // What is left behind is this process's own directory; the figure is good all the same.
+        let _ = std::fs::remove_dir_all(&directory);
+    };
+    let ours = || {
+        let written = store(mode, &directory, bytes);
+        clean();
+        Ok([written?])
+    };
+    let limit = || {
+        let written = write_bare(mode, &directory, bytes).map_err(BenchError::system("bare writing"));
+        clean();
+        Ok([written?])
+    };
+    let [series] = alternate(scale.pairs(), ours, limit)?;
+    Ok(series)
+}
+
+/// An event whose fragments lie in memory.
+struct Prepared<'a> {
+    number: u64,
+    fragments: &'a [Slice],
+}
+
+impl Recorded for Prepared<'_> {
+    fn head(&self, incarnation: Incarnation) -> EventHead {
+        let (key, flags) = (EventKey::new(0, self.number), EventFlags::default());
+        EventHead { key, incarnation, attempt: Attempt(1), trigger_type: 0, flags }
+    }
+
+    fn missing(&self) -> impl Iterator<Item = MissingSource> + Clone {
+        std::iter::empty()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
+        let raw_id = self.number;
+        (0..).zip(self.fragments).map(move |(source, fragment)| FragmentEntry {
+            source: SourceId(source),
+            flags: FragmentFlags::default(),
+            raw_id,
+            raw_time: 0,
+            time: 0,
+            clock: ClockDomain::NONE,
+            bunch_crossing: 0,
+            trigger_type: 0,
+            length: fragment.len() as u32,
+        })
+    }
+
+    fn payloads(&self, encoder: &mut EventRecordEncoder, _: &mut Staging, pieces: &mut Vec<Slice>) -> bool {
+        self.fragments.iter().for_each(|fragment| encoder.payload(fragment));
+        pieces.extend_from_slice(self.fragments);
+        true
+    }
+}
+
+fn pool(name: &str, block: usize, blocks: usize) -> Result<Pool, BenchError> {
+    Pool::new(PoolConfig::anonymous(name, block, blocks)).map_err(|error| BenchError::wrong(error.to_string()))
+}
+
+/// Writes events until so many bytes are acknowledged; 10^9 bytes a second.
+fn store(mode: WriteMode, directory: &Path, bytes: u64) -> Result<f64, BenchError> {
+    let mut fragments = Vec::new();
+    let mut blocks = pool("fragments", 64 << 10, 256)?;
+    while let Some(mut loan) = blocks.loan(Owner::SHARED) {
+        loan.spare().fill(0x5a);
+        loan.commit(loan.spare_len());
+        let mut rest = loan.split_committed().ok_or_else(|| BenchError::wrong("an empty block"))?;
+        while rest.len() > FRAGMENT_BYTES {
+            fragments.push(rest.split_to(FRAGMENT_BYTES));
+        }
+        fragments.push(rest);
+    }
+    let events: Vec<&[Slice]> = fragments.chunks_exact(SOURCES as usize).collect();
+    let disk = RealDisk::new(RealDiskConfig { mode, ..RealDiskConfig::default() }, || {});
+    let disk = disk.map_err(BenchError::system("the disk's thread"))?;
+    let mut storage = Storage::new(disk, config(directory), Staging::new(pool("records", 64 << 10, 512)?));
+    let clock = MonotonicClock;
+    storage.begin(clock.now(), RunNumber(1), Incarnation(1));
+    let (mut number, mut progress) = (0, Vec::new());
+    let begin = Instant::now();
+    while storage.counts().bytes < bytes {
+        let fragments = events[number as usize % events.len()];
+        let event = Prepared { number, fragments };
+        if storage.add(clock.now(), 0, &event, StreamSet::of(StreamIndex(0))) {
+            number += 1;
+            if number % 64 != 0 {
+                continue;
+            }
+        } else {
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        storage.flush(clock.now());
+        storage.poll(clock.now(), &mut progress);
+        if progress.drain(..).any(|(_, progress)| progress == Progress::Failed) {
+            return Err(BenchError::wrong("the disk failed"));
+        }
+    }
+    Ok(storage.counts().bytes as f64 / begin.elapsed().as_secs_f64() / 1e9)
+}
+
+fn config(directory: &Path) -> StorageConfig {
+    StorageConfig {
+        writer: NodeId::builder(0),
+        epoch: Utc(0),
+        output: directory.to_owned(),
+        sources: Vec::new(),
+        streams: vec![StreamStorage::default()],
+        level: AcknowledgementLevel::Written,
+        sync_batches: false,
+        segment_bytes: FILE_BYTES,
+        preallocate: false,
+        segment_events: u64::MAX,
+        segment_time: None,
+        keep: Some(2 * FILE_BYTES),
+        give_up_after: Duration::from_secs(60),
+    }
+}
+
+/// Writes so many bytes into files of the same size, of which it keeps as many; 10^9 bytes a second.
+fn write_bare(mode: WriteMode, directory: &Path, bytes: u64) -> std::io::Result<f64> {
+    std::fs::create_dir_all(directory)?;
+    let is_direct = mode == WriteMode::Direct;
+    let (flags, depth) = if is_direct { (OFlags::DIRECT, DEPTH) } else { (OFlags::empty(), 1) };
+    let begin = Instant::now();
+    let mut written = 0;
+    for number in 0.. {
+        let path = directory.join(format!("bare{number}"));
+        let flags = flags | OFlags::WRONLY | OFlags::CREATE;
+        let file = File::from(rustix::fs::open(&path, flags, Mode::from_raw_mode(0o644))?);
+        let length = FILE_BYTES.min(bytes - written);
+        write_blocks(&file, length, depth)?;
+        written += length;
+        if written >= bytes {
+            break;
+        }
+        if number >= 2 {
+            std::fs::remove_file(directory.join(format!("bare{}", number - 2)))?;
+        }
+    }
+    Ok(bytes as f64 / begin.elapsed().as_secs_f64() / 1e9)
+}
+
+/// Writes one file, `depth` blocks at once.
+fn write_blocks(file: &File, length: u64, depth: usize) -> std::io::Result<()> {
+    let next = AtomicU64::new(0);
+    let work = || {
+        let memory = vec![0x5a; BLOCK + ALIGNMENT];
+        let begin = memory.as_ptr().align_offset(ALIGNMENT);
+        loop {
+            let offset = next.fetch_add(BLOCK as u64, Ordering::Relaxed);
+            if offset >= length {
+                return Ok(());
+            }
+            file.write_all_at(&memory[begin..begin + BLOCK], offset)?;
+        }
+    };
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..depth).map(|_| scope.spawn(work)).collect();
+        let mut result = work();
+        for other in others {
+            let ended = other.join().unwrap_or_else(|_| Err(std::io::Error::other("a panic")));
+            result = result.and(ended);
+        }
+        result
+    })
+}

@@ -1,0 +1,240 @@
+//! A file that is being written, and how appends get into it: through the page cache, many slices with one system call, or
+//! past it.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use rtrb::Producer;
+
+use super::direct::{ALIGNMENT, Helpers};
+use super::writer::{Append, BATCH, Done};
+use super::{DiskCause, FileToken, WriteMode, files, length_of};
+
+/// Slices in one system call: the kernel's limit (`IOV_MAX`).
+pub(super) const GATHERED: usize = 1024;
+/// With [`WriteMode::Auto`] at least so many bytes at once are written past the page cache. Waiting for the device costs
+/// less there than the page cache's own copy and its writing back; with less it is the other way round.
+const DIRECT_FROM: u64 = 1 << 20;
+
+pub(super) struct OpenFile {
+    pub(super) token: FileToken,
+    descriptor: OwnedFd,
+    /// For writes past the page cache; none where they are not wanted, or the file system does not know them.
+    direct: Option<Direct>,
+    pub(super) path: PathBuf,
+    /// It has its final name: nothing more is done with it.
+    pub(super) is_published: bool,
+    /// Whether its present name survives a power cut.
+    name_synced: bool,
+    /// The end of the last good append.
+    pub(super) length: u64,
+    failures: u32,
+    last_failure: DiskCause,
+}
+
+/// The other way into a file.
+struct Direct {
+    descriptor: Arc<OwnedFd>,
+    /// The least bytes that go this way.
+    from: u64,
+    /// What stands behind the last multiple of [`ALIGNMENT`].
+    tail: Vec<u8>,
+}
+
+impl OpenFile {
+    /// Creates the file.
+    pub(super) fn create(
+        token: FileToken,
+        path: PathBuf,
+        preallocate: u64,
+        mode: WriteMode,
+    ) -> Result<Self, (DiskCause, PathBuf)> {
+        let descriptor = match files::create(&path, preallocate) {
+            Ok(descriptor) => descriptor,
+            Err(cause) => return Err((cause, path)),
+        };
+        let from = match mode {
+            WriteMode::Buffered => None,
+            WriteMode::Direct => Some(0),
+            WriteMode::Auto => Some(DIRECT_FROM),
+        };
+        let direct = from.and_then(|from| {
+            let descriptor = Arc::new(files::open_direct(&path)?);
+            Some(Direct { descriptor, from, tail: Vec::with_capacity(ALIGNMENT) })
+        });
+        Ok(Self {
+            token,
+            descriptor,
+            direct,
+            path,
+            is_published: false,
+            name_synced: false,
+            length: 0,
+            failures: 0,
+            last_failure: DiskCause::Full,
+        })
+    }
+
+    /// Whether something may be written past the page cache.
+    pub(super) const fn has_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
+    /// Cuts off what is not part of the file.
+    pub(super) fn cut(&self) {
+        files::truncate(&self.descriptor, self.length);
+    }
+
+    /// Makes the bytes survive a power cut.
+    pub(super) fn sync_bytes(&self) -> Result<(), DiskCause> {
+        files::sync(&self.descriptor)
+    }
+
+    /// Makes the bytes survive a power cut; what use are they without the name, so that too.
+    pub(super) fn sync(&mut self) -> Result<(), DiskCause> {
+        self.sync_bytes()?;
+        if !self.name_synced {
+            files::sync_directory_of(&self.path)?;
+            self.name_synced = true;
+        }
+        Ok(())
+    }
+
+    /// Writes appends in order; those behind one that fails fail too. Returns how many bytes were copied for it.
+    pub(super) fn append(
+        &mut self,
+        batch: impl Iterator<Item = Append>,
+        helpers: Option<&mut Helpers>,
+        done: &mut Producer<Done>,
+    ) -> u64 {
+        let mut waiting: ArrayVec<Append, BATCH> = ArrayVec::new();
+        for append in batch {
+            if append.known_failures == self.failures {
+                waiting.push(append);
+            } else {
+                fail(append, self.last_failure, done);
+            }
+        }
+        let total: u64 = waiting.iter().map(|append| length_of(&append.data) as u64).sum();
+        let slices = || waiting.iter().flat_map(|append| append.data.iter()).map(|slice| &**slice);
+        let Written { bytes, failure, copied } = self.write(total, slices, helpers);
+        let reached = self.length + bytes;
+        for mut append in waiting {
+            let bytes = length_of(&append.data);
+            match failure {
+                Some(cause) if self.length + bytes as u64 > reached => {
+                    // Counted once for all of them: whoever knows the new number knows that they come back.
+                    if self.failures == append.known_failures {
+                        self.failures = self.failures.wrapping_add(1);
+                        self.last_failure = cause;
+                        self.cut();
+                    }
+                    let _ = done.push(Done::Appended { append, result: Err(cause), bytes });
+                }
+                _ => {
+                    self.keep_tail(&append);
+                    append.data.clear();
+                    let _ = done.push(Done::Appended { append, result: Ok(self.length), bytes });
+                    self.length += bytes as u64;
+                }
+            }
+        }
+        copied
+    }
+
+    /// Writes all slices behind the end, one way or the other.
+    fn write<'a, I: Iterator<Item = &'a [u8]>>(
+        &mut self,
+        total: u64,
+        slices: impl Fn() -> I,
+        helpers: Option<&mut Helpers>,
+    ) -> Written {
+        if let (Some(direct), Some(helpers)) = (&self.direct, helpers)
+            && total >= direct.from
+            && total > 0
+        {
+            let begin = self.length - direct.tail.len() as u64;
+            match helpers.write(&direct.descriptor, &direct.tail, begin, slices()) {
+                Ok(copied) => return Written { bytes: total, failure: None, copied },
+                // The file system says only now that it does not know such writes.
+                Err(DiskCause::System(files::INVALID)) => self.direct = None,
+                Err(cause) => return Written { bytes: 0, failure: Some(cause), copied: 0 },
+            }
+        }
+        let (bytes, failure) = write_all(&self.descriptor, self.length, total, slices);
+        Written { bytes, failure, copied: 0 }
+    }
+
+    /// Keeps what will stand behind the last multiple of the alignment when this append is part of the file.
+    fn keep_tail(&mut self, append: &Append) {
+        let Some(Direct { tail, .. }) = &mut self.direct else { return };
+        let end = self.length + length_of(&append.data) as u64;
+        let wanted = (end % ALIGNMENT as u64) as usize;
+        // From the last slice on backwards, until there is enough.
+        let mut first = append.data.len();
+        let mut bytes = 0;
+        while first > 0 && bytes < wanted {
+            first -= 1;
+            bytes += append.data[first].len();
+        }
+        if bytes >= wanted {
+            tail.clear();
+        }
+        append.data[first..].iter().for_each(|slice| {
+            let skip = bytes.saturating_sub(wanted).min(slice.len());
+            bytes -= skip;
+            tail.extend_from_slice(&slice[skip..]);
+        });
+    }
+}
+
+/// What became of some slices.
+struct Written {
+    /// Bytes in the file.
+    bytes: u64,
+    /// Why not all.
+    failure: Option<DiskCause>,
+    /// Bytes that were copied for it.
+    copied: u64,
+}
+
+/// An append to a file that is not open.
+pub(super) fn fail(append: Append, cause: DiskCause, done: &mut Producer<Done>) {
+    let bytes = length_of(&append.data);
+    let _ = done.push(Done::Appended { append, result: Err(cause), bytes });
+}
+
+/// Writes all slices from `offset` on, with as many calls as it takes; returns how many bytes reached the
+/// file, and why not all.
+fn write_all<'a, I: Iterator<Item = &'a [u8]>>(
+    descriptor: &OwnedFd,
+    offset: u64,
+    total: u64,
+    slices: impl Fn() -> I,
+) -> (u64, Option<DiskCause>) {
+    let mut written = 0;
+    while written < total {
+        let mut skip = written;
+        let mut gathered: ArrayVec<IoSlice<'_>, GATHERED> = ArrayVec::new();
+        for slice in slices() {
+            let length = slice.len() as u64;
+            if skip >= length {
+                skip -= length;
+                continue;
+            }
+            gathered.push(IoSlice::new(&slice[skip as usize..]));
+            skip = 0;
+            if gathered.is_full() {
+                break;
+            }
+        }
+        match files::write(descriptor, &gathered, offset + written) {
+            Ok(more) => written += more as u64,
+            Err(cause) => return (written, Some(cause)),
+        }
+    }
+    (written, None)
+}
