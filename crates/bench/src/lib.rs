@@ -1,7 +1,7 @@
 //! The figures of Ropewalk, each measured in turns with its limit.
 //!
 //! ```text
-//!  run(name) -> builder | machines | framing | splitting | crc | write | storing | start | sizing | tcpla | felix | packet | gateway   one file per bench
+//!  run(name) -> builder | machines | framing | splitting | filtering | crc | write | storing | start | sizing | tcpla | felix | packet | gateway   one file per bench
 //!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
 //!                                                              pairs' ratios
 //!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
@@ -15,6 +15,7 @@ mod builder;
 mod cable;
 mod crc;
 mod felix;
+mod filtering;
 mod fragments;
 mod framing;
 mod gateway;
@@ -22,6 +23,7 @@ mod machines;
 mod packet;
 mod page;
 mod pairs;
+mod plugins;
 mod run;
 mod session;
 mod sizing;
@@ -134,6 +136,7 @@ pub const NAMES: &[&str] = &[
     "machines",
     "framing",
     "splitting",
+    "filtering",
     "crc",
     "write",
     "storing",
@@ -155,6 +158,7 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), 
         "machines" => machines::bench,
         "framing" => framing::bench,
         "splitting" => splitting::bench,
+        "filtering" => filtering::bench,
         "crc" => crc::bench,
         "write" => write::bench,
         "storing" => storing::bench,

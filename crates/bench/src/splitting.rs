@@ -3,6 +3,7 @@
 
 use crate::BenchError;
 use crate::pairs::alternate;
+use crate::plugins::{Wait, compiled};
 use crate::session::{Row, Session, case};
 use ropewalk_flow::messages::Received;
 use ropewalk_flow::readout::{Divider, Divides, Framer, FramerLimits};
@@ -12,11 +13,9 @@ use ropewalk_plugin::{Keys, Splitter, SplitterConfig};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::framing::Piece;
 use ropewalk_wire::layout::{Frame, Layout, Plan};
-use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,8 +33,6 @@ const MEMORY: usize = 8 << 20;
 /// Fragments at a time, as a drive takes them.
 const BATCH: usize = 128;
 const START: Duration = Duration::from_secs(10);
-/// How long a process may take over a batch until it is taken for one that hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
 const NOTE: &str = "limit: the same frames copied, one after the other; ours: fragments of each of their triggers";
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
@@ -47,7 +44,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
 }
 
 fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError> {
-    let library = compiled(directory)?;
+    let library = compiled(directory, &FILES)?;
     for (bytes, triggers) in [(600, 7), (8192, 10), (8192, 500)] {
         for by in ["thread", "process"] {
             let case = case([("by", json!(by)), ("frame_bytes", json!(bytes)), ("triggers", json!(triggers))]);
@@ -79,24 +76,6 @@ fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError
         }
     }
     Ok(())
-}
-
-/// The library of the example's splitter.
-fn compiled(directory: &Path) -> Result<PathBuf, BenchError> {
-    for (name, text) in FILES {
-        std::fs::write(directory.join(name), text).map_err(BenchError::system("the example's splitter"))?;
-    }
-    let library = directory.join("trigger_board.so");
-    let built = Command::new("cc")
-        .args(["-O2", "-shared", "-fPIC", "-I"])
-        .arg(directory)
-        .arg("-o")
-        .args([&library, &directory.join(FILES[0].0)])
-        .status();
-    match built.map_err(BenchError::system("a C compiler, `cc`"))? {
-        status if status.success() => Ok(library),
-        status => Err(BenchError::wrong(format!("cc does not compile the example's splitter: {status}"))),
-    }
 }
 
 /// Frames of equal length, found by a layout.
@@ -239,15 +218,10 @@ impl Elsewhere {
 
     /// Waits until it has happened.
     fn wait(&mut self, mut has_happened: impl FnMut(&mut SplitterProcess) -> bool) -> Result<(), BenchError> {
-        let begin = std::time::Instant::now();
+        let wait = Wait::begin();
         while !has_happened(&mut self.process) {
-            if begin.elapsed() > PATIENCE {
-                return Err(BenchError::wrong(format!("the splitter's process: {:?}", self.process.journal().ends())));
-            }
-            let mut events: Vec<_> =
-                self.process.descriptors().map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)).collect();
-            let a_while = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-            poll(&mut events, Some(&a_while)).map_err(BenchError::wrong)?;
+            let who = || format!("the splitter's process: {:?}", self.process.journal().ends());
+            wait.sleep(self.process.descriptors(), who)?;
         }
         Ok(())
     }

@@ -76,6 +76,11 @@ fn splitting_gives_figures() {
 }
 
 #[test]
+fn filtering_gives_figures() {
+    check_case("filtering", Some("by=thread"), 4);
+}
+
+#[test]
 fn crc_gives_figures() {
     check("crc", 4);
 }

@@ -1,0 +1,304 @@
+//! `bench filtering`: events that a filter in C accepts without a look at them, in the thread that has them and in a process of
+//! its own, beside what nobody can leave out: a walk over the events, and one line of the cache there and one back.
+
+use crate::BenchError;
+use crate::pairs::{alternate, median};
+use crate::plugins::{Wait, compiled};
+use crate::session::{Row, Session, case};
+use ropewalk_flow::messages::{Fragment, FragmentFlags, FragmentMeta};
+use ropewalk_memory::{MemoryKind, Owner, Pool, PoolConfig};
+use ropewalk_plugin::Filter;
+use ropewalk_plugin::filter::process::{FilterProcess, Offer, ProcessConfig};
+use ropewalk_plugin::filter::{FilterConfig, FilterEvent};
+use ropewalk_terms::{Attempt, EventKey, RunNumber, SourceId};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The filter, and the headers that it needs.
+const FILES: [(&str, &str); 4] = [
+    (
+        "accepts_all.c",
+        "#include \"ropewalk_filter.h\"\n\
+         static int process(void *state, const struct ropewalk_event *event, struct ropewalk_decision *decision) {\n\
+             (void)state, (void)event;\n\
+             decision->accept = 1;\n\
+             return 0;\n\
+         }\n\
+         static const struct ropewalk_filter filter = {\n\
+             ROPEWALK_FILTER_HEAD(\"accepts all\"), NULL, NULL, process, NULL, NULL, NULL};\n\
+         const struct ropewalk_plugin *ropewalk_plugin(void) { return &filter.plugin; }\n",
+    ),
+    ("ropewalk_filter.h", include_str!("../../../bindings/c/ropewalk_filter.h")),
+    ("ropewalk_event.h", include_str!("../../../bindings/c/ropewalk_event.h")),
+    ("ropewalk_plugin.h", include_str!("../../../bindings/c/ropewalk_plugin.h")),
+];
+const START: Duration = Duration::from_secs(10);
+/// Events that are there, as in a builder unit's table.
+const EVENTS: usize = 1024;
+/// Events that are in work at once.
+const IN_WORK: u64 = 512;
+/// Events between two looks at the clock.
+const ROUND: u64 = 64 << 10;
+const BLOCK: usize = 256 << 10;
+const NOTE: &str = "limit of the thread: a walk over the events' fragments; of the process: a line of the cache to another \
+                    thread, and one back, for each event";
+
+pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let directory = session.options.output.join("filtering");
+    std::fs::create_dir_all(&directory).map_err(BenchError::system("a directory"))?;
+    let measured = measure(session, &directory);
+    let _ = std::fs::remove_dir_all(&directory);
+    measured
+}
+
+fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError> {
+    let filter = FilterConfig { library: compiled(directory, &FILES)?, configuration: String::new() };
+    let pairs = session.options.scale.choose(1, 9, 15);
+    let a_moment = Duration::from_millis(session.options.scale.choose(1, 200, 500));
+    for by in ["thread", "process"] {
+        for (bytes, fragments) in [(256, 1), (2048, 1), (256, 16), (2048, 16)] {
+            let case = case([("by", json!(by)), ("event_bytes", json!(bytes)), ("fragments", json!(fragments))]);
+            if !session.wants(&case) {
+                continue;
+            }
+            let events = events(bytes, fragments)?;
+            let [series] = if by == "thread" {
+                let mut here = Filter::new(&filter).map_err(BenchError::wrong)?;
+                alternate(
+                    pairs,
+                    || per_second(a_moment, || decided_here(&mut here, &events)),
+                    || per_second(a_moment, || walked(&events)),
+                )?
+            } else {
+                let mut elsewhere = Elsewhere::new(filter.clone(), session.options.program.clone())?;
+                alternate(
+                    pairs,
+                    || per_second(a_moment, || elsewhere.decided(&events)),
+                    || Echo::with(|echo| per_second(a_moment, || echo.answered())),
+                )?
+            };
+            let nanoseconds = 1e6 / median(series.ours.iter().copied());
+            let remark = format!("{nanoseconds:.0} ns an event");
+            session.row(Row::of(&case, "k events/s", &series, NOTE).with_remark(Some(remark)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Thousands of events for each second by the clock, a round after the other until the time is over.
+fn per_second(at_least: Duration, mut round: impl FnMut() -> Result<(), BenchError>) -> Result<[f64; 1], BenchError> {
+    let (begin, mut all) = (Instant::now(), 0);
+    while all == 0 || begin.elapsed() < at_least {
+        round()?;
+        all += ROUND;
+    }
+    Ok([all as f64 / begin.elapsed().as_secs_f64() / 1e3])
+}
+
+/// An event as a builder unit has it.
+struct Event {
+    key: EventKey,
+    fragments: Vec<Fragment>,
+}
+
+impl FilterEvent for Event {
+    fn key(&self) -> EventKey {
+        self.key
+    }
+
+    fn attempt(&self) -> Attempt {
+        Attempt(1)
+    }
+
+    fn is_complete(&self) -> bool {
+        true
+    }
+
+    fn trigger_type(&self) -> u16 {
+        0
+    }
+
+    fn fragments(&self) -> impl Iterator<Item = &Fragment> {
+        self.fragments.iter()
+    }
+}
+
+/// Events of so many bytes in so many fragments, in memory that a process can be given to read.
+fn events(bytes: usize, fragments: usize) -> Result<Vec<Event>, BenchError> {
+    let config = PoolConfig::anonymous("filtering", BLOCK, EVENTS * bytes / BLOCK + 1);
+    let mut pool = Pool::new(PoolConfig { memory: MemoryKind::Memfd, ..config }).map_err(BenchError::wrong)?;
+    let mut loan = pool.loan(Owner::SHARED).ok_or_else(|| BenchError::wrong("a pool without blocks"))?;
+    let length = bytes / fragments;
+    let mut next = |source: usize| {
+        if loan.spare_len() < length {
+            loan = pool.loan(Owner::SHARED)?;
+        }
+        let payload = loan.append(&vec![source as u8; length])?.into();
+        let meta = FragmentMeta {
+            source: SourceId(source as u32),
+            length: length as u32,
+            flags: FragmentFlags::default(),
+            bunch_crossing: 0,
+            trigger_type: 0,
+            raw_id: 0,
+            time: 0,
+        };
+        Some(Fragment { meta, payload })
+    };
+    let mut event = |number| {
+        let fragments = (0..fragments).map(&mut next).collect::<Option<Vec<_>>>()?;
+        Some(Event { key: EventKey::new(0, number), fragments })
+    };
+    let all: Option<Vec<Event>> = (0..EVENTS as u64).map(&mut event).collect();
+    all.ok_or_else(|| BenchError::wrong("the pool is too small for the events"))
+}
+
+/// A round of events decided in this thread.
+fn decided_here(filter: &mut Filter, events: &[Event]) -> Result<(), BenchError> {
+    for event in events.iter().cycle().take(ROUND as usize) {
+        let decision = filter.process(event).map_err(BenchError::wrong)?;
+        if !decision.is_some_and(|decision| decision.accept) {
+            return Err(BenchError::wrong("an event was not accepted"));
+        }
+    }
+    Ok(())
+}
+
+/// A round of events looked at: where each fragment's bytes are, and how many.
+fn walked(events: &[Event]) -> Result<(), BenchError> {
+    for event in events.iter().cycle().take(ROUND as usize) {
+        for fragment in &event.fragments {
+            for piece in fragment.payload.pieces() {
+                std::hint::black_box((fragment.meta.source, piece.as_ptr(), piece.len()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A filter's process.
+struct Elsewhere {
+    process: FilterProcess,
+    offered: u32,
+    decided: u32,
+}
+
+impl Elsewhere {
+    fn new(filter: FilterConfig, program: PathBuf) -> Result<Self, BenchError> {
+        let command = vec![program, "filter-process".into()];
+        let config = ProcessConfig { filter, memory: 256 << 20, copies: 1 << 20, command };
+        let mut process = FilterProcess::new(config).map_err(BenchError::system("a filter's process"))?;
+        process.try_out(START).map_err(BenchError::system("a filter's process"))?;
+        process.begin_run(RunNumber(1));
+        process.start();
+        let wait = Wait::begin();
+        while !process.look().is_ready {
+            wait.sleep(process.descriptors(), || format!("the filter's process: {:?}", process.journal().ends()))?;
+        }
+        Ok(Self { process, offered: 0, decided: 0 })
+    }
+
+    /// A round of events decided there.
+    fn decided(&mut self, events: &[Event]) -> Result<(), BenchError> {
+        let (until, begin) = (self.decided.wrapping_add(ROUND as u32), Instant::now());
+        while self.decided != until {
+            // As many as were decided meanwhile, all at once, as a builder unit's turn has them.
+            while u64::from(self.offered.wrapping_sub(self.decided)) < IN_WORK && self.offered != until {
+                match self.process.offer(self.offered, &events[self.offered as usize % EVENTS]) {
+                    Offer::Taken => self.offered = self.offered.wrapping_add(1),
+                    Offer::Full => break,
+                    Offer::TooLarge => return Err(BenchError::wrong("the process has no room for an event")),
+                }
+            }
+            self.process.flush();
+            let before = self.decided;
+            while let Some(decision) = self.process.next_decision() {
+                let (ticket, decision) = decision.map_err(BenchError::wrong)?;
+                if ticket != self.decided || !decision.is_some_and(|decision| decision.accept) {
+                    return Err(BenchError::wrong("an event was not accepted in its turn"));
+                }
+                self.decided = self.decided.wrapping_add(1);
+            }
+            if self.decided == before {
+                let has_ended = self.process.look().has_ended;
+                if has_ended || begin.elapsed() > START {
+                    return Err(BenchError::wrong(format!("its process: {:?}", self.process.journal().ends())));
+                }
+            }
+        }
+        if self.process.copied_bytes() > 0 {
+            return Err(BenchError::wrong("events were copied"));
+        }
+        Ok(())
+    }
+}
+
+/// A line of the cache.
+#[derive(Default)]
+#[repr(align(64))]
+struct Line([AtomicU64; 8]);
+
+/// Another thread that answers each line with a line.
+struct Echo<'a> {
+    there: &'a [Line],
+    back: &'a [Line],
+    asked: u64,
+    answered: u64,
+}
+
+impl Echo<'_> {
+    /// With the other thread at work.
+    fn with<T>(then: impl FnOnce(&mut Echo<'_>) -> Result<T, BenchError>) -> Result<T, BenchError> {
+        let lines = || (0..IN_WORK).map(|_| Line::default()).collect::<Vec<_>>();
+        let (there, back, is_over) = (lines(), lines(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut next, mut idle) = (1, 0);
+                while !is_over.load(Ordering::Relaxed) {
+                    let place = ((next - 1) % IN_WORK) as usize;
+                    if there[place].0[0].load(Ordering::Acquire) == next {
+                        back[place].0[1].store(there[place].0[1].load(Ordering::Relaxed), Ordering::Relaxed);
+                        back[place].0[0].store(next, Ordering::Release);
+                        next += 1;
+                    } else {
+                        rest(&mut idle);
+                    }
+                }
+            });
+            let result = then(&mut Echo { there: &there, back: &back, asked: 0, answered: 0 });
+            is_over.store(true, Ordering::Relaxed);
+            result
+        })
+    }
+
+    /// A round of lines there and back.
+    fn answered(&mut self) -> Result<(), BenchError> {
+        let (until, mut idle) = (self.answered + ROUND, 0);
+        while self.answered < until {
+            while self.asked - self.answered < IN_WORK && self.asked < until {
+                let line = &self.there[(self.asked % IN_WORK) as usize].0;
+                self.asked += 1;
+                line[1].store(self.asked * 3, Ordering::Relaxed);
+                line[0].store(self.asked, Ordering::Release);
+            }
+            let line = &self.back[(self.answered % IN_WORK) as usize].0;
+            if line[0].load(Ordering::Acquire) == self.answered + 1 {
+                self.answered += 1;
+                if line[1].load(Ordering::Relaxed) != self.answered * 3 {
+                    return Err(BenchError::wrong("a line came back as another one"));
+                }
+            } else {
+                rest(&mut idle);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Looks again at once, and lets others go first now and then: they may be what is waited for.
+fn rest(idle: &mut u32) {
+    *idle += 1;
+    if idle.is_multiple_of(1000) { std::thread::yield_now() } else { std::hint::spin_loop() }
+}
