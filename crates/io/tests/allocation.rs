@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use ropewalk_io::disk::{Completion, Disk, RealDisk, RealDiskConfig};
+use ropewalk_io::disk::{Completion, Disk, NewFile, RealDisk, RealDiskConfig};
 use ropewalk_io::in_process::{InProcessConfig, InProcessNetwork};
 use ropewalk_io::packet::{
     Flow, ReceiveConfig, ReceiveMechanism, Receiver, SendConfig, SendMechanism, Sender, SocketReceiver, SocketSender,
@@ -170,7 +170,7 @@ fn the_disk_allocates_nothing_on_its_users_thread() {
     let master = master(&mut source);
     let config = RealDiskConfig { queue_bytes: 1 << 20, ..RealDiskConfig::default() };
     let mut disk = RealDisk::new(config, || {}).expect("a thread and two eventfds");
-    let file = disk.create(&path, 0);
+    let file = disk.create(&path, NewFile::default());
     let (mut pieces, mut completions) = (Vec::new(), Vec::new());
     let (mut written, mut before) = (0, 0);
     while written < 400 {

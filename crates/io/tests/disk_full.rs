@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ropewalk_io::disk::{Completion, Disk, DiskCause, RealDisk, RealDiskConfig, WriteMode};
+use ropewalk_io::disk::{Completion, Disk, DiskCause, NewFile, RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -51,7 +51,7 @@ fn write_to_the_limit(mode: WriteMode) {
     let mut pool = Pool::new(PoolConfig::heap("source", 1000, 16)).expect("memory for a test");
     let mut disk =
         RealDisk::new(RealDiskConfig { mode, ..RealDiskConfig::default() }, || {}).expect("a thread and two eventfds");
-    let file = disk.create(&path, 0);
+    let file = disk.create(&path, NewFile::default());
     limit_file_size(Some(3500));
     for number in 0..6 {
         disk.append(file, number.into(), &mut piece(&mut pool, number)).expect("room in the queue");

@@ -47,6 +47,9 @@ pub(super) fn create(path: &Path, preallocate: u64) -> Result<OwnedFd, DiskCause
 /// The error of a write that the file system or the device does not know (`EINVAL`).
 pub(super) const INVALID: i32 = Errno::INVAL.raw_os_error();
 
+/// The error of whoever finds no memory (`ENOMEM`).
+pub(super) const NO_MEMORY: i32 = Errno::NOMEM.raw_os_error();
+
 /// A second way into a file, past the page cache; none where the file system has no such way, or no use for it.
 pub(super) fn open_direct(path: &Path) -> Option<OwnedFd> {
     let file = fs::open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()?;

@@ -5,6 +5,7 @@
 
 mod direct;
 mod files;
+mod lane;
 mod open_file;
 mod real;
 mod simulated;
@@ -16,6 +17,7 @@ use std::path::Path;
 
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
+use ropewalk_wire::run_file::Compression;
 use rustix::io::Errno;
 
 pub use self::real::{RealDisk, RealDiskConfig, WriteMode};
@@ -24,6 +26,17 @@ pub use self::simulated::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, Simula
 /// A file that a [`Disk`] is writing. Never used twice by one disk.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileToken(pub u32);
+
+/// How a file is begun.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct NewFile {
+    /// Bytes that are set aside for it, if the file system can; 0 for none.
+    pub preallocate: u64,
+    /// How what is appended is packed: each append becomes one packed stretch or several.
+    pub compression: Compression,
+    /// Which of the disk's threads writes it, where there are several; counted from 0.
+    pub thread: u8,
+}
 
 /// Why the disk did not do what it was asked for.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
@@ -91,7 +104,7 @@ pub enum Completion {
         file: FileToken,
         /// As given.
         cookie: u64,
-        /// Where in the file the bytes begin.
+        /// Where in the file the bytes begin, packed or not.
         offset: u64,
     },
     /// Of [`Disk::append`]: nothing of it is in the file, which ends with the last good append. Every append
@@ -140,9 +153,8 @@ pub trait Disk {
     /// it. Waits for the operating system: between runs only. An error shows at the first file.
     fn enter_directory(&mut self, path: &Path) -> Vec<String>;
 
-    /// Creates a file, which must not be there yet (nothing is ever overwritten), and sets `preallocate` bytes
-    /// aside for it if the file system can (0 for none).
-    fn create(&mut self, path: &Path, preallocate: u64) -> FileToken;
+    /// Creates a file, which must not be there yet: nothing is ever overwritten.
+    fn create(&mut self, path: &Path, how: NewFile) -> FileToken;
 
     /// Appends the slices as one piece. They are taken out of the vector, whose capacity stays with the
     /// caller. An empty queue takes any size. Until the file is published zeros may stand behind its last append, up to the

@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use ropewalk_wire::run_file::Packer;
 use rtrb::Producer;
 
 use super::direct::{ALIGNMENT, Helpers};
 use super::writer::{Append, BATCH, Done};
-use super::{DiskCause, FileToken, WriteMode, files, length_of};
+use super::{DiskCause, FileToken, NewFile, WriteMode, files};
 
 /// Slices in one system call: the kernel's limit (`IOV_MAX`).
 pub(super) const GATHERED: usize = 1024;
@@ -24,6 +25,8 @@ pub(super) struct OpenFile {
     descriptor: OwnedFd,
     /// For writes past the page cache; none where they are not wanted, or the file system does not know them.
     direct: Option<Direct>,
+    /// What packs appends; none where they are written as they are.
+    packing: Option<Packing>,
     pub(super) path: PathBuf,
     /// It has its final name: nothing more is done with it.
     pub(super) is_published: bool,
@@ -33,6 +36,15 @@ pub(super) struct OpenFile {
     pub(super) length: u64,
     failures: u32,
     last_failure: DiskCause,
+}
+
+/// How appends are packed.
+struct Packing {
+    packer: Packer,
+    /// Bytes that were appended, as they were before they were packed.
+    length: u64,
+    /// An append's bytes, one behind the other.
+    gathered: Vec<u8>,
 }
 
 /// The other way into a file.
@@ -49,10 +61,10 @@ impl OpenFile {
     pub(super) fn create(
         token: FileToken,
         path: PathBuf,
-        preallocate: u64,
+        how: NewFile,
         mode: WriteMode,
     ) -> Result<Self, (DiskCause, PathBuf)> {
-        let descriptor = match files::create(&path, preallocate) {
+        let descriptor = match files::create(&path, how.preallocate) {
             Ok(descriptor) => descriptor,
             Err(cause) => return Err((cause, path)),
         };
@@ -65,10 +77,12 @@ impl OpenFile {
             let descriptor = Arc::new(files::open_direct(&path)?);
             Some(Direct { descriptor, from, tail: Vec::with_capacity(ALIGNMENT) })
         });
+        let packing = Packer::new(how.compression).map(|packer| Packing { packer, length: 0, gathered: Vec::new() });
         Ok(Self {
             token,
             descriptor,
             direct,
+            packing,
             path,
             is_published: false,
             name_synced: false,
@@ -111,21 +125,32 @@ impl OpenFile {
         done: &mut Producer<Done>,
     ) -> u64 {
         let mut waiting: ArrayVec<Append, BATCH> = ArrayVec::new();
-        for append in batch {
+        let mut copied = 0;
+        let mut appended = self.packing.as_ref().map_or(0, |packing| packing.length);
+        for mut append in batch {
             if append.known_failures == self.failures {
+                if let Some(packing) = &mut self.packing {
+                    if !packing.pack(appended, &mut append) {
+                        (self.failures, self.last_failure) =
+                            (self.failures.wrapping_add(1), DiskCause::System(files::NO_MEMORY));
+                        fail(append, self.last_failure, done);
+                        continue;
+                    }
+                    copied += append.bytes() as u64;
+                    appended += append.bytes() as u64;
+                }
                 waiting.push(append);
             } else {
                 fail(append, self.last_failure, done);
             }
         }
-        let total: u64 = waiting.iter().map(|append| length_of(&append.data) as u64).sum();
-        let slices = || waiting.iter().flat_map(|append| append.data.iter()).map(|slice| &**slice);
-        let Written { bytes, failure, copied } = self.write(total, slices, helpers);
-        let reached = self.length + bytes;
+        let total: u64 = waiting.iter().map(|append| append.written_bytes() as u64).sum();
+        let written = self.write(total, || waiting.iter().flat_map(Append::pieces), helpers);
+        let reached = self.length + written.bytes;
         for mut append in waiting {
-            let bytes = length_of(&append.data);
-            match failure {
-                Some(cause) if self.length + bytes as u64 > reached => {
+            let (bytes, written_bytes) = (append.bytes(), append.written_bytes() as u64);
+            match written.failure {
+                Some(cause) if self.length + written_bytes > reached => {
                     // Counted once for all of them: whoever knows the new number knows that they come back.
                     if self.failures == append.known_failures {
                         self.failures = self.failures.wrapping_add(1);
@@ -138,11 +163,14 @@ impl OpenFile {
                     self.keep_tail(&append);
                     append.data.clear();
                     let _ = done.push(Done::Appended { append, result: Ok(self.length), bytes });
-                    self.length += bytes as u64;
+                    self.length += written_bytes;
+                    if let Some(packing) = &mut self.packing {
+                        packing.length += bytes as u64;
+                    }
                 }
             }
         }
-        copied
+        copied + written.copied
     }
 
     /// Writes all slices behind the end, one way or the other.
@@ -171,23 +199,34 @@ impl OpenFile {
     /// Keeps what will stand behind the last multiple of the alignment when this append is part of the file.
     fn keep_tail(&mut self, append: &Append) {
         let Some(Direct { tail, .. }) = &mut self.direct else { return };
-        let end = self.length + length_of(&append.data) as u64;
+        let end = self.length + append.written_bytes() as u64;
         let wanted = (end % ALIGNMENT as u64) as usize;
-        // From the last slice on backwards, until there is enough.
-        let mut first = append.data.len();
-        let mut bytes = 0;
-        while first > 0 && bytes < wanted {
-            first -= 1;
-            bytes += append.data[first].len();
+        // From the last piece on backwards, until there is enough.
+        let (mut before, mut bytes) = (append.pieces().count(), 0);
+        for piece in append.pieces().rev() {
+            if bytes >= wanted {
+                break;
+            }
+            (before, bytes) = (before - 1, bytes + piece.len());
         }
         if bytes >= wanted {
             tail.clear();
         }
-        append.data[first..].iter().for_each(|slice| {
-            let skip = bytes.saturating_sub(wanted).min(slice.len());
+        for piece in append.pieces().skip(before) {
+            let skip = bytes.saturating_sub(wanted).min(piece.len());
             bytes -= skip;
-            tail.extend_from_slice(&slice[skip..]);
-        });
+            tail.extend_from_slice(&piece[skip..]);
+        }
+    }
+}
+
+impl Packing {
+    /// Packs an append that stands at this offset, after a copy of its bytes; false where there is no memory for it.
+    fn pack(&mut self, offset: u64, append: &mut Append) -> bool {
+        self.gathered.clear();
+        append.data.iter().for_each(|slice| self.gathered.extend_from_slice(slice));
+        append.packed.clear();
+        self.packer.pack(offset, &self.gathered, &mut append.packed).is_ok()
     }
 }
 
@@ -203,7 +242,7 @@ struct Written {
 
 /// An append to a file that is not open.
 pub(super) fn fail(append: Append, cause: DiskCause, done: &mut Producer<Done>) {
-    let bytes = length_of(&append.data);
+    let bytes = append.bytes();
     let _ = done.push(Done::Appended { append, result: Err(cause), bytes });
 }
 

@@ -1,23 +1,18 @@
-//! Files of the machine, written by one thread of their own.
+//! Files of the machine, written by one thread of their own, or several.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
-use rtrb::{Consumer, Producer, RingBuffer};
 
-use super::writer::{Append, Command, Done, Writer};
-use super::{Completion, Disk, DiskCause, FileToken, QueueFull, files, length_of};
+use super::lane::Lane;
+use super::writer::{Append, Command, Done};
+use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, files, length_of};
 use crate::doorbell::Doorbell;
-
-/// Commands that may be under way between the threads.
-const UNDER_WAY: usize = 4096;
 
 /// Vectors laid out at the start, so that appends of so many slices allocate nothing.
 const SPARE: usize = 4;
@@ -51,6 +46,8 @@ pub struct RealDiskConfig {
     pub sync_on_publish: bool,
     /// Which way bytes go into files.
     pub mode: WriteMode,
+    /// How many threads write; each file is one thread's. The others have the first one's name and their number.
+    pub threads: u8,
 }
 
 impl Default for RealDiskConfig {
@@ -60,85 +57,88 @@ impl Default for RealDiskConfig {
             queue_bytes: 64 << 20,
             sync_on_publish: false,
             mode: WriteMode::Buffered,
+            threads: 1,
         }
     }
 }
 
 /// Files of the machine. Dropping it writes what is queued before it returns.
 pub struct RealDisk {
-    commands: Producer<Command>,
-    done: Consumer<Done>,
-    /// Commands for which there was no room under way.
-    backlog: VecDeque<Command>,
-    /// Commands handed to the writer whose end was not yet taken.
-    under_way: usize,
+    /// One for each writer thread.
+    lanes: Vec<Lane>,
     queued_bytes: usize,
     queue_bytes: usize,
     next_file: u32,
-    /// The files that are not published, and the failures of each that the user was told.
-    known_failures: Vec<(FileToken, u32)>,
+    /// The files that are not published.
+    known: Vec<Known>,
     /// Vectors of written appends, for the next ones.
     spare: Vec<Vec<Slice>>,
     /// Paths of published and deleted files, for the next ones.
     spare_paths: Vec<PathBuf>,
-    writer_bell: Arc<Doorbell>,
     own_bell: Arc<Doorbell>,
     armed: bool,
     copied: Arc<AtomicU64>,
-    thread: Option<JoinHandle<()>>,
+}
+
+/// What the user's thread knows of a file.
+struct Known {
+    file: FileToken,
+    /// The failures that the user was told.
+    failures: u32,
+    /// Which thread writes it.
+    lane: usize,
 }
 
 impl RealDisk {
-    /// Starts the writer thread. `on_start` runs on it first, for its placement.
+    /// Starts the writer threads. `on_start` runs on the first of them first, for its placement.
+    ///
+    /// # Errors
+    /// Where the system gives no thread or no descriptor.
     pub fn new(config: RealDiskConfig, on_start: impl FnOnce() + Send + 'static) -> io::Result<Self> {
-        let (commands, for_writer) = RingBuffer::new(UNDER_WAY);
-        let (from_writer, done) = RingBuffer::new(UNDER_WAY);
-        let (writer_bell, own_bell) = (Arc::new(Doorbell::new()?), Arc::new(Doorbell::new()?));
-        let bells = [Arc::clone(&writer_bell), Arc::clone(&own_bell)];
-        let copied = Arc::new(AtomicU64::new(0));
-        let counter = Arc::clone(&copied);
-        let writer = Writer::new(for_writer, from_writer, bells, config.sync_on_publish, config.mode, counter);
-        let thread = std::thread::Builder::new().name(config.thread_name).spawn(move || {
-            on_start();
-            writer.run();
-        })?;
-        Ok(Self {
-            commands,
-            done,
-            backlog: VecDeque::with_capacity(UNDER_WAY),
-            under_way: 0,
-            queued_bytes: 0,
-            queue_bytes: config.queue_bytes,
-            next_file: 0,
-            known_failures: Vec::with_capacity(SPARE_PATHS),
-            spare: (0..SPARE).map(|_| Vec::with_capacity(SPARE_SLICES)).collect(),
-            spare_paths: (0..SPARE_PATHS).map(|_| PathBuf::with_capacity(PATH_BYTES)).collect(),
-            writer_bell,
-            own_bell,
-            armed: false,
-            copied,
-            thread: Some(thread),
+        let mut on_start = Some(on_start);
+        Self::with_threads(config, |_| {
+            let on_start = on_start.take();
+            move || on_start.into_iter().for_each(|on_start| on_start())
         })
     }
 
-    fn command(&mut self, command: Command) {
-        self.backlog.push_back(command);
-        self.hand_over();
+    /// Starts the writer threads; `on_start` is told the name of each, and what it gives runs on that thread first.
+    ///
+    /// # Errors
+    /// Where the system gives no thread or no descriptor.
+    pub fn with_threads<S: FnOnce() + Send + 'static>(
+        config: RealDiskConfig,
+        mut on_start: impl FnMut(&str) -> S,
+    ) -> io::Result<Self> {
+        let (own_bell, copied) = (Arc::new(Doorbell::new()?), Arc::new(AtomicU64::new(0)));
+        let mut lanes = Vec::with_capacity(config.threads.into());
+        for thread in 0..config.threads.max(1) {
+            let name = if thread == 0 { config.thread_name.clone() } else { format!("{}{thread}", config.thread_name) };
+            let first = on_start(&name);
+            lanes.push(Lane::start(&config, name, &own_bell, &copied, first)?);
+        }
+        Ok(Self {
+            lanes,
+            queued_bytes: 0,
+            queue_bytes: config.queue_bytes,
+            next_file: 0,
+            known: Vec::with_capacity(SPARE_PATHS),
+            spare: (0..SPARE).map(|_| Vec::with_capacity(SPARE_SLICES)).collect(),
+            spare_paths: (0..SPARE_PATHS).map(|_| PathBuf::with_capacity(PATH_BYTES)).collect(),
+            own_bell,
+            armed: false,
+            copied,
+        })
     }
 
-    /// Hands commands to the writer while there is room for their ends.
-    fn hand_over(&mut self) {
-        let before = self.under_way;
-        while self.under_way < UNDER_WAY
-            && let Some(command) = self.backlog.pop_front()
-        {
-            self.under_way += 1;
-            // There is room: the ring holds as many as may be under way.
-            let _ = self.commands.push(command);
-        }
-        if self.under_way > before {
-            self.writer_bell.notify();
-        }
+    /// Gives a command to the thread that writes the file; one that is unknown is unknown to each of them.
+    fn command(&mut self, file: FileToken, command: Command) {
+        let lane = self.known_of(file).map_or(0, |known| known.lane);
+        self.lanes[lane].command(command);
+    }
+
+    fn known_of(&mut self, file: FileToken) -> Option<&mut Known> {
+        self.known.iter_mut().find(|known| known.file == file)
     }
 
     /// A copy of the path, for the other thread.
@@ -160,7 +160,7 @@ impl RealDisk {
             }
             Done::Appended { append, result, bytes } => {
                 self.queued_bytes -= bytes;
-                let Append { file, cookie, known_failures, data } = append;
+                let Append { file, cookie, known_failures, data, .. } = append;
                 match result {
                     Ok(offset) => {
                         self.spare.push(data);
@@ -168,11 +168,11 @@ impl RealDisk {
                     }
                     Err(cause) => {
                         // The first of a file's failed appends; those behind it name the same number.
-                        if let Some((_, known)) = self.known_failures.iter_mut().find(|(known, _)| *known == file)
-                            && *known == known_failures
+                        if let Some(known) = self.known_of(file)
+                            && known.failures == known_failures
                             && cause != DiskCause::NotOpen
                         {
-                            *known = known.wrapping_add(1);
+                            known.failures = known_failures.wrapping_add(1);
                         }
                         Completion::AppendFailed { file, cookie, cause, data }
                     }
@@ -181,7 +181,7 @@ impl RealDisk {
             Done::Synced { file, cookie, result } => Completion::Synced { file, cookie, result },
             Done::Published { file, cookie, result, paths } => {
                 if result.is_ok() {
-                    self.known_failures.retain(|(known, _)| *known != file);
+                    self.known.retain(|known| known.file != file);
                 }
                 self.spare_paths.extend(paths.into_iter().flatten());
                 Completion::Published { file, cookie, result }
@@ -192,11 +192,6 @@ impl RealDisk {
             }
         }
     }
-
-    /// Whether the writer ended although nobody asked it to.
-    fn is_dead(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
 }
 
 impl Disk for RealDisk {
@@ -204,12 +199,13 @@ impl Disk for RealDisk {
         files::enter_directory(path)
     }
 
-    fn create(&mut self, path: &Path, preallocate: u64) -> FileToken {
+    fn create(&mut self, path: &Path, how: NewFile) -> FileToken {
         let file = FileToken(self.next_file);
         self.next_file += 1;
-        self.known_failures.push((file, 0));
+        let lane = usize::from(how.thread) % self.lanes.len();
+        self.known.push(Known { file, failures: 0, lane });
         let path = self.own(path);
-        self.command(Command::Create { file, path, preallocate });
+        self.command(file, Command::Create { file, path, how });
         file
     }
 
@@ -221,24 +217,23 @@ impl Disk for RealDisk {
         self.queued_bytes += bytes;
         let mut taken = self.spare.pop().unwrap_or_default();
         taken.append(data);
-        let known = self.known_failures.iter().find(|(known, _)| *known == file);
-        let known_failures = known.map_or(0, |(_, failures)| *failures);
-        self.command(Command::Append(Append { file, cookie, known_failures, data: taken }));
+        let known_failures = self.known_of(file).map_or(0, |known| known.failures);
+        self.command(file, Command::Append(Append { file, cookie, known_failures, data: taken, packed: Vec::new() }));
         Ok(())
     }
 
     fn sync(&mut self, file: FileToken, cookie: u64) {
-        self.command(Command::Sync { file, cookie });
+        self.command(file, Command::Sync { file, cookie });
     }
 
     fn publish(&mut self, file: FileToken, final_path: &Path, cookie: u64) {
         let final_path = self.own(final_path);
-        self.command(Command::Publish { file, final_path, cookie });
+        self.command(file, Command::Publish { file, final_path, cookie });
     }
 
     fn remove(&mut self, path: &Path, cookie: u64) {
         let path = self.own(path);
-        self.command(Command::Remove { path, cookie });
+        self.lanes[0].command(Command::Remove { path, cookie });
     }
 
     fn free_bytes(&mut self, path: &Path) -> Result<u64, DiskCause> {
@@ -251,12 +246,13 @@ impl Disk for RealDisk {
             self.own_bell.silence();
         }
         let before = completions.len();
-        while let Ok(done) = self.done.pop() {
-            self.under_way -= 1;
-            let completion = self.complete(done);
-            completions.push(completion);
+        for lane in 0..self.lanes.len() {
+            while let Some(done) = self.lanes[lane].take() {
+                let completion = self.complete(done);
+                completions.push(completion);
+            }
+            self.lanes[lane].hand_over();
         }
-        self.hand_over();
         completions.len() - before
     }
 
@@ -271,7 +267,7 @@ impl Disk for RealDisk {
     fn prepare_wait(&mut self) -> bool {
         self.own_bell.arm();
         self.armed = true;
-        let idle = self.done.is_empty();
+        let idle = self.lanes.iter().all(Lane::is_idle);
         if !idle {
             self.own_bell.disarm();
             self.armed = false;
@@ -290,17 +286,14 @@ impl Disk for RealDisk {
 
 impl Drop for RealDisk {
     fn drop(&mut self) {
-        self.command(Command::Stop);
+        self.lanes.iter_mut().for_each(|lane| lane.command(Command::Stop));
         let mut completions = Vec::new();
-        while !self.backlog.is_empty() && !self.is_dead() {
+        while !self.lanes.iter().all(Lane::is_handed_over) {
             if self.poll(&mut completions) == 0 && self.prepare_wait() {
                 self.own_bell.wait();
             }
             completions.clear();
         }
-        if let Some(thread) = self.thread.take() {
-            // A writer that panicked has said so on its own.
-            let _ = thread.join();
-        }
+        self.lanes.iter_mut().for_each(Lane::join);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
 
-use super::{Completion, Disk, DiskCause, FileToken, QueueFull, length_of};
+use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, length_of};
 use crate::clock::{Clock, SimulatedClock};
 use crate::simulated::random::Random;
 
@@ -353,7 +353,8 @@ impl Disk for SimulatedDisk {
         inside.filter_map(|name| Some(name.file_name()?.to_str()?.to_owned())).collect()
     }
 
-    fn create(&mut self, path: &Path, _preallocate: u64) -> FileToken {
+    /// Nothing is packed: what is written can be looked at.
+    fn create(&mut self, path: &Path, _how: NewFile) -> FileToken {
         let file = FileToken(self.files.len() as u32);
         self.files.push(Open::default());
         self.command(0, Command::Create { file, path: path.to_owned() });

@@ -9,7 +9,7 @@ use rtrb::{Consumer, Producer};
 
 use super::direct::Helpers;
 use super::open_file::{GATHERED, OpenFile, fail};
-use super::{DiskCause, FileToken, WriteMode, files};
+use super::{DiskCause, FileToken, NewFile, WriteMode, files, length_of};
 use crate::doorbell::Doorbell;
 
 /// Files that may be open before memory is asked for.
@@ -22,7 +22,7 @@ pub(super) enum Command {
     Create {
         file: FileToken,
         path: PathBuf,
-        preallocate: u64,
+        how: NewFile,
     },
     Append(Append),
     Sync {
@@ -50,6 +50,26 @@ pub(super) struct Append {
     /// known must not be written after it.
     pub(super) known_failures: u32,
     pub(super) data: Vec<Slice>,
+    /// What is written in their place; nothing where they are not packed.
+    pub(super) packed: Vec<u8>,
+}
+
+impl Append {
+    /// Bytes that it was asked for.
+    pub(super) fn bytes(&self) -> usize {
+        length_of(&self.data)
+    }
+
+    /// What is written for it.
+    pub(super) fn pieces(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        let data = if self.packed.is_empty() { &self.data[..] } else { &[] };
+        data.iter().map(|slice| &**slice).chain((!self.packed.is_empty()).then_some(&self.packed[..]))
+    }
+
+    /// Bytes that are written for it.
+    pub(super) fn written_bytes(&self) -> usize {
+        if self.packed.is_empty() { self.bytes() } else { self.packed.len() }
+    }
 }
 
 /// How a command ended. Appends bring their vector back, empty if it was written, and paths that are of no more use
@@ -124,8 +144,8 @@ impl Writer {
 
     fn carry_out(&mut self, command: Command) {
         match command {
-            Command::Create { file, path, preallocate } => {
-                let created = OpenFile::create(file, path, preallocate, self.mode);
+            Command::Create { file, path, how } => {
+                let created = OpenFile::create(file, path, how, self.mode);
                 let result = created.map(|created| self.files.push(created));
                 self.report(Done::Created { file, result });
             }

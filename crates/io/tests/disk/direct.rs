@@ -1,7 +1,7 @@
 //! Writes past the page cache, mixed with others: whatever is appended, the file holds it.
 
 use proptest::prelude::*;
-use ropewalk_io::disk::{Disk, RealDisk, RealDiskConfig, WriteMode};
+use ropewalk_io::disk::{Disk, NewFile, RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
 
 use super::Directory;
@@ -37,7 +37,7 @@ fn write(mode: WriteMode, lengths: &[usize]) -> u64 {
     let config = RealDiskConfig { mode, ..RealDiskConfig::default() };
     let mut disk = RealDisk::new(config, || {}).expect("a thread and two eventfds");
     let (open, closed) = (directory.path.join("file.open"), directory.path.join("file"));
-    let file = disk.create(&open, 8 << 20);
+    let file = disk.create(&open, NewFile { preallocate: 8 << 20, ..NewFile::default() });
     wait(&mut disk, 1);
     let mut expected = Vec::new();
     for (number, &length) in lengths.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! What every disk must do, over the machine's files and the simulated ones; and what the simulated one may lose.
 
 mod direct;
+mod packing;
 mod power;
 mod suite;
 mod world;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ropewalk_io::Clock;
-use ropewalk_io::disk::{Disk, DiskCause, DiskFaults};
+use ropewalk_io::disk::{Disk, DiskCause, DiskFaults, NewFile};
 
 use crate::Simulation;
 use crate::world::{Said, Settings, World};
@@ -18,7 +18,7 @@ fn a_full_disk_gives_everything_behind_back_and_goes_on_when_there_is_room() {
     let storage = world.medium.storage.clone();
     storage.set_faults(DiskFaults { capacity: 25, ..storage.faults() });
     let path = world.path("file");
-    let file = world.disk.create(&path, 0);
+    let file = world.disk.create(&path, NewFile::default());
     world.append(file, 1, b"0123456789");
     world.append(file, 2, b"0123456789");
     world.append(file, 3, b"abcdefghij");
@@ -43,7 +43,7 @@ fn a_failing_write_is_told_with_its_cause() {
     let mut world = world(false);
     let storage = world.medium.storage.clone();
     let path = world.path("file");
-    let file = world.disk.create(&path, 0);
+    let file = world.disk.create(&path, NewFile::default());
     storage.set_faults(DiskFaults { write_error: 1.0, sync_error: 1.0, ..storage.faults() });
     world.append(file, 1, b"x");
     world.disk.sync(file, 2);
@@ -61,7 +61,7 @@ fn a_slow_disk_takes_its_time() {
     let storage = world.medium.storage.clone();
     storage.set_faults(DiskFaults { bandwidth: Some(1_000_000), ..storage.faults() });
     let path = world.path("file");
-    let file = world.disk.create(&path, 0);
+    let file = world.disk.create(&path, NewFile::default());
     let start = world.medium.clock.now();
     for cookie in 0..50 {
         world.append(file, cookie, &[1; 1000]);
@@ -78,7 +78,7 @@ fn after_a_cut(seed: u64, sync_on_publish: bool) -> (Vec<String>, Vec<u8>) {
     let medium = Simulation::new(seed);
     let mut world = World::over(medium, Settings { queue_bytes: 1 << 20, sync_on_publish });
     let (path, final_path) = (world.path("file.open"), world.path("file"));
-    let file = world.disk.create(&path, 0);
+    let file = world.disk.create(&path, NewFile::default());
     world.append(file, 1, &[1; 1000]);
     world.disk.sync(file, 2);
     for cookie in 3..6 {
@@ -119,7 +119,7 @@ fn what_was_published_with_sync_survives_a_power_cut_whole() {
 fn files_are_not_open_after_a_power_cut() {
     let mut world = world(true);
     let path = world.path("file");
-    let file = world.disk.create(&path, 0);
+    let file = world.disk.create(&path, NewFile::default());
     world.wait_for(1);
     world.medium.storage.cut_power();
     world.append(file, 1, b"late");

@@ -1,6 +1,6 @@
 //! What every disk must do.
 
-use ropewalk_io::disk::{Disk, QueueFull};
+use ropewalk_io::disk::{Disk, NewFile, QueueFull};
 
 use crate::world::{Medium, Said, Settings, World};
 
@@ -11,7 +11,7 @@ fn new<M: Medium>() -> World<M> {
 pub(crate) fn appends_stand_in_the_file_in_order<M: Medium>() {
     let mut world = new::<M>();
     let path = world.path("file");
-    let file = world.disk.create(&path, 1 << 16);
+    let file = world.disk.create(&path, NewFile { preallocate: 1 << 16, ..NewFile::default() });
     let mut expected = Vec::new();
     for number in 0..500u64 {
         let piece: Vec<u8> = (0..number % 300).map(|place| (number + place) as u8).collect();
@@ -32,7 +32,7 @@ pub(crate) fn appends_stand_in_the_file_in_order<M: Medium>() {
 pub(crate) fn an_append_may_have_more_slices_than_one_system_call_takes<M: Medium>() {
     let mut world = new::<M>();
     let path = world.path("file");
-    let file = world.disk.create(&path, 0);
+    let file = world.disk.create(&path, NewFile::default());
     let mut data = Vec::new();
     for _ in 0..5 {
         data.extend(world.source.slices(&[7; 1000], 1));
@@ -48,7 +48,7 @@ pub(crate) fn an_append_may_have_more_slices_than_one_system_call_takes<M: Mediu
 pub(crate) fn a_published_file_has_its_final_name_alone<M: Medium>() {
     let mut world = new::<M>();
     let (path, final_path) = (world.path("file.open"), world.path("file"));
-    let file = world.disk.create(&path, 0);
+    let file = world.disk.create(&path, NewFile::default());
     world.append(file, 1, b"content");
     world.disk.publish(file, &final_path, 2);
     world.wait_for(3);
@@ -59,7 +59,7 @@ pub(crate) fn a_published_file_has_its_final_name_alone<M: Medium>() {
 pub(crate) fn every_call_completes_once_and_in_order<M: Medium>() {
     let mut world = new::<M>();
     let (path, final_path) = (world.path("file.open"), world.path("file"));
-    let file = world.disk.create(&path, 0);
+    let file = world.disk.create(&path, NewFile::default());
     world.append(file, 10, b"ab");
     world.disk.sync(file, 11);
     world.append(file, 12, b"");
@@ -84,7 +84,7 @@ pub(crate) fn every_call_completes_once_and_in_order<M: Medium>() {
 pub(crate) fn the_queue_is_bounded_in_bytes_but_an_empty_one_takes_any_size<M: Medium>() {
     let mut world = World::<M>::new(Settings { queue_bytes: 500, sync_on_publish: false });
     let path = world.path("file");
-    let file = world.disk.create(&path, 0);
+    let file = world.disk.create(&path, NewFile::default());
     world.append(file, 1, &[1; 1000]);
     let mut data = world.source.slices(&[2; 10], 3);
     assert_eq!(world.disk.append(file, 2, &mut data), Err(QueueFull));
@@ -99,7 +99,7 @@ pub(crate) fn the_queue_is_bounded_in_bytes_but_an_empty_one_takes_any_size<M: M
 pub(crate) fn a_file_that_cannot_be_created_takes_nothing_and_gives_the_slices_back<M: Medium>() {
     let mut world = new::<M>();
     let path = world.path("nowhere/file");
-    let file = world.disk.create(&path, 0);
+    let file = world.disk.create(&path, NewFile::default());
     world.append(file, 1, b"content");
     world.disk.sync(file, 2);
     world.wait_for(3);
@@ -113,9 +113,9 @@ pub(crate) fn a_file_that_cannot_be_created_takes_nothing_and_gives_the_slices_b
 pub(crate) fn nothing_is_overwritten<M: Medium>() {
     let mut world = new::<M>();
     let path = world.path("file");
-    let file = world.disk.create(&path, 0);
+    let file = world.disk.create(&path, NewFile::default());
     world.append(file, 1, b"precious");
-    let again = world.disk.create(&path, 0);
+    let again = world.disk.create(&path, NewFile::default());
     world.wait_for(3);
     assert_ne!(again, file);
     assert_eq!(world.said[2], Said::Created(again, Err("the file exists already".to_owned())));
@@ -126,7 +126,7 @@ pub(crate) fn nothing_is_overwritten<M: Medium>() {
 pub(crate) fn a_file_that_is_published_is_not_open<M: Medium>() {
     let mut world = new::<M>();
     let (path, final_path) = (world.path("file.open"), world.path("file"));
-    let file = world.disk.create(&path, 0);
+    let file = world.disk.create(&path, NewFile::default());
     world.disk.publish(file, &final_path, 1);
     world.append(file, 2, b"late");
     world.wait_for(3);
@@ -138,7 +138,7 @@ pub(crate) fn a_file_that_is_published_is_not_open<M: Medium>() {
 pub(crate) fn publishing_into_nowhere_leaves_the_file_open<M: Medium>() {
     let mut world = new::<M>();
     let (path, nowhere, final_path) = (world.path("file.open"), world.path("nowhere/file"), world.path("file"));
-    let file = world.disk.create(&path, 0);
+    let file = world.disk.create(&path, NewFile::default());
     world.disk.publish(file, &nowhere, 1);
     world.append(file, 2, b"more");
     world.disk.publish(file, &final_path, 3);
@@ -152,7 +152,7 @@ pub(crate) fn publishing_into_nowhere_leaves_the_file_open<M: Medium>() {
 pub(crate) fn removed_files_are_gone<M: Medium>() {
     let mut world = new::<M>();
     let path = world.path("file");
-    world.disk.create(&path, 0);
+    world.disk.create(&path, NewFile::default());
     world.disk.remove(&path, 1);
     world.disk.remove(&path, 2);
     world.wait_for(3);
@@ -166,7 +166,7 @@ pub(crate) fn directories_are_made_and_listed<M: Medium>() {
     let mut world = new::<M>();
     let directory = world.path("one/two");
     assert!(world.disk.enter_directory(&directory).is_empty());
-    world.disk.create(&directory.join("file"), 0);
+    world.disk.create(&directory.join("file"), NewFile::default());
     world.wait_for(1);
     assert_eq!(world.disk.enter_directory(&directory), ["file"]);
     world.finish();

@@ -1,8 +1,10 @@
 //! `[storage]`: how run files get onto the disk.
 
 use ropewalk_io::disk::WriteMode;
+use ropewalk_wire::run_file::Compression;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 /// How run files are written.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -12,6 +14,14 @@ pub struct StorageSection {
     pub write: WriteChoice,
     /// Room for a whole run file is set aside when it is begun, where the file system can do that.
     pub preallocate: bool,
+    /// How run files are packed: `none`, `lz4`, or `zstd:1` to `zstd:19`.
+    #[serde(deserialize_with = "compression")]
+    #[schemars(with = "String")]
+    pub compress: Compression,
+}
+
+fn compression<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Compression, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
 /// Which way bytes go into files.

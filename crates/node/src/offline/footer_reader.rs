@@ -1,11 +1,10 @@
 //! The index of a closed segment, read from its end: without looking at the rest of the file.
 
 use super::OfflineError;
+use super::segment_bytes::SegmentBytes;
 use ropewalk_terms::Utc;
 use ropewalk_wire::run_file::{END_MARK_BYTES, FooterView, IndexEntry, MAX_RECORD_BYTES, Record};
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// What a footer says.
@@ -25,22 +24,22 @@ impl Footer {
     /// # Errors
     /// Where the file cannot be read.
     pub fn read(path: &Path) -> Result<Option<Self>, OfflineError> {
-        let file = File::open(path).map_err(OfflineError::system("open", path))?;
-        Self::read_end(&file).map_err(OfflineError::system("read", path))
+        let mut bytes = SegmentBytes::open(path).map_err(OfflineError::system("open", path))?;
+        Self::read_end(&mut bytes).map_err(OfflineError::system("read", path))
     }
 
-    fn read_end(file: &File) -> io::Result<Option<Self>> {
-        let length = file.metadata()?.len();
+    fn read_end(segment: &mut SegmentBytes) -> io::Result<Option<Self>> {
+        let length = segment.length()?;
         let mut mark = [0; END_MARK_BYTES];
         let Some(mark_offset) = length.checked_sub(END_MARK_BYTES as u64) else { return Ok(None) };
-        file.read_exact_at(&mut mark, mark_offset)?;
+        segment.read_exact_at(&mut mark, mark_offset)?;
         let Some(bytes) = FooterView::length_from_end(&mark) else { return Ok(None) };
         let Some(offset) = length.checked_sub(u64::from(bytes)) else { return Ok(None) };
         if bytes as usize > MAX_RECORD_BYTES {
             return Ok(None);
         }
         let mut record = vec![0; bytes as usize];
-        file.read_exact_at(&mut record, offset)?;
+        segment.read_exact_at(&mut record, offset)?;
         let parsed = Record::parse(&record).and_then(|record| {
             let footer = FooterView::parse(&record)?;
             Ok(Self { closed: footer.closed(), rebuilt: footer.is_rebuilt(), events: footer.entries().collect() })

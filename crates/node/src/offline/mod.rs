@@ -30,6 +30,7 @@ mod replay;
 mod run_index;
 mod run_reader;
 mod run_writer;
+mod segment_bytes;
 mod segment_reader;
 mod segment_scan;
 #[cfg(test)]

@@ -3,9 +3,10 @@
 //! ```text
 //! X.rwk.open --copy whole records, append footer, sync--> X.rwk.recovering --rename--> X.rwk, then X.rwk.open goes
 //! ```
-//! At every moment one complete copy of the records lies in the directory, and whoever is interrupted can start
-//! again. A file that was damaged before its end is kept beside the new one as `X.rwk.damaged`.
+//! What was packed is whole as far as it can be unpacked, and the new file is not packed. At every moment one complete copy
+//! of the records lies in the directory, and whoever is interrupted can start again. A file that was damaged before its end is kept beside the new one as `X.rwk.damaged`.
 
+use super::segment_bytes::SegmentBytes;
 use super::{OfflineError, SegmentFile, SegmentScan, segment_files};
 use ropewalk_terms::Utc;
 use ropewalk_wire::run_file::{IndexEntry, OPEN_EXTENSION, SegmentIndex};
@@ -143,7 +144,7 @@ fn recover_segment(file: &SegmentFile) -> Result<Option<RecoveredSegment>, Offli
         rename(path, &target)?;
         RecoverAction::Closed
     } else {
-        rebuild(&handle, path, &scan, &target, &mut segment)?;
+        rebuild(path, &scan, &target, &mut segment)?;
         RecoverAction::Rebuilt
     };
     sync_directory(&target)?;
@@ -185,15 +186,9 @@ fn put_aside(path: &Path, segment: &mut RecoveredSegment) -> Result<(), OfflineE
 }
 
 /// Writes the whole records and a new footer into a new file, which then takes the old one's place.
-fn rebuild(
-    handle: &File,
-    path: &Path,
-    scan: &SegmentScan,
-    target: &Path,
-    segment: &mut RecoveredSegment,
-) -> Result<(), OfflineError> {
+fn rebuild(path: &Path, scan: &SegmentScan, target: &Path, segment: &mut RecoveredSegment) -> Result<(), OfflineError> {
     let copy = extended(target, RECOVERING_EXTENSION);
-    write_copy(handle, scan, &copy).map_err(OfflineError::system("write", &copy))?;
+    write_copy(path, scan, &copy).map_err(OfflineError::system("write", &copy))?;
     if segment.damaged_bytes > 0 {
         put_aside(path, segment)?;
     }
@@ -205,7 +200,8 @@ fn rebuild(
     Ok(())
 }
 
-fn write_copy(mut original: &File, scan: &SegmentScan, copy: &Path) -> io::Result<()> {
+fn write_copy(path: &Path, scan: &SegmentScan, copy: &Path) -> io::Result<()> {
+    let mut original = SegmentBytes::open(path)?;
     let mut to = File::create(copy)?;
     let mut index = SegmentIndex::with_capacity(scan.events.len());
     let mut events = scan.events.iter().peekable();
@@ -213,7 +209,7 @@ fn write_copy(mut original: &File, scan: &SegmentScan, copy: &Path) -> io::Resul
     for stretch in &scan.whole {
         original.seek(SeekFrom::Start(stretch.start))?;
         let length = stretch.end - stretch.start;
-        if io::copy(&mut original.take(length), &mut to)? != length {
+        if io::copy(&mut (&mut original).take(length), &mut to)? != length {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter while it was read"));
         }
         while let Some(event) = events.next_if(|event| stretch.contains(&event.offset)) {

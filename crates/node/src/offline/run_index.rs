@@ -2,13 +2,12 @@
 //!
 //! An event that went to several streams stands in each of them: within one the same key is a repetition.
 
+use super::segment_bytes::SegmentBytes;
 use super::{OfflineError, RunEvent, SegmentFile, SegmentScan, segment_files};
 use ropewalk_terms::{Attempt, Incarnation, RunNumber};
 use ropewalk_wire::run_file::{EventFlags, EventView, IndexEntry, Record, SourceEntry, StreamName};
 use std::cmp::Reverse;
-use std::fs::File;
 use std::iter::repeat_with;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -252,7 +251,7 @@ fn window_of<'a>(
 #[derive(Debug)]
 struct Window {
     file: u32,
-    handle: File,
+    handle: SegmentBytes,
     /// The stretch, and where it begins in the file.
     bytes: Vec<u8>,
     start: u64,
@@ -265,7 +264,7 @@ struct Window {
 
 impl Window {
     fn open(file: u32, path: &Path) -> Result<Self, OfflineError> {
-        let handle = File::open(path).map_err(OfflineError::system("open", path))?;
+        let handle = SegmentBytes::open(path).map_err(OfflineError::system("open", path))?;
         Ok(Self { file, handle, bytes: Vec::new(), start: 0, single: Vec::new(), last_end: None, used: 0 })
     }
 
@@ -276,10 +275,10 @@ impl Window {
         let held = self.start..self.start + self.bytes.len() as u64;
         if !(held.contains(&offset) && offset + length as u64 <= held.end) {
             if offset < last_end || offset - last_end > NEAR_BYTES {
-                read_at(&self.handle, offset, length, &mut self.single)?;
+                read_at(&mut self.handle, offset, length, &mut self.single)?;
                 return Ok(&self.single);
             }
-            read_at(&self.handle, offset, length.max(WINDOW_BYTES), &mut self.bytes)?;
+            read_at(&mut self.handle, offset, length.max(WINDOW_BYTES), &mut self.bytes)?;
             self.start = offset;
         }
         let from = (offset - self.start) as usize;
@@ -288,7 +287,7 @@ impl Window {
 }
 
 /// Fills `bytes` with up to `length` bytes from `offset` on.
-fn read_at(file: &File, offset: u64, length: usize, bytes: &mut Vec<u8>) -> std::io::Result<()> {
+fn read_at(file: &mut SegmentBytes, offset: u64, length: usize, bytes: &mut Vec<u8>) -> std::io::Result<()> {
     bytes.resize(length, 0);
     let mut filled = 0;
     while filled < length {

@@ -1,8 +1,8 @@
 //! One segment, record after record, through a window.
 
 use super::OfflineError;
+use super::segment_bytes::SegmentBytes;
 use ropewalk_wire::run_file::{Damage, Record, RecordError, SegmentHeader, Step, scan};
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub enum Found {
 #[derive(Debug)]
 pub struct SegmentReader {
     path: PathBuf,
-    file: File,
+    file: SegmentBytes,
     window: Vec<u8>,
     /// What of the window was read from the file and not stepped over.
     filled: Range<usize>,
@@ -50,7 +50,7 @@ impl SegmentReader {
     /// # Errors
     /// Where the file cannot be read or is of another major version. A header that is damaged is no error.
     pub fn open(path: &Path) -> Result<Self, OfflineError> {
-        let file = File::open(path).map_err(OfflineError::system("open", path))?;
+        let file = SegmentBytes::open(path).map_err(OfflineError::system("open", path))?;
         let mut reader = Self {
             path: path.to_owned(),
             file,
@@ -81,6 +81,11 @@ impl SegmentReader {
     /// The segment's header, where it is readable.
     pub const fn header(&self) -> Option<&SegmentHeader> {
         self.header.as_ref()
+    }
+
+    /// Bytes of a packed segment's file that nothing can be unpacked from.
+    pub fn unreadable(&self) -> u64 {
+        self.file.unreadable()
     }
 
     /// Goes to another place in the file, in bytes from its begin.

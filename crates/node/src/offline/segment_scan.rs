@@ -71,6 +71,9 @@ impl SegmentScan {
                 }
             }
         }
+        // What a writer was writing when it stopped cannot be unpacked.
+        scan.cut_bytes += reader.unreadable();
+        scan.damaged_bytes += reader.unreadable();
         Ok(scan)
     }
 

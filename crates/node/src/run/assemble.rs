@@ -161,10 +161,11 @@ impl Workshop<'_> {
                     thread_name: disk_thread(&name),
                     sync_on_publish: self.resolved.syncs_segments(),
                     mode: self.resolved.write_mode(),
+                    threads: storage.disk_threads(),
                     ..RealDiskConfig::default()
                 };
-                let on_start = self.placer.on_start(&config.thread_name);
-                let disk = RealDisk::new(config, on_start).map_err(system(format!("{name}: disk thread")))?;
+                let disk = RealDisk::with_threads(config, |thread| self.placer.on_start(thread));
+                let disk = disk.map_err(system(format!("{name}: disk thread")))?;
                 let records = self.spare_pool(PoolConfig::anonymous(
                     &pool_of(&name, Purpose::Records),
                     RECORDS_BLOCK,

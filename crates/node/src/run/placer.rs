@@ -45,7 +45,7 @@ impl Placer {
     }
 
     /// What the thread of this name does first.
-    pub(super) fn on_start(&self, name: &str) -> impl FnOnce() + Send + 'static {
+    pub(super) fn on_start(&self, name: &str) -> impl FnOnce() + Send + use<> {
         let placement = self.wanted.plan.of(Kind::Thread, name).filter(|placement| placement.is_placed()).cloned();
         let place = placement.map(|placement| (self.memory_of_another_node(&placement), placement));
         let reports = self.reports.0.clone();

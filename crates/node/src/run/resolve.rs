@@ -472,7 +472,11 @@ impl Resolved {
             name: "filter".to_owned(),
         });
         let known = self.configuration.streams();
-        let stream = |(name, index)| StreamStorage { name, selected: !known.takes_all(StreamIndex(index)) };
+        let stream = |(name, index)| StreamStorage {
+            name,
+            selected: !known.takes_all(StreamIndex(index)),
+            compression: self.configuration.storage.compress,
+        };
         let streams = known.names().zip(0..).map(stream).collect();
         Some(StorageConfig {
             writer: NodeId::builder(index),

@@ -2,7 +2,7 @@
 
 use super::clock::NodeClock;
 use ropewalk_io::disk::{
-    Completion, Disk, DiskCause, FileToken, QueueFull, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage,
+    Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage,
 };
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
@@ -28,8 +28,8 @@ impl Disk for NodeDisk {
         self.inner.enter_directory(path)
     }
 
-    fn create(&mut self, path: &Path, preallocate: u64) -> FileToken {
-        self.inner.create(path, preallocate)
+    fn create(&mut self, path: &Path, how: NewFile) -> FileToken {
+        self.inner.create(path, how)
     }
 
     fn append(&mut self, file: FileToken, cookie: u64, data: &mut Vec<Slice>) -> Result<(), QueueFull> {

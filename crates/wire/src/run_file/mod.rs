@@ -25,6 +25,7 @@ mod event;
 mod fields;
 mod footer;
 mod name;
+mod packed;
 mod record;
 mod scan;
 mod segment;
@@ -41,6 +42,7 @@ pub use event::{
 };
 pub use footer::{END_MARK_BYTES, FooterView, INDEX_ENTRY_BYTES, IndexEntry, SegmentIndex, footer_bytes};
 pub use name::{OPEN_EXTENSION, SegmentName, run_directory_name};
+pub use packed::{Compression, MAX_STRETCH_BYTES, NoCompression, PACKED_HEAD_BYTES, PackedStretch, Packer};
 pub use record::{
     MAX_RECORD_BYTES, RECORD_HEADER_BYTES, RECORD_MAGIC, Record, RecordError, RecordHeader, RecordKind, RecordTail,
 };

@@ -77,6 +77,8 @@ impl RecordKind {
     pub const END_OF_RUN: Self = Self(4);
     /// The last record of a segment: the index of its events.
     pub const FOOTER: Self = Self(5);
+    /// A stretch of a packed segment.
+    pub const PACKED: Self = Self(6);
     /// A slow reading.
     pub const SLOW_CONTROL: Self = Self(16);
     /// Reserved: scalers.
@@ -96,6 +98,7 @@ impl RecordKind {
             Self::EVENT => "event",
             Self::END_OF_RUN => "end of run",
             Self::FOOTER => "footer",
+            Self::PACKED => "packed stretch",
             Self::SLOW_CONTROL => "slow control",
             Self::SCALER => "scaler",
             Self::STATE => "state",

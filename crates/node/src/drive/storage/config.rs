@@ -1,7 +1,8 @@
 //! What is decided before a run.
 
-use ropewalk_terms::{AcknowledgementLevel, NodeId, Utc};
-use ropewalk_wire::run_file::{SourceEntry, StreamName};
+use ropewalk_io::disk::NewFile;
+use ropewalk_terms::{AcknowledgementLevel, NodeId, StreamIndex, Utc};
+use ropewalk_wire::run_file::{Compression, SourceEntry, StreamName};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,4 +45,23 @@ pub struct StreamStorage {
     pub name: StreamName,
     /// Not every event is meant to come here: keys that are missing in it are no loss.
     pub selected: bool,
+    /// How its segments are packed.
+    pub compression: Compression,
+}
+
+impl StorageConfig {
+    /// Threads that the disk should have: one for what is written as it is, and one for each stream that is packed.
+    pub fn disk_threads(&self) -> u8 {
+        1 + self.streams.iter().filter(|stream| stream.compression != Compression::None).count() as u8
+    }
+
+    /// How a segment of a stream is begun, and which of these threads writes it.
+    pub(super) fn new_file(&self, stream: StreamIndex) -> NewFile {
+        let packed = |stream: &StreamStorage| stream.compression != Compression::None;
+        let stream = usize::from(stream.0);
+        let compression = self.streams[stream].compression;
+        let before = self.streams[..stream].iter().filter(|stream| packed(stream)).count() as u8;
+        let preallocate = if self.preallocate { self.segment_bytes } else { 0 };
+        NewFile { preallocate, compression, thread: if compression == Compression::None { 0 } else { 1 + before } }
+    }
 }

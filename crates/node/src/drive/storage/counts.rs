@@ -8,7 +8,7 @@ use std::ops::AddAssign;
 pub struct StorageCounts {
     /// Event records that the disk has taken. An event has one in each of its streams.
     pub events: u64,
-    /// Bytes that the disk has taken.
+    /// Bytes that the disk has taken, counted before they are packed.
     pub bytes: u64,
     /// Segments closed and renamed.
     pub segments: u64,

@@ -96,7 +96,8 @@ impl<D: Disk> Storage<D> {
     /// Storage that writes through `disk`; heads and tails of records are staged in `staging`.
     pub fn new(disk: D, config: StorageConfig, staging: Staging) -> Self {
         let kept = VecDeque::with_capacity(if config.keep.is_some() { KEPT } else { 0 });
-        let series: Vec<_> = config.streams.iter().map(|stream| Series::new(&config, stream)).collect();
+        let series: Vec<_> =
+            (0..config.streams.len() as u8).map(|stream| Series::new(&config, StreamIndex(stream))).collect();
         let copies = Copies::new(series.len());
         let tools = Tools {
             disk,

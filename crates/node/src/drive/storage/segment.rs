@@ -2,7 +2,7 @@
 
 use super::copies::Ticket;
 use super::{Acknowledgements, Progress, StorageConfig, StorageCounts, Tools};
-use ropewalk_io::disk::{Disk, DiskCause, FileToken};
+use ropewalk_io::disk::{Disk, DiskCause, FileToken, NewFile};
 use ropewalk_memory::Slice;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{AcknowledgementLevel, Instant, NodeId, RunNumber};
@@ -64,8 +64,7 @@ pub(super) struct SegmentWriter {
     path: PathBuf,
     /// While it is being written.
     open_path: PathBuf,
-    /// Bytes for which room is set aside.
-    preallocate: u64,
+    how: NewFile,
     pub(super) index: SegmentIndex,
     length: u64,
     opened: Instant,
@@ -90,7 +89,7 @@ impl SegmentWriter {
             name: NO_NAME,
             path: PathBuf::with_capacity(PATH_BYTES),
             open_path: PathBuf::with_capacity(PATH_BYTES),
-            preallocate: 0,
+            how: NewFile::default(),
             index: SegmentIndex::with_capacity(INDEX_EVENTS),
             length: 0,
             opened: Instant::ZERO,
@@ -103,12 +102,12 @@ impl SegmentWriter {
         }
     }
 
-    pub(super) fn open<D: Disk>(&mut self, tools: &mut Tools<D>, now: Instant, name: SegmentName) {
+    pub(super) fn open<D: Disk>(&mut self, tools: &mut Tools<D>, now: Instant, name: SegmentName, how: NewFile) {
         let directory = &tools.directory;
         self.name = name;
         set_path(&mut self.path, directory, name);
         set_path(&mut self.open_path, directory, format_args!("{name}{OPEN_EXTENSION}"));
-        self.preallocate = if tools.config.preallocate { tools.config.segment_bytes } else { 0 };
+        self.how = how;
         self.create(&mut tools.disk);
         self.index.clear();
         self.length = 0;
@@ -119,7 +118,7 @@ impl SegmentWriter {
     }
 
     fn create(&mut self, disk: &mut impl Disk) {
-        self.file = Some(disk.create(&self.open_path, self.preallocate));
+        self.file = Some(disk.create(&self.open_path, self.how));
         self.uncreated = false;
     }
 

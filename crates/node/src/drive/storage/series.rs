@@ -2,10 +2,10 @@
 
 use super::copies::Ticket;
 use super::segment::{Closed, SegmentWriter};
-use super::{Acknowledgements, StorageConfig, StorageCounts, StreamStorage, Tools, stage};
-use ropewalk_io::disk::{Disk, DiskCause, FileToken};
+use super::{Acknowledgements, StorageConfig, StorageCounts, Tools, stage};
+use ropewalk_io::disk::{Disk, DiskCause, FileToken, NewFile};
 use ropewalk_memory::Slice;
-use ropewalk_terms::{EventKey, Incarnation, Instant};
+use ropewalk_terms::{EventKey, Incarnation, Instant, StreamIndex};
 use ropewalk_wire::run_file::{
     BeginOfRun, EndOfRun, IndexEntry, MINOR_VERSION, OPEN_EXTENSION, SegmentHeader, SegmentName,
 };
@@ -19,6 +19,8 @@ const BATCH_BYTES: u64 = 8 << 20;
 pub(super) struct Series {
     /// That of the newest segment.
     header: SegmentHeader,
+    /// How a segment's file is begun.
+    how: NewFile,
     current: Option<SegmentWriter>,
     closing: VecDeque<SegmentWriter>,
     spare: Vec<SegmentWriter>,
@@ -29,7 +31,8 @@ pub(super) struct Series {
 }
 
 impl Series {
-    pub(super) fn new(config: &StorageConfig, stream: &StreamStorage) -> Self {
+    pub(super) fn new(config: &StorageConfig, index: StreamIndex) -> Self {
+        let stream = &config.streams[usize::from(index.0)];
         let header = SegmentHeader {
             run: ropewalk_terms::RunNumber(0),
             segment: 0,
@@ -44,6 +47,7 @@ impl Series {
         };
         Self {
             header,
+            how: config.new_file(index),
             current: None,
             closing: VecDeque::with_capacity(2),
             spare: vec![SegmentWriter::new(), SegmentWriter::new()],
@@ -118,7 +122,7 @@ impl Series {
             self.spare.push(segment);
             return false;
         }
-        segment.open(tools, now, name);
+        segment.open(tools, now, name, self.how);
         segment.add_bytes(tools.frame.len() as u64, &mut tools.pieces);
         self.current = Some(segment);
         true

@@ -6,8 +6,8 @@ use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, Simulate
 use ropewalk_memory::{Pool, PoolConfig};
 use ropewalk_terms::{Attempt, EventKey, NodeId, SourceId};
 use ropewalk_wire::run_file::{
-    ClockDomain, EventFlags, EventHead, EventView, FragmentEntry, FragmentFlags, Item, Items, MissingSource,
-    RecordKind, SegmentName, StreamName,
+    ClockDomain, Compression, EventFlags, EventHead, EventView, FragmentEntry, FragmentFlags, Item, Items,
+    MissingSource, RecordKind, SegmentName, StreamName,
 };
 
 const RUN: RunNumber = RunNumber(1);
@@ -66,7 +66,7 @@ fn config(level: AcknowledgementLevel) -> StorageConfig {
         epoch: Utc(1),
         output: "/data".into(),
         sources: Vec::new(),
-        streams: stream_names().map(|name| StreamStorage { name, selected: true }).into(),
+        streams: stream_names().map(|name| StreamStorage { name, selected: true, ..StreamStorage::default() }).into(),
         level,
         sync_batches: level == AcknowledgementLevel::Synced,
         segment_bytes: 8 << 10,
@@ -144,4 +144,19 @@ fn an_event_is_taken_for_all_of_its_streams_or_for_none() {
     assert!(!add(&mut storage, streams(&[0, 1])), "the first of its streams has no room");
     assert_eq!(storage.series[1].pending_events(), 0, "the other one was not given it either");
     assert!(add(&mut storage, streams(&[1])));
+}
+
+#[test]
+fn streams_that_are_packed_have_threads_of_their_own() {
+    let packed = |name, compression| StreamStorage { name, selected: true, compression };
+    let [physics, calibration, error] = stream_names();
+    let streams = vec![
+        packed(physics, Compression::Zstd(1)),
+        packed(calibration, Compression::None),
+        packed(error, Compression::Lz4),
+    ];
+    let config = StorageConfig { streams, ..config(AcknowledgementLevel::Written) };
+    assert_eq!(config.disk_threads(), 3);
+    let threads = [0, 1, 2].map(|stream| config.new_file(StreamIndex(stream)).thread);
+    assert_eq!(threads, [1, 0, 2]);
 }

@@ -2,6 +2,7 @@
 
 mod cms;
 mod inspecting;
+mod packed;
 mod reading;
 mod recovering;
 mod verifying;

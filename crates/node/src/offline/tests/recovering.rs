@@ -156,7 +156,7 @@ fn what_somebody_writes_is_left_alone() {
 #[test]
 fn garbage_is_put_aside() {
     let directory = Directory::new();
-    directory.write(&open_name(0, 1), &[0; 500]);
+    directory.write(&open_name(0, 1), &[0x5a; 500]);
     let found = only_segment(&directory);
     assert_eq!((found.action, found.damaged_bytes, found.header), (RecoverAction::Empty, 500, false));
     assert_eq!(directory.names(), [name(0, 1) + ".damaged"]);

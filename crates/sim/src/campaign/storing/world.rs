@@ -49,7 +49,11 @@ pub(super) fn stream_name(scenario: &Scenario, stream: StreamIndex) -> StreamNam
 }
 
 fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedClock) -> Storage<SimulatedDisk> {
-    let stream = |stream| StreamStorage { name: stream_name(scenario, StreamIndex(stream)), selected: true };
+    let stream = |stream| StreamStorage {
+        name: stream_name(scenario, StreamIndex(stream)),
+        selected: true,
+        ..StreamStorage::default()
+    };
     let config = StorageConfig {
         writer: NodeId::builder(0),
         epoch: Utc(1),

@@ -2,6 +2,7 @@
 
 mod damage;
 mod golden;
+mod packed;
 mod page;
 mod round_trip;
 

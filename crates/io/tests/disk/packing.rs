@@ -1,0 +1,96 @@
+//! Packed files: what was appended is what they unpack to, also where an append was refused.
+
+use ropewalk_io::disk::{Disk, NewFile, RealDisk, RealDiskConfig, WriteMode};
+use ropewalk_wire::run_file::{Compression, Item, Items, PackedStretch};
+
+use super::Directory;
+use crate::world::{Said, Source, World};
+
+/// What the stretches of a file unpack to, one behind the other.
+fn unpacked(file: &[u8]) -> Vec<u8> {
+    let (mut all, mut stretch) = (Vec::new(), Vec::new());
+    for item in Items::new(file) {
+        let Item::Record { record, .. } = item else { panic!("{item:?}") };
+        let packed = PackedStretch::parse(&record).expect("a packed stretch");
+        assert_eq!(packed.offset, all.len() as u64);
+        packed.unpack(&mut stretch).expect("what was packed");
+        all.extend_from_slice(&stretch);
+    }
+    all
+}
+
+#[test]
+fn a_packed_file_unpacks_to_what_was_appended() {
+    for mode in [WriteMode::Buffered, WriteMode::Direct] {
+        for compression in [Compression::Zstd(1), Compression::Lz4] {
+            let (directory, mut source) = (Directory::default(), Source::new());
+            let config = RealDiskConfig { mode, threads: 2, ..RealDiskConfig::default() };
+            let mut disk = RealDisk::new(config, || {}).expect("two threads and three eventfds");
+            let [packed, plain] = ["packed", "plain"].map(|name| directory.path.join(name));
+            let how = NewFile { compression, thread: 1, ..NewFile::default() };
+            let first = disk.create(&packed.with_extension("open"), how);
+            let second = disk.create(&plain.with_extension("open"), NewFile::default());
+            let (mut expected, mut completions) = (Vec::new(), Vec::new());
+            for number in 0..30_u8 {
+                let bytes: Vec<u8> = (0..900).map(|place| (place / 50) as u8 ^ number).collect();
+                for file in [first, second] {
+                    disk.append(file, 0, &mut source.slices(&bytes, 100)).expect("room in the queue");
+                }
+                expected.extend(bytes);
+                while disk.queued_bytes() > 0 {
+                    disk.poll(&mut completions);
+                }
+                completions.clear();
+            }
+            disk.publish(first, &packed, 0);
+            disk.publish(second, &plain, 0);
+            drop(disk);
+            let read = |path| std::fs::read(path).expect("the file is closed");
+            let file = read(&packed);
+            assert_eq!(unpacked(&file), expected, "{compression}");
+            assert!(file.len() < expected.len(), "{compression} makes {} B of {}", file.len(), expected.len());
+            assert_eq!(read(&plain), expected);
+        }
+    }
+}
+
+#[test]
+fn files_of_several_threads_end_in_their_own_order() {
+    let mut world =
+        World::over(Threads::default(), crate::world::Settings { queue_bytes: 1 << 20, sync_on_publish: false });
+    let path = world.path("file");
+    let file = world.disk.create(&path, NewFile { thread: 1, ..NewFile::default() });
+    for number in 0..50 {
+        world.append(file, number, &[number as u8; 100]);
+    }
+    world.wait_for(51);
+    let offsets = (0..50).map(|number| Said::Appended(number, 100 * number));
+    assert!(world.said[1..].iter().cloned().eq(offsets), "{:?}", world.said);
+    world.finish();
+}
+
+/// A directory whose files two threads write.
+#[derive(Default)]
+struct Threads(Directory);
+
+impl crate::world::Medium for Threads {
+    type D = RealDisk;
+
+    fn disk(&mut self, settings: crate::world::Settings) -> RealDisk {
+        let queue_bytes = settings.queue_bytes;
+        let config = RealDiskConfig { queue_bytes, threads: 2, ..RealDiskConfig::default() };
+        RealDisk::new(config, || {}).expect("two threads and three eventfds")
+    }
+
+    fn directory(&self) -> std::path::PathBuf {
+        self.0.path.clone()
+    }
+
+    fn read(&self, path: &std::path::Path) -> Option<Vec<u8>> {
+        std::fs::read(path).ok()
+    }
+
+    fn idle(&mut self) {
+        std::thread::yield_now();
+    }
+}
