@@ -20,7 +20,7 @@ enum { MOST_GREETING = 64 << 10, SIZES = 7, GREETING_HEAD = 8 + 8 * SIZES + 4 + 
 enum { SIZE_VERSION, SIZE_RECORDS, SIZE_COPIES, SIZE_RESULTS, SIZE_EVENTS, SIZE_ADDRESSES, SIZE_MEMORIES };
 enum { WRITTEN = 0, TAKEN = 64, RECORDS = 4096 };         /* in the events */
 enum { SLEEPS = 0, ENTRIES = 4096, ENTRY = 64 };          /* in the decisions */
-enum { KIND_WRAP = 0, KIND_EVENT = 1 };                   /* of a record; others are runs that begin and end */
+enum { KIND_EVENT = 1 };                                  /* of a record; others are runs, and a ring's end */
 enum { RECORD_HEAD = 40, FRAGMENT_HEAD = 40, PIECE = 16 };
 enum { FLAG_ACCEPT = 1, FLAG_UNDECIDED = 2 };
 /* Whoever waits is told of decisions when there are so many, or the event took so long. */
@@ -276,10 +276,6 @@ const struct ropewalk_event *ropewalk_client_next(struct ropewalk_client *client
     while (wait_until(client, has_record)) {
         const uint8_t *record = client->addresses + RECORDS + client->at % records;
         uint64_t to_end = results - client->result % results;
-        if (u32_at(record + 4) == KIND_WRAP) {
-            client->at += records - client->at % records;
-            continue;
-        }
         if (u32_at(record + 4) != KIND_EVENT) {
             client->at += u32_at(record);
             continue;

@@ -149,6 +149,11 @@ fn of(memory: &mut Staging, bytes: &[u8]) -> Event {
     Event::new(5, [fragment(memory, 11, bytes, 4000)])
 }
 
+/// What the filter computes of all bytes of an event (FNV-1a).
+fn sum_of(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
 fn text(outcome: &Outcome) -> &str {
     let Outcome::Decided { result, .. } = outcome else { panic!("{outcome:?}") };
     std::str::from_utf8(result).expect("text")
@@ -204,10 +209,7 @@ fn many_events_go_through_and_none_is_mixed_up() {
             // Some lie where the process must be given a copy.
             let other = if number % 10 == 0 { &mut own } else { &mut memory };
             let second_fragment = fragment(other, 2, &second, 17);
-            let sum = first
-                .iter()
-                .chain(&second)
-                .fold(0xcbf2_9ce4_8422_2325_u64, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+            let sum = sum_of(&[&first[..], &second].concat());
             (Event::new(number, [fragment(&mut memory, 1, &first, 1 + number as usize % 60), second_fragment]), sum)
         })
         .collect();
@@ -242,9 +244,9 @@ fn long_results_and_full_rings_hold_up_and_lose_nothing() {
     let mut memory = pool(MemoryKind::Memfd, 64 << 10, 16);
     let mut filter = Driven::new(&build(&directory, MISBEHAVING_FILTER, &[]));
     filter.start();
-    let event = of(&mut memory, b"R");
+    let bytes = fragment(&mut memory, 1, b"R", 1);
     let mut offered = 0;
-    while filter.process.offer(offered, &event) == Offer::Taken {
+    while filter.process.offer(offered, &Event::new(offered.into(), [bytes.clone()])) == Offer::Taken {
         offered += 1;
     }
     assert_eq!(offered as usize, MOST_EVENTS);
@@ -254,7 +256,8 @@ fn long_results_and_full_rings_hold_up_and_lose_nothing() {
         if let Some(decision) = filter.process.next_decision() {
             let (ticket, decision) = decision.expect("it can be true");
             let result = decision.expect("it decides").result;
-            assert!(ticket == decided && result.len() == 65_536 && result.iter().all(|&byte| byte == 7));
+            assert_eq!((ticket, result.len()), (decided, 65_536));
+            assert!(result.iter().all(|&byte| byte == ticket as u8), "the result of event {ticket} is another one's");
             decided += 1;
         } else {
             filter.turn();
@@ -275,6 +278,42 @@ fn long_results_and_full_rings_hold_up_and_lose_nothing() {
         }
     }
     assert_eq!(filter.process.offer(4711, &wide), Offer::Taken, "there is room again");
+}
+
+/// What has to be copied stays as it is until it is decided, though the ring of copies is passed again and again.
+#[test]
+fn copies_are_not_written_over_before_their_event_is_decided() {
+    let directory = TemporaryDirectory::new();
+    let mut memory = pool(MemoryKind::Anonymous, 128 << 10, 40);
+    let mut filter = Driven::new(&build(&directory, MISBEHAVING_FILTER, &[]));
+    filter.start();
+    let all: Vec<(Event, u64)> = (0..37_u8)
+        .map(|number| {
+            let bytes = [b"#", &vec![number; 90_000 + usize::from(number) * 100][..]].concat();
+            (Event::new(number.into(), [fragment(&mut memory, 1, &bytes, 100_000)]), sum_of(&bytes))
+        })
+        .collect();
+    let (mut offered, mut decided, mut was_full) = (0, 0, 0);
+    while decided < 200_u32 {
+        while offered < 200 {
+            let event = &all[offered as usize % all.len()].0;
+            if filter.process.offer(offered, event) != Offer::Taken {
+                was_full += 1;
+                assert!(offered - decided <= 11, "a ring of 1 MiB has room for 11 of them");
+                break;
+            }
+            offered += 1;
+        }
+        filter.process.flush();
+        filter.turn();
+        while let Some(decision) = filter.process.next_decision() {
+            let (ticket, decision) = decision.expect("it can be true");
+            let sum = all[ticket as usize % all.len()].1;
+            assert_eq!((ticket, decision.expect("it decides").result), (decided, &sum.to_ne_bytes()[..]));
+            decided += 1;
+        }
+    }
+    assert!(was_full > 0);
 }
 
 #[test]

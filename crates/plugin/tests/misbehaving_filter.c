@@ -120,7 +120,7 @@ static int process(void *mine, const struct ropewalk_event *event, struct ropewa
     switch (bytes[0]) {
     case '?': tell(event, decision); return 0;
     case '#': sum = checksum(event); memcpy(decision->result, &sum, 8); decision->result_length = 8; return 0;
-    case 'R': memset(decision->result, 7, decision->capacity); decision->result_length = decision->capacity; return 0;
+    case 'R': memset(decision->result, (int)event->number, decision->capacity); decision->result_length = decision->capacity; return 0;
     case '0': decision->result_length = (uint32_t)snprintf((char *)decision->result, 100, "%u %u %llu", state->run,
                                                            state->runs_ended, (unsigned long long)state->events);
               return 0;

@@ -184,24 +184,17 @@ impl Served {
 
     /// Does what the next record says; false where nobody is there any more.
     fn record(&mut self, caller: &mut Caller) -> io::Result<bool> {
-        let (at, to_end) = (RECORDS + (self.at % RING as u64) as usize, RING as u64 - self.at % RING as u64);
+        let at = RECORDS + (self.at % RING as u64) as usize;
         let [length, kind] = [0, 1].map(|word| self.events.look::<u64>(at) >> (32 * word) & 0xffff_ffff);
-        if kind == Kind::Wrap as u64 {
-            self.at += to_end;
-        } else if kind == Kind::Event as u64 {
+        if kind == Kind::Event as u64 {
             if !self.event(at, length as usize, caller)? {
                 return Ok(false);
             }
-            self.at += length;
-        } else {
+        } else if kind != Kind::Wrap as u64 {
             let run = RunNumber(self.events.look::<u64>(at + 8) as u32);
-            if kind == Kind::BeginRun as u64 {
-                self.created.begin_run(run)
-            } else {
-                self.created.end_run()
-            }
-            self.at += length;
+            if kind == Kind::BeginRun as u64 { self.created.begin_run(run) } else { self.created.end_run() }
         }
+        self.at += length;
         Ok(true)
     }
 
