@@ -6,6 +6,7 @@
 
 pub mod builder;
 pub mod control;
+pub mod files;
 pub mod filter;
 pub mod gateway;
 pub mod manager;

@@ -1,6 +1,7 @@
 //! What can be asked for on the command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ropewalk_node::file_based::BuiltIn;
 use ropewalk_node::quantity::{Bytes, Rate, Size, Time, Times, TriggerRate};
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::frd::Version;
@@ -38,6 +39,10 @@ pub(crate) enum Command {
     FarmNode(FarmNodeOptions),
     /// Print a gateway's decisions in the order of events, as they are made.
     Decisions(DecisionsOptions),
+    /// Filter the files of events in a run's directory: give them to filter units, add up what these accept.
+    FilterFiles(FilterFilesOptions),
+    /// Be a filter unit: filter the files that the broker of a directory gives, one after the other.
+    FilterUnit(FilterUnitOptions),
     /// Be the process in which a splitter divides a source's frames; a run starts it by itself.
     #[command(hide = true)]
     SplitterProcess,
@@ -117,6 +122,39 @@ pub(crate) enum InitKind {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk filter-files run000001 --units 4 --filter random=0.1
+  ropewalk filter-files /dev/shm/run000001 --units 2 --filter prescale=100 --json")]
+pub(crate) struct FilterFilesOptions {
+    /// The run's directory, best in memory: files of events, closed by _EoLS.jsn and _EoR.jsn.
+    pub(crate) directory: PathBuf,
+    /// So many filter units are started; with 0 they come by themselves (`ropewalk filter-unit`).
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) units: u32,
+    /// What they accept: all, prescale=N, size=BYTES, source=ID, random=SHARE[,SEED].
+    #[arg(long, default_value = "all")]
+    pub(crate) filter: BuiltIn,
+    /// A file that so many filter units ended over is set aside.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) tries: u16,
+    /// A filter unit that takes longer over one file is ended.
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub(crate) time_out: Time,
+    /// Print what came of the files as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FilterUnitOptions {
+    /// The run's directory, which a broker serves (`ropewalk filter-files`).
+    pub(crate) directory: PathBuf,
+    /// What is accepted: all, prescale=N, size=BYTES, source=ID, random=SHARE[,SEED].
+    #[arg(long, default_value = "all")]
+    pub(crate) filter: BuiltIn,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct ConvertOptions {
     /// Files of one format, or captures of it; packed as LZ4 frames or not. To make files of another format: run directories, or
     /// run files.
@@ -139,6 +177,12 @@ pub(crate) struct ConvertOptions {
     /// The version of FRD headers, of events that had none before: 4 has room for event numbers beyond 32 bits.
     #[arg(long, value_name = "3|4|5", value_parser = frd_version, default_value = "5")]
     pub(crate) frd_version: Version,
+    /// With --to frd: a directory of the run with files of so many events each, as builder units write them for filter units.
+    #[arg(long, value_name = "N", requires = "lumisection_events", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) file_events: Option<u32>,
+    /// With --file-events: a lumisection is so many event numbers.
+    #[arg(long, value_name = "N", requires = "file_events", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) lumisection_events: Option<u64>,
     /// A run directory, or the files, are made in this one.
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,

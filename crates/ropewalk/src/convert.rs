@@ -7,7 +7,7 @@ use crate::foreign::is_meant;
 use crate::render::grouped;
 use crate::running::{Limits, take_run};
 use ropewalk_node::configuration;
-use ropewalk_node::offline::export::{ExportFormat, Exported, export};
+use ropewalk_node::offline::export::{ExportFormat, Exported, FrdOptions, RunFiles, export};
 use ropewalk_node::offline::foreign::{Converted, Recorded, of_recordings};
 use ropewalk_node::offline::segment_files;
 use ropewalk_node::run::Registry;
@@ -17,7 +17,11 @@ pub(crate) fn convert(options: &ConvertOptions) -> Result<u8, Failure> {
     match (&options.by, options.to) {
         (Some(config), _) => convert_by(options, config),
         (None, ConvertTo::Run) => to_run(options),
-        (None, ConvertTo::Frd) => from_run(options, ExportFormat::Frd(options.frd_version)),
+        (None, ConvertTo::Frd) => {
+            let files = options.file_events.zip(options.lumisection_events);
+            let files = files.map(|(events, lumisection_events)| RunFiles { events, lumisection_events });
+            from_run(options, ExportFormat::Frd(FrdOptions { version: options.frd_version, files }))
+        }
         (None, ConvertTo::Mdf) => from_run(options, ExportFormat::Mdf),
         (None, ConvertTo::Raw) => from_run(options, ExportFormat::Raw),
     }

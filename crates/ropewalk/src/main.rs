@@ -8,6 +8,7 @@ mod demo;
 mod exit;
 mod felix;
 mod files;
+mod filtering;
 mod foreign;
 mod init;
 mod nodes;
@@ -57,6 +58,8 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Source { command: SourceCommand::Mep(options) } => push::sources(&options),
         Command::Source { command: SourceCommand::Test(options) } => source_test::test(&options),
         Command::FarmNode(options) => push::farm_node(&options),
+        Command::FilterFiles(options) => filtering::filter_files(&options),
+        Command::FilterUnit(options) => filtering::filter_unit(&options),
         Command::Decisions(options) => decisions::decisions(&options),
         Command::SplitterProcess => {
             let served = ropewalk_plugin::process::serve();

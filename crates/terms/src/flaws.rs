@@ -237,6 +237,14 @@ flaws! {
     FirstCopyAcknowledged = "first_copy_acknowledged",
     /// The last stream of an event of several is not given it.
     LastStreamForgotten = "last_stream_forgotten",
+    /// The file of a filter unit that is gone goes to nobody else.
+    LostFileForgotten = "lost_file_forgotten",
+    /// What a filter unit wrote for a file counts although the file has gone to another one.
+    StaleResultCommitted = "stale_result_committed",
+    /// A file is deleted before its document has its name.
+    DeletedBeforeCommitted = "deleted_before_committed",
+    /// What a filter unit made of a file is added up each time it is told.
+    FileAddedTwice = "file_added_twice",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

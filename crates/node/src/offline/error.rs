@@ -151,6 +151,9 @@ pub enum OfflineError {
         /// How many there are.
         blocks: u64,
     },
+    /// A document beside files of events could not be written.
+    #[error(transparent)]
+    Files(#[from] crate::file_based::FilesError),
     /// The result could not be written.
     #[error("cannot write the result: {0}")]
     Output(#[from] io::Error),

@@ -10,6 +10,7 @@ mod felix;
 mod felix_input;
 mod felix_process;
 mod felix_run;
+mod file_based;
 mod foreign;
 mod front_ends;
 mod gateway;

@@ -4,6 +4,7 @@ use super::broken::{Broken, Checker};
 use super::controlled;
 use super::coverage::Coverage;
 use super::dividing;
+use super::filing;
 use super::gathering;
 use super::growing;
 use super::push;
@@ -72,6 +73,11 @@ pub fn run_gathering(scenario: gathering::Scenario) -> Option<Broken> {
 /// What a checker says of run files in several streams; nothing where everything holds.
 pub fn run_storing(scenario: storing::Scenario) -> Option<Broken> {
     caught(|| storing::World::new(scenario).run())
+}
+
+/// What a checker says of files between builder units and filter units; nothing where everything holds.
+pub fn run_filing(scenario: filing::Scenario) -> Option<Broken> {
+    caught(|| filing::World::new(scenario).run())
 }
 
 /// Runs a world to its end; what a checker said, or how somebody panicked.

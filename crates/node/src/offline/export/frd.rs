@@ -1,36 +1,41 @@
 //! FED raw data.
 //!
 //! An event that came out of such a file has its header, and what stood before and behind it, in its envelope: it goes out as it
-//! came, byte for byte, and a file's header begins a file. Other events get headers, and all of them one file with a header.
+//! came, byte for byte, and a file's header begins a file. Other events get headers, and all of them one file with a header; or
+//! several files by number and lumisection, with the documents that filter units want beside them (`file_based`).
 
 use super::output::Output;
-use super::{Exported, Exporter, Parts, named};
+use super::{Exported, Exporter, FrdOptions, Parts, RunFiles, named};
+use crate::file_based::documents::{EndOfLumisection, EndOfRun, RawFile, write_legend, write_numbers};
 use crate::offline::OfflineError;
 use ropewalk_terms::RunNumber;
 use ropewalk_wire::fed;
-use ropewalk_wire::frd::{
-    EventHeader, FILE_HEADER_BYTES, FileHeader, FileKind, FileName, FrdError, Version, encode_event,
-};
-use ropewalk_wire::run_file::SourceFormat;
+use ropewalk_wire::frd::{EventHeader, FILE_HEADER_BYTES, FileHeader, FileKind, FileName, FrdError, encode_event};
+use ropewalk_wire::run_file::{SourceFormat, run_directory_name};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The lumisection of events that say nothing of one.
+/// The first lumisection, and that of events that say nothing of one.
 const FIRST_LUMISECTION: u32 = 1;
+/// Who writes documents.
+const SOURCE: &str = "convert";
 
 /// Writes files one after the other.
 pub(super) struct Frd {
     directory: PathBuf,
     run: RunNumber,
-    /// Of events without a header of their own.
-    version: Version,
+    options: FrdOptions,
     open: Option<Open>,
     files: Vec<PathBuf>,
+    /// By lumisection, where documents are written.
+    lumisections: BTreeMap<u32, EndOfLumisection>,
     bytes: Vec<u8>,
 }
 
 /// The file that is being written.
 struct Open {
     output: Output,
+    name: FileName,
     /// Events in it, where its header is still to be written.
     counted: Option<u32>,
 }
@@ -60,9 +65,14 @@ impl<'a> Envelope<'a> {
 }
 
 impl Frd {
-    pub(super) fn new(directory: &Path, run: Option<RunNumber>, version: Version) -> Self {
-        let (directory, run) = (directory.to_owned(), named(run));
-        Self { directory, run, version, open: None, files: Vec::new(), bytes: Vec::new() }
+    pub(super) fn new(directory: &Path, run: Option<RunNumber>, options: FrdOptions) -> Result<Self, OfflineError> {
+        let (mut directory, run) = (directory.to_owned(), named(run));
+        if options.files.is_some() {
+            directory.push(run_directory_name(run));
+            std::fs::create_dir(&directory).map_err(OfflineError::system("make", &directory))?;
+        }
+        let (files, lumisections, bytes) = (Vec::new(), BTreeMap::new(), Vec::new());
+        Ok(Self { directory, run, options, open: None, files, lumisections, bytes })
     }
 
     /// Closes the open file and begins the next one; `counted` where its header says what is written from now on.
@@ -74,16 +84,54 @@ impl Frd {
         if counted.is_some() {
             output.write(&FileHeader::default().to_bytes())?;
         }
-        Ok(self.open.insert(Open { output, counted }))
+        Ok(self.open.insert(Open { output, name, counted }))
     }
 
     fn close(&mut self) -> Result<(), OfflineError> {
-        let Some(Open { mut output, counted }) = self.open.take() else { return Ok(()) };
+        let Some(Open { mut output, name, counted }) = self.open.take() else { return Ok(()) };
+        let (bytes, events) = (output.length(), u64::from(counted.unwrap_or_default()));
         if let Some(events) = counted {
-            output.begin_with(&FileHeader { events, file_bytes: output.length() }.to_bytes())?;
+            output.begin_with(&FileHeader { events, file_bytes: bytes }.to_bytes())?;
+        }
+        if let (Some(_), FileKind::Raw { index }) = (self.options.files, name.kind) {
+            // What is in a file is known before the file is there.
+            let document = FileName { kind: FileKind::Account { index }, ..name };
+            write_numbers(&self.directory.join(document.to_string()), &RawFile { events, bytes }, SOURCE)?;
+            let sum = self.lumisections.entry(name.lumisection).or_default();
+            (sum.events, sum.total_events) = (sum.events + events, sum.total_events + events);
+            (sum.files, sum.bytes) = (sum.files + 1, sum.bytes + bytes);
         }
         self.files.push(output.finish()?);
         Ok(())
+    }
+
+    /// Closes lumisections and run.
+    fn close_run(&self) -> Result<(), OfflineError> {
+        let path = |lumisection, kind| self.directory.join(FileName { run: self.run, lumisection, kind }.to_string());
+        let mut end = EndOfRun { lumisections: self.lumisections.len() as u64, ..EndOfRun::default() };
+        for (&lumisection, sum) in &self.lumisections {
+            write_numbers(&path(lumisection, FileKind::EndOfLumisection), sum, SOURCE)?;
+            (end.events, end.files) = (end.events + sum.events, end.files + sum.files);
+            end.last_lumisection = lumisection.into();
+        }
+        write_legend::<RawFile>(&self.directory)?;
+        write_legend::<EndOfLumisection>(&self.directory)?;
+        write_legend::<EndOfRun>(&self.directory)?;
+        Ok(write_numbers(&path(0, FileKind::EndOfRun), &end, SOURCE)?)
+    }
+
+    /// The file that an event of this number belongs into.
+    fn file_for(&mut self, number: u64) -> Result<u32, OfflineError> {
+        let of_number = |files: RunFiles| (number / files.lumisection_events) as u32 + FIRST_LUMISECTION;
+        let lumisection = self.options.files.map_or(FIRST_LUMISECTION, of_number);
+        let is_full = |open: &Open| {
+            let most = self.options.files.map_or(u32::MAX, |files| files.events);
+            open.name.lumisection != lumisection || open.counted >= Some(most)
+        };
+        if self.open.as_ref().is_none_or(is_full) {
+            self.next_file(self.run.0, lumisection, Some(0))?;
+        }
+        Ok(lumisection)
     }
 
     /// An event as it was in its file, as far as its fragments are those that it had.
@@ -121,14 +169,13 @@ impl Frd {
                 fragment.map_err(|error| event.refused(format!("the fragment of source {source}: {error}")))?;
             told.wrong_checksums += u64::from(fragment.check_crc().is_err());
         }
-        if self.open.is_none() {
-            self.next_file(self.run.0, FIRST_LUMISECTION, Some(0))?;
-        }
+        // As in a run, whose first event is number 1.
+        let lumisection = self.file_for(event.key.number().saturating_sub(1))?;
         let header = EventHeader {
-            version: self.version,
+            version: self.options.version,
             flags: 0,
             run: self.run.0,
-            lumisection: FIRST_LUMISECTION,
+            lumisection,
             event: event.key.number(),
             data_bytes: 0,
             padding_bytes: 0,
@@ -162,6 +209,9 @@ impl Exporter for Frd {
 
     fn finish(mut self: Box<Self>) -> Result<Vec<PathBuf>, OfflineError> {
         self.close()?;
+        if self.options.files.is_some() {
+            self.close_run()?;
+        }
         Ok(self.files)
     }
 }

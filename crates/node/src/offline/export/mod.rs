@@ -26,12 +26,30 @@ use std::path::{Path, PathBuf};
 /// What is made of the run files.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ExportFormat {
-    /// FED raw data: events that were none before get headers of this version.
-    Frd(Version),
+    /// FED raw data.
+    Frd(FrdOptions),
     /// MDF records.
     Mdf,
     /// Fragments back to back, of each event in the order of the run's sources.
     Raw,
+}
+
+/// How events that were no FED raw data before become some.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct FrdOptions {
+    /// The version of their headers.
+    pub version: Version,
+    /// Files of a run as builder units write them for filter units: in a directory of the run's own, with documents.
+    pub files: Option<RunFiles>,
+}
+
+/// How events are divided among files. Both are 1 or more.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RunFiles {
+    /// So many events of a lumisection are in a file, at most.
+    pub events: u32,
+    /// So many event numbers are a lumisection.
+    pub lumisection_events: u64,
 }
 
 /// What came of it.
@@ -59,7 +77,7 @@ pub fn export<P: AsRef<Path>>(places: &[P], format: ExportFormat, directory: &Pa
     let index = RunIndex::build(places)?;
     let sources = Sources::of(&index);
     let mut writer: Box<dyn Exporter> = match format {
-        ExportFormat::Frd(version) => Box::new(frd::Frd::new(directory, index.run(), version)),
+        ExportFormat::Frd(options) => Box::new(frd::Frd::new(directory, index.run(), options)?),
         ExportFormat::Mdf => Box::new(mdf::Mdf::new(directory, index.run())?),
         ExportFormat::Raw => Box::new(raw::Raw::new(directory, index.run())?),
     };

@@ -1,6 +1,7 @@
 //! Run files and files of others, there and back.
 
 use super::*;
+use crate::file_based::documents::{EndOfLumisection, EndOfRun, RawFile, read_numbers};
 use crate::offline::foreign::{Converted, ForeignOptions, convert, inspect_foreign};
 use crate::offline::run_writer::RunWriter;
 use crate::offline::verify;
@@ -15,7 +16,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A source's fragment.
 type Sent = (u32, Vec<u8>);
 
-const FRD: ExportFormat = ExportFormat::Frd(Version::V5);
+const FRD: ExportFormat = frd(Version::V5);
+
+const fn frd(version: Version) -> ExportFormat {
+    ExportFormat::Frd(FrdOptions { version, files: None })
+}
 
 /// A directory of the test's own.
 struct Place(PathBuf);
@@ -224,7 +229,7 @@ fn a_run_of_fed_fragments_becomes_raw_data_and_comes_back() {
     let digest = verify(&[place.run()]).expect("a run").payload_sha256;
     for version in [Version::V3, Version::V4, Version::V5] {
         let back = Place::new();
-        let told = export(&[place.run()], ExportFormat::Frd(version), &back.0).expect("they fit");
+        let told = export(&[place.run()], frd(version), &back.0).expect("they fit");
         assert_eq!((told.events, told.fragments, told.not_carried.len()), (35, 70, 0));
         let report = inspect_foreign(&told.files, &ForeignOptions::default()).expect("a file").0;
         assert!(report.is_intact() && report.checksums.right == 35, "{report:#?}");
@@ -244,6 +249,32 @@ fn a_run_of_fed_fragments_becomes_raw_data_and_comes_back() {
 }
 
 #[test]
+fn events_are_divided_among_files_of_lumisections() {
+    let place = Place::new();
+    let events: Vec<_> =
+        (1..=25_u64).map(|number| (EventKey::new(0, number), vec![(1, fragment(1, number as u32, 1))])).collect();
+    place.write(&[(1, SourceFormat::FED)], &events);
+    let files = RunFiles { events: 4, lumisection_events: 10 };
+    let format = ExportFormat::Frd(FrdOptions { version: Version::V5, files: Some(files) });
+    let (told, bytes) = place.export(format).expect("it fits");
+    let directory = place.0.join("run000001");
+    let name = |path: &PathBuf| path.file_name().expect("a name").to_string_lossy().into_owned();
+    assert_eq!(name(&told.files[3]), "run000001_ls0002_index000003.raw");
+    let in_files = bytes.iter().map(|bytes| FileHeader::parse(bytes.first_chunk().expect("a header")));
+    let in_files: Vec<u32> = in_files.map(|header| header.expect("a header").events).collect();
+    assert_eq!(in_files, [4, 4, 2, 4, 4, 2, 4, 1]);
+    let lumisection: EndOfLumisection =
+        read_numbers(&directory.join("run000001_ls0003_EoLS.jsn")).expect("it was written");
+    assert_eq!((lumisection.events, lumisection.files, lumisection.lost_events), (5, 2, 0));
+    let run: EndOfRun = read_numbers(&directory.join("run000001_ls0000_EoR.jsn")).expect("it was written");
+    assert_eq!(run, EndOfRun { events: 25, files: 8, lumisections: 3, last_lumisection: 3 });
+    let file: RawFile = read_numbers(&directory.join("run000001_ls0001_index000002.jsn")).expect("it was written");
+    assert_eq!(file, RawFile { events: 2, bytes: bytes[2].len() as u64 });
+    assert!(["rawData.jsd", "EoLS.jsd", "EoR.jsd"].iter().all(|legend| directory.join(legend).exists()));
+    assert!(place.refused(format).contains("run000001"), "nothing is written over");
+}
+
+#[test]
 fn what_does_not_fit_into_raw_data_is_refused() {
     let run = |key, source: (u32, SourceFormat), bytes: Vec<u8>| {
         let place = Place::new();
@@ -253,7 +284,7 @@ fn what_does_not_fit_into_raw_data_is_refused() {
     let far = run(EventKey::new(0, 1 << 32), (1, SourceFormat::FED), fragment(1, 1, 1));
     let error = far.refused(FRD);
     assert!(error.contains("event 4294967296") && error.contains("--frd-version 4"), "{error}");
-    assert_eq!(far.export(ExportFormat::Frd(Version::V4)).expect("it fits").0.events, 1);
+    assert_eq!(far.export(frd(Version::V4)).expect("it fits").0.events, 1);
     let opaque = run(EventKey::new(0, 1), (7, SourceFormat::GENERIC), b"whatever".to_vec()).refused(FRD);
     assert!(opaque.contains("source 7 sends generic fragments"), "{opaque}");
     let cut = run(EventKey::new(0, 1), (1, SourceFormat::FED), fragment(1, 1, 1)[..16].to_vec()).refused(FRD);

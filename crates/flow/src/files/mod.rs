@@ -1,0 +1,25 @@
+//! Files of events between builder units and filter units: who has which, and what came of them (paper 3, II-B).
+//!
+//! ```text
+//!  files, as they are closed --> Broker <--request, done-- filter units, one file at a time each
+//!                                 |  ^ lost: the file goes to another one, with the next attempt
+//!                                 v  |
+//!                Give, Commit, Discard, Delete, SetAside    (a directory)
+//!  documents that have their name --> Merger <-- how much was written --> lumisections, each closed once
+//! ```
+//! What a filter unit writes for a file has the attempt in its name, and counts only once a document names it. That document gets
+//! its name by one rename, after the unit has told that everything is there: a unit that dies before loses nothing, and one that
+//! dies behind it doubles nothing. What lies in the directory is all that has to be known: a broker that dies is replaced by one
+//! that looks there.
+
+mod account;
+mod broker;
+mod config;
+mod merger;
+#[cfg(test)]
+mod tests;
+
+pub use account::{Counts, FileAccount, LumisectionAccount};
+pub use broker::{Broker, BrokerAction, BrokerCounts, FileId, UnitId, Work};
+pub use config::BrokerConfig;
+pub use merger::{Closed, Merger};

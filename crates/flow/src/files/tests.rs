@@ -1,0 +1,192 @@
+//! What becomes of files while units come, work, fail and go.
+
+use super::*;
+use core::time::Duration;
+use ropewalk_terms::{Attempt, Instant};
+
+const CONFIG: BrokerConfig =
+    BrokerConfig { time_out: Duration::from_secs(10), tries: 2, retry: Duration::from_millis(100) };
+const ONE: UnitId = UnitId(1);
+const TWO: UnitId = UnitId(2);
+
+const fn file(index: u32) -> FileId {
+    FileId { lumisection: 1, index }
+}
+
+const fn work(index: u32, attempt: u16) -> Work {
+    Work { file: file(index), attempt: Attempt(attempt) }
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO.after(Duration::from_secs(seconds))
+}
+
+fn broker(files: u32) -> Broker {
+    let mut broker = Broker::new(CONFIG);
+    (0..files).for_each(|index| broker.add(file(index), Attempt(0)));
+    broker
+}
+
+fn actions(broker: &mut Broker, now: Instant) -> Vec<BrokerAction> {
+    std::iter::from_fn(|| broker.poll(now)).collect()
+}
+
+fn given(broker: &mut Broker, unit: UnitId, now: Instant) -> Work {
+    broker.request(unit);
+    match actions(broker, now)[..] {
+        [BrokerAction::Give { unit: to, work }] if to == unit => work,
+        ref others => panic!("a file is given, and nothing else: {others:?}"),
+    }
+}
+
+#[test]
+fn each_unit_has_one_file_and_the_oldest_goes_first() {
+    let mut broker = broker(2);
+    assert_eq!(actions(&mut broker, at(0)), [], "nobody wants one");
+    assert_eq!(given(&mut broker, ONE, at(0)), work(0, 1));
+    assert_eq!(given(&mut broker, TWO, at(0)), work(1, 1));
+    broker.request(ONE);
+    assert_eq!(actions(&mut broker, at(1)), [], "it has one");
+    broker.add(file(0), Attempt(0));
+    assert_eq!(broker.counts().files, 2, "it is known");
+}
+
+#[test]
+fn a_file_is_deleted_when_its_document_has_its_name_and_not_before() {
+    let mut broker = broker(1);
+    let first = given(&mut broker, ONE, at(0));
+    broker.done(ONE, first);
+    assert_eq!(actions(&mut broker, at(0)), [BrokerAction::Commit { work: first }]);
+    assert_eq!((broker.undecided(), broker.counts().decided), (1, 0));
+    broker.lost(ONE);
+    assert_eq!(actions(&mut broker, at(0)), [], "what it did is done");
+    broker.not_committed(at(0), file(0));
+    assert_eq!(
+        (actions(&mut broker, at(0)), broker.next_deadline()),
+        (vec![], Some(Instant::ZERO.after(CONFIG.retry)))
+    );
+    assert_eq!(actions(&mut broker, at(1)), [BrokerAction::Commit { work: first }]);
+    broker.committed(file(0));
+    broker.committed(file(0));
+    assert_eq!(actions(&mut broker, at(1)), [BrokerAction::Delete { file: file(0) }]);
+    assert_eq!((broker.undecided(), broker.counts().decided, broker.is_done()), (0, 1, false));
+    broker.gone(file(0));
+    broker.no_more_files();
+    assert!(broker.is_done());
+}
+
+#[test]
+fn the_file_of_a_lost_unit_goes_to_another_one_with_the_next_attempt() {
+    let mut broker = broker(1);
+    let first = given(&mut broker, ONE, at(0));
+    broker.lost(ONE);
+    assert_eq!(actions(&mut broker, at(0)), [BrokerAction::Discard { work: first }]);
+    assert_eq!(given(&mut broker, TWO, at(0)), work(0, 2));
+    // What the first one still says is about nothing any more.
+    broker.done(ONE, first);
+    broker.done(TWO, first);
+    broker.failed(ONE, first);
+    assert_eq!((actions(&mut broker, at(0)), broker.counts().stale), (vec![], 3));
+    broker.done(TWO, work(0, 2));
+    assert_eq!(actions(&mut broker, at(0)), [BrokerAction::Commit { work: work(0, 2) }]);
+    broker.done(TWO, work(0, 2));
+    assert_eq!((actions(&mut broker, at(0)), broker.counts().stale), (vec![], 4));
+}
+
+#[test]
+fn a_file_that_units_die_over_is_set_aside() {
+    let mut broker = broker(2);
+    let first = given(&mut broker, ONE, at(0));
+    broker.failed(ONE, first);
+    assert_eq!(actions(&mut broker, at(0)), [BrokerAction::Discard { work: first }]);
+    let second = given(&mut broker, ONE, at(0));
+    assert_eq!(second, work(0, 2));
+    broker.lost(ONE);
+    let expected = [BrokerAction::Discard { work: second }, BrokerAction::SetAside { file: file(0) }];
+    assert_eq!(actions(&mut broker, at(0)), expected);
+    assert_eq!((broker.counts().set_aside, broker.counts().given_back, broker.undecided()), (1, 2, 1));
+    broker.gone(file(0));
+    assert_eq!(given(&mut broker, TWO, at(0)), work(1, 1), "the others are not harmed");
+}
+
+#[test]
+fn a_unit_that_takes_too_long_is_dismissed() {
+    let mut broker = broker(1);
+    let first = given(&mut broker, ONE, at(0));
+    assert_eq!((broker.poll(at(9)), broker.next_deadline()), (None, Some(at(10))));
+    let expected = [BrokerAction::Dismiss { unit: ONE }, BrokerAction::Discard { work: first }];
+    assert_eq!(actions(&mut broker, at(10)), expected);
+    broker.lost(ONE);
+    assert_eq!(actions(&mut broker, at(10)), [], "it had been counted as lost");
+    assert_eq!(given(&mut broker, TWO, at(11)), work(0, 2));
+}
+
+#[test]
+fn units_may_go_when_everything_is_decided() {
+    let mut broker = broker(1);
+    let first = given(&mut broker, ONE, at(0));
+    broker.no_more_files();
+    broker.request(TWO);
+    assert_eq!(actions(&mut broker, at(0)), [], "the file may come back");
+    broker.done(ONE, first);
+    broker.request(ONE);
+    assert_eq!(actions(&mut broker, at(0)), [BrokerAction::Commit { work: first }]);
+    broker.committed(file(0));
+    let finish = |unit| BrokerAction::Finish { unit };
+    assert_eq!(actions(&mut broker, at(0)), [BrokerAction::Delete { file: file(0) }, finish(TWO), finish(ONE)]);
+}
+
+#[test]
+fn a_broker_that_comes_after_another_one_goes_on_where_that_was() {
+    let mut broker = Broker::new(CONFIG);
+    broker.add_decided(file(0));
+    broker.add(file(1), Attempt(1));
+    broker.add(file(2), Attempt(2));
+    let discard = |index, attempt| BrokerAction::Discard { work: work(index, attempt) };
+    let expected = [BrokerAction::Delete { file: file(0) }, discard(1, 1), discard(2, 1), discard(2, 2)];
+    assert_eq!(actions(&mut broker, at(0)), expected);
+    assert_eq!(given(&mut broker, ONE, at(0)), work(1, 2));
+    // That the broker before had died over it is no fault of the file.
+    assert_eq!(given(&mut broker, TWO, at(0)), work(2, 3));
+    broker.lost(TWO);
+    assert_eq!(actions(&mut broker, at(0)), [discard(2, 3)]);
+    assert_eq!((broker.counts().files, broker.counts().decided), (3, 1));
+}
+
+fn account(processed: u64, selected: u64) -> FileAccount {
+    FileAccount { processed, streams: vec![Counts { events: selected, bytes: 100 * selected }] }
+}
+
+#[test]
+fn a_lumisection_is_closed_once_when_all_its_files_are_in() {
+    let mut merger = Merger::new(1);
+    merger.decided(file(0), &account(10, 2));
+    merger.decided(file(0), &account(10, 2));
+    merger.written(1, 2, 17);
+    assert_eq!(merger.poll(), None);
+    merger.set_aside(file(7), 7);
+    let closed = merger.poll().expect("all is in");
+    let streams = vec![Counts { events: 2, bytes: 200 }];
+    let expected = LumisectionAccount { files: 2, processed: 10, set_aside: 7, streams };
+    assert_eq!(closed, Closed { lumisection: 1, account: expected.clone(), is_balanced: true });
+    merger.written(1, 2, 17);
+    merger.decided(file(9), &account(1, 1));
+    assert_eq!((merger.poll(), merger.total(), merger.open_lumisections().count()), (None, &expected, 0));
+}
+
+#[test]
+fn a_lumisection_that_does_not_add_up_says_so() {
+    for (files, events) in [(1, 11), (2, 10), (0, 10)] {
+        let mut merger = Merger::new(1);
+        merger.written(1, files, events);
+        merger.decided(file(0), &account(10, 2));
+        if files == 2 {
+            assert_eq!((merger.poll(), merger.open_lumisections().collect::<Vec<_>>()), (None, vec![1]));
+            continue;
+        }
+        assert!(!merger.poll().expect("all is in").is_balanced, "{files} files with {events} events");
+    }
+    let mut empty = Merger::new(1);
+    empty.written(3, 0, 0);
+    assert!(empty.poll().expect("nothing is missing").is_balanced);
+}

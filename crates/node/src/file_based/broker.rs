@@ -1,0 +1,349 @@
+//! A broker at work: looks into the directory, listens to filter units, and does what its machines say.
+
+use super::children::{Children, UnitCommand};
+use super::documents::{EndOfLumisection, FilteredFile, read_numbers, read_whole, write_whole};
+use super::error::FilesError;
+use super::line::{FromUnit, ToUnit};
+use super::place::{Outputs, Place};
+use super::summary::{FilesSummary, LumisectionSummary};
+use ropewalk_flow::files::{Broker, BrokerAction, BrokerConfig, Counts, FileAccount, FileId, Merger, UnitId, Work};
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_terms::{Attempt, Instant};
+use ropewalk_wire::frd::{Event, FILE_HEADER_BYTES, FileHeader};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How often the directory is looked into.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How a broker works.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BrokerOptions {
+    /// Its patience.
+    pub broker: BrokerConfig,
+    /// So many filter units are started, and started again when they end.
+    pub units: u32,
+    /// The program that is one, with its arguments. Without it units come by themselves.
+    pub unit: Option<(PathBuf, Vec<String>)>,
+}
+
+/// Something that a connection brought.
+enum Heard {
+    Said(UnitId, FromUnit),
+    Gone(UnitId),
+}
+
+/// Serves the files of a run until its end is written and everything is decided, or until `stop` says so.
+///
+/// # Errors
+/// Where the directory cannot be read or written, somebody else serves it, or its own units do not work.
+pub fn serve_files(
+    place: &Place,
+    options: &BrokerOptions,
+    stop: impl Fn() -> bool,
+) -> Result<FilesSummary, FilesError> {
+    place.prepare()?;
+    let (said, heard) = channel();
+    let entrance = Entrance::open(place, said)?;
+    let command = options.unit.clone().map(|(program, arguments)| UnitCommand { program, arguments });
+    let mut service = Service {
+        place,
+        clock: MonotonicClock,
+        broker: Broker::new(options.broker),
+        merger: Merger::new(1),
+        children: Children::new(command, options.units),
+        connections: Arc::clone(&entrance.connections),
+        next_look: Some(Instant::ZERO),
+        lumisections: BTreeSet::new(),
+        closed: Vec::new(),
+    };
+    service.begin()?;
+    while !service.is_over() && !stop() {
+        service.turn(&heard)?;
+    }
+    drop(entrance);
+    let Service { broker, merger, children, closed, .. } = &service;
+    let mut summary =
+        FilesSummary::new(place.run(), broker.counts(), children.restarts(), merger.total(), closed.clone());
+    summary.balanced &= merger.open_lumisections().next().is_none();
+    Ok(summary)
+}
+
+/// The connections that are open.
+type Connections = Arc<Mutex<BTreeMap<UnitId, UnixStream>>>;
+
+/// Where units come in. Its threads read lines, and end with their connections.
+struct Entrance {
+    socket: PathBuf,
+    is_closed: Arc<AtomicBool>,
+    connections: Connections,
+}
+
+impl Entrance {
+    fn open(place: &Place, said: Sender<Heard>) -> Result<Self, FilesError> {
+        let socket = place.socket();
+        if UnixStream::connect(&socket).is_ok() {
+            return Err(FilesError::Served { path: socket });
+        }
+        match std::fs::remove_file(&socket) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(FilesError::system("remove", &socket)(error));
+            }
+            _ => {}
+        }
+        let listener = UnixListener::bind(&socket).map_err(FilesError::system("listen at", &socket))?;
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let connections = Connections::default();
+        let (closed, open) = (Arc::clone(&is_closed), Arc::clone(&connections));
+        thread::spawn(move || {
+            for (connection, number) in listener.incoming().zip(0..) {
+                let Ok(connection) = connection else { continue };
+                if closed.load(Ordering::Relaxed) {
+                    return;
+                }
+                welcome(UnitId(number), connection, &open, said.clone());
+            }
+        });
+        Ok(Self { socket, is_closed, connections })
+    }
+}
+
+impl Drop for Entrance {
+    fn drop(&mut self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        // Wakes the thread that accepts; where that fails there is nobody to wake.
+        let _ = UnixStream::connect(&self.socket);
+        let _ = std::fs::remove_file(&self.socket);
+        // Units that still wait for an answer see that none comes.
+        locked(&self.connections).values().for_each(close);
+    }
+}
+
+/// Nobody panics while holding it, and what it holds would be right all the same.
+fn locked(connections: &Connections) -> MutexGuard<'_, BTreeMap<UnitId, UnixStream>> {
+    connections.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn close(connection: &UnixStream) {
+    // It may be closed already.
+    let _ = connection.shutdown(Shutdown::Both);
+}
+
+/// Reads what a unit says, on a thread that ends with the connection.
+fn welcome(unit: UnitId, connection: UnixStream, connections: &Connections, said: Sender<Heard>) {
+    let Ok(reader) = connection.try_clone() else { return };
+    let connections = Arc::clone(connections);
+    locked(&connections).insert(unit, connection);
+    thread::spawn(move || {
+        for line in BufReader::new(reader).lines() {
+            // Who says what nobody understands is not listened to any more.
+            let Some(word) = line.ok().and_then(|text| text.parse().ok()) else { break };
+            if said.send(Heard::Said(unit, word)).is_err() {
+                break;
+            }
+        }
+        if let Some(connection) = locked(&connections).remove(&unit) {
+            close(&connection);
+        }
+        // Nobody hears it where the broker has ended.
+        let _ = said.send(Heard::Gone(unit));
+    });
+}
+
+struct Service<'a> {
+    place: &'a Place,
+    clock: MonotonicClock,
+    broker: Broker,
+    merger: Merger,
+    children: Children,
+    connections: Connections,
+    /// When the directory is looked into again; never where the run's end was found.
+    next_look: Option<Instant>,
+    /// Those whose end the merger knows.
+    lumisections: BTreeSet<u32>,
+    closed: Vec<LumisectionSummary>,
+}
+
+impl Service<'_> {
+    /// Takes over what lies in the directory.
+    fn begin(&mut self) -> Result<(), FilesError> {
+        let (contents, outputs) = (self.place.contents()?, self.place.outputs()?);
+        for &file in &outputs.decided {
+            let told = self.place.filtered(file)?;
+            self.merger.decided(file, &account(&told));
+            let counts = Work { file, attempt: Attempt(told.attempt) };
+            let others = outputs.tries.iter().filter(|(work, _)| work.file == file && **work != counts);
+            others.for_each(|(_, paths)| remove(paths));
+        }
+        for &file in &outputs.set_aside {
+            self.merger.set_aside(file, events_in(&self.place.aside(file))?);
+        }
+        for &file in &contents.raw {
+            match outputs.decided.contains(&file) {
+                true => self.broker.add_decided(file),
+                false => self.broker.add(file, latest(&outputs, file)),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.broker.is_done() && self.children.are_gone()
+    }
+
+    /// Looks, does what is to be done, and listens for a while.
+    fn turn(&mut self, heard: &Receiver<Heard>) -> Result<(), FilesError> {
+        let now = self.clock.now();
+        if self.next_look.is_some_and(|next| now >= next) {
+            self.look(now)?;
+        }
+        while let Some(action) = self.broker.poll(now) {
+            self.act(now, action)?;
+        }
+        while let Some(closed) = self.merger.poll() {
+            let summary = LumisectionSummary::of(&closed);
+            write_whole(&self.place.sum(closed.lumisection), &summary)?;
+            self.closed.push(summary);
+        }
+        if self.next_look.is_none() && self.broker.undecided() == 0 {
+            self.children.finish();
+        }
+        self.children.tend()?;
+        match heard.recv_timeout(LOOK) {
+            Ok(first) => {
+                self.hear(first);
+                heard.try_iter().for_each(|next| self.hear(next));
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        Ok(())
+    }
+
+    /// Takes note of files and lumisections that were closed meanwhile.
+    fn look(&mut self, now: Instant) -> Result<(), FilesError> {
+        self.next_look = Some(now.after(LOOK));
+        let mut contents = self.place.contents()?;
+        if contents.is_over {
+            // What was renamed while the directory was listed may be missing in the list; behind the run's end nothing is.
+            contents = self.place.contents()?;
+        }
+        contents.raw.iter().for_each(|&file| self.broker.add(file, Attempt(0)));
+        for &lumisection in contents.lumisections.iter().filter(|lumisection| !self.lumisections.contains(lumisection))
+        {
+            let end: EndOfLumisection = read_numbers(&self.place.end_of_lumisection(lumisection))?;
+            self.merger.written(lumisection, end.files, end.events);
+        }
+        self.lumisections.extend(contents.lumisections);
+        if contents.is_over {
+            self.broker.no_more_files();
+            self.next_look = None;
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Said(unit, FromUnit::Want) => self.broker.request(unit),
+            Heard::Said(unit, FromUnit::Failed(work)) => self.broker.failed(unit, work),
+            // Who says that it is done has written what came of it.
+            Heard::Said(unit, FromUnit::Done(work)) => {
+                match read_whole::<FilteredFile>(&self.place.draft(work))
+                    .is_ok_and(|told| told.attempt == work.attempt.0)
+                {
+                    true => self.broker.done(unit, work),
+                    false => self.broker.failed(unit, work),
+                }
+            }
+            Heard::Gone(unit) => self.broker.lost(unit),
+        }
+    }
+
+    fn act(&mut self, now: Instant, action: BrokerAction) -> Result<(), FilesError> {
+        match action {
+            BrokerAction::Give { unit, work } => {
+                self.children.work();
+                self.say(unit, ToUnit::Give(work));
+            }
+            BrokerAction::Finish { unit } => self.say(unit, ToUnit::Finish),
+            BrokerAction::Dismiss { unit } => self.dismiss(unit),
+            BrokerAction::Discard { work } => {
+                let outputs = self.place.outputs()?;
+                outputs.tries.get(&work).into_iter().for_each(|paths| remove(paths));
+            }
+            BrokerAction::Commit { work } => {
+                match std::fs::rename(self.place.draft(work), self.place.document(work.file)) {
+                    Ok(()) => {
+                        self.broker.committed(work.file);
+                        self.merger.decided(work.file, &account(&self.place.filtered(work.file)?));
+                    }
+                    Err(_) => self.broker.not_committed(now, work.file),
+                }
+            }
+            BrokerAction::Delete { file } => {
+                let path = self.place.raw(file);
+                std::fs::remove_file(&path).map_err(FilesError::system("delete", &path))?;
+                self.broker.gone(file);
+            }
+            BrokerAction::SetAside { file } => {
+                let (from, to) = (self.place.raw(file), self.place.aside(file));
+                std::fs::rename(&from, &to).map_err(FilesError::system("set aside", &from))?;
+                self.merger.set_aside(file, events_in(&to)?);
+                self.broker.gone(file);
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&self, unit: UnitId, word: ToUnit) {
+        // Who cannot be told is gone, and is heard of as such.
+        let _ = locked(&self.connections).get_mut(&unit).map(|connection| writeln!(connection, "{word}"));
+    }
+
+    /// Ends a connection, and the process at its other end where it is one of ours.
+    fn dismiss(&mut self, unit: UnitId) {
+        let Some(connection) = locked(&self.connections).remove(&unit) else { return };
+        if let Ok(peer) = rustix::net::sockopt::socket_peercred(&connection) {
+            self.children.kill(peer.pid.as_raw_nonzero().get().unsigned_abs());
+        }
+        close(&connection);
+    }
+}
+
+fn remove(paths: &[PathBuf]) {
+    for path in paths {
+        // What cannot be removed does not count all the same.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+fn latest(outputs: &Outputs, file: FileId) -> Attempt {
+    outputs.tries.keys().filter(|work| work.file == file).map(|work| work.attempt).max().unwrap_or(Attempt(0))
+}
+
+fn account(told: &FilteredFile) -> FileAccount {
+    let counts = |stream: &super::documents::StreamFile| Counts { events: stream.events, bytes: stream.bytes };
+    FileAccount { processed: told.processed, streams: told.streams.iter().map(counts).collect() }
+}
+
+/// How many events a file holds: as its header says, or as there are.
+fn events_in(path: &Path) -> Result<u64, FilesError> {
+    let bytes = std::fs::read(path).map_err(FilesError::system("read", path))?;
+    let header = bytes.first_chunk().and_then(|first| FileHeader::parse(first).ok());
+    if let Some(header) = header {
+        return Ok(header.events.into());
+    }
+    let (mut at, mut events) = (0, 0);
+    while let Ok(event) = Event::parse(&bytes[at..]) {
+        (at, events) = (at + event.bytes().len(), events + 1);
+    }
+    debug_assert!(bytes.len() < FILE_HEADER_BYTES || at <= bytes.len(), "events lie in the file");
+    Ok(events)
+}

@@ -1,0 +1,118 @@
+//! Filter units that a broker starts itself, and starts again when they end.
+
+use super::error::FilesError;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Pause before a unit is started in the place of one that ended.
+const PAUSE: Duration = Duration::from_millis(200);
+/// So many units, for each that there should be, may end before one of them has had a file.
+const IN_VAIN: u32 = 5;
+
+/// The program that is a filter unit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct UnitCommand {
+    pub(super) program: PathBuf,
+    pub(super) arguments: Vec<String>,
+}
+
+/// One of the units.
+#[derive(Debug)]
+struct Place {
+    child: Option<Child>,
+    /// When another one is started.
+    due: Instant,
+}
+
+/// Processes that filter.
+#[derive(Debug)]
+pub(super) struct Children {
+    command: Option<UnitCommand>,
+    places: Vec<Place>,
+    restarts: u64,
+    /// How many ended in a row without any having had a file.
+    in_vain: u32,
+    is_over: bool,
+}
+
+impl Children {
+    /// So many units; none where there is no program.
+    pub(super) fn new(command: Option<UnitCommand>, units: u32) -> Self {
+        let units = if command.is_some() { units } else { 0 };
+        let places = (0..units).map(|_| Place { child: None, due: Instant::now() }).collect();
+        Self { command, places, restarts: 0, in_vain: 0, is_over: false }
+    }
+
+    /// How many were started in the place of another one.
+    pub(super) const fn restarts(&self) -> u64 {
+        self.restarts
+    }
+
+    /// A unit has a file: units work.
+    pub(super) const fn work(&mut self) {
+        self.in_vain = 0;
+    }
+
+    /// Who ends from now on is not started again.
+    pub(super) const fn finish(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Whether none runs.
+    pub(super) fn are_gone(&self) -> bool {
+        self.places.iter().all(|place| place.child.is_none())
+    }
+
+    /// Ends the unit with this process id, if it is one of these.
+    pub(super) fn kill(&mut self, pid: u32) {
+        if let Some(child) =
+            self.places.iter_mut().filter_map(|place| place.child.as_mut()).find(|child| child.id() == pid)
+        {
+            // It may have ended by itself.
+            let _ = child.kill();
+        }
+    }
+
+    /// Starts what is due, and takes note of what has ended.
+    ///
+    /// # Errors
+    /// Where units cannot be started, or end again and again before they have a file.
+    pub(super) fn tend(&mut self) -> Result<(), FilesError> {
+        let Some(command) = &self.command else { return Ok(()) };
+        let now = Instant::now();
+        for place in &mut self.places {
+            let ended = place.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
+            if let Some(status) = ended {
+                (place.child, place.due) = (None, now + PAUSE);
+                if !self.is_over {
+                    self.restarts += 1;
+                    self.in_vain += 1;
+                }
+                if self.in_vain > IN_VAIN * self.restarts.min(16) as u32 {
+                    return Err(FilesError::Units { times: self.in_vain, last: ending(status) });
+                }
+            }
+            if place.child.is_none() && now >= place.due && !self.is_over {
+                let mut unit = Command::new(&command.program);
+                let started = unit.args(&command.arguments).stdin(Stdio::null()).spawn();
+                place.child = Some(started.map_err(FilesError::system("start a filter unit by", &command.program))?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn ending(status: ExitStatus) -> String {
+    status.to_string()
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in self.places.iter_mut().filter_map(|place| place.child.as_mut()) {
+            // One that has ended cannot be killed, and need not be.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The JSON documents beside files of events, and those that filter units and the merger write.
+//!
+//! Builder units write what CMS's do: numbers as text, in the order that a legend (`.jsd`) gives. A document is whole under its name:
+//! it is written as `.tmp` and renamed.
+
+use super::error::FilesError;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// A document of numbers.
+pub trait Numbers: Sized {
+    /// The file with the legend.
+    const LEGEND: &'static str;
+    /// What the numbers are, in their order.
+    const NAMES: &'static [&'static str];
+
+    /// Its numbers, as many as there are names.
+    fn numbers(&self) -> Vec<u64>;
+
+    /// The document of these numbers, of which there are as many as names.
+    fn of(numbers: &[u64]) -> Self;
+}
+
+macro_rules! documents {
+    ($($(#[doc = $what:literal])* $name:ident = $legend:literal { $($(#[doc = $help:literal])* $field:ident = $title:literal,)* })*) => {$(
+        $(#[doc = $what])*
+        #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+        pub struct $name { $($(#[doc = $help])* pub $field: u64),* }
+
+        impl Numbers for $name {
+            const LEGEND: &'static str = $legend;
+            const NAMES: &'static [&'static str] = &[$($title),*];
+
+            fn numbers(&self) -> Vec<u64> {
+                vec![$(self.$field),*]
+            }
+
+            fn of(numbers: &[u64]) -> Self {
+                let mut numbers = numbers.iter().copied();
+                Self { $($field: numbers.next().unwrap_or_default()),* }
+            }
+        }
+    )*};
+}
+
+documents! {
+    /// What is in a file of events.
+    RawFile = "rawData.jsd" {
+        /// Events in it.
+        events = "NEvents",
+        /// Its bytes.
+        bytes = "NBytes",
+    }
+    /// What was written in a lumisection.
+    EndOfLumisection = "EoLS.jsd" {
+        /// Events that this builder unit wrote.
+        events = "NEvents",
+        /// Files that they are in.
+        files = "NFiles",
+        /// Events that all builder units wrote.
+        total_events = "TotalEvents",
+        /// Events that were lost.
+        lost_events = "NLostEvents",
+        /// Bytes of the files.
+        bytes = "NBytes",
+    }
+    /// What was written in the run.
+    EndOfRun = "EoR.jsd" {
+        /// Events.
+        events = "NEvents",
+        /// Files.
+        files = "NFiles",
+        /// Lumisections with files.
+        lumisections = "NLumis",
+        /// The last one.
+        last_lumisection = "LastLumi",
+    }
+}
+
+/// How a document of numbers stands in its file.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    data: Vec<String>,
+    definition: String,
+    source: String,
+}
+
+#[derive(Serialize)]
+struct Legend {
+    data: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    name: &'static str,
+    operation: &'static str,
+    r#type: &'static str,
+}
+
+/// Writes a document of numbers; `source` is who does.
+///
+/// # Errors
+/// Where the file cannot be written.
+pub fn write_numbers<N: Numbers>(path: &Path, document: &N, source: &str) -> Result<(), FilesError> {
+    let data = document.numbers().iter().map(u64::to_string).collect();
+    write_whole(path, &Written { data, definition: N::LEGEND.to_owned(), source: source.to_owned() })
+}
+
+/// Reads a document of numbers.
+///
+/// # Errors
+/// Where the file cannot be read, or other numbers stand in it.
+pub fn read_numbers<N: Numbers>(path: &Path) -> Result<N, FilesError> {
+    let written: Written = read_whole(path)?;
+    let numbers: Option<Vec<u64>> = written.data.iter().map(|number| number.parse().ok()).collect();
+    let numbers = numbers.filter(|numbers| numbers.len() == N::NAMES.len());
+    numbers.map(|numbers| N::of(&numbers)).ok_or_else(|| FilesError::Document {
+        path: path.to_owned(),
+        why: format!("its data should be {} numbers: {}", N::NAMES.len(), N::NAMES.join(", ")),
+    })
+}
+
+/// Writes the legend of a kind of documents into a directory.
+///
+/// # Errors
+/// Where the file cannot be written.
+pub fn write_legend<N: Numbers>(directory: &Path) -> Result<(), FilesError> {
+    let entry = |&name| Entry { name, operation: "sum", r#type: "integer" };
+    write_whole(&directory.join(N::LEGEND), &Legend { data: N::NAMES.iter().map(entry).collect() })
+}
+
+/// What a filter unit made of a file of events.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct FilteredFile {
+    /// The how manieth try it was.
+    pub attempt: u16,
+    /// Who did it.
+    pub source: String,
+    /// Events that were looked at: all of the file.
+    pub processed: u64,
+    /// Events whose checksum is wrong; they were looked at all the same.
+    pub wrong_checksums: u64,
+    /// What went where.
+    pub streams: Vec<StreamFile>,
+}
+
+/// A file of accepted events.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct StreamFile {
+    /// The stream.
+    pub stream: String,
+    /// Events in it.
+    pub events: u64,
+    /// Bytes of the file; 0 where there is none, for no event was accepted.
+    pub bytes: u64,
+}
+
+/// Writes a document as a whole.
+///
+/// # Errors
+/// Where the file cannot be written.
+pub fn write_whole(path: &Path, document: &impl Serialize) -> Result<(), FilesError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    let part = Path::new(&name);
+    let text = serde_json::to_string(document).map_err(|error| FilesError::System {
+        action: "write",
+        path: path.to_owned(),
+        error: error.into(),
+    })?;
+    std::fs::write(part, text + "\n").map_err(FilesError::system("write", part))?;
+    std::fs::rename(part, path).map_err(FilesError::system("rename", part))
+}
+
+/// Reads a document.
+///
+/// # Errors
+/// Where the file cannot be read, or is something else.
+pub fn read_whole<D: for<'a> Deserialize<'a>>(path: &Path) -> Result<D, FilesError> {
+    let text = std::fs::read_to_string(path).map_err(FilesError::system("read", path))?;
+    let failed = |error: serde_json::Error| FilesError::Document { path: path.to_owned(), why: error.to_string() };
+    serde_json::from_str(&text).map_err(failed)
+}

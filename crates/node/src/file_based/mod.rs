@@ -1,0 +1,30 @@
+//! File-based filtering (paper 3, II-B): events in files of a directory, best in memory, and processes that filter them.
+//!
+//! ```text
+//!  run000001/   run000001_ls0001_index000007.raw    events (FRD), with a .jsn each; lumisections and run closed by EoLS, EoR
+//!               broker.socket                       Broker <--lines of text--> filter units, each a process
+//!               output/                             what is accepted, a document for each file, a sum for each lumisection
+//!               error/                              files that units died over
+//! ```
+//! `broker` has the machines of `flow::files` and does what they say; `unit` is the other end. Whoever is killed, and when, what
+//! lies in the directory is enough to go on: `place` knows its names, `documents` what stands in the JSON files.
+
+mod broker;
+mod children;
+pub mod documents;
+mod error;
+mod filter;
+mod line;
+mod place;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod unit;
+
+pub use broker::{BrokerOptions, serve_files};
+pub use error::FilesError;
+pub use filter::{BuiltIn, EventFilter, NoSuchFilter};
+pub use line::{FromUnit, NotALine, ToUnit};
+pub use place::Place;
+pub use summary::{FILES_SCHEMA, FilesSummary, LumisectionSummary, StreamSummary};
+pub use unit::filter_files;

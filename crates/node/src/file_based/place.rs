@@ -1,0 +1,186 @@
+//! The names in a run's directory, and what lies there.
+
+use super::documents::FilteredFile;
+use super::error::FilesError;
+use ropewalk_flow::files::{FileId, Work};
+use ropewalk_terms::{Attempt, RunNumber};
+use ropewalk_wire::frd::{FileKind, FileName};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The stream of all that a filter unit accepts.
+pub(super) const SELECTED: &str = "selected";
+
+/// A run's directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    directory: PathBuf,
+    run: RunNumber,
+}
+
+/// What lies in it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Contents {
+    /// Files of events.
+    pub(super) raw: BTreeSet<FileId>,
+    /// Closed lumisections.
+    pub(super) lumisections: BTreeSet<u32>,
+    /// The run is closed.
+    pub(super) is_over: bool,
+}
+
+/// What filter units left.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Outputs {
+    /// Files of which a document says what came of them.
+    pub(super) decided: BTreeSet<FileId>,
+    /// Tries for which there is something, and what.
+    pub(super) tries: BTreeMap<Work, Vec<PathBuf>>,
+    /// Files that were set aside.
+    pub(super) set_aside: BTreeSet<FileId>,
+}
+
+impl Place {
+    /// The directory of a run, named after it: `run000042`.
+    ///
+    /// # Errors
+    /// Where its name is another one, or it cannot be entered.
+    pub fn open(directory: &Path) -> Result<Self, FilesError> {
+        let directory = directory.canonicalize().map_err(FilesError::system("enter", directory))?;
+        let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let number = name.strip_prefix("run").and_then(|number| number.parse().ok());
+        let run = number.ok_or_else(|| FilesError::Document {
+            path: directory.clone(),
+            why: "the directory of a run is named after it, such as run000042".to_owned(),
+        })?;
+        Ok(Self { directory, run: RunNumber(run) })
+    }
+
+    /// The run.
+    pub const fn run(&self) -> RunNumber {
+        self.run
+    }
+
+    /// Where the broker listens.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("broker.socket")
+    }
+
+    /// A file of events.
+    pub fn raw(&self, file: FileId) -> PathBuf {
+        self.named(file.lumisection, FileKind::Raw { index: file.index })
+    }
+
+    pub(super) fn end_of_lumisection(&self, lumisection: u32) -> PathBuf {
+        self.named(lumisection, FileKind::EndOfLumisection)
+    }
+
+    fn named(&self, lumisection: u32, kind: FileKind) -> PathBuf {
+        self.directory.join(FileName { run: self.run, lumisection, kind }.to_string())
+    }
+
+    /// Where everything is that filter units write.
+    pub(super) fn output(&self) -> PathBuf {
+        self.directory.join("output")
+    }
+
+    fn error(&self) -> PathBuf {
+        self.directory.join("error")
+    }
+
+    /// Makes what has to be there.
+    pub(super) fn prepare(&self) -> Result<(), FilesError> {
+        let make = |path: PathBuf| std::fs::create_dir_all(&path).map_err(FilesError::system("make", &path));
+        make(self.output()).and_then(|()| make(self.error()))
+    }
+
+    /// The accepted events of a try.
+    pub(super) fn selected(&self, work: Work) -> PathBuf {
+        let Work { file: FileId { lumisection, index }, attempt } = work;
+        let (run, attempt) = (self.run.0, attempt.0);
+        let name = format!("run{run:06}_ls{lumisection:04}_stream{SELECTED}_index{index:06}-{attempt}.raw");
+        self.output().join(name)
+    }
+
+    /// The document of a try, before it counts.
+    pub(super) fn draft(&self, work: Work) -> PathBuf {
+        let Work { file: FileId { lumisection, index }, attempt } = work;
+        let name = format!("run{:06}_ls{lumisection:04}_index{index:06}-{}.jsn", self.run.0, attempt.0);
+        self.output().join(name)
+    }
+
+    /// The document of what came of a file.
+    pub(super) fn document(&self, file: FileId) -> PathBuf {
+        let kind = FileKind::Account { index: file.index };
+        self.output().join(FileName { run: self.run, lumisection: file.lumisection, kind }.to_string())
+    }
+
+    /// The sum of a lumisection.
+    pub(super) fn sum(&self, lumisection: u32) -> PathBuf {
+        let kind = FileKind::EndOfLumisection;
+        self.output().join(FileName { run: self.run, lumisection, kind }.to_string())
+    }
+
+    /// Where a file is moved that is set aside.
+    pub(super) fn aside(&self, file: FileId) -> PathBuf {
+        let kind = FileKind::Raw { index: file.index };
+        self.error().join(FileName { run: self.run, lumisection: file.lumisection, kind }.to_string())
+    }
+
+    /// What lies there.
+    pub(super) fn contents(&self) -> Result<Contents, FilesError> {
+        let mut contents = Contents::default();
+        for name in self.names(&self.directory)? {
+            let Some(FileName { lumisection, kind, .. }) = self.parse(&name) else { continue };
+            match kind {
+                FileKind::Raw { index } => _ = contents.raw.insert(FileId { lumisection, index }),
+                FileKind::EndOfLumisection => _ = contents.lumisections.insert(lumisection),
+                FileKind::EndOfRun => contents.is_over = true,
+                FileKind::Account { .. } => {}
+            }
+        }
+        Ok(contents)
+    }
+
+    /// What filter units left.
+    pub(super) fn outputs(&self) -> Result<Outputs, FilesError> {
+        let mut outputs = Outputs::default();
+        for name in self.names(&self.output())? {
+            if let Some(work) = self.work_of(&name) {
+                outputs.tries.entry(work).or_default().push(self.output().join(&name));
+            } else if let Some(FileName { lumisection, kind: FileKind::Account { index }, .. }) = self.parse(&name) {
+                outputs.decided.insert(FileId { lumisection, index });
+            }
+        }
+        for name in self.names(&self.error())? {
+            if let Some(FileName { lumisection, kind: FileKind::Raw { index }, .. }) = self.parse(&name) {
+                outputs.set_aside.insert(FileId { lumisection, index });
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// What a document says came of a file.
+    pub(super) fn filtered(&self, file: FileId) -> Result<FilteredFile, FilesError> {
+        super::documents::read_whole(&self.document(file))
+    }
+
+    fn names(&self, directory: &Path) -> Result<Vec<String>, FilesError> {
+        let read = std::fs::read_dir(directory).map_err(FilesError::system("read", directory))?;
+        Ok(read.filter_map(Result::ok).filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    }
+
+    /// The name of a file of this run.
+    fn parse(&self, name: &str) -> Option<FileName> {
+        name.parse().ok().filter(|name: &FileName| name.run == self.run)
+    }
+
+    /// Whose try a file is of: its name has index and attempt.
+    fn work_of(&self, name: &str) -> Option<Work> {
+        let (front, rest) = name.strip_prefix(&format!("run{:06}_ls", self.run.0))?.rsplit_once("_index")?;
+        let (lumisection, index) = (front.split('_').next()?, rest.split('.').next()?);
+        let (index, attempt) = index.split_once('-')?;
+        let file = FileId { lumisection: lumisection.parse().ok()?, index: index.parse().ok()? };
+        Some(Work { file, attempt: Attempt(attempt.parse().ok()?) })
+    }
+}

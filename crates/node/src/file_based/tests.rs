@@ -1,0 +1,323 @@
+//! A broker and its units, in this process and over their socket.
+
+use super::documents::*;
+use super::*;
+use ropewalk_flow::files::{BrokerConfig, FileId, Work};
+use ropewalk_terms::{Attempt, SourceId};
+use ropewalk_wire::foreign::ForeignFormat;
+use ropewalk_wire::frd::{self, EventHeader, FileHeader, Version};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// A run's directory of the test's own.
+struct Run(PathBuf);
+
+impl Run {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("ropewalk-files-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(path.join("run000042")).expect("a temporary directory can be made");
+        Self(path)
+    }
+
+    fn place(&self) -> Place {
+        Place::open(&self.0.join("run000042")).expect("it is a run's")
+    }
+
+    /// Writes files of `events` events each, two in a lumisection, and closes the run. Returns the events by number.
+    fn write(&self, files: u32, events: u32) {
+        let place = self.place();
+        for index in 0..files {
+            let file = FileId { lumisection: 1 + index / 2, index };
+            let numbers = index * events..(index + 1) * events;
+            let bytes: Vec<u8> = numbers.flat_map(|number| event(number.into())).collect();
+            let header = FileHeader { events, file_bytes: 22 + bytes.len() as u64 };
+            std::fs::write(place.raw(file), [&header.to_bytes()[..], &bytes].concat()).expect("it is ours");
+        }
+        let directory = self.0.join("run000042");
+        for lumisection in 1..=files.div_ceil(2) {
+            let files = files.min(2 * lumisection) - 2 * (lumisection - 1);
+            let written = u64::from(files * events);
+            let end =
+                EndOfLumisection { events: written, files: files.into(), total_events: written, ..Default::default() };
+            write_numbers(&place.end_of_lumisection(lumisection), &end, "BU-0").expect("it is ours");
+        }
+        let end = EndOfRun { files: files.into(), ..Default::default() };
+        write_numbers(&directory.join("run000042_ls0000_EoR.jsn"), &end, "BU-0").expect("it is ours");
+    }
+
+    /// Numbers of accepted events, in the order of the files.
+    fn accepted(&self) -> Vec<u64> {
+        let output = self.0.join("run000042/output");
+        let mut files: Vec<PathBuf> =
+            std::fs::read_dir(output).expect("it is there").map(|entry| entry.expect("an entry").path()).collect();
+        files.retain(|path| path.extension().is_some_and(|extension| extension == "raw"));
+        files.sort();
+        let events = |path: &PathBuf| {
+            let bytes = std::fs::read(path).expect("it is ours");
+            let header = FileHeader::parse(bytes.first_chunk().expect("a header")).expect("a header");
+            assert_eq!(header.file_bytes, bytes.len() as u64);
+            let (mut at, mut numbers) = (22, Vec::new());
+            while at < bytes.len() {
+                let event = frd::Event::parse(&bytes[at..]).expect("an event");
+                assert!(event.is_right());
+                numbers.push(event.header().event);
+                at += event.bytes().len();
+            }
+            assert_eq!(numbers.len(), header.events as usize);
+            numbers
+        };
+        files.iter().flat_map(events).collect()
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn event(number: u64) -> Vec<u8> {
+    let fragment = |source| ForeignFormat::Fed.emulate(source, number as u32, &[7; 16]).expect("it is short").concat();
+    let header = EventHeader {
+        version: Version::V5,
+        flags: 0,
+        run: 42,
+        lumisection: 1,
+        event: number,
+        data_bytes: 0,
+        padding_bytes: 0,
+        checksum: 0,
+    };
+    let mut out = Vec::new();
+    frd::encode_event(header, &[&fragment(841), &fragment(843)], &mut out).expect("it fits");
+    out
+}
+
+fn options(tries: u16, time_out: Duration) -> BrokerOptions {
+    BrokerOptions { broker: BrokerConfig { tries, time_out, ..BrokerConfig::default() }, units: 0, unit: None }
+}
+
+/// Serves a run while `units` do something.
+fn served(run: &Run, options: &BrokerOptions, units: impl FnOnce(&Place)) -> FilesSummary {
+    let place = run.place();
+    thread::scope(|scope| {
+        let broker = scope.spawn(|| serve_files(&place, options, || false));
+        while !place.socket().exists() {
+            thread::sleep(Duration::from_millis(2));
+        }
+        units(&place);
+        broker.join().expect("it does not panic").expect("it can be served")
+    })
+}
+
+/// A unit by hand.
+struct ByHand {
+    lines: std::io::Lines<BufReader<UnixStream>>,
+    broker: UnixStream,
+}
+
+impl ByHand {
+    fn new(place: &Place) -> Self {
+        let broker = UnixStream::connect(place.socket()).expect("somebody listens");
+        Self { lines: BufReader::new(broker.try_clone().expect("a socket")).lines(), broker }
+    }
+
+    fn take(&mut self) -> Work {
+        writeln!(self.broker, "want").expect("it listens");
+        match self.lines.next().expect("an answer").expect("a line").parse() {
+            Ok(ToUnit::Give(work)) => work,
+            other => panic!("a file is given: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn units_filter_all_files_and_lumisections_add_up() {
+    let run = Run::new();
+    run.write(7, 30);
+    let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| filter_files(place, &mut BuiltIn::Prescale(10)).expect("there is a broker"));
+            }
+        });
+    });
+    assert_eq!((summary.files, summary.decided, summary.set_aside, summary.processed), (7, 7, 0, 210));
+    assert!(summary.balanced, "{summary:#?}");
+    assert_eq!((summary.streams[0].events, summary.lumisections.len()), (21, 4));
+    assert_eq!(run.accepted(), (0..210).step_by(10).collect::<Vec<u64>>());
+    assert!(!run.place().socket().exists());
+    let sum: serde_json::Value = read_whole(&run.0.join("run000042/output/run000042_ls0001_EoLS.jsn")).expect("a sum");
+    assert_eq!((&sum["processed"], &sum["streams"][0]["events"]), (&60.into(), &6.into()));
+}
+
+#[test]
+fn a_unit_that_dies_in_the_middle_of_a_file_loses_and_doubles_nothing() {
+    let run = Run::new();
+    run.write(3, 20);
+    let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
+        let mut dead = ByHand::new(place);
+        let work = dead.take();
+        std::fs::write(place.selected(work), b"half of what it wanted to write").expect("it is ours");
+        drop(dead);
+        filter_files(place, &mut BuiltIn::All).expect("there is a broker");
+    });
+    assert_eq!((summary.decided, summary.given_back, summary.balanced), (3, 1, true), "{summary:#?}");
+    assert_eq!(run.accepted(), (0..60).collect::<Vec<u64>>());
+}
+
+#[test]
+fn who_says_done_and_has_written_nothing_has_failed() {
+    let run = Run::new();
+    run.write(1, 20);
+    let summary = served(&run, &options(2, Duration::from_secs(60)), |place| {
+        let mut liar = ByHand::new(place);
+        for _ in 0..2 {
+            let work = liar.take();
+            writeln!(liar.broker, "{}", FromUnit::Done(work)).expect("it listens");
+        }
+        drop(liar);
+        filter_files(place, &mut BuiltIn::All).expect("there is a broker");
+    });
+    // Two tries, and nobody gets it again: it lies where somebody can look at it, and its events are counted.
+    assert_eq!((summary.decided, summary.set_aside, summary.balanced), (0, 1, true), "{summary:#?}");
+    assert_eq!(summary.lumisections[0].set_aside, 20);
+    assert!(run.0.join("run000042/error/run000042_ls0001_index000000.raw").exists());
+}
+
+#[test]
+fn a_unit_that_hangs_is_dismissed_and_one_that_speaks_nonsense_too() {
+    let run = Run::new();
+    run.write(1, 20);
+    let summary = served(&run, &options(3, Duration::from_millis(200)), |place| {
+        let mut hangs = ByHand::new(place);
+        hangs.take();
+        assert!(hangs.lines.next().is_none(), "its connection is closed");
+        let mut nonsense = ByHand::new(place);
+        writeln!(nonsense.broker, "give me a file").expect("it listens");
+        assert!(nonsense.lines.next().is_none_or(|line| line.is_err()), "nobody answers");
+        filter_files(place, &mut BuiltIn::All).expect("there is a broker");
+    });
+    assert_eq!((summary.decided, summary.given_back, summary.balanced), (1, 1, true), "{summary:#?}");
+}
+
+#[test]
+fn a_broker_goes_on_where_another_one_died() {
+    let run = Run::new();
+    run.write(4, 20);
+    let place = run.place();
+    place.prepare().expect("it is ours");
+    let work = |index, attempt| Work { file: FileId { lumisection: 1 + index / 2, index }, attempt: Attempt(attempt) };
+    // The first file was decided and not deleted; of the second one two tries began, and one of them was half written.
+    let told = FilteredFile {
+        attempt: 2,
+        processed: 20,
+        streams: vec![StreamFile { stream: "selected".to_owned(), events: 0, bytes: 0 }],
+        ..Default::default()
+    };
+    write_whole(&place.document(work(0, 2).file), &told).expect("it is ours");
+    for leftover in [work(0, 1), work(1, 1), work(1, 2)] {
+        std::fs::write(place.selected(leftover), b"left over").expect("it is ours");
+    }
+    let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
+        filter_files(place, &mut BuiltIn::All).expect("there is a broker");
+    });
+    assert_eq!((summary.decided, summary.processed, summary.balanced), (4, 80, true), "{summary:#?}");
+    assert_eq!(run.accepted(), (20..80).collect::<Vec<u64>>(), "the first file's events were all rejected");
+    assert!(place.filtered(work(1, 0).file).expect("a document").attempt == 3);
+    assert!(!place.raw(work(0, 0).file).exists());
+}
+
+#[test]
+fn a_directory_has_one_broker() {
+    let run = Run::new();
+    let (place, stop, options) = (run.place(), AtomicBool::new(false), options(3, Duration::from_secs(60)));
+    thread::scope(|scope| {
+        let first = scope.spawn(|| serve_files(&place, &options, || stop.load(Ordering::Relaxed)));
+        while !place.socket().exists() {
+            thread::sleep(Duration::from_millis(2));
+        }
+        let second = serve_files(&place, &options, || stop.load(Ordering::Relaxed)).expect_err("there is one already");
+        assert!(second.to_string().contains("another broker"), "{second}");
+        stop.store(true, Ordering::Relaxed);
+        let summary = first.join().expect("it does not panic").expect("it can be served");
+        assert_eq!((summary.files, summary.balanced), (0, true));
+    });
+}
+
+#[test]
+fn a_damaged_file_is_set_aside_and_the_others_are_not_harmed() {
+    let run = Run::new();
+    run.write(2, 20);
+    let path = run.place().raw(FileId { lumisection: 1, index: 0 });
+    let mut bytes = std::fs::read(&path).expect("it is ours");
+    bytes.truncate(bytes.len() - 5);
+    std::fs::write(&path, bytes).expect("it is ours");
+    let summary = served(&run, &options(2, Duration::from_secs(60)), |place| {
+        filter_files(place, &mut BuiltIn::All).expect("there is a broker");
+    });
+    assert_eq!((summary.decided, summary.set_aside, summary.balanced), (1, 1, true), "{summary:#?}");
+    assert_eq!(run.accepted(), (20..40).collect::<Vec<u64>>());
+}
+
+#[test]
+fn documents_are_those_of_the_conventions() {
+    let run = Run::new();
+    let directory: &Path = &run.0;
+    let path = directory.join("run000042_ls0001_index000007.jsn");
+    write_numbers(&path, &RawFile { events: 100, bytes: 4096 }, "BU-3").expect("it is ours");
+    let text = std::fs::read_to_string(&path).expect("it is ours");
+    assert_eq!(text, "{\"data\":[\"100\",\"4096\"],\"definition\":\"rawData.jsd\",\"source\":\"BU-3\"}\n");
+    assert_eq!(read_numbers::<RawFile>(&path).expect("it is whole"), RawFile { events: 100, bytes: 4096 });
+    assert!(read_numbers::<EndOfRun>(&path).expect_err("it is another one").to_string().contains("LastLumi"));
+    write_legend::<EndOfLumisection>(directory).expect("it is ours");
+    let legend: serde_json::Value = read_whole(&directory.join("EoLS.jsd")).expect("it is whole");
+    let names: Vec<&str> =
+        legend["data"].as_array().expect("a list").iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(names, ["NEvents", "NFiles", "TotalEvents", "NLostEvents", "NBytes"]);
+    assert!(!directory.join("EoLS.jsd.tmp").exists());
+    std::fs::write(&path, "{\"data\":[\"-1\",\"2\"],\"definition\":\"\",\"source\":\"\"}").expect("it is ours");
+    assert!(read_numbers::<RawFile>(&path).is_err());
+    assert!(Place::open(directory).expect_err("it has another name").to_string().contains("run000042"));
+}
+
+#[test]
+fn lines_and_filters_come_back_as_they_were_written() {
+    let work = Work { file: FileId { lumisection: 1, index: 7 }, attempt: Attempt(2) };
+    for word in [FromUnit::Want, FromUnit::Done(work), FromUnit::Failed(work)] {
+        assert_eq!(word.to_string().parse(), Ok(word));
+    }
+    for word in [ToUnit::Give(work), ToUnit::Finish] {
+        assert_eq!(word.to_string().parse(), Ok(word));
+    }
+    for text in ["", "want 1 2 3", "done", "done 1 2", "done 1 2 70000", "give 1 2 3"] {
+        assert_eq!(text.parse::<FromUnit>(), Err(NotALine), "{text:?}");
+    }
+    for text in ["all", "prescale=10", "size=4096", "source=841", "random=0.5,3"] {
+        assert_eq!(text.parse::<BuiltIn>().expect("a filter").to_string(), text);
+    }
+    for text in ["", "none", "prescale=0", "random=2", "random=0.5,x", "source="] {
+        assert!(text.parse::<BuiltIn>().is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn filters_look_at_what_they_say() {
+    let bytes = event(20);
+    let event = frd::Event::parse(&bytes).expect("an event");
+    let share = |share, seed| BuiltIn::Random(share, seed).accepts(&event);
+    assert!(
+        BuiltIn::All.accepts(&event) && BuiltIn::Prescale(10).accepts(&event) && !BuiltIn::Prescale(11).accepts(&event)
+    );
+    assert!(BuiltIn::Size(64).accepts(&event) && !BuiltIn::Size(65).accepts(&event));
+    assert!(BuiltIn::Source(SourceId(843)).accepts(&event) && !BuiltIn::Source(SourceId(844)).accepts(&event));
+    assert!(share(1.0, 1) && !share(0.0, 1));
+    assert_eq!(share(0.5, 9), share(0.5, 9), "another process decides the same");
+    assert!((0..50).any(|seed| share(0.5, seed)) && !(0..50).all(|seed| share(0.5, seed)));
+}

@@ -1,0 +1,115 @@
+//! File-based filtering: files of events, a broker, and filter units that are killed.
+
+use crate::accounts::{expect_form, schema};
+use crate::process::Program;
+use crate::support::TemporaryDirectory;
+use ropewalk_wire::foreign::ForeignFormat;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EVENTS: u32 = 2000;
+
+fn fed(source: u32, event: u32) -> Vec<u8> {
+    ForeignFormat::Fed.emulate(source, event, &[event as u8; 160]).expect("it is short").concat()
+}
+
+/// A run's directory of files of five events, in lumisections of a thousand.
+fn run_directory(directory: &TemporaryDirectory) -> String {
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let files = [841, 843].map(|source| {
+        let bytes: Vec<u8> = (1..=EVENTS).flat_map(|event| fed(source, event)).collect();
+        std::fs::write(path(&source.to_string()), bytes).expect("it is ours");
+        path(&source.to_string())
+    });
+    Program::run(["convert", &files[0], &files[1], "--output", &path("events")]).expect_status(0);
+    let wanted = ["--to", "frd", "--file-events", "5", "--lumisection-events", "1000"];
+    let run = path("events/run000001");
+    Program::run([&["convert", &run, "--output", &path("files")][..], &wanted].concat()).expect_status(0);
+    path("files/run000001")
+}
+
+/// Processes that this one has started.
+fn children(of: u32) -> Vec<i32> {
+    let path = format!("/proc/{of}/task/{of}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// All accepted events become a run again, in their order.
+fn raw_again(directory: &TemporaryDirectory, run: &str) -> Vec<u8> {
+    let output = std::fs::read_dir(PathBuf::from(run).join("output")).expect("it was made");
+    let mut files: Vec<String> = output.map(|entry| entry.expect("an entry").path().display().to_string()).collect();
+    files.retain(|file| file.ends_with(".raw"));
+    files.sort();
+    let to = directory.path().join("again").display().to_string();
+    let arguments = [&["convert", "--from", "frd", "--output", &to].map(str::to_owned)[..], &files].concat();
+    Program::run(arguments).expect_status(0);
+    Program::run(["convert", &format!("{to}/run000001"), "--to", "raw", "--output", &to]).expect_status(0);
+    std::fs::read(directory.path().join("again/run000001.raw")).expect("it was written")
+}
+
+#[test]
+fn filter_units_that_are_killed_lose_nothing_and_double_nothing() {
+    let directory = TemporaryDirectory::new("filter-files");
+    let run = run_directory(&directory);
+    let broker = Program::start(["filter-files", &run, "--units", "2", "--tries", "50", "--json"]);
+    let (mut killed, socket) = (0, PathBuf::from(&run).join("broker.socket"));
+    // Until it has ended: no unit lives for long.
+    while killed == 0 || socket.exists() {
+        std::thread::sleep(Duration::from_millis(60));
+        if let Some(unit) = children(broker.id()).first().and_then(|&pid| Pid::from_raw(pid)) {
+            killed += u32::from(kill_process(unit, Signal::KILL).is_ok());
+        }
+    }
+    let account = broker.end().expect_status(0).account();
+    expect_form(&account, &schema("files.json"));
+    let count = |name: &str| account[name].as_u64().unwrap_or_default();
+    assert_eq!((count("files"), count("decided"), count("processed")), (400, 400, EVENTS.into()), "{account:#}");
+    assert_eq!((&account["balanced"], &account["streams"][0]["events"]), (&true.into(), &EVENTS.into()), "{account:#}");
+    assert!(count("restarts") > 0 && killed > 0, "{killed} were killed: {account:#}");
+    let expected: Vec<u8> = (1..=EVENTS).flat_map(|event| [fed(841, event), fed(843, event)].concat()).collect();
+    assert!(raw_again(&directory, &run) == expected, "every event is there, once and in its order");
+}
+
+#[test]
+fn a_killed_broker_is_followed_by_another_one_and_units_may_come_by_themselves() {
+    let directory = TemporaryDirectory::new("filter-unit");
+    let run = run_directory(&directory);
+    let broker = Program::start(["filter-files", &run, "--units", "1", "--filter", "prescale=10"]);
+    let document = PathBuf::from(&run).join("output/run000001_ls0001_index000003.jsn");
+    while !document.exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    drop(broker);
+    let mut second = Program::start(["filter-files", &run, "--units", "0", "--json"]);
+    let ended = loop {
+        // There is none before the second broker listens.
+        let unit = Program::run(["filter-unit", &run, "--filter", "prescale=10"]);
+        if unit.status == Some(0) {
+            break unit;
+        }
+        assert!(!second.has_ended(), "{unit:#?}");
+    };
+    ended.expect_status(0);
+    let account = second.end().expect_status(0).account();
+    assert_eq!((&account["balanced"], &account["processed"]), (&true.into(), &EVENTS.into()), "{account:#}");
+    let expected: Vec<u8> =
+        (10..=EVENTS).step_by(10).flat_map(|event| [fed(841, event), fed(843, event)].concat()).collect();
+    assert!(raw_again(&directory, &run) == expected, "every tenth event is there");
+}
+
+#[test]
+fn what_cannot_be_filtered_says_why() {
+    let directory = TemporaryDirectory::new("filter-wrong");
+    let place = directory.path().display().to_string();
+    for (arguments, hint) in [
+        (&["filter-files", "/nowhere"][..], "/nowhere"),
+        (&["filter-files", &place], "named after it"),
+        (&["filter-unit", &place], "named after it"),
+        (&["filter-files", &place, "--filter", "good"], "prescale=10"),
+    ] {
+        let ended = Program::run(arguments);
+        assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
+    }
+}
