@@ -1,7 +1,7 @@
 //! In the process of a plug-in, of whatever kind: the one who started it, and what is given up before any work.
 #![allow(unsafe_code)]
 
-use super::greeting::{Greeting, MOST_TEXT, ready};
+use super::greeting::{Greeting, MOST_GREETING, MOST_TEXT, ready};
 use super::worker::MOST_DESCRIPTORS;
 use crate::confinement::{Confinement, Missing};
 use crate::library::Library;
@@ -26,6 +26,16 @@ impl Caller {
         // SAFETY: this is the first thing that the process does, which has opened nothing that it needs.
         let _ = unsafe { libc::close_range(3, libc::c_uint::MAX, 0) };
         Ok(Self { socket: stdin().as_fd().try_clone_to_owned()?, told: 0 })
+    }
+
+    /// The first message, with the descriptors of two memories; `user` is who has a run start such a process.
+    pub(crate) fn greeting<const N: usize>(&self, user: &str) -> io::Result<(Greeting<N>, [OwnedFd; 2])> {
+        let (mut bytes, mut descriptors) = (vec![0; MOST_GREETING], Vec::new());
+        // Where standard input is something else the system's words for that help nobody.
+        let length = self.receive_with(&mut bytes, &mut descriptors).unwrap_or_default();
+        let greeting = length.and_then(|length| Greeting::decode(&bytes[..length]));
+        let memories = descriptors.try_into().ok();
+        greeting.zip(memories).ok_or_else(|| io::Error::other(format!("a run starts this by itself for {user}")))
     }
 
     /// Waits for a message with descriptors; returns how long it is. None where it was cut short.

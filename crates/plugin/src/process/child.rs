@@ -3,7 +3,7 @@
 
 use super::MOST_FRAMES;
 use super::caller::Caller;
-use super::greeting::{Greeting, MOST_GREETING};
+use super::greeting::Greeting;
 use super::places::{DONE, LAST_WORDS, Places};
 use super::region::Region;
 use crate::confinement::{LastWords, Missing};
@@ -19,18 +19,9 @@ use std::sync::atomic::Ordering;
 /// Where standard input is no such socket, or the splitter cannot be had; the other side was told then.
 pub fn serve() -> io::Result<()> {
     let caller = Caller::connect()?;
-    let (greeting, [frames, answers]) = greeted(&caller)?;
+    let (greeting, [frames, answers]) = caller.greeting("a source with a `splitter`")?;
     let served = Served::new(&greeting, &caller, frames, answers);
     caller.tell(served)?.work(caller)
-}
-
-/// The first message, with the descriptors of both memories.
-fn greeted(caller: &Caller) -> io::Result<(Greeting<1>, [OwnedFd; 2])> {
-    let (mut bytes, mut descriptors) = (vec![0; MOST_GREETING], Vec::new());
-    let length = caller.receive_with(&mut bytes, &mut descriptors)?;
-    let greeting = length.and_then(|length| Greeting::decode(&bytes[..length]));
-    let memories = descriptors.try_into().ok();
-    greeting.zip(memories).ok_or_else(|| io::Error::other("a run starts this by itself for a source with a `splitter`"))
 }
 
 /// A splitter at work.

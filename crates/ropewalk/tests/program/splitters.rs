@@ -280,6 +280,9 @@ fn a_splitter_that_cannot_be_used_is_refused_before_the_run_with_its_reason() {
         assert!(ended.errors.contains("trigger-board: its splitter cannot be used"), "{ended:#?}");
         assert!(ended.errors.contains("was built for version 2"), "{ended:#?}");
     }
-    let ended = Program::run(["splitter-process"]);
-    assert!(ended.expect_status(2).errors.contains("splitter-process"), "{ended:#?}");
+    for command in ["splitter-process", "filter-process"] {
+        let ended = Program::run([command]);
+        let told = format!("{command}: a run starts this by itself");
+        assert!(ended.expect_status(2).errors.contains(&told), "{ended:#?}");
+    }
 }

@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::layout::{
-    ACCEPT, COPIES, DECISIONS_BYTES, ENTRY, Entry, FRAGMENT_HEAD, Kind, LAST_WORDS, MEMORY, MOST_EVENTS, PIECE,
-    RECORD_HEAD, RECORDS, RESULTS, RESULTS_RING, RING, SIZES, SLEEPS, TAKEN, UNDECIDED, VERSION, WRITTEN, sequence_of,
+    ACCEPT, COPIES, DECISIONS_BYTES, ENTRY, Entry, FRAGMENT_HEAD, Kind, LAST_WORDS, MEMORIES, MEMORY, MOST_EVENTS,
+    PIECE, RECORD_HEAD, RECORDS, RESULTS, RESULTS_RING, RING, SIZES, SLEEPS, TAKEN, UNDECIDED, VERSION, WRITTEN,
+    sequence_of,
 };
 use crate::confinement::{LastWords, Missing};
 use crate::filter::MOST_RESULT;
@@ -11,7 +12,7 @@ use crate::filter::created::{Created, Said};
 use crate::filter::interface::{RawDecision, RawFragment};
 use crate::filter::shown::{Head, Shown};
 use crate::process::caller::Caller;
-use crate::process::greeting::{Greeting, MOST_GREETING};
+use crate::process::greeting::Greeting;
 use crate::process::region::Region;
 use ropewalk_terms::{Attempt, EventKey, RunNumber};
 use std::io;
@@ -47,18 +48,16 @@ struct Greeted {
 
 /// The first messages, with all memory put to its place.
 fn greeted(caller: &Caller) -> io::Result<Greeted> {
-    let (mut bytes, mut descriptors) = (vec![0; MOST_GREETING], Vec::new());
-    let length = caller.receive_with(&mut bytes, &mut descriptors)?;
-    let greeting = length.and_then(|length| Greeting::<SIZES>::decode(&bytes[..length]));
-    let own: Option<[OwnedFd; 2]> = descriptors.try_into().ok();
-    let Some((greeting, [own, decisions])) = greeting.zip(own).filter(|(greeting, _)| greeting.sizes[0] == VERSION)
-    else {
-        return Err(io::Error::other("a run starts this by itself for a filter that is not trusted"));
-    };
+    let (greeting, [own, decisions]) = caller.greeting::<SIZES>("a filter that is not trusted")?;
+    if greeting.sizes[0] != VERSION {
+        return Err(io::Error::other(
+            "the run that starts this is of another version: both are to be the same program",
+        ));
+    }
     let [_, _, copies, _, _, addresses, memories] = greeting.sizes.map(|size| size as usize);
     let mut events = Region::reserve(addresses)?;
     events.place_at(0, own, COPIES + copies)?;
-    let mut placed = 0;
+    let (mut placed, mut bytes) = (0, [0; 8 + MEMORIES * MEMORY]);
     while placed < memories {
         let mut descriptors = Vec::new();
         let length = caller.receive_with(&mut bytes, &mut descriptors)?.unwrap_or(0);
