@@ -9,6 +9,7 @@ use ropewalk_plugin::filter::process::{FilterProcess, MOST_EVENTS, Offer, Proces
 use ropewalk_plugin::filter::{FilterConfig, Nonsense};
 use ropewalk_terms::{Attempt, EventKey, RunNumber, TriggerBits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use support::events::{Event, fragment, pool};
@@ -412,6 +413,24 @@ fn a_process_that_closes_its_descriptors_is_ended() {
     let reasons = ["it closed the socket", "it ended by itself"];
     assert!(reasons.iter().any(|reason| ends[0].0.contains(reason)), "{ends:?}");
     assert!(matches!(filter.decide(&of(&mut memory, b".")), Outcome::Decided { .. }));
+}
+
+/// The kernel closes its socket a moment before it says that it has ended: that is not the reason.
+#[test]
+fn a_process_that_somebody_else_ends_is_said_to_be_ended_from_outside() {
+    let directory = TemporaryDirectory::new();
+    let mut memory = pool(MemoryKind::Memfd, 64 << 10, 16);
+    let mut filter = Driven::new(&build(&directory, MISBEHAVING_FILTER, &[]));
+    let event = of(&mut memory, b"I");
+    for _ in 0..20 {
+        let id = text(&filter.decide(&event)).parse().ok().and_then(Pid::from_raw).expect("its id");
+        kill_process(id, Signal::KILL).expect("it is there");
+        let begun = Instant::now();
+        while !filter.has_ended && begun.elapsed() < LONG {
+            filter.has_ended = filter.process.look().has_ended;
+        }
+    }
+    assert_eq!(filter.ends(), [("it was ended from outside (SIGKILL)".to_owned(), 20)]);
 }
 
 /// A process may be killed at any moment: what it decided before counts, once and in order, and what it had is known.

@@ -124,6 +124,7 @@ static int process(void *mine, const struct ropewalk_event *event, struct ropewa
     case '0': decision->result_length = (uint32_t)snprintf((char *)decision->result, 100, "%u %u %llu", state->run,
                                                            state->runs_ended, (unsigned long long)state->events);
               return 0;
+    case 'I': decision->result_length = (uint32_t)snprintf((char *)decision->result, 100, "%d", (int)getpid()); return 0;
     case 'u': return -1;
     case 'c': abort();
     case 'e': _exit(0);

@@ -216,6 +216,7 @@ fn references(configuration: &Configuration) -> Result<(), Fault> {
     {
         return Err(fault("synchrony.reference", format!("no source has the id {reference}")));
     }
+    check_storage(configuration)?;
     if !(64..=4096).contains(&configuration.synchrony.window) {
         return Err(fault("synchrony.window", "a relation is judged over 64 to 4096 events"));
     }
@@ -224,4 +225,20 @@ fn references(configuration: &Configuration) -> Result<(), Fault> {
         return Err(fault("run.acknowledge", message));
     }
     Ok(())
+}
+
+fn check_storage(configuration: &Configuration) -> Result<(), Fault> {
+    let storage = &configuration.storage;
+    if storage.hand_over.is_some() && configuration.run.keep.is_some() {
+        let message =
+            "with run.keep old run files are deleted, which have been handed over already: choose one of both";
+        return Err(fault("storage.hand_over", message));
+    }
+    match (storage.least_free, storage.resume_free) {
+        (None, Some(_)) => Err(fault("storage.resume_free", "it goes with least_free: with less room the run waits")),
+        (Some(least), Some(resume)) if resume.0 < least.0 => {
+            Err(fault("storage.resume_free", "the run would wait again at once: let it be at least least_free"))
+        }
+        _ => Ok(()),
+    }
 }

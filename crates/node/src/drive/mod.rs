@@ -62,7 +62,7 @@ pub use refusal::Refusal;
 pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed, SourceLine};
 pub use splitting::{ProcessSight, SplitterLink};
 pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
-pub use storage::{Progress, Recorded, Storage, StorageConfig, StorageCounts, StreamStorage};
+pub use storage::{Progress, Recorded, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage};
 
 use ropewalk_terms::Instant;
 use std::os::fd::BorrowedFd;

@@ -285,6 +285,8 @@ impl Resolved {
         Some(StorageConfig {
             writer: NodeId::MANAGER,
             output: self.configuration.run.output.clone(),
+            more_outputs: Vec::new(),
+            hand_over: None,
             streams: vec![StreamStorage::default()],
             segment_bytes: READINGS_SEGMENT,
             preallocate: false,
@@ -451,7 +453,7 @@ impl Resolved {
         if !run.write {
             return None;
         }
-        let section = &self.configuration.builder[usize::from(index)];
+        let (section, disk) = (&self.configuration.builder[usize::from(index)], &self.configuration.storage);
         let builders = self.configuration.builder.len() as u64;
         let entry = |source: &SourceSection| SourceEntry {
             id: SourceId(source.id),
@@ -482,12 +484,15 @@ impl Resolved {
             writer: NodeId::builder(index),
             epoch,
             output: section.output.clone().unwrap_or_else(|| run.output.clone()),
+            more_outputs: disk.more_outputs.clone(),
+            hand_over: disk.hand_over.clone(),
+            room: disk.room(),
             sources: self.configuration.source.iter().map(entry).chain(of_filter).collect(),
             streams,
             level: self.level(),
             sync_batches: run.sync == SyncChoice::Batch || run.acknowledge == Acknowledge::Synced,
             segment_bytes: run.segment_bytes.0,
-            preallocate: self.configuration.storage.preallocate,
+            preallocate: disk.preallocate,
             segment_events: run.segment_events.unwrap_or(u64::MAX),
             segment_time: run.segment_time.map(|time| time.0),
             keep: run.keep.map(|keep| keep.0 / builders),

@@ -14,11 +14,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Descriptors that one message carries at most; the kernel takes 253.
 pub(crate) const MOST_DESCRIPTORS: usize = 64;
+
+/// How long a process may take to end that has closed its socket: it does that before it has ended for certain.
+const ENDING: Duration = Duration::from_millis(20);
 
 /// What is seen of a process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
@@ -33,14 +36,13 @@ pub(crate) struct Seen {
 #[derive(Debug)]
 struct Running {
     child: Child,
-    /// None where it has closed it.
-    socket: Option<OwnedFd>,
+    socket: OwnedFd,
     /// Becomes readable when the process ends; watched by [`Worker::waits`] as long as it is there.
     _end: OwnedFd,
     is_ready: bool,
-    /// It is ended since it has closed what is spoken to it over.
-    is_deaf: bool,
-    /// Why it is ended otherwise.
+    /// Since when it is known to have closed the socket, as it does when it ends.
+    deaf_since: Option<Instant>,
+    /// Why it is ended, where that is decided here.
     why: Option<End>,
 }
 
@@ -96,9 +98,7 @@ impl Worker {
         let mut child = command.spawn()?;
         let end = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(io::Error::from);
         match end.and_then(|end| self.watch(&socket, &end).and_then(|()| greet(&socket)).map(|()| end)) {
-            Ok(end) => {
-                Ok(Running { child, socket: Some(socket), _end: end, is_ready: false, is_deaf: false, why: None })
-            }
+            Ok(end) => Ok(Running { child, socket, _end: end, is_ready: false, deaf_since: None, why: None }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
@@ -117,7 +117,7 @@ impl Worker {
 
     /// Says something to it. Where it cannot be sent the process has gone, or will be missed.
     pub(crate) fn say(&self, message: &[u8]) {
-        if let Some(Running { socket: Some(socket), .. }) = &self.running {
+        if let Some(Running { socket, .. }) = &self.running {
             let _ = send(socket, message, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
     }
@@ -137,12 +137,11 @@ impl Worker {
         let has_ended = !matches!(ended, Ok(None));
         if has_ended {
             let why = running.why.take();
-            let was_deaf = running.is_deaf;
             self.running = None;
-            self.journal.note(why.unwrap_or_else(|| end(ended.ok().flatten(), last_words(), was_deaf)));
-        } else if running.socket.is_none() {
-            // It has closed it, or is about to end: then this changes nothing.
-            running.is_deaf = true;
+            let of_its_own = || End::Ended(Ending::new(ended.ok().flatten().unwrap_or_default(), last_words()));
+            self.journal.note(why.unwrap_or_else(of_its_own));
+        } else if running.deaf_since.is_some_and(|since| since.elapsed() > ENDING) {
+            running.why.get_or_insert(End::Deaf);
             let _ = running.child.kill();
         }
         Seen { is_ready, has_ended }
@@ -152,10 +151,9 @@ impl Worker {
     fn hear(&mut self) {
         let Some(running) = &mut self.running else { return };
         let mut said = [0; MOST_TEXT];
-        while let Some(socket) = &running.socket {
-            match recv(socket, &mut said[..], RecvFlags::DONTWAIT) {
-                Ok((0, _)) => running.socket = None,
-                Ok((length, _)) => match said[0] {
+        loop {
+            match recv(&running.socket, &mut said[..], RecvFlags::DONTWAIT) {
+                Ok((length @ 1.., _)) => match said[0] {
                     b'R' => {
                         running.is_ready = true;
                         self.missing = self.missing.or(missing_of(&said[1..length]));
@@ -167,7 +165,10 @@ impl Worker {
                     _ => {}
                 },
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
-                Err(_) => running.socket = None,
+                Ok(_) | Err(_) => {
+                    running.deaf_since.get_or_insert_with(Instant::now);
+                    return;
+                }
             }
         }
     }
@@ -262,12 +263,4 @@ pub(crate) fn send_with(socket: &OwnedFd, message: &[u8], descriptors: &[Borrowe
     }
     sendmsg(socket, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
     Ok(())
-}
-
-/// What its status and its last words say of its end.
-fn end(status: Option<ExitStatus>, last_words: [u64; WORDS], was_deaf: bool) -> End {
-    match Ending::new(status.unwrap_or_default(), last_words) {
-        Ending::Ended(signal) if was_deaf && signal == libc::SIGKILL => End::Deaf,
-        ending => End::Ended(ending),
-    }
 }

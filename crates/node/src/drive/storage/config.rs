@@ -1,5 +1,6 @@
 //! What is decided before a run.
 
+use super::RoomLimits;
 use ropewalk_io::disk::NewFile;
 use ropewalk_terms::{AcknowledgementLevel, NodeId, StreamIndex, Utc};
 use ropewalk_wire::run_file::{Compression, SourceEntry, StreamName};
@@ -15,6 +16,12 @@ pub struct StorageConfig {
     pub epoch: Utc,
     /// Where the run directory is.
     pub output: PathBuf,
+    /// Directories on further disks, each with a run directory of the same name: segments go to all of them in turn.
+    pub more_outputs: Vec<PathBuf>,
+    /// Closed segments are moved here, in the same file system: from each output, where this is no absolute path.
+    pub hand_over: Option<PathBuf>,
+    /// How full a disk may become; until it has no room left where this is none.
+    pub room: Option<RoomLimits>,
     /// The run's sources, for the segment header.
     pub sources: Vec<SourceEntry>,
     /// The streams, each in segments of its own, by their index: one at least, at most

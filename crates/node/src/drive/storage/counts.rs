@@ -20,7 +20,7 @@ pub struct StorageCounts {
     pub deleted_bytes: u64,
     /// Pieces of work that the disk refused; each is offered again.
     pub refusals: u64,
-    /// Why the disk refuses what is offered now; none where it does its work.
+    /// Why the disk refuses what is offered now, or that it is fuller than it should be; none where it does its work.
     pub refused: Option<DiskCause>,
 }
 

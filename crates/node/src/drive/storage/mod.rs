@@ -14,7 +14,9 @@
 mod config;
 mod copies;
 mod counts;
+mod places;
 mod recorded;
+mod room;
 mod segment;
 mod series;
 #[cfg(test)]
@@ -23,13 +25,16 @@ mod tests;
 pub use config::{StorageConfig, StreamStorage};
 use copies::{Copies, Ticket};
 pub use counts::StorageCounts;
+use places::Places;
 use recorded::Counted;
 pub use recorded::Recorded;
+use room::Room;
+pub use room::RoomLimits;
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, Instant, PoolAccount, RunNumber, StreamIndex, StreamSet, Utc};
-use ropewalk_wire::run_file::{EventRecordEncoder, run_directory_name};
+use ropewalk_wire::run_file::EventRecordEncoder;
 use segment::{Closed, SegmentWriter};
 use series::Series;
 use std::collections::VecDeque;
@@ -62,6 +67,7 @@ pub struct Storage<D: Disk> {
     scratch: Vec<u8>,
     /// Further references to a record's bytes.
     shared: Vec<Slice>,
+    room: Room,
     /// Since when the run drains.
     draining: Option<Instant>,
     given_up: bool,
@@ -74,7 +80,7 @@ struct Tools<D> {
     staging: Staging,
     run: RunNumber,
     started: Utc,
-    directory: PathBuf,
+    places: Places,
     /// What stands before the events of a segment and behind them.
     frame: Vec<u8>,
     /// A record's bytes.
@@ -98,14 +104,14 @@ impl<D: Disk> Storage<D> {
         let kept = VecDeque::with_capacity(if config.keep.is_some() { KEPT } else { 0 });
         let series: Vec<_> =
             (0..config.streams.len() as u8).map(|stream| Series::new(&config, StreamIndex(stream))).collect();
-        let copies = Copies::new(series.len());
+        let (copies, room) = (Copies::new(series.len()), Room::new(config.room));
         let tools = Tools {
             disk,
             config,
             staging,
             run: RunNumber(0),
             started: Utc(0),
-            directory: PathBuf::new(),
+            places: Places::default(),
             frame: Vec::with_capacity(SegmentWriter::FOOTER_BYTES),
             pieces: Vec::with_capacity(4096),
         };
@@ -120,6 +126,7 @@ impl<D: Disk> Storage<D> {
             completions: Vec::with_capacity(16),
             scratch: vec![0; 64 << 10],
             shared: Vec::with_capacity(4096),
+            room,
             draining: None,
             given_up: false,
         }
@@ -131,8 +138,8 @@ impl<D: Disk> Storage<D> {
         let Self { tools, series, .. } = self;
         (tools.run, self.incarnation) = (run, incarnation);
         tools.started = tools.utc(now);
-        tools.directory = tools.config.output.join(run_directory_name(run));
-        let names = tools.disk.enter_directory(&tools.directory);
+        tools.places = Places::of(&tools.config, run);
+        let names = tools.places.enter(&mut tools.disk);
         series.iter_mut().for_each(|series| series.begin(tools, incarnation, &names));
         self.kept.clear();
         self.kept_bytes = 0;
@@ -144,6 +151,10 @@ impl<D: Disk> Storage<D> {
     pub fn add(&mut self, now: Instant, slot: u32, event: &impl Recorded, streams: StreamSet) -> bool {
         debug_assert!(!streams.is_empty(), "an event that goes nowhere is not to be written");
         let Self { tools, series, .. } = self;
+        // What a run has built when it ends is written as long as it goes.
+        if self.room.is_short() && self.draining.is_none() {
+            return false;
+        }
         if !streams.iter().all(|stream| series[usize::from(stream.0)].ready(now, tools)) {
             return false;
         }
@@ -233,6 +244,9 @@ impl<D: Disk> Storage<D> {
             self.series.iter_mut().for_each(|series| series.give_up(&mut acknowledgements));
         } else {
             self.flush(now);
+            if self.tools.run != RunNumber(0) {
+                self.room.look(now, &mut self.tools.disk, self.tools.places.all());
+            }
             for series in &mut self.series {
                 series.counts.refused = series.refusal().map(|(cause, _)| cause);
             }
@@ -295,7 +309,8 @@ impl<D: Disk> Storage<D> {
             counts.deleted_segments += 1;
             counts.deleted_events += oldest.events;
             counts.deleted_bytes += oldest.bytes;
-            segment::set_path(&mut self.oldest, &self.tools.directory, oldest.name);
+            let directory = self.tools.places.closed(oldest.name.segment);
+            segment::set_path(&mut self.oldest, directory, oldest.name);
             self.tools.disk.remove(&self.oldest, u64::MAX);
         }
     }
@@ -344,6 +359,9 @@ impl<D: Disk> Storage<D> {
     pub fn counts(&self) -> StorageCounts {
         let mut sum = StorageCounts::default();
         self.series.iter().for_each(|series| sum += series.counts);
+        if self.room.is_short() {
+            sum.refused = sum.refused.or(Some(DiskCause::Full));
+        }
         sum
     }
 
@@ -367,7 +385,7 @@ impl<D: Disk> Storage<D> {
     /// When refused work is to be offered again, or the disk is given up.
     pub fn next_deadline(&self) -> Option<Instant> {
         let retries = self.series.iter().filter_map(Series::retry);
-        retries.chain(self.tools.disk.next_deadline()).chain(self.give_up_at()).min()
+        retries.chain(self.tools.disk.next_deadline()).chain(self.give_up_at()).chain(self.room.next_deadline()).min()
     }
 
     /// Before the thread sleeps: false if there is something to do now.

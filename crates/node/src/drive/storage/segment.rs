@@ -103,9 +103,9 @@ impl SegmentWriter {
     }
 
     pub(super) fn open<D: Disk>(&mut self, tools: &mut Tools<D>, now: Instant, name: SegmentName, how: NewFile) {
-        let directory = &tools.directory;
         self.name = name;
-        set_path(&mut self.path, directory, name);
+        set_path(&mut self.path, tools.places.closed(name.segment), name);
+        let directory = tools.places.open(name.segment);
         set_path(&mut self.open_path, directory, format_args!("{name}{OPEN_EXTENSION}"));
         self.how = how;
         self.create(&mut tools.disk);

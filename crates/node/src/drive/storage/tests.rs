@@ -60,11 +60,14 @@ fn stream_names() -> [StreamName; 3] {
     STREAMS.map(|name| name.parse().expect("a stream's name"))
 }
 
-fn config(level: AcknowledgementLevel) -> StorageConfig {
+pub(super) fn config(level: AcknowledgementLevel) -> StorageConfig {
     StorageConfig {
         writer: NodeId::builder(0),
         epoch: Utc(1),
         output: "/data".into(),
+        more_outputs: Vec::new(),
+        hand_over: None,
+        room: None,
         sources: Vec::new(),
         streams: stream_names().map(|name| StreamStorage { name, selected: true, ..StreamStorage::default() }).into(),
         level,
@@ -159,4 +162,71 @@ fn streams_that_are_packed_have_threads_of_their_own() {
     assert_eq!(config.disk_threads(), 3);
     let threads = [0, 1, 2].map(|stream| config.new_file(StreamIndex(stream)).thread);
     assert_eq!(threads, [1, 0, 2]);
+}
+
+#[test]
+fn a_disk_that_is_nearly_full_takes_nothing_more_until_there_is_room() {
+    let faults = |capacity| DiskFaults { capacity, ..DiskFaults::default() };
+    let (clock, medium) = (SimulatedClock::new(Utc(1)), SimulatedStorage::new(1, faults(100 << 10)));
+    let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
+    let pool = Pool::new(PoolConfig::heap("records", 4 << 10, 64)).expect("there is memory");
+    let room = Some(RoomLimits { least: 50 << 10, resume: 80 << 10 });
+    let config = StorageConfig { room, ..config(AcknowledgementLevel::Written) };
+    let mut storage = Storage::new(disk, config, Staging::new(pool));
+    storage.begin(clock.now(), RUN, Incarnation(1));
+    let (mut progress, mut number) = (Vec::new(), 0);
+    let mut add = |storage: &mut Storage<SimulatedDisk>| {
+        clock.advance(Duration::from_secs(1));
+        storage.poll(clock.now(), &mut progress);
+        number += 1;
+        storage.add(clock.now(), number, &TestEvent::new(number.into(), 2000), streams(&[0]))
+    };
+    while add(&mut storage) {}
+    let free = |capacity: u64| capacity - found_bytes(&medium);
+    assert!(free(100 << 10) < 50 << 10 && free(100 << 10) > 40 << 10, "{} B are free", free(100 << 10));
+    assert_eq!(storage.counts().refused, Some(DiskCause::Full), "people are told why the run waits");
+    medium.set_faults(faults(120 << 10));
+    assert!(!add(&mut storage), "there is not room enough yet");
+    medium.set_faults(faults(160 << 10));
+    assert!(add(&mut storage) && storage.counts().refused.is_none());
+    medium.set_faults(faults(90 << 10));
+    assert!(!add(&mut storage));
+    storage.drain(clock.now());
+    assert!(add(&mut storage), "what is built when the run ends is written");
+}
+
+/// Bytes of all files.
+fn found_bytes(medium: &SimulatedStorage) -> u64 {
+    medium.paths().iter().filter_map(|path| medium.read(path).ok()).map(|bytes| bytes.len() as u64).sum()
+}
+
+#[test]
+fn closed_segments_are_handed_over_from_each_disk() {
+    let (clock, medium) = (SimulatedClock::new(Utc(1)), SimulatedStorage::new(1, DiskFaults::default()));
+    let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
+    let pool = Pool::new(PoolConfig::heap("records", 4 << 10, 64)).expect("there is memory");
+    let config = StorageConfig {
+        streams: vec![StreamStorage::default()],
+        more_outputs: vec!["/second".into()],
+        hand_over: Some("done".into()),
+        segment_events: 1,
+        ..config(AcknowledgementLevel::Written)
+    };
+    let mut storage = Storage::new(disk, config.clone(), Staging::new(pool));
+    let mut progress = Vec::new();
+    storage.begin(clock.now(), RUN, Incarnation(1));
+    for number in 1..=3 {
+        while !storage.add(clock.now(), number, &TestEvent::new(number.into(), 10), streams(&[0])) {
+            clock.advance(Duration::from_millis(1));
+            storage.poll(clock.now(), &mut progress);
+        }
+    }
+    while !storage.is_closed() {
+        storage.finish(clock.now());
+        clock.advance(Duration::from_millis(1));
+        storage.poll(clock.now(), &mut progress);
+    }
+    let expected = ["/data/done/run000001-bu0-000001.rwk", "/data/done/run000001-bu0-000003.rwk"].into_iter();
+    let expected: Vec<PathBuf> = expected.chain(["/second/done/run000001-bu0-000002.rwk"]).map(PathBuf::from).collect();
+    assert_eq!(medium.paths(), expected);
 }

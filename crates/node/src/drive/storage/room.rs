@@ -1,0 +1,54 @@
+//! How full a disk may become: above the high water mark nothing more is taken, until there is room down to the low one.
+
+use ropewalk_io::disk::Disk;
+use ropewalk_terms::Instant;
+use std::path::Path;
+use std::time::Duration;
+
+/// How often the disk is asked.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Room that is to stay free on each disk.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct RoomLimits {
+    /// With less free bytes than this nothing more is taken.
+    pub least: u64,
+    /// With so many free bytes it goes on.
+    pub resume: u64,
+}
+
+/// Whether there is room.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    limits: Option<RoomLimits>,
+    asked: Option<Instant>,
+    is_short: bool,
+}
+
+impl Room {
+    pub(super) fn new(limits: Option<RoomLimits>) -> Self {
+        Self { limits, asked: None, is_short: false }
+    }
+
+    /// Nothing more should be taken now.
+    pub(super) const fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// Asks the disk, if it is time to. What cannot be asked is not short: writing will say what is wrong with it.
+    pub(super) fn look<'a>(&mut self, now: Instant, disk: &mut impl Disk, directories: impl Iterator<Item = &'a Path>) {
+        let Some(RoomLimits { least, resume }) = self.limits else { return };
+        if self.asked.is_some_and(|asked| now < asked.after(INTERVAL)) {
+            return;
+        }
+        self.asked = Some(now);
+        let wanted = if self.is_short { resume.max(least) } else { least };
+        let mut free = directories.filter_map(|directory| disk.free_bytes(directory).ok());
+        self.is_short = free.any(|free| free < wanted);
+    }
+
+    /// When the disk is asked again, while somebody waits for it.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.asked.filter(|_| self.is_short).map(|asked| asked.after(INTERVAL))
+    }
+}
