@@ -157,6 +157,7 @@ fn config(directory: &Path) -> StorageConfig {
         epoch: Utc(0),
         output: directory.to_owned(),
         more_outputs: Vec::new(),
+        checksums: false,
         hand_over: None,
         room: None,
         sources: Vec::new(),

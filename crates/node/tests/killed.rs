@@ -100,6 +100,7 @@ fn storage(directory: &Path, seed: u64) -> Storage<RealDisk> {
         epoch: Utc(1),
         output: directory.to_owned(),
         more_outputs: Vec::new(),
+        checksums: false,
         hand_over: None,
         room: None,
         sources: Vec::new(),

@@ -70,6 +70,17 @@ pub(super) fn write(file: &OwnedFd, gathered: &[IoSlice<'_>], offset: u64) -> Re
     }
 }
 
+/// A small file with this text, whatever was there before.
+pub(super) fn write_small(path: &Path, text: &str, durable: bool) -> Result<(), DiskCause> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let file = fs::open(path, flags, Mode::from_raw_mode(0o644)).map_err(cause)?;
+    let written = write(&file, &[IoSlice::new(text.as_bytes())], 0)?;
+    if written < text.len() {
+        return Err(DiskCause::Full);
+    }
+    if durable { sync(&file) } else { Ok(()) }
+}
+
 /// Cuts the file back to what is good, and frees what was set aside behind.
 pub(super) fn truncate(file: &OwnedFd, length: u64) {
     // If it fails, the next append overwrites what is too much, and readers check records anyway.

@@ -13,11 +13,11 @@ mod writer;
 
 use core::fmt;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
-use ropewalk_wire::run_file::Compression;
+use ropewalk_wire::run_file::{CHECKSUM_EXTENSION, Checksum, Compression};
 use rustix::io::Errno;
 
 pub use self::real::{RealDisk, RealDiskConfig, WriteMode};
@@ -32,6 +32,9 @@ pub struct FileToken(pub u32);
 pub struct NewFile {
     /// Bytes that are set aside for it, if the file system can; 0 for none.
     pub preallocate: u64,
+    /// When it is published, its CRC-32C is written into a file beside it, of the same name with
+    /// [`CHECKSUM_EXTENSION`](ropewalk_wire::run_file::CHECKSUM_EXTENSION): as eight hexadecimal digits, two spaces and its name.
+    pub checksum: bool,
     /// How what is appended is packed: each append becomes one packed stretch or several.
     pub compression: Compression,
     /// Which of the disk's threads writes it, where there are several; counted from 0.
@@ -192,6 +195,13 @@ pub trait Disk {
 
     /// When `poll` has something to do even if the descriptor stays silent.
     fn next_deadline(&self) -> Option<Instant>;
+}
+
+/// Where the checksum of a file stands, and what stands there.
+fn checksum_file(path: &Path, checksum: Checksum) -> (PathBuf, String) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let beside = path.with_file_name(format!("{name}{CHECKSUM_EXTENSION}"));
+    (beside, format!("{:08x}  {name}\n", checksum.value()))
 }
 
 fn length_of(data: &[Slice]) -> usize {

@@ -3,16 +3,16 @@
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use ropewalk_wire::run_file::Packer;
+use ropewalk_wire::run_file::{Checksum, Packer};
 use rtrb::Producer;
 
 use super::direct::{ALIGNMENT, Helpers};
 use super::writer::{Append, BATCH, Done};
-use super::{DiskCause, FileToken, NewFile, WriteMode, files};
+use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file, files};
 
 /// Slices in one system call: the kernel's limit (`IOV_MAX`).
 pub(super) const GATHERED: usize = 1024;
@@ -27,6 +27,8 @@ pub(super) struct OpenFile {
     direct: Option<Direct>,
     /// What packs appends; none where they are written as they are.
     packing: Option<Packing>,
+    /// Of everything in the file, where it is asked for.
+    checksum: Option<Checksum>,
     pub(super) path: PathBuf,
     /// It has its final name: nothing more is done with it.
     pub(super) is_published: bool,
@@ -83,6 +85,7 @@ impl OpenFile {
             descriptor,
             direct,
             packing,
+            checksum: how.checksum.then(Checksum::default),
             path,
             is_published: false,
             name_synced: false,
@@ -100,6 +103,13 @@ impl OpenFile {
     /// Cuts off what is not part of the file.
     pub(super) fn cut(&self) {
         files::truncate(&self.descriptor, self.length);
+    }
+
+    /// Writes the checksum beside the place where the file will be, if it has one.
+    pub(super) fn write_checksum(&self, final_path: &Path, sync: bool) -> Result<(), DiskCause> {
+        let Some(checksum) = self.checksum else { return Ok(()) };
+        let (path, text) = checksum_file(final_path, checksum);
+        files::write_small(&path, &text, sync)
     }
 
     /// Makes the bytes survive a power cut.
@@ -161,6 +171,9 @@ impl OpenFile {
                 }
                 _ => {
                     self.keep_tail(&append);
+                    if let Some(checksum) = &mut self.checksum {
+                        append.pieces().for_each(|piece| checksum.update(piece));
+                    }
                     append.data.clear();
                     let _ = done.push(Done::Appended { append, result: Ok(self.length), bytes });
                     self.length += written_bytes;

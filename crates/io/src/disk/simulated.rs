@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
+use ropewalk_wire::run_file::Checksum;
 
-use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, length_of};
+use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, checksum_file, length_of};
 use crate::clock::{Clock, SimulatedClock};
 use crate::simulated::random::Random;
 
@@ -199,6 +200,8 @@ struct Open {
     place: Option<(PathBuf, u32)>,
     failures: u32,
     last_failure: Option<DiskCause>,
+    /// Its checksum is written beside it.
+    has_checksum: bool,
 }
 
 /// A disk that writes a [`SimulatedStorage`]. Dropping it loses what is queued, as a killed process would; of the append that
@@ -312,6 +315,14 @@ impl SimulatedDisk {
         if self.config.sync_on_publish {
             content.durable_name = Some(final_path.clone());
         }
+        if open.has_checksum {
+            let mut checksum = Checksum::default();
+            checksum.update(&content.bytes);
+            let (path, text) = checksum_file(&final_path, checksum);
+            let durable_name = content.durable_name.is_some().then(|| path.clone());
+            let synced = if durable_name.is_some() { text.len() } else { 0 };
+            medium.files.insert(path, Content { bytes: text.into_bytes(), synced, durable_name });
+        }
         medium.files.insert(final_path, content);
         open.place = None;
         Ok(())
@@ -354,9 +365,9 @@ impl Disk for SimulatedDisk {
     }
 
     /// Nothing is packed: what is written can be looked at.
-    fn create(&mut self, path: &Path, _how: NewFile) -> FileToken {
+    fn create(&mut self, path: &Path, how: NewFile) -> FileToken {
         let file = FileToken(self.files.len() as u32);
-        self.files.push(Open::default());
+        self.files.push(Open { has_checksum: how.checksum, ..Open::default() });
         self.command(0, Command::Create { file, path: path.to_owned() });
         file
     }

@@ -179,6 +179,8 @@ impl Writer {
         if sync {
             file.sync_bytes()?;
         }
+        // Whoever finds the file finds its checksum.
+        file.write_checksum(final_path, sync)?;
         files::rename(&file.path, final_path)?;
         file.is_published = true;
         if sync { files::sync_directory_of(final_path) } else { Ok(()) }

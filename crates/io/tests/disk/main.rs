@@ -153,6 +153,7 @@ macro_rules! every_rule_for {
             appends_stand_in_the_file_in_order,
             an_append_may_have_more_slices_than_one_system_call_takes,
             a_published_file_has_its_final_name_alone,
+            a_published_file_has_its_checksum_beside_it,
             every_call_completes_once_and_in_order,
             the_queue_is_bounded_in_bytes_but_an_empty_one_takes_any_size,
             a_file_that_cannot_be_created_takes_nothing_and_gives_the_slices_back,

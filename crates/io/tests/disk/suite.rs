@@ -56,6 +56,20 @@ pub(crate) fn a_published_file_has_its_final_name_alone<M: Medium>() {
     world.finish();
 }
 
+pub(crate) fn a_published_file_has_its_checksum_beside_it<M: Medium>() {
+    let mut world = new::<M>();
+    let (path, final_path) = (world.path("file.open"), world.path("file"));
+    let file = world.disk.create(&path, NewFile { checksum: true, ..NewFile::default() });
+    // The check value of CRC-32C.
+    world.append(file, 1, b"12345");
+    world.append(file, 2, b"6789");
+    world.disk.publish(file, &final_path, 3);
+    world.wait_for(4);
+    assert_eq!(world.read("file.crc32c"), Some(b"e3069283  file\n".to_vec()));
+    assert_eq!(world.read("file"), Some(b"123456789".to_vec()));
+    world.finish();
+}
+
 pub(crate) fn every_call_completes_once_and_in_order<M: Medium>() {
     let mut world = new::<M>();
     let (path, final_path) = (world.path("file.open"), world.path("file"));

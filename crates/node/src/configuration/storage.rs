@@ -25,6 +25,8 @@ pub struct StorageSection {
     pub least_free: Option<Bytes>,
     /// With so much room it goes on.
     pub resume_free: Option<Bytes>,
+    /// The checksum of each run file is written into a file beside it.
+    pub checksums: bool,
     /// How run files are packed: `none`, `lz4`, or `zstd:1` to `zstd:19`.
     #[serde(deserialize_with = "compression")]
     #[schemars(with = "String")]

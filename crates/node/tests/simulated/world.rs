@@ -152,6 +152,7 @@ impl World {
             epoch: self.clock.utc(),
             output: "/data".into(),
             more_outputs: Vec::new(),
+            checksums: false,
             hand_over: None,
             room: None,
             sources: self.plan.all_sources().into_iter().map(source).collect(),

@@ -35,13 +35,14 @@ mod stream_name;
 mod tests;
 
 pub use begin_end::{BeginOfRun, EndOfRun};
+pub use checksum::Checksum;
 pub use encode::{EventRecordEncoder, encode_event};
 pub use event::{
     ClockDomain, EVENT_HEAD_BYTES, EventFlags, EventHead, EventView, FRAGMENT_ENTRY_BYTES, FragmentEntry, FragmentView,
     MISSING_ENTRY_BYTES, MissingSource,
 };
 pub use footer::{END_MARK_BYTES, FooterView, INDEX_ENTRY_BYTES, IndexEntry, SegmentIndex, footer_bytes};
-pub use name::{OPEN_EXTENSION, SegmentName, run_directory_name};
+pub use name::{CHECKSUM_EXTENSION, OPEN_EXTENSION, SegmentName, run_directory_name};
 pub use packed::{Compression, MAX_STRETCH_BYTES, NoCompression, PACKED_HEAD_BYTES, PackedStretch, Packer};
 pub use record::{
     MAX_RECORD_BYTES, RECORD_HEADER_BYTES, RECORD_MAGIC, Record, RecordError, RecordHeader, RecordKind, RecordTail,

@@ -10,6 +10,9 @@ use ropewalk_terms::{NodeId, Role, RunNumber};
 /// What follows the name of a segment that is being written.
 pub const OPEN_EXTENSION: &str = ".open";
 
+/// What follows the name of a segment in that of the file with its checksum.
+pub const CHECKSUM_EXTENSION: &str = ".crc32c";
+
 const EXTENSION: &str = ".rwk";
 const ROLES: [Role; 4] = [Role::Readout, Role::Builder, Role::Manager, Role::Source];
 

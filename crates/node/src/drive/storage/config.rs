@@ -18,6 +18,8 @@ pub struct StorageConfig {
     pub output: PathBuf,
     /// Directories on further disks, each with a run directory of the same name: segments go to all of them in turn.
     pub more_outputs: Vec<PathBuf>,
+    /// A segment's checksum is written beside it when it is closed.
+    pub checksums: bool,
     /// Closed segments are moved here, in the same file system: from each output, where this is no absolute path.
     pub hand_over: Option<PathBuf>,
     /// How full a disk may become; until it has no room left where this is none.
@@ -69,6 +71,11 @@ impl StorageConfig {
         let compression = self.streams[stream].compression;
         let before = self.streams[..stream].iter().filter(|stream| packed(stream)).count() as u8;
         let preallocate = if self.preallocate { self.segment_bytes } else { 0 };
-        NewFile { preallocate, compression, thread: if compression == Compression::None { 0 } else { 1 + before } }
+        NewFile {
+            preallocate,
+            checksum: self.checksums,
+            compression,
+            thread: if compression == Compression::None { 0 } else { 1 + before },
+        }
     }
 }

@@ -34,7 +34,7 @@ use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, Instant, PoolAccount, RunNumber, StreamIndex, StreamSet, Utc};
-use ropewalk_wire::run_file::EventRecordEncoder;
+use ropewalk_wire::run_file::{CHECKSUM_EXTENSION, EventRecordEncoder};
 use segment::{Closed, SegmentWriter};
 use series::Series;
 use std::collections::VecDeque;
@@ -312,6 +312,10 @@ impl<D: Disk> Storage<D> {
             let directory = self.tools.places.closed(oldest.name.segment);
             segment::set_path(&mut self.oldest, directory, oldest.name);
             self.tools.disk.remove(&self.oldest, u64::MAX);
+            if self.tools.config.checksums {
+                segment::set_path(&mut self.oldest, directory, format_args!("{}{CHECKSUM_EXTENSION}", oldest.name));
+                self.tools.disk.remove(&self.oldest, u64::MAX);
+            }
         }
     }
 

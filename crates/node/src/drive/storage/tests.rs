@@ -66,6 +66,7 @@ pub(super) fn config(level: AcknowledgementLevel) -> StorageConfig {
         epoch: Utc(1),
         output: "/data".into(),
         more_outputs: Vec::new(),
+        checksums: false,
         hand_over: None,
         room: None,
         sources: Vec::new(),
@@ -210,6 +211,7 @@ fn closed_segments_are_handed_over_from_each_disk() {
         more_outputs: vec!["/second".into()],
         hand_over: Some("done".into()),
         segment_events: 1,
+        checksums: true,
         ..config(AcknowledgementLevel::Written)
     };
     let mut storage = Storage::new(disk, config.clone(), Staging::new(pool));
@@ -226,7 +228,9 @@ fn closed_segments_are_handed_over_from_each_disk() {
         clock.advance(Duration::from_millis(1));
         storage.poll(clock.now(), &mut progress);
     }
-    let expected = ["/data/done/run000001-bu0-000001.rwk", "/data/done/run000001-bu0-000003.rwk"].into_iter();
-    let expected: Vec<PathBuf> = expected.chain(["/second/done/run000001-bu0-000002.rwk"]).map(PathBuf::from).collect();
-    assert_eq!(medium.paths(), expected);
+    let segments = ["/data/done/run000001-bu0-000001", "/data/done/run000001-bu0-000003"].into_iter();
+    let segments = segments.chain(["/second/done/run000001-bu0-000002"]);
+    let expected: Vec<PathBuf> =
+        segments.flat_map(|name| [".rwk", ".rwk.crc32c"].map(|end| PathBuf::from(format!("{name}{end}")))).collect();
+    assert_eq!(medium.paths(), expected, "each with its checksum");
 }

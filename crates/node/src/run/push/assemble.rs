@@ -377,6 +377,7 @@ impl Assembly<'_> {
             epoch: epoch(),
             output: directory.path.parent().map(PathBuf::from).unwrap_or_default(),
             more_outputs: Vec::new(),
+            checksums: false,
             hand_over: None,
             room: None,
             sources: entries.collect(),

@@ -42,6 +42,7 @@ pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u
         epoch: Utc(utc),
         output: "/data".into(),
         more_outputs: Vec::new(),
+        checksums: false,
         hand_over: None,
         room: None,
         sources: scenario.sources.iter().enumerate().map(entry).collect(),

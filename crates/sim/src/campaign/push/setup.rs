@@ -200,6 +200,7 @@ impl Site<'_> {
             epoch: Utc(clock.utc().0),
             output: "/data".into(),
             more_outputs: Vec::new(),
+            checksums: false,
             hand_over: None,
             room: None,
             sources: sources.map(entry).collect(),

@@ -59,6 +59,7 @@ fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedCloc
         epoch: Utc(1),
         output: "/data".into(),
         more_outputs: Vec::new(),
+        checksums: false,
         hand_over: None,
         room: None,
         sources: Vec::new(),
