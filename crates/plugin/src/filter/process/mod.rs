@@ -17,6 +17,8 @@ mod layout;
 mod parent;
 mod ring;
 mod space;
+#[cfg(test)]
+mod tests;
 
 pub use child::serve;
 pub use layout::{MOST_EVENTS, VERSION};

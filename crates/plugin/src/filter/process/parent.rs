@@ -327,6 +327,27 @@ impl FilterProcess {
     }
 }
 
+/// What a test needs to stand for the process.
+#[cfg(test)]
+impl FilterProcess {
+    /// How many events the process has.
+    pub(super) fn waiting(&self) -> usize {
+        self.offered.len()
+    }
+
+    /// The event whose decision is due.
+    pub(super) fn due(&self) -> Option<EventKey> {
+        self.offered.front().map(|offered| offered.key)
+    }
+
+    /// Writes a sequence and an entry there.
+    pub(super) fn scribble(&mut self, place: usize, sequence: u64, entry: Entry) {
+        let decisions = &mut self.memories.as_mut().expect("it was started").decisions;
+        decisions.values(place + size_of::<u64>(), 1)[0] = entry;
+        decisions.number(place).store(sequence, Ordering::Release);
+    }
+}
+
 fn greeting(config: &ProcessConfig, space: &Space) -> Vec<u8> {
     let sizes: [u64; SIZES] = [
         VERSION,
