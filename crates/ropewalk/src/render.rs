@@ -237,7 +237,22 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
     if events.incomplete_dropped > 0 {
         row("  dropped", named(&events.incomplete_dropped_by_cause));
     }
+    for (name, count) in [
+        ("  rejected", events.rejected),
+        ("  accepted, taken by no stream", events.unselected),
+        ("  set aside, without a decision", events.quarantined),
+    ] {
+        if count > 0 {
+            row(name, grouped(count));
+        }
+    }
     row("  written", grouped(events.written));
+    for (name, stream) in &summary.streams {
+        row(&format!("    to {name}"), grouped(stream.written));
+    }
+    if summary.filter.restarts > 0 {
+        row("filter units started again", grouped(summary.filter.restarts));
+    }
     let number = |value: &serde_json::Value, key: &str| value[key].as_f64().unwrap_or(0.0);
     row("events per second", grouped(number(&summary.rate, "events_per_s") as u64));
     row("bandwidth", format!("{}/s", Bytes(number(&summary.rate, "bytes_per_s") as u64)));

@@ -11,6 +11,7 @@ mod felix_input;
 mod felix_process;
 mod felix_run;
 mod file_based;
+mod filters;
 mod foreign;
 mod front_ends;
 mod gateway;

@@ -1,0 +1,168 @@
+//! Filters in C in processes of their own, which end over an event or are ended by somebody else, in whole runs.
+
+use crate::process::Program;
+use crate::support::{TemporaryDirectory, wait_for};
+use ropewalk_node::offline::RunReader;
+use ropewalk_terms::{Cause, SourceId, Verdict};
+use ropewalk_wire::filter_result::FilterResult;
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const EVENTS: u64 = 20_000;
+
+fn compile(directory: &TemporaryDirectory) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let library = directory.path().join("tenth.so");
+    let built = Command::new("cc")
+        .args(["-std=gnu99", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(root.join("../../bindings/c"))
+        .arg("-o")
+        .args([&library, &root.join("tests/program/tenth.c")])
+        .status();
+    assert!(built.expect("cc is there").success());
+    library
+}
+
+fn configuration(directory: &TemporaryDirectory, filter: &str) -> String {
+    let text = format!(
+        "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[filter]\nlibrary = {:?}\nrestart_delay = \"5ms\"\n\
+         restarts = 1000\n{filter}\n[[stream]]\nname = \"odd\"\ntriggers = [0]\n[[stream]]\nname = \"even\"\ntriggers = [1]\nordered = true\n\
+         [[source]]\nid = 1\nreadout = \"ru0\"\nformat = \"generic\"\nemulate = {{ fragment_size = \"uniform(64, 3000)\", rate = \"5kHz\" }}\n\
+         [[source]]\nid = 2\nreadout = \"ru0\"\nformat = \"generic\"\nemulate = {{ fragment_size = \"1KiB\", rate = \"5kHz\" }}\n",
+        compile(directory).display().to_string()
+    );
+    let file = directory.path().join("run.toml");
+    std::fs::write(&file, text).expect("it is ours");
+    file.display().to_string()
+}
+
+/// What a stream's files hold: by number, what the filter said.
+fn stream(directory: &Path, name: &str) -> BTreeMap<u64, (FilterResult, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).expect("it is there") {
+        let path = entry.expect("it can be read").path();
+        if !path.to_string_lossy().contains(&format!("-{name}-")) {
+            continue;
+        }
+        let mut reader = RunReader::open(&[&path]).expect("it is a segment");
+        let mut last = 0;
+        while let Some(event) = reader.next_event().expect("it can be read") {
+            let number = event.event.head().key.number();
+            assert!(name != "even" || number > last, "in order");
+            last = number;
+            let sources = event.event.fragments().filter(|one| one.entry.source != SourceId::FILTER).count();
+            assert_eq!(sources, 2, "event {number} is whole");
+            let said =
+                event.event.fragments().find(|one| one.entry.source == SourceId::FILTER).expect("a filter's result");
+            let (said, own) = FilterResult::decode(said.payload).expect("it can be read");
+            assert!(found.insert(number, (said, own.to_vec())).is_none(), "event {number} once");
+        }
+    }
+    found
+}
+
+/// The children of a process.
+fn children(process: u32) -> Vec<i32> {
+    let path = format!("/proc/{process}/task");
+    let tasks = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let listed = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    listed.flat_map(|line| line.split_whitespace().filter_map(|one| one.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn two_filter_units_that_are_killed_again_and_again_lose_nothing() {
+    let directory = TemporaryDirectory::new("filter-killed");
+    let config = configuration(&directory, "units = 2\nevents = 64");
+    let (output, events) = (directory.path().display().to_string(), EVENTS.to_string());
+    let mut run = Program::start(["run", &config, "--json", "--output", &output, "--events", &events]);
+    run.expect_error_line_with("listens");
+    let (program, begin) = (run.id(), Instant::now());
+    let mut kills = 0;
+    while kills < 10 && begin.elapsed() < Duration::from_secs(3) {
+        let there = wait_for("a filter unit", || Some(children(program)).filter(|there| !there.is_empty()));
+        if let Some(child) = there.get(kills % there.len()).and_then(|child| Pid::from_raw(*child)) {
+            kills += usize::from(kill_process(child, Signal::KILL).is_ok());
+        }
+        std::thread::sleep(Duration::from_millis(150));
+    }
+    let account = run.end().expect_status(0).account();
+    let (odd, even, error) = {
+        let directory = PathBuf::from(account["directory"].as_str().expect("a path"));
+        (stream(&directory, "odd"), stream(&directory, "even"), stream(&directory, "error"))
+    };
+    // Each event over which the filter ends, and with bad luck one that two of them had when they were killed.
+    let poison: Vec<u64> = (0..EVENTS / 1000).map(|thousand| 1000 * thousand + 777).collect();
+    assert!(poison.iter().all(|number| error.contains_key(number)), "{:?}", error.keys());
+    assert!(error.len() <= poison.len() + kills, "{:?}", error.keys());
+    for (said, own) in error.values() {
+        assert_eq!((said.verdict, said.cause, own.len()), (Verdict::Quarantined, Some(Cause::FilterFailed), 0));
+    }
+    for number in (1..=EVENTS).filter(|number| number % 10 == 0) {
+        let is_even = number % 20 == 0;
+        let (right, wrong) = if is_even { (&even, &odd) } else { (&odd, &even) };
+        assert!(
+            right.contains_key(&number) != error.contains_key(&number) && !wrong.contains_key(&number),
+            "event {number}"
+        );
+        if let Some((said, own)) = right.get(&number) {
+            assert_eq!((said.verdict, &own[..]), (Verdict::Accepted, &number.to_le_bytes()[..]));
+        }
+    }
+    let count = |place: &str| account.pointer(place).and_then(serde_json::Value::as_u64);
+    assert_eq!(count("/events/quarantined"), Some(error.len() as u64));
+    assert_eq!(count("/events/accepted"), Some((odd.len() + even.len()) as u64));
+    assert_eq!(count("/events/rejected"), Some(EVENTS - (odd.len() + even.len() + error.len()) as u64));
+    assert!(count("/filter/restarts") >= Some((2 * poison.len()) as u64), "{}", account["filter"]);
+    assert_eq!(count("/filter/copied_bytes"), Some(0), "events are read where they lie");
+    let warnings = account["warnings"].to_string();
+    assert!(
+        warnings.contains("filter 0") && warnings.contains("filter 1"),
+        "each tells why its processes ended: {warnings}"
+    );
+}
+
+#[test]
+fn a_filter_that_always_ends_is_given_up_and_every_event_is_kept() {
+    let directory = TemporaryDirectory::new("filter-given-up");
+    // Too little time for anything: each process is ended over its first event.
+    let config = configuration(&directory, "units = 1");
+    let text = std::fs::read_to_string(&config).expect("it is ours").replace("restarts = 1000", "restarts = 2");
+    let source = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/tenth.c"))
+        .expect("it is there");
+    let always = directory.path().join("always.c");
+    std::fs::write(&always, source.replace("event->number % 1000 == 777", "event->number > 0")).expect("it is ours");
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-I"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/c"))
+        .arg("-o")
+        .args([&directory.path().join("tenth.so"), &always])
+        .status();
+    assert!(built.expect("cc is there").success());
+    std::fs::write(&config, text).expect("it is ours");
+    let output = directory.path().display().to_string();
+    let run = Program::start(["run", &config, "--json", "--output", &output, "--events", "500"]);
+    let account = run.end().expect_status(0).account();
+    assert_eq!(
+        (&account["events"]["quarantined"], &account["filter"]["given_up"]),
+        (&500.into(), &1.into()),
+        "{account:#}"
+    );
+    assert_eq!(account["streams"]["error"]["written"], 500);
+}
+
+#[test]
+fn what_cannot_be_used_is_said_before_the_run() {
+    let directory = TemporaryDirectory::new("filter-wrong");
+    let config = configuration(&directory, "");
+    let text = std::fs::read_to_string(&config).expect("it is ours");
+    for (library, why) in [("/nowhere/filter.so", "/nowhere/filter.so"), ("/proc/self/exe", "cannot be used")] {
+        let tenth = directory.path().join("tenth.so").display().to_string();
+        std::fs::write(&config, text.replace(&tenth, library)).expect("it is ours");
+        let output = directory.path().display().to_string();
+        let ended = Program::run(["run", &config, "--output", &output, "--events", "10"]);
+        assert!(ended.status != Some(0) && ended.errors.contains(why), "{library}: {}", ended.errors);
+    }
+}
