@@ -196,7 +196,7 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_header(["run", &format!("{:06}  {}", summary.run, summary.state)]);
-    let (fragments, events) = (&summary.fragments, &summary.events);
+    let fragments = &summary.fragments;
     let mut row = |name: &str, value: String| {
         table.add_row([name, &value]);
     };
@@ -229,6 +229,33 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
             row("  vetoed", named(&trigger.vetoed));
         }
     }
+    event_rows(summary, &mut row);
+    let number = |value: &serde_json::Value, key: &str| value[key].as_f64().unwrap_or(0.0);
+    row("events per second", grouped(number(&summary.rate, "events_per_s") as u64));
+    row("bandwidth", format!("{}/s", Bytes(number(&summary.rate, "bytes_per_s") as u64)));
+    row("written", Bytes(number(&summary.bytes, "written") as u64).to_string());
+    if number(&summary.deleted, "segments") > 0.0 {
+        let bytes = Bytes(number(&summary.deleted, "bytes") as u64);
+        row("deleted to keep the newest", format!("{bytes} in {} files", number(&summary.deleted, "segments")));
+    }
+    row("duration", format!("{:.2} s", summary.duration_s));
+    row(
+        "ledger",
+        if summary.is_balanced() {
+            "balanced".to_owned()
+        } else {
+            format!("NOT BALANCED: {}", summary.ledger["unbalanced"])
+        },
+    );
+    if let Some(column) = table.column_mut(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// What became of events.
+fn event_rows(summary: &RunSummary, mut row: impl FnMut(&str, String)) {
+    let events = &summary.events;
     row("events assigned", grouped(events.assigned));
     row("  built", grouped(events.built));
     if events.incomplete_emitted > 0 {
@@ -253,27 +280,6 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
     if summary.filter.restarts > 0 {
         row("filter units started again", grouped(summary.filter.restarts));
     }
-    let number = |value: &serde_json::Value, key: &str| value[key].as_f64().unwrap_or(0.0);
-    row("events per second", grouped(number(&summary.rate, "events_per_s") as u64));
-    row("bandwidth", format!("{}/s", Bytes(number(&summary.rate, "bytes_per_s") as u64)));
-    row("written", Bytes(number(&summary.bytes, "written") as u64).to_string());
-    if number(&summary.deleted, "segments") > 0.0 {
-        let bytes = Bytes(number(&summary.deleted, "bytes") as u64);
-        row("deleted to keep the newest", format!("{bytes} in {} files", number(&summary.deleted, "segments")));
-    }
-    row("duration", format!("{:.2} s", summary.duration_s));
-    row(
-        "ledger",
-        if summary.is_balanced() {
-            "balanced".to_owned()
-        } else {
-            format!("NOT BALANCED: {}", summary.ledger["unbalanced"])
-        },
-    );
-    if let Some(column) = table.column_mut(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
 /// A line for each source that slipped.

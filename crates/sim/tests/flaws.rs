@@ -5,8 +5,8 @@
 #![cfg(feature = "flaws")]
 
 use ropewalk_sim::campaign::{
-    Broken, Scenario, controlled, dividing, filing, gathering, growing, push, run, run_controlled, run_dividing,
-    run_filing, run_gathering, run_growing, run_push, run_storing, storing,
+    Broken, Scenario, controlled, dividing, filing, filtering, gathering, growing, push, run, run_controlled,
+    run_dividing, run_filing, run_filtering, run_gathering, run_growing, run_push, run_storing, storing,
 };
 use ropewalk_terms::flaws::{Flaw, plant};
 
@@ -16,14 +16,15 @@ const SEEDS: u64 = 500;
 const NAMED: usize = 3;
 
 /// What checkers say of a seed: of its system that pulls, of the one that pushes, then of its front ends under run control, of
-/// its splitters, of its boards whose numbers grow, of those that send an event in several frames, of its run files in several
-/// streams, and of its files between builder units and filter units.
+/// its splitters, of its boards whose numbers grow, of those that send an event in several frames, of its filter units, of its run
+/// files in several streams, and of its files between builder units and filter units.
 fn judged(seed: u64) -> Option<Broken> {
     let pushed = || run_push(push::Scenario::draw(seed)).broken;
     let controlled = || run_controlled(controlled::Scenario::draw(seed));
     let divided = || run_dividing(dividing::Scenario::draw(seed));
     let grown = || run_growing(growing::Scenario::draw(seed));
     let gathered = || run_gathering(gathering::Scenario::draw(seed));
+    let filtered = || run_filtering(filtering::Scenario::draw(seed));
     let stored = || run_storing(storing::Scenario::draw(seed));
     let filed = || run_filing(filing::Scenario::draw(seed));
     let pulled = run(Scenario::draw(seed)).broken;
@@ -33,6 +34,7 @@ fn judged(seed: u64) -> Option<Broken> {
         .or_else(divided)
         .or_else(grown)
         .or_else(gathered)
+        .or_else(filtered)
         .or_else(stored)
         .or_else(filed)
 }

@@ -213,6 +213,12 @@ flaws! {
     FilterLosesEvents = "filter_loses_events",
     /// An event over which filter units end is tried again and again.
     FilterPoisonTriedForEver = "filter_poison_tried_for_ever",
+    /// A filter unit that was ordered to end counts as one that has ended.
+    FilterKillIsEnd = "filter_kill_is_end",
+    /// What a filter unit says that is to end counts.
+    FilterCondemnedBelieved = "filter_condemned_believed",
+    /// Events of ordered streams do not wait for those before them.
+    OrderingImpatient = "ordering_impatient",
     /// Events that a stream's prescale leaves out are counted nowhere.
     PrescaledUncounted = "prescaled_uncounted",
     /// The frames of an event are not waited for while nobody reads their source.

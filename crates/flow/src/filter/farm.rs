@@ -114,6 +114,12 @@ impl FilterFarm {
         self.units[usize::from(unit)].grant(events);
     }
 
+    /// A filter unit has made so many decisions in all, counted from the begin of this life of it: it does not hang, even if
+    /// nobody has taken them yet.
+    pub fn progressed(&mut self, now: Instant, unit: u16, decisions: u64) {
+        self.units[usize::from(unit)].progressed(now, decisions);
+    }
+
     /// A filter unit had no room for the event that it was offered last.
     pub fn not_taken(&mut self, unit: u16) {
         let unit = &mut self.units[usize::from(unit)];
@@ -136,10 +142,10 @@ impl FilterFarm {
     }
 
     /// A filter unit has decided on the event in a slot; false where that is stale, and to be ignored.
-    pub fn decided(&mut self, now: Instant, unit: u16, slot: u32, attempt: Attempt) -> bool {
+    pub fn decided(&mut self, unit: u16, slot: u32, attempt: Attempt) -> bool {
         let place = slot as usize;
         let is_meant = self.work.get(place).copied().flatten().is_some_and(|work| work.attempt == attempt);
-        let counts = is_meant && self.units[usize::from(unit)].decided(now, slot);
+        let counts = is_meant && self.units[usize::from(unit)].decided(slot);
         if counts {
             self.work[place] = None;
             self.counts.decided += 1;
@@ -154,7 +160,8 @@ impl FilterFarm {
         self.units[usize::from(unit)].disbelieve();
     }
 
-    /// It is certain that a filter unit's process has ended, or that it could not be started.
+    /// It is certain that a filter unit's process has ended, or that it could not be started. The decisions that it made before were
+    /// taken.
     pub fn ended(&mut self, now: Instant, unit: u16) {
         let mut had = core::mem::take(&mut self.had);
         had.clear();
@@ -184,7 +191,6 @@ impl FilterFarm {
     }
 
     fn fail(&mut self, slot: u32) {
-        self.work[slot as usize] = None;
         self.failed.push_back(slot);
         self.counts.failed += 1;
     }
@@ -198,17 +204,24 @@ impl FilterFarm {
         }
     }
 
-    /// The next event of which no decision can be had. It has left the farm.
+    /// The next event of which no decision can be had. It leaves the farm.
     pub fn next_failed(&mut self) -> Option<u32> {
-        self.failed.pop_front()
+        let slot = self.failed.pop_front()?;
+        self.work[slot as usize] = None;
+        Some(slot)
     }
 
     /// What is to be done now; to be asked until there is nothing.
     pub fn poll(&mut self, now: Instant) -> Option<FarmAction> {
-        for (index, unit) in (0..).zip(&mut self.units) {
-            match unit.poll(now) {
+        for index in 0..self.units.len() as u16 {
+            match self.units[usize::from(index)].poll(now) {
                 Some(ProcessOrder::Start) => return Some(FarmAction::Start { unit: index }),
-                Some(ProcessOrder::Kill) => return Some(FarmAction::Kill { unit: index }),
+                Some(ProcessOrder::Kill) => {
+                    if is_planted(Flaw::FilterKillIsEnd) {
+                        self.ended(now, index);
+                    }
+                    return Some(FarmAction::Kill { unit: index });
+                }
                 None => {}
             }
         }

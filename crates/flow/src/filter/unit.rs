@@ -2,6 +2,7 @@
 
 use crate::supervision::{Process, ProcessOrder, SupervisorConfig};
 use ropewalk_terms::Instant;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use std::collections::VecDeque;
 
 /// A filter unit.
@@ -10,13 +11,17 @@ pub(super) struct Unit {
     process: Process,
     /// The slots of the events that it has, in the order in which it got them: it works on the first one.
     has: VecDeque<u32>,
-    /// Since when it works on that.
+    /// Since when it works on the first one that it has not decided.
     busy: Option<Instant>,
     /// It is to end because of that.
     over_event: bool,
     /// Events that this life of it takes in all, and was given.
     granted: u64,
     given: u64,
+    /// Decisions that it has made, taken or not.
+    decided: u64,
+    /// Where it is to end: so many of these count, those that it made before.
+    believed: u64,
 }
 
 impl Unit {
@@ -28,6 +33,8 @@ impl Unit {
             over_event: false,
             granted: 0,
             given: 0,
+            decided: 0,
+            believed: 0,
         }
     }
 
@@ -58,6 +65,15 @@ impl Unit {
         self.granted = self.granted.max(events);
     }
 
+    /// It has made so many decisions in all, in this life of it, whether or not anybody has taken them.
+    pub(super) fn progressed(&mut self, now: Instant, decisions: u64) {
+        let decisions = decisions.min(self.given);
+        if self.process.is_ready() && decisions > self.decided {
+            self.decided = decisions;
+            self.busy = Some(now).filter(|_| decisions < self.given);
+        }
+    }
+
     /// It gets an event.
     pub(super) fn give(&mut self, now: Instant, slot: u32) {
         self.has.push_back(slot);
@@ -69,7 +85,7 @@ impl Unit {
     pub(super) fn take_back(&mut self) -> Option<u32> {
         let slot = self.has.pop_back()?;
         self.given -= 1;
-        self.busy = self.busy.filter(|_| !self.has.is_empty());
+        self.busy = self.busy.filter(|_| self.decided < self.given);
         Some(slot)
     }
 
@@ -78,18 +94,22 @@ impl Unit {
         self.granted = self.given;
     }
 
-    /// It has decided; false where it does not have that event, or is not listened to any more.
-    pub(super) fn decided(&mut self, now: Instant, slot: u32) -> bool {
-        if !self.process.is_ready() {
+    /// How many of its decisions were taken.
+    fn taken(&self) -> u64 {
+        self.given - self.has.len() as u64
+    }
+
+    /// A decision of its is taken; false where it does not have that event, or is not listened to any more.
+    pub(super) fn decided(&mut self, slot: u32) -> bool {
+        let is_believed = self.process.is_ready() || self.taken() < self.believed;
+        if !is_believed && !is_planted(Flaw::FilterCondemnedBelieved) {
             return false;
         }
         // A node may decide in any order; a process has the first one.
         let Some(place) = self.has.iter().position(|&has| has == slot) else { return false };
         let _ = self.has.remove(place);
-        if place == 0 {
-            self.busy = Some(now);
-        }
-        self.busy = self.busy.filter(|_| !self.has.is_empty());
+        self.decided = self.decided.max(self.taken());
+        self.busy = self.busy.filter(|_| self.decided < self.given);
         true
     }
 
@@ -98,6 +118,7 @@ impl Unit {
         if self.process.is_ready() {
             self.process.condemn();
             (self.busy, self.over_event) = (None, true);
+            self.believed = self.taken();
         }
     }
 
@@ -107,15 +128,16 @@ impl Unit {
             return false;
         }
         had.extend(self.has.drain(..));
-        (self.granted, self.given) = (0, 0);
+        (self.granted, self.given, self.decided, self.believed) = (0, 0, 0, 0);
         let was_busy = self.busy.take().is_some();
         core::mem::take(&mut self.over_event) | was_busy
     }
 
     pub(super) fn poll(&mut self, now: Instant) -> Option<ProcessOrder> {
         let order = self.process.poll(now, self.busy);
-        if order == Some(ProcessOrder::Kill) {
-            self.over_event |= self.busy.take().is_some();
+        if order == Some(ProcessOrder::Kill) && self.busy.take().is_some() {
+            self.over_event = true;
+            self.believed = self.decided;
         }
         order
     }

@@ -6,18 +6,18 @@ use super::farewell::Farewell;
 use super::filtering::Filtering;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
+use super::outlet::Outlet;
 use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
-use super::storage::{Progress, Storage};
+use super::storage::Storage;
 use super::table::EndpointTable;
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig};
-use ropewalk_flow::filter::Streams;
-use ropewalk_flow::messages::{Batch, Message, Report, ReportEntry};
-use ropewalk_io::disk::{Disk, DiskCause};
+use ropewalk_flow::messages::{Batch, Message, Report};
+use ropewalk_io::disk::Disk;
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{AcknowledgementLevel, Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, RunNumber};
+use ropewalk_terms::{Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, RunNumber};
 use ropewalk_wire::message::{Header, Hello, SuperFragmentEntry};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -56,8 +56,7 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
     peers: P,
     config: BuilderDriveConfig,
     builder: Builder,
-    filtering: Filtering,
-    storage: Option<Storage<D>>,
+    outlet: Outlet<D>,
     outbox: Outbox,
     managers: Managers,
     /// For the event manager.
@@ -67,11 +66,6 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
     /// Which readout unit is at the other end, or none where an event manager is.
     readers: EndpointTable<(Option<usize>, MessageReader)>,
     events: Vec<Event>,
-    progress: Vec<(u32, Progress)>,
-    /// Events built that the filter does not know yet.
-    emitted: VecDeque<u32>,
-    /// Events that would be written if anything were; kept for its capacity.
-    unwritten: Vec<u32>,
     report_due: Instant,
     farewell: Farewell,
     refusal: Option<Refusal>,
@@ -102,7 +96,6 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             retry: Instant::ZERO,
             unsent: VecDeque::with_capacity(UNSENT),
         };
-        let slots = config.builder.slots.max(1);
         Ok(Self {
             builder: Builder::new(config.builder.clone()),
             outbox: Outbox::new(config.identity, staging),
@@ -111,17 +104,13 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             lines: config.readouts.iter().map(line).collect(),
             readers: EndpointTable::default(),
             events: Vec::with_capacity(1024),
-            progress: Vec::with_capacity(1024),
-            emitted: VecDeque::with_capacity(slots as usize),
-            unwritten: Vec::with_capacity(slots as usize),
-            filtering: Filtering::none(Streams::everything(), slots),
+            outlet: Outlet::new(storage, config.builder.slots.max(1)),
             report_due: Instant::ZERO,
             farewell: Farewell::default(),
             refusal: None,
             old_messages: 0,
             run: RunNumber(0),
             peers,
-            storage,
             config,
         })
     }
@@ -129,13 +118,8 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     /// The same, whose events are decided and selected so; before anything was built.
     #[must_use]
     pub fn with_filtering(mut self, filtering: Filtering) -> Self {
-        self.filtering = filtering;
+        self.outlet = self.outlet.with_filtering(filtering);
         self
-    }
-
-    /// How its events are decided and selected, for tests and checkers.
-    pub const fn filtering(&self) -> &Filtering {
-        &self.filtering
     }
 
     /// The machine, for tests and checkers.
@@ -145,7 +129,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
 
     /// Where the events go, if anywhere.
     pub const fn storage(&self) -> Option<&Storage<D>> {
-        self.storage.as_ref()
+        self.outlet.storage()
     }
 
     /// The event manager whose order was carried out last: its epoch, and which life of it that was. For checkers.
@@ -156,9 +140,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     /// The accounts of its pools, for tests and checkers. After a run blocks are out only while they are filled: one
     /// for what is staged, one for each connection.
     pub fn pools(&mut self) -> Vec<PoolAccount> {
-        let records = self.storage.as_mut().map(Storage::pool);
-        let results = self.filtering.pool();
-        records.into_iter().chain(results).chain([self.outbox.pool()]).chain(received(&mut self.peers)).collect()
+        self.outlet.pools().chain([self.outbox.pool()]).chain(received(&mut self.peers)).collect()
     }
 
     /// Opens what is not open.
@@ -280,7 +262,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         match message {
             Message::Finished(_) => return self.farewell.dismiss(),
             // What comes up to that key is the machine's; how long the disk is waited for is storage's.
-            Message::StopAt(_) => return self.storage.iter_mut().for_each(|storage| storage.drain(now)),
+            Message::StopAt(_) => return self.outlet.drain(now),
             Message::Finish => self.farewell.finish(),
             _ => {}
         }
@@ -307,10 +289,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         }
         self.run = run;
         self.outbox.identity.run = run;
-        self.filtering.begin(run);
-        if let Some(storage) = &mut self.storage {
-            storage.begin(now, run, self.outbox.identity.incarnation);
-        }
+        self.outlet.begin(now, run, self.outbox.identity.incarnation);
     }
 
     fn take(
@@ -373,69 +352,11 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
                 BuilderAction::ToReadout { readout, message } => {
                     self.lines[usize::from(readout)].unsent.push_back(message);
                 }
-                BuilderAction::Emit { slot } => self.emitted.push_back(slot),
+                BuilderAction::Emit { slot } => self.outlet.push(slot),
                 BuilderAction::StopRun { cause } => self.unsent.push_back(Message::StopRequest(cause)),
             }
         }
-        work + self.store(now)
-    }
-
-    /// Moves built events on: to the filter, from there to storage, and tells the machine how far earlier ones have come.
-    fn store(&mut self, now: Instant) -> usize {
-        let mut work = self.emitted.len();
-        for slot in self.emitted.drain(..) {
-            self.filtering.add(slot, &self.builder.event(slot));
-        }
-        work += self.filtering.turn(now, &self.builder);
-        self.builder.discard(now, self.filtering.let_go());
-        match self.storage {
-            Some(_) => work + self.write(now),
-            None => work + self.do_not_write(now),
-        }
-    }
-
-    /// What would be written ends here.
-    fn do_not_write(&mut self, now: Instant) -> usize {
-        let before = self.unwritten.len();
-        while let Some(slot) = self.filtering.next_to_write() {
-            self.builder.decided(slot, self.filtering.taken());
-            self.filtering.ended(slot, true);
-            self.unwritten.push(slot);
-        }
-        let work = self.unwritten.len() - before;
-        self.builder.all_reached(now, self.unwritten.drain(..), AcknowledgementLevel::Written);
-        work
-    }
-
-    fn write(&mut self, now: Instant) -> usize {
-        let Self { storage: Some(storage), builder, filtering, progress, .. } = self else { return 0 };
-        while let Some(slot) = filtering.next_to_write() {
-            if storage.has_given_up() {
-                filtering.taken();
-                filtering.ended(slot, false);
-                builder.failed(now, slot);
-                continue;
-            }
-            if !storage.add(now, slot, &filtering.decided(slot, builder.event(slot)), filtering.streams_of(slot)) {
-                break;
-            }
-            builder.decided(slot, filtering.taken());
-            builder.reached(now, slot, AcknowledgementLevel::Handed);
-        }
-        storage.flush(now);
-        let work = storage.poll(now, progress);
-        for &(slot, progress) in progress.iter() {
-            filtering.ended(slot, matches!(progress, Progress::Reached(_)));
-        }
-        for alike in progress.chunk_by(|(_, one), (_, other)| one == other) {
-            let slots = alike.iter().map(|&(slot, _)| slot);
-            match alike[0].1 {
-                Progress::Reached(level) => builder.all_reached(now, slots, level),
-                Progress::Failed => slots.for_each(|slot| builder.failed(now, slot)),
-            }
-        }
-        progress.clear();
-        work
+        work + self.outlet.turn(now, &mut self.builder)
     }
 
     /// Sends what waits for connections that stand; false where the machine should not be asked for more.
@@ -462,7 +383,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
 
     /// After the manager's `Finish`: closes the files, then reports, then says so.
     fn end(&mut self, now: Instant) {
-        if !self.farewell.is_told() || !self.emitted.is_empty() || !self.filtering.is_idle() {
+        if !self.farewell.is_told() || !self.outlet.is_idle() {
             return;
         }
         if self.farewell.is_said() {
@@ -475,17 +396,14 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             }
             return;
         }
-        if let Some(storage) = &mut self.storage {
-            storage.finish(now);
-            if !storage.is_closed() {
-                return;
-            }
+        if !self.outlet.close(now) {
+            return;
         }
         if self.managers.obeyed().is_none() {
             return;
         }
         self.farewell.say();
-        self.filtering.end();
+        self.outlet.end();
         self.report();
         let in_flight = self.builder.in_work() as u64;
         self.unsent.push_back(Message::Finished(ropewalk_flow::messages::Finished { in_flight }));
@@ -493,22 +411,9 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     }
 
     fn report(&mut self) {
-        let counts = self.storage.as_ref().map(Storage::counts).unwrap_or_default();
-        let own = [
-            (Counter::BytesWritten, counts.bytes),
-            (Counter::BytesCopied, self.storage.as_ref().map_or(0, Storage::copied_bytes)),
-            (Counter::SegmentsClosed, counts.segments),
-            (Counter::SegmentsDeleted, counts.deleted_segments),
-            (Counter::EventsDeleted, counts.deleted_events),
-            (Counter::BytesDeleted, counts.deleted_bytes),
-            (Counter::DiskRefusals, counts.refusals),
-            (Counter::DiskFull, u64::from(counts.refused == Some(DiskCause::Full))),
-            (Counter::DiskFailing, counts.refused.map_or(0, failing)),
-        ];
-        let own = own.into_iter().map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
         let mut batch = Batch::new();
         let unsent = &mut self.unsent;
-        for mut entry in self.builder.report().chain(own).chain(self.filtering.report()) {
+        for mut entry in self.builder.report().chain(self.outlet.report()) {
             if entry.what == Counter::MessagesRefused as u16 {
                 entry.value += self.old_messages;
             }
@@ -539,15 +444,13 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
 
     fn next_deadline(&self) -> Option<Instant> {
         let retries = self.lines.iter().filter(|line| line.endpoint.is_none()).map(|line| line.retry);
-        let storage = self.storage.as_ref().and_then(Storage::next_deadline);
         let report = self.managers.obeyed().map(|_| self.report_due);
         [
             self.builder.next_deadline(),
             self.peers.next_deadline(),
             self.managers.next_deadline(),
             self.farewell.next_deadline(),
-            self.filtering.next_deadline(),
-            storage,
+            self.outlet.next_deadline(),
             report,
         ]
         .into_iter()
@@ -557,15 +460,13 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
     }
 
     fn prepare_wait(&mut self) -> bool {
-        let storage = self.storage.as_mut().is_none_or(Storage::prepare_wait);
-        let filtering = self.filtering.prepare_wait();
-        self.peers.prepare_wait() && storage && filtering
+        let outlet = self.outlet.prepare_wait();
+        self.peers.prepare_wait() && outlet
     }
 
     fn wait_descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         into.extend(self.peers.wait_descriptor());
-        into.extend(self.storage.as_ref().and_then(Storage::wait_descriptor));
-        self.filtering.descriptors(into);
+        self.outlet.descriptors(into);
     }
 
     fn is_done(&self) -> bool {
@@ -575,9 +476,4 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
     fn refusal(&self) -> Option<&Refusal> {
         self.refusal.as_ref()
     }
-}
-
-/// The number of the error of a disk that fails; a full one does not.
-fn failing(cause: DiskCause) -> u64 {
-    if cause == DiskCause::Full { 0 } else { cause.number().unsigned_abs().into() }
 }

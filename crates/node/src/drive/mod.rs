@@ -33,6 +33,7 @@ pub mod gateway;
 mod link;
 mod manager;
 mod managers;
+mod outlet;
 mod reader;
 mod readout;
 mod refusal;
@@ -56,6 +57,7 @@ pub use filtering::{
 };
 pub use link::{Identity, Outbox, Unsent};
 pub use manager::{ManagerDrive, ManagerDriveConfig};
+pub use outlet::Outlet;
 pub use reader::{Incoming, MessageReader};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};
 pub use refusal::Refusal;

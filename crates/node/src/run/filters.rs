@@ -152,7 +152,8 @@ impl FilterLink for Linked {
     fn look(&mut self, _: Instant) -> FilterSight {
         let seen = self.process.look();
         let granted = self.taken + (self.events as usize).min(MOST_EVENTS) as u64;
-        FilterSight { is_ready: seen.is_ready, has_ended: seen.has_ended, granted }
+        let decided = self.process.decided();
+        FilterSight { is_ready: seen.is_ready, has_ended: seen.has_ended, granted, decided }
     }
 
     fn offer(&mut self, slot: u32, event: &EventView<'_>) -> Offered {

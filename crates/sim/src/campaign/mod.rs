@@ -13,7 +13,8 @@
 //! campaign of their own (`controlled`), with nothing but programs, their connections and what stands for nodes; so have splitters
 //! and their processes (`dividing`), boards whose numbers grow, with their black boxes (`growing`), and boards that send an event in
 //! several frames (`gathering`): what these stand on is in `stand`. Run files in several streams have one, too (`storing`), with
-//! nothing but storage and its disk, and so have files between builder units and filter units (`filing`).
+//! nothing but storage and its disk, and so have files between builder units and filter units (`filing`), and filter units
+//! with what becomes of events behind them (`filtering`).
 //! Event managers come and go: `reign` knows who speaks, `coordination` gives leases, `obedience` looks whom nodes obey.
 //! A machine joins with one file in `machines`: how it is wired, and what must hold of it after every turn.
 //! `docs/simulation.md` says how to read a failure and how to add a machine.
@@ -34,6 +35,7 @@ mod endpoints;
 mod fault;
 mod fault_kind;
 pub mod filing;
+pub mod filtering;
 pub mod gathering;
 pub mod growing;
 mod inject;
@@ -70,7 +72,8 @@ pub use coverage::{Coverage, Situation, unreachable};
 pub use fault::{Fault, Scheduled};
 pub use fault_kind::FaultKind;
 pub use outcome::{
-    Outcome, run, run_controlled, run_dividing, run_filing, run_gathering, run_growing, run_push, run_storing,
+    Outcome, run, run_controlled, run_dividing, run_filing, run_filtering, run_gathering, run_growing, run_push,
+    run_storing,
 };
 pub use place::Place;
 pub use runner::{Campaign, Failure, Orders, SCHEMA, System};

@@ -5,6 +5,7 @@ use super::controlled;
 use super::coverage::Coverage;
 use super::dividing;
 use super::filing;
+use super::filtering;
 use super::gathering;
 use super::growing;
 use super::push;
@@ -68,6 +69,11 @@ pub fn run_growing(scenario: growing::Scenario) -> Option<Broken> {
 /// What a checker says of boards that send an event in several frames; nothing where everything holds.
 pub fn run_gathering(scenario: gathering::Scenario) -> Option<Broken> {
     caught(|| gathering::World::new(scenario).run())
+}
+
+/// What a checker says of filter units, and of the events that they decide on; nothing where everything holds.
+pub fn run_filtering(scenario: filtering::Scenario) -> Option<Broken> {
+    caught(|| filtering::World::new(scenario).run())
 }
 
 /// What a checker says of run files in several streams; nothing where everything holds.

@@ -45,8 +45,8 @@ fn offered(farm: &mut FilterFarm, now: Instant) -> Vec<(u16, u32)> {
         .collect()
 }
 
-fn decide(farm: &mut FilterFarm, now: Instant, unit: u16, slots: impl IntoIterator<Item = u32>) {
-    slots.into_iter().for_each(|slot| assert!(farm.decided(now, unit, slot, Attempt(1)), "slot {slot}"));
+fn decide(farm: &mut FilterFarm, unit: u16, slots: impl IntoIterator<Item = u32>) {
+    slots.into_iter().for_each(|slot| assert!(farm.decided(unit, slot, Attempt(1)), "slot {slot}"));
 }
 
 /// A unit that has ended is started again and ready, at the time that is returned.
@@ -63,12 +63,12 @@ fn events_go_to_whoever_has_least_and_credit() {
     let mut farm = farm(2, 3);
     add(&mut farm, 0..8);
     assert_eq!(offered(&mut farm, at(0)), [(0, 0), (1, 1), (0, 2), (1, 3), (0, 4), (1, 5)], "three each, in turns");
-    decide(&mut farm, at(1), 1, [1, 3]);
+    decide(&mut farm, 1, [1, 3]);
     assert_eq!(offered(&mut farm, at(1)), [], "credit is absolute: what was granted is used up");
     farm.granted(1, 5);
     assert_eq!(offered(&mut farm, at(1)), [(1, 6), (1, 7)]);
-    decide(&mut farm, at(2), 0, [0, 2, 4]);
-    decide(&mut farm, at(2), 1, [5, 6, 7]);
+    decide(&mut farm, 0, [0, 2, 4]);
+    decide(&mut farm, 1, [5, 6, 7]);
     assert_eq!((farm.in_work(), farm.counts().decided, farm.next_deadline()), (0, 8, None));
 }
 
@@ -77,11 +77,11 @@ fn a_decision_counts_once_and_only_from_whoever_has_the_event() {
     let mut farm = farm(2, 4);
     add(&mut farm, [3]);
     assert_eq!(offered(&mut farm, at(0)), [(0, 3)]);
-    assert!(!farm.decided(at(0), 1, 3, Attempt(1)), "another one has it");
-    assert!(!farm.decided(at(0), 0, 3, Attempt(2)), "of another attempt");
-    assert!(!farm.decided(at(0), 0, 99, Attempt(1)), "there is no such slot");
-    assert!(farm.decided(at(0), 0, 3, Attempt(1)));
-    assert!(!farm.decided(at(0), 0, 3, Attempt(1)), "twice");
+    assert!(!farm.decided(1, 3, Attempt(1)), "another one has it");
+    assert!(!farm.decided(0, 3, Attempt(2)), "of another attempt");
+    assert!(!farm.decided(0, 99, Attempt(1)), "there is no such slot");
+    assert!(farm.decided(0, 3, Attempt(1)));
+    assert!(!farm.decided(0, 3, Attempt(1)), "twice");
     assert_eq!((farm.counts().stale, farm.counts().decided), (4, 1));
 }
 
@@ -90,11 +90,11 @@ fn what_one_ended_over_is_tried_by_another_and_the_rest_is_returned_before_it() 
     let mut farm = farm(2, 4);
     add(&mut farm, 0..6);
     assert_eq!(offered(&mut farm, at(0)).len(), 6);
-    decide(&mut farm, at(1), 0, [0]);
+    decide(&mut farm, 0, [0]);
     farm.ended(at(2), 0);
     // Unit 1 has 1, 3 and 5; it takes one more.
     assert_eq!(offered(&mut farm, at(2)), [(1, 4)], "first what only waited behind it");
-    decide(&mut farm, at(3), 1, [1, 3, 5, 4]);
+    decide(&mut farm, 1, [1, 3, 5, 4]);
     farm.granted(1, 8);
     assert_eq!(offered(&mut farm, at(3)), [(1, 2)]);
     farm.ended(at(4), 1);
@@ -107,10 +107,11 @@ fn one_that_hangs_is_ended_and_its_end_waited_for() {
     let mut farm = farm(1, 4);
     add(&mut farm, [0, 1]);
     assert_eq!(offered(&mut farm, at(0)).len(), 2);
-    decide(&mut farm, at(60), 0, [0]);
+    farm.progressed(at(60), 0, 1);
+    decide(&mut farm, 0, [0]);
     assert_eq!((farm.poll(at(159)), farm.next_deadline()), (None, Some(at(160))), "the time is that of one event");
     assert_eq!(farm.poll(at(160)), Some(FarmAction::Kill { unit: 0 }));
-    assert!(!farm.decided(at(161), 0, 1, Attempt(1)), "whoever is to end is not listened to");
+    assert!(!farm.decided(0, 1, Attempt(1)), "whoever is to end is not listened to");
     assert_eq!((farm.poll(at(9000)), farm.in_work()), (None, 1), "it is not certain yet");
     farm.ended(at(9001), 0);
     let now = again(&mut farm, at(9001), 0, 4);
@@ -119,6 +120,38 @@ fn one_that_hangs_is_ended_and_its_end_waited_for() {
     assert_eq!(farm.poll(now), Some(FarmAction::Kill { unit: 0 }));
     farm.ended(now, 0);
     assert_eq!(farm.next_failed(), Some(1));
+}
+
+#[test]
+fn one_whose_decisions_nobody_takes_does_not_hang() {
+    let mut farm = farm(1, 4);
+    add(&mut farm, [0, 1]);
+    assert_eq!(offered(&mut farm, at(0)).len(), 2);
+    farm.progressed(at(50), 0, 2);
+    assert_eq!((farm.poll(at(9000)), farm.next_deadline()), (None, None));
+    decide(&mut farm, 0, [0, 1]);
+    farm.progressed(at(9000), 0, 99);
+    add(&mut farm, [2]);
+    assert_eq!(offered(&mut farm, at(9000)), [(0, 2)], "what says that it did more than there is did what there is");
+    assert_eq!(farm.next_deadline(), Some(at(9100)));
+}
+
+#[test]
+fn what_one_decided_before_it_was_to_end_counts_and_nothing_behind_it() {
+    let mut farm = farm(1, 4);
+    add(&mut farm, 0..4);
+    assert_eq!(offered(&mut farm, at(0)).len(), 4);
+    farm.progressed(at(10), 0, 2);
+    assert_eq!(farm.poll(at(110)), Some(FarmAction::Kill { unit: 0 }));
+    farm.progressed(at(111), 0, 3);
+    decide(&mut farm, 0, [0, 1]);
+    assert!(!farm.decided(0, 2, Attempt(1)), "too late");
+    farm.ended(at(112), 0);
+    let now = again(&mut farm, at(112), 0, 4);
+    assert_eq!(offered(&mut farm, now), [(0, 3), (0, 2)], "it had ended over 2");
+    farm.progressed(now, 0, 2);
+    farm.disbelieve(0);
+    assert!(!farm.decided(0, 3, Attempt(1)), "whoever lies is believed nothing more");
 }
 
 #[test]
@@ -158,7 +191,7 @@ fn what_is_not_taken_is_offered_again_first_when_there_is_room() {
     assert_eq!(farm.poll(at(0)), Some(FarmAction::Offer { unit: 0, slot: 1 }));
     farm.not_taken(0);
     assert_eq!(farm.poll(at(0)), None, "it has said that it has no room");
-    decide(&mut farm, at(1), 0, [0]);
+    decide(&mut farm, 0, [0]);
     farm.granted(0, 9);
     assert_eq!(offered(&mut farm, at(1)), [(0, 1), (0, 2)]);
     assert_eq!(farm.oldest(), Some(EventKey::new(0, 1)));

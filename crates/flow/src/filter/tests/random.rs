@@ -81,10 +81,11 @@ impl Bench {
             }
             3..=5 => {
                 if let Some(slot) = self.has[unit].pop_front() {
-                    assert!(self.farm.decided(self.now, unit as u16, slot, Attempt(1)), "it was its own");
+                    assert!(self.farm.decided(unit as u16, slot, Attempt(1)), "it was its own");
                     self.events.remove(&slot).expect("each is decided once");
                     self.ended += 1;
                     self.decided[unit] += 1;
+                    self.farm.progressed(self.now, unit as u16, self.decided[unit]);
                     self.farm.granted(unit as u16, CREDIT + self.decided[unit]);
                 }
             }

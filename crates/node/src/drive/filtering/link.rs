@@ -37,6 +37,8 @@ pub struct FilterSight {
     pub has_ended: bool,
     /// How many events it takes in all, in this life of it.
     pub granted: u64,
+    /// How many decisions it has made in all, in this life of it, taken or not.
+    pub decided: u64,
 }
 
 /// A decision as it came from a filter unit.

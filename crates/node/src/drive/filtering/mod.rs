@@ -17,8 +17,8 @@ use ropewalk_flow::filter::{Decision, FarmAction, FarmConfig, FilterFarm, Orderi
 use ropewalk_flow::messages::ReportEntry;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{
-    Attempt, Cause, Counter, EventKey, Instant, PoolAccount, RunNumber, SourceId, StreamIndex, StreamSet, TriggerBits,
-    Verdict,
+    Attempt, Cause, Counter, EventKey, Instant, PoolAccount, RunNumber, SourceId, StreamAccount, StreamIndex,
+    StreamSet, TriggerBits, Verdict,
 };
 use ropewalk_wire::filter_result::{FilterResult, HEAD_BYTES, MOST_RESULT_BYTES};
 use std::collections::VecDeque;
@@ -34,7 +34,14 @@ enum Decider {
     /// A function of this process, and the slots of the events that wait for it.
     Here(Box<dyn LocalFilter>, VecDeque<u32>),
     /// Filter units.
-    Units(FilterFarm, Vec<Box<dyn FilterLink>>),
+    Units(FilterFarm, Vec<Watched>),
+}
+
+/// A filter unit.
+struct Watched {
+    link: Box<dyn FilterLink>,
+    /// Its process has ended, and not all of its decisions were taken yet.
+    has_ended: bool,
 }
 
 /// What was decided of the event in a slot.
@@ -68,18 +75,21 @@ impl Filtering {
         Self::with(Decider::Nobody, streams, None, slots)
     }
 
-    /// A filter decides in this thread. What it says is kept in `results`, whose blocks have [`RESULT_BYTES`] or more.
+    /// A filter decides in this thread. What it says is kept in `results`, whose blocks have [`RESULT_BYTES`] or more. Where a
+    /// stream is ordered there must be one for each event in work, and one that is filled: those that wait for events before them
+    /// hold theirs.
     pub fn here(filter: Box<dyn LocalFilter>, streams: Streams, results: Staging, slots: u32) -> Self {
         Self::with(Decider::Here(filter, VecDeque::with_capacity(slots as usize)), streams, Some(results), slots)
     }
 
-    /// These filter units decide, as many as the farm's configuration says.
+    /// These filter units decide, as many as the farm's configuration says. `results` as for [`Filtering::here`].
     ///
     /// # Panics
     /// Where they are not as many.
     pub fn units(config: FarmConfig, links: Vec<Box<dyn FilterLink>>, streams: Streams, results: Staging) -> Self {
         let farm = FilterFarm::new(config);
         assert_eq!(farm.units(), links.len(), "each filter unit has a link");
+        let links = links.into_iter().map(|link| Watched { link, has_ended: false }).collect();
         Self::with(Decider::Units(farm, links), streams, Some(results), config.slots)
     }
 
@@ -105,7 +115,7 @@ impl Filtering {
         match &mut self.decider {
             Decider::Nobody => {}
             Decider::Here(filter, _) => filter.begin(run),
-            Decider::Units(_, links) => links.iter_mut().for_each(|link| link.begin(run)),
+            Decider::Units(_, links) => links.iter_mut().for_each(|unit| unit.link.begin(run)),
         }
     }
 
@@ -114,7 +124,7 @@ impl Filtering {
         match &mut self.decider {
             Decider::Nobody => {}
             Decider::Here(filter, _) => filter.end(),
-            Decider::Units(_, links) => links.iter_mut().for_each(|link| link.end()),
+            Decider::Units(_, links) => links.iter_mut().for_each(|unit| unit.link.end()),
         }
     }
 
@@ -180,22 +190,27 @@ impl Filtering {
         let mut work = 0;
         for index in 0.. {
             let Decider::Units(farm, links) = &mut self.decider else { break };
-            let (unit, Some(link)) = (index as u16, links.get_mut(index)) else { break };
-            let sight = link.look(now);
+            let (unit, Some(watched)) = (index as u16, links.get_mut(index)) else { break };
+            let sight = watched.link.look(now);
             if sight.is_ready {
                 farm.ready(unit);
             }
+            farm.progressed(now, unit, sight.decided);
+            farm.granted(unit, sight.granted);
+            watched.has_ended |= sight.has_ended;
             work += usize::from(sight.is_ready || sight.has_ended);
-            // What it had decided before it ended counts.
-            work += self.take_decisions(now, index, builder);
-            let Decider::Units(farm, _) = &mut self.decider else { break };
-            if sight.has_ended {
+            // What it had decided before it ended counts, and is taken first.
+            let (taken, are_all) = self.take_decisions(index, builder);
+            work += taken;
+            if let Decider::Units(farm, links) = &mut self.decider
+                && are_all
+                && std::mem::take(&mut links[index].has_ended)
+            {
                 farm.ended(now, unit);
-            } else {
-                farm.granted(unit, sight.granted);
             }
         }
-        while let Decider::Units(farm, _) = &mut self.decider
+        while self.has_room()
+            && let Decider::Units(farm, _) = &mut self.decider
             && let Some(slot) = farm.next_failed()
         {
             self.settle(slot, &builder.event(slot), None);
@@ -204,26 +219,27 @@ impl Filtering {
         work
     }
 
-    fn take_decisions(&mut self, now: Instant, index: usize, builder: &Builder) -> usize {
+    /// Takes decisions of a filter unit: how many, and whether it has no more.
+    fn take_decisions(&mut self, index: usize, builder: &Builder) -> (usize, bool) {
         let mut work = 0;
         while self.has_room() {
             let Decider::Units(farm, links) = &mut self.decider else { break };
-            match links[index].next_decision(&mut self.said) {
-                None => break,
+            match links[index].link.next_decision(&mut self.said) {
+                None => return (work, true),
                 Some(Err(NotBelieved)) => {
                     farm.disbelieve(index as u16);
-                    break;
+                    return (work, true);
                 }
                 Some(Ok(UnitDecision { slot, decision })) => {
                     work += 1;
                     let attempt = farm.attempt_of(slot).unwrap_or(Attempt(0));
-                    if farm.decided(now, index as u16, slot, attempt) {
+                    if farm.decided(index as u16, slot, attempt) {
                         self.settle(slot, &builder.event(slot), decision);
                     }
                 }
             }
         }
-        work
+        (work, false)
     }
 
     fn give_out(&mut self, now: Instant, builder: &Builder) -> usize {
@@ -232,17 +248,23 @@ impl Filtering {
         while let Some(action) = farm.poll(now) {
             work += 1;
             match action {
-                FarmAction::Start { unit } => links[usize::from(unit)].start(),
-                FarmAction::Kill { unit } => links[usize::from(unit)].kill(),
-                FarmAction::Offer { unit, slot } => match links[usize::from(unit)].offer(slot, &builder.event(slot)) {
-                    Offered::Taken => {}
-                    Offered::Full => farm.not_taken(unit),
-                    Offered::TooLarge => farm.too_large(unit),
-                },
+                FarmAction::Start { unit } => links[usize::from(unit)].link.start(),
+                FarmAction::Kill { unit } => links[usize::from(unit)].link.kill(),
+                FarmAction::Offer { unit, slot } => {
+                    let watched = &mut links[usize::from(unit)];
+                    // One that has ended gets nothing more, while its last decisions wait.
+                    let offered =
+                        if watched.has_ended { Offered::Full } else { watched.link.offer(slot, &builder.event(slot)) };
+                    match offered {
+                        Offered::Taken => {}
+                        Offered::Full => farm.not_taken(unit),
+                        Offered::TooLarge => farm.too_large(unit),
+                    }
+                }
             }
         }
         if work > 0 {
-            links.iter_mut().for_each(|link| link.flush());
+            links.iter_mut().for_each(|unit| unit.link.flush());
         }
         work
     }
@@ -318,6 +340,11 @@ impl Filtering {
         }
     }
 
+    /// The account of each stream, in order.
+    pub fn accounts(&self) -> impl Iterator<Item = StreamAccount> {
+        self.streams.accounts().map(|(index, account)| StreamAccount { in_flight: self.in_flight(index), ..account })
+    }
+
     /// Whether nothing waits for a decision or for its turn.
     pub fn is_idle(&self) -> bool {
         let is_decided = match &self.decider {
@@ -341,7 +368,7 @@ impl Filtering {
         let (farm, copied) = match &self.decider {
             Decider::Nobody => (None, 0),
             Decider::Here(filter, _) => (None, filter.copied_bytes()),
-            Decider::Units(farm, links) => (Some(farm), links.iter().map(|link| link.copied_bytes()).sum()),
+            Decider::Units(farm, links) => (Some(farm), links.iter().map(|unit| unit.link.copied_bytes()).sum()),
         };
         let counts = farm.map(|farm| *farm.counts()).unwrap_or_default();
         let numbers = [
@@ -353,14 +380,13 @@ impl Filtering {
             (Counter::FilterBytesCopied, copied),
             (Counter::EventsOutOfOrder, self.ordering.late()),
         ];
-        let streams = self.streams.accounts().flat_map(|(index, account)| {
-            let in_flight = self.in_flight(index);
+        let streams = (0..).map(StreamIndex).zip(self.accounts()).flat_map(|(index, account)| {
             let numbers = [
                 (Counter::StreamSelected, account.selected),
                 (Counter::StreamPrescaledAway, account.prescaled_away),
                 (Counter::StreamWritten, account.written),
                 (Counter::StreamFailed, account.failed),
-                (Counter::StreamInFlight, in_flight),
+                (Counter::StreamInFlight, account.in_flight),
             ];
             let stream = Some(SourceId(u32::from(index.0)));
             numbers.map(|(counter, value)| ReportEntry { source: stream, what: counter as u16, value })
@@ -376,20 +402,20 @@ impl Filtering {
     /// When the next turn is due even if nothing happens.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let Decider::Units(farm, links) = &self.decider else { return None };
-        farm.next_deadline().into_iter().chain(links.iter().filter_map(|link| link.next_deadline())).min()
+        farm.next_deadline().into_iter().chain(links.iter().filter_map(|unit| unit.link.next_deadline())).min()
     }
 
     /// False if there is something to do right now.
     pub(super) fn prepare_wait(&mut self) -> bool {
         let Decider::Units(_, links) = &mut self.decider else { return true };
         // Each is asked, whatever the others say.
-        links.iter_mut().filter_map(|link| (!link.prepare_wait()).then_some(())).count() == 0
+        links.iter_mut().filter_map(|unit| (!unit.link.prepare_wait()).then_some(())).count() == 0
     }
 
     /// Appends what becomes readable when something happens.
     pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         if let Decider::Units(_, links) = &self.decider {
-            links.iter().for_each(|link| link.descriptors(into));
+            links.iter().for_each(|unit| unit.link.descriptors(into));
         }
     }
 }

@@ -1,0 +1,196 @@
+//! The way of built events out of a builder unit: decided, selected, written; and the machine is told how far each has come.
+//!
+//! ```text
+//!  Builder --emitted--> Filtering --to write--> Storage --progress--> Builder: acknowledged, let go
+//!                           \--rejected, taken by no stream----------^
+//! ```
+
+use super::filtering::Filtering;
+use super::storage::{Progress, Storage};
+use ropewalk_flow::builder::Builder;
+use ropewalk_flow::filter::Streams;
+use ropewalk_flow::messages::ReportEntry;
+use ropewalk_io::disk::{Disk, DiskCause};
+use ropewalk_terms::{AcknowledgementLevel, Counter, Incarnation, Instant, PoolAccount, RunNumber};
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+
+/// Where built events go: see the module's picture.
+pub struct Outlet<D: Disk> {
+    filtering: Filtering,
+    storage: Option<Storage<D>>,
+    /// Events built that the filter does not know yet.
+    emitted: VecDeque<u32>,
+    progress: Vec<(u32, Progress)>,
+    /// Events that would be written if anything were; kept for its capacity.
+    unwritten: Vec<u32>,
+}
+
+impl<D: Disk> Outlet<D> {
+    /// For a machine with so many slots: everything is accepted, and written where there is storage.
+    pub fn new(storage: Option<Storage<D>>, slots: u32) -> Self {
+        Self {
+            filtering: Filtering::none(Streams::everything(), slots),
+            storage,
+            emitted: VecDeque::with_capacity(slots as usize),
+            progress: Vec::with_capacity(1024),
+            unwritten: Vec::with_capacity(slots as usize),
+        }
+    }
+
+    /// The same, where events are decided and selected so.
+    #[must_use]
+    pub fn with_filtering(self, filtering: Filtering) -> Self {
+        Self { filtering, ..self }
+    }
+
+    /// Where events are written, if they are.
+    pub const fn storage(&self) -> Option<&Storage<D>> {
+        self.storage.as_ref()
+    }
+
+    /// How events are decided and selected.
+    pub const fn filtering(&self) -> &Filtering {
+        &self.filtering
+    }
+
+    /// A run begins.
+    pub fn begin(&mut self, now: Instant, run: RunNumber, incarnation: Incarnation) {
+        self.filtering.begin(run);
+        if let Some(storage) = &mut self.storage {
+            storage.begin(now, run, incarnation);
+        }
+    }
+
+    /// The run drains: a disk that refuses everything is not waited for without an end.
+    pub(super) fn drain(&mut self, now: Instant) {
+        self.storage.iter_mut().for_each(|storage| storage.drain(now));
+    }
+
+    /// The machine has emitted the event in a slot.
+    pub fn push(&mut self, slot: u32) {
+        self.emitted.push_back(slot);
+    }
+
+    /// Moves events on, and tells the machine how far earlier ones have come. Returns how much happened.
+    pub fn turn(&mut self, now: Instant, builder: &mut Builder) -> usize {
+        let mut work = self.emitted.len();
+        for slot in self.emitted.drain(..) {
+            self.filtering.add(slot, &builder.event(slot));
+        }
+        work += self.filtering.turn(now, builder);
+        builder.discard(now, self.filtering.let_go());
+        match self.storage {
+            Some(_) => work + self.write(now, builder),
+            None => work + self.do_not_write(now, builder),
+        }
+    }
+
+    /// What would be written ends here.
+    fn do_not_write(&mut self, now: Instant, builder: &mut Builder) -> usize {
+        while let Some(slot) = self.filtering.next_to_write() {
+            builder.decided(slot, self.filtering.taken());
+            self.filtering.ended(slot, true);
+            self.unwritten.push(slot);
+        }
+        let work = self.unwritten.len();
+        builder.all_reached(now, self.unwritten.drain(..), AcknowledgementLevel::Written);
+        work
+    }
+
+    fn write(&mut self, now: Instant, builder: &mut Builder) -> usize {
+        let Self { storage: Some(storage), filtering, progress, .. } = self else { return 0 };
+        while let Some(slot) = filtering.next_to_write() {
+            if storage.has_given_up() {
+                filtering.taken();
+                filtering.ended(slot, false);
+                builder.failed(now, slot);
+                continue;
+            }
+            if !storage.add(now, slot, &filtering.decided(slot, builder.event(slot)), filtering.streams_of(slot)) {
+                break;
+            }
+            builder.decided(slot, filtering.taken());
+            builder.reached(now, slot, AcknowledgementLevel::Handed);
+        }
+        storage.flush(now);
+        let work = storage.poll(now, progress);
+        for &(slot, progress) in progress.iter() {
+            filtering.ended(slot, matches!(progress, Progress::Reached(_)));
+        }
+        for alike in progress.chunk_by(|(_, one), (_, other)| one == other) {
+            let slots = alike.iter().map(|&(slot, _)| slot);
+            match alike[0].1 {
+                Progress::Reached(level) => builder.all_reached(now, slots, level),
+                Progress::Failed => slots.for_each(|slot| builder.failed(now, slot)),
+            }
+        }
+        progress.clear();
+        work
+    }
+
+    /// Whether every event that came is with storage.
+    pub fn is_idle(&self) -> bool {
+        self.emitted.is_empty() && self.filtering.is_idle()
+    }
+
+    /// Nothing more comes: files are closed. Whether they are.
+    pub fn close(&mut self, now: Instant) -> bool {
+        self.storage.as_mut().is_none_or(|storage| {
+            storage.finish(now);
+            storage.is_closed()
+        })
+    }
+
+    /// The run has ended.
+    pub fn end(&mut self) {
+        self.filtering.end();
+    }
+
+    /// The accounts of its pools.
+    pub(super) fn pools(&mut self) -> impl Iterator<Item = PoolAccount> {
+        let records = self.storage.as_mut().map(Storage::pool);
+        records.into_iter().chain(self.filtering.pool())
+    }
+
+    /// The numbers for the event manager.
+    pub fn report(&self) -> impl Iterator<Item = ReportEntry> {
+        let counts = self.storage.as_ref().map(Storage::counts).unwrap_or_default();
+        let own = [
+            (Counter::BytesWritten, counts.bytes),
+            (Counter::BytesCopied, self.storage.as_ref().map_or(0, Storage::copied_bytes)),
+            (Counter::SegmentsClosed, counts.segments),
+            (Counter::SegmentsDeleted, counts.deleted_segments),
+            (Counter::EventsDeleted, counts.deleted_events),
+            (Counter::BytesDeleted, counts.deleted_bytes),
+            (Counter::DiskRefusals, counts.refusals),
+            (Counter::DiskFull, u64::from(counts.refused == Some(DiskCause::Full))),
+            (Counter::DiskFailing, counts.refused.map_or(0, failing)),
+        ];
+        let own = own.into_iter().map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
+        own.chain(self.filtering.report())
+    }
+
+    /// When the next turn is due even if nothing happens.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let storage = self.storage.as_ref().and_then(Storage::next_deadline);
+        storage.into_iter().chain(self.filtering.next_deadline()).min()
+    }
+
+    /// False if there is something to do right now.
+    pub(super) fn prepare_wait(&mut self) -> bool {
+        let storage = self.storage.as_mut().is_none_or(Storage::prepare_wait);
+        self.filtering.prepare_wait() && storage
+    }
+
+    /// Appends what becomes readable when something happens.
+    pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
+        into.extend(self.storage.as_ref().and_then(Storage::wait_descriptor));
+        self.filtering.descriptors(into);
+    }
+}
+
+/// The number of the error of a disk that fails; a full one does not.
+fn failing(cause: DiskCause) -> u64 {
+    if cause == DiskCause::Full { 0 } else { cause.number().unsigned_abs().into() }
+}

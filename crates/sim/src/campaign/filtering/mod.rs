@@ -1,0 +1,20 @@
+//! Filter units in processes of their own: a real builder unit's machine with everything behind it (farm, streams, order, storage),
+//! and in the place of processes something that crashes, hangs and lies by seed.
+//!
+//! ```text
+//!   Assigner: in the place of event manager and readout unit --events--> Builder --> Outlet: Filtering, Storage --> disk
+//!                                                                          ^            |  ^
+//!                                                             acknowledged |     events v  |  decisions, or its end
+//!                                                                                     SimulatedUnit
+//! ```
+//! What must come out follows from the scenario: each event is decided by its number, once; one over which two processes ended is set
+//! aside; and nothing that a process has is used again before it has ended for certain.
+
+mod assigner;
+mod referee;
+mod scenario;
+mod unit;
+mod world;
+
+pub use scenario::{Mishap, Scenario};
+pub use world::World;

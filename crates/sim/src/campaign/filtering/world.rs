@@ -1,0 +1,189 @@
+//! A scenario from its first event to its last file.
+
+use super::super::broken::{Broken, Checker};
+use super::super::content::mixed;
+use super::super::stand::pool;
+use super::assigner::{Assigner, SOURCES};
+use super::referee::judge;
+use super::scenario::{Scenario, TIMEOUT};
+use super::unit::{Notes, SimulatedUnit};
+use ropewalk_flow::builder::{Builder, BuilderConfig, BuilderSource, IncompletePolicy, Requirement};
+use ropewalk_flow::filter::FarmConfig;
+use ropewalk_flow::supervision::SupervisorConfig;
+use ropewalk_io::clock::{Clock, SimulatedClock};
+use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
+use ropewalk_memory::Staging;
+use ropewalk_node::drive::{FilterLink, Filtering, Outlet, RESULT_BYTES, Storage, StorageConfig, StreamStorage};
+use ropewalk_terms::{AcknowledgementLevel, Incarnation, Instant, NodeId, RunNumber, Utc, Verdict};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Everything has ended by then.
+const LONGEST: Duration = Duration::from_secs(120);
+const RESTART_DELAY: Duration = Duration::from_millis(50);
+const STEP: Duration = Duration::from_millis(1);
+
+/// Builder unit, filter units, disk.
+pub struct World {
+    scenario: Scenario,
+    clock: SimulatedClock,
+    medium: SimulatedStorage,
+    builder: Builder,
+    outlet: Outlet<SimulatedDisk>,
+    assigner: Assigner,
+    notes: Arc<Mutex<Notes>>,
+}
+
+fn builder(scenario: &Scenario) -> Builder {
+    let source = |id| BuilderSource {
+        id,
+        readout: 0,
+        requirement: Requirement::Required,
+        bunch_crossing_offset: 0,
+        bunch_crossing_mask: 0,
+    };
+    Builder::new(BuilderConfig {
+        index: 0,
+        readouts: 1,
+        sources: SOURCES.map(source).into(),
+        slots: scenario.slots,
+        table: 0,
+        credit_bytes: 1 << 20,
+        event_timeout: LONGEST,
+        incomplete: IncompletePolicy::Emit,
+        level: AcknowledgementLevel::Written,
+        synchrony: None,
+        check_bunch_crossing: false,
+        orbit: 0,
+    })
+}
+
+fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedClock) -> Storage<SimulatedDisk> {
+    let config = StorageConfig {
+        writer: NodeId::builder(0),
+        epoch: Utc(1),
+        output: "/data".into(),
+        more_outputs: Vec::new(),
+        checksums: false,
+        hand_over: None,
+        room: None,
+        sources: Vec::new(),
+        streams: scenario
+            .streams()
+            .names()
+            .map(|name| StreamStorage { name, selected: true, ..StreamStorage::default() })
+            .collect(),
+        level: AcknowledgementLevel::Written,
+        sync_batches: false,
+        segment_bytes: 16 << 10,
+        preallocate: false,
+        segment_events: u64::MAX,
+        segment_time: None,
+        keep: None,
+        give_up_after: LONGEST,
+    };
+    let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
+    Storage::new(disk, config, Staging::new(pool("records", 4 << 10, 64)))
+}
+
+impl World {
+    /// The world of a scenario, before anything has happened.
+    pub fn new(scenario: Scenario) -> Self {
+        let clock = SimulatedClock::new(Utc(1));
+        let medium = SimulatedStorage::new(scenario.seed, scenario.faults.clone());
+        let notes = Arc::new(Mutex::new(Notes::default()));
+        let unit = |index| Box::new(SimulatedUnit::new(&scenario, index, Arc::clone(&notes))) as Box<dyn FilterLink>;
+        let supervision = SupervisorConfig {
+            timeout: TIMEOUT,
+            start_timeout: Duration::from_secs(2),
+            restart_delay: RESTART_DELAY,
+            restarts: scenario.restarts,
+        };
+        let farm = FarmConfig { units: scenario.units, slots: scenario.slots, supervision };
+        let results = Staging::new(pool("results", RESULT_BYTES, scenario.results));
+        let filtering = Filtering::units(farm, (0..scenario.units).map(unit).collect(), scenario.streams(), results);
+        let storage = storage(&scenario, &medium, &clock);
+        let mut outlet = Outlet::new(Some(storage), scenario.slots).with_filtering(filtering);
+        let (mut builder, now) = (builder(&scenario), clock.now());
+        builder.manager_connected(now);
+        builder.readout_connected(now, 0);
+        outlet.begin(now, RunNumber(1), Incarnation(1));
+        let assigner = Assigner::new(&scenario);
+        Self { scenario, clock, medium, builder, outlet, assigner, notes }
+    }
+
+    /// Mixed from everything that happened: equal for equal histories.
+    pub fn digest(&self) -> u64 {
+        mixed(Notes::of(&self.notes).digest, self.clock.now().as_nanoseconds(), self.assigner.ended.len() as u64)
+    }
+
+    /// Takes the run.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn run(&mut self) -> Result<(), Broken> {
+        while !self.assigner.is_over() {
+            let work = self.turn()?;
+            self.look()?;
+            self.go_on(work)?;
+        }
+        self.medium.set_faults(DiskFaults::default());
+        while !self.outlet.close(self.clock.now()) {
+            self.turn()?;
+            self.go_on(0)?;
+        }
+        Broken::unless(self.outlet.is_idle() && self.assigner.held() == 0, Checker::Pools, || {
+            format!("{} blocks of fragments are held, and every event has ended", self.assigner.held())
+        })?;
+        let notes = Notes::of(&self.notes);
+        for (event, ending) in &self.assigner.ended {
+            let is_right = ending.verdict == Verdict::Quarantined || notes.decided.contains(event);
+            Broken::unless(is_right, Checker::Loss, || {
+                format!("event {event} ended as {ending:?}, and nobody decided on it who was to be believed")
+            })?;
+        }
+        judge(&self.scenario, &self.assigner.ended, &self.medium, &self.builder, &self.outlet)
+    }
+
+    /// Everybody has a turn.
+    fn turn(&mut self) -> Result<usize, Broken> {
+        let now = self.clock.now();
+        let mut work = self.assigner.turn(now, &mut self.builder);
+        while let Some(action) = self.builder.poll(now) {
+            let outlet = &mut self.outlet;
+            self.assigner.hear(action, |slot| outlet.push(slot))?;
+            work += 1;
+        }
+        Ok(work + self.outlet.turn(now, &mut self.builder))
+    }
+
+    /// Lets time pass, to where something happens.
+    fn go_on(&mut self, work: usize) -> Result<(), Broken> {
+        let now = self.clock.now();
+        let next = self.outlet.next_deadline().unwrap_or(Instant::FAR_FUTURE);
+        let step = if work > 0 { STEP / 20 } else { next.since(now).clamp(STEP / 20, 10 * STEP) };
+        self.clock.advance(step);
+        Broken::unless(now < Instant::ZERO.after(LONGEST), Checker::Liveness, || {
+            format!("{} of {} events have ended", self.assigner.ended.len(), self.scenario.events)
+        })
+    }
+
+    /// What must hold at every step.
+    fn look(&self) -> Result<(), Broken> {
+        let notes = Notes::of(&self.notes);
+        Broken::unless(notes.most_at_once <= 1, Checker::Bounds, || "a unit has two processes".to_owned())?;
+        for (unit, has) in &notes.has {
+            for &(slot, key) in has {
+                let found = self.builder.event(slot).key;
+                Broken::unless(found == key, Checker::Bounds, || {
+                    format!("unit {unit} has event {key} in slot {slot}, where event {found} is now")
+                })?;
+            }
+        }
+        let account = self.builder.account();
+        let decided = account.accepted + account.rejected + account.quarantined;
+        Broken::unless(account.built + account.incomplete_emitted == decided, Checker::Ledger, || {
+            format!("{account:?}")
+        })
+    }
+}

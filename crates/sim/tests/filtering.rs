@@ -1,0 +1,41 @@
+//! Campaigns of filter units in processes of their own.
+
+use ropewalk_sim::campaign::filtering::{Mishap, Scenario, World};
+use ropewalk_sim::campaign::run_filtering;
+use std::collections::BTreeSet;
+
+/// As many seeds as every test run looks through. `ROPEWALK_INPUTS` sets another number, for a longer look by hand.
+fn seeds() -> u64 {
+    std::env::var("ROPEWALK_INPUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(300)
+}
+
+#[test]
+fn every_event_is_decided_once_whatever_becomes_of_filter_units() {
+    for seed in 0..seeds() {
+        let scenario = Scenario::draw(seed);
+        assert_eq!(run_filtering(scenario.clone()), None, "seed {seed}: {scenario:#?}");
+    }
+}
+
+#[test]
+fn a_seed_is_a_run_and_each_mishap_is_drawn() {
+    let mut digests = BTreeSet::new();
+    let mut kinds = BTreeSet::new();
+    for seed in 0..40 {
+        let digest = |_| {
+            let mut world = World::new(Scenario::draw(seed));
+            world.run().map(|()| world.digest())
+        };
+        assert_eq!(digest(1), digest(2), "seed {seed}");
+        digests.insert(digest(3).expect("nothing is broken"));
+        kinds.extend(Scenario::draw(seed).mishaps.into_values().map(|mishap| match mishap {
+            Mishap::Crash(_) => "crash",
+            Mishap::Hang(_) => "hang",
+            Mishap::Slow(_) => "slow",
+            Mishap::Lie(_) => "lie",
+            Mishap::Undecided => "undecided",
+        }));
+    }
+    assert!(digests.len() > 35, "different seeds are different runs");
+    assert_eq!(kinds.len(), 5);
+}
