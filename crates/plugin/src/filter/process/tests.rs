@@ -87,7 +87,10 @@ fn whatever_is_written_only_what_can_be_true_is_believed() {
             Some(Ok((ticket, decision))) => {
                 let end = entry.result_at.saturating_add(entry.result_length.into());
                 let can_be = sequence == due && entry.key == due_key && entry.attempt == 1 && entry.flags < 3;
-                assert!(can_be && end <= RESULTS_RING as u64 && entry.result_at % 8 == 0, "{sequence} {entry:?}");
+                assert!(
+                    can_be && end <= RESULTS_RING as u64 && entry.result_at.is_multiple_of(8),
+                    "{sequence} {entry:?}"
+                );
                 assert!(entry.result_length as usize <= MOST_RESULT && ticket == 7);
                 assert_eq!(decision.is_none(), entry.flags == 2);
                 believed += 1;
