@@ -2,7 +2,7 @@
 
 use super::error::FilesError;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Pause before a unit is started in the place of one that ended.
@@ -80,7 +80,7 @@ impl Children {
     /// Where units cannot be started, or end again and again before they have a file.
     pub(super) fn tend(&mut self) -> Result<(), FilesError> {
         let Some(command) = &self.command else { return Ok(()) };
-        let now = Instant::now();
+        let (now, most) = (Instant::now(), IN_VAIN * self.places.len() as u32);
         for place in &mut self.places {
             let ended = place.child.as_mut().and_then(|child| child.try_wait().ok().flatten());
             if let Some(status) = ended {
@@ -89,8 +89,8 @@ impl Children {
                     self.restarts += 1;
                     self.in_vain += 1;
                 }
-                if self.in_vain > IN_VAIN * self.restarts.min(16) as u32 {
-                    return Err(FilesError::Units { times: self.in_vain, last: ending(status) });
+                if self.in_vain > most {
+                    return Err(FilesError::Units { times: self.in_vain, last: status.to_string() });
                 }
             }
             if place.child.is_none() && now >= place.due && !self.is_over {
@@ -101,10 +101,6 @@ impl Children {
         }
         Ok(())
     }
-}
-
-fn ending(status: ExitStatus) -> String {
-    status.to_string()
 }
 
 impl Drop for Children {

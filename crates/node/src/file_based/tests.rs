@@ -235,6 +235,33 @@ fn a_broker_goes_on_where_another_one_died() {
 }
 
 #[test]
+fn nothing_is_written_over_what_somebody_else_wrote_for_the_same_try() {
+    let run = Run::new();
+    run.write(1, 20);
+    let place = run.place();
+    place.prepare().expect("it is ours");
+    let work = Work { file: FileId { lumisection: 1, index: 0 }, attempt: Attempt(1) };
+    let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
+        // A unit whose broker died goes on behind the next broker's first look.
+        std::fs::write(place.draft(work), b"of somebody else").expect("it is ours");
+        filter_files(place, &mut BuiltIn::All).expect("there is a broker");
+    });
+    assert_eq!((summary.decided, summary.given_back, summary.balanced), (1, 1, true), "{summary:#?}");
+    assert_eq!(place.filtered(work.file).expect("a document").attempt, 2);
+    assert_eq!(run.accepted(), (0..20).collect::<Vec<u64>>());
+}
+
+#[test]
+fn units_that_end_before_they_have_a_file_end_the_broker() {
+    let run = Run::new();
+    run.write(1, 20);
+    let unit = Some(("/bin/false".into(), Vec::new()));
+    let options = BrokerOptions { units: 2, unit, ..options(3, Duration::from_secs(60)) };
+    let error = serve_files(&run.place(), &options, || false).expect_err("nobody filters").to_string();
+    assert!(error.contains("11 times in a row") && error.contains("exit status: 1"), "{error}");
+}
+
+#[test]
 fn a_directory_has_one_broker() {
     let run = Run::new();
     let (place, stop, options) = (run.place(), AtomicBool::new(false), options(3, Duration::from_secs(60)));

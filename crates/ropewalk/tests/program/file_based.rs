@@ -100,6 +100,24 @@ fn a_killed_broker_is_followed_by_another_one_and_units_may_come_by_themselves()
 }
 
 #[test]
+fn a_filter_unit_that_stands_still_is_ended_and_its_file_goes_to_another_one() {
+    let directory = TemporaryDirectory::new("filter-still");
+    let run = run_directory(&directory);
+    let broker = Program::start(["filter-files", &run, "--units", "1", "--time-out", "500ms", "--json"]);
+    let document = PathBuf::from(&run).join("output/run000001_ls0001_index000003.jsn");
+    while !document.exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let unit = children(broker.id()).first().and_then(|&pid| Pid::from_raw(pid)).expect("it is at work");
+    kill_process(unit, Signal::STOP).expect("it lives");
+    let account = broker.end().expect_status(0).account();
+    let count = |name: &str| account[name].as_u64().unwrap_or_default();
+    assert_eq!((count("restarts"), count("given_back"), count("decided")), (1, 1, 400), "{account:#}");
+    assert_eq!(account["balanced"], true, "{account:#}");
+    assert!(kill_process(unit, Signal::CONT).is_err(), "it is gone");
+}
+
+#[test]
 fn what_cannot_be_filtered_says_why() {
     let directory = TemporaryDirectory::new("filter-wrong");
     let place = directory.path().display().to_string();
