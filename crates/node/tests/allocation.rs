@@ -64,6 +64,8 @@ fn send_rounds(id: u32, address: &str, round_begins: &Barrier) {
     OUTSIDE.set(true);
     let connect = || TcpStream::connect(address).expect("the readout unit listens");
     let mut stream = connect();
+    // This thread has started, which asked for memory.
+    round_begins.wait();
     for round in 0..ROUNDS {
         round_begins.wait();
         let before = round * EVENTS_OF_ROUND;
@@ -75,6 +77,7 @@ fn send_rounds(id: u32, address: &str, round_begins: &Barrier) {
 
 /// Lets every round run with nothing under way before it; how often data threads asked for memory in each.
 fn count_rounds(handle: &RunHandle, round_begins: &Barrier) -> Vec<u64> {
+    round_begins.wait();
     let count = |round| {
         ALLOCATIONS.store(0, Ordering::Relaxed);
         COUNTING.store(true, Ordering::Relaxed);

@@ -9,13 +9,17 @@
 //! in memory and written again in front of what comes next; behind the last byte zeros are written up to the next multiple, and
 //! cut off when the file is closed.
 
+#![allow(unsafe_code)]
+
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use rtrb::{Consumer, Producer, RingBuffer};
+
 use super::{DiskCause, files};
+use crate::doorbell::Doorbell;
 
 /// Where such writes begin and end: a multiple of every device's block.
 pub(super) const ALIGNMENT: usize = 4096;
@@ -50,7 +54,8 @@ impl Buffer {
 
 /// A buffer's first `length` bytes are to be written.
 struct Job {
-    file: Arc<OwnedFd>,
+    /// Stays open until the job has ended: see [`Helpers::write`].
+    file: RawFd,
     buffer: Buffer,
     length: usize,
     offset: u64,
@@ -61,40 +66,35 @@ struct Ended {
     result: Result<(), DiskCause>,
 }
 
-/// The helper threads and their buffers. Dropping it ends them.
+/// A helper thread as the writer sees it.
+struct Helper {
+    jobs: Producer<Job>,
+    ended: Consumer<Ended>,
+    bell: Arc<Doorbell>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The helper threads and their buffers. Dropping it ends them, after what they have to do.
 pub(super) struct Helpers {
-    /// One queue for each thread; they take turns.
-    jobs: Vec<Sender<Job>>,
+    /// They take turns.
+    helpers: Vec<Helper>,
     turn: usize,
-    ended: Receiver<Ended>,
+    /// Rung when a helper has done something while the writer sleeps.
+    bell: Arc<Doorbell>,
     idle: Vec<Buffer>,
     in_flight: usize,
     failure: Option<DiskCause>,
-    threads: Vec<JoinHandle<()>>,
 }
 
 impl Helpers {
     /// Starts the threads; they run where the calling thread may.
     pub(super) fn start() -> io::Result<Self> {
         let name = std::thread::current().name().unwrap_or("disk").to_owned();
-        let (done, ended) = channel();
+        let bell = Arc::new(Doorbell::new()?);
+        let start = |number| Helper::start(format!("{name}.{number}"), Arc::clone(&bell));
+        let helpers = (0..HELPERS).map(start).collect::<io::Result<_>>()?;
         let idle = (0..BUFFERS).map(|_| Buffer::new()).collect();
-        let (jobs, threads) = (Vec::new(), Vec::new());
-        let mut helpers = Self { jobs, turn: 0, ended, idle, in_flight: 0, failure: None, threads };
-        for helper in 0..HELPERS {
-            let (queue, jobs) = channel::<Job>();
-            let done = done.clone();
-            let work = move || {
-                for Job { file, buffer, length, offset } in jobs {
-                    let result = write_all(&file, &buffer.bytes()[..length], offset);
-                    // Whoever asked is gone: nobody wants to know.
-                    let _ = done.send(Ended { buffer, result });
-                }
-            };
-            helpers.threads.push(std::thread::Builder::new().name(format!("{name}.{helper}")).spawn(work)?);
-            helpers.jobs.push(queue);
-        }
-        Ok(helpers)
+        Ok(Self { helpers, turn: 0, bell, idle, in_flight: 0, failure: None })
     }
 
     /// Writes the slices behind `tail`, which stands in the file from `offset` on, a multiple of [`ALIGNMENT`]. Returns how
@@ -104,7 +104,7 @@ impl Helpers {
     /// Why something was not written. Any part may stand in the file then.
     pub(super) fn write<'a>(
         &mut self,
-        file: &Arc<OwnedFd>,
+        file: &OwnedFd,
         tail: &[u8],
         mut offset: u64,
         slices: impl Iterator<Item = &'a [u8]>,
@@ -122,7 +122,7 @@ impl Helpers {
                 if filled == BLOCK {
                     let next = self.buffer();
                     let full = std::mem::replace(&mut buffer, next);
-                    self.submit(Job { file: Arc::clone(file), buffer: full, length: BLOCK, offset });
+                    self.submit(Job { file: file.as_raw_fd(), buffer: full, length: BLOCK, offset });
                     (offset, filled) = (offset + BLOCK as u64, 0);
                 }
             }
@@ -130,10 +130,11 @@ impl Helpers {
         let length = filled.next_multiple_of(ALIGNMENT);
         buffer.bytes_mut()[filled..length].fill(0);
         if length > 0 {
-            self.submit(Job { file: Arc::clone(file), buffer, length, offset });
+            self.submit(Job { file: file.as_raw_fd(), buffer, length, offset });
         } else {
             self.idle.push(buffer);
         }
+        // The file may be closed when nobody writes it any more.
         while self.in_flight > 0 {
             self.wait();
         }
@@ -152,39 +153,102 @@ impl Helpers {
     }
 
     fn submit(&mut self, job: Job) {
-        let queue = &self.jobs[self.turn % self.jobs.len()];
+        let count = self.helpers.len();
+        let helper = &mut self.helpers[self.turn % count];
         self.turn += 1;
-        match queue.send(job) {
-            Ok(()) => self.in_flight += 1,
-            // The thread is gone, by a panic that it has told of.
+        // There is room: no helper ever has more than there are buffers.
+        match helper.jobs.push(job) {
+            Ok(()) => {
+                self.in_flight += 1;
+                helper.bell.notify();
+            }
             Err(_) => self.failure = Some(DiskCause::NotOpen),
         }
     }
 
-    /// Waits until a write has ended.
+    /// Takes what has ended; sleeps until something has.
     fn wait(&mut self) {
-        match self.ended.recv() {
-            Ok(Ended { buffer, result }) => {
+        let before = self.in_flight;
+        self.take();
+        while self.in_flight == before {
+            self.bell.arm();
+            self.take();
+            if self.in_flight == before {
+                self.bell.wait();
+            }
+            self.bell.disarm();
+            self.bell.silence();
+            self.take();
+        }
+    }
+
+    fn take(&mut self) {
+        for helper in &mut self.helpers {
+            while let Ok(Ended { buffer, result }) = helper.ended.pop() {
                 self.idle.push(buffer);
                 self.failure = self.failure.or(result.err());
                 self.in_flight -= 1;
             }
-            Err(_) => (self.failure, self.in_flight) = (Some(DiskCause::NotOpen), 0),
         }
+    }
+}
+
+impl Helper {
+    fn start(name: String, done: Arc<Doorbell>) -> io::Result<Self> {
+        let (jobs, mut queue) = RingBuffer::<Job>::new(BUFFERS);
+        let (mut end, ended) = RingBuffer::new(BUFFERS);
+        let bell = Arc::new(Doorbell::new()?);
+        let own = Arc::clone(&bell);
+        let work = move || {
+            loop {
+                match queue.pop() {
+                    Ok(job) => {
+                        // There is room: there are no more buffers than that.
+                        let _ = end.push(job.carry_out());
+                        done.notify();
+                    }
+                    Err(_) if queue.is_abandoned() => return,
+                    Err(_) => {
+                        own.arm();
+                        if queue.is_empty() && !queue.is_abandoned() {
+                            own.wait();
+                        }
+                        own.disarm();
+                        own.silence();
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(work)?;
+        Ok(Self { jobs, ended, bell, thread: Some(thread) })
+    }
+}
+
+impl Job {
+    fn carry_out(self) -> Ended {
+        let Self { file, buffer, length, offset } = self;
+        // SAFETY: whoever submitted the job holds the file open, by reference, until it has taken its end; and where it
+        // panics in between, this thread is joined before any file is closed, because the helpers are dropped first.
+        let file = unsafe { BorrowedFd::borrow_raw(file) };
+        let result = write_all(file, &buffer.bytes()[..length], offset);
+        Ended { buffer, result }
     }
 }
 
 impl Drop for Helpers {
     fn drop(&mut self) {
-        self.jobs.clear();
-        for thread in self.threads.drain(..) {
-            // A helper that panicked has said so on its own.
-            let _ = thread.join();
+        for Helper { jobs, bell, thread, .. } in self.helpers.drain(..) {
+            drop(jobs);
+            bell.notify();
+            if let Some(thread) = thread {
+                // A helper that panicked has said so on its own.
+                let _ = thread.join();
+            }
         }
     }
 }
 
-fn write_all(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), DiskCause> {
+fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8], mut offset: u64) -> Result<(), DiskCause> {
     while !bytes.is_empty() {
         let written = files::write(file, &[io::IoSlice::new(bytes)], offset)?;
         (bytes, offset) = (&bytes[written..], offset + written as u64);

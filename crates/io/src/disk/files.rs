@@ -1,7 +1,7 @@
 //! The system calls of files, and what their errors mean here.
 
 use std::io::IoSlice;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags};
@@ -59,9 +59,9 @@ pub(super) fn open_direct(path: &Path) -> Option<OwnedFd> {
 }
 
 /// Writes slices at an offset; returns how many bytes, or why none.
-pub(super) fn write(file: &OwnedFd, gathered: &[IoSlice<'_>], offset: u64) -> Result<usize, DiskCause> {
+pub(super) fn write(file: impl AsFd, gathered: &[IoSlice<'_>], offset: u64) -> Result<usize, DiskCause> {
     loop {
-        match rustix::io::pwritev(file, gathered, offset) {
+        match rustix::io::pwritev(&file, gathered, offset) {
             Ok(0) => return Err(DiskCause::Full),
             Ok(written) => return Ok(written),
             Err(Errno::INTR) => {}

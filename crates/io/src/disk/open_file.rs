@@ -4,7 +4,6 @@
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use ropewalk_wire::run_file::{Checksum, Packer};
@@ -51,11 +50,11 @@ struct Packing {
 
 /// The other way into a file.
 struct Direct {
-    descriptor: Arc<OwnedFd>,
+    descriptor: OwnedFd,
     /// The least bytes that go this way.
     from: u64,
     /// What stands behind the last multiple of [`ALIGNMENT`].
-    tail: Vec<u8>,
+    tail: ArrayVec<u8, ALIGNMENT>,
 }
 
 impl OpenFile {
@@ -76,8 +75,8 @@ impl OpenFile {
             WriteMode::Auto => Some(DIRECT_FROM),
         };
         let direct = from.and_then(|from| {
-            let descriptor = Arc::new(files::open_direct(&path)?);
-            Some(Direct { descriptor, from, tail: Vec::with_capacity(ALIGNMENT) })
+            let descriptor = files::open_direct(&path)?;
+            Some(Direct { descriptor, from, tail: ArrayVec::new() })
         });
         let packing = Packer::new(how.compression).map(|packer| Packing { packer, length: 0, gathered: Vec::new() });
         Ok(Self {
@@ -93,11 +92,6 @@ impl OpenFile {
             failures: 0,
             last_failure: DiskCause::Full,
         })
-    }
-
-    /// Whether something may be written past the page cache.
-    pub(super) const fn has_direct(&self) -> bool {
-        self.direct.is_some()
     }
 
     /// Cuts off what is not part of the file.
@@ -228,7 +222,7 @@ impl OpenFile {
         for piece in append.pieces().skip(before) {
             let skip = bytes.saturating_sub(wanted).min(piece.len());
             bytes -= skip;
-            tail.extend_from_slice(&piece[skip..]);
+            tail.extend(piece[skip..].iter().copied());
         }
     }
 }

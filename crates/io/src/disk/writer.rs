@@ -94,7 +94,7 @@ pub(super) struct Writer {
     mode: WriteMode,
     /// Bytes that were copied to be written.
     copied: Arc<AtomicU64>,
-    /// Those who write past the page cache; none before the first file that is to be written so, or where they cannot be started.
+    /// Those who write past the page cache; none where nobody wants that, or they cannot be started. Dropped before the files.
     helpers: Option<Helpers>,
     files: Vec<OpenFile>,
     batch: Vec<Append>,
@@ -115,6 +115,10 @@ impl Writer {
 
     /// Works until it is told to stop or its user is gone.
     pub(super) fn run(mut self) {
+        if self.mode != WriteMode::Buffered {
+            // Where there are no threads to be had, everything goes through the page cache.
+            self.helpers = Helpers::start().ok();
+        }
         loop {
             match self.commands.pop() {
                 Ok(Command::Stop) => return,
@@ -203,10 +207,6 @@ impl Writer {
         }
         match self.files.iter_mut().find(|file| file.token == token) {
             Some(file) => {
-                if self.helpers.is_none() && file.has_direct() {
-                    // Where there are no threads to be had, everything goes through the page cache.
-                    self.helpers = Helpers::start().ok();
-                }
                 let copied = file.append(batch.drain(..), self.helpers.as_mut(), &mut self.done);
                 self.copied.fetch_add(copied, Ordering::Relaxed);
             }
