@@ -40,6 +40,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             builders: 1,
             check_crc: crc == "on",
             write: false,
+            filter: "",
             warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
             interval,
             cpus,

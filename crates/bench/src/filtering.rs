@@ -1,11 +1,14 @@
 //! `bench filtering`: events that a filter in C accepts without a look at them, in the thread that has them and in a process of
-//! its own, beside what nobody can leave out: a walk over the events, and one line of the cache there and one back.
+//! its own, beside what nobody can leave out: a walk over the events, and one line of the cache there and one back. And a whole run with
+//! filter and files, beside the same run without both.
 
 use crate::BenchError;
 use crate::pairs::{alternate, median};
 use crate::plugins::{Wait, compiled};
+use crate::run::{RunPlan, USUAL_POOL_MIB, scratch};
 use crate::session::{Row, Session, case};
 use ropewalk_flow::messages::{Fragment, FragmentFlags, FragmentMeta};
+use ropewalk_limits::SlinkConfig;
 use ropewalk_memory::{MemoryKind, Owner, Pool, PoolConfig};
 use ropewalk_plugin::Filter;
 use ropewalk_plugin::filter::process::{FilterProcess, Offer, ProcessConfig};
@@ -84,7 +87,39 @@ fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError
             session.row(Row::of(&case, "k events/s", &series, NOTE).with_remark(Some(remark)))?;
         }
     }
-    Ok(())
+    chain(session)
+}
+
+/// From sockets through a filter that keeps a tenth to run files, beside the same run that builds and checks only.
+fn chain(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let scale = session.options.scale;
+    let sender = SlinkConfig { fragment_bytes: 2048, ..SlinkConfig::default() };
+    let case = case([("by", json!("chain")), ("sources", json!(sender.streams)), ("fragment_bytes", json!(2048))]);
+    if !session.wants(&case) {
+        return Ok(());
+    }
+    let built = RunPlan {
+        sender,
+        builders: 1,
+        check_crc: true,
+        write: false,
+        filter: "",
+        warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
+        interval: Duration::from_millis(scale.choose(100, 1500, 3000)),
+        // The disk has a thread of its own, which must not share the nodes' processor.
+        cpus: None,
+        pool_mib: USUAL_POOL_MIB,
+        output: scratch(&session.options.output, "chain-built"),
+    };
+    let filter = "[filter]\ntriggers = [{ every = 10 }]\n";
+    let output = scratch(&session.options.output, "chain");
+    let kept = RunPlan { write: true, filter, output, ..built.clone() };
+    let [series] = alternate(
+        scale.pairs(),
+        || Ok([kept.run()?.gigabytes_per_second]),
+        || Ok([built.run()?.gigabytes_per_second]),
+    )?;
+    session.row(Row::of(&case, "GB/s", &series, "limit: the same run without filter and files"))
 }
 
 /// Thousands of events for each second by the clock, a round after the other until the time is over.

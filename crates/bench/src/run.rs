@@ -23,6 +23,8 @@ pub(crate) struct RunPlan {
     pub(crate) check_crc: bool,
     /// Whether run files are written.
     pub(crate) write: bool,
+    /// The section `[filter]`, where there is one.
+    pub(crate) filter: &'static str,
     /// Not measured, at the beginning.
     pub(crate) warm_up: Duration,
     /// Measured.
@@ -87,6 +89,7 @@ impl RunPlan {
             self.check_crc,
             self.pool_mib,
         );
+        text.push_str(self.filter);
         for builder in 0..self.builders {
             let _ = write!(text, "[[builder]]\nname = \"bu{builder}\"\n");
         }

@@ -125,6 +125,7 @@ impl Setup {
             builders: self.builders,
             check_crc: false,
             write: false,
+            filter: "",
             warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
             interval,
             cpus,

@@ -30,6 +30,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
         builders: 1,
         check_crc: true,
         write: true,
+        filter: "",
         warm_up: Duration::from_millis(scale.choose(20, 300, 500)),
         interval,
         // The disk has a thread of its own, which must not share the nodes' processor.

@@ -94,6 +94,7 @@ fn measure(session: &Session<'_>, layout: Layout, place: Where, bytes: usize) ->
         builders: layout.builders,
         check_crc: false,
         write: false,
+        filter: "",
         warm_up: Duration::from_millis(scale.choose(20, 150, 400)),
         interval: Duration::from_millis(scale.choose(100, 300, 1000)),
         cpus: (scale != Scale::Tiny).then_some([0, 1]),

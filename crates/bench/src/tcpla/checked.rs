@@ -33,6 +33,7 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             builders: 1,
             check_crc: true,
             write: false,
+            filter: "",
             warm_up: Duration::from_millis(scale.choose(20, 150, 400)),
             interval: Duration::from_millis(scale.choose(100, 300, 1000)),
             cpus: (scale != Scale::Tiny).then_some([0, 1]),
