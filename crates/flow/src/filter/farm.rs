@@ -68,6 +68,8 @@ pub struct FilterFarm {
     failed: VecDeque<u32>,
     /// The unit that is looked at first, so that equals take turns.
     next: usize,
+    /// No decision is waited for any more.
+    is_closed: bool,
     counts: FarmCounts,
     had: Vec<u32>,
 }
@@ -84,6 +86,7 @@ impl FilterFarm {
             again: VecDeque::with_capacity(room),
             failed: VecDeque::with_capacity(room),
             next: 0,
+            is_closed: false,
             counts: FarmCounts::default(),
             had: Vec::with_capacity(room),
         }
@@ -195,9 +198,19 @@ impl FilterFarm {
         self.counts.failed += 1;
     }
 
-    /// Where every filter unit is given up, nothing waits for one.
+    /// The run must end: filter units are ended, and of what has no decision none is waited for any more. What a process has
+    /// stays where it is until it has ended for certain.
+    pub fn close(&mut self) {
+        if core::mem::replace(&mut self.is_closed, true) {
+            return;
+        }
+        self.units.iter_mut().for_each(Unit::close);
+        self.settle();
+    }
+
+    /// Where every filter unit is given up, or none is to be asked, nothing waits for one.
     fn settle(&mut self) {
-        if self.units.iter().all(Unit::is_given_up) {
+        if self.is_closed || self.units.iter().all(Unit::is_given_up) {
             while let Some(slot) = self.again.pop_front().or_else(|| self.waiting.pop_front()) {
                 self.fail(slot);
             }
@@ -242,6 +255,11 @@ impl FilterFarm {
         let with_credit =
             (0..count).map(|step| (self.next + step) % count).filter(|&unit| self.units[unit].has_credit());
         with_credit.min_by_key(|&unit| (avoided == Some(unit as u16), self.units[unit].load()))
+    }
+
+    /// Whether no decision is waited for any more.
+    pub const fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// When it is to be polled even if nothing happens.

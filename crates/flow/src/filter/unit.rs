@@ -15,6 +15,8 @@ pub(super) struct Unit {
     busy: Option<Instant>,
     /// It is to end because of that.
     over_event: bool,
+    /// No other process is started.
+    is_closed: bool,
     /// Events that this life of it takes in all, and was given.
     granted: u64,
     given: u64,
@@ -31,6 +33,7 @@ impl Unit {
             has: VecDeque::with_capacity(slots as usize),
             busy: None,
             over_event: false,
+            is_closed: false,
             granted: 0,
             given: 0,
             decided: 0,
@@ -122,6 +125,15 @@ impl Unit {
         }
     }
 
+    /// It is not needed any more; what it has decided counts.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        if self.process.is_ready() {
+            (self.busy, self.believed) = (None, self.decided);
+        }
+        self.process.condemn();
+    }
+
     /// It is certain that it has ended. Appends the events that it had, and says whether the first of them is what it ended over.
     pub(super) fn ended(&mut self, now: Instant, had: &mut Vec<u32>) -> bool {
         if !self.process.ended(now) {
@@ -134,6 +146,9 @@ impl Unit {
     }
 
     pub(super) fn poll(&mut self, now: Instant) -> Option<ProcessOrder> {
+        if self.is_closed && !self.process.is_ending() {
+            return None;
+        }
         let order = self.process.poll(now, self.busy);
         if order == Some(ProcessOrder::Kill) && self.busy.take().is_some() {
             self.over_event = true;
@@ -143,6 +158,6 @@ impl Unit {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.process.next_deadline(self.busy)
+        if self.is_closed { None } else { self.process.next_deadline(self.busy) }
     }
 }

@@ -277,10 +277,10 @@ fn filter(filter: &FilterSection, configuration: &Configuration) -> Result<(), F
     if filter.timeout.0 < Duration::from_millis(1) {
         return Err(fault(key("timeout"), "how long it may take over an event, 1ms or more"));
     }
-    // It is tried twice, and the run ends only when it was decided.
-    if filter.timeout.0 * 3 > configuration.timeouts.drain.0 {
+    // It is tried twice, and from half of the time for draining on nothing is waited for.
+    if filter.timeout.0 * 4 > configuration.timeouts.drain.0 {
         let message = format!(
-            "an event is tried twice, so that a third of timeouts.drain ({}) is the most",
+            "an event is tried twice in half of timeouts.drain ({}), so that a quarter of that is the most",
             configuration.timeouts.drain
         );
         return Err(fault(key("timeout"), message));

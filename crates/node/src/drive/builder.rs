@@ -115,10 +115,11 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         })
     }
 
-    /// The same, whose events are decided and selected so; before anything was built.
+    /// The same, whose events are decided and selected so; before anything was built. While the run drains decisions are
+    /// waited for as long as `patience` is; what has none then is set aside.
     #[must_use]
-    pub fn with_filtering(mut self, filtering: Filtering) -> Self {
-        self.outlet = self.outlet.with_filtering(filtering);
+    pub fn with_filtering(mut self, filtering: Filtering, patience: Duration) -> Self {
+        self.outlet = self.outlet.with_filtering(filtering, patience);
         self
     }
 

@@ -14,6 +14,7 @@ use ropewalk_io::disk::{Disk, DiskCause};
 use ropewalk_terms::{AcknowledgementLevel, Counter, Incarnation, Instant, PoolAccount, RunNumber};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// Where built events go: see the module's picture.
 pub struct Outlet<D: Disk> {
@@ -24,6 +25,8 @@ pub struct Outlet<D: Disk> {
     progress: Vec<(u32, Progress)>,
     /// Events that would be written if anything were; kept for its capacity.
     unwritten: Vec<u32>,
+    /// While the run drains decisions are waited for so long.
+    filter_patience: Duration,
 }
 
 impl<D: Disk> Outlet<D> {
@@ -35,13 +38,14 @@ impl<D: Disk> Outlet<D> {
             emitted: VecDeque::with_capacity(slots as usize),
             progress: Vec::with_capacity(1024),
             unwritten: Vec::with_capacity(slots as usize),
+            filter_patience: Duration::MAX,
         }
     }
 
-    /// The same, where events are decided and selected so.
+    /// The same, where events are decided and selected so; while the run drains decisions are waited for so long.
     #[must_use]
-    pub fn with_filtering(self, filtering: Filtering) -> Self {
-        Self { filtering, ..self }
+    pub fn with_filtering(self, filtering: Filtering, filter_patience: Duration) -> Self {
+        Self { filtering, filter_patience, ..self }
     }
 
     /// Where events are written, if they are.
@@ -62,8 +66,9 @@ impl<D: Disk> Outlet<D> {
         }
     }
 
-    /// The run drains: a disk that refuses everything is not waited for without an end.
-    pub(super) fn drain(&mut self, now: Instant) {
+    /// The run drains: neither a disk that refuses everything nor a filter that decides nothing is waited for without an end.
+    pub fn drain(&mut self, now: Instant) {
+        self.filtering.drain(now, self.filter_patience);
         self.storage.iter_mut().for_each(|storage| storage.drain(now));
     }
 

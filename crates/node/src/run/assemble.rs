@@ -177,7 +177,8 @@ impl Workshop<'_> {
         let (filtering, others) = self.filtering(&name, config.builder.slots)?;
         watched.extend(others);
         let drive = BuilderDrive::new(config, peers, storage, self.staging(&name)?).map_err(endpoint(&name))?;
-        Ok(drive.with_filtering(filtering))
+        // In good time before the event manager drops what is left.
+        Ok(drive.with_filtering(filtering, self.resolved.configuration().timeouts.drain.0 / 2))
     }
 
     /// Emulated and played sources of the readout units in `addresses`, those with a line of their own by that.

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 
 const EVENTS: u64 = 20_000;
 
-fn compile(directory: &TemporaryDirectory) -> PathBuf {
+fn compile(directory: &TemporaryDirectory, macros: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = directory.path().join("tenth.so");
     let built = Command::new("cc")
         .args(["-std=gnu99", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(root.join("../../bindings/c"))
+        .args(macros)
         .arg("-o")
         .args([&library, &root.join("tests/program/tenth.c")])
         .status();
@@ -32,7 +33,7 @@ fn configuration(directory: &TemporaryDirectory, filter: &str) -> String {
          restarts = 1000\n{filter}\n[[stream]]\nname = \"odd\"\ntriggers = [0]\n[[stream]]\nname = \"even\"\ntriggers = [1]\nordered = true\n\
          [[source]]\nid = 1\nreadout = \"ru0\"\nformat = \"generic\"\nemulate = {{ fragment_size = \"uniform(64, 3000)\", rate = \"5kHz\" }}\n\
          [[source]]\nid = 2\nreadout = \"ru0\"\nformat = \"generic\"\nemulate = {{ fragment_size = \"1KiB\", rate = \"5kHz\" }}\n",
-        compile(directory).display().to_string()
+        compile(directory, &[]).display().to_string()
     );
     let file = directory.path().join("run.toml");
     std::fs::write(&file, text).expect("it is ours");
@@ -134,21 +135,10 @@ fn two_filter_units_that_are_killed_again_and_again_lose_nothing() {
 #[test]
 fn a_filter_that_always_ends_is_given_up_and_every_event_is_kept() {
     let directory = TemporaryDirectory::new("filter-given-up");
-    // Too little time for anything: each process is ended over its first event.
     let config = configuration(&directory, "units = 1");
     let text = std::fs::read_to_string(&config).expect("it is ours").replace("restarts = 1000", "restarts = 2");
-    let source = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program/tenth.c"))
-        .expect("it is there");
-    let always = directory.path().join("always.c");
-    std::fs::write(&always, source.replace("event->number % 1000 == 777", "event->number > 0")).expect("it is ours");
-    let built = Command::new("cc")
-        .args(["-shared", "-fPIC", "-I"])
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/c"))
-        .arg("-o")
-        .args([&directory.path().join("tenth.so"), &always])
-        .status();
-    assert!(built.expect("cc is there").success());
     std::fs::write(&config, text).expect("it is ours");
+    compile(&directory, &["-DENDS_OVER=1"]);
     let output = directory.path().display().to_string();
     let run = Program::start(["run", &config, "--json", "--output", &output, "--events", "500"]);
     let account = run.end().expect_status(0).account();
@@ -158,6 +148,25 @@ fn a_filter_that_always_ends_is_given_up_and_every_event_is_kept() {
         "{account:#}"
     );
     assert_eq!(account["streams"]["error"]["written"], 500);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_filter_that_is_far_behind() {
+    let directory = TemporaryDirectory::new("filter-behind");
+    let patience = "[timeouts]\nreadout = \"200ms\"\nbuilder = \"400ms\"\nmanager = \"800ms\"\ndrain = \"4s\"";
+    let config = configuration(&directory, &format!("units = 1\ntimeout = \"500ms\"\n{patience}"));
+    compile(&directory, &["-DSLOW=50"]);
+    let output = directory.path().display().to_string();
+    let begin = Instant::now();
+    let run = Program::start(["run", &config, "--json", "--output", &output, "--duration", "1s"]);
+    let account = run.end().expect_status(0).account();
+    let count = |of: &str| account["events"][of].as_u64().expect("a number");
+    // One after the other they would take minutes.
+    assert!(begin.elapsed() < Duration::from_secs(20) && count("built") > 600, "{account:#}");
+    assert_eq!(count("accepted") + count("rejected") + count("quarantined"), count("built"));
+    assert!(count("quarantined") > 300 && count("rejected") > 0, "{account:#}");
+    let error = stream(&PathBuf::from(account["directory"].as_str().expect("a path")), "error");
+    assert_eq!(error.len() as u64, count("quarantined"));
 }
 
 #[test]

@@ -1,11 +1,23 @@
-/* A filter that keeps every tenth event by its number, stores the number with it, and ends over event 777 and its thousands. */
+/* A filter that keeps every tenth event by its number, stores the number with it, and ends over event 777 of each thousand. */
 #include "ropewalk_filter.h"
 
 #include <stdlib.h>
+#include <time.h>
+
+/* It ends over one of so many events. */
+#ifndef ENDS_OVER
+#define ENDS_OVER 1000
+#endif
+/* Milliseconds that it takes over each event. */
+#ifndef SLOW
+#define SLOW 0
+#endif
 
 static int process(void *state, const struct ropewalk_event *event, struct ropewalk_decision *decision) {
     (void)state;
-    if (event->number % 1000 == 777)
+    for (clock_t begin = clock(); (clock() - begin) * 1000 < SLOW * CLOCKS_PER_SEC;)
+        ;
+    if (event->number % ENDS_OVER == 777 % ENDS_OVER)
         abort();
     decision->accept = event->number % 10 == 0;
     if (decision->accept)

@@ -167,6 +167,25 @@ fn a_start_is_no_events_fault() {
 }
 
 #[test]
+fn when_the_run_must_end_nothing_waits_but_for_the_end_of_processes() {
+    let mut farm = farm(2, 2);
+    add(&mut farm, 0..6);
+    assert_eq!(offered(&mut farm, at(0)), [(0, 0), (1, 1), (0, 2), (1, 3)]);
+    farm.progressed(at(1), 0, 1);
+    farm.close();
+    assert_eq!((farm.next_failed(), farm.next_failed(), farm.next_failed()), (Some(4), Some(5), None));
+    assert_eq!([0; 2].map(|_| farm.poll(at(1))), [0, 1].map(|unit| Some(FarmAction::Kill { unit })));
+    decide(&mut farm, 0, [0]);
+    assert!(!farm.decided(1, 1, Attempt(1)), "too late");
+    farm.ended(at(2), 0);
+    farm.ended(at(2), 1);
+    let failed: Vec<u32> = std::iter::from_fn(|| farm.next_failed()).collect();
+    assert_eq!((failed, farm.in_work(), farm.poll(at(9999))), (vec![2, 1, 3], 0, None), "nobody is started again");
+    add(&mut farm, [7]);
+    assert_eq!(farm.next_failed(), Some(7));
+}
+
+#[test]
 fn when_all_are_given_up_nothing_waits() {
     let mut farm = farm(1, 1);
     add(&mut farm, [0, 1, 2]);

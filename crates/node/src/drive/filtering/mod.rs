@@ -23,6 +23,7 @@ use ropewalk_terms::{
 use ropewalk_wire::filter_result::{FilterResult, HEAD_BYTES, MOST_RESULT_BYTES};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// The most bytes that are kept of what a filter said of an event.
 pub const RESULT_BYTES: usize = HEAD_BYTES + MOST_RESULT_BYTES;
@@ -67,6 +68,8 @@ pub struct Filtering {
     said: Vec<u8>,
     /// Decisions of [`LocalFilter`]s that failed.
     failed_here: u64,
+    /// From then on no decision is waited for.
+    close_at: Option<Instant>,
 }
 
 impl Filtering {
@@ -105,6 +108,7 @@ impl Filtering {
             to_let_go: Vec::with_capacity(room),
             said: Vec::with_capacity(MOST_RESULT_BYTES),
             failed_here: 0,
+            close_at: None,
         }
     }
 
@@ -112,11 +116,17 @@ impl Filtering {
     pub fn begin(&mut self, run: RunNumber) {
         self.streams.restart();
         self.ordering.restart();
+        self.close_at = None;
         match &mut self.decider {
             Decider::Nobody => {}
             Decider::Here(filter, _) => filter.begin(run),
             Decider::Units(_, links) => links.iter_mut().for_each(|unit| unit.link.begin(run)),
         }
+    }
+
+    /// The run drains: after `patience` what has no decision yet is set aside, so that it comes to its end.
+    pub(super) fn drain(&mut self, now: Instant, patience: Duration) {
+        self.close_at.get_or_insert(now.after(patience));
     }
 
     /// The run has ended: everything was decided.
@@ -142,10 +152,15 @@ impl Filtering {
 
     /// Asks filters and takes what they have decided. Returns how much happened.
     pub fn turn(&mut self, now: Instant, builder: &Builder) -> usize {
-        let mut work = match &self.decider {
+        let mut work = match &mut self.decider {
             Decider::Nobody => 0,
             Decider::Here(..) => self.decide_here(builder),
-            Decider::Units(..) => self.look_at_units(now, builder) + self.give_out(now, builder),
+            Decider::Units(farm, _) => {
+                if self.close_at.is_some_and(|at| now >= at) {
+                    farm.close();
+                }
+                self.look_at_units(now, builder) + self.give_out(now, builder)
+            }
         };
         if !self.ordering.is_empty() {
             let oldest = [builder.oldest_unemitted(), self.oldest_undecided(builder)].into_iter().flatten().min();
@@ -402,7 +417,10 @@ impl Filtering {
     /// When the next turn is due even if nothing happens.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let Decider::Units(farm, links) = &self.decider else { return None };
-        farm.next_deadline().into_iter().chain(links.iter().filter_map(|unit| unit.link.next_deadline())).min()
+        let links = links.iter().filter_map(|unit| unit.link.next_deadline());
+        // Once closed it waits for what becomes readable alone.
+        let close = self.close_at.filter(|_| !farm.is_closed());
+        farm.next_deadline().into_iter().chain(links).chain(close).min()
     }
 
     /// False if there is something to do right now.

@@ -28,7 +28,7 @@ pub(super) fn judge(
     }
     let aside = ended.values().filter(|ending| ending.verdict == Verdict::Quarantined).count();
     let blamed = scenario.mishaps.len() + scenario.deaths.len();
-    Broken::unless(scenario.restarts <= 100 || aside <= blamed, Checker::Loss, || {
+    Broken::unless(scenario.restarts <= 100 || scenario.drain.is_some() || aside <= blamed, Checker::Loss, || {
         format!("{aside} events are set aside, over which {blamed} things went wrong")
     })?;
     let found = found(scenario, medium)?;

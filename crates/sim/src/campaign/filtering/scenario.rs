@@ -59,6 +59,8 @@ pub struct Scenario {
     pub mishaps: BTreeMap<u64, Mishap>,
     /// At these times the process of a filter unit dies, whatever it does.
     pub deaths: Vec<(Duration, u16)>,
+    /// From when on the run must end, and how long decisions are waited for then.
+    pub drain: Option<(Duration, Duration)>,
     /// Of the second stream.
     pub prescale: u32,
     /// The first stream is to be in order.
@@ -94,7 +96,7 @@ impl Scenario {
         let deaths = deaths.collect();
         let (slots, ordered) = (draw.of(&[4, 16, 64]), draw.one_in(2));
         let write_error = if is_quiet || !draw.one_in(4) { 0.0 } else { 0.2 };
-        Self {
+        let scenario = Self {
             seed,
             events,
             slots,
@@ -105,12 +107,16 @@ impl Scenario {
             restarts: if !is_quiet && draw.one_in(5) { draw.between(1, 4) as u32 } else { 1000 },
             mishaps,
             deaths,
+            drain: None,
             prescale: draw.of(&[1, 3, 10]),
             ordered,
             // What waits for events before it holds its result.
             results: if ordered { slots as usize + 1 } else { draw.of(&[1, 8, 64]) },
             faults: DiskFaults { write_error, ..DiskFaults::default() },
-        }
+        };
+        let moment = |draw: &mut Draw, most| Duration::from_millis(draw.below(most));
+        let drain = (!is_quiet && draw.one_in(6)).then(|| (moment(&mut draw, 1000), moment(&mut draw, 500)));
+        Self { drain, ..scenario }
     }
 
     /// What a filter decides on an event that it decides on.
@@ -136,11 +142,12 @@ impl Scenario {
     }
 
     /// Whether which events are set aside follows from the mishaps alone: no process dies by chance, none is missing, none may
-    /// decide just in time, and none lies, for what it does behind a lie before it is ended is not held against the events.
+    /// decide just in time, the run does not have to end, and no process lies, for what it does behind a lie before it is ended is not held against the events.
     pub(super) fn is_exact(&self) -> bool {
         let any = |is: fn(&Mishap) -> bool| self.mishaps.values().any(is);
         let lies = any(|mishap| matches!(mishap, Mishap::Lie(_))) && self.mishaps.len() > 1;
-        self.deaths.is_empty() && self.restarts > 100 && !lies && !any(|mishap| matches!(mishap, Mishap::Slow(_)))
+        let is_free = self.deaths.is_empty() && self.restarts > 100 && self.drain.is_none();
+        is_free && !lies && !any(|mishap| matches!(mishap, Mishap::Slow(_)))
     }
 
     /// Whether an event is set aside by its mishap.

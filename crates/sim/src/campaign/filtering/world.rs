@@ -103,7 +103,8 @@ impl World {
         let results = Staging::new(pool("results", RESULT_BYTES, scenario.results));
         let filtering = Filtering::units(farm, (0..scenario.units).map(unit).collect(), scenario.streams(), results);
         let storage = storage(&scenario, &medium, &clock);
-        let mut outlet = Outlet::new(Some(storage), scenario.slots).with_filtering(filtering);
+        let patience = scenario.drain.map_or(LONGEST, |(_, patience)| patience);
+        let mut outlet = Outlet::new(Some(storage), scenario.slots).with_filtering(filtering, patience);
         let (mut builder, now) = (builder(&scenario), clock.now());
         builder.manager_connected(now);
         builder.readout_connected(now, 0);
@@ -123,6 +124,9 @@ impl World {
     /// What does not hold.
     pub fn run(&mut self) -> Result<(), Broken> {
         while !self.assigner.is_over() {
+            if self.scenario.drain.is_some_and(|(from, _)| self.clock.now() >= Instant::ZERO.after(from)) {
+                self.outlet.drain(self.clock.now());
+            }
             let work = self.turn()?;
             self.look()?;
             self.go_on(work)?;
