@@ -12,9 +12,7 @@ use ropewalk_node::drive::{Progress, Recorded, Storage, StorageConfig, StreamSto
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet, Utc,
 };
-use ropewalk_wire::run_file::{
-    ClockDomain, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, FragmentFlags, MissingSource,
-};
+use ropewalk_wire::run_file::{EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource};
 use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 use std::fs::File;
@@ -86,17 +84,9 @@ impl Recorded for Prepared<'_> {
 
     fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
         let raw_id = self.number;
-        (0..).zip(self.fragments).map(move |(source, fragment)| FragmentEntry {
-            source: SourceId(source),
-            flags: FragmentFlags::default(),
-            raw_id,
-            raw_time: 0,
-            time: 0,
-            clock: ClockDomain::NONE,
-            bunch_crossing: 0,
-            trigger_type: 0,
-            length: fragment.len() as u32,
-        })
+        (0..)
+            .zip(self.fragments)
+            .map(move |(source, fragment)| FragmentEntry::bare(SourceId(source), raw_id, fragment.len() as u32))
     }
 
     fn payloads(&self, encoder: &mut EventRecordEncoder, _: &mut Staging, pieces: &mut Vec<Slice>) -> bool {

@@ -14,8 +14,7 @@ use ropewalk_terms::{
     AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet, Utc,
 };
 use ropewalk_wire::run_file::{
-    ClockDomain, Compression, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, FragmentFlags, MissingSource,
-    run_directory_name,
+    Compression, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource, run_directory_name,
 };
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -65,17 +64,7 @@ impl Recorded for TestEvent {
     }
 
     fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
-        std::iter::once(FragmentEntry {
-            source: SourceId(1),
-            flags: FragmentFlags::default(),
-            raw_id: self.number,
-            raw_time: 0,
-            time: 0,
-            clock: ClockDomain::NONE,
-            bunch_crossing: 0,
-            trigger_type: 0,
-            length: self.payload.len() as u32,
-        })
+        std::iter::once(FragmentEntry::bare(SourceId(1), self.number, self.payload.len() as u32))
     }
 
     fn payloads(&self, encoder: &mut EventRecordEncoder, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool {

@@ -33,7 +33,7 @@ pub struct NewFile {
     /// Bytes that are set aside for it, if the file system can; 0 for none.
     pub preallocate: u64,
     /// When it is published, its CRC-32C is written into a file beside it, of the same name with
-    /// [`CHECKSUM_EXTENSION`](ropewalk_wire::run_file::CHECKSUM_EXTENSION): as eight hexadecimal digits, two spaces and its name.
+    /// [`CHECKSUM_EXTENSION`]: as eight hexadecimal digits, two spaces and its name.
     pub checksum: bool,
     /// How what is appended is packed: each append becomes one packed stretch or several.
     pub compression: Compression,

@@ -125,6 +125,21 @@ pub struct FragmentEntry {
 }
 
 impl FragmentEntry {
+    /// A fragment of which nothing is known but whose it is, its number and its length: no time, no bunch crossing, no flags.
+    pub const fn bare(source: SourceId, raw_id: u64, length: u32) -> Self {
+        Self {
+            source,
+            flags: FragmentFlags(0),
+            raw_id,
+            raw_time: 0,
+            time: 0,
+            clock: ClockDomain::NONE,
+            bunch_crossing: 0,
+            trigger_type: 0,
+            length,
+        }
+    }
+
     pub(super) fn encode(&self, offset: u32, to: &mut Fill<'_>) {
         to.u32(self.source.0).u32(self.flags.0).u64(self.raw_id).u64(self.raw_time).i64(self.time);
         to.u16(self.clock.0).u16(self.bunch_crossing).u16(self.trigger_type).u16(0).u32(offset).u32(self.length);

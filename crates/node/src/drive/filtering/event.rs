@@ -4,9 +4,7 @@ use super::super::Recorded;
 use ropewalk_flow::builder::EventView;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{Incarnation, SourceId};
-use ropewalk_wire::run_file::{
-    ClockDomain, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, FragmentFlags, MissingSource,
-};
+use ropewalk_wire::run_file::{EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource};
 
 /// An event and what was decided of it.
 #[derive(Copy, Clone)]
@@ -31,17 +29,7 @@ impl Recorded for DecidedEvent<'_> {
 
     fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
         let raw_id = self.event.key.number();
-        let result = self.result.map(|result| FragmentEntry {
-            source: SourceId::FILTER,
-            flags: FragmentFlags::default(),
-            raw_id,
-            raw_time: 0,
-            time: 0,
-            clock: ClockDomain::NONE,
-            bunch_crossing: 0,
-            trigger_type: 0,
-            length: result.len() as u32,
-        });
+        let result = self.result.map(|result| FragmentEntry::bare(SourceId::FILTER, raw_id, result.len() as u32));
         self.event.entries().chain(result)
     }
 

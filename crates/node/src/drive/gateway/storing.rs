@@ -5,9 +5,7 @@ use ropewalk_flow::gateway::StoredView;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::{Incarnation, SourceId};
 use ropewalk_wire::gateway::EventFlags as PushFlags;
-use ropewalk_wire::run_file::{
-    ClockDomain, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, FragmentFlags, MissingSource,
-};
+use ropewalk_wire::run_file::{EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource};
 
 /// An accepted event. Its fragments are copied behind one another: each is so small that its place in a list of pieces
 /// would cost more, and the packets that they lie in are free at once.
@@ -44,17 +42,9 @@ impl Recorded for StoredEvent<'_> {
 
     fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
         let raw_id = self.event.head().key.number();
-        self.event.fragments().map(move |(source, length)| FragmentEntry {
-            source: self.id(source),
-            flags: FragmentFlags::default(),
-            raw_id: raw_id & 0xFFFF_FFFF,
-            raw_time: 0,
-            time: 0,
-            clock: ClockDomain::NONE,
-            bunch_crossing: 0,
-            trigger_type: 0,
-            length: u32::from(length),
-        })
+        self.event
+            .fragments()
+            .map(move |(source, length)| FragmentEntry::bare(self.id(source), raw_id & 0xFFFF_FFFF, u32::from(length)))
     }
 
     fn payloads(&self, encoder: &mut EventRecordEncoder, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool {

@@ -6,8 +6,8 @@ use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, Simulate
 use ropewalk_memory::{Pool, PoolConfig};
 use ropewalk_terms::{Attempt, EventKey, NodeId, SourceId};
 use ropewalk_wire::run_file::{
-    ClockDomain, Compression, EventFlags, EventHead, EventView, FragmentEntry, FragmentFlags, Item, Items,
-    MissingSource, RecordKind, SegmentName, StreamName,
+    Compression, EventFlags, EventHead, EventView, FragmentEntry, Item, Items, MissingSource, RecordKind, SegmentName,
+    StreamName,
 };
 
 const RUN: RunNumber = RunNumber(1);
@@ -37,17 +37,7 @@ impl Recorded for TestEvent {
     }
 
     fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
-        std::iter::once(FragmentEntry {
-            source: SOURCE,
-            flags: FragmentFlags::default(),
-            raw_id: self.number,
-            raw_time: 0,
-            time: 0,
-            clock: ClockDomain::NONE,
-            bunch_crossing: 0,
-            trigger_type: 0,
-            length: self.payload.len() as u32,
-        })
+        std::iter::once(FragmentEntry::bare(SOURCE, self.number, self.payload.len() as u32))
     }
 
     fn payloads(&self, encoder: &mut EventRecordEncoder, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool {

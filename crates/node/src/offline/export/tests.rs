@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use ropewalk_terms::{Attempt, Utc};
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::frd::{EventHeader, FileHeader, encode_event};
-use ropewalk_wire::run_file::{ClockDomain, EventHead, FragmentEntry, FragmentFlags};
+use ropewalk_wire::run_file::{EventHead, FragmentEntry};
 use sha2::{Digest, Sha256};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -89,17 +89,7 @@ impl Drop for Place {
 }
 
 fn plain(source: u32) -> FragmentEntry {
-    FragmentEntry {
-        source: SourceId(source),
-        flags: FragmentFlags::default(),
-        raw_id: 0,
-        raw_time: 0,
-        time: 0,
-        clock: ClockDomain::NONE,
-        bunch_crossing: 0,
-        trigger_type: 0,
-        length: 0,
-    }
+    FragmentEntry::bare(SourceId(source), 0, 0)
 }
 
 fn fragment(source: u32, event: u32, words: usize) -> Vec<u8> {

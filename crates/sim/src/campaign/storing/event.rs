@@ -4,9 +4,7 @@ use super::super::content::mixed;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_node::drive::Recorded;
 use ropewalk_terms::{Attempt, EventKey, Incarnation, SourceId};
-use ropewalk_wire::run_file::{
-    ClockDomain, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, FragmentFlags, MissingSource,
-};
+use ropewalk_wire::run_file::{EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource};
 
 /// The longest payload, in bytes.
 pub(super) const MOST_BYTES: u64 = 700;
@@ -40,17 +38,7 @@ impl Recorded for MadeEvent {
     }
 
     fn entries(&self) -> impl Iterator<Item = FragmentEntry> + Clone {
-        std::iter::once(FragmentEntry {
-            source: SourceId(1),
-            flags: FragmentFlags::default(),
-            raw_id: self.number,
-            raw_time: 0,
-            time: 0,
-            clock: ClockDomain::NONE,
-            bunch_crossing: 0,
-            trigger_type: 0,
-            length: self.payload.len() as u32,
-        })
+        std::iter::once(FragmentEntry::bare(SourceId(1), self.number, self.payload.len() as u32))
     }
 
     fn payloads(&self, encoder: &mut EventRecordEncoder, staging: &mut Staging, pieces: &mut Vec<Slice>) -> bool {

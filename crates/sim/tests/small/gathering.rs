@@ -1,17 +1,13 @@
 //! Campaigns of boards that send an event in several frames.
 
+use crate::seeds;
 use ropewalk_sim::campaign::gathering::{Break, Scenario, World};
 use ropewalk_sim::campaign::run_gathering;
 use std::collections::BTreeSet;
 
-/// As many seeds as every test run looks through. `ROPEWALK_INPUTS` sets another number, for a longer look by hand.
-fn seeds() -> u64 {
-    std::env::var("ROPEWALK_INPUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(300)
-}
-
 #[test]
 fn a_fragment_holds_the_frames_of_its_event_and_says_where_others_are_missing() {
-    for seed in 0..seeds() {
+    for seed in 0..seeds(300) {
         let scenario = Scenario::draw(seed);
         assert_eq!(run_gathering(scenario.clone()), None, "seed {seed}: {scenario:#?}");
     }

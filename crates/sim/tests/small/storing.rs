@@ -1,5 +1,6 @@
 //! Campaigns of run files in several streams.
 
+use crate::seeds;
 use ropewalk_io::disk::SimulatedStorage;
 use ropewalk_node::offline::{recover, verify};
 use ropewalk_sim::campaign::run_storing;
@@ -9,14 +10,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// As many seeds as every test run looks through. `ROPEWALK_INPUTS` sets another number, for a longer look by hand.
-fn seeds() -> u64 {
-    std::env::var("ROPEWALK_INPUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(300)
-}
-
 #[test]
 fn what_is_acknowledged_is_in_each_of_its_streams_whatever_happens() {
-    for seed in 0..seeds() {
+    for seed in 0..seeds(300) {
         let scenario = Scenario::draw(seed);
         assert_eq!(run_storing(scenario.clone()), None, "seed {seed}: {scenario:#?}");
     }
@@ -47,7 +43,7 @@ fn a_seed_is_a_run_and_everything_is_drawn() {
 /// What recovery makes of the files of a process that died is whole.
 #[test]
 fn files_of_dead_processes_are_recovered_whole() {
-    for seed in 0..seeds() / 6 {
+    for seed in 0..seeds(300) / 6 {
         let scenario = Scenario::draw(seed);
         let mut world = World::new(scenario);
         assert_eq!(world.run(), Ok(()), "seed {seed}");

@@ -1,17 +1,13 @@
 //! Campaigns of filter units in processes of their own.
 
+use crate::seeds;
 use ropewalk_sim::campaign::filtering::{Mishap, Scenario, World};
 use ropewalk_sim::campaign::run_filtering;
 use std::collections::BTreeSet;
 
-/// As many seeds as every test run looks through. `ROPEWALK_INPUTS` sets another number, for a longer look by hand.
-fn seeds() -> u64 {
-    std::env::var("ROPEWALK_INPUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(300)
-}
-
 #[test]
 fn every_event_is_decided_once_whatever_becomes_of_filter_units() {
-    for seed in 0..seeds() {
+    for seed in 0..seeds(300) {
         let scenario = Scenario::draw(seed);
         assert_eq!(run_filtering(scenario.clone()), None, "seed {seed}: {scenario:#?}");
     }

@@ -1,17 +1,13 @@
 //! Campaigns of front ends under run control.
 
+use crate::seeds;
 use ropewalk_sim::campaign::controlled::{Mishap, Scenario, World};
 use ropewalk_sim::campaign::run_controlled;
 use std::collections::BTreeSet;
 
-/// As many seeds as every test run looks through. `ROPEWALK_INPUTS` sets another number, for a longer look by hand.
-fn seeds() -> u64 {
-    std::env::var("ROPEWALK_INPUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(500)
-}
-
 #[test]
 fn every_run_begins_and_ends_in_order_whatever_happens_to_programs() {
-    for seed in 0..seeds() {
+    for seed in 0..seeds(500) {
         let scenario = Scenario::draw(seed);
         assert_eq!(run_controlled(scenario.clone()), None, "seed {seed}: {scenario:#?}");
     }

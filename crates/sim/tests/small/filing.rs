@@ -1,17 +1,13 @@
 //! Campaigns of files between builder units and filter units.
 
+use crate::seeds;
 use ropewalk_sim::campaign::filing::{Scenario, World};
 use ropewalk_sim::campaign::run_filing;
 use std::collections::BTreeSet;
 
-/// As many seeds as every test run looks through. `ROPEWALK_INPUTS` sets another number, for a longer look by hand.
-fn seeds() -> u64 {
-    std::env::var("ROPEWALK_INPUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(1000)
-}
-
 #[test]
 fn every_event_of_every_file_has_one_fate_whoever_dies() {
-    for seed in 0..seeds() {
+    for seed in 0..seeds(1000) {
         let scenario = Scenario::draw(seed);
         assert_eq!(run_filing(scenario.clone()), None, "seed {seed}: {scenario:#?}");
     }

@@ -1,17 +1,13 @@
 //! Campaigns of splitters in processes of their own.
 
+use crate::seeds;
 use ropewalk_sim::campaign::dividing::{Mishap, Scenario, World};
 use ropewalk_sim::campaign::run_dividing;
 use std::collections::BTreeSet;
 
-/// As many seeds as every test run looks through. `ROPEWALK_INPUTS` sets another number, for a longer look by hand.
-fn seeds() -> u64 {
-    std::env::var("ROPEWALK_INPUTS").ok().and_then(|number| number.parse().ok()).unwrap_or(300)
-}
-
 #[test]
 fn what_is_lost_follows_from_what_went_wrong_and_nobody_waits_for_ever() {
-    for seed in 0..seeds() {
+    for seed in 0..seeds(300) {
         let scenario = Scenario::draw(seed);
         assert_eq!(run_dividing(scenario.clone()), None, "seed {seed}: {scenario:#?}");
     }
