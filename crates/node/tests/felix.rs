@@ -20,7 +20,7 @@ const EVENTS: u64 = 3000;
 fn configuration(output: &TemporaryDirectory, card: &str, first_rod: u32) -> String {
     let mut text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\npool = \"4MiB\"\nblock = \"64KiB\"\n\
-         [[builder]]\nname = \"bu0\"\n[timeouts]\nreadout = \"300ms\"\n[[felix]]\nname = \"card\"\nmemory = \"4MiB\"\n{card}\n",
+         [[builder]]\nname = \"bu0\"\n[storage]\nwrite = \"buffered\"\n[timeouts]\nreadout = \"300ms\"\n[[felix]]\nname = \"card\"\nmemory = \"4MiB\"\n{card}\n",
         output.path().display().to_string()
     );
     for link in 0..LINKS {

@@ -208,6 +208,12 @@ impl FilterFarm {
         self.settle();
     }
 
+    /// Another run begins: processes are started again.
+    pub fn open(&mut self) {
+        self.is_closed = false;
+        self.units.iter_mut().for_each(Unit::open);
+    }
+
     /// Where every filter unit is given up, or none is to be asked, nothing waits for one.
     fn settle(&mut self) {
         if self.is_closed || self.units.iter().all(Unit::is_given_up) {

@@ -125,6 +125,11 @@ impl Unit {
         }
     }
 
+    /// Processes are started again.
+    pub(super) const fn open(&mut self) {
+        self.is_closed = false;
+    }
+
     /// It is not needed any more; what it has decided counts.
     pub(super) fn close(&mut self) {
         self.is_closed = true;

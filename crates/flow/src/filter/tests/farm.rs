@@ -183,6 +183,12 @@ fn when_the_run_must_end_nothing_waits_but_for_the_end_of_processes() {
     assert_eq!((failed, farm.in_work(), farm.poll(at(9999))), (vec![2, 1, 3], 0, None), "nobody is started again");
     add(&mut farm, [7]);
     assert_eq!(farm.next_failed(), Some(7));
+    farm.open();
+    add(&mut farm, [8]);
+    let now = again(&mut farm, at(9999), 0, 1);
+    assert_eq!(farm.next_failed(), None, "another run waits for its decisions");
+    assert_eq!(farm.poll(now), Some(FarmAction::Start { unit: 1 }));
+    assert_eq!(offered(&mut farm, now), [(0, 8)]);
 }
 
 #[test]

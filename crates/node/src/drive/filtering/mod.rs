@@ -28,6 +28,9 @@ use std::time::Duration;
 /// The most bytes that are kept of what a filter said of an event.
 pub const RESULT_BYTES: usize = HEAD_BYTES + MOST_RESULT_BYTES;
 
+/// Events that a filter of this thread decides on in a turn at most.
+const AT_ONCE: usize = 64;
+
 /// Who decides.
 enum Decider {
     /// Nobody: everything is accepted.
@@ -120,7 +123,10 @@ impl Filtering {
         match &mut self.decider {
             Decider::Nobody => {}
             Decider::Here(filter, _) => filter.begin(run),
-            Decider::Units(_, links) => links.iter_mut().for_each(|unit| unit.link.begin(run)),
+            Decider::Units(farm, links) => {
+                farm.open();
+                links.iter_mut().for_each(|unit| unit.link.begin(run));
+            }
         }
     }
 
@@ -152,11 +158,12 @@ impl Filtering {
 
     /// Asks filters and takes what they have decided. Returns how much happened.
     pub fn turn(&mut self, now: Instant, builder: &Builder) -> usize {
+        let is_over = self.close_at.is_some_and(|at| now >= at);
         let mut work = match &mut self.decider {
             Decider::Nobody => 0,
-            Decider::Here(..) => self.decide_here(builder),
+            Decider::Here(..) => self.decide_here(builder, is_over),
             Decider::Units(farm, _) => {
-                if self.close_at.is_some_and(|at| now >= at) {
+                if is_over {
                     farm.close();
                 }
                 self.look_at_units(now, builder) + self.give_out(now, builder)
@@ -185,14 +192,17 @@ impl Filtering {
         self.results.as_mut().is_some_and(|results| results.room(RESULT_BYTES).is_some())
     }
 
-    fn decide_here(&mut self, builder: &Builder) -> usize {
+    /// Decides on some events, so that a filter that takes its time does not keep the thread from everything else. Where it is
+    /// over, nobody is asked.
+    fn decide_here(&mut self, builder: &Builder, is_over: bool) -> usize {
         let mut work = 0;
-        while self.has_room() {
+        while work < AT_ONCE && self.has_room() {
             let Decider::Here(filter, waiting) = &mut self.decider else { break };
             let Some(slot) = waiting.pop_front() else { break };
             let event = builder.event(slot);
             self.said.clear();
-            let decision = filter.decide(&event, &mut self.said).filter(|_| self.said.len() <= MOST_RESULT_BYTES);
+            let decision = if is_over { None } else { filter.decide(&event, &mut self.said) };
+            let decision = decision.filter(|_| self.said.len() <= MOST_RESULT_BYTES);
             self.failed_here += u64::from(decision.is_none());
             self.settle(slot, &event, decision);
             work += 1;
