@@ -3,9 +3,9 @@
 //! ```text
 //!  cards --ring-------+           +--chunks--> subscribers (stream)
 //!                     v           |
-//!  front ends --TCP--> ReadoutDrive --super-fragments--> BuilderDrive --> io::disk
-//!                          |   ^                            |   ^
-//!                 announce |   | release      credit, acks  |   | assign
+//!  front ends --TCP--> ReadoutDrive --super-fragments--> BuilderDrive --events--> Outlet: Filtering, Storage --> io::disk
+//!                          |   ^                            |   ^                          ^
+//!                 announce |   | release      credit, acks  |   | assign                   +--> filter units
 //!                          v   |                            v   |
 //!                          +------------ ManagerDrive ----------+
 //! ```
