@@ -131,7 +131,7 @@ pub(crate) struct FilterFilesOptions {
     /// So many filter units are started; with 0 they come by themselves (`ropewalk filter-unit`).
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) units: u32,
-    /// What they accept: all, prescale=N, size=BYTES, source=ID, random=SHARE[,SEED].
+    /// What they accept: all, prescale=N, size=BYTES, source=ID, random=SHARE or random=SHARE,SEED.
     #[arg(long, default_value = "all")]
     pub(crate) filter: BuiltIn,
     /// A file that so many filter units ended over is set aside.
@@ -149,7 +149,7 @@ pub(crate) struct FilterFilesOptions {
 pub(crate) struct FilterUnitOptions {
     /// The run's directory, which a broker serves (`ropewalk filter-files`).
     pub(crate) directory: PathBuf,
-    /// What is accepted: all, prescale=N, size=BYTES, source=ID, random=SHARE[,SEED].
+    /// What is accepted: all, prescale=N, size=BYTES, source=ID, random=SHARE or random=SHARE,SEED.
     #[arg(long, default_value = "all")]
     pub(crate) filter: BuiltIn,
 }
