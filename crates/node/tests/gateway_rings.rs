@@ -121,16 +121,19 @@ fn everything_comes_through(test: &str, setting: &Setting) {
     assert_eq!(keys, (0..EVENTS).collect());
 }
 
-/// One packet in five hundred is lost, so that one set in fifty waits for eight seconds, while others go round the ring. The
+/// One packet in five hundred is lost, so that one set in fifty waits for 14 seconds, while others go round the ring. The
 /// throttle leaves so little room that it stops nothing before. So slow a trigger because nothing else holds a packet back here: what
-/// is left of the ring when sets are moved out of it lasts for half a second, in which a busy machine may not turn the gateway.
+/// is left of the ring when sets are moved out of it lasts for a second, in which a busy machine may not turn the gateway.
 const LOSS: f64 = 0.002;
+
+/// Thirteen seconds of events: the ring lasts for nine.
+const EVENTS_WITH_LOSSES: u64 = 3900;
 
 fn with_losses(output: &TemporaryDirectory) -> PushConfiguration {
     let text = format!(
         "version = 1\n[run]\noutput = {:?}\n[[flow]]\nname = \"hlt\"\npacking = 5\n\
          sources = {{ count = 9, first = 700, address = \"10.77.0.1:21000\" }}\nsets = 4096\nassembling = 1024\n\
-         timeout = \"8s\"\ndecision_timeout = \"20s\"\nemulate = {{ rate = \"1kHz\", loss = {LOSS}, seed = 9 }}\n\
+         timeout = \"14s\"\ndecision_timeout = \"20s\"\nemulate = {{ rate = \"300Hz\", loss = {LOSS}, seed = 9 }}\n\
          [[gateway]]\nname = \"gw0\"\nlisten = {{ hlt = \"10.77.0.2:9701\" }}\ncontrol = \"10.77.0.2:9601\"\n\
          interface = {CARD:?}\nmemory = \"8MiB\"\nreceive = \"tpacket\"\n\
          throttle = {{ rate = \"1kB/s\", latency = \"1ms\" }}\n\
@@ -149,7 +152,7 @@ fn sets_that_wait_are_moved_out_of_a_ring_before_it_stops_in_front_of_them() {
     };
     cable.resolve().expect("a way there and back");
     let output = TemporaryDirectory::new("gateway-moved");
-    let (gateway, sources) = run(&cable, &with_losses(&output), 8000);
+    let (gateway, sources) = run(&cable, &with_losses(&output), EVENTS_WITH_LOSSES);
     let moved = gateway.gateways["gw0"]["evacuated_packets"].as_u64();
     assert!(moved > Some(0), "{:?}", gateway.gateways);
     assert_eq!(
@@ -161,7 +164,7 @@ fn sets_that_wait_are_moved_out_of_a_ring_before_it_stops_in_front_of_them() {
     assert_eq!(number(&gateway, "hlt", "/packets/received"), number(&sources, "hlt", "/sent/packets"));
     let emulated = MepSourceConfig { loss: LOSS, seed: 9, ..MepSourceConfig::new(9, 5, 32) };
     let held = Held::in_directories(&[&gateway.directory]);
-    assert_eq!(held.events.len(), 8000);
+    assert_eq!(held.events.len() as u64, EVENTS_WITH_LOSSES);
     for (key, event) in &held.events {
         let lost = (0..9).filter(|&source| emulated.is_lost(key.number() / 5, source));
         let wanted: Vec<u32> = lost.map(|source| 700 + u32::from(source)).collect();
