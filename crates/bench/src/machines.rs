@@ -6,7 +6,7 @@ use crate::pairs::{Series, alternate};
 use crate::session::{Row, Session, case};
 use crate::{BenchError, Scale};
 use ropewalk_flow::builder::{self, Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
-use ropewalk_flow::manager::{AssignPolicy, Manager, ManagerAction, ManagerConfig};
+use ropewalk_flow::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig};
 use ropewalk_flow::messages::{Fragment, Message, Received};
 use ropewalk_flow::readout::{Format, Framer, FramerLimits, Readout, ReadoutAction, ReadoutConfig, SourceConfig};
 use ropewalk_io::clock::{Clock, MonotonicClock};
@@ -121,6 +121,7 @@ impl<'a> Machines<'a> {
             event_timeout: PATIENCE,
             drain_timeout: PATIENCE,
             trigger_readout: None,
+            lumisection: LumisectionLength::Run,
             epoch: Epoch(1),
         };
         Self {
@@ -228,6 +229,7 @@ impl<'a> Machines<'a> {
                 BuilderAction::ToManager(message) => self.manager.message(now, NodeId::builder(0), &message),
                 BuilderAction::ToReadout { message, .. } => self.readout.message(now, NodeId::builder(0), &message),
                 BuilderAction::Emit { slot } => self.emitted.push(slot),
+                BuilderAction::EndLumisection(_) => {}
                 BuilderAction::StopRun { cause } => return Err(BenchError::wrong(cause)),
             }
         }

@@ -145,3 +145,25 @@ fn everything_may_be_rejected_and_files_may_not_be_wanted() {
     assert_eq!((summary.events.accepted, summary.events.rejected), (EVENTS, 0));
     assert_eq!(summary.streams["physics"].written, EVENTS);
 }
+
+#[test]
+fn each_lumisection_is_closed_with_the_account_of_its_events() {
+    let output = TemporaryDirectory::new("filtering-lumisections");
+    let more = "lumisection = { events = 1000 }\n[filter]\ntriggers = [{ every = 10 }]\n";
+    let summary = run(&output, more);
+    let closed: Vec<_> =
+        summary.lumisections.iter().map(|one| (one.number, one.first.as_str(), one.assigned)).collect();
+    let firsts = ["1", "1001", "2001", "3001", "4001", "5001"];
+    assert_eq!(closed, (1..).zip(firsts).map(|(number, first)| (number, first, 1000)).collect::<Vec<_>>());
+    for one in &summary.lumisections {
+        assert_eq!((one.built, one.accepted, one.rejected), (1000, 100, 900), "lumisection {}", one.number);
+    }
+}
+
+#[test]
+fn a_run_without_lumisections_is_one() {
+    let output = TemporaryDirectory::new("filtering-one-lumisection");
+    let summary = run(&output, "");
+    let closed: Vec<_> = summary.lumisections.iter().map(|one| (one.number, one.built)).collect();
+    assert_eq!(closed, [(1, EVENTS)]);
+}

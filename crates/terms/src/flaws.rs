@@ -115,6 +115,12 @@ flaws! {
     AssignmentForgotten = "assignment_forgotten",
     /// A builder unit remembers for a successor twice as many events as it has slots, and no more.
     DoneForgotten = "done_forgotten",
+    /// A lumisection is over as soon as the next one begins, whatever is still in work.
+    LumisectionClosedEarly = "lumisection_closed_early",
+    /// A successor begins the count of lumisections again.
+    LumisectionsForgotten = "lumisections_forgotten",
+    /// A builder unit takes an event for one of the lumisection that began last.
+    LumisectionOfTheNewest = "lumisection_of_the_newest",
     /// A source that began to count anew before the trigger source declared it does not join the new count.
     FollowerForgotten = "follower_forgotten",
     /// Nobody notices that blocks of an e-link are missing: an open chunk goes on behind them.

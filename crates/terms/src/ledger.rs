@@ -47,6 +47,16 @@ impl ByCause {
             *mine += theirs;
         }
     }
+
+    /// What came to these numbers since they were `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut since = *self;
+        for (mine, earlier) in since.0.iter_mut().zip(before.0) {
+            *mine = mine.saturating_sub(earlier);
+        }
+        since
+    }
 }
 
 /// The account of fragments, of one source or of many.
@@ -190,6 +200,24 @@ impl EventAccount {
         self.written += other.written;
         self.rebuilt_duplicate += other.rebuilt_duplicate;
         self.in_flight += other.in_flight;
+    }
+
+    /// What came to this account since it was `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            assigned: self.assigned.saturating_sub(before.assigned),
+            built: self.built.saturating_sub(before.built),
+            incomplete_emitted: self.incomplete_emitted.saturating_sub(before.incomplete_emitted),
+            incomplete_dropped: self.incomplete_dropped.since(&before.incomplete_dropped),
+            accepted: self.accepted.saturating_sub(before.accepted),
+            unselected: self.unselected.saturating_sub(before.unselected),
+            rejected: self.rejected.saturating_sub(before.rejected),
+            quarantined: self.quarantined.saturating_sub(before.quarantined),
+            written: self.written.saturating_sub(before.written),
+            rebuilt_duplicate: self.rebuilt_duplicate.saturating_sub(before.rebuilt_duplicate),
+            in_flight: self.in_flight.saturating_sub(before.in_flight),
+        }
     }
 }
 

@@ -13,9 +13,9 @@ use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::internet::Ipv4Header;
 use ropewalk_wire::message::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Ended, Finished,
-    FragmentEntry, FragmentFlags, FragmentMeta, Header, Hello, Kind, Message, ReadoutState, RefuseReason, Release,
-    ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Start, SuperFragmentEntry, SuperFragmentsEncoder,
-    SynchronyState, Unreleased, UnreleasedEntry,
+    FragmentEntry, FragmentFlags, FragmentMeta, Header, Hello, Kind, Lumisection, LumisectionEnd, Message,
+    ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Start,
+    SuperFragmentEntry, SuperFragmentsEncoder, SynchronyState, Unreleased, UnreleasedEntry,
 };
 use ropewalk_wire::{fed, felix, ferol, generic, run_file, stream};
 use std::collections::BTreeMap;
@@ -159,12 +159,18 @@ fn generic_seeds() -> Seeds {
     ])
 }
 
+/// How the events before a key ended.
+fn ended(below: EventKey) -> Ended {
+    let mut dropped = ByCause::default();
+    dropped.set(Cause::Late, 3);
+    Ended { below, built: 16, incomplete_emitted: 1, dropped, unselected: 2, rejected: 3, quarantined: 4 }
+}
+
 /// A message of each kind that has a body of its own form.
 fn messages() -> Vec<Message> {
     let (key, attempt) = (EventKey::new(1, 17), Attempt(2));
     let (dropped, complete) = (Outcome::Dropped(Cause::TimedOut), Outcome::Complete);
-    let mut by_cause = ByCause::default();
-    by_cause.set(Cause::Late, 3);
+    let ended = ended(key);
     let reported = |source, what| ReportEntry { source, what, value: 9 };
     vec![
         Message::Hello(Hello::new("ru0", 0x1234)),
@@ -217,15 +223,9 @@ fn messages() -> Vec<Message> {
             last: true,
         }),
         Message::StopRequest(Cause::SynchronyLost),
-        Message::Ended(Ended {
-            below: key,
-            built: 16,
-            incomplete_emitted: 1,
-            dropped: by_cause,
-            unselected: 2,
-            rejected: 3,
-            quarantined: 4,
-        }),
+        Message::Ended(ended),
+        Message::Lumisection(Lumisection { number: 2, first: key }),
+        Message::LumisectionEnd(LumisectionEnd { number: 1, before: Ended { built: 3, ..ended }, ended }),
     ]
 }
 

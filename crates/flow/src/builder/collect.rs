@@ -7,7 +7,7 @@ use super::slots::Stage;
 use crate::messages::{AssignEntry, BATCH, Batch, Fragment, FragmentFlags, Message, Request, RequestEntry};
 use crate::moves::overwrite;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Cause, Instant};
+use ropewalk_terms::{Cause, EventKey, Instant};
 use ropewalk_wire::message::SuperFragmentEntry;
 
 impl Builder {
@@ -99,6 +99,9 @@ impl Builder {
             self.counts.refused_assignments += 1;
             return;
         };
+        let newest = is_planted(Flaw::LumisectionOfTheNewest);
+        let key = if newest { EventKey::MAX } else { entry.key };
+        self.slots.at_mut(slot).lumisection = self.lumisections.of(key);
         self.ledger.assigned += 1;
         self.hints.set(entry.key, Whereabouts::Slot(slot));
         let deadline = now.after(self.config.event_timeout);

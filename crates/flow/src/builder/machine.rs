@@ -6,7 +6,8 @@ use super::recent::{Hints, Recent};
 use super::slots::{Slot, Slots, Stage};
 use super::synchrony::Synchrony;
 use super::{BuilderConfig, EventView, Requirement};
-use crate::messages::{AcknowledgeEntry, Credit, Message, ReportEntry};
+use crate::lumisections::KnownLumisections;
+use crate::messages::{AcknowledgeEntry, Credit, LumisectionEnd, Message, ReportEntry};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
     AcknowledgementLevel, ByCause, Cause, Counter, EventAccount, EventKey, Instant, Outcome, SourceId, Verdict,
@@ -30,6 +31,9 @@ pub enum BuilderAction {
         /// The slot.
         slot: u32,
     },
+    /// Every event of a lumisection has ended, of this builder unit and of all others. Said once and in order, and not before
+    /// each event of it that is here was written or failed.
+    EndLumisection(LumisectionEnd),
     /// The configured policy wants the run stopped, for this cause. Said once a run.
     StopRun {
         /// Why.
@@ -91,6 +95,11 @@ pub struct Builder {
     pub(super) used_before: Credit,
     pub(super) credit_due: bool,
     pub(super) telling: Option<Told>,
+    pub(super) lumisections: KnownLumisections,
+    /// What a successor of the event manager is told of them.
+    pub(super) lumisections_due: VecDeque<Message>,
+    /// Those that are over, and of which it was not said yet.
+    pub(super) ended_lumisections: VecDeque<LumisectionEnd>,
     pub(super) stop_run: Option<Cause>,
     pub(super) stop_said: bool,
     pub(super) observer: Option<Observer>,
@@ -130,6 +139,9 @@ impl Builder {
             used_before: Credit::default(),
             credit_due: true,
             telling: None,
+            lumisections: KnownLumisections::default(),
+            lumisections_due: VecDeque::new(),
+            ended_lumisections: VecDeque::new(),
             stop_run: None,
             stop_said: false,
             observer: config.synchrony.clone().and_then(|synchrony| Observer::new(synchrony).ok()),
@@ -152,9 +164,24 @@ impl Builder {
         if let Some((readout, message)) = self.next_request() {
             return Some(BuilderAction::ToReadout { readout, message });
         }
+        if let Some(end) = self.next_ended_lumisection() {
+            return Some(BuilderAction::EndLumisection(end));
+        }
         let slot = self.ready.pop_front()?;
         self.slots.at_mut(slot).stage = Stage::Emitted;
         Some(BuilderAction::Emit { slot })
+    }
+
+    /// A lumisection that is over and of which no event is here any more.
+    fn next_ended_lumisection(&mut self) -> Option<LumisectionEnd> {
+        let number = self.ended_lumisections.front()?.number;
+        let is_here = self.slots.iter().any(|(_, slot)| slot.lumisection <= number && slot.stage != Stage::Leftover);
+        if is_here { None } else { self.ended_lumisections.pop_front() }
+    }
+
+    /// Whether a lumisection is over of which events are still here.
+    pub fn awaits_lumisection(&self) -> bool {
+        !self.ended_lumisections.is_empty()
     }
 
     /// When [`Builder::poll`] must be called even if nothing comes in.
@@ -171,6 +198,7 @@ impl Builder {
         EventView {
             key: state.key,
             attempt: state.attempt,
+            lumisection: state.lumisection,
             complete: state.outcome == Outcome::Complete,
             sources: &self.config.sources,
             fragments: self.slots.fragments(slot),

@@ -22,7 +22,13 @@ impl Builder {
                 }
             }
             Message::ReadoutState(state) => self.readout_state(now, state.readout, state.present),
-            Message::Recover => self.telling = Some(Told::default()),
+            Message::Lumisection(begun) => self.lumisections.begin(*begun),
+            Message::LumisectionEnd(end) if self.lumisections.end(end) => self.ended_lumisections.push_back(*end),
+            Message::LumisectionEnd(_) => {}
+            Message::Recover => {
+                self.telling = Some(Told::default());
+                self.lumisections_due = self.lumisections.told().collect();
+            }
             Message::Finish => self.finish(),
             _ => self.counts.refused_messages += 1,
         }
@@ -40,6 +46,9 @@ impl Builder {
 
     /// The next message for the event manager.
     pub(super) fn next_message(&mut self) -> Option<Message> {
+        if let Some(message) = self.lumisections_due.pop_front() {
+            return Some(message);
+        }
         if let Some(told) = self.telling {
             return Some(Message::Unreleased(self.tell_unreleased(told)));
         }
@@ -102,6 +111,9 @@ impl Builder {
             }
         }
         self.recent.clear();
+        self.lumisections.clear();
+        self.lumisections_due.clear();
+        self.ended_lumisections.clear();
         self.acknowledgements.clear();
         self.ledger = EventAccount::default();
         self.counts = super::BuilderCounts::default();

@@ -30,6 +30,8 @@ pub(super) struct Slot {
     pub(super) attempt: Attempt,
     /// The attempt in which the fragments were requested.
     pub(super) requested_as: Attempt,
+    /// The lumisection to which it belongs.
+    pub(super) lumisection: u32,
     /// How far it has come.
     pub(super) stage: Stage,
     /// It was acknowledged.
@@ -55,6 +57,7 @@ impl Slot {
         key: EventKey::MAX,
         attempt: Attempt(0),
         requested_as: Attempt(0),
+        lumisection: 0,
         stage: Stage::Free,
         acknowledged: false,
         holds_payloads: false,

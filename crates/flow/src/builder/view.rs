@@ -11,6 +11,8 @@ pub struct EventView<'a> {
     pub key: EventKey,
     /// The attempt that this is.
     pub attempt: Attempt,
+    /// The lumisection to which it belongs, from 1.
+    pub lumisection: u32,
     /// Every required source is there.
     pub complete: bool,
     pub(super) sources: &'a [BuilderSource],

@@ -5,17 +5,22 @@ use super::table::Stage;
 use super::{BuilderLoad, Manager, ManagerAction};
 use crate::messages::{Assign, AssignEntry, Batch, Message};
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Attempt, Cause, NodeId, Outcome};
+use ropewalk_terms::{Attempt, Cause, Instant, NodeId, Outcome};
 
 impl Manager {
     /// The next batch of events for one builder unit, if there are events and credit.
-    pub(super) fn next_assignment(&mut self) -> Option<ManagerAction> {
+    pub(super) fn next_assignment(&mut self, now: Instant) -> Option<ManagerAction> {
         if !self.phase.assigns() {
             return None;
         }
         let first = self.next_assignable()?;
         // Nobody is there who could send anything of it: a builder unit could only drop what another one may have written.
         if self.readouts.iter().all(|link| !link.present) {
+            return None;
+        }
+        // Builder units hear of a lumisection before they get events of it.
+        if self.begins_lumisection(first) {
+            self.begin_lumisection(now);
             return None;
         }
         let bytes = self.table.row(first).bytes;
@@ -30,7 +35,8 @@ impl Manager {
         let mut entries = Batch::new();
         while entries.len() < self.config.batch {
             let Some(position) = self.next_assignable() else { break };
-            if !self.builders[usize::from(builder)].has_room(self.table.row(position).bytes) {
+            let has_room = self.builders[usize::from(builder)].has_room(self.table.row(position).bytes);
+            if !has_room || self.begins_lumisection(position) {
                 break;
             }
             entries.push(self.assign(position, builder));
@@ -63,6 +69,11 @@ impl Manager {
         self.advance_cursor();
         let settled = self.table.position_before(self.floor.key);
         (self.floor.cursor < settled.min(self.table.head())).then_some(self.floor.cursor)
+    }
+
+    /// Whether the event at this position, which is to be assigned next, is the first of another lumisection.
+    fn begins_lumisection(&self, position: u64) -> bool {
+        position == self.floor.cursor && self.lumisections.is_full(self.config.lumisection)
     }
 
     /// Moves the cursor to the next settled event that waits for a builder unit, or as far as all is settled.
@@ -112,6 +123,7 @@ impl Manager {
             self.again.pop();
         } else {
             self.account.assigned += 1;
+            self.lumisections.count(entry.key);
             self.advance_cursor();
             if is_planted(Flaw::ReleasedBeforeWritten) {
                 self.releases.release_too_early(position);

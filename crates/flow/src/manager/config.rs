@@ -1,6 +1,6 @@
 //! What an event manager is told before it begins.
 
-use super::{AssignPolicy, ManagerConfigError};
+use super::{AssignPolicy, LumisectionLength, ManagerConfigError};
 use core::time::Duration;
 use ropewalk_terms::Epoch;
 use ropewalk_wire::message::BATCH;
@@ -27,6 +27,8 @@ pub struct ManagerConfig {
     /// The readout unit that has the trigger source: only events that it announces as triggered are built.
     /// None: whatever any unit announces is an event.
     pub trigger_readout: Option<u16>,
+    /// How long a lumisection is.
+    pub lumisection: LumisectionLength,
     /// Which event manager this is. A successor has a higher one.
     pub epoch: Epoch,
 }

@@ -32,20 +32,8 @@ impl EndedLog {
     /// Readout units tell a successor; whoever was told last knows most.
     fn learn(&mut self, ended: &Ended) {
         if ended.below > self.below {
-            let Ended { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined } = *ended;
-            let kept = built + incomplete_emitted;
-            self.below = below;
-            self.before = EventAccount {
-                assigned: kept + dropped.total(),
-                built,
-                incomplete_emitted,
-                incomplete_dropped: dropped,
-                accepted: kept.saturating_sub(rejected + quarantined),
-                unselected,
-                rejected,
-                quarantined,
-                ..self.before
-            };
+            self.below = ended.below;
+            self.before = ended.account();
             self.all = self.before;
         }
     }
@@ -53,6 +41,11 @@ impl EndedLog {
     /// Every event below this key is in an earlier manager's account.
     pub(super) const fn below(&self) -> EventKey {
         self.below
+    }
+
+    /// How the events behind the table ended.
+    pub(super) const fn all(&self) -> &EventAccount {
+        &self.all
     }
 
     /// What earlier managers accounted for.
@@ -77,17 +70,7 @@ impl Manager {
             return;
         }
         self.ended.untold = 0;
-        let EventAccount {
-            built,
-            incomplete_emitted,
-            incomplete_dropped: dropped,
-            unselected,
-            rejected,
-            quarantined,
-            ..
-        } = self.ended.all;
-        let below = self.table.key_at(self.table.tail());
-        let ended = Ended { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined };
+        let ended = Ended::of(self.table.key_at(self.table.tail()), self.ended.all());
         self.send_to_readouts(&Message::Ended(ended));
     }
 }

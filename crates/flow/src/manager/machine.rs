@@ -3,13 +3,14 @@
 use super::announce::Floor;
 use super::builder_link::BuilderLink;
 use super::ended::EndedLog;
+use super::lumisections::Lumisections;
 use super::readout_link::ReadoutLink;
 use super::recovery::Recovered;
 use super::release::Releases;
 use super::run::Phase;
 use super::table::{Stage, Table};
 use super::{ManagerConfig, ManagerState};
-use crate::messages::{Message, ReadoutState, Resync, Start};
+use crate::messages::{LumisectionEnd, Message, ReadoutState, Resync, Start};
 use ropewalk_terms::{ByCause, EventAccount, EventKey, Incarnation, Instant, NodeId, Role};
 use std::collections::VecDeque;
 
@@ -24,6 +25,8 @@ pub enum ManagerAction {
         /// The message.
         message: Message,
     },
+    /// Every event of a lumisection has ended. Readout and builder units are told, too.
+    LumisectionEnded(LumisectionEnd),
     /// Every node has finished or is not waited for any more: the run is over, a next one may be started.
     RunEnded,
 }
@@ -60,6 +63,9 @@ pub struct Manager {
     pub(super) recovered: Recovered,
     pub(super) releases: Releases,
     pub(super) ended: EndedLog,
+    pub(super) lumisections: Lumisections,
+    /// Of which nobody outside was told yet.
+    pub(super) ended_lumisections: VecDeque<LumisectionEnd>,
     pub(super) outbox: VecDeque<(NodeId, Message)>,
     pub(super) account: EventAccount,
     pub(super) counts: ManagerCounts,
@@ -88,6 +94,8 @@ impl Manager {
             recovered: Recovered::default(),
             releases: Releases::new(capacity),
             ended: EndedLog::default(),
+            lumisections: Lumisections::default(),
+            ended_lumisections: VecDeque::new(),
             outbox: VecDeque::with_capacity(3 * nodes + 16),
             account: EventAccount::default(),
             counts: ManagerCounts::default(),
@@ -127,6 +135,8 @@ impl Manager {
             (_, Message::Report(_)) | (Role::Builder, Message::Synchrony(_)) => {}
             (Role::Readout, Message::Announce(announce)) => self.announced(now, from.index, announce),
             (Role::Readout, Message::Ended(ended)) => self.earlier_ended(ended),
+            (_, Message::Lumisection(told)) => self.lumisection_told(*told),
+            (_, Message::LumisectionEnd(end)) => self.lumisection_end_told(end),
             (Role::Readout, Message::StopAt(last)) => self.stopped_before(*last),
             (Role::Readout, Message::Highest(key)) => self.answered(now, from.index, *key),
             (Role::Readout, Message::Finished(_)) => self.readouts[index].finished = true,
@@ -144,11 +154,17 @@ impl Manager {
             if let Some((to, message)) = self.outbox.pop_front() {
                 return Some(ManagerAction::Send { to, message });
             }
+            if let Some(end) = self.ended_lumisections.pop_front() {
+                return Some(ManagerAction::LumisectionEnded(end));
+            }
             if self.tell_what_exists(now) || self.leave_out_the_silent(now) {
                 continue;
             }
-            if let Some(action) = self.next_assignment().or_else(|| self.next_release(now)) {
+            if let Some(action) = self.next_assignment(now).or_else(|| self.next_release(now)) {
                 return Some(action);
+            }
+            if self.turn_lumisections(now) {
+                continue;
             }
             if self.outbox.is_empty() && !self.advance_run(now) {
                 return self.take_run_ended();
@@ -158,7 +174,7 @@ impl Manager {
 
     /// When [`Manager::poll`] must be called even if nothing comes in.
     pub fn next_deadline(&self) -> Option<Instant> {
-        [self.phase.deadline(), self.silence_deadline()].into_iter().flatten().min()
+        [self.phase.deadline(), self.silence_deadline(), self.lumisection_deadline()].into_iter().flatten().min()
     }
 
     /// The account of events: what was assigned, and how it was acknowledged; a successor's holds what its predecessors
@@ -252,6 +268,7 @@ impl Manager {
                     self.send(node, Message::QueryHighest);
                 }
                 self.tell_resyncs(node);
+                self.tell_lumisections(node);
                 if let Some(last) = self.last {
                     self.send(node, Message::StopAt(last));
                 }
@@ -294,12 +311,16 @@ impl Manager {
         match self.phase {
             Phase::Idle => {}
             Phase::Recovering { .. } => self.send(node, Message::Recover),
-            Phase::Finishing { .. } => self.send(node, Message::Finish),
+            Phase::Finishing { .. } => {
+                self.tell_lumisections(node);
+                self.send(node, Message::Finish);
+            }
             Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
                 // A successor does not know who is new: a start would end what the builder has in work.
                 let known = same_life || self.recovered.is_successor();
                 let start = Message::Start(Start::of_run(self.first));
                 self.send(node, if known { Message::Recover } else { start });
+                self.tell_lumisections(node);
                 for (readout, link) in (0..).zip(&self.readouts) {
                     let state = ReadoutState { readout, present: link.present };
                     self.outbox.push_back((node, Message::ReadoutState(state)));

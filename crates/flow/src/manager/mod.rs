@@ -6,6 +6,7 @@
 //!                          | cursor: everything before it was assigned, dropped or is a gap
 //!  BU --Credit, Acknowledge-->  account of each BU  --Assign (policy, batches of consecutive keys)--> BU
 //! ```
+//! A run is divided into lumisections, ranges of keys that are closed one by one, each with its account.
 //! A machine: messages, connections and `now` go in, [`ManagerAction`]s are polled out. A run goes
 //! [`start`](Manager::start), [`stop`](Manager::stop) (ask for the highest key, fix the last, drain), finish.
 //! A lost BU's events are assigned again with the next attempt; a lost RU is not waited for; a successor with a
@@ -18,6 +19,7 @@ mod builder_link;
 mod config;
 mod ended;
 mod error;
+mod lumisections;
 mod machine;
 mod policy;
 mod readout_link;
@@ -31,6 +33,7 @@ mod tests;
 
 pub use config::ManagerConfig;
 pub use error::ManagerConfigError;
+pub use lumisections::LumisectionLength;
 pub use machine::{Manager, ManagerAction, ManagerCounts};
 pub use policy::{AssignPolicy, BuilderLoad};
 pub use run::ManagerState;

@@ -153,6 +153,7 @@ impl Manager {
                 self.adopt_recovered(position);
             }
         }
+        self.recover_lumisections(now);
         self.start_the_silent(now);
         for (readout, link) in (0..).zip(&self.readouts) {
             let state = Message::ReadoutState(ReadoutState { readout, present: link.present });

@@ -138,8 +138,11 @@ impl Manager {
     /// Lets the window pass what is released, and whoever waits for that.
     pub(super) fn move_tail(&mut self, now: Instant) {
         let before = self.table.tail();
-        let Self { table, ended, floor, .. } = self;
-        table.advance_tail(floor.cursor, |row| ended.pass(row));
+        let Self { table, ended, floor, lumisections, .. } = self;
+        table.advance_tail(floor.cursor, |row| {
+            lumisections.pass(row.key, ended.all());
+            ended.pass(row);
+        });
         if self.table.tail() == before {
             return;
         }

@@ -2,7 +2,7 @@
 
 use super::table::Stage;
 use super::{Manager, ManagerAction, ManagerConfig};
-use crate::messages::{Batch, Message, ReadoutState, Release, ReleaseEntry, Start};
+use crate::messages::{Batch, Lumisection, Message, ReadoutState, Release, ReleaseEntry, Start};
 use ropewalk_terms::{Cause, EventAccount, EventKey, Instant, NodeId, Outcome};
 
 /// How far a run has come, for others.
@@ -102,8 +102,11 @@ impl Manager {
         }
         self.begin(now, first, last);
         self.phase = Phase::Running;
-        self.send_to_readouts(&Message::Start(Start::of_run(first)));
-        self.send_to_builders(&Message::Start(Start::of_run(first)));
+        let begin = [Message::Start(Start::of_run(first)), Message::Lumisection(Lumisection { number: 1, first })];
+        for message in &begin {
+            self.send_to_readouts(message);
+            self.send_to_builders(message);
+        }
         for readout in 0..self.config.readouts {
             if !self.readouts[usize::from(readout)].present {
                 self.send_to_builders(&Message::ReadoutState(ReadoutState { readout, present: false }));
@@ -170,6 +173,8 @@ impl Manager {
         self.recovered.clear();
         self.releases.clear();
         self.ended = super::ended::EndedLog::default();
+        self.lumisections.begin_run(now, first);
+        self.ended_lumisections.clear();
         self.account = EventAccount::default();
         self.counts = super::ManagerCounts::default();
         for link in &mut self.readouts {
@@ -294,6 +299,7 @@ impl Manager {
     }
 
     fn finish(&mut self, now: Instant, refusal: Cause) {
+        self.end_lumisections();
         for (readout, link) in (0..).zip(&self.readouts) {
             // Who was away is asked what it holds, and first told how that ended.
             if link.present && link.repeats.is_none() {

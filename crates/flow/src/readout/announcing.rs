@@ -3,9 +3,11 @@
 use super::machine::Readout;
 use super::table::State;
 use super::timeline::{ORIGIN, Position};
+use crate::lumisections::KnownLumisections;
 use crate::messages::{Announce, AnnounceEntry, Batch, Ended, Message};
 use ropewalk_terms::EventKey;
 use ropewalk_terms::flaws::{Flaw, is_planted};
+use std::collections::VecDeque;
 
 /// How far the announcements have come.
 #[derive(Debug)]
@@ -18,8 +20,11 @@ pub(super) struct Announcing {
     pub(super) told_all: bool,
     /// How the events ended that nobody holds any more, as the event manager left it here for its successor.
     ended: Option<Ended>,
+    /// The lumisections that it told of, for its successor too.
+    pub(super) lumisections: KnownLumisections,
     /// A new event manager has not been told of that, and of the run's end.
     ended_due: bool,
+    lumisections_due: VecDeque<Message>,
     stop_due: bool,
 }
 
@@ -30,7 +35,9 @@ impl Default for Announcing {
             told: Some(EventKey::MIN),
             told_all: false,
             ended: None,
+            lumisections: KnownLumisections::default(),
             ended_due: false,
+            lumisections_due: VecDeque::new(),
             stop_due: false,
         }
     }
@@ -103,11 +110,12 @@ impl Readout {
         }
     }
 
-    /// What an earlier event manager left here, once for each new one: how events ended, and the run's end.
+    /// What an earlier event manager left here, once for each new one: how events ended, which lumisections there are, and
+    /// the run's end.
     pub(super) fn next_left(&mut self) -> Option<Message> {
-        let Announcing { ended, ended_due, stop_due, .. } = &mut self.announcing;
+        let Announcing { ended, ended_due, lumisections_due, stop_due, .. } = &mut self.announcing;
         let ended = ended.filter(|_| core::mem::take(ended_due)).map(Message::Ended);
-        ended.or_else(|| {
+        ended.or_else(|| lumisections_due.pop_front()).or_else(|| {
             let stop = self.stop.as_ref().filter(|_| core::mem::take(stop_due));
             stop.map(|stop| Message::StopAt(stop.last))
         })
@@ -118,6 +126,7 @@ impl Readout {
         self.announcing.next = self.table.base();
         self.announcing.told = None;
         (self.announcing.ended_due, self.announcing.stop_due) = (true, true);
+        self.announcing.lumisections_due = self.announcing.lumisections.told().collect();
         if let Some(stop) = &mut self.stop {
             stop.announced = false;
         }

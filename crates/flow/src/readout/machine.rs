@@ -132,6 +132,8 @@ impl Readout {
             }
             (Role::Manager, Message::Release(release)) => self.release(now, release),
             (Role::Manager, Message::Ended(ended)) => self.keep_ended(ended),
+            (Role::Manager, Message::Lumisection(begun)) => self.announcing.lumisections.begin(*begun),
+            (Role::Manager, Message::LumisectionEnd(end)) => _ = self.announcing.lumisections.end(end),
             (Role::Manager, Message::Recover) => self.announce_again(),
             (Role::Manager, Message::Finish) => self.finish(),
             (Role::Builder, Message::Request(request)) => {

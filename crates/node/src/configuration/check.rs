@@ -1,9 +1,10 @@
 //! What a configuration must fulfil beyond its syntax.
 
-use super::model::{Acknowledge, Configuration, SourceSection};
+use super::model::{Acknowledge, Configuration, LumisectionChoice, SourceSection};
 use super::parse::Fault;
 use crate::quantity::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 pub(super) fn fault(key: impl Into<String>, message: impl Into<String>) -> Fault {
     Fault::new(key, message)
@@ -217,6 +218,13 @@ fn references(configuration: &Configuration) -> Result<(), Fault> {
         return Err(fault("synchrony.reference", format!("no source has the id {reference}")));
     }
     check_storage(configuration)?;
+    match configuration.run.lumisection {
+        Some(LumisectionChoice::Events(0)) => return Err(fault("run.lumisection", "it has at least one event")),
+        Some(LumisectionChoice::Time(time)) if time.0 < SHORTEST_LUMISECTION => {
+            return Err(fault("run.lumisection", "it lasts for 100 ms at least: each is told to every node"));
+        }
+        _ => {}
+    }
     if !(64..=4096).contains(&configuration.synchrony.window) {
         return Err(fault("synchrony.window", "a relation is judged over 64 to 4096 events"));
     }
@@ -226,6 +234,9 @@ fn references(configuration: &Configuration) -> Result<(), Fault> {
     }
     Ok(())
 }
+
+/// Each is told to every node, and has a line in the run's account.
+const SHORTEST_LUMISECTION: Duration = Duration::from_millis(100);
 
 fn check_storage(configuration: &Configuration) -> Result<(), Fault> {
     let storage = &configuration.storage;

@@ -92,6 +92,8 @@ pub struct RunSection {
     pub segment_events: Option<u64>,
     /// A run file is closed after this time.
     pub segment_time: Option<Time>,
+    /// How long a lumisection is: a stretch of the run that is closed with an account of its own.
+    pub lumisection: Option<LumisectionChoice>,
     /// Check the fragments' checksums.
     pub check_crc: bool,
     /// Compare the bunch crossings of an event's fragments.
@@ -119,6 +121,7 @@ impl Default for RunSection {
             segment_bytes: Bytes(512 << 20),
             segment_events: None,
             segment_time: None,
+            lumisection: None,
             check_crc: true,
             check_bunch_crossing: true,
             front_ends: any_port(),
@@ -155,6 +158,16 @@ pub enum PlacementChoice {
     /// Readout units beside the core that takes their network card's interrupts, their memory on the card's NUMA node,
     /// everything else away from there.
     Auto,
+}
+
+/// How long a lumisection is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LumisectionChoice {
+    /// So many events.
+    Events(u64),
+    /// So long, whatever comes.
+    Time(Time),
 }
 
 /// How far an event must have come before its fragments are released.

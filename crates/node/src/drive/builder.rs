@@ -354,6 +354,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
                     self.lines[usize::from(readout)].unsent.push_back(message);
                 }
                 BuilderAction::Emit { slot } => self.outlet.push(slot),
+                BuilderAction::EndLumisection(end) => self.outlet.end_lumisection(now, &end),
                 BuilderAction::StopRun { cause } => self.unsent.push_back(Message::StopRequest(cause)),
             }
         }
@@ -384,7 +385,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
 
     /// After the manager's `Finish`: closes the files, then reports, then says so.
     fn end(&mut self, now: Instant) {
-        if !self.farewell.is_told() || !self.outlet.is_idle() {
+        if !self.farewell.is_told() || !self.outlet.is_idle() || self.builder.awaits_lumisection() {
             return;
         }
         if self.farewell.is_said() {

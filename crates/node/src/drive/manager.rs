@@ -8,7 +8,7 @@ use super::refusal::Refusal;
 use super::table::EndpointTable;
 use ropewalk_flow::control::{ControlAction, RunCommand, RunControl, RunPhase};
 use ropewalk_flow::manager::{Manager, ManagerAction, ManagerConfig, ManagerState};
-use ropewalk_flow::messages::{Finished, Message};
+use ropewalk_flow::messages::{Finished, LumisectionEnd, Message};
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, ServicePoint};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -52,6 +52,8 @@ pub struct ManagerDrive<P: Dispatcher> {
     nodes: BTreeMap<NodeId, Endpoint>,
     standing: Standing,
     unsent: VecDeque<(NodeId, Message)>,
+    /// Those that are over, until they are taken.
+    lumisections: VecDeque<LumisectionEnd>,
     events: Vec<Event>,
     refused: u64,
     run: RunNumber,
@@ -87,6 +89,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
             nodes: BTreeMap::new(),
             standing: Standing::default(),
             unsent: VecDeque::with_capacity(256),
+            lumisections: VecDeque::new(),
             events: Vec::with_capacity(256),
             refused: 0,
             run: RunNumber(0),
@@ -364,6 +367,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
             work += 1;
             match action {
                 ManagerAction::Send { to, message } => self.unsent.push_back((to, message)),
+                ManagerAction::LumisectionEnded(end) => self.lumisections.push_back(end),
                 ManagerAction::RunEnded => {
                     self.control.run_ended(now);
                     self.unsent.extend(self.nodes.keys().map(|&node| (node, DISMISSAL)));
@@ -391,6 +395,11 @@ impl<P: Dispatcher> ManagerDrive<P> {
             }
         }
         true
+    }
+
+    /// A lumisection that is over, in order, each once.
+    pub fn next_ended_lumisection(&mut self) -> Option<LumisectionEnd> {
+        self.lumisections.pop_front()
     }
 
     /// The run as it is known here now.

@@ -9,7 +9,7 @@ use super::filtering::Filtering;
 use super::storage::{Progress, Storage};
 use ropewalk_flow::builder::Builder;
 use ropewalk_flow::filter::Streams;
-use ropewalk_flow::messages::ReportEntry;
+use ropewalk_flow::messages::{LumisectionEnd, ReportEntry};
 use ropewalk_io::disk::{Disk, DiskCause};
 use ropewalk_terms::{AcknowledgementLevel, Counter, Incarnation, Instant, PoolAccount, RunNumber};
 use std::collections::VecDeque;
@@ -133,6 +133,9 @@ impl<D: Disk> Outlet<D> {
         progress.clear();
         work
     }
+
+    /// Every event of a lumisection has ended, here and elsewhere, and what was to be written of it is.
+    pub fn end_lumisection(&mut self, _now: Instant, _end: &LumisectionEnd) {}
 
     /// Whether every event that came is with storage.
     pub fn is_idle(&self) -> bool {

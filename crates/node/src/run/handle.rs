@@ -9,6 +9,7 @@ use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::drive::{Drive, FrontEndsAccount, ManagerDrive, Refusal, RunSnapshot, Sent, Standing};
 use ropewalk_flow::control::{RunCommand, RunPhase};
+use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::wait::Waker;
@@ -27,6 +28,8 @@ use ropewalk_flow::source::TriggerGate;
 #[derive(Debug, Default)]
 pub(super) struct Board {
     standing: Mutex<Standing>,
+    /// Those that are over, in order.
+    lumisections: Mutex<Vec<LumisectionEnd>>,
     /// Whom to wake when the phase changes.
     watcher: OnceLock<Waker>,
 }
@@ -41,6 +44,15 @@ impl Board {
     /// How far the nodes are.
     pub(super) fn phase(&self) -> RunPhase {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).phase
+    }
+
+    /// The lumisections that are over, in order.
+    pub(super) fn lumisections(&self) -> Vec<LumisectionEnd> {
+        self.lumisections.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn add_lumisection(&self, end: LumisectionEnd) {
+        self.lumisections.lock().unwrap_or_else(PoisonError::into_inner).push(end);
     }
 
     fn read(&self) -> RunSnapshot {
@@ -71,6 +83,9 @@ impl<P: Dispatcher> Drive for CommandedManager<P> {
             self.drive.command(now, command);
         }
         let work = self.drive.turn(now);
+        while let Some(end) = self.drive.next_ended_lumisection() {
+            self.board.add_lumisection(end);
+        }
         let phase = self.drive.phase();
         if now >= self.publish_due || phase != self.published || self.drive.is_done() {
             self.publish_due = now.after(PUBLISH);
@@ -355,7 +370,8 @@ impl RunHandle {
         let remarks = self.feeders.iter().flat_map(RunningFeeder::remarks);
         let of_others = self.watched.iter().flat_map(Watched::remarks);
         let warnings = self.warnings.iter().cloned().chain(remarks).chain(of_others).collect();
-        let parts = Parts { sources: self.sources, streams: &self.streams };
+        let lumisections = self.board.lumisections();
+        let parts = Parts { sources: self.sources, streams: &self.streams, lumisections: &lumisections };
         let summary = RunSummary::new(&snapshot, self.directory.clone(), parts, self.forced, times);
         let summary = RunSummary { warnings, ..summary }.with_panicked(&self.ending.panicked());
         match self.front_ends() {

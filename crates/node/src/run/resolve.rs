@@ -3,15 +3,15 @@
 use super::assemble::RunError;
 use super::placement::{Purpose, pool_of};
 use crate::configuration::{
-    Acknowledge, Configuration, FelixSection, FilterSection, FormatName, IncompleteChoice, OnCloseChoice, PolicyChoice,
-    RequirementChoice, SourceSection, SyncChoice, SynchronyAction, TcpChoice,
+    Acknowledge, Configuration, FelixSection, FilterSection, FormatName, IncompleteChoice, LumisectionChoice,
+    OnCloseChoice, PolicyChoice, RequirementChoice, SourceSection, SyncChoice, SynchronyAction, TcpChoice,
 };
 use crate::drive::{
     BuilderDriveConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, StorageConfig, StreamStorage,
 };
 use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
 use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig};
-use ropewalk_flow::manager::{AssignPolicy, ManagerConfig};
+use ropewalk_flow::manager::{AssignPolicy, LumisectionLength, ManagerConfig};
 use ropewalk_flow::readout::{Format, OnClose, ReadoutConfig, Requirement, SourceConfig};
 use ropewalk_flow::source::ORBIT;
 use ropewalk_io::disk::WriteMode;
@@ -107,6 +107,11 @@ impl Resolved {
             event_timeout: times.manager.0,
             drain_timeout: times.drain.0,
             trigger_readout: trigger.map(|index| readout_of[index]),
+            lumisection: match configuration.run.lumisection {
+                None => LumisectionLength::Run,
+                Some(LumisectionChoice::Events(events)) => LumisectionLength::Events(events),
+                Some(LumisectionChoice::Time(time)) => LumisectionLength::Time(time.0),
+            },
             epoch: Epoch(configuration.manager.epoch),
         };
         let sources: Vec<SourceId> = configuration.source.iter().map(|source| SourceId(source.id)).collect();

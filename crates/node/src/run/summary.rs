@@ -3,7 +3,9 @@
 
 use super::filter_summary::{self, FilterSummary, StreamSummary};
 use super::front_end_summary::FrontEndsSummary;
+use super::lumisections::LumisectionSummary;
 use crate::drive::{RunSnapshot, Seen};
+use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_terms::{ByCause, Counter, FragmentAccount, SourceId};
 use ropewalk_wire::run_file::StreamName;
 use serde::Serialize;
@@ -59,6 +61,8 @@ pub struct RunSummary {
     pub filter: FilterSummary,
     /// The account of each stream that has a name.
     pub streams: BTreeMap<String, StreamSummary>,
+    /// The lumisections that are over, in order.
+    pub lumisections: Vec<LumisectionSummary>,
     /// Why the run stopped, where it was not asked to.
     pub stopped_by: Option<&'static str>,
     /// What this process asked of the system for its threads and pools, was refused, and went without; what was wrong with the
@@ -167,6 +171,8 @@ pub(super) struct Parts<'a> {
     pub(super) sources: usize,
     /// The streams, in order.
     pub(super) streams: &'a [StreamName],
+    /// Those that are over, in order.
+    pub(super) lumisections: &'a [LumisectionEnd],
 }
 
 /// The duration of the run's parts in seconds.
@@ -315,6 +321,7 @@ impl RunSummary {
             front_ends: None,
             filter: FilterSummary::new(snapshot),
             streams: filter_summary::streams(snapshot, parts.streams),
+            lumisections: parts.lumisections.iter().map(LumisectionSummary::new).collect(),
             stopped_by: snapshot.stopped_by.map(ropewalk_terms::Cause::name),
             warnings: Vec::new(),
         }

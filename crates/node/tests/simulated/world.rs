@@ -5,7 +5,7 @@ use super::front_end::{FrontEnd, mixed};
 use super::referee::Held;
 use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolicy};
 use ropewalk_flow::control::RunCommand;
-use ropewalk_flow::manager::{AssignPolicy, ManagerConfig};
+use ropewalk_flow::manager::{AssignPolicy, LumisectionLength, ManagerConfig};
 use ropewalk_flow::readout::{Format, ReadoutConfig, SourceConfig};
 use ropewalk_io::Endpoint;
 use ropewalk_io::clock::{Clock, SimulatedClock};
@@ -371,6 +371,7 @@ pub(crate) fn manager(plan: &Plan, network: &Network, address: &str, epoch: u32)
             event_timeout: Duration::from_secs(5),
             drain_timeout: Duration::from_secs(30),
             trigger_readout: None,
+            lumisection: LumisectionLength::Run,
             epoch: Epoch(epoch),
         },
         identity: Identity { epoch: Epoch(epoch), ..identity(NodeId::MANAGER, 1) },

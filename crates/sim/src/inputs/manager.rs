@@ -2,7 +2,7 @@
 
 use super::MOST_ACTIONS;
 use super::choices::Choices;
-use ropewalk_flow::manager::{AssignPolicy, Manager, ManagerAction, ManagerConfig};
+use ropewalk_flow::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig};
 use ropewalk_flow::messages::Message;
 use ropewalk_terms::{Attempt, Epoch, EventKey, Incarnation, Instant, Role};
 use std::collections::BTreeMap;
@@ -27,6 +27,7 @@ pub fn manager(bytes: &[u8]) {
         event_timeout: Duration::from_millis(50),
         drain_timeout: Duration::from_millis(500),
         trigger_readout: choices.chance().then_some(0),
+        lumisection: LumisectionLength::Run,
         epoch: Epoch(1 + choices.below(3) as u32),
     };
     config.check().expect("made to be right");
@@ -82,7 +83,7 @@ fn settle(manager: &mut Manager, now: Instant, attempts: &mut BTreeMap<EventKey,
                     }
                 }
             }
-            Some(ManagerAction::RunEnded) => {}
+            Some(ManagerAction::LumisectionEnded(_) | ManagerAction::RunEnded) => {}
         }
     }
     panic!("the event manager does not come to rest");

@@ -216,7 +216,7 @@ impl World<'_> {
                     }
                     continue;
                 }
-                BuilderAction::StopRun { .. } => continue,
+                BuilderAction::StopRun { .. } | BuilderAction::EndLumisection(_) => continue,
             }
             work.messages += 1;
         }

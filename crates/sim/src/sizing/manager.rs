@@ -3,7 +3,7 @@
 use super::host::Work;
 use super::system::System;
 use super::world::{PATIENCE, World};
-use ropewalk_flow::manager::{AssignPolicy, Manager, ManagerAction, ManagerConfig};
+use ropewalk_flow::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig};
 use ropewalk_flow::messages::Message;
 use ropewalk_node::configuration::PolicyChoice;
 use ropewalk_terms::{Epoch, Instant, NodeId};
@@ -38,6 +38,7 @@ impl ManagerUnit {
             event_timeout: PATIENCE,
             drain_timeout: PATIENCE,
             trigger_readout: None,
+            lumisection: LumisectionLength::Run,
             epoch: Epoch(1),
         };
         Self {

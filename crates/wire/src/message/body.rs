@@ -1,10 +1,9 @@
 //! The bodies of the control messages, as owned values.
 
-use super::{Batch, Kind, PROTOCOL_VERSION};
+use super::{Batch, Ended, Kind, Lumisection, LumisectionEnd, PROTOCOL_VERSION};
 use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, name};
 use ropewalk_terms::{
-    AcknowledgementLevel, Attempt, ByCause, CAUSES, Cause, Counter, Ending, EventKey, Incarnation, Outcome, SourceId,
-    Verdict,
+    AcknowledgementLevel, Attempt, Cause, Counter, Ending, EventKey, Incarnation, Outcome, SourceId, Verdict,
 };
 
 /// First message of whoever opens a connection. Who it is stands in the header.
@@ -206,26 +205,6 @@ pub struct Release {
     pub entries: Batch<ReleaseEntry>,
 }
 
-/// How the events ended that nobody holds any more. The event manager leaves it with every RU; a successor is told, and
-/// so accounts for what it never saw. What was neither unselected, rejected nor quarantined of what was kept was accepted.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ended {
-    /// Every event below this key has ended and is released, by the event manager that says so or an earlier one.
-    pub below: EventKey,
-    /// How many of them were built whole.
-    pub built: u64,
-    /// How many were kept although something was missing.
-    pub incomplete_emitted: u64,
-    /// How many were assigned and dropped, by cause.
-    pub dropped: ByCause,
-    /// How many were accepted, and no stream took them.
-    pub unselected: u64,
-    /// How many were rejected.
-    pub rejected: u64,
-    /// How many were set aside without a decision.
-    pub quarantined: u64,
-}
-
 /// EVM to BU: whether a readout unit takes part. Requests to one that left are answered by nobody.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReadoutState {
@@ -374,6 +353,8 @@ pub enum Message {
     Report(Report),
     StopRequest(Cause),
     Ended(Ended),
+    Lumisection(Lumisection),
+    LumisectionEnd(LumisectionEnd),
 }
 
 impl Message {
@@ -403,6 +384,8 @@ impl Message {
             Self::Report(_) => Kind::Report,
             Self::StopRequest(_) => Kind::StopRequest,
             Self::Ended(_) => Kind::Ended,
+            Self::Lumisection(_) => Kind::Lumisection,
+            Self::LumisectionEnd(_) => Kind::LumisectionEnd,
         }
     }
 
@@ -451,6 +434,8 @@ impl Message {
             }
             Self::StopRequest(cause) => to.u8(*cause as u8),
             Self::Ended(body) => body.encode(&mut to),
+            Self::Lumisection(body) => body.encode(&mut to),
+            Self::LumisectionEnd(body) => body.encode(&mut to),
         }
     }
 
@@ -497,6 +482,8 @@ impl Message {
             }
             Kind::StopRequest => Self::StopRequest(Cause::from_u8(from.u8()?).ok_or(FrameError::Meaning)?),
             Kind::Ended => Self::Ended(Ended::decode(&mut from)?),
+            Kind::Lumisection => Self::Lumisection(Lumisection::decode(&mut from)?),
+            Kind::LumisectionEnd => Self::LumisectionEnd(LumisectionEnd::decode(&mut from)?),
             Kind::SuperFragments => return Err(FrameError::Meaning),
         };
         from.end()?;
@@ -610,32 +597,6 @@ impl ReleaseEntry {
 
     fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
         Ok(Self { first: from.key()?, count: from.u32()?, outcome: outcome(from)? })
-    }
-}
-
-impl Ended {
-    fn encode(&self, to: &mut Writer<'_>) {
-        to.key(self.below);
-        to.u64(self.built);
-        to.u64(self.incomplete_emitted);
-        let causes = || CAUSES.iter().map(|&cause| (cause, self.dropped.get(cause))).filter(|&(_, count)| count > 0);
-        to.u8(causes().count() as u8);
-        for (cause, count) in causes() {
-            to.u8(cause as u8);
-            to.u64(count);
-        }
-        [self.unselected, self.rejected, self.quarantined].into_iter().for_each(|count| to.u64(count));
-    }
-
-    fn decode(from: &mut Reader<'_>) -> Result<Self, FrameError> {
-        let (below, built, incomplete_emitted) = (from.key()?, from.u64()?, from.u64()?);
-        let mut dropped = ByCause::default();
-        for _ in 0..from.u8()? {
-            let cause = Cause::from_u8(from.u8()?).ok_or(FrameError::Meaning)?;
-            dropped.set(cause, from.u64()?);
-        }
-        let (unselected, rejected, quarantined) = (from.u64()?, from.u64()?, from.u64()?);
-        Ok(Self { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined })
     }
 }
 

@@ -58,6 +58,10 @@ kinds! {
     StopRequest = 23,
     /// EVM to RU, to be kept for a successor, and RU to a new EVM: how all events below a key ended.
     Ended = 24,
+    /// EVM to RU and BU: a lumisection begins. RU and BU to a new EVM: it had begun.
+    Lumisection = 25,
+    /// EVM to RU and BU: every event of a lumisection has ended. RU and BU to a new EVM: that was said.
+    LumisectionEnd = 26,
 }
 
 /// The part that every message begins with.

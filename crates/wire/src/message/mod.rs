@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!              Hello, Welcome/Refuse          (every connection, both ways, first)
-//!   RU  -> EVM  Announce, Highest, Ended, StopAt, Finished, Report
-//!   EVM -> RU   Start, QueryHighest, Highest, StopAt, Resync, Release, Ended, Recover, Finish, Finished
-//!   BU  -> EVM  Credit, Acknowledge, Unreleased, Synchrony, StopRequest, Finished, Report
-//!   EVM -> BU   Start, Assign, ReadoutState, StopAt (when the run drains), Recover, Finish, Finished
+//!   RU  -> EVM  Announce, Highest, Ended, Lumisection, LumisectionEnd, StopAt, Finished, Report
+//!   EVM -> RU   Start, QueryHighest, Highest, StopAt, Resync, Release, Ended, Recover, Finish, Finished,
+//!               Lumisection, LumisectionEnd
+//!   BU  -> EVM  Credit, Acknowledge, Unreleased, Lumisection, LumisectionEnd, Synchrony, StopRequest, Finished, Report
+//!   EVM -> BU   Start, Assign, ReadoutState, Lumisection, LumisectionEnd, StopAt (when the run drains), Recover, Finish, Finished
 //!   BU  -> RU   Request            (data connection, opened by the BU)
 //!   RU  -> BU   SuperFragments     (data connection; head, then the payloads as they lie in the RU's pool)
 //! ```
@@ -15,16 +16,18 @@
 //! Control connections carry only small messages; payloads travel on data connections alone.
 
 mod body;
+mod ended;
 mod header;
 mod super_fragments;
 #[cfg(test)]
 mod tests;
 
 pub use body::{
-    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Ended, Finished, Hello,
-    Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync,
-    Start, SynchronyState, Unreleased, UnreleasedEntry,
+    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Hello, Message,
+    ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Start,
+    SynchronyState, Unreleased, UnreleasedEntry,
 };
+pub use ended::{Ended, Lumisection, LumisectionEnd};
 pub use header::{HEADER_BYTES, Header, Kind, MAGIC};
 pub use super_fragments::{
     FRAGMENT_ENTRY_BYTES, FragmentEntry, FragmentFlags, FragmentMeta, SUPER_FRAGMENT_ENTRY_BYTES, SuperFragmentEntry,
@@ -32,7 +35,7 @@ pub use super_fragments::{
 };
 
 /// The version of the protocol. A hello with another one is refused.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 /// The most entries that a message carries.
 pub const BATCH: usize = 64;

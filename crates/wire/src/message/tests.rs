@@ -79,12 +79,18 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Synchrony(SynchronyState { source: SourceId(source), verdict, offset, since })
         }),
         Just(Message::StopRequest(Cause::SynchronyLost)),
-        (key(), any::<[u64; 6]>()).prop_map(|(below, numbers)| {
+        (key(), any::<[u64; 6]>()).prop_flat_map(|(below, numbers)| {
             let [built, incomplete_emitted, late, unselected, rejected, quarantined] = numbers;
             let mut dropped = ByCause::default();
             dropped.set(Cause::Late, late);
-            Message::Ended(Ended { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined })
+            let ended = Ended { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined };
+            let before = Ended { built: late, ..ended };
+            prop_oneof![
+                Just(Message::Ended(ended)),
+                Just(Message::LumisectionEnd(LumisectionEnd { number: late as u32, before, ended })),
+            ]
         }),
+        (any::<u32>(), key()).prop_map(|(number, first)| Message::Lumisection(Lumisection { number, first })),
         any::<u64>().prop_map(|in_flight| Message::Finished(Finished { in_flight })),
         (batch(reported), any::<bool>()).prop_map(|(entries, last)| Message::Report(Report { entries, last })),
     ]

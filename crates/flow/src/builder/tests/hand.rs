@@ -63,6 +63,7 @@ pub(super) struct Done {
     pub(super) emitted: Vec<u32>,
     pub(super) other: Vec<Message>,
     pub(super) stop: Vec<Cause>,
+    pub(super) lumisections: Vec<u32>,
 }
 
 pub(super) struct Hand {
@@ -156,6 +157,7 @@ impl Hand {
                 }
                 BuilderAction::ToReadout { message, .. } => panic!("a readout unit is told {message:?}"),
                 BuilderAction::Emit { slot } => done.emitted.push(slot),
+                BuilderAction::EndLumisection(end) => done.lumisections.push(end.number),
                 BuilderAction::StopRun { cause } => done.stop.push(cause),
             }
         }

@@ -1,8 +1,9 @@
 //! A manager held in the hand: what goes in is said in one line, what comes out is a list.
 
-use crate::manager::{AssignPolicy, Manager, ManagerAction, ManagerConfig};
+use crate::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig};
 use crate::messages::{
-    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, AssignEntry, Batch, Credit, Message, ReleaseEntry,
+    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, AssignEntry, Batch, Credit, LumisectionEnd, Message,
+    ReleaseEntry,
 };
 use core::time::Duration;
 use ropewalk_terms::{AcknowledgementLevel, Attempt, Epoch, EventKey, Incarnation, Instant, NodeId, Outcome};
@@ -24,6 +25,7 @@ pub(super) fn config(readouts: u16, builders: u16) -> ManagerConfig {
         event_timeout: EVENT_TIMEOUT,
         drain_timeout: DRAIN_TIMEOUT,
         trigger_readout: None,
+        lumisection: LumisectionLength::Run,
         epoch: Epoch(1),
     }
 }
@@ -32,13 +34,19 @@ pub(super) struct Hand {
     pub(super) manager: Manager,
     pub(super) now: Instant,
     pub(super) ended: u32,
+    pub(super) lumisections: Vec<LumisectionEnd>,
 }
 
 impl Hand {
     /// Nothing is connected.
     pub(super) fn new(config: ManagerConfig) -> Self {
         assert_eq!(config.check(), Ok(()));
-        Self { manager: Manager::new(config), now: Instant::from_nanoseconds(1_000_000_000), ended: 0 }
+        Self {
+            manager: Manager::new(config),
+            now: Instant::from_nanoseconds(1_000_000_000),
+            ended: 0,
+            lumisections: Vec::new(),
+        }
     }
 
     /// Everybody is connected in life 1, builders have credit for 1,000 events, and the run has started at key 1.
@@ -95,11 +103,19 @@ impl Hand {
         self.say(NodeId::builder(builder), &Message::Acknowledge(Acknowledge { level, entries }));
     }
 
+    /// What is sent, but what lumisections there are.
     pub(super) fn sent(&mut self) -> Vec<(NodeId, Message)> {
+        let mut sent = self.all_sent();
+        sent.retain(|(_, message)| !matches!(message, Message::Lumisection(_) | Message::LumisectionEnd(_)));
+        sent
+    }
+
+    pub(super) fn all_sent(&mut self) -> Vec<(NodeId, Message)> {
         let mut sent = Vec::new();
         while let Some(action) = self.manager.poll(self.now) {
             match action {
                 ManagerAction::Send { to, message } => sent.push((to, message)),
+                ManagerAction::LumisectionEnded(end) => self.lumisections.push(end),
                 ManagerAction::RunEnded => self.ended += 1,
             }
             assert!(sent.len() < 10_000, "the manager does not come to rest");

@@ -6,6 +6,7 @@ mod assignments;
 mod bulk;
 mod garbage;
 mod hand;
+mod lumisections;
 mod policies;
 mod random;
 mod recovery;

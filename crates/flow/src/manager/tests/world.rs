@@ -3,9 +3,11 @@
 
 use super::hand::{DRAIN_TIMEOUT, EVENT_TIMEOUT, key};
 use crate::builder::{Builder, BuilderAction, BuilderConfig, BuilderSource, IncompletePolicy, Requirement};
-use crate::manager::{AssignPolicy, Manager, ManagerAction, ManagerConfig, ManagerState};
+use crate::lumisections::KnownLumisections;
+use crate::manager::{AssignPolicy, LumisectionLength, Manager, ManagerAction, ManagerConfig, ManagerState};
 use crate::messages::{
-    Announce, AnnounceEntry, Batch, Ended, Finished, Fragment, FragmentFlags, FragmentMeta, Message, SuperFragmentEntry,
+    Announce, AnnounceEntry, Batch, Ended, Finished, Fragment, FragmentFlags, FragmentMeta, LumisectionEnd, Message,
+    SuperFragmentEntry,
 };
 use core::time::Duration;
 use ropewalk_memory::Payload;
@@ -60,6 +62,8 @@ struct ModelReadout {
     /// What its event manager left for a successor, and whether that is to be told.
     ended: Option<Ended>,
     must_tell_ended: bool,
+    lumisections: KnownLumisections,
+    must_tell: VecDeque<Message>,
 }
 
 /// A builder unit, and what is between it and its disk.
@@ -101,6 +105,11 @@ pub(super) struct World {
     data: BTreeMap<(u16, u16), DataWire>,
     pub(super) disk: BTreeMap<u64, Vec<Record>>,
     pub(super) ended: bool,
+    /// Lumisections that an event manager closed, in its order.
+    pub(super) closed: Vec<LumisectionEnd>,
+    /// Those that a life of a builder unit heard to be over, and what each wrote: the lumisection of each key.
+    pub(super) heard: BTreeMap<u64, Vec<u32>>,
+    pub(super) wrote: Vec<(u64, u32)>,
     lives: u64,
     pub(super) forgotten: BTreeMap<u64, Outcome>,
 }
@@ -118,6 +127,11 @@ impl World {
             event_timeout: EVENT_TIMEOUT,
             drain_timeout: DRAIN_TIMEOUT,
             trigger_readout: None,
+            lumisection: match chance.below(3) {
+                0 => LumisectionLength::Run,
+                1 => LumisectionLength::Events(1 + chance.below(40)),
+                _ => LumisectionLength::Time(Duration::from_millis(50 + chance.below(1000))),
+            },
             epoch: Epoch(1),
         };
         let mut world = Self {
@@ -135,6 +149,9 @@ impl World {
             data: BTreeMap::new(),
             disk: BTreeMap::new(),
             ended: false,
+            closed: Vec::new(),
+            heard: BTreeMap::new(),
+            wrote: Vec::new(),
             lives: 0,
             forgotten: BTreeMap::new(),
         };
@@ -348,8 +365,11 @@ impl World {
                 readout.announced = readout.held.first().map_or(readout.announced, |&first| first - 1);
                 readout.must_announce = true;
                 readout.must_tell_ended = true;
+                readout.must_tell = readout.lumisections.told().collect();
             }
             Message::Ended(ended) => readout.ended = Some(*ended),
+            Message::Lumisection(begun) => readout.lumisections.begin(*begun),
+            Message::LumisectionEnd(end) => _ = readout.lumisections.end(end),
             Message::StopAt(last) => readout.stop_at = last.number(),
             Message::QueryHighest => readout.highest_asked = true,
             Message::Release(release) => {
@@ -387,6 +407,8 @@ impl World {
         let ended = readout.ended.filter(|_| core::mem::take(&mut readout.must_tell_ended));
         if let Some(ended) = ended {
             self.send(NodeId::readout(index), Message::Ended(ended));
+        } else if let Some(message) = readout.must_tell.pop_front() {
+            self.send(NodeId::readout(index), message);
         } else if readout.may_speak && (readout.must_announce || readout.announced < settled) {
             readout.must_announce = false;
             let entries: Batch<AnnounceEntry> = readout
@@ -450,6 +472,7 @@ impl World {
                 BuilderAction::Emit { slot } => {
                     self.builders[usize::from(index)].as_mut().expect("it polled").emitted.push_back(slot);
                 }
+                BuilderAction::EndLumisection(end) => self.lumisection_ended(index, &end),
                 BuilderAction::StopRun { cause } => panic!("nobody asked to stop for {cause}"),
             }
         }
@@ -472,6 +495,9 @@ impl World {
                 record
             );
             copies.push(record);
+            let heard = self.heard.get(&live.life).and_then(|heard| heard.last());
+            assert!(heard.is_none_or(|&over| over < event.lumisection), "{} of one that is over", event.key);
+            self.wrote.push((event.key.number(), event.lumisection));
             live.builder.reached(now, slot, AcknowledgementLevel::Written);
         }
         if live.finishing && live.emitted.is_empty() {
@@ -480,6 +506,13 @@ impl World {
             assert_eq!(in_flight, 0);
             self.send(NodeId::builder(index), Message::Finished(Finished { in_flight }));
         }
+    }
+
+    fn lumisection_ended(&mut self, builder: u16, end: &LumisectionEnd) {
+        let life = self.builders[usize::from(builder)].as_ref().expect("it said so").life;
+        let heard = self.heard.entry(life).or_default();
+        assert!(heard.last().is_none_or(|&last| last < end.number), "{} behind {heard:?}", end.number);
+        heard.push(end.number);
     }
 
     fn send(&mut self, from: NodeId, message: Message) {
@@ -499,6 +532,7 @@ impl World {
                         wire.to_node.push_back(message);
                     }
                 }
+                ManagerAction::LumisectionEnded(end) => self.closed.push(end),
                 ManagerAction::RunEnded => self.ended = true,
             }
         }
@@ -569,6 +603,8 @@ impl ModelReadout {
             finished: false,
             ended: None,
             must_tell_ended: false,
+            lumisections: KnownLumisections::default(),
+            must_tell: VecDeque::new(),
         }
     }
 }

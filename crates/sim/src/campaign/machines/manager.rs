@@ -7,7 +7,7 @@ use super::super::node::Machine;
 use super::super::place::Place;
 use super::super::scenario::{End, Managers, Scenario};
 use super::{FINGERPRINT, Site, identity};
-use ropewalk_flow::manager::ManagerConfig;
+use ropewalk_flow::manager::{LumisectionLength, ManagerConfig};
 use ropewalk_node::drive::{
     CoordinatedRun, Drive, Identity, ManagerDrive, ManagerDriveConfig, Refusal, StandbyDrive, Standing,
 };
@@ -44,6 +44,7 @@ pub(in super::super) fn manager(
             event_timeout: time_outs.manager,
             drain_timeout: time_outs.drain,
             trigger_readout: scenario.trigger.map(|source| scenario.readout_of(source.into())),
+            lumisection: LumisectionLength::Run,
             epoch,
         },
         // Two that are started at one moment are two all the same.

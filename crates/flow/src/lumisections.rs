@@ -1,0 +1,57 @@
+//! What a readout or builder unit knows of the lumisections of its run: which have begun, and which are over.
+
+use crate::messages::{Lumisection, LumisectionEnd, Message};
+use ropewalk_terms::EventKey;
+use std::collections::VecDeque;
+
+/// Lumisections as the event manager told of them.
+#[derive(Debug, Default)]
+pub(crate) struct KnownLumisections {
+    /// Those that have begun and are not over, the oldest first.
+    open: VecDeque<Lumisection>,
+    /// The last one that is over.
+    ended: Option<LumisectionEnd>,
+}
+
+impl KnownLumisections {
+    /// A run begins.
+    pub(crate) fn clear(&mut self) {
+        self.open.clear();
+        self.ended = None;
+    }
+
+    /// One has begun. A successor may have another word for where.
+    pub(crate) fn begin(&mut self, begun: Lumisection) {
+        if self.ended.is_some_and(|ended| begun.number <= ended.number) {
+            return;
+        }
+        let place = self.open.partition_point(|known| known.number < begun.number);
+        match self.open.get_mut(place).filter(|known| known.number == begun.number) {
+            Some(known) => *known = begun,
+            None => self.open.insert(place, begun),
+        }
+    }
+
+    /// One is over. False where that is known already.
+    pub(crate) fn end(&mut self, end: &LumisectionEnd) -> bool {
+        let is_new = self.ended.is_none_or(|known| known.number < end.number);
+        if is_new {
+            self.open.retain(|known| known.number > end.number);
+            self.ended = Some(*end);
+        }
+        is_new
+    }
+
+    /// The number of the one to which an event belongs: from 1.
+    pub(crate) fn of(&self, key: EventKey) -> u32 {
+        let oldest = || self.ended.map_or(1, |ended| ended.number + 1);
+        let own = self.open.iter().rev().find(|known| known.first <= key);
+        own.or(self.open.front()).map_or_else(oldest, |known| known.number)
+    }
+
+    /// What a successor of the event manager is told.
+    pub(crate) fn told(&self) -> impl Iterator<Item = Message> {
+        let ended = self.ended.map(Message::LumisectionEnd);
+        ended.into_iter().chain(self.open.iter().map(|one| Message::Lumisection(*one)))
+    }
+}
