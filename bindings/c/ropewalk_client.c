@@ -23,6 +23,9 @@ enum { SLEEPS = 0, ENTRIES = 4096, ENTRY = 64 };          /* in the decisions */
 enum { KIND_EVENT = 1 };                                  /* of a record; others are runs, and a ring's end */
 enum { RECORD_HEAD = 40, FRAGMENT_HEAD = 40, PIECE = 16 };
 enum { FLAG_ACCEPT = 1, FLAG_UNDECIDED = 2 };
+enum { MOST_HISTOGRAMS = 64, MOST_NAME = 64 };
+/* All that is said of one event: its result, and behind that what goes into histograms. */
+enum { MOST_SAID = ROPEWALK_RESULT_CAPACITY + ROPEWALK_FILL_CAPACITY * sizeof(struct ropewalk_fill) };
 /* Whoever waits is told of decisions when there are so many, or the event took so long. */
 enum { MANY = 32, LONG_NS = 100000 };
 
@@ -41,6 +44,8 @@ struct ropewalk_client {
     uint64_t sequence, length;
     struct ropewalk_event event;
     struct ropewalk_decision decision;
+    struct ropewalk_fill fills[ROPEWALK_FILL_CAPACITY];
+    int histograms;           /* how many were declared */
     struct ropewalk_fragment *fragments;
     struct ropewalk_bytes *pieces;
     size_t fragment_room, piece_room;
@@ -172,6 +177,20 @@ const char *ropewalk_client_configuration(const struct ropewalk_client *client) 
 
 uint64_t ropewalk_client_memory(const struct ropewalk_client *client) { return client->memory; }
 
+int ropewalk_client_histogram(struct ropewalk_client *client, const char *name, uint32_t bins, double low, double high) {
+    uint8_t message[24 + MOST_NAME] = {'H'};
+    size_t length = strlen(name);
+    if (length == 0 || length > MOST_NAME || client->histograms == MOST_HISTOGRAMS)
+        return -1;
+    memcpy(message + 4, &bins, 4);
+    memcpy(message + 8, &low, 8);
+    memcpy(message + 16, &high, 8);
+    memcpy(message + 24, name, length);
+    if (send(client->socket, message, 24 + length, MSG_NOSIGNAL) != (ssize_t)(24 + length))
+        return -1;
+    return client->histograms++;
+}
+
 int ropewalk_client_ready(struct ropewalk_client *client) {
     /* Nothing is missing of what would keep it from anything: it is a program of the user's own, and does what its user may. */
     static const uint8_t ready[] = {'R', 0};
@@ -195,11 +214,11 @@ static void announce(struct ropewalk_client *client) {
     }
 }
 
-/* Whether the result of the next event has room: as many bytes as a result may have, behind those that were not taken. */
+/* Whether what is said of the next event has room: as much as that may be, behind that which was not taken. */
 static int has_room(const struct ropewalk_client *client) {
     uint64_t taken = look(client->addresses + TAKEN);
     uint64_t free = taken == 0 ? 0 : client->results[taken % client->sizes[SIZE_EVENTS]];
-    return client->result + ROPEWALK_RESULT_CAPACITY <= free + client->sizes[SIZE_RESULTS];
+    return client->result + MOST_SAID <= free + client->sizes[SIZE_RESULTS];
 }
 
 static int has_record(const struct ropewalk_client *client) { return look(client->addresses + WRITTEN) != client->at; }
@@ -280,7 +299,7 @@ const struct ropewalk_event *ropewalk_client_next(struct ropewalk_client *client
             client->at += u32_at(record);
             continue;
         }
-        if (to_end < ROPEWALK_RESULT_CAPACITY)
+        if (to_end < MOST_SAID)
             client->result += to_end;
         if (!wait_until(client, has_room) || !describe(client, record))
             return NULL;
@@ -290,6 +309,8 @@ const struct ropewalk_event *ropewalk_client_next(struct ropewalk_client *client
         client->decision.size = sizeof client->decision;
         client->decision.capacity = ROPEWALK_RESULT_CAPACITY;
         client->decision.result = client->decisions + ENTRIES + client->sizes[SIZE_EVENTS] * ENTRY + client->result % results;
+        client->decision.fills = client->fills;
+        client->decision.fill_capacity = ROPEWALK_FILL_CAPACITY;
         *decision = &client->decision;
         return &client->event;
     }
@@ -297,12 +318,13 @@ const struct ropewalk_event *ropewalk_client_next(struct ropewalk_client *client
 }
 
 /* Writes the entry of the event, its sequence last. */
-static void publish(struct ropewalk_client *client, uint32_t flags, uint32_t result_length) {
+static void publish(struct ropewalk_client *client, uint32_t flags, uint32_t result_length, uint32_t fills) {
     const struct ropewalk_decision *decision = &client->decision;
     const uint64_t events = client->sizes[SIZE_EVENTS];
     uint8_t *entry = client->decisions + ENTRIES + (client->sequence - 1) % events * ENTRY;
     uint64_t result_at = client->result % client->sizes[SIZE_RESULTS], taken;
-    uint32_t attempt = client->event.attempt, nothing = 0;
+    uint32_t attempt = client->event.attempt, kept = fills < ROPEWALK_FILL_CAPACITY ? fills : ROPEWALK_FILL_CAPACITY;
+    uint16_t counts[2];
     int64_t now = now_ns();
     memcpy(entry + 8, &client->event.key, 8);
     memcpy(entry + 16, decision->bits, 16);
@@ -310,9 +332,14 @@ static void publish(struct ropewalk_client *client, uint32_t flags, uint32_t res
     memcpy(entry + 36, &flags, 4);
     memcpy(entry + 40, &result_at, 8);
     memcpy(entry + 48, &result_length, 4);
-    memcpy(entry + 52, &nothing, 4);
+    counts[0] = (uint16_t)kept;
+    counts[1] = (uint16_t)(fills - kept < UINT16_MAX ? fills - kept : UINT16_MAX);
+    memcpy(entry + 52, counts, 4);
+    /* One that wrote a longer result than there is room for is ended over that. */
+    if (result_length <= ROPEWALK_RESULT_CAPACITY)
+        memcpy(decision->result + ((uint64_t)result_length + 7) / 8 * 8, client->fills, kept * sizeof *client->fills);
     put(entry, client->sequence);
-    client->result += ((uint64_t)result_length + 7) / 8 * 8;
+    client->result += ((uint64_t)result_length + 7) / 8 * 8 + kept * sizeof *client->fills;
     client->results[client->sequence % events] = client->result;
     client->decided = client->sequence;
     client->at += client->length;
@@ -324,10 +351,11 @@ static void publish(struct ropewalk_client *client, uint32_t flags, uint32_t res
 }
 
 void ropewalk_client_decide(struct ropewalk_client *client) {
-    publish(client, client->decision.accept ? FLAG_ACCEPT : 0, client->decision.result_length);
+    const struct ropewalk_decision *said = &client->decision;
+    publish(client, said->accept ? FLAG_ACCEPT : 0, said->result_length, said->fill_count);
 }
 
-void ropewalk_client_give_up(struct ropewalk_client *client) { publish(client, FLAG_UNDECIDED, 0); }
+void ropewalk_client_give_up(struct ropewalk_client *client) { publish(client, FLAG_UNDECIDED, 0, 0); }
 
 void ropewalk_client_close(struct ropewalk_client *client) {
     /* The mappings end with the program, which has nothing to do without them. */

@@ -41,6 +41,13 @@ const char *ropewalk_client_configuration(const struct ropewalk_client *client);
 /* Bytes of memory that the filter may take, by its key `memory`; to keep to it, or to have it limited, is the program's matter. */
 uint64_t ropewalk_client_memory(const struct ropewalk_client *client);
 
+/*
+ * Declares a histogram, as ropewalk_histogram does for a library's filter (ropewalk_filter.h), before it is said that events may
+ * come. Returns what ropewalk_fill needs; negative where the name cannot be one, or there are 64 already. A run refuses a filter
+ * whose bins or limits make no sense.
+ */
+int ropewalk_client_histogram(struct ropewalk_client *client, const char *name, uint32_t bins, double low, double high);
+
 /* Says that events may come. Returns 0, and -1 where nobody is there any more. */
 int ropewalk_client_ready(struct ropewalk_client *client);
 

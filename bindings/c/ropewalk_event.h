@@ -70,7 +70,17 @@ struct ropewalk_event {
 /* The most that a filter can store with an event. */
 #define ROPEWALK_RESULT_CAPACITY 65536
 
-/* What becomes of an event. All of it is zero, and `result` has its place, when the filter gets it to fill in. */
+/* The values that a filter can fill into histograms for one event. */
+#define ROPEWALK_FILL_CAPACITY 256
+
+/* A value that is filled into a histogram. */
+struct ropewalk_fill {
+    uint32_t histogram; /* what its declaration returned */
+    uint32_t reserved;  /* zero */
+    double value;
+};
+
+/* What becomes of an event. All of it is zero, and `result` and `fills` have their places, when the filter gets it to fill in. */
 struct ropewalk_decision {
     uint32_t size;          /* of this struct, in bytes; a later version may append fields to it */
     uint32_t accept;        /* 0: it is rejected */
@@ -78,12 +88,31 @@ struct ropewalk_decision {
     uint8_t *result;        /* where to write what is stored with it, as one more fragment */
     uint32_t capacity;      /* bytes that there is room for: ROPEWALK_RESULT_CAPACITY */
     uint32_t result_length; /* bytes that were written there; 0 stores nothing */
+    struct ropewalk_fill *fills; /* where to write what goes into histograms: see ropewalk_fill */
+    uint32_t fill_capacity;      /* how many there is room for: ROPEWALK_FILL_CAPACITY */
+    uint32_t fill_count;         /* how many were wanted; those for which there was no room are counted and dropped */
 };
 
 /* Says that the event passed this trigger, 0 to 127. */
 static inline void ropewalk_pass(struct ropewalk_decision *decision, unsigned trigger) {
     if (trigger < 128)
         decision->bits[trigger / 64] |= (uint64_t)1 << (trigger % 64);
+}
+
+/*
+ * Fills a value into a histogram, once the decision on the event counts: what an attempt filled in that came to nothing leaves no
+ * trace. `histogram` is what its declaration returned; nothing happens where that was refused, or the host offers no histograms.
+ */
+static inline void ropewalk_fill(struct ropewalk_decision *decision, int histogram, double value) {
+    if (histogram < 0 || decision->size < sizeof *decision)
+        return;
+    if (decision->fill_count < decision->fill_capacity) {
+        struct ropewalk_fill *fill = &decision->fills[decision->fill_count];
+        fill->histogram = (uint32_t)histogram;
+        fill->reserved = 0;
+        fill->value = value;
+    }
+    decision->fill_count++;
 }
 
 /* The fragment of a source; NULL where the event has none of it. */

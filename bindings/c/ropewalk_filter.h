@@ -30,7 +30,19 @@ extern "C" {
 struct ropewalk_host {
     uint32_t size; /* of this struct, in bytes; a later version may append functions to it */
     uint32_t reserved;
+    /*
+     * Declares a histogram: bins of equal width from `low` on up to `high`. Its name has 1 to 64 bytes, and it has at most 4,096
+     * bins; a filter has at most 64 of them. For `create` alone, in the thread that called it. Returns what ropewalk_fill needs;
+     * negative where there can be no such histogram. Whoever declares a name twice, alike, gets the same one.
+     */
+    int (*histogram)(const struct ropewalk_host *host, const char *name, uint32_t bins, double low, double high);
 };
+
+/* Declares a histogram where the host has any; negative where not. Filling into that one does nothing. */
+static inline int ropewalk_histogram(const struct ropewalk_host *host, const char *name, uint32_t bins, double low,
+                                     double high) {
+    return host->size >= sizeof *host ? host->histogram(host, name, bins, low, high) : -1;
+}
 
 struct ropewalk_filter {
     struct ropewalk_plugin plugin;

@@ -2,6 +2,7 @@
 
 mod support;
 
+use ropewalk_flow::filter::{Fill, Fills};
 use ropewalk_memory::{MemoryKind, Staging};
 use ropewalk_plugin::filter::process::{FilterProcess, Offer, ProcessConfig};
 use ropewalk_plugin::filter::{Decision, FilterConfig};
@@ -77,7 +78,9 @@ fn the_filters_in_c_and_cpp_decide_as_they_say() {
         let event = samples(&mut memory, 1, values);
         let decision = threshold.process(&event).expect("it can be true").expect("it decides");
         let bits = if accept { TriggerBits::of(0) } else { TriggerBits::default() };
-        assert_eq!(decision, Decision { accept, bits, result: &sum.to_ne_bytes() });
+        let mut fills = Fills::default();
+        fills.push(Fill { histogram: 0, value: sum as f64 });
+        assert_eq!(decision, Decision { accept, bits, result: &sum.to_ne_bytes(), fills: &fills });
     }
     let refused = Filter::new(&config(built.path("coincidence.so"), "two")).expect_err("that is no number");
     assert!(refused.to_string().contains("a number of sources"), "{refused}");
@@ -114,6 +117,7 @@ fn a_program_of_ones_own_is_a_filter() {
     assert!(told.contains("one event of so many is kept"), "{told}");
     let mut process = FilterProcess::new(config("3")).expect("it can be had");
     process.try_out(LONG).expect("it works");
+    assert_eq!(process.histograms()[0].name(), "event size");
     process.begin_run(RunNumber(8));
     process.start();
     let mut shared = pool(MemoryKind::Memfd, 64 << 10, 16);
@@ -141,7 +145,9 @@ fn a_program_of_ones_own_is_a_filter() {
             let bytes = 14 + 2 * (number % 40);
             let (accept, bits) = (number % 3 == 0, TriggerBits::default());
             assert_eq!(ticket, decided);
-            assert_eq!(decision, Some(Decision { accept, bits, result: &bytes.to_ne_bytes() }));
+            let mut fills = Fills::default();
+            fills.push(Fill { histogram: 0, value: bytes as f64 });
+            assert_eq!(decision, Some(Decision { accept, bits, result: &bytes.to_ne_bytes(), fills: &fills }));
             decided += 1;
         }
         assert!(!has_ended && begun.elapsed() < LONG, "{:?}", process.journal().ends());

@@ -5,17 +5,16 @@ mod support;
 use ropewalk_flow::messages::Fragment;
 use ropewalk_memory::{MemoryKind, Staging};
 use ropewalk_plugin::confinement::Missing;
+use ropewalk_plugin::filter::Nonsense;
 use ropewalk_plugin::filter::process::{FilterProcess, MOST_EVENTS, Offer, ProcessConfig, serve};
-use ropewalk_plugin::filter::{FilterConfig, Nonsense};
 use ropewalk_terms::{Attempt, EventKey, RunNumber, TriggerBits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use support::events::{Event, fragment, pool};
-use support::{MISBEHAVING_FILTER, TemporaryDirectory, build};
+use support::{MISBEHAVING_FILTER, SERVES, TemporaryDirectory, build, process_config as config};
 
-const SERVES: &str = "ROPEWALK_TEST_SERVES";
 const LONG: Duration = Duration::from_secs(60);
 
 /// The process of the other tests: they start this program anew, with this test alone.
@@ -25,16 +24,6 @@ fn serves_the_other_tests() {
         let served = serve();
         std::process::exit(i32::from(served.is_err()));
     }
-}
-
-fn config(library: &Path, configuration: &str) -> ProcessConfig {
-    let filter = FilterConfig { library: library.to_owned(), configuration: configuration.to_owned() };
-    let test = std::env::current_exe().expect("it runs");
-    let command = ["/usr/bin/env".into(), format!("{SERVES}=1").into(), test, "serves_the_other_tests".into()];
-    // With one thread the test is run in the program's first one, as `serve` is in the program.
-    let flags = ["--exact", "--nocapture", "--test-threads=1"];
-    let command = command.into_iter().chain(flags.map(PathBuf::from)).collect();
-    ProcessConfig { filter, memory: 16 << 20, copies: 1 << 20, command }
 }
 
 /// What became of an event.

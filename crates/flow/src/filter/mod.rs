@@ -10,11 +10,14 @@
 //! ```
 //! Events go out by absolute credit: a filter unit says how many it takes in this life of it. What it had when it ended goes to
 //! others; the one that it was working on is tried once more, and if that ends a filter unit as well it is set aside, whole.
-//! Nothing else waits for it. Filters that are functions of this process ([`Builtin`]) answer at once and need no farm.
+//! Nothing else waits for it. What filters fill into histograms comes with their decisions, and [`Monitoring`] adds up that of those
+//! that count. Filters that are functions of this process ([`Builtin`]) answer at once and need no farm.
 
 mod builtin;
 mod config;
 mod farm;
+mod histogram;
+mod monitoring;
 mod ordering;
 mod streams;
 #[cfg(test)]
@@ -24,6 +27,10 @@ mod unit;
 pub use builtin::{Builtin, BuiltinFilter, Comparison};
 pub use config::{FarmConfig, FilterConfigError, StreamConfig};
 pub use farm::{FarmAction, FarmCounts, FilterFarm};
+pub use histogram::{
+    Fill, Fills, Histogram, HistogramError, HistogramShape, MOST_BINS, MOST_FILLS, MOST_HISTOGRAMS, MOST_NAME_BYTES,
+};
+pub use monitoring::{Counted, LumisectionRecord, Monitoring};
 pub use ordering::Ordering;
 pub use streams::{ERROR_STREAM, Streams};
 

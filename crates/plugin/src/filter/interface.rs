@@ -1,6 +1,7 @@
 //! The structs of `bindings/c/ropewalk_event.h` and `bindings/c/ropewalk_filter.h`, field by field.
 #![allow(unsafe_code)]
 
+use crate::process::region::Plain;
 use crate::table::{Plugin, PluginKind, Table};
 use core::ffi::{c_char, c_int, c_void};
 
@@ -58,22 +59,39 @@ pub(super) struct RawDecision {
     pub(super) result: *mut u8,
     pub(super) capacity: u32,
     pub(super) result_length: u32,
+    pub(super) fills: *mut RawFill,
+    pub(super) fill_capacity: u32,
+    pub(super) fill_count: u32,
 }
+
+/// `struct ropewalk_fill`.
+#[repr(C)]
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct RawFill {
+    pub(super) histogram: u32,
+    pub(super) reserved: u32,
+    pub(super) value: f64,
+}
+
+// SAFETY: numbers without gaps, of which any bits are a value.
+unsafe impl Plain for RawFill {}
 
 /// `struct ropewalk_host`.
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct Host {
+pub(super) struct RawHost {
     pub(super) size: u32,
     pub(super) reserved: u32,
+    pub(super) histogram: Declare,
 }
 
-/// What filters are offered beside events.
-pub(super) static HOST: Host = Host { size: size_of::<Host>() as u32, reserved: 0 };
+/// `histogram` of `struct ropewalk_host`.
+pub(super) type Declare =
+    unsafe extern "C" fn(host: *const RawHost, name: *const c_char, bins: u32, low: f64, high: f64) -> c_int;
 
 /// `create` of `struct ropewalk_filter`.
 pub(super) type Create = unsafe extern "C" fn(
-    host: *const Host,
+    host: *const RawHost,
     configuration: *const c_char,
     error: *mut c_char,
     capacity: usize,

@@ -8,6 +8,7 @@
 //! [`Filter`] calls a trusted filter in this thread; [`process`] has one in a process of its own.
 
 mod created;
+mod host;
 mod interface;
 pub mod process;
 mod shown;
@@ -16,6 +17,7 @@ mod trusted;
 pub use trusted::Filter;
 
 use ropewalk_flow::builder::EventView;
+use ropewalk_flow::filter::Fills;
 use ropewalk_flow::messages::Fragment;
 use ropewalk_terms::{Attempt, EventKey, TriggerBits};
 use std::path::PathBuf;
@@ -73,7 +75,7 @@ impl FilterEvent for EventView<'_> {
 }
 
 /// What a filter decided.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Decision<'a> {
     /// The event is kept.
     pub accept: bool,
@@ -81,6 +83,8 @@ pub struct Decision<'a> {
     pub bits: TriggerBits,
     /// What is stored with it, at most [`MOST_RESULT`] bytes; nothing where it is empty.
     pub result: &'a [u8],
+    /// What it fills into its histograms.
+    pub fills: &'a Fills,
 }
 
 /// Why what a filter decided cannot be true.
@@ -116,6 +120,14 @@ pub enum Nonsense {
         at: u64,
         /// Its bytes.
         length: u32,
+    },
+    /// More fills than there may be, or where none lie.
+    #[error("it says that it filled in {count} values behind the result at {at}, and there is room for 256 of them")]
+    Fills {
+        /// Where its result begins.
+        at: u64,
+        /// How many they are.
+        count: u16,
     },
     /// An answer of no sort that there is.
     #[error("it answered with the flags {flags:#x}, which mean nothing")]

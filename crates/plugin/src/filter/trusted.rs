@@ -1,13 +1,14 @@
 //! A trusted filter, called in the thread that has the event.
 #![allow(unsafe_code)]
 
-use super::created::{Created, Said};
+use super::created::{Created, Said, dropped, take_fill};
 use super::interface::{DOUBTFUL, INCOMPLETE, RawFragment};
 use super::shown::{Head, Shown};
 use super::{Decision, FilterConfig, FilterEvent, MOST_RESULT, Nonsense};
 use crate::error::PluginError;
 use crate::journal::{End, Journal};
 use crate::library::Library;
+use ropewalk_flow::filter::{Fills, HistogramShape};
 use ropewalk_flow::messages::FragmentMeta;
 use ropewalk_terms::{RunNumber, TriggerBits};
 
@@ -18,6 +19,7 @@ pub struct Filter {
     run: RunNumber,
     shown: Shown,
     result: Box<[u8; MOST_RESULT]>,
+    fills: Fills,
     journal: Journal,
 }
 
@@ -35,8 +37,14 @@ impl Filter {
             run: RunNumber::default(),
             shown: Shown::default(),
             result: Box::new([0; MOST_RESULT]),
+            fills: Fills::default(),
             journal: Journal::default(),
         })
+    }
+
+    /// The histograms that it declared: its fills name them by their places here.
+    pub fn histograms(&self) -> &[HistogramShape] {
+        self.created.histograms()
     }
 
     /// The events of this run follow.
@@ -73,7 +81,16 @@ impl Filter {
             Said::Undecided => Ok(None),
             Said::Decided(decision) => match self.result.get(..decision.result_length as usize) {
                 Some(result) => {
-                    Ok(Some(Decision { accept: decision.accept != 0, bits: trigger_bits(decision.bits), result }))
+                    let Self { created, fills, .. } = self;
+                    fills.clear();
+                    created.fills(&decision).iter().for_each(|&fill| take_fill(fill, fills));
+                    fills.drop_more(dropped(&decision).into());
+                    Ok(Some(Decision {
+                        accept: decision.accept != 0,
+                        bits: trigger_bits(decision.bits),
+                        result,
+                        fills,
+                    }))
                 }
                 None => {
                     let nonsense = Nonsense::Result { at: 0, length: decision.result_length };

@@ -5,10 +5,12 @@
 //!            configuration; with the descriptors of both memories                               -> process
 //!  ready     "R" and what the system lacks, 1: seccomp, 2: landlock                             <- process
 //!            or "E" and a text that says why not
+//!  declares  "H", 3 bytes of nothing, bins u32, low f64, high f64, name: a histogram, before it is ready  <- process
 //! ```
 //! Numbers are little-endian.
 
 use crate::confinement::Missing;
+use ropewalk_flow::filter::{HistogramError, HistogramShape};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -74,6 +76,26 @@ pub(crate) fn missing_of(told: &[u8]) -> Missing {
     Missing { seccomp: bits & 1 != 0, landlock: bits & 2 != 0 }
 }
 
+/// Declares a histogram.
+pub(crate) fn declaration(shape: &HistogramShape) -> Vec<u8> {
+    let mut out = b"H\0\0\0".to_vec();
+    out.extend_from_slice(&shape.bins().to_le_bytes());
+    out.extend_from_slice(&shape.low().to_le_bytes());
+    out.extend_from_slice(&shape.high().to_le_bytes());
+    out.extend_from_slice(shape.name().as_bytes());
+    out
+}
+
+/// The histogram that a message declares; none where it is another message, an error where there can be no such one.
+pub(crate) fn declared(message: &[u8]) -> Option<Result<HistogramShape, HistogramError>> {
+    let rest = message.strip_prefix(b"H")?.get(3..)?;
+    let (bins, rest) = rest.split_first_chunk()?;
+    let (low, rest) = rest.split_first_chunk()?;
+    let (high, name) = rest.split_first_chunk()?;
+    let name = String::from_utf8_lossy(name);
+    Some(HistogramShape::new(&name, u32::from_le_bytes(*bins), f64::from_le_bytes(*low), f64::from_le_bytes(*high)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,6 +107,16 @@ mod tests {
         let bytes = greeting.encode();
         assert_eq!(Greeting::decode(&bytes), Some(greeting));
         assert!((0..43).all(|cut| Greeting::<2>::decode(&bytes[..cut]).is_none()), "one that is cut is none");
+    }
+
+    #[test]
+    fn a_declaration_is_read_as_it_was_written_and_one_that_cannot_be_is_refused() {
+        let shape = HistogramShape::new("sum of samples", 100, -1.5, 1e6).expect("there can be one");
+        let message = declaration(&shape);
+        assert_eq!(declared(&message), Some(Ok(shape)));
+        assert!((0..24).all(|cut| declared(&message[..cut]).is_none()), "one that is cut is none");
+        assert!(matches!(declared(&message[..24]), Some(Err(HistogramError::Name(_)))));
+        assert_eq!(declared(b"R\0"), None);
     }
 
     #[test]

@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 /// Descriptors that one message carries at most; the kernel takes 253.
 pub(crate) const MOST_DESCRIPTORS: usize = 64;
 
+/// Messages before it is ready that are kept.
+const MOST_TOLD: usize = 64;
+
 /// How long a process may take to end that has closed its socket: it does that before it has ended for certain.
 const ENDING: Duration = Duration::from_millis(20);
 
@@ -58,6 +61,8 @@ pub(crate) struct Worker {
     has_failed: bool,
     journal: Journal,
     missing: Missing,
+    /// What the last one said before it was ready of which only its kind knows what it means: the first [`MOST_TOLD`] messages.
+    told: Vec<Vec<u8>>,
 }
 
 impl Worker {
@@ -70,11 +75,13 @@ impl Worker {
             has_failed: false,
             journal: Journal::default(),
             missing: Missing::default(),
+            told: Vec::new(),
         })
     }
 
     /// Starts it, and lets `greet` say over its socket what it is told first; that any of this failed is seen as its end.
     pub(crate) fn start(&mut self, greet: impl FnOnce(&OwnedFd) -> io::Result<()>) {
+        self.told.clear();
         match self.spawn(greet) {
             Ok(running) => self.running = Some(running),
             Err(error) => self.fail(&error),
@@ -162,6 +169,9 @@ impl Worker {
                         let why = String::from_utf8_lossy(&said[1..length]).into_owned();
                         running.why.get_or_insert(End::NotReady(why));
                     }
+                    _ if !running.is_ready && self.told.len() < MOST_TOLD => {
+                        self.told.push(said[..length].to_vec());
+                    }
                     _ => {}
                 },
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
@@ -240,6 +250,11 @@ impl Worker {
     /// What its processes are not kept from, since the system cannot do it: known when one was ready.
     pub(crate) const fn missing(&self) -> Missing {
         self.missing
+    }
+
+    /// What the last process said before it was ready, beside that.
+    pub(crate) fn told(&self) -> &[Vec<u8>] {
+        &self.told
     }
 
     /// What becomes readable when there is something to look at: the same for all processes.

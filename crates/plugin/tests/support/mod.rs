@@ -4,6 +4,8 @@
 pub(crate) mod events;
 
 use ropewalk_memory::{Payload, Pool, PoolConfig, Staging};
+use ropewalk_plugin::filter::FilterConfig;
+use ropewalk_plugin::filter::process::ProcessConfig;
 use ropewalk_plugin::{Keys, SplitterConfig};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -67,6 +69,20 @@ pub(crate) const TRIGGER_BOARD: &str = "examples/splitter/trigger_board.c";
 pub(crate) fn config(library: &Path, configuration: &str) -> SplitterConfig {
     let (library, configuration) = (library.to_owned(), configuration.to_owned());
     SplitterConfig { library, configuration, keys: Keys::Events, max_frame: 64 << 10 }
+}
+
+/// Set for a test program that is to be a filter's process.
+pub(crate) const SERVES: &str = "ROPEWALK_TEST_SERVES";
+
+/// A library's filter in a process: this test program anew, with its test `serves_the_other_tests` alone.
+pub(crate) fn process_config(library: &Path, configuration: &str) -> ProcessConfig {
+    let filter = FilterConfig { library: library.to_owned(), configuration: configuration.to_owned() };
+    let test = std::env::current_exe().expect("it runs");
+    let command = ["/usr/bin/env".into(), format!("{SERVES}=1").into(), test, "serves_the_other_tests".into()];
+    // With one thread the test is run in the program's first one, as `serve` is in the program.
+    let flags = ["--exact", "--nocapture", "--test-threads=1"];
+    let command = command.into_iter().chain(flags.map(PathBuf::from)).collect();
+    ProcessConfig { filter, memory: 16 << 20, copies: 1 << 20, command }
 }
 
 /// Memory for frames, in small blocks.

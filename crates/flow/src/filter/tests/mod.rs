@@ -2,6 +2,7 @@
 
 mod builtin;
 mod farm;
+mod monitoring;
 mod ordering;
 mod random;
 mod streams;

@@ -2,17 +2,17 @@
 #![allow(unsafe_code)]
 
 use super::layout::{
-    ACCEPT, COPIES, DECISIONS_BYTES, ENTRY, Entry, FRAGMENT_HEAD, Kind, LAST_WORDS, MEMORIES, MEMORY, MOST_EVENTS,
-    PIECE, RECORD_HEAD, RECORDS, RESULTS, RESULTS_RING, RING, SIZES, SLEEPS, TAKEN, UNDECIDED, VERSION, WRITTEN,
-    sequence_of,
+    ACCEPT, COPIES, DECISIONS_BYTES, ENTRY, Entry, FILL, FRAGMENT_HEAD, Kind, LAST_WORDS, MEMORIES, MEMORY,
+    MOST_EVENTS, MOST_SAID, PIECE, RECORD_HEAD, RECORDS, RESULTS, RESULTS_RING, RING, SIZES, SLEEPS, TAKEN, UNDECIDED,
+    VERSION, WRITTEN, sequence_of,
 };
 use crate::confinement::{LastWords, Missing};
 use crate::filter::MOST_RESULT;
-use crate::filter::created::{Created, Said};
-use crate::filter::interface::{RawDecision, RawFragment};
+use crate::filter::created::{Created, Said, dropped};
+use crate::filter::interface::{RawDecision, RawFill, RawFragment};
 use crate::filter::shown::{Head, Shown};
 use crate::process::caller::Caller;
-use crate::process::greeting::Greeting;
+use crate::process::greeting::{Greeting, declaration};
 use crate::process::region::Region;
 use ropewalk_terms::{Attempt, EventKey, RunNumber};
 use std::io;
@@ -108,6 +108,9 @@ impl Served {
             .map_err(|error| format!("handlers of signals: {error}"))?;
         let (library, missing) = caller.confined(greeting)?;
         let created = Created::new(library, &greeting.configuration).map_err(|error| error.to_string())?;
+        for shape in created.histograms() {
+            caller.say(&declaration(shape)).map_err(|error| format!("its histograms cannot be told: {error}"))?;
+        }
         let served = Self {
             created,
             shown: Shown::default(),
@@ -232,7 +235,7 @@ impl Served {
         let said = unsafe { self.created.process(&event, result) };
         let mut entry = Entry { key, attempt: attempt.into(), result_at: result_at as u64, ..Entry::default() };
         match said {
-            Said::Decided(decision) => decide(&mut entry, &decision),
+            Said::Decided(decision) => self.decide(&mut entry, &decision),
             Said::Undecided => {
                 entry.flags = UNDECIDED;
                 caller.complain(
@@ -245,10 +248,23 @@ impl Served {
         Ok(true)
     }
 
+    /// What was decided, with what was filled in behind the result.
+    fn decide(&mut self, entry: &mut Entry, decision: &RawDecision) {
+        entry.flags = if decision.accept == 0 { 0 } else { ACCEPT };
+        (entry.bits, entry.result_length) = (decision.bits, decision.result_length);
+        let fills = self.created.fills(decision);
+        (entry.fills, entry.dropped_fills) = (fills.len() as u16, dropped(decision).try_into().unwrap_or(u16::MAX));
+        // One that wrote more than there is room for is ended over that.
+        if entry.result_length as usize <= MOST_RESULT && !fills.is_empty() {
+            let behind = RESULTS + entry.result_at as usize + (entry.result_length as usize).next_multiple_of(8);
+            self.decisions.values::<RawFill>(behind, fills.len()).copy_from_slice(fills);
+        }
+    }
+
     /// Writes a decision to its place.
     fn publish(&mut self, sequence: u64, entry: Entry) {
         let length = u64::from(entry.result_length).min(MOST_RESULT as u64);
-        self.result += length.next_multiple_of(8);
+        self.result += length.next_multiple_of(8) + u64::from(entry.fills) * FILL as u64;
         self.results[(sequence % MOST_EVENTS as u64) as usize] = self.result;
         let place = sequence_of(sequence);
         debug_assert!(place.is_multiple_of(ENTRY), "an entry is a line of the cache");
@@ -257,14 +273,14 @@ impl Served {
         self.decided = sequence;
     }
 
-    /// Sees to it that the next result may be as long as results are; false where nobody is there any more.
+    /// Sees to it that what is said next may be as long as that can be; false where nobody is there any more.
     fn make_room_for_a_result(&mut self, caller: &Caller) -> io::Result<bool> {
         let size = RESULTS_RING as u64;
         let to_end = size - self.result % size;
-        if to_end < MOST_RESULT as u64 {
+        if to_end < MOST_SAID as u64 {
             self.result += to_end;
         }
-        let needed = self.result + MOST_RESULT as u64;
+        let needed = self.result + MOST_SAID as u64;
         let free_then = |this: &Self| {
             let taken = this.taken();
             let free = if taken == 0 { 0 } else { this.results[(taken % MOST_EVENTS as u64) as usize] };
@@ -278,11 +294,6 @@ impl Served {
         }
         Ok(true)
     }
-}
-
-fn decide(entry: &mut Entry, decision: &RawDecision) {
-    entry.flags = if decision.accept == 0 { 0 } else { ACCEPT };
-    (entry.bits, entry.result_length) = (decision.bits, decision.result_length);
 }
 
 fn raw(fragment: &[u8], piece_count: usize) -> RawFragment {

@@ -8,7 +8,7 @@
 //!  events:      | WRITTEN  | TAKEN   ...    | records, a ring | copies of what lies in no pool, a ring |
 //!
 //!               0                            4072         4096                   + 64 * MOST_EVENTS     + RESULTS
-//!  decisions:   | SLEEPS ...                 | last words | entries, one an event | results, a ring      |
+//!  decisions:   | SLEEPS ...                 | last words | entries, one an event | results and fills, a ring |
 //! ```
 //! Positions in rings are counted from 0 on for ever; where one lies is its remainder. Numbers are little-endian.
 //!
@@ -20,7 +20,10 @@
 #![allow(unsafe_code)]
 
 use crate::confinement::WORDS_BYTES;
+use crate::filter::MOST_RESULT;
+use crate::filter::interface::RawFill;
 use crate::process::region::Plain;
+use ropewalk_flow::filter::MOST_FILLS;
 
 /// The version of this layout and of the messages; the first size of the greeting.
 pub const VERSION: u64 = 1;
@@ -108,12 +111,19 @@ pub(super) struct Entry {
     pub(super) result_at: u64,
     /// Bytes of it.
     pub(super) result_length: u32,
-    /// Zero.
-    pub(super) reserved: u32,
+    /// Values that it filled into histograms: they are behind its own, from a multiple of 8 on, [`FILL`] bytes each.
+    pub(super) fills: u16,
+    /// Those for which there was no room.
+    pub(super) dropped_fills: u16,
 }
 
 // SAFETY: a struct of integers, without gaps.
 unsafe impl Plain for Entry {}
+
+/// Bytes of a fill: histogram u32, 4 bytes of nothing, value f64.
+pub(super) const FILL: usize = size_of::<RawFill>();
+/// Bytes that all that is said of one event has at most.
+pub(super) const MOST_SAID: usize = MOST_RESULT + MOST_FILLS * FILL;
 
 /// In the decisions: where the sequence of an event's entry stands; the [`Entry`] is behind it.
 pub(super) const fn sequence_of(sequence: u64) -> usize {
@@ -121,4 +131,4 @@ pub(super) const fn sequence_of(sequence: u64) -> usize {
 }
 
 const _: () = assert!(size_of::<Entry>() + size_of::<u64>() <= ENTRY && size_of::<Entry>() == 48);
-const _: () = assert!(RESULTS_RING >= 4 * super::super::MOST_RESULT, "one result never waits for the one before it");
+const _: () = assert!(RESULTS_RING >= 4 * MOST_SAID && FILL == 16, "one result never waits for the one before it");

@@ -1,18 +1,21 @@
 //! Beside the builder unit: events are offered to the process, and what it decides is checked.
 
 use super::layout::{
-    ACCEPT, DECISIONS_BYTES, Entry, Kind, LAST_WORDS, MEMORIES, MEMORY, MOST_EVENTS, RESULTS, RESULTS_RING, RING,
+    ACCEPT, DECISIONS_BYTES, Entry, FILL, Kind, LAST_WORDS, MEMORIES, MEMORY, MOST_EVENTS, RESULTS, RESULTS_RING, RING,
     SIZES, SLEEPS, UNDECIDED, VERSION, sequence_of,
 };
 use super::ring::{Marks, Ring};
 use super::space::Space;
 use crate::confinement::{Missing, WORDS};
+use crate::filter::created::take_fill;
+use crate::filter::interface::RawFill;
 use crate::filter::trusted::trigger_bits;
 use crate::filter::{Decision, FilterConfig, FilterEvent, MOST_RESULT, Nonsense};
 use crate::journal::{End, Journal};
-use crate::process::greeting::{Greeting, MOST_GREETING};
+use crate::process::greeting::{Greeting, MOST_GREETING, declared};
 use crate::process::region::{Region, Writable};
 use crate::process::worker::{Worker, send_with};
+use ropewalk_flow::filter::{Fills, HistogramError, HistogramShape, MOST_FILLS};
 use ropewalk_terms::{Attempt, EventKey, RunNumber};
 use std::collections::VecDeque;
 use std::io;
@@ -93,6 +96,8 @@ pub struct FilterProcess {
     /// Something was written since it was published.
     is_dirty: bool,
     result: Vec<u8>,
+    fills: Fills,
+    histograms: Vec<HistogramShape>,
     /// Of processes before.
     copied: u64,
 }
@@ -113,6 +118,8 @@ impl FilterProcess {
             decided: 0,
             is_dirty: false,
             result: Vec::with_capacity(MOST_RESULT),
+            fills: Fills::default(),
+            histograms: Vec::new(),
             copied: 0,
             config,
         };
@@ -129,7 +136,9 @@ impl FilterProcess {
     pub fn try_out(&mut self, patience: Duration) -> io::Result<()> {
         self.start();
         let memories = self.memories.as_ref();
-        self.worker.try_out(patience, || last_words(memories))
+        self.worker.try_out(patience, || last_words(memories))?;
+        self.histograms = self.declared().map_err(io::Error::other)?;
+        Ok(())
     }
 
     /// Starts it, with memory of its own and without events; that this failed is seen as its end. It must not be there.
@@ -165,7 +174,32 @@ impl FilterProcess {
         }
         let memories = self.memories.as_ref();
         let seen = self.worker.look(|| last_words(memories));
-        Sight { is_ready: seen.is_ready, has_ended: seen.has_ended }
+        let is_ready = seen.is_ready && self.hear_declarations();
+        Sight { is_ready, has_ended: seen.has_ended }
+    }
+
+    /// Takes what it has declared, which is ready; false where that cannot be, and it is ended.
+    fn hear_declarations(&mut self) -> bool {
+        match self.declared() {
+            Ok(histograms) => {
+                self.histograms = histograms;
+                true
+            }
+            Err(error) => {
+                self.worker.blame(End::NotReady(error.to_string()));
+                self.worker.kill();
+                false
+            }
+        }
+    }
+
+    fn declared(&self) -> Result<Vec<HistogramShape>, HistogramError> {
+        self.worker.told().iter().filter_map(|told| declared(told)).collect()
+    }
+
+    /// The histograms that the process declared which was ready last: fills name them by their places here.
+    pub fn histograms(&self) -> &[HistogramShape] {
+        &self.histograms
     }
 
     /// The events of this run follow. A process that is started later is told it first.
@@ -249,6 +283,7 @@ impl FilterProcess {
                     accept: entry.flags & ACCEPT != 0,
                     bits: trigger_bits(entry.bits),
                     result: &self.result,
+                    fills: &self.fills,
                 };
                 Some(Ok((offered.ticket, (entry.flags & UNDECIDED == 0).then_some(decision))))
             }
@@ -282,6 +317,16 @@ impl FilterProcess {
         if !is_within {
             return Err(Nonsense::Result { at: entry.result_at, length: entry.result_length });
         }
+        let fills_at = entry.result_at as usize + length.next_multiple_of(8);
+        let fills = usize::from(entry.fills);
+        if fills > MOST_FILLS || fills_at + fills * FILL > RESULTS_RING {
+            return Err(Nonsense::Fills { at: entry.result_at, count: entry.fills });
+        }
+        self.fills.clear();
+        for index in 0..fills {
+            take_fill(decisions.look::<RawFill>(RESULTS + fills_at + index * FILL), &mut self.fills);
+        }
+        self.fills.drop_more(entry.dropped_fills.into());
         self.result.clear();
         decisions.copy_to(RESULTS + entry.result_at as usize, length, &mut self.result);
         Ok((offered, entry))

@@ -3,6 +3,7 @@
 use super::layout::{Entry, MOST_EVENTS, RESULTS_RING, sequence_of};
 use super::parent::{FilterProcess, Offer, ProcessConfig};
 use crate::filter::{FilterConfig, FilterEvent, MOST_RESULT};
+use ropewalk_flow::filter::MOST_FILLS;
 use ropewalk_flow::messages::Fragment;
 use ropewalk_terms::{Attempt, EventKey};
 
@@ -76,7 +77,8 @@ fn whatever_is_written_only_what_can_be_true_is_believed() {
             flags: random.about(&[0, 1, 2, 3]) as u32,
             result_at: random.about(&[0, 8, RESULTS_RING as u64 - 8, RESULTS_RING as u64, 4]),
             result_length: random.about(&[0, 1, 8, MOST_RESULT as u64, MOST_RESULT as u64 + 1]) as u32,
-            reserved: 0,
+            fills: random.about(&[0, 0, 0, 1, MOST_FILLS as u64, MOST_FILLS as u64 + 1]) as u16,
+            dropped_fills: 0,
         };
         let sequence = random.about(&[due, due, due, due + 1, due.saturating_sub(MOST_EVENTS as u64)]);
         process.scribble(sequence_of(due), sequence, entry);
@@ -85,13 +87,16 @@ fn whatever_is_written_only_what_can_be_true_is_believed() {
             None => assert_eq!(sequence, due.saturating_sub(MOST_EVENTS as u64), "nothing new is there"),
             Some(Err(_)) => refused += 1,
             Some(Ok((ticket, decision))) => {
-                let end = entry.result_at.saturating_add(entry.result_length.into());
+                let fills_at = entry.result_at.saturating_add(u64::from(entry.result_length).next_multiple_of(8));
+                let end = fills_at.saturating_add(16 * u64::from(entry.fills));
                 let can_be = sequence == due && entry.key == due_key && entry.attempt == 1 && entry.flags < 3;
                 assert!(
                     can_be && end <= RESULTS_RING as u64 && entry.result_at.is_multiple_of(8),
                     "{sequence} {entry:?}"
                 );
                 assert!(entry.result_length as usize <= MOST_RESULT && ticket == 7);
+                assert!(usize::from(entry.fills) <= MOST_FILLS);
+                assert_eq!(decision.map_or(entry.fills.into(), |said| said.fills.values().len()), entry.fills.into());
                 assert_eq!(decision.is_none(), entry.flags == 2);
                 believed += 1;
             }

@@ -1,0 +1,188 @@
+//! What a filter said of the events of each lumisection: histograms, and how often each trigger and stream took one.
+//!
+//! ```text
+//!  declare: shapes --> one list for all filter units
+//!  decided: verdict, triggers, streams, fills of a decision that counts --> the open lumisection of the event
+//!  close: no more events of it --> next_closed, to be kept
+//! ```
+//! A decision that does not count (of a filter unit that ended over the event, or stale) is never told here, and leaves nothing.
+
+use super::histogram::{Fill, Fills, Histogram, HistogramShape, MOST_HISTOGRAMS};
+use ropewalk_terms::{StreamSet, TriggerBits, Verdict};
+use std::collections::VecDeque;
+
+/// What became of the events of a lumisection in one builder unit.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LumisectionRecord {
+    /// Which lumisection, from 1 on.
+    pub number: u32,
+    /// Events that were accepted, whether or not a stream took them.
+    pub accepted: u64,
+    /// Events that were rejected.
+    pub rejected: u64,
+    /// Events of which no decision could be had.
+    pub quarantined: u64,
+    /// Accepted events that passed each trigger.
+    pub triggers: Box<[u64]>,
+    /// Events that each stream took, after its prescale.
+    pub streams: Box<[u64]>,
+    /// In the order in which they were declared first.
+    pub histograms: Vec<Histogram>,
+    /// Fills of events that count for which there was no room, or no histogram.
+    pub dropped_fills: u64,
+}
+
+impl LumisectionRecord {
+    fn new(streams: usize) -> Self {
+        Self {
+            number: 0,
+            accepted: 0,
+            rejected: 0,
+            quarantined: 0,
+            triggers: vec![0; TriggerBits::COUNT as usize].into_boxed_slice(),
+            streams: vec![0; streams].into_boxed_slice(),
+            histograms: Vec::with_capacity(MOST_HISTOGRAMS),
+            dropped_fills: 0,
+        }
+    }
+
+    fn clear(&mut self) {
+        (self.accepted, self.rejected, self.quarantined, self.dropped_fills) = (0, 0, 0, 0);
+        self.triggers.fill(0);
+        self.streams.fill(0);
+        self.histograms.iter_mut().for_each(Histogram::clear);
+    }
+
+    /// Events that were decided on, or could not be.
+    pub const fn events(&self) -> u64 {
+        self.accepted + self.rejected + self.quarantined
+    }
+}
+
+/// A decision that counts.
+#[derive(Copy, Clone, Debug)]
+pub struct Counted<'a> {
+    /// The event's lumisection.
+    pub lumisection: u32,
+    /// What was decided.
+    pub verdict: Verdict,
+    /// The triggers that it passed.
+    pub triggers: TriggerBits,
+    /// The streams that took it.
+    pub streams: StreamSet,
+    /// Who decided: what [`Monitoring::declare`] returned for that one.
+    pub histograms: &'a [Option<u16>],
+    /// What was filled in.
+    pub fills: &'a Fills,
+}
+
+/// Adds up what filters say: see the module's picture.
+#[derive(Debug)]
+pub struct Monitoring {
+    streams: usize,
+    shapes: Vec<HistogramShape>,
+    /// By their numbers.
+    open: Vec<LumisectionRecord>,
+    closed: VecDeque<LumisectionRecord>,
+    /// Records that were taken and came back, to be used again.
+    spare: Vec<LumisectionRecord>,
+}
+
+impl Monitoring {
+    /// For so many streams.
+    pub fn new(streams: usize) -> Self {
+        let (open, closed, spare) = (Vec::new(), VecDeque::new(), Vec::new());
+        Self { streams, shapes: Vec::with_capacity(MOST_HISTOGRAMS), open, closed, spare }
+    }
+
+    /// What a filter declares, in its order: where each of its histograms is found here. None for one for which there is no
+    /// place, or whose name another one has that is not like it: its fills are dropped, and counted.
+    pub fn declare(&mut self, shapes: &[HistogramShape]) -> Vec<Option<u16>> {
+        shapes.iter().map(|shape| self.place_of(shape)).collect()
+    }
+
+    fn place_of(&mut self, shape: &HistogramShape) -> Option<u16> {
+        if let Some(place) = self.shapes.iter().position(|known| known.name() == shape.name()) {
+            return (self.shapes[place] == *shape).then_some(place as u16);
+        }
+        if self.shapes.len() == MOST_HISTOGRAMS {
+            return None;
+        }
+        self.shapes.push(shape.clone());
+        for record in self.open.iter_mut().chain(&mut self.spare) {
+            record.histograms.push(Histogram::new(shape.clone()));
+        }
+        Some((self.shapes.len() - 1) as u16)
+    }
+
+    /// A decision counts.
+    pub fn decided(&mut self, decision: &Counted<'_>) {
+        let record = self.record(decision.lumisection);
+        match decision.verdict {
+            Verdict::Rejected => record.rejected += 1,
+            Verdict::Quarantined => record.quarantined += 1,
+            Verdict::Accepted | Verdict::Unselected => {
+                record.accepted += 1;
+                for (trigger, count) in (0..).zip(&mut record.triggers) {
+                    *count += u64::from(decision.triggers.meets(TriggerBits::of(trigger)));
+                }
+            }
+        }
+        decision.streams.iter().for_each(|stream| record.streams[usize::from(stream.0)] += 1);
+        record.dropped_fills += decision.fills.dropped();
+        for &Fill { histogram, value } in decision.fills.values() {
+            let place = decision.histograms.get(usize::from(histogram)).copied().flatten();
+            match place {
+                Some(place) => record.histograms[usize::from(place)].fill(value),
+                None => record.dropped_fills += 1,
+            }
+        }
+    }
+
+    /// The record of an open lumisection, which is made where there is none.
+    fn record(&mut self, number: u32) -> &mut LumisectionRecord {
+        let place = match self.open.binary_search_by_key(&number, |record| record.number) {
+            Ok(place) => place,
+            Err(place) => {
+                let mut record = self.spare.pop().unwrap_or_else(|| LumisectionRecord::new(self.streams));
+                let known = record.histograms.len();
+                record.histograms.extend(self.shapes[known..].iter().cloned().map(Histogram::new));
+                record.number = number;
+                self.open.insert(place, record);
+                place
+            }
+        };
+        &mut self.open[place]
+    }
+
+    /// No more events of this lumisection follow. One without any event here is closed too: that it had none is known then.
+    pub fn close(&mut self, number: u32) {
+        self.record(number);
+        let place = self.open.binary_search_by_key(&number, |record| record.number);
+        self.closed.extend(place.map(|place| self.open.remove(place)));
+    }
+
+    /// The run ends: every lumisection that is open is closed.
+    pub fn close_all(&mut self) {
+        self.closed.extend(self.open.drain(..));
+    }
+
+    /// The next one that is closed, to be kept. Give it back with [`Monitoring::give_back`].
+    pub fn next_closed(&mut self) -> Option<LumisectionRecord> {
+        self.closed.pop_front()
+    }
+
+    /// A record that is not needed any more.
+    pub fn give_back(&mut self, mut record: LumisectionRecord) {
+        record.clear();
+        self.spare.push(record);
+    }
+
+    /// A run begins: nothing is left of another one but the histograms' shapes.
+    pub fn restart(&mut self) {
+        for mut record in self.open.drain(..).chain(self.closed.drain(..)) {
+            record.clear();
+            self.spare.push(record);
+        }
+    }
+}
