@@ -175,7 +175,12 @@ pub(crate) fn incident_lines(summary: &RunSummary) -> Vec<String> {
 pub(crate) fn disk_lines(summary: &RunSummary) -> Vec<String> {
     let failing = summary.disk["failing"].as_array().into_iter().flatten();
     let text = |disk: &serde_json::Value, key: &str| disk[key].as_str().unwrap_or_default().to_owned();
-    failing.map(|disk| format!("{}: its disk failed: {}", text(disk, "node"), text(disk, "error"))).collect()
+    let failing = failing.map(|disk| format!("{}: its disk failed: {}", text(disk, "node"), text(disk, "error")));
+    let said = [
+        ("files_restored", "run files deleted or moved by somebody while they were written, and written once more"),
+        ("events_gone", "events lost with run files that somebody deleted while they were written"),
+    ];
+    failing.chain(counted(&summary.disk, &said)).collect()
 }
 
 /// 1234567 as `1,234,567`.

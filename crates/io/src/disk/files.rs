@@ -1,7 +1,7 @@
 //! The system calls of files, and what their errors mean here.
 
 use std::io::IoSlice;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{self, FallocateFlags, FlockOperation, Mode, OFlags};
@@ -28,6 +28,39 @@ pub(super) fn enter_directory(path: &Path) -> Vec<String> {
     let _ = std::fs::create_dir_all(path);
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// On which file system a path lies, by its number (`st_dev`).
+pub(super) fn file_system(path: &Path) -> Option<u64> {
+    fs::stat(if path.as_os_str().is_empty() { Path::new(".") } else { path }).ok().map(|found| found.st_dev)
+}
+
+/// Makes the directory of a file again, if this file system still is what carries it.
+pub(super) fn restore_directory_of(path: &Path, wanted: u64) -> Result<(), DiskCause> {
+    let directory = path.parent().ok_or(DiskCause::NotFound)?;
+    if directory.ancestors().find_map(file_system) != Some(wanted) {
+        return Err(DiskCause::NotFound);
+    }
+    std::fs::create_dir_all(directory).map_err(|error| Errno::from_io_error(&error).map_or(DiskCause::NotFound, cause))
+}
+
+/// Whether this path leads to this file. What cannot be found out is believed.
+pub(super) fn is_at(file: &OwnedFd, path: &Path) -> bool {
+    match (fs::fstat(file), fs::stat(path)) {
+        (Ok(open), Ok(named)) => (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino),
+        (Ok(_), Err(Errno::NOENT | Errno::NOTDIR)) => false,
+        _ => true,
+    }
+}
+
+/// Copies the first bytes of a file, which may have lost its name, into another one.
+pub(super) fn copy(from: &OwnedFd, to: &OwnedFd, bytes: u64) -> Result<(), DiskCause> {
+    let failed = |error: std::io::Error| Errno::from_io_error(&error).map_or(DiskCause::NotFound, cause);
+    // It was opened to be written; the system lets its owner open it once more, to be read.
+    let from = std::fs::File::open(format!("/proc/self/fd/{}", from.as_raw_fd())).map_err(failed)?;
+    let mut to = std::fs::File::from(to.try_clone().map_err(failed)?);
+    let copied = std::io::copy(&mut std::io::Read::take(from, bytes), &mut to).map_err(failed)?;
+    if copied == bytes { Ok(()) } else { Err(DiskCause::NotFound) }
 }
 
 /// A new, empty file.

@@ -3,13 +3,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::RealDiskConfig;
-use super::writer::{Command, Done, Writer};
+use super::writer::{Command, Done, Tally, Writer};
 use crate::doorbell::Doorbell;
 
 /// Commands that may be under way between the threads.
@@ -33,15 +32,15 @@ impl Lane {
         config: &RealDiskConfig,
         name: String,
         user_bell: &Arc<Doorbell>,
-        copied: &Arc<AtomicU64>,
+        tally: &Arc<Tally>,
         on_start: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let (commands, for_writer) = RingBuffer::new(UNDER_WAY);
         let (from_writer, done) = RingBuffer::new(UNDER_WAY);
         let bell = Arc::new(Doorbell::new()?);
         let bells = [Arc::clone(&bell), Arc::clone(user_bell)];
-        let copied = Arc::clone(copied);
-        let writer = Writer::new(for_writer, from_writer, bells, config.sync_on_publish, config.mode, copied);
+        let tally = Arc::clone(tally);
+        let writer = Writer::new(for_writer, from_writer, bells, config.sync_on_publish, config.mode, tally);
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             on_start();
             writer.run();

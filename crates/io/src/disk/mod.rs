@@ -2,6 +2,10 @@
 //!
 //! Every call that is queued ends in exactly one [`Completion`], in the order of the calls. Slices are
 //! written from where they lie; they go back to their pool when they are written.
+//!
+//! What somebody else deletes or moves while it is written is not lost: a disk looks for the file before it says that an append, a
+//! sync or a publication has gone well, and writes what stood in it once more where it is not there. A directory that was
+//! entered and is gone is made again, unless its whole file system is gone: nothing may fill another disk instead.
 
 mod direct;
 mod files;
@@ -54,6 +58,8 @@ pub enum DiskCause {
     Denied,
     /// The file was never created, or has been published.
     NotOpen,
+    /// Somebody deleted or moved the file while it was written, and it could not be written once more.
+    Deleted,
     /// Any other error of the operating system, by its number.
     System(i32),
 }
@@ -67,6 +73,7 @@ impl DiskCause {
             Self::Exists => Errno::EXIST,
             Self::Denied => Errno::ACCESS,
             Self::NotOpen => Errno::BADF,
+            Self::Deleted => Errno::STALE,
             Self::System(number) => return number,
         };
         error.raw_os_error()
@@ -81,6 +88,7 @@ impl fmt::Display for DiskCause {
             Self::Exists => out.write_str("the file exists already"),
             Self::Denied => out.write_str("permission denied"),
             Self::NotOpen => out.write_str("the file is not open"),
+            Self::Deleted => out.write_str("somebody deleted the file, and it cannot be written once more"),
             Self::System(number) => std::io::Error::from_raw_os_error(*number).fmt(out),
         }
     }
@@ -185,6 +193,9 @@ pub trait Disk {
 
     /// Bytes that were copied to be written, since the disk was made.
     fn copied_bytes(&self) -> u64;
+
+    /// Files that somebody deleted or moved while they were written, and that were written once more.
+    fn restored_files(&self) -> u64;
 
     /// To be called before the thread sleeps: false if [`poll`](Self::poll) has something to do right now;
     /// otherwise arms the wake-up of [`wait_descriptor`](Self::wait_descriptor).

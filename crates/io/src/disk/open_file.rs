@@ -10,7 +10,7 @@ use ropewalk_wire::run_file::{Checksum, Packer};
 use rtrb::Producer;
 
 use super::direct::{ALIGNMENT, Helpers};
-use super::writer::{Append, BATCH, Done};
+use super::writer::{Append, BATCH, Done, Tally};
 use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file, files};
 
 /// Slices in one system call: the kernel's limit (`IOV_MAX`).
@@ -29,6 +29,8 @@ pub(super) struct OpenFile {
     /// Of everything in the file, where it is asked for.
     checksum: Option<Checksum>,
     pub(super) path: PathBuf,
+    /// The file system where its directory was entered; unknown where it was not.
+    home: Option<u64>,
     /// It has its final name: nothing more is done with it.
     pub(super) is_published: bool,
     /// Whether its present name survives a power cut.
@@ -62,10 +64,11 @@ impl OpenFile {
     pub(super) fn create(
         token: FileToken,
         path: PathBuf,
+        home: Option<u64>,
         how: NewFile,
         mode: WriteMode,
     ) -> Result<Self, (DiskCause, PathBuf)> {
-        let descriptor = match files::create(&path, how.preallocate) {
+        let descriptor = match create(&path, home, how.preallocate) {
             Ok(descriptor) => descriptor,
             Err(cause) => return Err((cause, path)),
         };
@@ -86,6 +89,7 @@ impl OpenFile {
             packing,
             checksum: how.checksum.then(Checksum::default),
             path,
+            home,
             is_published: false,
             name_synced: false,
             length: 0,
@@ -111,6 +115,28 @@ impl OpenFile {
         files::sync(&self.descriptor)
     }
 
+    /// Where the file is no longer where it was created, its first bytes are written once more, there. Whether that was so.
+    pub(super) fn make_sure(&mut self, length: u64) -> Result<bool, DiskCause> {
+        if files::is_at(&self.descriptor, &self.path) {
+            return Ok(false);
+        }
+        let again = create(&self.path, self.home, 0).map_err(|_| DiskCause::Deleted)?;
+        if files::copy(&self.descriptor, &again, length).is_err() {
+            // Half a copy would be in the next one's way.
+            let _ = files::remove(&self.path);
+            return Err(DiskCause::Deleted);
+        }
+        // Whoever moved it has a file that ends with its last good append.
+        self.cut();
+        self.descriptor = again;
+        self.name_synced = false;
+        match self.direct.take().zip(files::open_direct(&self.path)) {
+            Some((direct, descriptor)) => self.direct = Some(Direct { descriptor, ..direct }),
+            None => self.direct = None,
+        }
+        Ok(true)
+    }
+
     /// Makes the bytes survive a power cut; what use are they without the name, so that too.
     pub(super) fn sync(&mut self) -> Result<(), DiskCause> {
         self.sync_bytes()?;
@@ -121,13 +147,14 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Writes appends in order; those behind one that fails fail too. Returns how many bytes were copied for it.
+    /// Writes appends in order; those behind one that fails fail too. Tells `tally` what that took.
     pub(super) fn append(
         &mut self,
         batch: impl Iterator<Item = Append>,
         helpers: Option<&mut Helpers>,
         done: &mut Producer<Done>,
-    ) -> u64 {
+        tally: &Tally,
+    ) {
         let mut waiting: ArrayVec<Append, BATCH> = ArrayVec::new();
         let mut copied = 0;
         let mut appended = self.packing.as_ref().map_or(0, |packing| packing.length);
@@ -149,7 +176,11 @@ impl OpenFile {
             }
         }
         let total: u64 = waiting.iter().map(|append| append.written_bytes() as u64).sum();
-        let written = self.write(total, || waiting.iter().flat_map(Append::pieces), helpers);
+        let mut written = self.write(total, || waiting.iter().flat_map(Append::pieces), helpers);
+        match self.make_sure(self.length + written.bytes) {
+            Ok(is_restored) => tally.restored(is_restored),
+            Err(cause) => (written.bytes, written.failure) = (0, Some(cause)),
+        }
         let reached = self.length + written.bytes;
         for mut append in waiting {
             let (bytes, written_bytes) = (append.bytes(), append.written_bytes() as u64);
@@ -177,7 +208,7 @@ impl OpenFile {
                 }
             }
         }
-        copied + written.copied
+        tally.copied(copied + written.copied);
     }
 
     /// Writes all slices behind the end, one way or the other.
@@ -245,6 +276,17 @@ struct Written {
     failure: Option<DiskCause>,
     /// Bytes that were copied for it.
     copied: u64,
+}
+
+/// A new file, in a directory that is made again where it was there once.
+fn create(path: &Path, home: Option<u64>, preallocate: u64) -> Result<OwnedFd, DiskCause> {
+    match (files::create(path, preallocate), home) {
+        (Err(DiskCause::NotFound), Some(home)) => {
+            files::restore_directory_of(path, home)?;
+            files::create(path, preallocate)
+        }
+        (result, _) => result,
+    }
 }
 
 /// An append to a file that is not open.

@@ -4,13 +4,12 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ropewalk_memory::Slice;
 use ropewalk_terms::Instant;
 
 use super::lane::Lane;
-use super::writer::{Append, Command, Done};
+use super::writer::{Append, Command, Done, Tally};
 use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, files, length_of};
 use crate::doorbell::Doorbell;
 
@@ -77,7 +76,9 @@ pub struct RealDisk {
     spare_paths: Vec<PathBuf>,
     own_bell: Arc<Doorbell>,
     armed: bool,
-    copied: Arc<AtomicU64>,
+    tally: Arc<Tally>,
+    /// The directories that were entered, each with its file system.
+    homes: Vec<(PathBuf, u64)>,
 }
 
 /// What the user's thread knows of a file.
@@ -110,12 +111,12 @@ impl RealDisk {
         config: RealDiskConfig,
         mut on_start: impl FnMut(&str) -> S,
     ) -> io::Result<Self> {
-        let (own_bell, copied) = (Arc::new(Doorbell::new()?), Arc::new(AtomicU64::new(0)));
+        let (own_bell, tally) = (Arc::new(Doorbell::new()?), Arc::new(Tally::default()));
         let mut lanes = Vec::with_capacity(config.threads.into());
         for thread in 0..config.threads.max(1) {
             let name = if thread == 0 { config.thread_name.clone() } else { format!("{}{thread}", config.thread_name) };
             let first = on_start(&name);
-            lanes.push(Lane::start(&config, name, &own_bell, &copied, first)?);
+            lanes.push(Lane::start(&config, name, &own_bell, &tally, first)?);
         }
         Ok(Self {
             lanes,
@@ -127,7 +128,8 @@ impl RealDisk {
             spare_paths: (0..SPARE_PATHS).map(|_| PathBuf::with_capacity(PATH_BYTES)).collect(),
             own_bell,
             armed: false,
-            copied,
+            tally,
+            homes: Vec::new(),
         })
     }
 
@@ -147,6 +149,11 @@ impl RealDisk {
         own.clear();
         own.push(path);
         own
+    }
+
+    /// The file system of a file's directory when it was entered.
+    fn home_of(&self, path: &Path) -> Option<u64> {
+        self.homes.iter().find(|(home, _)| Some(home.as_path()) == path.parent()).map(|&(_, file_system)| file_system)
     }
 
     fn complete(&mut self, done: Done) -> Completion {
@@ -196,7 +203,12 @@ impl RealDisk {
 
 impl Disk for RealDisk {
     fn enter_directory(&mut self, path: &Path) -> Vec<String> {
-        files::enter_directory(path)
+        let names = files::enter_directory(path);
+        if let Some(file_system) = files::file_system(path) {
+            self.homes.retain(|(home, _)| home != path);
+            self.homes.push((path.to_owned(), file_system));
+        }
+        names
     }
 
     fn create(&mut self, path: &Path, how: NewFile) -> FileToken {
@@ -204,8 +216,8 @@ impl Disk for RealDisk {
         self.next_file += 1;
         let lane = usize::from(how.thread) % self.lanes.len();
         self.known.push(Known { file, failures: 0, lane });
-        let path = self.own(path);
-        self.command(file, Command::Create { file, path, how });
+        let (path, home) = (self.own(path), self.home_of(path));
+        self.command(file, Command::Create { file, path, home, how });
         file
     }
 
@@ -227,8 +239,8 @@ impl Disk for RealDisk {
     }
 
     fn publish(&mut self, file: FileToken, final_path: &Path, cookie: u64) {
-        let final_path = self.own(final_path);
-        self.command(file, Command::Publish { file, final_path, cookie });
+        let (final_path, home) = (self.own(final_path), self.home_of(final_path));
+        self.command(file, Command::Publish { file, final_path, home, cookie });
     }
 
     fn remove(&mut self, path: &Path, cookie: u64) {
@@ -261,7 +273,11 @@ impl Disk for RealDisk {
     }
 
     fn copied_bytes(&self) -> u64 {
-        self.copied.load(Ordering::Relaxed)
+        self.tally.copied_bytes()
+    }
+
+    fn restored_files(&self) -> u64 {
+        self.tally.restored_files()
     }
 
     fn prepare_wait(&mut self) -> bool {

@@ -85,6 +85,12 @@ struct Medium {
     directories: BTreeSet<PathBuf>,
     /// By present name.
     files: BTreeMap<PathBuf, Content>,
+    /// Files that somebody deleted, by the name that they had: whoever has one open can still write it.
+    unlinked: BTreeMap<PathBuf, Content>,
+    /// How many of those were written once more.
+    restored: u64,
+    /// Directories that were entered, which are made again where they are missing.
+    entered: BTreeSet<PathBuf>,
     /// How often the power was cut: files opened before are not open any more.
     cuts: u32,
 }
@@ -109,8 +115,27 @@ impl Medium {
         if fails { Err(READ_ONLY) } else { Ok(()) }
     }
 
-    fn has_directory_of(&self, path: &Path) -> bool {
-        path.parent().is_none_or(|parent| parent.as_os_str().is_empty() || self.directories.contains(parent))
+    /// Whether a file may have this name; a directory that was there once is made again.
+    fn has_directory_of(&mut self, path: &Path) -> bool {
+        path.parent().is_none_or(|parent| {
+            if self.entered.contains(parent) {
+                self.directories.insert(parent.to_owned());
+            }
+            parent.as_os_str().is_empty() || self.directories.contains(parent)
+        })
+    }
+
+    /// The content of an open file, which gets its name back where somebody has deleted it.
+    fn open_file(&mut self, path: &Path) -> Result<&mut Content, DiskCause> {
+        if let Some(content) = self.unlinked.remove(path) {
+            if self.name_change().is_err() || !self.has_directory_of(path) {
+                self.unlinked.insert(path.to_owned(), content);
+                return Err(DiskCause::Deleted);
+            }
+            self.restored += 1;
+            self.files.insert(path.to_owned(), Content { synced: 0, durable_name: None, ..content });
+        }
+        self.files.get_mut(path).ok_or(DiskCause::NotOpen)
     }
 }
 
@@ -118,7 +143,16 @@ impl SimulatedStorage {
     /// An empty medium whose chances all come from `seed`, with the directory `/`.
     pub fn new(seed: u64, faults: DiskFaults) -> Self {
         let (random, directories) = (Random::new(seed), BTreeSet::from([PathBuf::from("/")]));
-        let medium = Medium { faults, random, directories, files: BTreeMap::new(), cuts: 0 };
+        let medium = Medium {
+            faults,
+            random,
+            directories,
+            files: BTreeMap::new(),
+            unlinked: BTreeMap::new(),
+            restored: 0,
+            entered: BTreeSet::new(),
+            cuts: 0,
+        };
         Self { state: Arc::new(Mutex::new(medium)) }
     }
 
@@ -137,6 +171,14 @@ impl SimulatedStorage {
     /// Adds a directory.
     pub fn add_directory(&self, path: &Path) {
         self.lock().directories.insert(path.to_owned());
+    }
+
+    /// Somebody removes a directory with everything in it.
+    pub fn remove_directory(&self, path: &Path) {
+        let medium = &mut *self.lock();
+        medium.directories.retain(|directory| !directory.starts_with(path));
+        let removed = medium.files.extract_if(.., |name, _| name.starts_with(path)).collect::<Vec<_>>();
+        medium.unlinked.extend(removed);
     }
 
     /// The present faults.
@@ -166,6 +208,7 @@ impl SimulatedStorage {
     pub fn cut_power(&self) {
         let medium = &mut *self.lock();
         medium.cuts += 1;
+        medium.unlinked.clear();
         for (name, mut content) in core::mem::take(&mut medium.files) {
             let random = &mut medium.random;
             let kept = content.synced + random.below((content.bytes.len() - content.synced) as u64 + 1) as usize;
@@ -248,6 +291,14 @@ impl SimulatedDisk {
         }
     }
 
+    /// What has lost its name goes with whoever had it open.
+    fn forget_unlinked(&mut self) {
+        let medium = &mut *self.storage.lock();
+        for (path, _) in self.files.iter().filter_map(|open| open.place.as_ref()) {
+            medium.unlinked.remove(path);
+        }
+    }
+
     fn carry_out_create(&mut self, file: FileToken, path: PathBuf) -> Result<(), DiskCause> {
         let medium = &mut *self.storage.lock();
         medium.name_change()?;
@@ -281,7 +332,13 @@ impl SimulatedDisk {
             }
             return Err(cause);
         }
-        let content = medium.files.get_mut(path).ok_or(DiskCause::NotOpen)?;
+        let content = match medium.open_file(path) {
+            Ok(content) => content,
+            Err(cause) => {
+                (open.failures, open.last_failure) = (open.failures + 1, Some(cause));
+                return Err(cause);
+            }
+        };
         let offset = content.bytes.len() as u64;
         data.iter().for_each(|slice| content.bytes.extend_from_slice(slice));
         Ok(offset)
@@ -294,7 +351,7 @@ impl SimulatedDisk {
         if medium.random.chance(medium.faults.sync_error) {
             return Err(DEVICE_ERROR);
         }
-        let content = medium.files.get_mut(path).ok_or(DiskCause::NotOpen)?;
+        let content = medium.open_file(path)?;
         content.synced = content.bytes.len();
         content.durable_name = Some(path.clone());
         Ok(())
@@ -308,6 +365,7 @@ impl SimulatedDisk {
         let open = self.files.get_mut(file.0 as usize).ok_or(DiskCause::NotOpen)?;
         let path = open.path(medium.cuts)?;
         medium.name_change()?;
+        medium.open_file(path)?;
         if !medium.has_directory_of(&final_path) {
             return Err(DiskCause::NotFound);
         }
@@ -331,6 +389,7 @@ impl SimulatedDisk {
 
 impl Drop for SimulatedDisk {
     fn drop(&mut self) {
+        self.forget_unlinked();
         let Some((_, Command::Append { file, known_failures, data, .. })) = self.queue.front() else { return };
         let medium = &mut *self.storage.lock();
         // Where it never happens no chance is drawn, so that the history of a seed does not depend on it.
@@ -360,6 +419,7 @@ impl Disk for SimulatedDisk {
     fn enter_directory(&mut self, path: &Path) -> Vec<String> {
         let medium = &mut *self.storage.lock();
         medium.directories.extend(path.ancestors().map(Path::to_owned));
+        medium.entered.insert(path.to_owned());
         let inside = medium.files.keys().filter(|name| name.parent() == Some(path));
         inside.filter_map(|name| Some(name.file_name()?.to_str()?.to_owned())).collect()
     }
@@ -418,6 +478,10 @@ impl Disk for SimulatedDisk {
 
     fn copied_bytes(&self) -> u64 {
         0
+    }
+
+    fn restored_files(&self) -> u64 {
+        self.storage.lock().restored
     }
 
     fn prepare_wait(&mut self) -> bool {

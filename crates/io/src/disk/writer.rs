@@ -22,6 +22,8 @@ pub(super) enum Command {
     Create {
         file: FileToken,
         path: PathBuf,
+        /// The file system where its directory was entered, if it was.
+        home: Option<u64>,
         how: NewFile,
     },
     Append(Append),
@@ -32,6 +34,8 @@ pub(super) enum Command {
     Publish {
         file: FileToken,
         final_path: PathBuf,
+        /// As of a new file, for the final name.
+        home: Option<u64>,
         cookie: u64,
     },
     Remove {
@@ -82,6 +86,33 @@ pub(super) enum Done {
     Removed { cookie: u64, result: Result<(), DiskCause>, path: PathBuf },
 }
 
+/// What the writers of one disk have done besides.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Bytes that were copied to be written.
+    copied: AtomicU64,
+    /// Files that were written once more.
+    restored: AtomicU64,
+}
+
+impl Tally {
+    pub(super) fn copied(&self, bytes: u64) {
+        self.copied.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn restored(&self, is_restored: bool) {
+        self.restored.fetch_add(is_restored.into(), Ordering::Relaxed);
+    }
+
+    pub(super) fn copied_bytes(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn restored_files(&self) -> u64 {
+        self.restored.load(Ordering::Relaxed)
+    }
+}
+
 /// The thread's state.
 pub(super) struct Writer {
     pub(super) commands: Consumer<Command>,
@@ -92,8 +123,7 @@ pub(super) struct Writer {
     pub(super) user_bell: Arc<Doorbell>,
     pub(super) sync_on_publish: bool,
     mode: WriteMode,
-    /// Bytes that were copied to be written.
-    copied: Arc<AtomicU64>,
+    tally: Arc<Tally>,
     /// Those who write past the page cache; none where nobody wants that, or they cannot be started. Dropped before the files.
     helpers: Option<Helpers>,
     files: Vec<OpenFile>,
@@ -107,10 +137,10 @@ impl Writer {
         [own_bell, user_bell]: [Arc<Doorbell>; 2],
         sync_on_publish: bool,
         mode: WriteMode,
-        copied: Arc<AtomicU64>,
+        tally: Arc<Tally>,
     ) -> Self {
         let (files, batch) = (Vec::with_capacity(FILES), Vec::with_capacity(BATCH));
-        Self { commands, done, own_bell, user_bell, sync_on_publish, mode, copied, helpers: None, files, batch }
+        Self { commands, done, own_bell, user_bell, sync_on_publish, mode, tally, helpers: None, files, batch }
     }
 
     /// Works until it is told to stop or its user is gone.
@@ -148,18 +178,18 @@ impl Writer {
 
     fn carry_out(&mut self, command: Command) {
         match command {
-            Command::Create { file, path, how } => {
-                let created = OpenFile::create(file, path, how, self.mode);
+            Command::Create { file, path, home, how } => {
+                let created = OpenFile::create(file, path, home, how, self.mode);
                 let result = created.map(|created| self.files.push(created));
                 self.report(Done::Created { file, result });
             }
             Command::Append(append) => self.append(append),
             Command::Sync { file, cookie } => {
-                let result = self.file(file).ok_or(DiskCause::NotOpen).and_then(OpenFile::sync);
+                let result = self.sync(file);
                 self.report(Done::Synced { file, cookie, result });
             }
-            Command::Publish { file, final_path, cookie } => {
-                let result = self.publish(file, &final_path);
+            Command::Publish { file, final_path, home, cookie } => {
+                let result = self.publish(file, &final_path, home);
                 // Renamed, it is no longer needed even where that may not survive a power cut.
                 let published = self.files.extract_if(.., |open| open.token == file && open.is_published).next();
                 let paths = [Some(final_path), published.map(|open| open.path)];
@@ -172,14 +202,26 @@ impl Writer {
         }
     }
 
-    fn file(&mut self, token: FileToken) -> Option<&mut OpenFile> {
-        self.files.iter_mut().find(|file| file.token == token)
+    /// The file, which is where it should be.
+    fn file_in_place(&mut self, token: FileToken) -> Result<&mut OpenFile, DiskCause> {
+        let file = self.files.iter_mut().find(|file| file.token == token).ok_or(DiskCause::NotOpen)?;
+        self.tally.restored(file.make_sure(file.length)?);
+        Ok(file)
     }
 
-    fn publish(&mut self, token: FileToken, final_path: &Path) -> Result<(), DiskCause> {
+    fn sync(&mut self, token: FileToken) -> Result<(), DiskCause> {
+        self.file_in_place(token)?.sync()
+    }
+
+    fn publish(&mut self, token: FileToken, final_path: &Path, home: Option<u64>) -> Result<(), DiskCause> {
         let sync = self.sync_on_publish;
-        let file = self.file(token).ok_or(DiskCause::NotOpen)?;
+        let file = self.file_in_place(token)?;
         file.cut();
+        if let Some(home) = home
+            && final_path.parent().and_then(files::file_system).is_none()
+        {
+            files::restore_directory_of(final_path, home)?;
+        }
         if sync {
             file.sync_bytes()?;
         }
@@ -206,10 +248,7 @@ impl Writer {
             }
         }
         match self.files.iter_mut().find(|file| file.token == token) {
-            Some(file) => {
-                let copied = file.append(batch.drain(..), self.helpers.as_mut(), &mut self.done);
-                self.copied.fetch_add(copied, Ordering::Relaxed);
-            }
+            Some(file) => file.append(batch.drain(..), self.helpers.as_mut(), &mut self.done, &self.tally),
             None => batch.drain(..).for_each(|append| fail(append, DiskCause::NotOpen, &mut self.done)),
         }
         self.batch = batch;

@@ -66,6 +66,10 @@ impl Medium for PastTheCache {
         Some(bytes)
     }
 
+    fn remove_directory(&self, path: &Path) {
+        self.0.remove_directory(path);
+    }
+
     fn idle(&mut self) {
         self.0.idle();
     }
@@ -86,6 +90,10 @@ impl Medium for Directory {
 
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
         std::fs::read(path).ok()
+    }
+
+    fn remove_directory(&self, path: &Path) {
+        std::fs::remove_dir_all(path).expect("it is ours");
     }
 
     fn idle(&mut self) {
@@ -129,6 +137,10 @@ impl Medium for Simulation {
         self.storage.read(path).ok()
     }
 
+    fn remove_directory(&self, path: &Path) {
+        self.storage.remove_directory(path);
+    }
+
     fn idle(&mut self) {
         self.clock.advance(Duration::from_micros(10));
     }
@@ -162,6 +174,7 @@ macro_rules! every_rule_for {
             publishing_into_nowhere_leaves_the_file_open,
             removed_files_are_gone,
             directories_are_made_and_listed,
+            what_somebody_deletes_while_it_is_written_is_written_once_more,
             there_is_free_room,
         );
     )*};

@@ -90,6 +90,10 @@ impl crate::world::Medium for Threads {
         std::fs::read(path).ok()
     }
 
+    fn remove_directory(&self, path: &std::path::Path) {
+        self.0.remove_directory(path);
+    }
+
     fn idle(&mut self) {
         std::thread::yield_now();
     }

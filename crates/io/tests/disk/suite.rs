@@ -192,3 +192,37 @@ pub(crate) fn there_is_free_room<M: Medium>() {
     assert!(world.disk.free_bytes(&directory).is_ok_and(|bytes| bytes > 0));
     world.finish();
 }
+
+pub(crate) fn what_somebody_deletes_while_it_is_written_is_written_once_more<M: Medium>() {
+    let mut world = new::<M>();
+    let (directory, closed) = (world.path("run"), world.path("done"));
+    let (path, final_path) = (directory.join("file.open"), closed.join("file"));
+    assert!(world.disk.enter_directory(&directory).is_empty() && world.disk.enter_directory(&closed).is_empty());
+    let file = world.disk.create(&path, NewFile { checksum: true, ..NewFile::default() });
+    world.append(file, 1, &[1; 300]);
+    world.wait_for(2);
+    world.medium.remove_directory(&directory);
+    world.append(file, 2, &[2; 300]);
+    world.wait_for(3);
+    assert_eq!((&world.said[2], world.disk.restored_files()), (&Said::Appended(2, 300), 1));
+    let both = [[1; 300], [2; 300]].concat();
+    assert_eq!(world.medium.read(&path), Some(both.clone()), "what is said to be appended is there");
+    world.medium.remove_directory(&directory);
+    world.disk.sync(file, 3);
+    world.wait_for(4);
+    assert_eq!((&world.said[3], world.medium.read(&path)), (&Said::Synced(3, Ok(())), Some(both.clone())));
+    world.medium.remove_directory(&directory);
+    world.medium.remove_directory(&closed);
+    world.disk.publish(file, &final_path, 4);
+    world.wait_for(5);
+    assert_eq!((&world.said[4], world.disk.restored_files()), (&Said::Published(4, Ok(())), 3));
+    assert_eq!(world.medium.read(&final_path), Some(both));
+    assert!(world.medium.read(&closed.join("file.crc32c")).is_some());
+    world.medium.remove_directory(&directory);
+    let next = world.disk.create(&path, NewFile::default());
+    world.append(next, 5, b"next");
+    world.wait_for(7);
+    assert_eq!(world.medium.read(&path), Some(b"next".to_vec()), "a new file finds its directory");
+    assert_eq!(world.disk.restored_files(), 3);
+    world.finish();
+}

@@ -171,6 +171,8 @@ impl<D: Disk> Outlet<D> {
             (Counter::SegmentsDeleted, counts.deleted_segments),
             (Counter::EventsDeleted, counts.deleted_events),
             (Counter::BytesDeleted, counts.deleted_bytes),
+            (Counter::FilesRestored, self.storage.as_ref().map_or(0, Storage::restored_files)),
+            (Counter::EventsGone, counts.gone_events),
             (Counter::DiskRefusals, counts.refusals),
             (Counter::DiskFull, u64::from(counts.refused == Some(DiskCause::Full))),
             (Counter::DiskFailing, counts.refused.map_or(0, failing)),

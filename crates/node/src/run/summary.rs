@@ -49,7 +49,7 @@ pub struct RunSummary {
     pub synchrony: Vec<SynchronySummary>,
     /// Run files deleted to stay within `keep`, and how many events were in them.
     pub deleted: Value,
-    /// How often a disk refused what was written, and which ones fail now.
+    /// How often a disk refused what was written, which ones fail now, and what somebody deleted while it was written.
     pub disk: Value,
     /// Whether every equation holds.
     pub ledger: Value,
@@ -197,7 +197,12 @@ pub fn disk_error(number: i32) -> String {
 fn disks(snapshot: &RunSnapshot) -> Value {
     let failing = snapshot.failing_disks.iter();
     let failing = failing.map(|(node, error)| json!({ "node": node.to_string(), "error": disk_error(*error) }));
-    json!({ "refusals": snapshot.counter(Counter::DiskRefusals), "failing": failing.collect::<Vec<_>>() })
+    json!({
+        "refusals": snapshot.counter(Counter::DiskRefusals),
+        "failing": failing.collect::<Vec<_>>(),
+        "files_restored": snapshot.counter(Counter::FilesRestored),
+        "events_gone": snapshot.counter(Counter::EventsGone),
+    })
 }
 
 /// Datagrams that became nobody's fragment, and why.
@@ -362,6 +367,7 @@ impl RunSummary {
             // At levels below `written` an event may be released that no file will ever hold.
             && self.events.written + self.events.rejected + self.events.unselected >= self.events.built
             && self.streams.values().all(|stream| stream.failed == 0)
+            && self.disk["events_gone"] == 0
     }
 }
 

@@ -4,6 +4,7 @@
 mod connections;
 mod contents;
 mod disk_full;
+mod disk_wrong;
 mod numbering;
 #[path = "../support/mod.rs"]
 mod support;

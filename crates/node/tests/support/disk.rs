@@ -1,4 +1,4 @@
-//! A disk that is full soon.
+//! Disks on which something goes wrong: one that is full soon, one that freezes or that the system gives up.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,4 +21,47 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
     }
+}
+
+/// A file system of its own in a file, until dropped.
+#[derive(Debug)]
+pub(crate) struct OwnDisk(PathBuf);
+
+impl OwnDisk {
+    /// None where this process may not mount, or has nothing to make one with.
+    pub(crate) fn mount(at: &Path) -> Option<Self> {
+        fs::create_dir_all(at).expect("a directory can be made");
+        let image = at.with_extension("image");
+        fs::File::create(&image).and_then(|file| file.set_len(64 << 20)).expect("a file can be made");
+        let is_made = is_done(Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&image));
+        let is_mounted = is_made && is_done(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(at));
+        is_mounted.then(|| Self(at.to_owned()))
+    }
+
+    /// From here on every write waits; false where this process may not do that.
+    pub(crate) fn freeze(&self) -> bool {
+        is_done(Command::new("fsfreeze").arg("--freeze").arg(&self.0))
+    }
+
+    /// Writes go on.
+    pub(crate) fn thaw(&self) -> bool {
+        is_done(Command::new("fsfreeze").arg("--unfreeze").arg(&self.0))
+    }
+
+    /// What the system does when it finds the file system damaged: from here on it is read-only, open files and all.
+    pub(crate) fn abort(&self) -> bool {
+        is_done(Command::new("mount").args(["-o", "remount,abort"]).arg(&self.0))
+    }
+}
+
+impl Drop for OwnDisk {
+    fn drop(&mut self) {
+        self.thaw();
+        is_done(Command::new("umount").arg("--lazy").arg(&self.0));
+    }
+}
+
+/// Whether a command can be run, and ends well.
+fn is_done(command: &mut Command) -> bool {
+    command.output().is_ok_and(|output| output.status.success())
 }

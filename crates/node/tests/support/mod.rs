@@ -8,7 +8,7 @@
 //! pulses     what the real boards of a capture say of their events
 //! referee    what the files hold, against what the front ends say that they sent
 //! setup      a directory of the test's own, a configuration, a run, and patience
-//! disk       a disk that is full soon
+//! disk       disks on which something goes wrong
 //! relay      a line between two nodes that can be cut, and whose reports can be falsified
 //! ```
 #![allow(dead_code, unused_imports, reason = "each test binary uses its part")]
@@ -23,7 +23,7 @@ mod relay;
 mod setup;
 
 pub(crate) use controlled::{Manner, OwnFrontEnd, Program, free_address};
-pub(crate) use disk::SmallDisk;
+pub(crate) use disk::{OwnDisk, SmallDisk};
 pub(crate) use encode::{
     Random, SLINK_WORD, fed_fragment, ferol_block, ferol_blocks, generic_header, generic_hello, generic_payload,
 };

@@ -64,6 +64,10 @@ impl Disk for NodeDisk {
         self.inner.copied_bytes()
     }
 
+    fn restored_files(&self) -> u64 {
+        self.inner.restored_files()
+    }
+
     fn prepare_wait(&mut self) -> bool {
         self.inner.prepare_wait()
     }

@@ -18,6 +18,8 @@ pub struct StorageCounts {
     pub deleted_events: u64,
     /// Bytes in them.
     pub deleted_bytes: u64,
+    /// Event records that the disk had taken, in files that somebody deleted and that could not be written once more.
+    pub gone_events: u64,
     /// Pieces of work that the disk refused; each is offered again.
     pub refusals: u64,
     /// Why the disk refuses what is offered now, or that it is fuller than it should be; none where it does its work.
@@ -32,6 +34,7 @@ impl AddAssign for StorageCounts {
         self.deleted_segments += other.deleted_segments;
         self.deleted_events += other.deleted_events;
         self.deleted_bytes += other.deleted_bytes;
+        self.gone_events += other.gone_events;
         self.refusals += other.refusals;
         self.refused = self.refused.or(other.refused);
     }

@@ -374,6 +374,11 @@ impl<D: Disk> Storage<D> {
         self.tools.disk.copied_bytes()
     }
 
+    /// Files that somebody deleted or moved while they were written, and that were written once more.
+    pub fn restored_files(&self) -> u64 {
+        self.tools.disk.restored_files()
+    }
+
     /// What was written and deleted in each stream, by its index.
     pub fn streams(&self) -> impl Iterator<Item = StorageCounts> {
         self.series.iter().map(|series| series.counts)

@@ -74,6 +74,8 @@ pub(super) struct SegmentWriter {
     retry: Option<Instant>,
     /// Why the disk refuses this segment's work, and since when; none once it has done something again.
     refused: Option<(DiskCause, Instant)>,
+    /// Somebody deleted the file, and it could not be written once more yet.
+    is_deleted: bool,
     closing: bool,
 }
 
@@ -98,6 +100,7 @@ impl SegmentWriter {
             work: Work::Closed,
             retry: None,
             refused: None,
+            is_deleted: false,
             closing: false,
         }
     }
@@ -113,7 +116,7 @@ impl SegmentWriter {
         self.length = 0;
         self.opened = now;
         self.work = Work::Idle;
-        (self.retry, self.refused) = (None, None);
+        (self.retry, self.refused, self.is_deleted) = (None, None, false);
         self.closing = false;
     }
 
@@ -225,7 +228,7 @@ impl SegmentWriter {
         counts: &mut StorageCounts,
         acknowledgements: &mut Acknowledgements<'_>,
     ) {
-        self.refused = None;
+        (self.refused, self.is_deleted) = (None, false);
         let mut reached = |tickets: &mut Vec<Ticket>, level| {
             tickets.drain(..).for_each(|ticket| acknowledgements.tell(ticket, Progress::Reached(level)));
         };
@@ -261,6 +264,7 @@ impl SegmentWriter {
                 self.on_disk.data.append(&mut data);
             }
         }
+        self.is_deleted |= cause == DiskCause::Deleted;
         let known = self.refused.get_or_insert((cause, now));
         // Of a file that could not be created everything is refused as not open: why it could not be says more.
         if cause != DiskCause::NotOpen {
@@ -269,11 +273,14 @@ impl SegmentWriter {
         self.retry = Some(retry);
     }
 
-    /// Gives up what the disk has not taken; its events have failed. False while a piece of work is with the disk, of
-    /// which it is not known yet how it ends.
-    pub(super) fn give_up(&mut self, acknowledgements: &mut Acknowledgements<'_>) -> bool {
+    /// Gives up what the disk has not taken; its events have failed. Those that it had taken are gone with a file that somebody
+    /// deleted. False while a piece of work is with the disk, of which it is not known yet how it ends.
+    pub(super) fn give_up(&mut self, counts: &mut StorageCounts, acknowledgements: &mut Acknowledgements<'_>) -> bool {
         if self.work != Work::Idle && self.retry.is_none() {
             return false;
+        }
+        if self.is_deleted {
+            counts.gone_events += self.index.entries().len() as u64 - self.pending_events();
         }
         for batch in [&mut self.on_disk, &mut self.gathered] {
             batch.data.clear();

@@ -219,14 +219,14 @@ impl Series {
     pub(super) fn give_up(&mut self, acknowledgements: &mut Acknowledgements<'_>) {
         for _ in 0..self.closing.len() {
             let Some(mut segment) = self.closing.pop_front() else { return };
-            if segment.give_up(acknowledgements) {
+            if segment.give_up(&mut self.counts, acknowledgements) {
                 self.spare.push(segment);
             } else {
                 self.closing.push_back(segment);
             }
         }
         if let Some(mut segment) = self.current.take() {
-            if segment.give_up(acknowledgements) {
+            if segment.give_up(&mut self.counts, acknowledgements) {
                 self.spare.push(segment);
             } else {
                 self.current = Some(segment);
