@@ -1,8 +1,8 @@
 //! A line between nodes: it has an address before the node behind it has one, so that nodes can be started in any
-//! order with ports of 0; and it can falsify what passes.
+//! order with ports of 0; it can falsify what passes, and remembers what builder units acknowledge.
 
 use ropewalk_terms::Counter;
-use ropewalk_wire::message::{HEADER_BYTES, Header, Kind, Message};
+use ropewalk_wire::message::{Acknowledge, HEADER_BYTES, Header, Kind, Message};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +17,19 @@ pub(crate) enum Tampering {
     /// In the reports of the nodes that call, one fragment that ended in a complete event is not counted: what a
     /// readout unit would report that lost one without noticing.
     ForgetOneFragment,
+    /// Nothing, but what builder units acknowledge is remembered.
+    Remember,
 }
+
+/// What builder units have acknowledged, in the order in which it passed.
+type Acknowledged = Arc<Mutex<Vec<Acknowledge>>>;
 
 /// A line to a node that may not be there yet: until then callers are turned away.
 #[derive(Debug)]
 pub(crate) struct Relay {
     address: String,
     target: Arc<Mutex<Option<String>>>,
+    acknowledged: Acknowledged,
     halt: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -34,6 +40,8 @@ impl Relay {
         let address = listener.local_addr().expect("it is bound").to_string();
         let (target, halt) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
         let (led, halted) = (Arc::clone(&target), Arc::clone(&halt));
+        let acknowledged = Acknowledged::default();
+        let heard = Arc::clone(&acknowledged);
         let thread = std::thread::spawn(move || {
             for caller in listener.incoming().map_while(Result::ok) {
                 if halted.load(Ordering::Relaxed) {
@@ -41,16 +49,21 @@ impl Relay {
                 }
                 let target: Option<String> = led.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 if let Some(node) = target.and_then(|address| TcpStream::connect(address).ok()) {
-                    connect(caller, node, tampering);
+                    connect(caller, node, tampering, &heard);
                 }
             }
         });
-        Self { address, target, halt, thread: Some(thread) }
+        Self { address, target, acknowledged, halt, thread: Some(thread) }
     }
 
     /// Where callers call.
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// What builder units have acknowledged so far.
+    pub(crate) fn acknowledged(&self) -> Vec<Acknowledge> {
+        self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The node is there.
@@ -70,12 +83,22 @@ impl Drop for Relay {
 }
 
 /// Joins two connections, each way on a thread that ends with them.
-fn connect(caller: TcpStream, node: TcpStream, tampering: Tampering) {
+fn connect(caller: TcpStream, node: TcpStream, tampering: Tampering, acknowledged: &Acknowledged) {
     let _ = (caller.set_nodelay(true), node.set_nodelay(true));
     let (Ok(caller_back), Ok(node_back)) = (caller.try_clone(), node.try_clone()) else { return };
+    let acknowledged = Arc::clone(acknowledged);
     std::thread::spawn(move || match tampering {
         Tampering::None => pass_on(caller, node),
-        Tampering::ForgetOneFragment => falsify(caller, node),
+        Tampering::ForgetOneFragment => by_message(caller, node, |kind, body| {
+            if kind == Kind::Report {
+                *body = without_one_fragment(body);
+            }
+        }),
+        Tampering::Remember => by_message(caller, node, |kind, body| {
+            if let Ok(Message::Acknowledge(message)) = Message::decode(kind, body) {
+                acknowledged.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+            }
+        }),
     });
     std::thread::spawn(move || pass_on(node_back, caller_back));
 }
@@ -85,7 +108,8 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream) {
     let _ = to.shutdown(Shutdown::Write);
 }
 
-fn falsify(mut from: TcpStream, mut to: TcpStream) {
+/// Passes on what each whole message has become. One that nobody takes any more was sent all the same.
+fn by_message(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(Kind, &mut Vec<u8>)) {
     let mut bytes = [0; HEADER_BYTES];
     while from.read_exact(&mut bytes).is_ok() {
         let header = Header::decode(&bytes).expect("nodes speak the protocol");
@@ -93,13 +117,9 @@ fn falsify(mut from: TcpStream, mut to: TcpStream) {
         if from.read_exact(&mut body).is_err() {
             break;
         }
-        if header.kind == Kind::Report {
-            body = without_one_fragment(&body);
-        }
-        // The falsified body is as long as the true one: its numbers have a fixed width.
-        if to.write_all(&bytes).and_then(|()| to.write_all(&body)).is_err() {
-            break;
-        }
+        look(header.kind, &mut body);
+        // A falsified body is as long as the true one: its numbers have a fixed width.
+        let _ = to.write_all(&bytes).and_then(|()| to.write_all(&body));
     }
     let _ = to.shutdown(Shutdown::Write);
 }

@@ -77,6 +77,11 @@ impl Cluster {
         self.node(readout).expect_line(&format!("ready {readout} front ends "))
     }
 
+    /// The line to a node that has one.
+    pub(crate) fn relay(&self, name: &str) -> &Relay {
+        &self.relays[name]
+    }
+
     /// A node that was started.
     pub(crate) fn node(&mut self, name: &str) -> &mut Program {
         self.nodes.get_mut(name).unwrap_or_else(|| panic!("{name} was not started"))

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 const EVENTS: u64 = 20_000;
 
-fn compile(directory: &TemporaryDirectory, macros: &[&str]) -> PathBuf {
+/// The filter of `tenth.c` as a library, with these macros.
+pub(crate) fn compile(directory: &Path, macros: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let library = directory.path().join("tenth.so");
+    let library = directory.join("tenth.so");
     let built = Command::new("cc")
         .args(["-std=gnu99", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-I"])
         .arg(root.join("../../bindings/c"))
@@ -33,7 +34,7 @@ fn configuration(directory: &TemporaryDirectory, filter: &str) -> String {
          restarts = 1000\n{filter}\n[[stream]]\nname = \"odd\"\ntriggers = [0]\n[[stream]]\nname = \"even\"\ntriggers = [1]\nordered = true\n\
          [[source]]\nid = 1\nreadout = \"ru0\"\nformat = \"generic\"\nemulate = {{ fragment_size = \"uniform(64, 3000)\", rate = \"5kHz\" }}\n\
          [[source]]\nid = 2\nreadout = \"ru0\"\nformat = \"generic\"\nemulate = {{ fragment_size = \"1KiB\", rate = \"5kHz\" }}\n",
-        compile(directory, &[]).display().to_string()
+        compile(directory.path(), &[]).display().to_string()
     );
     let file = directory.path().join("run.toml");
     std::fs::write(&file, text).expect("it is ours");
@@ -68,7 +69,7 @@ fn stream(directory: &Path, name: &str) -> Stream {
 }
 
 /// The children of a process.
-fn children(process: u32) -> Vec<i32> {
+pub(crate) fn children(process: u32) -> Vec<i32> {
     let path = format!("/proc/{process}/task");
     let tasks = std::fs::read_dir(path).into_iter().flatten().flatten();
     let listed = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -138,7 +139,7 @@ fn a_filter_that_always_ends_is_given_up_and_every_event_is_kept() {
     let config = configuration(&directory, "units = 1");
     let text = std::fs::read_to_string(&config).expect("it is ours").replace("restarts = 1000", "restarts = 2");
     std::fs::write(&config, text).expect("it is ours");
-    compile(&directory, &["-DENDS_OVER=1"]);
+    compile(directory.path(), &["-DENDS_OVER=1"]);
     let output = directory.path().display().to_string();
     let run = Program::start(["run", &config, "--json", "--output", &output, "--events", "500"]);
     let account = run.end().expect_status(0).account();
@@ -155,7 +156,7 @@ fn a_stop_does_not_wait_for_a_filter_that_is_far_behind() {
     let directory = TemporaryDirectory::new("filter-behind");
     let patience = "[timeouts]\nreadout = \"200ms\"\nbuilder = \"400ms\"\nmanager = \"800ms\"\ndrain = \"4s\"";
     let config = configuration(&directory, &format!("units = 1\ntimeout = \"500ms\"\n{patience}"));
-    compile(&directory, &["-DSLOW=50"]);
+    compile(directory.path(), &["-DSLOW=50"]);
     let output = directory.path().display().to_string();
     let begin = Instant::now();
     let run = Program::start(["run", &config, "--json", "--output", &output, "--duration", "1s"]);

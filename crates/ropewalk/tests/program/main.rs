@@ -2,6 +2,7 @@
 //! ends and referee are those of the node's fault tests.
 
 mod accounts;
+mod all_killed;
 mod bench;
 mod builder_killed;
 mod cluster;
