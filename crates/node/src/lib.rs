@@ -4,12 +4,14 @@
 //! configuration  what the run is            quantity   sizes, times and rates as people write them
 //! drive          machines <-> endpoints     run        threads, wiring, run directories, the handle
 //! offline        verify, inspect, recover        file_based  files of events and the processes that filter them
+//! monitoring     what filters counted, in documents beside the events
 //! ```
 //! `drive` is generic over io's twins and has no threads, so that a simulator can run it as it is.
 
 pub mod configuration;
 pub mod drive;
 pub mod file_based;
+pub mod monitoring;
 pub mod offline;
 pub mod quantity;
 pub mod run;

@@ -43,6 +43,8 @@ pub(crate) enum Command {
     FilterFiles(FilterFilesOptions),
     /// Be a filter unit: filter the files that the broker of a directory gives, one after the other.
     FilterUnit(FilterUnitOptions),
+    /// Add up what the filters of a run counted: histograms, and how often each trigger and stream took an event.
+    Histograms(HistogramsOptions),
     /// Be the process in which a splitter divides a source's frames; a run starts it by itself.
     #[command(hide = true)]
     SplitterProcess,
@@ -141,6 +143,19 @@ pub(crate) struct FilterFilesOptions {
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub(crate) time_out: Time,
     /// Print what came of the files as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk histograms run000001
+  ropewalk histograms /data0/run000001 /data1/run000001 --json")]
+pub(crate) struct HistogramsOptions {
+    /// Directories of one run, all in which builder units have left documents.
+    #[arg(required = true)]
+    pub(crate) directories: Vec<PathBuf>,
+    /// Print all counts as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -10,6 +10,7 @@ mod felix;
 mod files;
 mod filtering;
 mod foreign;
+mod histograms;
 mod init;
 mod nodes;
 mod push;
@@ -60,6 +61,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::FarmNode(options) => push::farm_node(&options),
         Command::FilterFiles(options) => filtering::filter_files(&options),
         Command::FilterUnit(options) => filtering::filter_unit(&options),
+        Command::Histograms(options) => histograms::histograms(&options),
         Command::Decisions(options) => decisions::decisions(&options),
         Command::SplitterProcess => {
             let served = ropewalk_plugin::process::serve();

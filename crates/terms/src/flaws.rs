@@ -223,6 +223,8 @@ flaws! {
     FilterKillIsEnd = "filter_kill_is_end",
     /// What a filter unit says that is to end counts.
     FilterCondemnedBelieved = "filter_condemned_believed",
+    /// What an attempt fills into histograms counts although its decision does not.
+    StaleFillsCounted = "stale_fills_counted",
     /// Events of ordered streams do not wait for those before them.
     OrderingImpatient = "ordering_impatient",
     /// Events that a stream's prescale leaves out are counted nowhere.

@@ -57,8 +57,8 @@ impl HistogramShape {
         if bins == 0 || bins > MOST_BINS {
             return Err(HistogramError::Bins { name, bins });
         }
-        // The width has to be a number as well, which two ends far apart do not have.
-        if !(low < high && (high - low).is_finite()) {
+        // What is computed with the width has to be a number as well, which of two ends far apart it is not.
+        if !(low < high && ((high - low) * f64::from(bins)).is_finite()) {
             return Err(HistogramError::Range { name, low, high });
         }
         Ok(Self { name, bins, low, high })
@@ -112,6 +112,12 @@ impl Fills {
     pub fn clear(&mut self) {
         self.values.clear();
         self.dropped = 0;
+    }
+
+    /// The same as another one, in the memory that this one has.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.values.clone_from(&other.values);
+        self.dropped = other.dropped;
     }
 
     /// A value is filled in, or dropped where there are [`MOST_FILLS`] already.
@@ -171,7 +177,8 @@ impl Histogram {
         } else if value >= high {
             &mut self.overflow
         } else {
-            let bin = ((value - low) / (high - low) * self.counts.len() as f64) as usize;
+            // In this order: a value at a bin's beginning is not rounded to the one before where the width is a whole number.
+            let bin = ((value - low) * self.counts.len() as f64 / (high - low)) as usize;
             // What is just below the end may be rounded up to it.
             let last = self.counts.len() - 1;
             &mut self.counts[bin.min(last)]

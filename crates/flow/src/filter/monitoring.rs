@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  declare: shapes --> one list for all filter units
-//!  decided: verdict, triggers, streams, fills of a decision that counts --> the open lumisection of the event
+//!  decided, fill: verdict, triggers, streams, fills of a decision that counts --> the open lumisection of the event
 //!  close: no more events of it --> next_closed, to be kept
 //! ```
 //! A decision that does not count (of a filter unit that ended over the event, or stale) is never told here, and leaves nothing.
@@ -61,7 +61,7 @@ impl LumisectionRecord {
 
 /// A decision that counts.
 #[derive(Copy, Clone, Debug)]
-pub struct Counted<'a> {
+pub struct Counted {
     /// The event's lumisection.
     pub lumisection: u32,
     /// What was decided.
@@ -70,10 +70,6 @@ pub struct Counted<'a> {
     pub triggers: TriggerBits,
     /// The streams that took it.
     pub streams: StreamSet,
-    /// Who decided: what [`Monitoring::declare`] returned for that one.
-    pub histograms: &'a [Option<u16>],
-    /// What was filled in.
-    pub fills: &'a Fills,
 }
 
 /// Adds up what filters say: see the module's picture.
@@ -116,7 +112,7 @@ impl Monitoring {
     }
 
     /// A decision counts.
-    pub fn decided(&mut self, decision: &Counted<'_>) {
+    pub fn decided(&mut self, decision: &Counted) {
         let record = self.record(decision.lumisection);
         match decision.verdict {
             Verdict::Rejected => record.rejected += 1,
@@ -129,9 +125,15 @@ impl Monitoring {
             }
         }
         decision.streams.iter().for_each(|stream| record.streams[usize::from(stream.0)] += 1);
-        record.dropped_fills += decision.fills.dropped();
-        for &Fill { histogram, value } in decision.fills.values() {
-            let place = decision.histograms.get(usize::from(histogram)).copied().flatten();
+    }
+
+    /// What came with a decision that counts, on an event of this lumisection. `histograms` is what [`Monitoring::declare`] returned for
+    /// whoever decided.
+    pub fn fill(&mut self, lumisection: u32, histograms: &[Option<u16>], fills: &Fills) {
+        let record = self.record(lumisection);
+        record.dropped_fills += fills.dropped();
+        for &Fill { histogram, value } in fills.values() {
+            let place = histograms.get(usize::from(histogram)).copied().flatten();
             match place {
                 Some(place) => record.histograms[usize::from(place)].fill(value),
                 None => record.dropped_fills += 1,

@@ -135,7 +135,9 @@ impl<D: Disk> Outlet<D> {
     }
 
     /// Every event of a lumisection has ended, here and elsewhere, and what was to be written of it is.
-    pub fn end_lumisection(&mut self, _now: Instant, _end: &LumisectionEnd) {}
+    pub fn end_lumisection(&mut self, _now: Instant, end: &LumisectionEnd) {
+        self.filtering.close_lumisection(end.number);
+    }
 
     /// Whether every event that came is with storage.
     pub fn is_idle(&self) -> bool {

@@ -21,6 +21,7 @@ use crate::configuration::Configuration;
 use crate::drive::{
     BuilderDrive, Drive, EmulatedCardDrive, Identity, ManagerDrive, ReadoutDrive, Refusal, SourceDrive, Storage,
 };
+use crate::monitoring::Archive;
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
@@ -104,6 +105,8 @@ const SOURCE_BLOCK: usize = 128 << 10;
 const SOURCE_BLOCKS: usize = 8;
 /// How many blocks a source's queue may hold.
 const SOURCE_QUEUE_BLOCKS: usize = 4;
+/// The thread that keeps what filters count.
+const HISTOGRAMS: &str = "histograms";
 /// Nobody answers a source: a small block for each connection is what an endpoint must have.
 const UNUSED_BLOCK: usize = 4096;
 /// What is queued when a source ends is sent, however long the run is held up, by a full disk for example.
@@ -150,6 +153,7 @@ impl Workshop<'_> {
         index: u16,
         peers: P,
         watched: &mut Vec<Watched>,
+        archive: &mut Archive,
     ) -> Result<BuilderDrive<P, RealDisk>, RunError> {
         let node = NodeId::builder(index);
         let config = self.resolved.builder_drive(index, self.identity(node));
@@ -174,7 +178,10 @@ impl Workshop<'_> {
                 Some(Storage::new(disk, storage, records))
             }
         };
-        let (filtering, others) = self.filtering(&name, config.builder.slots)?;
+        let (mut filtering, others) = self.filtering(&name, config.builder.slots)?;
+        if let Some(output) = self.resolved.monitoring_output(index) {
+            filtering = filtering.with_keeper(Box::new(archive.line(node, output, self.resolved.streams())));
+        }
         watched.extend(others);
         let drive = BuilderDrive::new(config, peers, storage, self.staging(&name)?).map_err(endpoint(&name))?;
         // In good time before the event manager drops what is left.
@@ -241,7 +248,7 @@ pub fn launch_with(
     let mut names = Vec::new();
     let mut groups = Groups::new(&placer);
     let (mut cards, mut fed, mut lines, mut savers) = (Vec::new(), Vec::new(), Lines::new(), Vec::new());
-    let mut watched = Vec::new();
+    let (mut watched, mut archive) = (Vec::new(), Archive::new());
     for index in 0..resolved.manager.readouts {
         let mut readout = workshop.readout(index, peers()?)?;
         let own = workshop.cards(index, &mut readout, events)?;
@@ -260,7 +267,7 @@ pub fn launch_with(
     }
     for index in 0..resolved.manager.builders {
         let name = configuration.builder[usize::from(index)].name.clone();
-        groups.builders.push((name, Box::new(workshop.builder(index, peers()?, &mut watched)?)));
+        groups.builders.push((name, Box::new(workshop.builder(index, peers()?, &mut watched, &mut archive)?)));
     }
     let gate = Arc::new(TriggerGate::new(events.unwrap_or(u64::MAX)));
     let sources = workshop.sources(&addresses, lines, &gate)?;
@@ -276,6 +283,7 @@ pub fn launch_with(
     start.sources(sources, cards, &gate)?;
     start.fed(fed)?;
     start.savers(savers, &configuration.run.output)?;
+    start.archive(archive)?;
     start.finish()
 }
 
@@ -337,11 +345,13 @@ pub fn launch_node(
         Role::Builder => {
             let section = &configuration.builder[usize::from(index)];
             let pool = resolved.builder_pool(index);
-            let mut watched = Vec::new();
-            let builder = workshop.builder(index, workshop.peer_tcp(&section.name, pool)?, &mut watched)?;
+            let (mut watched, mut archive) = (Vec::new(), Archive::new());
+            let peers = workshop.peer_tcp(&section.name, pool)?;
+            let builder = workshop.builder(index, peers, &mut watched, &mut archive)?;
             let mut start = Start::new(nowhere(), &resolved, &placer);
             start.handle.watched = watched;
             start.worker(&section.name, vec![Box::new(builder)])?;
+            start.archive(archive)?;
             start.finish()
         }
         Role::Source => Err(RunError::Unfit("sources are started with their readout unit".to_owned())),
@@ -451,6 +461,7 @@ impl<'a> Start<'a> {
             workers: Vec::new(),
             source_workers: Vec::new(),
             feeders: Vec::new(),
+            histograms: Vec::new(),
             is_fed: resolved.is_fed(),
             commands,
             board: Arc::new(Board::default()),
@@ -574,6 +585,15 @@ impl<'a> Start<'a> {
         self.feeder("black-box".to_owned(), Arc::default(), move |_, notes, is_over| {
             black_box::save(savers, &directory, is_over, notes);
         })
+    }
+
+    /// Starts the thread that keeps what filters count. It ends when the last drive has that counts.
+    fn archive(&mut self, archive: Archive) -> Result<(), RunError> {
+        if archive.is_empty() {
+            return Ok(());
+        }
+        self.handle.histograms = archive.outputs();
+        self.feeder(HISTOGRAMS.to_owned(), Arc::default(), move |_, notes, _| notes.leave(archive.write_all()))
     }
 
     /// Starts a thread that sees that a source or a card's ring is written, until `is_over` is set.

@@ -4,9 +4,11 @@ use super::assemble::{RunError, Workshop};
 use super::placement::{Purpose, pool_of};
 use super::watched::Watched;
 use crate::configuration::{FilterSection, TriggerChoice};
-use crate::drive::{FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, UnitDecision};
+use crate::drive::{
+    FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, Said, UnitDecision,
+};
 use ropewalk_flow::builder::EventView;
-use ropewalk_flow::filter::{BuiltinFilter, Decision, FarmConfig};
+use ropewalk_flow::filter::{BuiltinFilter, Decision, FarmConfig, HistogramShape};
 use ropewalk_flow::supervision::SupervisorConfig;
 use ropewalk_memory::{PoolConfig, Staging};
 use ropewalk_plugin::filter::process::{FilterProcess, MOST_EVENTS, Offer, ProcessConfig};
@@ -111,9 +113,14 @@ impl LocalFilter for Trusted {
         self.0.begin_run(run);
     }
 
-    fn decide(&mut self, event: &EventView<'_>, result: &mut Vec<u8>) -> Option<Decision> {
+    fn histograms(&self) -> &[HistogramShape] {
+        self.0.histograms()
+    }
+
+    fn decide(&mut self, event: &EventView<'_>, said: &mut Said) -> Option<Decision> {
         let decision = self.0.process(event).ok()??;
-        result.extend_from_slice(decision.result);
+        said.result.extend_from_slice(decision.result);
+        said.fills.copy_from(decision.fills);
         Some(Decision { accept: decision.accept, triggers: decision.bits })
     }
 
@@ -168,13 +175,20 @@ impl FilterLink for Linked {
         self.process.flush();
     }
 
-    fn next_decision(&mut self, result: &mut Vec<u8>) -> Option<Result<UnitDecision, NotBelieved>> {
+    fn histograms(&self) -> &[HistogramShape] {
+        self.process.histograms()
+    }
+
+    fn next_decision(&mut self, said: &mut Said) -> Option<Result<UnitDecision, NotBelieved>> {
         Some(match self.process.next_decision()? {
             Err(_) => Err(NotBelieved),
             Ok((slot, decision)) => {
                 self.taken += 1;
-                result.clear();
-                result.extend_from_slice(decision.map_or(&[], |decision| decision.result));
+                said.clear();
+                if let Some(decision) = decision {
+                    said.result.extend_from_slice(decision.result);
+                    said.fills.copy_from(decision.fills);
+                }
                 let decision = decision.map(|said| Decision { accept: said.accept, triggers: said.bits });
                 Ok(UnitDecision { slot, decision })
             }

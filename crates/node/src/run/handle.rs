@@ -8,13 +8,14 @@ use super::summary::{Durations, Parts, RunSummary};
 use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::drive::{Drive, FrontEndsAccount, ManagerDrive, Refusal, RunSnapshot, Sent, Standing};
+use crate::monitoring::{MergeError, merge};
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::wait::Waker;
 use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId};
-use ropewalk_wire::run_file::StreamName;
+use ropewalk_wire::run_file::{StreamName, run_directory_name};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -147,6 +148,8 @@ pub struct RunHandle {
     pub(super) workers: Vec<Worker>,
     pub(super) source_workers: Vec<Worker>,
     pub(super) feeders: Vec<RunningFeeder>,
+    /// Where builder units of this process keep what their filters count.
+    pub(super) histograms: Vec<PathBuf>,
     /// All sources are e-links of cards whose blocks come from outside of this process.
     pub(super) is_fed: bool,
     pub(super) commands: Sender<RunCommand>,
@@ -347,7 +350,25 @@ impl RunHandle {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.workers.drain(..).chain(self.source_workers.drain(..)).for_each(Worker::join);
+        self.merge_histograms();
         self.summary()
+    }
+
+    /// Adds up what the filters of this process counted, once all of it is kept. Builder units that are processes of their own keep theirs,
+    /// wherever that is.
+    fn merge_histograms(&mut self) {
+        if self.histograms.is_empty() || self.directory.as_os_str().is_empty() {
+            return;
+        }
+        let name = run_directory_name(self.run);
+        let directories: Vec<_> = self.histograms.iter().map(|output| output.join(&name)).collect();
+        let kept = match merge(&directories) {
+            // A run that was never begun has counted nothing.
+            Err(MergeError::Nothing { .. }) => Ok(()),
+            Err(error) => Err(error.to_string()),
+            Ok(sum) => sum.keep(&self.directory).map_err(|error| format!("{}: {error}", self.directory.display())),
+        };
+        self.warnings.extend(kept.err().map(|error| format!("what filters counted is not added up: {error}")));
     }
 
     /// The account as it is known now.

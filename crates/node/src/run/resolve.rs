@@ -508,6 +508,15 @@ impl Resolved {
         })
     }
 
+    /// Where the run directories are in which a builder unit keeps what its filter counts; none without a filter, or where nothing
+    /// is written.
+    pub(super) fn monitoring_output(&self, index: u16) -> Option<PathBuf> {
+        let run = &self.configuration.run;
+        let is_kept = run.write && self.configuration.filter.is_some();
+        let output = || self.configuration.builder[usize::from(index)].output.as_ref().unwrap_or(&run.output);
+        is_kept.then(|| output().clone())
+    }
+
     /// The watch over sources that slip; none where it is switched off.
     fn synchrony(&self) -> Option<synchrony::Config> {
         let section = &self.configuration.synchrony;

@@ -47,6 +47,9 @@ impl Host {
 }
 
 /// `histogram` of `struct ropewalk_host`.
+///
+/// # Safety
+/// `host` is NULL or what [`Host::as_ptr`] returned, of a host that is there, and `name` is NULL or a text that ends with a zero.
 unsafe extern "C" fn histogram(host: *const RawHost, name: *const c_char, bins: u32, low: f64, high: f64) -> c_int {
     if host.is_null() || name.is_null() {
         return -1;

@@ -1,11 +1,13 @@
 //! Filters in C in processes of their own, which end over an event or are ended by somebody else, in whole runs.
 
+use crate::accounts::{expect_form, schema};
 use crate::process::Program;
 use crate::support::{TemporaryDirectory, wait_for};
 use ropewalk_node::offline::RunReader;
 use ropewalk_terms::{Cause, SourceId, Verdict};
 use ropewalk_wire::filter_result::FilterResult;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,7 +32,7 @@ pub(crate) fn compile(directory: &Path, macros: &[&str]) -> PathBuf {
 
 fn configuration(directory: &TemporaryDirectory, filter: &str) -> String {
     let text = format!(
-        "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[filter]\nlibrary = {:?}\nrestart_delay = \"5ms\"\n\
+        "version = 1\n[run]\nlumisection = {{ events = 6000 }}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[filter]\nlibrary = {:?}\nrestart_delay = \"5ms\"\n\
          restarts = 1000\n{filter}\n[[stream]]\nname = \"odd\"\ntriggers = [0]\n[[stream]]\nname = \"even\"\ntriggers = [1]\nordered = true\n\
          [[source]]\nid = 1\nreadout = \"ru0\"\nformat = \"generic\"\nemulate = {{ fragment_size = \"uniform(64, 3000)\", rate = \"5kHz\" }}\n\
          [[source]]\nid = 2\nreadout = \"ru0\"\nformat = \"generic\"\nemulate = {{ fragment_size = \"1KiB\", rate = \"5kHz\" }}\n",
@@ -98,6 +100,36 @@ fn expect_each_once(odd: &Stream, even: &Stream, error: &Stream, kills: usize) {
     }
 }
 
+/// Every event that was decided is in the histogram once, in the lumisections that the event manager made of the run.
+fn expect_each_filled_once(account: &Value, error: &Stream) {
+    let directory = account["directory"].as_str().expect("a path");
+    let sum = Program::start(["histograms", directory, "--json"]).end().expect_status(0).account();
+    expect_form(&sum, &schema("histograms.json"));
+    let kept = std::fs::read(Path::new(directory).join("histograms.json")).expect("the run wrote it");
+    assert_eq!(sum, serde_json::from_slice::<Value>(&kept).expect("it is JSON"));
+    let numbers = &sum["total"]["histograms"]["number"];
+    let bins: Vec<u64> = numbers["bins"].as_array().expect("bins").iter().filter_map(Value::as_u64).collect();
+    for (bin, &count) in (0..).zip(&bins) {
+        let lost = error.keys().filter(|number| (**number - 1) / 10 == bin).count() as u64;
+        assert_eq!(count, 10 - lost, "events {} to {}", 10 * bin + 1, 10 * bin + 10);
+    }
+    assert_eq!((bins.len(), &numbers["entries"]), (2000, &(EVENTS - error.len() as u64).into()));
+    let of_manager = account["lumisections"].as_array().expect("a list");
+    let lumisections = sum["lumisections"].as_array().expect("a list");
+    assert_eq!((lumisections.len(), of_manager.len()), (4, 4));
+    for (counted, due) in lumisections.iter().zip(of_manager) {
+        assert_eq!(counted["lumisection"], due["number"]);
+        let numbers = ["accepted", "rejected", "quarantined"].map(|name| (&counted[name], &due[name]));
+        assert!(numbers.iter().all(|(counted, due)| counted == due), "{counted} {due}");
+        let decided = ["accepted", "rejected"].iter().filter_map(|name| counted[name].as_u64()).sum::<u64>();
+        assert_eq!(counted["histograms"]["number"]["entries"], decided);
+    }
+    let [odd, even] = ["0", "1"].map(|trigger| sum["total"]["triggers"][trigger].as_u64());
+    let taken = ["odd", "even", "error"].map(|stream| sum["total"]["streams"][stream].as_u64());
+    assert_eq!(taken, [odd, even, Some(error.len() as u64)]);
+    assert_eq!(sum["total"]["dropped_fills"], 0);
+}
+
 #[test]
 fn two_filter_units_that_are_killed_again_and_again_lose_nothing() {
     let directory = TemporaryDirectory::new("filter-killed");
@@ -126,6 +158,7 @@ fn two_filter_units_that_are_killed_again_and_again_lose_nothing() {
     assert_eq!(count("/events/rejected"), Some(EVENTS - (odd.len() + even.len() + error.len()) as u64));
     assert!(count("/filter/restarts") >= Some(2 * EVENTS / 1000), "{}", account["filter"]);
     assert_eq!(count("/filter/copied_bytes"), Some(0), "events are read where they lie");
+    expect_each_filled_once(&account, &error);
     let warnings = account["warnings"].to_string();
     assert!(
         warnings.contains("filter 0") && warnings.contains("filter 1"),

@@ -1,4 +1,7 @@
-/* A filter that keeps every tenth event by its number, stores the number with it, and ends over event 777 of each thousand. */
+/*
+ * A filter that keeps every tenth event by its number, stores the number with it, fills it into a histogram, and ends over event 777 of
+ * each thousand.
+ */
 #include "ropewalk_filter.h"
 
 #include <stdlib.h>
@@ -13,8 +16,17 @@
 #define SLOW 0
 #endif
 
+static int numbers;
+
+static void *create(const struct ropewalk_host *host, const char *configuration, char *error, size_t capacity) {
+    (void)configuration, (void)error, (void)capacity;
+    numbers = ropewalk_histogram(host, "number", 2000, 1, 20001);
+    return &numbers;
+}
+
 static int process(void *state, const struct ropewalk_event *event, struct ropewalk_decision *decision) {
     (void)state;
+    ropewalk_fill(decision, numbers, (double)event->number);
     for (clock_t begin = clock(); (clock() - begin) * 1000 < SLOW * CLOCKS_PER_SEC;)
         ;
     if (event->number % ENDS_OVER == 777 % ENDS_OVER)
@@ -26,6 +38,6 @@ static int process(void *state, const struct ropewalk_event *event, struct ropew
     return 0;
 }
 
-static const struct ropewalk_filter filter = {ROPEWALK_FILTER_HEAD("tenth"), NULL, NULL, process, NULL, NULL, NULL};
+static const struct ropewalk_filter filter = {ROPEWALK_FILTER_HEAD("tenth"), create, NULL, process, NULL, NULL, NULL};
 
 const struct ropewalk_plugin *ropewalk_plugin(void) { return &filter.plugin; }

@@ -15,10 +15,10 @@ fn fills(values: &[(u16, f64)]) -> Fills {
     fills
 }
 
-fn accepted<'a>(lumisection: u32, histograms: &'a [Option<u16>], fills: &'a Fills) -> Counted<'a> {
+fn accepted(lumisection: u32) -> Counted {
     let streams = StreamSet::of(StreamIndex(1));
     let triggers = TriggerBits::of(3).with(TriggerBits::of(127));
-    Counted { lumisection, verdict: Verdict::Accepted, triggers, streams, histograms, fills }
+    Counted { lumisection, verdict: Verdict::Accepted, triggers, streams }
 }
 
 #[test]
@@ -34,6 +34,16 @@ fn every_value_has_its_place_and_is_counted_once() {
     assert!(!both.add(&Histogram::new(shape("time"))), "another one");
     both.clear();
     assert_eq!(both, Histogram::new(shape("energy")));
+}
+
+#[test]
+fn whole_numbers_have_bins_of_their_own() {
+    for bins in 1..=MOST_BINS {
+        let shape = HistogramShape::new("number", bins, 0.0, f64::from(bins)).expect("there can be one");
+        let mut histogram = Histogram::new(shape);
+        (0..bins).for_each(|number| histogram.fill(f64::from(number)));
+        assert!(histogram.counts.iter().all(|&count| count == 1), "{bins}");
+    }
 }
 
 #[test]
@@ -59,11 +69,12 @@ fn a_histogram_that_cannot_be_is_refused_with_what_can() {
 fn what_is_filled_in_goes_to_the_lumisection_of_its_event() {
     let mut monitoring = Monitoring::new(2);
     let places = monitoring.declare(&[shape("energy"), shape("time")]);
-    let none = Fills::default();
-    monitoring.decided(&accepted(2, &places, &fills(&[(0, 1.0), (1, 2.0)])));
-    monitoring.decided(&accepted(1, &places, &fills(&[(0, 3.0)])));
+    monitoring.decided(&accepted(2));
+    monitoring.fill(2, &places, &fills(&[(0, 1.0), (1, 2.0)]));
+    monitoring.decided(&accepted(1));
+    monitoring.fill(1, &places, &fills(&[(0, 3.0)]));
     let (verdict, streams, triggers) = (Verdict::Rejected, StreamSet::EMPTY, TriggerBits::default());
-    let rejected = Counted { verdict, streams, triggers, ..accepted(1, &places, &none) };
+    let rejected = Counted { verdict, streams, triggers, ..accepted(1) };
     monitoring.decided(&rejected);
     monitoring.decided(&Counted { verdict: Verdict::Quarantined, ..rejected });
     monitoring.close(1);
@@ -90,13 +101,12 @@ fn what_is_filled_in_goes_to_the_lumisection_of_its_event() {
 fn filters_that_declare_in_another_order_fill_the_same_histograms() {
     let mut monitoring = Monitoring::new(1);
     let one = monitoring.declare(&[shape("energy"), shape("time")]);
-    let none = fills(&[(1, 2.0)]);
-    monitoring.decided(&Counted { streams: StreamSet::EMPTY, ..accepted(1, &one, &none) });
+    monitoring.fill(1, &one, &fills(&[(1, 2.0)]));
     let other_shape = HistogramShape::new("energy", 11, 0.0, 5.0).expect("there can be one");
     let other = monitoring.declare(&[shape("late"), shape("time"), other_shape]);
     assert_eq!((one, other.clone()), (vec![Some(0), Some(1)], vec![Some(2), Some(1), None]));
     let said = fills(&[(0, 1.0), (1, 2.0), (2, 3.0), (3, 4.0)]);
-    monitoring.decided(&Counted { streams: StreamSet::EMPTY, ..accepted(1, &other, &said) });
+    monitoring.fill(1, &other, &said);
     monitoring.close_all();
     let record = monitoring.next_closed().expect("it is closed");
     let entries: Vec<_> = record.histograms.iter().map(|one| (one.shape().name(), one.entries())).collect();
@@ -114,7 +124,7 @@ fn what_there_is_no_room_for_is_counted() {
     let names: Vec<_> = (0..=MOST_HISTOGRAMS).map(|number| shape(&format!("h{number}"))).collect();
     let places = monitoring.declare(&names);
     assert_eq!((places[MOST_HISTOGRAMS - 1], places[MOST_HISTOGRAMS]), (Some(63), None));
-    monitoring.decided(&accepted(1, &places, &said));
+    monitoring.fill(1, &places, &said);
     monitoring.close_all();
     let record = monitoring.next_closed().expect("it is closed");
     assert_eq!((record.dropped_fills, record.histograms[0].entries()), (5, MOST_FILLS as u64));

@@ -1,17 +1,53 @@
 //! What decides on events, as the drive of a builder unit sees it.
 
 use ropewalk_flow::builder::EventView;
-use ropewalk_flow::filter::{BuiltinFilter, Decision};
+use ropewalk_flow::filter::{BuiltinFilter, Decision, Fills, HistogramShape, LumisectionRecord};
 use ropewalk_terms::{Instant, RunNumber};
 use std::os::fd::BorrowedFd;
+
+/// What a filter says of an event beside its decision.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Said {
+    /// Its own data, which are stored with the event.
+    pub result: Vec<u8>,
+    /// What it fills into its histograms.
+    pub fills: Fills,
+}
+
+impl Said {
+    /// Nothing is said.
+    pub fn clear(&mut self) {
+        self.result.clear();
+        self.fills.clear();
+    }
+}
+
+/// Who keeps what was counted of each lumisection. It is never waited for.
+pub trait RecordKeeper: Send {
+    /// Keeps the record of a lumisection of a run, which is closed; gives it back where there is no room now.
+    ///
+    /// # Errors
+    /// The record, which is offered again.
+    fn keep(&mut self, run: RunNumber, record: LumisectionRecord) -> Result<(), LumisectionRecord>;
+
+    /// A record that was kept and is not needed any more.
+    fn give_back(&mut self) -> Option<LumisectionRecord> {
+        None
+    }
+}
 
 /// A filter that is a function of this process: it answers at once, and what it does wrong it does to the run.
 pub trait LocalFilter: Send {
     /// A run begins.
     fn begin(&mut self, _run: RunNumber) {}
 
-    /// Decides on an event, and appends its own data to `result`, which is empty. None where no decision could be had.
-    fn decide(&mut self, event: &EventView<'_>, result: &mut Vec<u8>) -> Option<Decision>;
+    /// The histograms that it fills: what it says names them by their places here.
+    fn histograms(&self) -> &[HistogramShape] {
+        &[]
+    }
+
+    /// Decides on an event; what else it says of it is appended to `said`, which is empty. None where no decision could be had.
+    fn decide(&mut self, event: &EventView<'_>, said: &mut Said) -> Option<Decision>;
 
     /// The run has ended.
     fn end(&mut self) {}
@@ -23,7 +59,7 @@ pub trait LocalFilter: Send {
 }
 
 impl LocalFilter for BuiltinFilter {
-    fn decide(&mut self, event: &EventView<'_>, _: &mut Vec<u8>) -> Option<Decision> {
+    fn decide(&mut self, event: &EventView<'_>, _: &mut Said) -> Option<Decision> {
         Some(Self::decide(self, event))
     }
 }
@@ -84,8 +120,13 @@ pub trait FilterLink: Send {
     /// Lets the filter unit know of what was offered.
     fn flush(&mut self);
 
-    /// The next decision, whose own data replace `result`; an error where what it says cannot be true.
-    fn next_decision(&mut self, result: &mut Vec<u8>) -> Option<Result<UnitDecision, NotBelieved>>;
+    /// The histograms that it fills, once it is ready: what it says names them by their places here.
+    fn histograms(&self) -> &[HistogramShape] {
+        &[]
+    }
+
+    /// The next decision; what else was said of the event replaces `said`. An error where what it says cannot be true.
+    fn next_decision(&mut self, said: &mut Said) -> Option<Result<UnitDecision, NotBelieved>>;
 
     /// Bytes of events that were copied for it.
     fn copied_bytes(&self) -> u64;

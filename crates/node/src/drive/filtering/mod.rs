@@ -5,17 +5,21 @@
 //!             \---> FilterFarm <--orders, decisions--> FilterLink (units) --> Streams --> to write, or to be let go
 //! ```
 //! What a filter says of an event is kept in a pool of its own until the event is written. Without a filter everything is accepted.
+//! What it fills into histograms is added up by lumisection when its decision counts, and goes to a [`RecordKeeper`].
 
 mod event;
 mod link;
+mod monitor;
 
 pub(super) use event::DecidedEvent;
-pub use link::{FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, UnitDecision};
+pub use link::{FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, RecordKeeper, Said, UnitDecision};
 
+use monitor::Monitor;
 use ropewalk_flow::builder::{Builder, EventView};
 use ropewalk_flow::filter::{Decision, FarmAction, FarmConfig, FilterFarm, Ordering, Streams};
 use ropewalk_flow::messages::ReportEntry;
 use ropewalk_memory::{Slice, Staging};
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
     Attempt, Cause, Counter, EventKey, Instant, PoolAccount, RunNumber, SourceId, StreamAccount, StreamIndex,
     StreamSet, TriggerBits, Verdict,
@@ -44,6 +48,8 @@ enum Decider {
 /// A filter unit.
 struct Watched {
     link: Box<dyn FilterLink>,
+    /// Where its histograms are found.
+    histograms: Vec<Option<u16>>,
     /// Its process has ended, and not all of its decisions were taken yet.
     has_ended: bool,
 }
@@ -68,7 +74,8 @@ pub struct Filtering {
     to_write: VecDeque<u32>,
     to_let_go: Vec<(u32, Verdict)>,
     /// What a filter said last.
-    said: Vec<u8>,
+    said: Said,
+    monitor: Monitor,
     /// Decisions of [`LocalFilter`]s that failed.
     failed_here: u64,
     /// From then on no decision is waited for.
@@ -85,7 +92,11 @@ impl Filtering {
     /// stream is ordered there must be one for each event in work, and one that is filled: those that wait for events before them
     /// hold theirs.
     pub fn here(filter: Box<dyn LocalFilter>, streams: Streams, results: Staging, slots: u32) -> Self {
-        Self::with(Decider::Here(filter, VecDeque::with_capacity(slots as usize)), streams, Some(results), slots)
+        let shapes = filter.histograms().to_vec();
+        let mut this =
+            Self::with(Decider::Here(filter, VecDeque::with_capacity(slots as usize)), streams, Some(results), slots);
+        this.monitor.declare_here(&shapes);
+        this
     }
 
     /// These filter units decide, as many as the farm's configuration says. `results` as for [`Filtering::here`].
@@ -95,7 +106,7 @@ impl Filtering {
     pub fn units(config: FarmConfig, links: Vec<Box<dyn FilterLink>>, streams: Streams, results: Staging) -> Self {
         let farm = FilterFarm::new(config);
         assert_eq!(farm.units(), links.len(), "each filter unit has a link");
-        let links = links.into_iter().map(|link| Watched { link, has_ended: false }).collect();
+        let links = links.into_iter().map(|link| Watched { link, histograms: Vec::new(), has_ended: false }).collect();
         Self::with(Decider::Units(farm, links), streams, Some(results), config.slots)
     }
 
@@ -104,12 +115,13 @@ impl Filtering {
         Self {
             decider,
             ordering: Ordering::new(if streams.any_ordered() { slots } else { 0 }),
+            monitor: Monitor::new(streams.names().count()),
             streams,
             results,
             decided: vec![Decided::default(); room].into_boxed_slice(),
             to_write: VecDeque::with_capacity(room),
             to_let_go: Vec::with_capacity(room),
-            said: Vec::with_capacity(MOST_RESULT_BYTES),
+            said: Said { result: Vec::with_capacity(MOST_RESULT_BYTES), ..Said::default() },
             failed_here: 0,
             close_at: None,
         }
@@ -119,6 +131,7 @@ impl Filtering {
     pub fn begin(&mut self, run: RunNumber) {
         self.streams.restart();
         self.ordering.restart();
+        self.monitor.begin(run);
         self.close_at = None;
         match &mut self.decider {
             Decider::Nobody => {}
@@ -137,11 +150,17 @@ impl Filtering {
 
     /// The run has ended: everything was decided.
     pub fn end(&mut self) {
+        self.monitor.end();
         match &mut self.decider {
             Decider::Nobody => {}
             Decider::Here(filter, _) => filter.end(),
             Decider::Units(_, links) => links.iter_mut().for_each(|unit| unit.link.end()),
         }
+    }
+
+    /// Every event of a lumisection has ended: what filters counted of it is handed over.
+    pub fn close_lumisection(&mut self, number: u32) {
+        self.monitor.close(number);
     }
 
     /// A builder unit has built an event.
@@ -169,6 +188,7 @@ impl Filtering {
                 self.look_at_units(now, builder) + self.give_out(now, builder)
             }
         };
+        self.monitor.hand_over();
         if !self.ordering.is_empty() {
             let oldest = [builder.oldest_unemitted(), self.oldest_undecided(builder)].into_iter().flatten().min();
             while let Some(slot) = self.ordering.release(oldest) {
@@ -202,8 +222,11 @@ impl Filtering {
             let event = builder.event(slot);
             self.said.clear();
             let decision = if is_over { None } else { filter.decide(&event, &mut self.said) };
-            let decision = decision.filter(|_| self.said.len() <= MOST_RESULT_BYTES);
+            let decision = decision.filter(|_| self.said.result.len() <= MOST_RESULT_BYTES);
             self.failed_here += u64::from(decision.is_none());
+            if decision.is_some() {
+                self.monitor.fill_here(&event, &self.said.fills);
+            }
             self.settle(slot, &event, decision);
             work += 1;
         }
@@ -219,6 +242,7 @@ impl Filtering {
             let sight = watched.link.look(now);
             if sight.is_ready {
                 farm.ready(unit);
+                watched.histograms = self.monitor.declare(watched.link.histograms());
             }
             farm.progressed(now, unit, sight.decided);
             farm.granted(unit, sight.granted);
@@ -258,7 +282,11 @@ impl Filtering {
                 Some(Ok(UnitDecision { slot, decision })) => {
                     work += 1;
                     let attempt = farm.attempt_of(slot).unwrap_or(Attempt(0));
-                    if farm.decided(index as u16, slot, attempt) {
+                    let counts = farm.decided(index as u16, slot, attempt);
+                    if decision.is_some() && (counts || is_planted(Flaw::StaleFillsCounted)) {
+                        self.monitor.fill(&builder.event(slot), &links[index].histograms, &self.said.fills);
+                    }
+                    if counts {
                         self.settle(slot, &builder.event(slot), decision);
                     }
                 }
@@ -297,7 +325,10 @@ impl Filtering {
     /// An event was decided, or no decision could be had of it.
     fn settle(&mut self, slot: u32, event: &EventView<'_>, decision: Option<Decision>) {
         let (verdict, streams) = match decision {
-            Some(Decision { accept: false, .. }) => return self.to_let_go.push((slot, Verdict::Rejected)),
+            Some(Decision { accept: false, .. }) => {
+                self.monitor.decided(event, Verdict::Rejected, TriggerBits::default(), StreamSet::EMPTY);
+                return self.to_let_go.push((slot, Verdict::Rejected));
+            }
             Some(Decision { triggers, .. }) => (Verdict::Accepted, self.streams.select(triggers, event.trigger_type())),
             None => {
                 self.said.clear();
@@ -306,9 +337,10 @@ impl Filtering {
         };
         let is_set_aside = verdict == Verdict::Quarantined;
         let triggers = decision.map(|decision| decision.triggers).unwrap_or_default();
+        self.monitor.decided(event, verdict, triggers, streams);
         let cause = is_set_aside.then_some(Cause::FilterFailed);
         let said = FilterResult { verdict, cause, triggers, streams };
-        let own = &self.said;
+        let own = &self.said.result;
         let write = |results: &mut Staging| results.write_with(HEAD_BYTES + own.len(), |to| said.encode(own, to));
         let result = self.results.as_mut().filter(|_| !streams.is_empty()).and_then(write);
         self.choose(slot, event.key, Decided { streams, result, is_set_aside });
@@ -363,6 +395,13 @@ impl Filtering {
         } else {
             self.streams.failed(streams);
         }
+    }
+
+    /// What is counted of each lumisection goes to this one, where it went nowhere before.
+    #[must_use]
+    pub fn with_keeper(mut self, keeper: Box<dyn RecordKeeper>) -> Self {
+        self.monitor.set_keeper(keeper);
+        self
     }
 
     /// The account of each stream, in order.

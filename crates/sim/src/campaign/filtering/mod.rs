@@ -8,9 +8,10 @@
 //!                                                                                     SimulatedUnit
 //! ```
 //! What must come out follows from the scenario: each event is decided by its number, once; one over which two processes ended is set
-//! aside; and nothing that a process has is used again before it has ended for certain.
+//! aside; what filters fill into histograms is in them once for each event that was decided; and nothing that a process has is used again before it has ended for certain.
 
 mod assigner;
+mod kept;
 mod referee;
 mod scenario;
 mod unit;

@@ -2,7 +2,7 @@
 
 use super::super::content::mixed;
 use super::super::draw::Draw;
-use ropewalk_flow::filter::{Decision, StreamConfig, Streams};
+use ropewalk_flow::filter::{Decision, HistogramShape, StreamConfig, Streams};
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_terms::{TriggerBits, Verdict};
 use std::collections::BTreeMap;
@@ -153,6 +153,12 @@ impl Scenario {
     /// Whether an event is set aside by its mishap.
     pub(super) fn is_set_aside(&self, event: u64) -> bool {
         self.mishaps.get(&event).is_some_and(|mishap| mishap.times() >= 2)
+    }
+
+    /// What filters fill: each event has a bin of its own.
+    pub(super) fn histogram(&self) -> HistogramShape {
+        let bins = self.events as u32 + 1;
+        HistogramShape::new("number", bins, 0.0, f64::from(bins)).expect("events are few")
     }
 
     /// The streams: the first takes trigger 0, the second one trigger 1.

@@ -3,7 +3,8 @@
 use super::super::content::mixed;
 use super::scenario::{Mishap, Scenario, TIMEOUT};
 use ropewalk_flow::builder::EventView;
-use ropewalk_node::drive::{FilterLink, FilterSight, NotBelieved, Offered, UnitDecision};
+use ropewalk_flow::filter::{Fill, HistogramShape};
+use ropewalk_node::drive::{FilterLink, FilterSight, NotBelieved, Offered, Said, UnitDecision};
 use ropewalk_terms::{EventKey, Instant, RunNumber};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -60,6 +61,7 @@ pub(super) struct SimulatedUnit {
     has: VecDeque<(u32, EventKey)>,
     /// Decisions that were not taken; none where it lies.
     said: VecDeque<(u32, Option<u64>)>,
+    histograms: Vec<HistogramShape>,
     notes: Arc<Mutex<Notes>>,
 }
 
@@ -76,6 +78,7 @@ impl SimulatedUnit {
             process: None,
             has: VecDeque::new(),
             said: VecDeque::new(),
+            histograms: vec![scenario.histogram()],
             notes,
         }
     }
@@ -202,11 +205,16 @@ impl FilterLink for SimulatedUnit {
 
     fn flush(&mut self) {}
 
-    fn next_decision(&mut self, result: &mut Vec<u8>) -> Option<Result<UnitDecision, NotBelieved>> {
+    fn histograms(&self) -> &[HistogramShape] {
+        &self.histograms
+    }
+
+    fn next_decision(&mut self, into: &mut Said) -> Option<Result<UnitDecision, NotBelieved>> {
         let (slot, said) = self.said.pop_front()?;
         let Some(event) = said else { return Some(Err(NotBelieved)) };
-        result.clear();
-        result.extend(self.scenario.result(event));
+        into.clear();
+        into.result.extend(self.scenario.result(event));
+        into.fills.push(Fill { histogram: 0, value: event as f64 });
         let is_undecided = self.scenario.mishaps.get(&event) == Some(&Mishap::Undecided);
         let decision = (!is_undecided).then(|| self.scenario.decision(event));
         Some(Ok(UnitDecision { slot, decision }))

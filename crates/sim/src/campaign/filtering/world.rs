@@ -4,6 +4,7 @@ use super::super::broken::{Broken, Checker};
 use super::super::content::mixed;
 use super::super::stand::pool;
 use super::assigner::{Assigner, SOURCES};
+use super::kept::Kept;
 use super::referee::judge;
 use super::scenario::{Scenario, TIMEOUT};
 use super::unit::{Notes, SimulatedUnit};
@@ -31,6 +32,7 @@ pub struct World {
     builder: Builder,
     outlet: Outlet<SimulatedDisk>,
     assigner: Assigner,
+    kept: Kept,
     notes: Arc<Mutex<Notes>>,
 }
 
@@ -102,6 +104,8 @@ impl World {
         let farm = FarmConfig { units: scenario.units, slots: scenario.slots, supervision };
         let results = Staging::new(pool("results", RESULT_BYTES, scenario.results));
         let filtering = Filtering::units(farm, (0..scenario.units).map(unit).collect(), scenario.streams(), results);
+        let kept = Kept::default();
+        let filtering = filtering.with_keeper(Box::new(kept.clone()));
         let storage = storage(&scenario, &medium, &clock);
         let patience = scenario.drain.map_or(LONGEST, |(_, patience)| patience);
         let mut outlet = Outlet::new(Some(storage), scenario.slots).with_filtering(filtering, patience);
@@ -110,7 +114,7 @@ impl World {
         builder.readout_connected(now, 0);
         outlet.begin(now, RunNumber(1), Incarnation(1));
         let assigner = Assigner::new(&scenario);
-        Self { scenario, clock, medium, builder, outlet, assigner, notes }
+        Self { scenario, clock, medium, builder, outlet, assigner, kept, notes }
     }
 
     /// Mixed from everything that happened: equal for equal histories.
@@ -139,6 +143,8 @@ impl World {
         Broken::unless(self.outlet.is_idle() && self.assigner.held() == 0, Checker::Pools, || {
             format!("{} blocks of fragments are held, and every event has ended", self.assigner.held())
         })?;
+        self.outlet.end();
+        self.kept.judge(&self.scenario, &self.assigner.ended)?;
         let notes = Notes::of(&self.notes);
         for (event, ending) in &self.assigner.ended {
             let is_right = ending.verdict == Verdict::Quarantined || notes.decided.contains(event);
