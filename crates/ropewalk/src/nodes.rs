@@ -6,7 +6,7 @@ use crate::running::{LEAVING, Limits, conduct, warn};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
-use ropewalk_node::run::{Addresses, RunError, launch_node, placement_of_node, take_over};
+use ropewalk_node::run::{Addresses, RunError, TransferSummary, launch_node, placement_of_node, take_over};
 use ropewalk_terms::Role;
 use std::time::Duration;
 
@@ -61,7 +61,8 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
         }
     }
     let refusal = handle.refusal().cloned();
-    handle.finish(LEAVING);
+    let summary = handle.finish(LEAVING);
+    warn(&summary.transfer.iter().filter_map(TransferSummary::remark).collect::<Vec<_>>());
     refusal.map_or(Ok(exit::GOOD), |refusal| Err(RunError::from(refusal).into()))
 }
 

@@ -245,6 +245,13 @@ fn check_storage(configuration: &Configuration) -> Result<(), Fault> {
             "with run.keep old run files are deleted, which have been handed over already: choose one of both";
         return Err(fault("storage.hand_over", message));
     }
+    if let Some(transfer) = &storage.transfer {
+        transfer.check().map_err(|(key, message)| fault(format!("storage.transfer.{key}"), message))?;
+        if configuration.run.keep.is_some() {
+            let message = "with run.keep old run files are deleted, transferred or not: use `delete` in its place";
+            return Err(fault("storage.transfer", message));
+        }
+    }
     match (storage.least_free, storage.resume_free) {
         (None, Some(_)) => Err(fault("storage.resume_free", "it goes with least_free: with less room the run waits")),
         (Some(least), Some(resume)) if resume.0 < least.0 => {

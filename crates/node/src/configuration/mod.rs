@@ -58,7 +58,7 @@ pub use parse::{Fault, parse, parse_as, point_at, read, read_text};
 pub(crate) use placement::{fault_of, policy, policy_of};
 pub use settings::Settings;
 pub use splitter::{KeysChoice, SplitterSection};
-pub use storage::{StorageSection, WriteChoice};
+pub use storage::{StorageSection, TransferSection, WriteChoice};
 
 /// The JSON schema of a configuration, as text.
 pub fn schema() -> String {

@@ -1,13 +1,14 @@
 //! `[storage]`: how run files get onto the disk.
 
 use crate::drive::RoomLimits;
-use crate::quantity::Bytes;
+use crate::quantity::{Bytes, Time};
 use ropewalk_io::disk::WriteMode;
 use ropewalk_wire::run_file::Compression;
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How run files are written.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -31,6 +32,56 @@ pub struct StorageSection {
     #[serde(deserialize_with = "compression")]
     #[schemars(with = "String")]
     pub compress: Compression,
+    /// A command that takes closed run files to where they are kept.
+    pub transfer: Option<TransferSection>,
+}
+
+/// How closed run files are taken away. In every word `{file}` is the path of the run file, `{name}` its name and `{run}` the
+/// number of its run in six digits.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TransferSection {
+    /// The command and its arguments. Without `checksum` the last line that it writes begins with the CRC-32C of what has arrived.
+    pub command: Vec<String>,
+    /// A second command, run behind the first one; the last line that it writes begins with the CRC-32C of what has arrived.
+    pub checksum: Option<Vec<String>>,
+    /// Run files whose checksum was confirmed are deleted.
+    #[serde(default)]
+    pub delete: bool,
+    /// A command that takes longer is ended, and the file tried again.
+    #[serde(default = "transfer_timeout")]
+    pub timeout: Time,
+    /// How many run files are transferred at once, 1 to 64.
+    #[serde(default = "one")]
+    pub at_once: usize,
+}
+
+const fn transfer_timeout() -> Time {
+    Time(Duration::from_secs(600))
+}
+
+const fn one() -> usize {
+    1
+}
+
+impl TransferSection {
+    /// What is wrong with it, by the name of the key.
+    pub(crate) fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        let commands = [("command", Some(&self.command)), ("checksum", self.checksum.as_ref())];
+        for (key, words) in commands.into_iter().filter_map(|(key, words)| Some((key, words?))) {
+            let names_file = words.iter().any(|word| word.contains("{file}") || word.contains("{name}"));
+            if words.first().is_none_or(String::is_empty) || !names_file {
+                return Err((key, "a program and its arguments, one of which says where {file} or {name} goes"));
+            }
+        }
+        if self.timeout.0.is_zero() {
+            return Err(("timeout", "every command would be ended at once: give it the time that a run file takes"));
+        }
+        if !(1..=64).contains(&self.at_once) {
+            return Err(("at_once", "1 to 64 run files at once"));
+        }
+        Ok(())
+    }
 }
 
 impl StorageSection {

@@ -151,6 +151,25 @@ fn quantities_say_what_would_be_right() {
 }
 
 #[test]
+fn a_transfer_says_what_it_takes_and_deletes_nothing_beside() {
+    let with = |text: &str| GOOD.replace("version = 1\n", &format!("version = 1\n{text}\n"));
+    let command = "[storage.transfer]\ncommand = [\"cp\", \"{file}\", \"/archive\"]\n";
+    let good = parse("test.toml", &with(command), &variable).expect("a good configuration");
+    assert!(good.storage.transfer.is_some_and(|transfer| !transfer.delete && transfer.at_once == 1));
+    for (text, key, words) in [
+        ("[storage.transfer]\ncommand = [\"cp\"]", "storage.transfer.command", "{file}"),
+        ("[storage.transfer]\ncommand = [\"\", \"{file}\"]", "storage.transfer.command", "a program"),
+        (&format!("{command}checksum = []"), "storage.transfer.checksum", "a program"),
+        (&format!("{command}timeout = \"0s\""), "storage.transfer.timeout", "at once"),
+        (&format!("{command}at_once = 0"), "storage.transfer.at_once", "1 to 64"),
+        (&format!("[run]\nkeep = \"1GiB\"\n{command}"), "storage.transfer", "`delete`"),
+    ] {
+        let error = error(&with(text));
+        assert!(error.key == key && error.message.contains(words), "{text}: {error}");
+    }
+}
+
+#[test]
 fn the_schema_names_every_section() {
     let schema: serde_json::Value = serde_json::from_str(&schema()).expect("the schema is JSON");
     for section in ["run", "storage", "readout", "builder", "manager", "source", "timeouts", "synchrony"] {

@@ -15,6 +15,7 @@ use super::placement::{
 use super::placer::Placer;
 use super::registry::{Registry, RunDirectory};
 use super::resolve::{Addresses, Resolved};
+use super::transfer::{TransferConfig, TransferService};
 use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
@@ -284,6 +285,7 @@ pub fn launch_with(
     start.fed(fed)?;
     start.savers(savers, &configuration.run.output)?;
     start.archive(archive)?;
+    start.transfer(resolved.transfer(0..resolved.manager.builders))?;
     start.finish()
 }
 
@@ -352,6 +354,7 @@ pub fn launch_node(
             start.handle.watched = watched;
             start.worker(&section.name, vec![Box::new(builder)])?;
             start.archive(archive)?;
+            start.transfer(resolved.transfer(index..index + 1))?;
             start.finish()
         }
         Role::Source => Err(RunError::Unfit("sources are started with their readout unit".to_owned())),
@@ -475,6 +478,7 @@ impl<'a> Start<'a> {
             addresses: Vec::new(),
             warnings: Vec::new(),
             watched: Vec::new(),
+            transfer: None,
             front_ends: None,
             own_service: None,
             clock: MonotonicClock,
@@ -626,6 +630,12 @@ impl<'a> Start<'a> {
         let worker = Worker::start(name, vec![drive], Arc::clone(&self.handle.ending), on_start)
             .map_err(system(format!("thread {name}")))?;
         self.handle.source_workers.push(worker);
+        Ok(())
+    }
+
+    /// Closed run files are taken away, where that is wanted.
+    fn transfer(&mut self, config: Option<TransferConfig>) -> Result<(), RunError> {
+        self.handle.transfer = config.map(TransferService::start).transpose()?;
         Ok(())
     }
 

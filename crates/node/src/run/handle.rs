@@ -5,6 +5,7 @@ use super::feeder::RunningFeeder;
 use super::front_end_summary::FrontEndsSummary;
 use super::front_ends::{Conducted, FrontEndService};
 use super::summary::{Durations, Parts, RunSummary};
+use super::transfer::{TransferService, TransferSummary};
 use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::drive::{Drive, FrontEndsAccount, ManagerDrive, Refusal, RunSnapshot, Sent, Standing};
@@ -164,6 +165,7 @@ pub struct RunHandle {
     pub(super) addresses: Vec<(String, String)>,
     pub(super) warnings: Vec<String>,
     pub(super) watched: Vec<Watched>,
+    pub(super) transfer: Option<TransferService>,
     /// Front ends under run control, and their service where it is this run's alone.
     pub(super) front_ends: Option<Conducted>,
     pub(super) own_service: Option<FrontEndService>,
@@ -351,6 +353,10 @@ impl RunHandle {
         }
         self.workers.drain(..).chain(self.source_workers.drain(..)).for_each(Worker::join);
         self.merge_histograms();
+        // Whoever forces an end does not wait for others' programs.
+        if let Some(transfer) = self.transfer.as_mut().filter(|_| !self.forced) {
+            transfer.finish();
+        }
         self.summary()
     }
 
@@ -390,11 +396,14 @@ impl RunHandle {
         };
         let remarks = self.feeders.iter().flat_map(RunningFeeder::remarks);
         let of_others = self.watched.iter().flat_map(Watched::remarks);
-        let warnings = self.warnings.iter().cloned().chain(remarks).chain(of_others).collect();
+        let transfer = self.transfer.as_ref().map(TransferService::summary);
+        // Before the end there is nothing wrong with what is left.
+        let left = transfer.as_ref().filter(|_| self.workers.is_empty()).and_then(TransferSummary::remark);
+        let warnings = self.warnings.iter().cloned().chain(remarks).chain(of_others).chain(left).collect();
         let lumisections = self.board.lumisections();
         let parts = Parts { sources: self.sources, streams: &self.streams, lumisections: &lumisections };
         let summary = RunSummary::new(&snapshot, self.directory.clone(), parts, self.forced, times);
-        let summary = RunSummary { warnings, ..summary }.with_panicked(&self.ending.panicked());
+        let summary = RunSummary { warnings, transfer, ..summary }.with_panicked(&self.ending.panicked());
         match self.front_ends() {
             None => summary,
             Some(account) => summary.with_front_ends(FrontEndsSummary::new(&account, &snapshot, started)),

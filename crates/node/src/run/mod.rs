@@ -13,6 +13,7 @@
 //! claim      who manages a run, for whoever takes it over
 //! placement  where threads and pools go        placer    puts them there
 //! summary    what the run says of itself: run.json and the last line of --json
+//! transfer   closed run files, taken to where they are kept by a command of the user's
 //! advice     which key would help where a source is no use
 //! push       the same for push systems: sources, gateways, a farm
 //! stream     chunks of FELIX blocks served and subscribed to, without a run
@@ -43,6 +44,7 @@ mod serve;
 mod splitters;
 mod stream;
 mod summary;
+mod transfer;
 mod watched;
 mod worker;
 
@@ -64,3 +66,4 @@ pub use summary::{
     CardSummary, EventSummary, FragmentSummary, RunSummary, SUMMARY_SCHEMA, SubscriberSummary, SynchronySummary,
     disk_error,
 };
+pub use transfer::TransferSummary;

@@ -2,6 +2,7 @@
 
 use super::assemble::RunError;
 use super::placement::{Purpose, pool_of};
+use super::transfer::TransferConfig;
 use crate::configuration::{
     Acknowledge, Configuration, FelixSection, FilterSection, FormatName, IncompleteChoice, LumisectionChoice,
     OnCloseChoice, PolicyChoice, RequirementChoice, SourceSection, SyncChoice, SynchronyAction, TcpChoice,
@@ -24,6 +25,7 @@ use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat, StreamName};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -515,6 +517,30 @@ impl Resolved {
         let is_kept = run.write && self.configuration.filter.is_some();
         let output = || self.configuration.builder[usize::from(index)].output.as_ref().unwrap_or(&run.output);
         is_kept.then(|| output().clone())
+    }
+
+    /// What is done with the closed run files of these builder units; none where they stay.
+    pub(super) fn transfer(&self, builders: Range<u16>) -> Option<TransferConfig> {
+        let section = self.configuration.storage.transfer.as_ref()?;
+        let stored: Vec<StorageConfig> = builders.filter_map(|index| self.storage(index, Utc(0))).collect();
+        let mut outputs: Vec<_> = stored
+            .iter()
+            .flat_map(|storage| std::iter::once(&storage.output).chain(&storage.more_outputs))
+            .cloned()
+            .collect();
+        outputs.sort();
+        outputs.dedup();
+        let config = TransferConfig {
+            command: section.command.clone(),
+            checksum: section.checksum.clone(),
+            delete: section.delete,
+            timeout: section.timeout.0,
+            at_once: section.at_once,
+            outputs,
+            hand_over: self.configuration.storage.hand_over.clone(),
+            writers: stored.iter().map(|storage| storage.writer).collect(),
+        };
+        (!stored.is_empty()).then_some(config)
     }
 
     /// The watch over sources that slip; none where it is switched off.

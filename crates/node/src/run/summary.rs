@@ -4,6 +4,7 @@
 use super::filter_summary::{self, FilterSummary, StreamSummary};
 use super::front_end_summary::FrontEndsSummary;
 use super::lumisections::LumisectionSummary;
+use super::transfer::TransferSummary;
 use crate::drive::{RunSnapshot, Seen};
 use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_terms::{ByCause, Counter, FragmentAccount, SourceId};
@@ -51,6 +52,8 @@ pub struct RunSummary {
     pub deleted: Value,
     /// How often a disk refused what was written, which ones fail now, and what somebody deleted while it was written.
     pub disk: Value,
+    /// What became of closed run files that are taken away by a command of the user's; null where none is configured.
+    pub transfer: Option<TransferSummary>,
     /// Whether every equation holds.
     pub ledger: Value,
     /// The account of each source.
@@ -321,6 +324,7 @@ impl RunSummary {
                 "bytes": counter(Counter::BytesDeleted),
             }),
             disk: disks(snapshot),
+            transfer: None,
             ledger: json!({ "balanced": imbalances.is_empty(), "unbalanced": imbalances }),
             by_source: by_source(snapshot),
             front_ends: None,
