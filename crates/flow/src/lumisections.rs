@@ -42,6 +42,11 @@ impl KnownLumisections {
         is_new
     }
 
+    /// The number of the last one that is over; 0 for none.
+    pub(crate) fn last_ended(&self) -> u32 {
+        self.ended.map_or(0, |ended| ended.number)
+    }
+
     /// The number of the one to which an event belongs: from 1.
     pub(crate) fn of(&self, key: EventKey) -> u32 {
         let oldest = || self.ended.map_or(1, |ended| ended.number + 1);

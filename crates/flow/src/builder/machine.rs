@@ -179,6 +179,21 @@ impl Builder {
         if is_here { None } else { self.ended_lumisections.pop_front() }
     }
 
+    /// The last lumisection that it was told to be over; 0 for none.
+    pub fn last_ended_lumisection(&self) -> u32 {
+        self.lumisections.last_ended()
+    }
+
+    /// An assigned event that belongs to another lumisection than the one it is taken for, if there is one. With one event
+    /// manager alone there is none; a successor may have another word for where one begins.
+    pub fn misplaced(&self) -> Option<EventKey> {
+        let is_misplaced = |slot: &Slot| {
+            let is_known = slot.stage != Stage::Leftover && slot.lumisection > self.lumisections.last_ended();
+            is_known && slot.lumisection != self.lumisections.of(slot.key)
+        };
+        self.slots.iter().find(|(_, slot)| is_misplaced(slot)).map(|(_, slot)| slot.key)
+    }
+
     /// Whether a lumisection is over of which events are still here.
     pub fn awaits_lumisection(&self) -> bool {
         !self.ended_lumisections.is_empty()
