@@ -179,9 +179,10 @@ impl Builder {
         if is_here { None } else { self.ended_lumisections.pop_front() }
     }
 
-    /// The last lumisection that it was told to be over; 0 for none.
-    pub fn last_ended_lumisection(&self) -> u32 {
-        self.lumisections.last_ended()
+    /// How often a lumisection was said to begin that is over: by a successor of the event manager that had not heard
+    /// everybody, or has forgotten it.
+    pub const fn contradicted_lumisections(&self) -> u64 {
+        self.lumisections.contradicted()
     }
 
     /// An assigned event that belongs to another lumisection than the one it is taken for, if there is one. With one event
