@@ -63,6 +63,13 @@ pub(super) fn copy(from: &OwnedFd, to: &OwnedFd, bytes: u64) -> Result<(), DiskC
     if copied == bytes { Ok(()) } else { Err(DiskCause::NotFound) }
 }
 
+/// The bytes of a file.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, DiskCause> {
+    std::fs::read(path).map_err(|error| {
+        error.raw_os_error().map_or(DiskCause::NotFound, |number| cause(Errno::from_raw_os_error(number)))
+    })
+}
+
 /// A new, empty file.
 pub(super) fn create(path: &Path, preallocate: u64) -> Result<OwnedFd, DiskCause> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;

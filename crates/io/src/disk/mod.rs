@@ -164,6 +164,9 @@ pub trait Disk {
     /// it. Waits for the operating system: between runs only. An error shows at the first file.
     fn enter_directory(&mut self, path: &Path) -> Vec<String>;
 
+    /// The bytes of a small file. Waits for the operating system: between runs only.
+    fn read(&mut self, path: &Path) -> Result<Vec<u8>, DiskCause>;
+
     /// Creates a file, which must not be there yet: nothing is ever overwritten.
     fn create(&mut self, path: &Path, how: NewFile) -> FileToken;
 

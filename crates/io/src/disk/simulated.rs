@@ -424,6 +424,10 @@ impl Disk for SimulatedDisk {
         inside.filter_map(|name| Some(name.file_name()?.to_str()?.to_owned())).collect()
     }
 
+    fn read(&mut self, path: &Path) -> Result<Vec<u8>, DiskCause> {
+        self.storage.read(path)
+    }
+
     /// Nothing is packed: what is written can be looked at.
     fn create(&mut self, path: &Path, how: NewFile) -> FileToken {
         let file = FileToken(self.files.len() as u32);

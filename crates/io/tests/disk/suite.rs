@@ -1,6 +1,6 @@
 //! What every disk must do.
 
-use ropewalk_io::disk::{Disk, NewFile, QueueFull};
+use ropewalk_io::disk::{Disk, DiskCause, NewFile, QueueFull};
 
 use crate::world::{Medium, Said, Settings, World};
 
@@ -183,6 +183,18 @@ pub(crate) fn directories_are_made_and_listed<M: Medium>() {
     world.disk.create(&directory.join("file"), NewFile::default());
     world.wait_for(1);
     assert_eq!(world.disk.enter_directory(&directory), ["file"]);
+    world.finish();
+}
+
+pub(crate) fn a_published_file_is_read_as_it_was_written<M: Medium>() {
+    let mut world = new::<M>();
+    let (path, final_path) = (world.path("file.open"), world.path("file"));
+    let file = world.disk.create(&path, NewFile::default());
+    world.append(file, 1, b"{}");
+    world.disk.publish(file, &final_path, 2);
+    world.wait_for(3);
+    assert_eq!(world.disk.read(&final_path), Ok(b"{}".to_vec()));
+    assert_eq!(world.disk.read(&path), Err(DiskCause::NotFound));
     world.finish();
 }
 

@@ -28,6 +28,10 @@ impl Disk for NodeDisk {
         self.inner.enter_directory(path)
     }
 
+    fn read(&mut self, path: &Path) -> Result<Vec<u8>, DiskCause> {
+        self.inner.read(path)
+    }
+
     fn create(&mut self, path: &Path, how: NewFile) -> FileToken {
         self.inner.create(path, how)
     }
