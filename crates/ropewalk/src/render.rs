@@ -235,6 +235,14 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
         }
     }
     event_rows(summary, &mut row);
+    if let Some(files) = &summary.file_based {
+        row("filtered as files", format!("{} files", grouped(files.files)));
+        row("  accepted", grouped(files.accepted));
+        row("  rejected", grouped(files.rejected));
+        if files.set_aside > 0 {
+            row("  set aside", grouped(files.set_aside));
+        }
+    }
     let number = |value: &serde_json::Value, key: &str| value[key].as_f64().unwrap_or(0.0);
     row("events per second", grouped(number(&summary.rate, "events_per_s") as u64));
     row("bandwidth", format!("{}/s", Bytes(number(&summary.rate, "bytes_per_s") as u64)));

@@ -154,6 +154,9 @@ fn tell_summary(summary: &ropewalk_node::run::RunSummary, json: bool) -> Result<
     }
     let directory = summary.directory.display();
     println!("files    {directory}");
+    if summary.file_based.is_some() {
+        return Ok(());
+    }
     // As it was called, so that the line can be copied.
     let program = std::env::args().next().unwrap_or_else(|| "ropewalk".to_owned());
     println!("try      {program} verify {directory}");

@@ -257,6 +257,12 @@ flaws! {
     StaleResultCommitted = "stale_result_committed",
     /// A file is deleted before its document has its name.
     DeletedBeforeCommitted = "deleted_before_committed",
+    /// A file of events gets its name although its document has none.
+    FileBeforeItsDocument = "file_before_its_document",
+    /// Events in a file that has no name yet count as written.
+    UnnamedFileAcknowledged = "unnamed_file_acknowledged",
+    /// The document of a lumisection's end is there before its files are.
+    EndBeforeItsFiles = "end_before_its_files",
     /// What a filter unit made of a file is added up each time it is told.
     FileAddedTwice = "file_added_twice",
 }

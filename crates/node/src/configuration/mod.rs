@@ -15,6 +15,7 @@ mod felix;
 mod felix_check;
 mod felix_event;
 mod felix_serve;
+mod file_based;
 mod filter;
 mod format;
 mod gathering;
@@ -40,6 +41,7 @@ pub use felix::{
 };
 pub use felix_event::{Endian, EventChoice, EventField};
 pub use felix_serve::ServeSection;
+pub use file_based::FileBasedSection;
 pub use filter::{BytesTable, FilterSection, RandomTable, SizeTable, StreamSection, TriggerChoice};
 pub use format::FormatName;
 pub use layout::{

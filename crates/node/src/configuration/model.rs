@@ -4,6 +4,7 @@ use super::black_box::BlackBoxSection;
 use super::emulate::{Emulate, EmulateChoice};
 use super::entrance::{InputChoice, NetworkAddress, PacketsTable};
 use super::felix::{ELinkSection, FelixSection};
+use super::file_based::FileBasedSection;
 use super::filter::{FilterSection, StreamSection};
 use super::format::FormatName;
 use super::layout::{
@@ -44,6 +45,8 @@ pub struct Configuration {
     pub felix: Vec<FelixSection>,
     /// Who decides on built events; without it all are kept.
     pub filter: Option<FilterSection>,
+    /// Builder units write files of events for filter units in the place of run files.
+    pub file_based: Option<FileBasedSection>,
     /// Where accepted events go; without any all go to the same files.
     #[serde(default)]
     pub stream: Vec<StreamSection>,

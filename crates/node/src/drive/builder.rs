@@ -3,6 +3,7 @@
 use super::Drive;
 use super::delivery::Delivery;
 use super::farewell::Farewell;
+use super::filing::Filing;
 use super::filtering::Filtering;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
@@ -120,6 +121,13 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     #[must_use]
     pub fn with_filtering(mut self, filtering: Filtering, patience: Duration) -> Self {
         self.outlet = self.outlet.with_filtering(filtering, patience);
+        self
+    }
+
+    /// The same, whose events go to files for filter units; before anything was built.
+    #[must_use]
+    pub fn with_filing(mut self, filing: Filing<D>) -> Self {
+        self.outlet = self.outlet.with_filing(filing);
         self
     }
 
@@ -354,7 +362,7 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
                     self.lines[usize::from(readout)].unsent.push_back(message);
                 }
                 BuilderAction::Emit { slot } => self.outlet.push(slot),
-                BuilderAction::EndLumisection(end) => self.outlet.end_lumisection(now, &end),
+                BuilderAction::EndLumisection(end) => self.outlet.end_lumisection(&end),
                 BuilderAction::StopRun { cause } => self.unsent.push_back(Message::StopRequest(cause)),
             }
         }

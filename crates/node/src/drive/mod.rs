@@ -27,6 +27,7 @@ mod delivery;
 mod dividing;
 mod entrances;
 mod farewell;
+mod filing;
 mod filtering;
 mod front_ends;
 pub mod gateway;
@@ -43,6 +44,7 @@ mod standby;
 mod storage;
 pub mod stream;
 mod table;
+mod writer;
 
 pub use account::{NodeReport, RunSnapshot, Seen, Standing};
 pub use black_box::{BlackBox, BlackBoxConfig, Recording, RecordingLine};
@@ -52,6 +54,7 @@ pub use controlled::{ControlledDrive, ControlledDriveConfig, FrontEndState, Fron
 pub use datagrams::{DatagramInputConfig, Demux};
 pub use delivery::{Answers, Delivery};
 pub use entrances::Entrance;
+pub use filing::{Filed, Filing, FilingConfig, FilingCounts, LumisectionTotal};
 pub use filtering::{
     FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper, Said,
     UnitDecision,
@@ -66,6 +69,7 @@ pub use source::{Sent, SourceDrive, SourceDriveConfig, SourceFeed, SourceLine};
 pub use splitting::{ProcessSight, SplitterLink};
 pub use standby::{CoordinatedRun, Coordination, StandbyDrive};
 pub use storage::{Progress, Recorded, RoomLimits, Storage, StorageConfig, StorageCounts, StreamStorage};
+pub use writer::Writer;
 
 use ropewalk_terms::Instant;
 use std::os::fd::BorrowedFd;

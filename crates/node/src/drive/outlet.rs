@@ -1,13 +1,15 @@
 //! The way of built events out of a builder unit: decided, selected, written; and the machine is told how far each has come.
 //!
 //! ```text
-//!  Builder --emitted--> Filtering --to write--> Storage --progress--> Builder: acknowledged, let go
-//!                           \--rejected, taken by no stream----------^
+//!  Builder --emitted--> Filtering --to write--> Writer --progress--> Builder: acknowledged, let go
+//!                           \--rejected, taken by no stream---------^
 //! ```
 
+use super::filing::{Filed, Filing, LumisectionTotal};
 use super::filtering::Filtering;
 use super::storage::{Progress, Storage};
-use ropewalk_flow::builder::Builder;
+use super::writer::Writer;
+use ropewalk_flow::builder::{Builder, EventView};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::messages::{LumisectionEnd, ReportEntry};
 use ropewalk_io::disk::{Disk, DiskCause};
@@ -19,7 +21,7 @@ use std::time::Duration;
 /// Where built events go: see the module's picture.
 pub struct Outlet<D: Disk> {
     filtering: Filtering,
-    storage: Option<Storage<D>>,
+    writer: Writer<D>,
     /// Events built that the filter does not know yet.
     emitted: VecDeque<u32>,
     progress: Vec<(u32, Progress)>,
@@ -34,7 +36,7 @@ impl<D: Disk> Outlet<D> {
     pub fn new(storage: Option<Storage<D>>, slots: u32) -> Self {
         Self {
             filtering: Filtering::none(Streams::everything(), slots),
-            storage,
+            writer: storage.map_or(Writer::Nobody, Writer::RunFiles),
             emitted: VecDeque::with_capacity(slots as usize),
             progress: Vec::with_capacity(1024),
             unwritten: Vec::with_capacity(slots as usize),
@@ -48,9 +50,15 @@ impl<D: Disk> Outlet<D> {
         Self { filtering, filter_patience, ..self }
     }
 
-    /// Where events are written, if they are.
+    /// The same, where events go to files for filter units.
+    #[must_use]
+    pub fn with_filing(self, filing: Filing<D>) -> Self {
+        Self { writer: Writer::EventFiles(filing), ..self }
+    }
+
+    /// The run files that events are written into, if they are.
     pub const fn storage(&self) -> Option<&Storage<D>> {
-        self.storage.as_ref()
+        if let Writer::RunFiles(storage) = &self.writer { Some(storage) } else { None }
     }
 
     /// How events are decided and selected.
@@ -61,15 +69,13 @@ impl<D: Disk> Outlet<D> {
     /// A run begins.
     pub fn begin(&mut self, now: Instant, run: RunNumber, incarnation: Incarnation) {
         self.filtering.begin(run);
-        if let Some(storage) = &mut self.storage {
-            storage.begin(now, run, incarnation);
-        }
+        self.writer.begin(now, run, incarnation);
     }
 
     /// The run drains: neither a disk that refuses everything nor a filter that decides nothing is waited for without an end.
     pub fn drain(&mut self, now: Instant) {
         self.filtering.drain(now, self.filter_patience);
-        self.storage.iter_mut().for_each(|storage| storage.drain(now));
+        self.writer.drain(now);
     }
 
     /// The machine has emitted the event in a slot.
@@ -85,10 +91,12 @@ impl<D: Disk> Outlet<D> {
         }
         work += self.filtering.turn(now, builder);
         builder.discard(now, self.filtering.let_go());
-        match self.storage {
-            Some(_) => work + self.write(now, builder),
-            None => work + self.do_not_write(now, builder),
+        match self.writer {
+            Writer::Nobody => return work + self.do_not_write(now, builder),
+            Writer::RunFiles(_) => self.record(now, builder),
+            Writer::EventFiles(_) => self.file(now, builder),
         }
+        work + self.acknowledge(now, builder)
     }
 
     /// What would be written ends here.
@@ -103,13 +111,12 @@ impl<D: Disk> Outlet<D> {
         work
     }
 
-    fn write(&mut self, now: Instant, builder: &mut Builder) -> usize {
-        let Self { storage: Some(storage), filtering, progress, .. } = self else { return 0 };
+    /// Gives events to run files, as long as there is room.
+    fn record(&mut self, now: Instant, builder: &mut Builder) {
+        let Self { writer: Writer::RunFiles(storage), filtering, .. } = self else { return };
         while let Some(slot) = filtering.next_to_write() {
             if storage.has_given_up() {
-                filtering.taken();
-                filtering.ended(slot, false);
-                builder.failed(now, slot);
+                fail(now, slot, filtering, builder);
                 continue;
             }
             if !storage.add(now, slot, &filtering.decided(slot, builder.event(slot)), filtering.streams_of(slot)) {
@@ -118,8 +125,28 @@ impl<D: Disk> Outlet<D> {
             builder.decided(slot, filtering.taken());
             builder.reached(now, slot, AcknowledgementLevel::Handed);
         }
-        storage.flush(now);
-        let work = storage.poll(now, progress);
+    }
+
+    /// Gives events to files for filter units, as long as there is room.
+    fn file(&mut self, now: Instant, builder: &mut Builder) {
+        let Self { writer: Writer::EventFiles(filing), filtering, .. } = self else { return };
+        while let Some(slot) = filtering.next_to_write() {
+            match add(now, slot, &builder.event(slot), filing) {
+                Filed::Taken => {
+                    builder.decided(slot, filtering.taken());
+                    builder.reached(now, slot, AcknowledgementLevel::Handed);
+                }
+                Filed::NoRoom => break,
+                Filed::DoesNotFit => fail(now, slot, filtering, builder),
+            }
+        }
+    }
+
+    /// Tells the machine how far events have come.
+    fn acknowledge(&mut self, now: Instant, builder: &mut Builder) -> usize {
+        let Self { writer, filtering, progress, .. } = self;
+        writer.flush(now);
+        let work = writer.poll(now, progress);
         for &(slot, progress) in progress.iter() {
             filtering.ended(slot, matches!(progress, Progress::Reached(_)));
         }
@@ -135,8 +162,14 @@ impl<D: Disk> Outlet<D> {
     }
 
     /// Every event of a lumisection has ended, here and elsewhere, and what was to be written of it is.
-    pub fn end_lumisection(&mut self, _now: Instant, end: &LumisectionEnd) {
+    pub fn end_lumisection(&mut self, end: &LumisectionEnd) {
         self.filtering.close_lumisection(end.number);
+        if let Writer::EventFiles(filing) = &mut self.writer {
+            let account = end.account();
+            let events = account.built + account.incomplete_emitted;
+            let total = LumisectionTotal { events, lost: account.incomplete_dropped.total() };
+            filing.close_lumisection(end.number, total);
+        }
     }
 
     /// Whether every event that came is with storage.
@@ -146,10 +179,7 @@ impl<D: Disk> Outlet<D> {
 
     /// Nothing more comes: files are closed. Whether they are.
     pub fn close(&mut self, now: Instant) -> bool {
-        self.storage.as_mut().is_none_or(|storage| {
-            storage.finish(now);
-            storage.is_closed()
-        })
+        self.writer.close(now)
     }
 
     /// The run has ended.
@@ -159,21 +189,20 @@ impl<D: Disk> Outlet<D> {
 
     /// The accounts of its pools.
     pub(super) fn pools(&mut self) -> impl Iterator<Item = PoolAccount> {
-        let records = self.storage.as_mut().map(Storage::pool);
-        records.into_iter().chain(self.filtering.pool())
+        self.writer.pool().into_iter().chain(self.filtering.pool())
     }
 
     /// The numbers for the event manager.
     pub fn report(&self) -> impl Iterator<Item = ReportEntry> {
-        let counts = self.storage.as_ref().map(Storage::counts).unwrap_or_default();
+        let counts = self.writer.counts();
         let own = [
             (Counter::BytesWritten, counts.bytes),
-            (Counter::BytesCopied, self.storage.as_ref().map_or(0, Storage::copied_bytes)),
+            (Counter::BytesCopied, self.writer.copied_bytes()),
             (Counter::SegmentsClosed, counts.segments),
             (Counter::SegmentsDeleted, counts.deleted_segments),
             (Counter::EventsDeleted, counts.deleted_events),
             (Counter::BytesDeleted, counts.deleted_bytes),
-            (Counter::FilesRestored, self.storage.as_ref().map_or(0, Storage::restored_files)),
+            (Counter::FilesRestored, self.writer.restored_files()),
             (Counter::EventsGone, counts.gone_events),
             (Counter::DiskRefusals, counts.refusals),
             (Counter::DiskFull, u64::from(counts.refused == Some(DiskCause::Full))),
@@ -185,21 +214,36 @@ impl<D: Disk> Outlet<D> {
 
     /// When the next turn is due even if nothing happens.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let storage = self.storage.as_ref().and_then(Storage::next_deadline);
-        storage.into_iter().chain(self.filtering.next_deadline()).min()
+        self.writer.next_deadline().into_iter().chain(self.filtering.next_deadline()).min()
     }
 
     /// False if there is something to do right now.
     pub(super) fn prepare_wait(&mut self) -> bool {
-        let storage = self.storage.as_mut().is_none_or(Storage::prepare_wait);
-        self.filtering.prepare_wait() && storage
+        let writer = self.writer.prepare_wait();
+        self.filtering.prepare_wait() && writer
     }
 
     /// Appends what becomes readable when something happens.
     pub(super) fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
-        into.extend(self.storage.as_ref().and_then(Storage::wait_descriptor));
+        into.extend(self.writer.wait_descriptor());
         self.filtering.descriptors(into);
     }
+}
+
+/// Gives an event to files for filter units.
+fn add<D: Disk>(now: Instant, slot: u32, event: &EventView<'_>, filing: &mut Filing<D>) -> Filed {
+    if filing.has_given_up() {
+        return Filed::DoesNotFit;
+    }
+    let fragments = event.fragments().flat_map(|fragment| fragment.payload.clone().into_slices());
+    filing.add(now, slot, event.lumisection, event.key.number(), fragments)
+}
+
+/// The event that is next to be written cannot be.
+fn fail(now: Instant, slot: u32, filtering: &mut Filtering, builder: &mut Builder) {
+    filtering.taken();
+    filtering.ended(slot, false);
+    builder.failed(now, slot);
 }
 
 /// The number of the error of a disk that fails; a full one does not.

@@ -1,6 +1,7 @@
 //! Filter units that a broker starts itself, and starts again when they end.
 
 use super::error::FilesError;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -95,7 +96,8 @@ impl Children {
             }
             if place.child.is_none() && now >= place.due && !self.is_over {
                 let mut unit = Command::new(&command.program);
-                let started = unit.args(&command.arguments).stdin(Stdio::null()).spawn();
+                // A group of its own: what is typed at a terminal to stop the run is not for the units.
+                let started = unit.args(&command.arguments).stdin(Stdio::null()).process_group(0).spawn();
                 place.child = Some(started.map_err(FilesError::system("start a filter unit by", &command.program))?);
             }
         }

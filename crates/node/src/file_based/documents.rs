@@ -5,6 +5,7 @@
 
 use super::error::FilesError;
 use serde::{Deserialize, Serialize};
+use std::fmt::Write;
 use std::path::Path;
 
 /// A document of numbers.
@@ -15,7 +16,7 @@ pub trait Numbers: Sized {
     const NAMES: &'static [&'static str];
 
     /// Its numbers, as many as there are names.
-    fn numbers(&self) -> Vec<u64>;
+    fn numbers(&self) -> impl Iterator<Item = u64>;
 
     /// The document of these numbers, of which there are as many as names.
     fn of(numbers: &[u64]) -> Self;
@@ -31,8 +32,8 @@ macro_rules! documents {
             const LEGEND: &'static str = $legend;
             const NAMES: &'static [&'static str] = &[$($title),*];
 
-            fn numbers(&self) -> Vec<u64> {
-                vec![$(self.$field),*]
+            fn numbers(&self) -> impl Iterator<Item = u64> {
+                [$(self.$field),*].into_iter()
             }
 
             fn of(numbers: &[u64]) -> Self {
@@ -78,23 +79,21 @@ documents! {
 }
 
 /// How a document of numbers stands in its file.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Written {
     data: Vec<String>,
-    definition: String,
-    source: String,
 }
 
-#[derive(Serialize)]
-struct Legend {
-    data: Vec<Entry>,
-}
-
-#[derive(Serialize)]
-struct Entry {
-    name: &'static str,
-    operation: &'static str,
-    r#type: &'static str,
+/// Appends a document of numbers to a text, which is asked for memory where it has too little; `source` is who writes it: a name,
+/// in which nothing has to be escaped.
+pub fn render_numbers<N: Numbers>(document: &N, source: &str, text: &mut String) {
+    text.push_str("{\"data\":[");
+    for (place, number) in document.numbers().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        // Writing into text cannot fail.
+        let _ = write!(text, "{comma}\"{number}\"");
+    }
+    let _ = writeln!(text, "],\"definition\":\"{}\",\"source\":\"{source}\"}}", N::LEGEND);
 }
 
 /// Writes a document of numbers; `source` is who does.
@@ -102,8 +101,9 @@ struct Entry {
 /// # Errors
 /// Where the file cannot be written.
 pub fn write_numbers<N: Numbers>(path: &Path, document: &N, source: &str) -> Result<(), FilesError> {
-    let data = document.numbers().iter().map(u64::to_string).collect();
-    write_whole(path, &Written { data, definition: N::LEGEND.to_owned(), source: source.to_owned() })
+    let mut text = String::new();
+    render_numbers(document, source, &mut text);
+    write_text(path, &text)
 }
 
 /// Reads a document of numbers.
@@ -111,13 +111,18 @@ pub fn write_numbers<N: Numbers>(path: &Path, document: &N, source: &str) -> Res
 /// # Errors
 /// Where the file cannot be read, or other numbers stand in it.
 pub fn read_numbers<N: Numbers>(path: &Path) -> Result<N, FilesError> {
-    let written: Written = read_whole(path)?;
-    let numbers: Option<Vec<u64>> = written.data.iter().map(|number| number.parse().ok()).collect();
-    let numbers = numbers.filter(|numbers| numbers.len() == N::NAMES.len());
-    numbers.map(|numbers| N::of(&numbers)).ok_or_else(|| FilesError::Document {
+    let text = std::fs::read(path).map_err(FilesError::system("read", path))?;
+    parse_numbers(&text).ok_or_else(|| FilesError::Document {
         path: path.to_owned(),
         why: format!("its data should be {} numbers: {}", N::NAMES.len(), N::NAMES.join(", ")),
     })
+}
+
+/// The document of numbers that stands in these bytes, where it is one of this kind.
+pub fn parse_numbers<N: Numbers>(text: &[u8]) -> Option<N> {
+    let written: Written = serde_json::from_slice(text).ok()?;
+    let numbers: Option<Vec<u64>> = written.data.iter().map(|number| number.parse().ok()).collect();
+    numbers.filter(|numbers| numbers.len() == N::NAMES.len()).map(|numbers| N::of(&numbers))
 }
 
 /// Writes the legend of a kind of documents into a directory.
@@ -125,8 +130,13 @@ pub fn read_numbers<N: Numbers>(path: &Path) -> Result<N, FilesError> {
 /// # Errors
 /// Where the file cannot be written.
 pub fn write_legend<N: Numbers>(directory: &Path) -> Result<(), FilesError> {
-    let entry = |&name| Entry { name, operation: "sum", r#type: "integer" };
-    write_whole(&directory.join(N::LEGEND), &Legend { data: N::NAMES.iter().map(entry).collect() })
+    write_text(&directory.join(N::LEGEND), &render_legend::<N>())
+}
+
+/// The legend of a kind of documents.
+pub fn render_legend<N: Numbers>() -> String {
+    let entry = |name: &&str| format!("{{\"name\":\"{name}\",\"operation\":\"sum\",\"type\":\"integer\"}}");
+    format!("{{\"data\":[{}]}}\n", N::NAMES.iter().map(entry).collect::<Vec<_>>().join(","))
 }
 
 /// What a filter unit made of a file of events.
@@ -160,15 +170,19 @@ pub struct StreamFile {
 /// # Errors
 /// Where the file cannot be written.
 pub fn write_whole(path: &Path, document: &impl Serialize) -> Result<(), FilesError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".tmp");
-    let part = Path::new(&name);
     let text = serde_json::to_string(document).map_err(|error| FilesError::System {
         action: "write",
         path: path.to_owned(),
         error: error.into(),
     })?;
-    std::fs::write(part, text + "\n").map_err(FilesError::system("write", part))?;
+    write_text(path, &(text + "\n"))
+}
+
+fn write_text(path: &Path, text: &str) -> Result<(), FilesError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    let part = Path::new(&name);
+    std::fs::write(part, text).map_err(FilesError::system("write", part))?;
     std::fs::rename(part, path).map_err(FilesError::system("rename", part))
 }
 

@@ -7,6 +7,12 @@ use std::path::{Path, PathBuf};
 /// What went wrong, where, and what would be right.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
+    /// The broker's thread panicked.
+    #[error("{}: the broker panicked; filter what is left by `ropewalk filter-files`", path.display())]
+    Panicked {
+        /// The directory of the run.
+        path: PathBuf,
+    },
     /// The system refused something.
     #[error("{}: cannot {action}: {error}", path.display())]
     System {

@@ -71,6 +71,11 @@ impl Place {
         self.named(file.lumisection, FileKind::Raw { index: file.index })
     }
 
+    /// Whether the run is closed: no file comes any more.
+    pub fn is_closed(&self) -> bool {
+        self.named(0, FileKind::EndOfRun).exists()
+    }
+
     pub(super) fn end_of_lumisection(&self, lumisection: u32) -> PathBuf {
         self.named(lumisection, FileKind::EndOfLumisection)
     }

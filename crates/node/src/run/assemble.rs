@@ -186,7 +186,11 @@ impl Workshop<'_> {
         watched.extend(others);
         let drive = BuilderDrive::new(config, peers, storage, self.staging(&name)?).map_err(endpoint(&name))?;
         // In good time before the event manager drops what is left.
-        Ok(drive.with_filtering(filtering, self.resolved.configuration().timeouts.drain.0 / 2))
+        let drive = drive.with_filtering(filtering, self.resolved.configuration().timeouts.drain.0 / 2);
+        Ok(match self.filing(index, &name)? {
+            None => drive,
+            Some(filing) => drive.with_filing(filing),
+        })
     }
 
     /// Emulated and played sources of the readout units in `addresses`, those with a line of their own by that.
@@ -276,6 +280,8 @@ pub fn launch_with(
     let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placer);
     start.names = names;
     start.handle.watched = watched;
+    workshop.check_directories(start.handle.run)?;
+    start.handle.file_filters = workshop.file_filters(start.handle.run)?;
     start.front_ends(front_ends, own, resolved.data_addresses(&addresses));
     start.manager(manager, &mut groups);
     for (name, drives) in groups.into_threads() {
@@ -479,6 +485,7 @@ impl<'a> Start<'a> {
             warnings: Vec::new(),
             watched: Vec::new(),
             transfer: None,
+            file_filters: Vec::new(),
             front_ends: None,
             own_service: None,
             clock: MonotonicClock,

@@ -2,6 +2,8 @@
 
 use super::claim::Claim;
 use super::feeder::RunningFeeder;
+use super::file_filters::FileFilters;
+use super::file_summary::FileBasedSummary;
 use super::front_end_summary::FrontEndsSummary;
 use super::front_ends::{Conducted, FrontEndService};
 use super::summary::{Durations, Parts, RunSummary};
@@ -166,6 +168,8 @@ pub struct RunHandle {
     pub(super) warnings: Vec<String>,
     pub(super) watched: Vec<Watched>,
     pub(super) transfer: Option<TransferService>,
+    /// What filters files of events, for each builder unit.
+    pub(super) file_filters: Vec<FileFilters>,
     /// Front ends under run control, and their service where it is this run's alone.
     pub(super) front_ends: Option<Conducted>,
     pub(super) own_service: Option<FrontEndService>,
@@ -357,6 +361,7 @@ impl RunHandle {
         if let Some(transfer) = self.transfer.as_mut().filter(|_| !self.forced) {
             transfer.finish();
         }
+        self.file_filters.iter_mut().for_each(|filters| filters.finish(self.forced));
         self.summary()
     }
 
@@ -404,6 +409,10 @@ impl RunHandle {
         let parts = Parts { sources: self.sources, streams: &self.streams, lumisections: &lumisections };
         let summary = RunSummary::new(&snapshot, self.directory.clone(), parts, self.forced, times);
         let summary = RunSummary { warnings, transfer, ..summary }.with_panicked(&self.ending.panicked());
+        let summary = match FileBasedSummary::new(&self.file_filters, summary.events.written) {
+            None => summary,
+            Some(file_based) => summary.with_file_based(file_based),
+        };
         match self.front_ends() {
             None => summary,
             Some(account) => summary.with_front_ends(FrontEndsSummary::new(&account, &snapshot, started)),

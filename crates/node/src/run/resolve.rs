@@ -8,7 +8,7 @@ use crate::configuration::{
     OnCloseChoice, PolicyChoice, RequirementChoice, SourceSection, SyncChoice, SynchronyAction, TcpChoice,
 };
 use crate::drive::{
-    BuilderDriveConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, StorageConfig, StreamStorage,
+    BuilderDriveConfig, FilingConfig, Identity, ManagerDriveConfig, ReadoutDriveConfig, StorageConfig, StreamStorage,
 };
 use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolicy, synchrony};
 use ropewalk_flow::control::front_ends::{FrontEndConfig, FrontEndsConfig};
@@ -458,7 +458,7 @@ impl Resolved {
     /// How a builder unit writes; none where it does not.
     pub(super) fn storage(&self, index: u16, epoch: Utc) -> Option<StorageConfig> {
         let run = &self.configuration.run;
-        if !run.write {
+        if !run.write || self.configuration.file_based.is_some() {
             return None;
         }
         let (section, disk) = (&self.configuration.builder[usize::from(index)], &self.configuration.storage);
@@ -541,6 +541,27 @@ impl Resolved {
             writers: stored.iter().map(|storage| storage.writer).collect(),
         };
         (!stored.is_empty()).then_some(config)
+    }
+
+    /// How a builder unit writes files of events; none where it does not. Each has a directory of its own.
+    pub(super) fn filing(&self, index: u16) -> Option<FilingConfig> {
+        let section = self.configuration.file_based.as_ref()?;
+        let builder = &self.configuration.builder[usize::from(index)];
+        let place = section.directory.as_ref().or(builder.output.as_ref()).unwrap_or(&self.configuration.run.output);
+        let is_alone = self.configuration.builder.len() == 1;
+        Some(FilingConfig {
+            writer: builder.name.clone(),
+            directory: if is_alone { place.clone() } else { place.join(&builder.name) },
+            version: section.version()?,
+            file_events: section.file_events,
+            file_bytes: section.file_bytes.0,
+            file_time: section.file_time.0,
+            // A file counts with its name: it is written by then.
+            level: self.level().max(AcknowledgementLevel::Written),
+            room: section.room(),
+            // In good time before the event manager drops what is left, so that the loss has its right name.
+            give_up_after: self.configuration.timeouts.drain.0 / 2,
+        })
     }
 
     /// The watch over sources that slip; none where it is switched off.

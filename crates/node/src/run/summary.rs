@@ -1,6 +1,7 @@
 //! What a run says of itself: `run.json` in its directory and the last line of `--json`.
 //! `docs/schema/run.json` describes it.
 
+use super::file_summary::FileBasedSummary;
 use super::filter_summary::{self, FilterSummary, StreamSummary};
 use super::front_end_summary::FrontEndsSummary;
 use super::lumisections::LumisectionSummary;
@@ -62,6 +63,8 @@ pub struct RunSummary {
     pub front_ends: Option<FrontEndsSummary>,
     /// What became of filter units and of what they had.
     pub filter: FilterSummary,
+    /// What became of events that went to filter units as files; null where none did.
+    pub file_based: Option<FileBasedSummary>,
     /// The account of each stream that has a name.
     pub streams: BTreeMap<String, StreamSummary>,
     /// The lumisections that are over, in order.
@@ -329,6 +332,7 @@ impl RunSummary {
             by_source: by_source(snapshot),
             front_ends: None,
             filter: FilterSummary::new(snapshot),
+            file_based: None,
             streams: filter_summary::streams(snapshot, parts.streams),
             lumisections: parts.lumisections.iter().map(LumisectionSummary::new).collect(),
             stopped_by: snapshot.stopped_by.map(ropewalk_terms::Cause::name),
@@ -341,6 +345,14 @@ impl RunSummary {
     pub(super) fn with_front_ends(mut self, front_ends: FrontEndsSummary) -> Self {
         add_unbalanced(&mut self.ledger, front_ends.unbalanced.iter().cloned());
         self.front_ends = Some(front_ends);
+        self
+    }
+
+    /// The same with what filter units made of files of events, whose equations join the ledger.
+    #[must_use]
+    pub(super) fn with_file_based(mut self, mut file_based: FileBasedSummary) -> Self {
+        add_unbalanced(&mut self.ledger, file_based.unbalanced.drain(..));
+        self.file_based = Some(file_based);
         self
     }
 
@@ -372,6 +384,7 @@ impl RunSummary {
             && self.events.written + self.events.rejected + self.events.unselected >= self.events.built
             && self.streams.values().all(|stream| stream.failed == 0)
             && self.disk["events_gone"] == 0
+            && self.file_based.as_ref().is_none_or(|files| files.set_aside == 0)
     }
 }
 

@@ -1,6 +1,7 @@
 //! File-based filtering: files of events, a broker, and filter units that are killed.
 
 use crate::accounts::{expect_form, schema};
+use crate::examples::example;
 use crate::process::Program;
 use crate::support::TemporaryDirectory;
 use ropewalk_wire::foreign::ForeignFormat;
@@ -29,11 +30,13 @@ fn run_directory(directory: &TemporaryDirectory) -> String {
     path("files/run000001")
 }
 
-/// Processes that this one has started.
+/// Processes that a thread of this one has started.
 fn children(of: u32) -> Vec<i32> {
-    let path = format!("/proc/{of}/task/{of}/children");
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    let threads = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
+    let texts = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    texts
+        .flat_map(|text| text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }
 
 /// All accepted events become a run again, in their order.
@@ -130,4 +133,67 @@ fn what_cannot_be_filtered_says_why() {
         let ended = Program::run(arguments);
         assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
     }
+}
+
+/// Kills a filter unit of a program again and again, until it has ended. Returns how many were killed.
+fn kill_units_of(program: &mut Program) -> u32 {
+    let mut killed = 0;
+    while !program.has_ended() {
+        std::thread::sleep(Duration::from_millis(200));
+        if let Some(unit) = children(program.id()).first().and_then(|&pid| Pid::from_raw(pid)) {
+            killed += u32::from(kill_process(unit, Signal::KILL).is_ok());
+        }
+    }
+    killed
+}
+
+#[test]
+fn a_run_writes_files_for_filter_units_that_are_killed_and_its_ledger_balances() {
+    let directory = TemporaryDirectory::new("file-based-run");
+    let changes = [("file_events = 1000", "file_events = 100"), (r#"{ time = "23s" }"#, "{ events = 10000 }")];
+    let file = example(&directory, "file-based-hlt.toml", &changes);
+    let output = directory.path().display().to_string();
+    let mut run = Program::start(["run", &file, "--duration", "3s", "--output", &output, "--json"]);
+    let killed = kill_units_of(&mut run);
+    let account = run.end().expect_status(0).account();
+    expect_form(&account, &schema("run.json"));
+    let (files, written) = (&account["file_based"], &account["events"]["written"]);
+    let count = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
+    assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
+    let decided = ["accepted", "rejected", "set_aside"].map(|fate| count(&files[fate]));
+    assert_eq!(decided.iter().sum::<u64>(), count(written), "{files:#}");
+    assert!(decided[0] > 0 && decided[2] == 0 && count(written) > 5000, "{files:#}");
+    assert!(killed > 3 && count(&files["restarts"]) > 0, "{killed} were killed: {files:#}");
+    // Nothing is left of what was decided, and each lumisection has its sum.
+    let place = directory.path().join("run000001");
+    let names = |place: PathBuf| {
+        let entries = std::fs::read_dir(place).expect("it is there");
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect::<Vec<_>>()
+    };
+    assert!(!names(place.clone()).iter().any(|name| name.ends_with(".raw")), "every file was decided");
+    assert!(names(place.join("open")).is_empty());
+    let closed = names(place.join("output")).iter().filter(|name| name.ends_with("_EoLS.jsn")).count();
+    assert_eq!(closed, account["lumisections"].as_array().map_or(0, Vec::len), "{account:#}");
+}
+
+#[test]
+fn what_files_of_events_cannot_hold_is_refused_before_the_run() {
+    let directory = TemporaryDirectory::new("file-based-refused");
+    let generic = ("id = 843", "id = 843\nformat = \"generic\"");
+    let filter = ("[[builder]]", "[filter]\ntriggers = [\"all\"]\n[[builder]]");
+    for (change, message) in [(generic, "FED fragments alone"), (filter, "events are decided once")] {
+        let file = example(&directory, "file-based-hlt.toml", &[change]);
+        let ended = Program::run(["config", "check", &file]);
+        assert!(ended.expect_status(2).errors.contains(message), "{ended:#?}");
+    }
+    // A run with the same number, whose run directories lie elsewhere.
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let there = format!("units = 0\ndirectory = {:?}", path("memory"));
+    let file = example(&directory, "file-based-hlt.toml", &[("units = 2", &there)]);
+    let run = |output: &str| Program::run(["run", &file, "--events", "50", "--output", &path(output), "--json"]);
+    assert_eq!(run("one").expect_status(0).account()["file_based"], serde_json::Value::Null, "nobody filters");
+    let ended = run("two");
+    assert!(ended.expect_status(2).errors.contains("files of another run"), "{ended:#?}");
+    let broker = Program::run(["filter-files", &path("memory/run000001"), "--units", "1", "--json"]);
+    assert_eq!(broker.expect_status(0).account()["processed"], 50);
 }

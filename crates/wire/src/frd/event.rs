@@ -136,7 +136,8 @@ impl EventHeader {
     }
 }
 
-fn checksum_of<'a>(version: Version, data: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+/// The checksum that an event's header has of these pieces of data.
+pub fn checksum_of<'a>(version: Version, data: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     version.checksum().of(data) as u32
 }
 

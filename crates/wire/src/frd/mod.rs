@@ -19,6 +19,6 @@ mod name;
 mod tests;
 
 pub use error::FrdError;
-pub use event::{Event, EventHeader, MOST_HEADER_BYTES, Version, encode_event};
+pub use event::{Event, EventHeader, MOST_HEADER_BYTES, Version, checksum_of, encode_event};
 pub use file::{FILE_HEADER_BYTES, FILE_MAGIC, FileHeader};
 pub use name::{FileKind, FileName, NotAFile};

@@ -28,7 +28,7 @@ pub use counts::StorageCounts;
 use places::Places;
 use recorded::Counted;
 pub use recorded::Recorded;
-use room::Room;
+pub(super) use room::Room;
 pub use room::RoomLimits;
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};

@@ -19,24 +19,29 @@ pub struct RoomLimits {
 
 /// Whether there is room.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(in crate::drive) struct Room {
     limits: Option<RoomLimits>,
     asked: Option<Instant>,
     is_short: bool,
 }
 
 impl Room {
-    pub(super) fn new(limits: Option<RoomLimits>) -> Self {
+    pub(in crate::drive) fn new(limits: Option<RoomLimits>) -> Self {
         Self { limits, asked: None, is_short: false }
     }
 
     /// Nothing more should be taken now.
-    pub(super) const fn is_short(&self) -> bool {
+    pub(in crate::drive) const fn is_short(&self) -> bool {
         self.is_short
     }
 
     /// Asks the disk, if it is time to. What cannot be asked is not short: writing will say what is wrong with it.
-    pub(super) fn look<'a>(&mut self, now: Instant, disk: &mut impl Disk, directories: impl Iterator<Item = &'a Path>) {
+    pub(in crate::drive) fn look<'a>(
+        &mut self,
+        now: Instant,
+        disk: &mut impl Disk,
+        directories: impl Iterator<Item = &'a Path>,
+    ) {
         let Some(RoomLimits { least, resume }) = self.limits else { return };
         if self.asked.is_some_and(|asked| now < asked.after(INTERVAL)) {
             return;
@@ -48,7 +53,7 @@ impl Room {
     }
 
     /// When the disk is asked again, while somebody waits for it.
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    pub(in crate::drive) fn next_deadline(&self) -> Option<Instant> {
         self.asked.filter(|_| self.is_short).map(|asked| asked.after(INTERVAL))
     }
 }

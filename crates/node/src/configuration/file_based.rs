@@ -1,0 +1,159 @@
+//! `[file_based]`: events go to filter units as files.
+
+use super::check::fault;
+use super::format::FormatName;
+use super::model::{Configuration, SourceSection};
+use super::parse::Fault;
+use crate::drive::RoomLimits;
+use crate::file_based::BuiltIn;
+use crate::quantity::{Bytes, Time};
+use ropewalk_wire::foreign::ForeignFormat;
+use ropewalk_wire::frd::Version;
+use schemars::JsonSchema;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Builder units write files of events in the place of run files, and filter units take them (`docs/file-based.md`).
+#[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileBasedSection {
+    /// Where runs have their directories, best in memory; without it where run files would be.
+    pub directory: Option<PathBuf>,
+    /// The version of the events' headers: 3, 4 or 5.
+    #[serde(default = "frd_version")]
+    pub frd_version: u32,
+    /// A file is closed after so many events.
+    #[serde(default = "file_events")]
+    pub file_events: u32,
+    /// Or at this size.
+    #[serde(default = "file_bytes")]
+    pub file_bytes: Bytes,
+    /// Or after this time.
+    #[serde(default = "file_time")]
+    pub file_time: Time,
+    /// With less room than this in the directory's file system the run waits.
+    pub least_free: Option<Bytes>,
+    /// With so much room it goes on.
+    pub resume_free: Option<Bytes>,
+    /// Filter units for the files of each builder unit; with 0 they are somebody else's (`ropewalk filter-files`).
+    #[serde(default)]
+    pub units: u32,
+    /// What they accept: `all`, `prescale=N`, `size=BYTES`, `source=ID`, `random=SHARE` or `random=SHARE,SEED`.
+    #[serde(default = "accept_all", deserialize_with = "built_in")]
+    #[schemars(with = "String")]
+    pub filter: BuiltIn,
+    /// How long a filter unit may take over a file.
+    #[serde(default = "timeout")]
+    pub timeout: Time,
+    /// How many filter units may end over a file before it is set aside.
+    #[serde(default = "tries")]
+    pub tries: u16,
+}
+
+const fn frd_version() -> u32 {
+    5
+}
+
+const fn file_events() -> u32 {
+    100
+}
+
+const fn file_bytes() -> Bytes {
+    Bytes(16 << 20)
+}
+
+const fn file_time() -> Time {
+    Time(Duration::from_secs(1))
+}
+
+const fn accept_all() -> BuiltIn {
+    BuiltIn::All
+}
+
+const fn timeout() -> Time {
+    Time(Duration::from_secs(60))
+}
+
+const fn tries() -> u16 {
+    3
+}
+
+fn built_in<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BuiltIn, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+}
+
+impl FileBasedSection {
+    /// The version of the events' headers; none where it is none that is written.
+    pub(crate) const fn version(&self) -> Option<Version> {
+        match self.frd_version {
+            3 => Some(Version::V3),
+            4 => Some(Version::V4),
+            5 => Some(Version::V5),
+            _ => None,
+        }
+    }
+
+    /// How full the file system may become, where anything is said of it.
+    pub(crate) fn room(&self) -> Option<RoomLimits> {
+        let least = self.least_free?.0;
+        Some(RoomLimits { least, resume: self.resume_free.map_or(least + least / 10, |resume| resume.0) })
+    }
+}
+
+pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
+    let Some(section) = &configuration.file_based else { return Ok(()) };
+    let key = |field: &str| format!("file_based.{field}");
+    if section.version().is_none() {
+        return Err(fault(key("frd_version"), "headers of events are of version 3, 4 or 5"));
+    }
+    if section.file_events == 0 || section.tries == 0 {
+        let field = if section.tries == 0 { "tries" } else { "file_events" };
+        return Err(fault(key(field), "at least 1"));
+    }
+    if configuration.filter.is_some() {
+        let message =
+            "events are decided once: by the filter units that take files, or by a [filter] in the builder unit";
+        return Err(fault("filter", message));
+    }
+    if !configuration.stream.is_empty() {
+        let message = "run files have streams, and with [file_based] there are none: leave it out";
+        return Err(fault("stream", message));
+    }
+    if !configuration.run.write {
+        return Err(fault("run.write", "with [file_based] events are written: leave it out"));
+    }
+    if configuration.run.keep.is_some() {
+        return Err(fault("run.keep", "files of events are deleted when they are decided: leave it out"));
+    }
+    let storage = &configuration.storage;
+    let of_run_files = [
+        ("hand_over", storage.hand_over.is_some()),
+        ("transfer", storage.transfer.is_some()),
+        ("more_outputs", !storage.more_outputs.is_empty()),
+    ];
+    if let Some((field, _)) = of_run_files.into_iter().find(|&(_, is_given)| is_given) {
+        let message = "that is for run files, and with [file_based] there are none: leave it out";
+        return Err(fault(format!("storage.{field}"), message));
+    }
+    for (index, source) in configuration.source.iter().enumerate() {
+        if !is_fed(source) {
+            let message = "files of events (FRD) hold FED fragments alone: `format = \"ferol\"` or `\"fed\"`";
+            return Err(fault(format!("source[{index}].format"), message));
+        }
+    }
+    match (section.least_free, section.resume_free) {
+        (None, Some(_)) => Err(fault(key("resume_free"), "it goes with least_free: with less room the run waits")),
+        (Some(least), Some(resume)) if resume.0 < least.0 => {
+            Err(fault(key("resume_free"), "the run would wait again at once: let it be at least least_free"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the source's fragments are those of a FED.
+fn is_fed(source: &SourceSection) -> bool {
+    let format = matches!(source.format, FormatName::Ferol | FormatName::Foreign(ForeignFormat::Fed));
+    format && source.felix.is_none() && !source.has_layout()
+}

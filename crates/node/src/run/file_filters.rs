@@ -1,0 +1,128 @@
+//! The filter units of a run that works on files: a broker for the directory of each builder unit, on a thread of its own.
+
+use super::assemble::{RunError, Workshop, system};
+use super::placement::{Purpose, disk_thread, pool_of};
+use crate::configuration::FileBasedSection;
+use crate::drive::{Filing, FilingConfig};
+use crate::file_based::{BrokerOptions, FilesError, FilesSummary, Place, serve_files};
+use ropewalk_flow::files::BrokerConfig;
+use ropewalk_io::disk::{RealDisk, RealDiskConfig};
+use ropewalk_memory::PoolConfig;
+use ropewalk_terms::{AcknowledgementLevel, RunNumber};
+use ropewalk_wire::frd::FileName;
+use ropewalk_wire::run_file::run_directory_name;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Blocks for headers and documents of the files that are gathered or with the disk.
+const HEADERS_BLOCK: usize = 256 << 10;
+const HEADERS_BLOCKS: usize = 32;
+/// The command of the program that is a filter unit.
+const COMMAND: &str = "filter-unit";
+/// How often it is looked whether those have ended who wait for nothing.
+const LOOK: Duration = Duration::from_millis(2);
+
+impl Workshop<'_> {
+    /// The files of events of a builder unit; none where it writes run files.
+    pub(super) fn filing(&self, index: u16, name: &str) -> Result<Option<Filing<RealDisk>>, RunError> {
+        let Some(config) = self.resolved.filing(index) else { return Ok(None) };
+        let disk = RealDiskConfig {
+            thread_name: disk_thread(name),
+            sync_on_publish: config.level == AcknowledgementLevel::Synced,
+            ..RealDiskConfig::default()
+        };
+        let disk = RealDisk::with_threads(disk, |thread| self.placer.on_start(thread));
+        let disk = disk.map_err(system(format!("{name}: disk thread")))?;
+        let pool = PoolConfig::anonymous(&pool_of(name, Purpose::Records), HEADERS_BLOCK, HEADERS_BLOCKS);
+        Ok(Some(Filing::new(disk, config, self.spare_pool(pool)?)))
+    }
+
+    /// Looks whether the directories of a run's files are free: a number may come twice where files lie elsewhere than run
+    /// directories, and files of another run would be taken for this one's.
+    pub(super) fn check_directories(&self, run: RunNumber) -> Result<(), RunError> {
+        for config in (0..self.resolved.manager.builders).filter_map(|index| self.resolved.filing(index)) {
+            let directory = config.directory.join(run_directory_name(run));
+            let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+            let is_file = |name: &str| name.parse::<FileName>().is_ok();
+            if entries.filter_map(|entry| entry.file_name().into_string().ok()).any(|name| is_file(&name)) {
+                let message = format!(
+                    "{}: files of another run with this number lie there: remove them, or choose another \
+                     `directory` in [file_based]",
+                    directory.display()
+                );
+                return Err(RunError::Unfit(message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts what filters the files of a run: for the directory of each builder unit.
+    pub(super) fn file_filters(&self, run: RunNumber) -> Result<Vec<FileFilters>, RunError> {
+        let Some(section) = &self.resolved.configuration().file_based else { return Ok(Vec::new()) };
+        if section.units == 0 {
+            return Ok(Vec::new());
+        }
+        let configs = (0..self.resolved.manager.builders).filter_map(|index| self.resolved.filing(index));
+        configs.map(|config| FileFilters::start(&config, section, run)).collect()
+    }
+}
+
+/// A broker and its filter units, which work until the run is closed and every event has its fate.
+#[derive(Debug)]
+pub(super) struct FileFilters {
+    directory: PathBuf,
+    thread: Option<JoinHandle<Result<FilesSummary, FilesError>>>,
+    /// Nobody writes there any more.
+    is_left: Arc<AtomicBool>,
+    /// What is not decided stays so.
+    is_forced: Arc<AtomicBool>,
+    outcome: Option<Result<FilesSummary, String>>,
+}
+
+impl FileFilters {
+    fn start(config: &FilingConfig, section: &FileBasedSection, run: RunNumber) -> Result<Self, RunError> {
+        let directory = config.directory.join(run_directory_name(run));
+        let what = || format!("{}: the directory of the run", directory.display());
+        std::fs::create_dir_all(&directory).map_err(system(what()))?;
+        let program = std::env::current_exe().map_err(system("this program"))?;
+        let place = Place::open(&directory).map_err(|error| RunError::Unfit(error.to_string()))?;
+        let text = |path: &Path| path.display().to_string();
+        let arguments = vec![COMMAND.to_owned(), text(&directory), "--filter".to_owned(), section.filter.to_string()];
+        let broker = BrokerConfig { time_out: section.timeout.0, tries: section.tries, ..BrokerConfig::default() };
+        let options = BrokerOptions { broker, units: section.units, unit: Some((program, arguments)) };
+        let (is_left, is_forced) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let (left, forced) = (Arc::clone(&is_left), Arc::clone(&is_forced));
+        let name = format!("files-{}", config.writer);
+        let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
+            // Where a run is left without an end none will come.
+            let stop = || forced.load(Ordering::Relaxed) || left.load(Ordering::Relaxed) && !place.is_closed();
+            let served = serve_files(&place, &options, stop);
+            if let Err(error) = &served {
+                tracing::error!("{error}");
+            }
+            served
+        });
+        let thread = Some(thread.map_err(system(format!("thread {name}")))?);
+        Ok(Self { directory, thread, is_left, is_forced, outcome: None })
+    }
+
+    /// Waits until every event of a file has its fate, where the end is not forced; nobody writes files any more.
+    pub(super) fn finish(&mut self, is_forced: bool) {
+        self.is_forced.store(is_forced, Ordering::Relaxed);
+        self.is_left.store(true, Ordering::Relaxed);
+        let Some(thread) = self.thread.take() else { return };
+        while !thread.is_finished() {
+            std::thread::sleep(LOOK);
+        }
+        let outcome = thread.join().unwrap_or_else(|_| Err(FilesError::Panicked { path: self.directory.clone() }));
+        self.outcome = Some(outcome.map_err(|error| error.to_string()));
+    }
+
+    /// The directory, and what came of its files, if that is known already.
+    pub(super) fn outcome(&self) -> Option<(&Path, &Result<FilesSummary, String>)> {
+        Some((&self.directory, self.outcome.as_ref()?))
+    }
+}
