@@ -6,7 +6,8 @@
 
 use ropewalk_sim::campaign::{
     Broken, Scenario, controlled, dividing, filing, filtering, gathering, growing, push, run, run_controlled,
-    run_dividing, run_filing, run_filtering, run_gathering, run_growing, run_push, run_storing, storing,
+    run_dividing, run_filing, run_filtering, run_gathering, run_growing, run_push, run_storing, run_writing, storing,
+    writing,
 };
 use ropewalk_terms::flaws::{Flaw, plant};
 
@@ -17,7 +18,7 @@ const NAMED: usize = 3;
 
 /// What checkers say of a seed: of its system that pulls, of the one that pushes, then of its front ends under run control, of
 /// its splitters, of its boards whose numbers grow, of those that send an event in several frames, of its filter units, of its run
-/// files in several streams, and of its files between builder units and filter units.
+/// files in several streams, and of its files between builder units and filter units: as they are written, and as they are filtered.
 fn judged(seed: u64) -> Option<Broken> {
     let pushed = || run_push(push::Scenario::draw(seed)).broken;
     let controlled = || run_controlled(controlled::Scenario::draw(seed));
@@ -26,6 +27,7 @@ fn judged(seed: u64) -> Option<Broken> {
     let gathered = || run_gathering(gathering::Scenario::draw(seed));
     let filtered = || run_filtering(filtering::Scenario::draw(seed));
     let stored = || run_storing(storing::Scenario::draw(seed));
+    let written = || run_writing(writing::Scenario::draw(seed));
     let filed = || run_filing(filing::Scenario::draw(seed));
     let pulled = run(Scenario::draw(seed)).broken;
     pulled
@@ -36,6 +38,7 @@ fn judged(seed: u64) -> Option<Broken> {
         .or_else(gathered)
         .or_else(filtered)
         .or_else(stored)
+        .or_else(written)
         .or_else(filed)
 }
 

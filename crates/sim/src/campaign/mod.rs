@@ -13,7 +13,7 @@
 //! campaign of their own (`controlled`), with nothing but programs, their connections and what stands for nodes; so have splitters
 //! and their processes (`dividing`), boards whose numbers grow, with their black boxes (`growing`), and boards that send an event in
 //! several frames (`gathering`): what these stand on is in `stand`. Run files in several streams have one, too (`storing`), with
-//! nothing but storage and its disk, and so have files between builder units and filter units (`filing`), and filter units
+//! nothing but storage and its disk, and so have files between builder units and filter units (`writing`, `filing`), and filter units
 //! with what becomes of events behind them (`filtering`).
 //! Event managers come and go: `reign` knows who speaks, `coordination` gives leases, `obedience` looks whom nodes obey.
 //! A machine joins with one file in `machines`: how it is wired, and what must hold of it after every turn.
@@ -63,6 +63,7 @@ mod timeline;
 mod trouble;
 mod watch;
 mod world;
+pub mod writing;
 
 pub use broken::{Broken, Checker};
 pub use cards::{CardSetting, SubscriberSetting};
@@ -73,7 +74,7 @@ pub use fault::{Fault, Scheduled};
 pub use fault_kind::FaultKind;
 pub use outcome::{
     Outcome, run, run_controlled, run_dividing, run_filing, run_filtering, run_gathering, run_growing, run_push,
-    run_storing,
+    run_storing, run_writing,
 };
 pub use place::Place;
 pub use runner::{Campaign, Failure, Orders, SCHEMA, System};

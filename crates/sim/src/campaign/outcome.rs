@@ -12,6 +12,7 @@ use super::push;
 use super::scenario::Scenario;
 use super::storing;
 use super::world::World;
+use super::writing;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How a run ended.
@@ -84,6 +85,11 @@ pub fn run_storing(scenario: storing::Scenario) -> Option<Broken> {
 /// What a checker says of files between builder units and filter units; nothing where everything holds.
 pub fn run_filing(scenario: filing::Scenario) -> Option<Broken> {
     caught(|| filing::World::new(scenario).run())
+}
+
+/// What a checker says of files of events as a builder unit writes them; nothing where everything holds.
+pub fn run_writing(scenario: writing::Scenario) -> Option<Broken> {
+    caught(|| writing::World::new(scenario).run())
 }
 
 /// Runs a world to its end; what a checker said, or how somebody panicked.

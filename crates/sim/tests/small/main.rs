@@ -7,6 +7,7 @@ mod front_ends;
 mod gathering;
 mod growing;
 mod storing;
+mod writing;
 
 /// As many seeds as every test run looks through. `ROPEWALK_INPUTS` sets another number, for a longer look by hand.
 fn seeds(usual: u64) -> u64 {
