@@ -167,3 +167,21 @@ fn a_run_without_lumisections_is_one() {
     let closed: Vec<_> = summary.lumisections.iter().map(|one| (one.number, one.built)).collect();
     assert_eq!(closed, [(1, EVENTS)]);
 }
+
+#[test]
+fn events_may_be_acknowledged_when_they_are_decided_and_before_they_are_written() {
+    for level in ["built", "handed"] {
+        let output = TemporaryDirectory::new("filtering-handed");
+        let more = format!(
+            "acknowledge = {level:?}\n[filter]\ntriggers = [{{ every = 3 }}]\n[[stream]]\nname = \"physics\"\n"
+        );
+        let summary = run(&output, &more);
+        let events = &summary.events;
+        assert_eq!(
+            (events.accepted, events.rejected, events.quarantined),
+            (EVENTS / 3, EVENTS - EVENTS / 3, 0),
+            "{level}"
+        );
+        assert_eq!((events.written, summary.streams["physics"].written), (EVENTS / 3, EVENTS / 3), "{level}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use super::check::fault;
 use super::layout_text::BytesChoice;
-use super::model::{Acknowledge, Configuration};
+use super::model::Configuration;
 use super::parse::Fault;
 use crate::quantity::{Bytes, Time};
 use ropewalk_flow::filter::{Builtin, Comparison, StreamConfig, Streams};
@@ -262,10 +262,6 @@ fn filter(filter: &FilterSection, configuration: &Configuration) -> Result<(), F
     }
     if filter.trusted && filter.library.is_none() {
         return Err(fault("filter.trusted", "only a `library` can be called in the builder unit's thread"));
-    }
-    if configuration.run.write && configuration.run.acknowledge < Acknowledge::Written {
-        let message = "with a filter an event is kept until it was decided and written: `written` or `synced`";
-        return Err(fault("run.acknowledge", message));
     }
     let key = |field: &str| format!("filter.{field}");
     if !(1..=256).contains(&filter.units) {
