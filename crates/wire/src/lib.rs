@@ -6,6 +6,7 @@ pub mod description;
 pub mod fed;
 pub mod felix;
 pub mod ferol;
+pub mod filter_node;
 pub mod filter_result;
 pub mod foreign;
 pub mod frame;
