@@ -43,6 +43,8 @@ pub(crate) enum Command {
     FilterFiles(FilterFilesOptions),
     /// Be a filter unit: filter the files that the broker of a directory gives, one after the other.
     FilterUnit(FilterUnitOptions),
+    /// Be a filter node: filter units for builder units on other machines.
+    FilterNode(FilterNodeOptions),
     /// Add up what the filters of a run counted: histograms, and how often each trigger and stream took an event.
     Histograms(HistogramsOptions),
     /// Be the process in which a splitter divides a source's frames; a run starts it by itself.
@@ -145,6 +147,19 @@ pub(crate) struct FilterFilesOptions {
     /// Print what came of the files as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk filter-node run.toml --listen 0.0.0.0:9500
+  ropewalk run run.toml
+where run.toml has [filter] nodes = [\"filter1:9500\"].")]
+pub(crate) struct FilterNodeOptions {
+    /// The configuration, whose [filter] is the same as that of the run.
+    pub(crate) config: PathBuf,
+    /// Where builder units reach it; port 0 is any free one, which is printed.
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9500")]
+    pub(crate) listen: String,
 }
 
 #[derive(Debug, Args)]

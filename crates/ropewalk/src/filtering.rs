@@ -1,12 +1,16 @@
-//! Filtering files of events: the broker with its units, and one unit.
+//! Filtering files of events: the broker with its units, and one unit. And filter units for builder units elsewhere.
 
-use crate::arguments::{FilterFilesOptions, FilterUnitOptions};
+use crate::arguments::{FilterFilesOptions, FilterNodeOptions, FilterUnitOptions};
 use crate::exit::{self, Failure};
 use crate::files::{print_json, write_out};
 use crate::render::grouped;
+use crate::running::warn;
 use crate::signals::Interrupts;
 use ropewalk_flow::files::BrokerConfig;
+use ropewalk_node::configuration;
 use ropewalk_node::file_based::{BrokerOptions, FilesError, FilesSummary, Place, serve_files};
+use ropewalk_node::run::launch_filter_node;
+use std::time::Duration;
 
 impl From<FilesError> for Failure {
     fn from(error: FilesError) -> Self {
@@ -45,6 +49,24 @@ pub(crate) fn filter_unit(options: &FilterUnitOptions) -> Result<u8, Failure> {
     let place = Place::open(&options.directory)?;
     ropewalk_node::file_based::filter_files(&place, &mut options.filter.clone())?;
     Ok(exit::GOOD)
+}
+
+/// Is a filter node until it is interrupted.
+pub(crate) fn filter_node(options: &FilterNodeOptions) -> Result<u8, Failure> {
+    let configuration = configuration::read(&options.config)?;
+    let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
+    let mut node = launch_filter_node(&configuration, &options.listen)?;
+    warn(node.warnings());
+    println!("ready filter-node {}", node.address());
+    while interrupts.count() == 0 && !node.has_ended() {
+        std::thread::sleep(Duration::from_millis(20));
+        node.take_news().iter().for_each(|line| eprintln!("{line}"));
+    }
+    let has_ended = node.has_ended();
+    let summary = node.finish();
+    let (welcomed, refused) = (grouped(summary.welcomed), grouped(summary.refused));
+    eprintln!("{} decisions; {welcomed} callers were welcomed, and {refused} refused", grouped(summary.decisions));
+    Ok(if has_ended { exit::UNBALANCED } else { exit::GOOD })
 }
 
 fn summary_text(summary: &FilesSummary) -> String {

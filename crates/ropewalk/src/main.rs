@@ -61,6 +61,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::FarmNode(options) => push::farm_node(&options),
         Command::FilterFiles(options) => filtering::filter_files(&options),
         Command::FilterUnit(options) => filtering::filter_unit(&options),
+        Command::FilterNode(options) => filtering::filter_node(&options),
         Command::Histograms(options) => histograms::histograms(&options),
         Command::Decisions(options) => decisions::decisions(&options),
         Command::SplitterProcess => {

@@ -27,6 +27,13 @@ pub struct FilterSection {
     /// A text that library or program is told when it begins.
     #[serde(default)]
     pub configuration: String,
+    /// Filter nodes (`ropewalk filter-node`) on which the filter units run, each in turn: `host:port`. Without any they run beside the builder
+    /// unit.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// Memory of a filter node for the events that it has.
+    #[serde(default = "node_memory")]
+    pub node_memory: Bytes,
     /// The library is called in the thread of the builder unit: then it can do any harm there is.
     #[serde(default)]
     pub trusted: bool,
@@ -151,6 +158,10 @@ const fn memory() -> Bytes {
     Bytes(1 << 30)
 }
 
+const fn node_memory() -> Bytes {
+    Bytes(1 << 30)
+}
+
 const fn restart_delay() -> Time {
     Time(Duration::from_millis(100))
 }
@@ -262,6 +273,13 @@ fn filter(filter: &FilterSection, configuration: &Configuration) -> Result<(), F
     }
     if filter.trusted && filter.library.is_none() {
         return Err(fault("filter.trusted", "only a `library` can be called in the builder unit's thread"));
+    }
+    if !filter.nodes.is_empty() && !filter.has_processes() {
+        let message = "only a `library` that is not trusted, or a `program`, can be on another machine";
+        return Err(fault("filter.nodes", message));
+    }
+    if filter.node_memory.0 < 1 << 20 {
+        return Err(fault("filter.node_memory", "at least 1MiB: more than the longest event"));
     }
     let key = |field: &str| format!("filter.{field}");
     if !(1..=256).contains(&filter.units) {

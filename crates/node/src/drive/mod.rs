@@ -56,8 +56,8 @@ pub use delivery::{Answers, Delivery};
 pub use entrances::Entrance;
 pub use filing::{Filed, Filing, FilingConfig, FilingCounts, LumisectionTotal};
 pub use filtering::{
-    FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper, Said,
-    UnitDecision,
+    FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RecordKeeper, RemoteNotes,
+    RemoteUnit, Said, UnitDecision,
 };
 pub use link::{Identity, Outbox, Unsent};
 pub use manager::{ManagerDrive, ManagerDriveConfig};

@@ -1,19 +1,21 @@
 //! The filters of a run: built in, loaded where they are trusted, and otherwise in processes of their own, tried out before the run.
 
-use super::assemble::{RunError, Workshop};
+use super::assemble::{RunError, Workshop, endpoint};
 use super::placement::{Purpose, pool_of};
 use super::watched::Watched;
 use crate::configuration::{FilterSection, TriggerChoice};
 use crate::drive::{
-    FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, Said, UnitDecision,
+    FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RemoteUnit, Said, UnitDecision,
 };
 use ropewalk_flow::builder::EventView;
 use ropewalk_flow::filter::{BuiltinFilter, Decision, FarmConfig, HistogramShape};
 use ropewalk_flow::supervision::SupervisorConfig;
+use ropewalk_io::tcp::{Tcp, TcpConfig};
 use ropewalk_memory::{PoolConfig, Staging};
 use ropewalk_plugin::filter::process::{FilterProcess, MOST_EVENTS, Offer, ProcessConfig};
 use ropewalk_plugin::filter::{Filter, FilterConfig};
 use ropewalk_terms::{Instant, RunNumber};
+use std::hash::{Hash, Hasher};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,9 +23,22 @@ use std::time::Duration;
 /// The command of the program that is a filter's process.
 const COMMAND: &str = "filter-process";
 /// How long a filter may take until it is ready.
-const START: Duration = Duration::from_secs(10);
+pub(super) const START: Duration = Duration::from_secs(10);
 /// Bytes of the ring for what does not lie in memory that others can be given to read.
 const COPIES: usize = 32 << 20;
+
+/// The least pause before another process is started or a node is called again.
+const LEAST_DELAY: Duration = Duration::from_millis(1);
+/// Connections to a node that are lost within a minute without its being given up: with that pause there cannot be more.
+const CONNECTIONS: u32 = 60_000;
+/// Blocks into which the decisions of a filter unit on another machine are received.
+const DECISIONS_BLOCK: usize = 64 << 10;
+const DECISIONS_BLOCKS: usize = 32;
+/// Blocks for the heads of events that go there: of one event they lie side by side.
+const HEADS_BLOCK: usize = 256 << 10;
+const HEADS_BLOCKS: usize = 32;
+/// Bytes of events that wait to be sent there.
+const QUEUE: usize = 16 << 20;
 
 /// Filter units, and what there will be to tell of them.
 type Units = (Vec<Box<dyn FilterLink>>, Vec<Watched>);
@@ -37,12 +52,15 @@ impl Workshop<'_> {
         };
         let results = self.results(builder, slots)?;
         if section.has_processes() {
-            let (links, watched) = self.units(builder, section)?;
+            let is_remote = !section.nodes.is_empty();
+            let (links, watched) =
+                if is_remote { self.remote_units(builder, section)? } else { self.units(builder, section)? };
             let supervision = SupervisorConfig {
                 timeout: section.timeout.0,
-                start_timeout: START,
-                restart_delay: section.restart_delay.0,
-                restarts: section.restarts,
+                // A node that is not there is waited for: nothing is wrong with the events.
+                start_timeout: if is_remote { Duration::MAX } else { START },
+                restart_delay: section.restart_delay.0.max(LEAST_DELAY),
+                restarts: if is_remote { CONNECTIONS } else { section.restarts },
             };
             let config = FarmConfig { units: section.units, slots, supervision };
             return Ok((Filtering::units(config, links, streams, results), watched));
@@ -76,6 +94,23 @@ impl Workshop<'_> {
         Ok((links, watched))
     }
 
+    /// The filter units of a builder unit on other machines, each node in turn.
+    fn remote_units(&self, builder: &str, section: &FilterSection) -> Result<Units, RunError> {
+        let (mut links, mut watched): (Vec<Box<dyn FilterLink>>, _) = (Vec::new(), Vec::new());
+        for (unit, address) in (0..section.units).zip(section.nodes.iter().cycle()) {
+            let name = format!("{builder}-filter{unit}");
+            let pool = |purpose, block, blocks| PoolConfig::anonymous(&pool_of(&name, purpose), block, blocks);
+            let decisions = self.placer.pool(pool(Purpose::Control, DECISIONS_BLOCK, DECISIONS_BLOCKS))?;
+            let tcp = TcpConfig { send_queue_bytes: QUEUE, ..self.resolved.tcp() };
+            let peers = Tcp::new(tcp, decisions).map_err(endpoint(&name))?;
+            let heads = self.spare_pool(pool(Purpose::Staging, HEADS_BLOCK, HEADS_BLOCKS))?;
+            let link = RemoteUnit::new(address.clone(), fingerprint(section), peers, heads);
+            watched.push(Watched::remote(format!("{builder}: filter {unit}"), link.notes()));
+            links.push(Box::new(link));
+        }
+        Ok((links, watched))
+    }
+
     /// Memory for what filters say of events: so much that each event in work can have its own.
     fn results(&self, builder: &str, slots: u32) -> Result<Staging, RunError> {
         let name = pool_of(builder, Purpose::Results);
@@ -83,7 +118,7 @@ impl Workshop<'_> {
     }
 }
 
-fn unfit(error: impl std::fmt::Display) -> RunError {
+pub(super) fn unfit(error: impl std::fmt::Display) -> RunError {
     RunError::Unfit(format!("the filter cannot be used: {error}"))
 }
 
@@ -93,8 +128,15 @@ fn library(section: &FilterSection) -> Option<FilterConfig> {
     Some(FilterConfig { library, configuration: section.configuration.clone() })
 }
 
+/// Which filter it is, for whoever has it run elsewhere: what is told it must be the same there.
+pub(super) fn fingerprint(section: &FilterSection) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    (&section.library, &section.program, &section.configuration).hash(&mut hasher);
+    hasher.finish()
+}
+
 /// A process that is not there yet.
-fn process(section: &FilterSection) -> std::io::Result<FilterProcess> {
+pub(super) fn process(section: &FilterSection) -> std::io::Result<FilterProcess> {
     let command = match &section.program {
         Some(program) => program.iter().map(PathBuf::from).collect(),
         None => vec![std::env::current_exe()?, PathBuf::from(COMMAND)],

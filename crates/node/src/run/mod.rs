@@ -8,6 +8,7 @@
 //! captures   captured datagrams in the place of a source's
 //! splitters  what divides the frames of sources: libraries of others, and their processes
 //! filters    who decides on built events: triggers that are built in, libraries and programs of others, and their processes
+//! filter_node  filter units for builder units on other machines
 //! emulated   sources that are not there, and how they come
 //! registry   run numbers and directories      handle    commands in, snapshots out
 //! claim      who manages a run, for whoever takes it over
@@ -31,6 +32,7 @@ mod entrances;
 mod feeder;
 mod file_filters;
 mod file_summary;
+mod filter_node;
 mod filter_summary;
 mod filters;
 mod front_end_summary;
@@ -55,6 +57,7 @@ pub use assemble::{RunError, launch, launch_node, launch_with, take_over};
 pub use card_process::write_card;
 pub use claim::Claim;
 pub use file_summary::FileBasedSummary;
+pub use filter_node::{FilterNodeHandle, FilterNodeSummary, launch_filter_node};
 pub use filter_summary::{FilterSummary, StreamSummary};
 pub use front_end_summary::{FrontEndsSummary, IncidentSummary, TriggerSummary};
 pub use front_ends::FrontEndService;

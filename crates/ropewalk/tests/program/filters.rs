@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const EVENTS: u64 = 20_000;
+pub(crate) const EVENTS: u64 = 20_000;
 
 /// The filter of `tenth.c` as a library, with these macros.
 pub(crate) fn compile(directory: &Path, macros: &[&str]) -> PathBuf {
@@ -30,7 +30,7 @@ pub(crate) fn compile(directory: &Path, macros: &[&str]) -> PathBuf {
     library
 }
 
-fn configuration(directory: &TemporaryDirectory, filter: &str) -> String {
+pub(crate) fn configuration(directory: &TemporaryDirectory, filter: &str) -> String {
     let text = format!(
         "version = 1\n[run]\nlumisection = {{ events = 6000 }}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[filter]\nlibrary = {:?}\nrestart_delay = \"5ms\"\n\
          restarts = 1000\n{filter}\n[[stream]]\nname = \"odd\"\ntriggers = [0]\n[[stream]]\nname = \"even\"\ntriggers = [1]\nordered = true\n\
@@ -44,9 +44,9 @@ fn configuration(directory: &TemporaryDirectory, filter: &str) -> String {
 }
 
 /// What a stream's files hold: by number, what the filter said.
-type Stream = BTreeMap<u64, (FilterResult, Vec<u8>)>;
+pub(crate) type Stream = BTreeMap<u64, (FilterResult, Vec<u8>)>;
 
-fn stream(directory: &Path, name: &str) -> Stream {
+pub(crate) fn stream(directory: &Path, name: &str) -> Stream {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory).expect("it is there") {
         let path = entry.expect("it can be read").path();
@@ -79,7 +79,7 @@ pub(crate) fn children(process: u32) -> Vec<i32> {
 }
 
 /// Every tenth event is in its stream with what the filter said of it, or it was set aside, whole.
-fn expect_each_once(odd: &Stream, even: &Stream, error: &Stream, kills: usize) {
+pub(crate) fn expect_each_once(odd: &Stream, even: &Stream, error: &Stream, kills: usize) {
     // Each event over which the filter ends, and with bad luck one that two of them had when they were killed.
     let poison: Vec<u64> = (0..EVENTS / 1000).map(|thousand| 1000 * thousand + 777).collect();
     assert!(poison.iter().all(|number| error.contains_key(number)), "{:?}", error.keys());
@@ -101,7 +101,7 @@ fn expect_each_once(odd: &Stream, even: &Stream, error: &Stream, kills: usize) {
 }
 
 /// Every event that was decided is in the histogram once, in the lumisections that the event manager made of the run.
-fn expect_each_filled_once(account: &Value, error: &Stream) {
+pub(crate) fn expect_each_filled_once(account: &Value, error: &Stream) {
     let directory = account["directory"].as_str().expect("a path");
     let sum = Program::start(["histograms", directory, "--json"]).end().expect_status(0).account();
     expect_form(&sum, &schema("histograms.json"));

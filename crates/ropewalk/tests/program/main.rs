@@ -12,6 +12,7 @@ mod felix_input;
 mod felix_process;
 mod felix_run;
 mod file_based;
+mod filter_nodes;
 mod filters;
 mod foreign;
 mod front_ends;

@@ -10,9 +10,11 @@
 mod event;
 mod link;
 mod monitor;
+mod remote;
 
 pub(super) use event::DecidedEvent;
 pub use link::{FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, RecordKeeper, Said, UnitDecision};
+pub use remote::{RemoteNotes, RemoteUnit};
 
 use monitor::Monitor;
 use ropewalk_flow::builder::{Builder, EventView};

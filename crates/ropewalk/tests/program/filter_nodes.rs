@@ -1,0 +1,130 @@
+//! Filter units on other machines, over connections: nodes that are killed in the middle of a run, and callers who are none.
+
+use crate::filters::{EVENTS, configuration, expect_each_filled_once, expect_each_once, stream};
+use crate::process::Program;
+use crate::support::TemporaryDirectory;
+use ropewalk_terms::RunNumber;
+use ropewalk_wire::filter_node::{FILTER_NODE_VERSION, FRAME_BYTES, Frame, Kind, encode_begin, encode_hello};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Starts a filter node, and says where it listens.
+fn node(config: &str, listen: &str) -> (Program, String) {
+    let mut node = Program::start(["filter-node", config, "--listen", listen]);
+    let address = node.expect_line("ready filter-node ");
+    (node, address)
+}
+
+/// The configuration of a run with these nodes.
+fn with_nodes(directory: &TemporaryDirectory, config: &str, nodes: &[&str]) -> String {
+    let text = std::fs::read_to_string(config).expect("it is ours");
+    let file = directory.path().join("with-nodes.toml");
+    std::fs::write(&file, text.replace("[filter]\n", &format!("[filter]\nnodes = {nodes:?}\n"))).expect("it is ours");
+    file.display().to_string()
+}
+
+#[test]
+fn nodes_that_are_killed_and_come_back_lose_nothing_and_double_nothing() {
+    let directory = TemporaryDirectory::new("filter-nodes");
+    let config = configuration(&directory, "units = 2\nevents = 64");
+    let (mut first, first_at) = node(&config, "127.0.0.1:0");
+    let (second, second_at) = node(&config, "127.0.0.1:0");
+    let run_config = with_nodes(&directory, &config, &[&first_at, &second_at]);
+    let (output, events) = (directory.path().display().to_string(), EVENTS.to_string());
+    let mut run = Program::start(["run", &run_config, "--json", "--output", &output, "--events", &events]);
+    run.expect_error_line_with("listens");
+    let kills = 3;
+    for _ in 0..kills {
+        std::thread::sleep(Duration::from_millis(700));
+        // Killed as it is dropped: without a word, as a machine that is switched off.
+        drop(first);
+        std::thread::sleep(Duration::from_millis(100));
+        first = node(&config, &first_at).0;
+    }
+    let account = run.end().expect_status(0).account();
+    let of = PathBuf::from(account["directory"].as_str().expect("a path"));
+    let [odd, even, error] = ["odd", "even", "error"].map(|name| stream(&of, name));
+    expect_each_once(&odd, &even, &error, kills);
+    expect_each_filled_once(&account, &error);
+    let warnings = account["warnings"].to_string();
+    assert!(warnings.contains(&first_at) && warnings.contains("the connection was lost"), "{warnings}");
+    for node in [first, second] {
+        node.interrupt();
+        let ended = node.end();
+        assert!(ended.expect_status(0).errors.contains(" decisions; "), "{ended:?}");
+    }
+}
+
+/// A run whose nodes are not there yet waits for them, and takes no harm.
+#[test]
+fn a_node_that_comes_late_is_waited_for() {
+    let directory = TemporaryDirectory::new("filter-node-late");
+    let config = configuration(&directory, "units = 1\nevents = 64");
+    let (probe, address) = node(&config, "127.0.0.1:0");
+    drop(probe);
+    let run_config = with_nodes(&directory, &config, &[&address]);
+    let output = directory.path().display().to_string();
+    let mut run = Program::start(["run", &run_config, "--json", "--output", &output, "--events", "500"]);
+    run.expect_error_line_with("listens");
+    std::thread::sleep(Duration::from_millis(500));
+    let (_node, _) = node(&config, &address);
+    let account = run.end().expect_status(0).account();
+    let count = |name: &str| account["events"][name].as_u64().expect("a count");
+    assert_eq!((count("accepted"), count("rejected"), count("quarantined")), (50, 450, 0), "{account:#}");
+}
+
+/// What a node answers to these bytes before it closes: the kinds of its messages, and the last one's body.
+fn answer(address: &str, bytes: &[u8]) -> (Vec<Kind>, String) {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+    // It may close before all was taken.
+    let _ = stream.write_all(bytes);
+    let (mut kinds, mut text, mut head) = (Vec::new(), String::new(), [0; FRAME_BYTES]);
+    while stream.read_exact(&mut head).is_ok() {
+        let frame = Frame::parse(&head).expect("it speaks as it should");
+        let mut body = vec![0; frame.body as usize];
+        stream.read_exact(&mut body).expect("its messages are whole");
+        kinds.push(frame.kind);
+        text = String::from_utf8_lossy(&body).into_owned();
+    }
+    (kinds, text)
+}
+
+#[test]
+fn callers_who_are_none_are_refused_and_harm_nobody() {
+    let directory = TemporaryDirectory::new("filter-node-hostile");
+    let config = configuration(&directory, "units = 1\nevents = 64");
+    let (mut node, address) = node(&config, "127.0.0.1:0");
+    let message = |kind, body: &[u8]| [&Frame { kind, body: body.len() as u32 }.to_bytes()[..], body].concat();
+    let (mut hello, mut begin) = (Vec::new(), Vec::new());
+    encode_hello(1234, &mut hello);
+    encode_begin(RunNumber(1), &mut begin);
+    let newer = message(Kind::Hello, &(FILTER_NODE_VERSION + 1).to_le_bytes());
+    let oversized = [&b"RWU"[..], &[Kind::Hello as u8], &u32::MAX.to_le_bytes()].concat();
+    for (bytes, words) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "wrong magic number"),
+        (&oversized, "longer than allowed"),
+        (&newer, "this node speaks version 1"),
+        (&hello, "another filter"),
+        (&begin, "has no place here"),
+        (&message(Kind::Event, &[0; 100]), "has no place here"),
+        (&message(Kind::Decision, &[0; 100]), "has no place here"),
+        (&message(Kind::Hello, &[1, 0, 7]), "ends before"),
+    ] {
+        let (kinds, text) = answer(&address, bytes);
+        assert_eq!(kinds, [Kind::Refuse], "{text}");
+        assert!(text.contains(words), "{text} instead of {words}");
+    }
+    assert!(!node.has_ended());
+    let run_config = with_nodes(&directory, &config, &[&address]);
+    let output = directory.path().display().to_string();
+    let run = ["run", &run_config, "--json", "--output", &output, "--events", "500"];
+    let account = Program::run(run).expect_status(0).account();
+    assert_eq!(account["events"]["accepted"], 50, "{account:#}");
+    node.interrupt();
+    let ended = node.end();
+    assert!(ended.expect_status(0).errors.contains("and 8 refused"), "{ended:?}");
+    assert!(Path::new(&output).exists());
+}
