@@ -155,6 +155,7 @@ fn config(directory: &Path) -> StorageConfig {
         level: AcknowledgementLevel::Written,
         sync_batches: false,
         segment_bytes: FILE_BYTES,
+        batch_bytes: StorageConfig::BATCH_BYTES,
         preallocate: false,
         segment_events: u64::MAX,
         segment_time: None,

@@ -49,8 +49,10 @@ fn the_only_builder_unit_may_die_and_come_back() {
         for life in 2..5 {
             world.run_until_written(30 * (life - 1));
             world.kill_builder(0);
+            // What it had acknowledged may be on the line still.
+            world.run_for(Duration::from_millis(200));
             let written = world.written();
-            world.run_for(Duration::from_millis(700));
+            world.run_for(Duration::from_millis(500));
             assert_eq!(world.written(), written, "nobody is there to build");
             world.start_builder(0, life);
         }

@@ -160,6 +160,7 @@ impl World {
             level: config.builder.level,
             sync_batches: self.plan.synced,
             segment_bytes: 64 << 10,
+            batch_bytes: 16 << 10,
             preallocate: false,
             segment_events: 40,
             segment_time: None,

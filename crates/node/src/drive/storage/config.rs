@@ -35,6 +35,8 @@ pub struct StorageConfig {
     pub sync_batches: bool,
     /// A segment is closed at this size in bytes.
     pub segment_bytes: u64,
+    /// While the disk is at work, so many bytes of a segment are gathered for its next piece: [`StorageConfig::BATCH_BYTES`], or less.
+    pub batch_bytes: u64,
     /// Room for so many bytes is set aside when a segment is opened.
     pub preallocate: bool,
     /// Or after this many events.
@@ -59,6 +61,9 @@ pub struct StreamStorage {
 }
 
 impl StorageConfig {
+    /// So much is worth one piece of work; staging has room for several of them.
+    pub const BATCH_BYTES: u64 = 4 << 20;
+
     /// Threads that the disk should have: one for what is written as it is, and one for each stream that is packed.
     pub fn disk_threads(&self) -> u8 {
         1 + self.streams.iter().filter(|stream| stream.compression != Compression::None).count() as u8

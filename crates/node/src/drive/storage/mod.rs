@@ -6,8 +6,8 @@
 //! segment: header, begin of run, events, [end of run], footer -> renamed; the oldest go when `keep` is reached
 //! ```
 //! Each stream has a series of segments of its own. A record is staged once, and its bytes are shared by the streams that
-//! it goes to; its event has come as far as the last of its copies. One batch of a segment is with the disk while the
-//! next is gathered. What the disk refuses, because it is full or fails, is kept and offered again; nothing is
+//! it goes to; its event has come as far as the last of its copies. A few batches of a segment are with the disk, and
+//! end in their order, while the next is gathered. What the disk refuses, because it is full or fails, is kept and offered again; nothing is
 //! acknowledged meanwhile, so that back-pressure reaches the sources.
 //! Only while the run drains is a disk given up that does nothing but refuse: its events then fail, each by name.
 
@@ -220,10 +220,10 @@ impl<D: Disk> Storage<D> {
         true
     }
 
-    /// Hands gathered batches to the disk where it has nothing of the segment in work.
+    /// Hands gathered batches to the disk, as many of each segment as it may have.
     pub fn flush(&mut self, now: Instant) {
         if !self.given_up {
-            self.series.iter_mut().for_each(|series| series.flush(now, &mut self.tools.disk));
+            self.series.iter_mut().for_each(|series| series.flush(now, &mut self.tools));
         }
     }
 

@@ -7,6 +7,7 @@ use ropewalk_memory::Slice;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{AcknowledgementLevel, Instant, NodeId, RunNumber};
 use ropewalk_wire::run_file::{IndexEntry, OPEN_EXTENSION, SegmentIndex, SegmentName, StreamName, footer_bytes};
+use std::collections::VecDeque;
 use std::fmt::{Display, Write};
 use std::path::{Path, PathBuf};
 
@@ -19,23 +20,31 @@ pub(super) struct Closed {
 }
 
 /// Records that go to the disk together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Batch {
     data: Vec<Slice>,
     tickets: Vec<Ticket>,
     bytes: u64,
 }
 
+impl Batch {
+    fn new() -> Self {
+        Self { data: Vec::with_capacity(16_384), tickets: Vec::with_capacity(4096), bytes: 0 }
+    }
+}
+
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Work {
-    /// The disk has nothing of this segment.
-    Idle,
     Append,
     Sync,
     Publish,
     /// Renamed.
     Closed,
 }
+
+/// Batches of a segment that are handed to the disk at once: it finds the next one when it has written one, and need not wait for
+/// whoever gathers.
+const BATCHES: usize = 3;
 
 /// Events in a segment at most: the index has room for so many and is never grown while data flow.
 const INDEX_EVENTS: usize = 1 << 17;
@@ -69,7 +78,14 @@ pub(super) struct SegmentWriter {
     length: u64,
     opened: Instant,
     gathered: Batch,
-    on_disk: Batch,
+    /// Batches that are not written, the oldest first: so many of them as `with_disk` says are with the disk, and of these it has
+    /// given the first `refused_batches` back. They end in this order.
+    under_way: VecDeque<Batch>,
+    with_disk: usize,
+    refused_batches: usize,
+    /// Written, and not synced yet.
+    unsynced: Vec<Ticket>,
+    spare: Vec<Batch>,
     work: Work,
     retry: Option<Instant>,
     /// Why the disk refuses this segment's work, and since when; none once it has done something again.
@@ -84,7 +100,6 @@ impl SegmentWriter {
     pub(super) const FOOTER_BYTES: usize = 4096 + footer_bytes(INDEX_EVENTS);
 
     pub(super) fn new() -> Self {
-        let batch = || Batch { data: Vec::with_capacity(16_384), tickets: Vec::with_capacity(4096), bytes: 0 };
         Self {
             file: None,
             uncreated: false,
@@ -95,8 +110,12 @@ impl SegmentWriter {
             index: SegmentIndex::with_capacity(INDEX_EVENTS),
             length: 0,
             opened: Instant::ZERO,
-            gathered: batch(),
-            on_disk: batch(),
+            gathered: Batch::new(),
+            under_way: VecDeque::with_capacity(BATCHES),
+            with_disk: 0,
+            refused_batches: 0,
+            unsynced: Vec::with_capacity(4096),
+            spare: (0..BATCHES).map(|_| Batch::new()).collect(),
             work: Work::Closed,
             retry: None,
             refused: None,
@@ -115,7 +134,7 @@ impl SegmentWriter {
         self.index.clear();
         self.length = 0;
         self.opened = now;
-        self.work = Work::Idle;
+        self.work = Work::Append;
         (self.retry, self.refused, self.is_deleted) = (None, None, false);
         self.closing = false;
     }
@@ -162,7 +181,7 @@ impl SegmentWriter {
 
     /// Events in this segment that the disk has not taken yet.
     pub(super) fn pending_events(&self) -> u64 {
-        (self.gathered.tickets.len() + self.on_disk.tickets.len()) as u64
+        self.under_way.iter().chain([&self.gathered]).map(|batch| batch.tickets.len() as u64).sum()
     }
 
     /// Bytes of the segment, written or not.
@@ -189,39 +208,54 @@ impl SegmentWriter {
         self.retry
     }
 
-    /// Gives the disk its next piece of work: one at a time, so that its end needs no number.
-    pub(super) fn flush(&mut self, disk: &mut impl Disk, now: Instant) {
-        match self.retry {
-            Some(retry) if now < retry => return,
-            Some(_) => {
-                self.retry = None;
-                if self.uncreated {
-                    self.create(disk);
-                }
-            }
-            None if self.work != Work::Idle => return,
-            None if self.gathered.bytes > 0 => {
-                std::mem::swap(&mut self.gathered, &mut self.on_disk);
-                self.work = Work::Append;
-            }
-            None if self.closing => self.work = Work::Publish,
-            None => return,
+    /// Gives the disk what it may have now. Appends end in their order, so that their ends need no number; a sync or the publication
+    /// is alone with the disk.
+    pub(super) fn flush(&mut self, disk: &mut impl Disk, now: Instant, config: &StorageConfig) {
+        // Behind a refused batch the later ones come back as well; they are offered again together, in their order.
+        if self.refused_batches > 0 || self.retry.is_some_and(|retry| now < retry) {
+            return;
+        }
+        let is_retry = self.retry.take().is_some();
+        if is_retry && self.uncreated {
+            self.create(disk);
         }
         let Some(file) = self.file else { return };
         match self.work {
-            Work::Append => {
-                if disk.append(file, 0, &mut self.on_disk.data).is_err() {
-                    // The queue is full of other segments' work: at the next turn.
-                    self.retry = Some(now);
-                }
-            }
-            Work::Sync => disk.sync(file, 0),
-            Work::Publish => disk.publish(file, &self.path, 0),
-            Work::Idle | Work::Closed => {}
+            Work::Append => self.append(file, disk, now, config),
+            Work::Sync if is_retry => disk.sync(file, 0),
+            Work::Publish if is_retry => disk.publish(file, &self.path, 0),
+            Work::Sync | Work::Publish | Work::Closed => {}
         }
     }
 
-    /// The disk has done its piece of work.
+    /// Hands batches over, or begins to publish what has ended.
+    fn append(&mut self, file: FileToken, disk: &mut impl Disk, now: Instant, config: &StorageConfig) {
+        let is_first = self.under_way.is_empty();
+        // A sync says of one batch that it is safe. What is only gathered waits for more while the disk has something to do.
+        let has_room = is_first || (!config.sync_batches && self.under_way.len() < BATCHES);
+        let is_worth_it = is_first || self.closing || self.gathered.bytes >= config.batch_bytes;
+        if has_room
+            && is_worth_it
+            && self.gathered.bytes > 0
+            && let Some(empty) = self.spare.pop()
+        {
+            self.under_way.push_back(std::mem::replace(&mut self.gathered, empty));
+        }
+        while let Some(batch) = self.under_way.get_mut(self.with_disk) {
+            if disk.append(file, 0, &mut batch.data).is_err() {
+                // The queue is full of other segments' work: at the next turn.
+                self.retry = Some(now);
+                return;
+            }
+            self.with_disk += 1;
+        }
+        if self.closing && self.under_way.is_empty() && self.gathered.bytes == 0 {
+            self.work = Work::Publish;
+            disk.publish(file, &self.path, 0);
+        }
+    }
+
+    /// The disk has done its oldest piece of work.
     pub(super) fn completed(
         &mut self,
         config: &StorageConfig,
@@ -229,39 +263,53 @@ impl SegmentWriter {
         acknowledgements: &mut Acknowledgements<'_>,
     ) {
         (self.refused, self.is_deleted) = (None, false);
-        let mut reached = |tickets: &mut Vec<Ticket>, level| {
-            tickets.drain(..).for_each(|ticket| acknowledgements.tell(ticket, Progress::Reached(level)));
-        };
         match self.work {
-            Work::Append => {
-                counts.bytes += self.on_disk.bytes;
-                counts.events += self.on_disk.tickets.len() as u64;
-                self.on_disk.bytes = 0;
-                if config.sync_batches && !is_planted(Flaw::SyncedBeforeSync) {
-                    self.work = Work::Sync;
-                    self.retry = Some(Instant::ZERO);
-                } else {
-                    self.work = Work::Idle;
-                    let is_mistaken = config.sync_batches;
-                    let level = if is_mistaken { AcknowledgementLevel::Synced } else { AcknowledgementLevel::Written };
-                    reached(&mut self.on_disk.tickets, level);
-                }
-            }
+            Work::Append => self.appended(config, counts, acknowledgements),
             Work::Sync => {
-                self.work = Work::Idle;
-                reached(&mut self.on_disk.tickets, AcknowledgementLevel::Synced);
+                self.work = Work::Append;
+                reached(&mut self.unsynced, AcknowledgementLevel::Synced, acknowledgements);
             }
             Work::Publish => self.work = Work::Closed,
-            Work::Idle | Work::Closed => {}
+            Work::Closed => {}
         }
     }
 
-    /// The disk refused its piece of work and gave the data back: it is offered again at `retry`.
+    /// The oldest batch is in the file.
+    fn appended(
+        &mut self,
+        config: &StorageConfig,
+        counts: &mut StorageCounts,
+        acknowledgements: &mut Acknowledgements<'_>,
+    ) {
+        let Some(mut batch) = self.under_way.pop_front() else { return };
+        self.with_disk -= 1;
+        counts.bytes += batch.bytes;
+        counts.events += batch.tickets.len() as u64;
+        if config.sync_batches && !is_planted(Flaw::SyncedBeforeSync) {
+            self.unsynced.append(&mut batch.tickets);
+            self.work = Work::Sync;
+            self.retry = Some(Instant::ZERO);
+        } else {
+            let is_mistaken = config.sync_batches;
+            let level = if is_mistaken { AcknowledgementLevel::Synced } else { AcknowledgementLevel::Written };
+            reached(&mut batch.tickets, level, acknowledgements);
+        }
+        batch.bytes = 0;
+        self.spare.push(batch);
+    }
+
+    /// The disk refused its oldest piece of work and gave the data back: it is offered again at `retry`.
     pub(super) fn refused(&mut self, now: Instant, retry: Instant, cause: DiskCause, mut data: Vec<Slice>) {
-        if self.work == Work::Append {
-            self.on_disk.data.clear();
+        if self.work == Work::Append
+            && let Some(batch) = self.under_way.get_mut(self.refused_batches)
+        {
+            batch.data.clear();
             if !is_planted(Flaw::RefusedBatchForgotten) {
-                self.on_disk.data.append(&mut data);
+                batch.data.append(&mut data);
+            }
+            self.refused_batches += 1;
+            if self.refused_batches == self.with_disk {
+                (self.refused_batches, self.with_disk) = (0, 0);
             }
         }
         self.is_deleted |= cause == DiskCause::Deleted;
@@ -276,17 +324,24 @@ impl SegmentWriter {
     /// Gives up what the disk has not taken; its events have failed. Those that it had taken are gone with a file that somebody
     /// deleted. False while a piece of work is with the disk, of which it is not known yet how it ends.
     pub(super) fn give_up(&mut self, counts: &mut StorageCounts, acknowledgements: &mut Acknowledgements<'_>) -> bool {
-        if self.work != Work::Idle && self.retry.is_none() {
+        let is_alone_with_disk = matches!(self.work, Work::Sync | Work::Publish) && self.retry.is_none();
+        if self.with_disk > 0 || is_alone_with_disk {
             return false;
         }
         if self.is_deleted {
-            counts.gone_events += self.index.entries().len() as u64 - self.pending_events();
+            let kept = self.pending_events() + self.unsynced.len() as u64;
+            counts.gone_events += self.index.entries().len() as u64 - kept;
         }
-        for batch in [&mut self.on_disk, &mut self.gathered] {
+        let mut failed = |tickets: &mut Vec<Ticket>| {
+            tickets.drain(..).for_each(|ticket| acknowledgements.tell(ticket, Progress::Failed));
+        };
+        failed(&mut self.unsynced);
+        for batch in self.under_way.iter_mut().chain([&mut self.gathered]) {
             batch.data.clear();
             batch.bytes = 0;
-            batch.tickets.drain(..).for_each(|ticket| acknowledgements.tell(ticket, Progress::Failed));
+            failed(&mut batch.tickets);
         }
+        self.spare.extend(self.under_way.drain(..));
         (self.file, self.uncreated, self.work) = (None, false, Work::Closed);
         true
     }
@@ -300,4 +355,9 @@ impl SegmentWriter {
         let events = self.index.entries().len() as u64;
         Some(Closed { name: self.name, bytes: self.length, events })
     }
+}
+
+/// Events have come so far.
+fn reached(tickets: &mut Vec<Ticket>, level: AcknowledgementLevel, acknowledgements: &mut Acknowledgements<'_>) {
+    tickets.drain(..).for_each(|ticket| acknowledgements.tell(ticket, Progress::Reached(level)));
 }

@@ -11,9 +11,6 @@ use ropewalk_wire::run_file::{
 };
 use std::collections::VecDeque;
 
-/// A batch is handed to the disk when it has this many bytes, or when the disk has nothing else to do.
-const BATCH_BYTES: u64 = 8 << 20;
-
 /// The segments of one stream.
 #[derive(Debug)]
 pub(super) struct Series {
@@ -75,7 +72,7 @@ impl Series {
     pub(super) fn ready<D: Disk>(&mut self, now: Instant, tools: &mut Tools<D>) -> bool {
         if let Some(segment) = &self.current {
             if !segment.is_due(now, &tools.config) {
-                return segment.gathered() < BATCH_BYTES;
+                return segment.gathered() < tools.config.batch_bytes;
             }
             if !self.close_current(now, tools) {
                 return false;
@@ -151,10 +148,10 @@ impl Series {
         true
     }
 
-    /// Hands gathered batches to the disk where it has nothing of the segment in work.
-    pub(super) fn flush(&mut self, now: Instant, disk: &mut impl Disk) {
+    /// Hands gathered batches to the disk, as many as it may have.
+    pub(super) fn flush<D: Disk>(&mut self, now: Instant, tools: &mut Tools<D>) {
         for segment in self.segments_mut() {
-            segment.flush(disk, now);
+            segment.flush(&mut tools.disk, now, &tools.config);
         }
     }
 
@@ -169,7 +166,7 @@ impl Series {
             return;
         }
         self.ended = self.close_current(now, tools);
-        self.flush(now, &mut tools.disk);
+        self.flush(now, tools);
     }
 
     /// All its segments are closed and renamed.

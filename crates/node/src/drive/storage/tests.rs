@@ -64,6 +64,7 @@ pub(super) fn config(level: AcknowledgementLevel) -> StorageConfig {
         level,
         sync_batches: level == AcknowledgementLevel::Synced,
         segment_bytes: 8 << 10,
+        batch_bytes: StorageConfig::BATCH_BYTES,
         preallocate: false,
         segment_events: 40,
         segment_time: None,
@@ -223,4 +224,48 @@ fn closed_segments_are_handed_over_from_each_disk() {
     let expected: Vec<PathBuf> =
         segments.flat_map(|name| [".rwk", ".rwk.crc32c"].map(|end| PathBuf::from(format!("{name}{end}")))).collect();
     assert_eq!(medium.paths(), expected, "each with its checksum");
+}
+
+/// The disk has three batches, refuses one, and gives those behind it back with it: they are written in their order.
+#[test]
+fn several_batches_are_with_the_disk_and_end_in_their_order() {
+    let one_byte_short = DiskFaults { capacity: 0, ..DiskFaults::default() };
+    for refuses in [false, true] {
+        let (clock, medium) = (SimulatedClock::new(Utc(1)), SimulatedStorage::new(1, DiskFaults::default()));
+        let disk = medium.disk(SimulatedDiskConfig::default(), clock.clone());
+        let pool = Pool::new(PoolConfig::heap("records", 4 << 10, 64)).expect("there is memory");
+        let streams_of_it = vec![StreamStorage::default()];
+        let config = StorageConfig { streams: streams_of_it, batch_bytes: 1, ..config(AcknowledgementLevel::Written) };
+        let mut storage = Storage::new(disk, config, Staging::new(pool));
+        storage.begin(clock.now(), RUN, Incarnation(1));
+        let (mut progress, mut number) = (Vec::new(), 0);
+        while number < 4
+            && storage.add(clock.now(), number + 1, &TestEvent::new(u64::from(number + 1), 100), streams(&[0]))
+        {
+            number += 1;
+            let before = storage.tools.disk.queued_bytes();
+            storage.flush(clock.now());
+            assert_eq!(storage.tools.disk.queued_bytes() > before, number <= 3, "three batches are with the disk");
+        }
+        assert_eq!(number, 4, "the next one is gathered meanwhile");
+        if refuses {
+            // The file is made, and the first batch written.
+            clock.advance(Duration::from_micros(110));
+            storage.poll(clock.now(), &mut progress);
+            assert_eq!(progress.len(), 1);
+            medium.set_faults(one_byte_short.clone());
+            clock.advance(Duration::from_millis(1));
+            storage.poll(clock.now(), &mut progress);
+            let refused = storage.counts().refusals;
+            assert_eq!((progress.len(), refused, storage.tools.disk.queued_bytes()), (1, 3, 0), "all that it had");
+            medium.set_faults(DiskFaults::default());
+        }
+        while !storage.is_closed() {
+            storage.finish(clock.now());
+            clock.advance(Duration::from_millis(1));
+            storage.poll(clock.now(), &mut progress);
+        }
+        assert_eq!(progress.iter().map(|(slot, _)| *slot).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert_eq!(found(&medium), [("".to_owned(), vec![1, 2, 3, 4])]);
+    }
 }

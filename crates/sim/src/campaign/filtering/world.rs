@@ -78,6 +78,7 @@ fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedCloc
         level: AcknowledgementLevel::Written,
         sync_batches: false,
         segment_bytes: 16 << 10,
+        batch_bytes: 4 << 10,
         preallocate: false,
         segment_events: u64::MAX,
         segment_time: None,

@@ -26,6 +26,8 @@ pub struct Scenario {
     pub level: AcknowledgementLevel,
     /// A segment is closed at this size in bytes.
     pub segment_bytes: u64,
+    /// So much of a segment is worth a further piece of work for the disk, in bytes.
+    pub batch_bytes: u64,
     /// Or after so many events.
     pub segment_events: u64,
     /// Blocks for what is staged.
@@ -71,6 +73,8 @@ impl Scenario {
             faults,
             steps,
             accidents,
+            // Drawn last, so that everything else of a seed is what it was before.
+            batch_bytes: draw.of(&[1, 2 << 10, 1 << 20]),
         }
     }
 }
