@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use ropewalk_node::drive::RunSnapshot;
 use ropewalk_node::quantity::Bytes;
-use ropewalk_node::run::{IncidentSummary, RunSummary, disk_error};
+use ropewalk_node::run::{DiskLeft, IncidentSummary, RunSummary, disk_error};
 use ropewalk_terms::Counter;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -36,7 +36,7 @@ impl Progress {
     }
 
     /// Shows where the run is, if it is time to.
-    pub(crate) fn show(&mut self, snapshot: &RunSnapshot) {
+    pub(crate) fn show(&mut self, snapshot: &RunSnapshot, left: Option<DiskLeft>) {
         let refresh = if self.terminal { REFRESH } else { PIPE_REFRESH };
         // A disk that is full or fails waits for somebody to help: it is told at once.
         let disks = waiting_disks(snapshot);
@@ -45,7 +45,10 @@ impl Progress {
         }
         self.disks = disks;
         self.shown = Instant::now();
-        let line = self.line(snapshot);
+        let mut line = self.line(snapshot);
+        if let Some(left) = left.filter(|left| left.time.is_some()) {
+            let _ = write!(line, "  disk {left}");
+        }
         if self.terminal {
             self.bar.set_message(line);
             self.bar.tick();

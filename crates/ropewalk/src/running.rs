@@ -89,7 +89,7 @@ pub(crate) fn conduct(
         if snapshot.phase.is_running() {
             began.get_or_insert_with(Instant::now);
         }
-        progress.show(&snapshot);
+        progress.show(&snapshot, handle.disk_left());
         if let Some(front_ends) = handle.front_ends() {
             for incident in front_ends.incidents.iter().skip(incidents) {
                 progress.tell(&format!("source {}: {}", incident.source, incident.kind));

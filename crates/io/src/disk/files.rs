@@ -147,7 +147,11 @@ pub(super) fn remove(path: &Path) -> Result<(), DiskCause> {
     fs::unlink(path).map_err(cause)
 }
 
-pub(super) fn free_bytes(path: &Path) -> Result<u64, DiskCause> {
+/// Bytes that can still be written below this path. Asks the operating system.
+///
+/// # Errors
+/// Where there is no such path, or the system does not say.
+pub fn free_bytes(path: &Path) -> Result<u64, DiskCause> {
     let state = fs::statvfs(path).map_err(cause)?;
     Ok(state.f_bavail.saturating_mul(state.f_frsize))
 }

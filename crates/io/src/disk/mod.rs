@@ -24,6 +24,7 @@ use ropewalk_terms::Instant;
 use ropewalk_wire::run_file::{CHECKSUM_EXTENSION, Checksum, Compression};
 use rustix::io::Errno;
 
+pub use self::files::free_bytes;
 pub use self::real::{RealDisk, RealDiskConfig, WriteMode};
 pub use self::simulated::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
 

@@ -7,6 +7,7 @@ use super::claim::Claim;
 use super::emulated::Lines;
 use super::entrances::Fed;
 use super::feeder::{FeederNotes, RunningFeeder};
+use super::forecast::DiskWatch;
 use super::front_ends::FrontEndService;
 use super::handle::{Board, CommandedManager, Managing, RunHandle};
 use super::placement::{
@@ -15,7 +16,7 @@ use super::placement::{
 use super::placer::Placer;
 use super::registry::{Registry, RunDirectory};
 use super::resolve::{Addresses, Resolved};
-use super::transfer::{TransferConfig, TransferService};
+use super::transfer::TransferService;
 use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::configuration::Configuration;
@@ -32,6 +33,7 @@ use ropewalk_io::tcp::{Tcp, TcpConfig};
 use ropewalk_io::{Dispatcher, EndpointError};
 use ropewalk_memory::{PoolConfig, PoolError, Staging};
 use ropewalk_terms::{Epoch, Incarnation, Instant, NodeId, Role, RunNumber, Utc};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -291,7 +293,7 @@ pub fn launch_with(
     start.fed(fed)?;
     start.savers(savers, &configuration.run.output)?;
     start.archive(archive)?;
-    start.transfer(resolved.transfer(0..resolved.manager.builders))?;
+    start.keep_files(0..resolved.manager.builders, &resolved)?;
     start.finish()
 }
 
@@ -360,7 +362,7 @@ pub fn launch_node(
             start.handle.watched = watched;
             start.worker(&section.name, vec![Box::new(builder)])?;
             start.archive(archive)?;
-            start.transfer(resolved.transfer(index..index + 1))?;
+            start.keep_files(index..index + 1, &resolved)?;
             start.finish()
         }
         Role::Source => Err(RunError::Unfit("sources are started with their readout unit".to_owned())),
@@ -486,6 +488,7 @@ impl<'a> Start<'a> {
             watched: Vec::new(),
             transfer: None,
             file_filters: Vec::new(),
+            disk_watch: None,
             front_ends: None,
             own_service: None,
             clock: MonotonicClock,
@@ -640,9 +643,13 @@ impl<'a> Start<'a> {
         Ok(())
     }
 
-    /// Closed run files are taken away, where that is wanted.
-    fn transfer(&mut self, config: Option<TransferConfig>) -> Result<(), RunError> {
-        self.handle.transfer = config.map(TransferService::start).transpose()?;
+    /// The disks of these builder units are watched, and closed run files taken away where that is wanted.
+    fn keep_files(&mut self, builders: Range<u16>, resolved: &Resolved) -> Result<(), RunError> {
+        let outputs = resolved.outputs(builders.clone());
+        if !outputs.is_empty() {
+            self.handle.disk_watch = Some(DiskWatch::start(outputs, resolved.least_free())?);
+        }
+        self.handle.transfer = resolved.transfer(builders).map(TransferService::start).transpose()?;
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use super::claim::Claim;
 use super::feeder::RunningFeeder;
 use super::file_filters::FileFilters;
 use super::file_summary::FileBasedSummary;
+use super::forecast::{DiskLeft, DiskWatch};
 use super::front_end_summary::FrontEndsSummary;
 use super::front_ends::{Conducted, FrontEndService};
 use super::summary::{Durations, Parts, RunSummary};
@@ -170,6 +171,7 @@ pub struct RunHandle {
     pub(super) transfer: Option<TransferService>,
     /// What filters files of events, for each builder unit.
     pub(super) file_filters: Vec<FileFilters>,
+    pub(super) disk_watch: Option<DiskWatch>,
     /// Front ends under run control, and their service where it is this run's alone.
     pub(super) front_ends: Option<Conducted>,
     pub(super) own_service: Option<FrontEndService>,
@@ -187,6 +189,11 @@ impl RunHandle {
     /// The run as it was a moment ago.
     pub fn snapshot(&self) -> RunSnapshot {
         self.board.read()
+    }
+
+    /// What is left of the disks that builder units of this process write to, as it was a moment ago; none where there are none.
+    pub fn disk_left(&self) -> Option<DiskLeft> {
+        self.disk_watch.as_ref().and_then(DiskWatch::left)
     }
 
     /// The run's directory.
@@ -408,7 +415,9 @@ impl RunHandle {
         let lumisections = self.board.lumisections();
         let parts = Parts { sources: self.sources, streams: &self.streams, lumisections: &lumisections };
         let summary = RunSummary::new(&snapshot, self.directory.clone(), parts, self.forced, times);
-        let summary = RunSummary { warnings, transfer, ..summary }.with_panicked(&self.ending.panicked());
+        let summary = RunSummary { warnings, transfer, ..summary }
+            .with_disk_left(self.disk_left())
+            .with_panicked(&self.ending.panicked());
         let summary = match FileBasedSummary::new(&self.file_filters, summary.events.written) {
             None => summary,
             Some(file_based) => summary.with_file_based(file_based),

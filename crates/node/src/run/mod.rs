@@ -14,6 +14,7 @@
 //! claim      who manages a run, for whoever takes it over
 //! placement  where threads and pools go        placer    puts them there
 //! summary    what the run says of itself: run.json and the last line of --json
+//! forecast   how long the disks last at the present rate
 //! transfer   closed run files, taken to where they are kept by a command of the user's
 //! advice     which key would help where a source is no use
 //! push       the same for push systems: sources, gateways, a farm
@@ -35,6 +36,7 @@ mod file_summary;
 mod filter_node;
 mod filter_summary;
 mod filters;
+mod forecast;
 mod front_end_summary;
 mod front_ends;
 mod handle;
@@ -59,6 +61,7 @@ pub use claim::Claim;
 pub use file_summary::FileBasedSummary;
 pub use filter_node::{FilterNodeHandle, FilterNodeSummary, launch_filter_node};
 pub use filter_summary::{FilterSummary, StreamSummary};
+pub use forecast::DiskLeft;
 pub use front_end_summary::{FrontEndsSummary, IncidentSummary, TriggerSummary};
 pub use front_ends::FrontEndService;
 pub use handle::RunHandle;

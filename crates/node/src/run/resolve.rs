@@ -524,14 +524,11 @@ impl Resolved {
     /// What is done with the closed run files of these builder units; none where they stay.
     pub(super) fn transfer(&self, builders: Range<u16>) -> Option<TransferConfig> {
         let section = self.configuration.storage.transfer.as_ref()?;
-        let stored: Vec<StorageConfig> = builders.filter_map(|index| self.storage(index, Utc(0))).collect();
-        let mut outputs: Vec<_> = stored
-            .iter()
-            .flat_map(|storage| std::iter::once(&storage.output).chain(&storage.more_outputs))
-            .cloned()
-            .collect();
-        outputs.sort();
-        outputs.dedup();
+        let writers = builders.clone().filter_map(|index| Some(self.storage(index, Utc(0))?.writer)).collect();
+        let outputs = self.outputs(builders);
+        if outputs.is_empty() {
+            return None;
+        }
         let config = TransferConfig {
             command: section.command.clone(),
             checksum: section.checksum.clone(),
@@ -540,9 +537,24 @@ impl Resolved {
             at_once: section.at_once,
             outputs,
             hand_over: self.configuration.storage.hand_over.clone(),
-            writers: stored.iter().map(|storage| storage.writer).collect(),
+            writers,
         };
-        (!stored.is_empty()).then_some(config)
+        Some(config)
+    }
+
+    /// Where these builder units write to, each place once; none where they do not.
+    pub(super) fn outputs(&self, builders: Range<u16>) -> Vec<PathBuf> {
+        let stored = builders.filter_map(|index| self.storage(index, Utc(0)));
+        let mut outputs: Vec<_> =
+            stored.flat_map(|storage| std::iter::once(storage.output).chain(storage.more_outputs)).collect();
+        outputs.sort();
+        outputs.dedup();
+        outputs
+    }
+
+    /// With less free bytes than this a run waits.
+    pub(super) fn least_free(&self) -> u64 {
+        self.configuration.storage.room().map_or(0, |room| room.least)
     }
 
     /// How a builder unit writes files of events; none where it does not. Each has a directory of its own.

@@ -3,6 +3,7 @@
 
 use super::file_summary::FileBasedSummary;
 use super::filter_summary::{self, FilterSummary, StreamSummary};
+use super::forecast::DiskLeft;
 use super::front_end_summary::FrontEndsSummary;
 use super::lumisections::LumisectionSummary;
 use super::transfer::TransferSummary;
@@ -360,6 +361,14 @@ impl RunSummary {
     #[must_use]
     pub(super) fn with_panicked(mut self, threads: &[String]) -> Self {
         add_unbalanced(&mut self.ledger, panicked(threads));
+        self
+    }
+
+    /// The same with what is left of the disks of this process.
+    #[must_use]
+    pub(super) fn with_disk_left(mut self, left: Option<DiskLeft>) -> Self {
+        self.disk["free_bytes"] = json!(left.map(|left| left.free_bytes));
+        self.disk["seconds_left"] = json!(left.and_then(|left| left.time).map(|time| time.as_secs()));
         self
     }
 
