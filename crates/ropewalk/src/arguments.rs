@@ -138,6 +138,12 @@ pub(crate) struct FilterFilesOptions {
     /// What they accept: all, prescale=N, size=BYTES, source=ID, random=SHARE or random=SHARE,SEED.
     #[arg(long, default_value = "all")]
     pub(crate) filter: BuiltIn,
+    /// Who decides instead: the filter of this library (docs/filters.md).
+    #[arg(long, value_name = "FILE", conflicts_with = "filter")]
+    pub(crate) library: Option<PathBuf>,
+    /// A text that it is told.
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "library")]
+    pub(crate) configuration: String,
     /// A file that so many filter units ended over is set aside.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) tries: u16,
@@ -182,6 +188,12 @@ pub(crate) struct FilterUnitOptions {
     /// What is accepted: all, prescale=N, size=BYTES, source=ID, random=SHARE or random=SHARE,SEED.
     #[arg(long, default_value = "all")]
     pub(crate) filter: BuiltIn,
+    /// Who decides instead: the filter of this library (docs/filters.md).
+    #[arg(long, value_name = "FILE", conflicts_with = "filter")]
+    pub(crate) library: Option<PathBuf>,
+    /// A text that it is told.
+    #[arg(long, value_name = "TEXT", default_value = "", requires = "library")]
+    pub(crate) configuration: String,
 }
 
 #[derive(Debug, Args)]

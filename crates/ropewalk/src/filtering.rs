@@ -8,7 +8,7 @@ use crate::running::warn;
 use crate::signals::Interrupts;
 use ropewalk_flow::files::BrokerConfig;
 use ropewalk_node::configuration;
-use ropewalk_node::file_based::{BrokerOptions, FilesError, FilesSummary, Place, serve_files};
+use ropewalk_node::file_based::{BrokerOptions, FilesError, FilesSummary, Place, UnitFilter, serve_files};
 use ropewalk_node::run::launch_filter_node;
 use std::time::Duration;
 
@@ -28,10 +28,10 @@ pub(crate) fn filter_files(options: &FilterFilesOptions) -> Result<u8, Failure> 
     let environment = |error: std::io::Error| Failure::Environment(error.to_string());
     let interrupts = Interrupts::listen().map_err(environment)?;
     let program = std::env::current_exe().map_err(environment)?;
-    let directory = options.directory.display().to_string();
-    let arguments = ["filter-unit".to_owned(), directory, "--filter".to_owned(), options.filter.to_string()];
+    let filter = UnitFilter::new(&options.filter, options.library.as_deref(), &options.configuration);
+    let arguments = filter.arguments(&options.directory);
     let broker = BrokerConfig { tries: options.tries, time_out: options.time_out.0, ..BrokerConfig::default() };
-    let wanted = BrokerOptions { broker, units: options.units, unit: Some((program, arguments.to_vec())) };
+    let wanted = BrokerOptions { broker, units: options.units, unit: Some((program, arguments)) };
     let summary = serve_files(&place, &wanted, || interrupts.count() > 0)?;
     if options.json {
         print_json(&summary)?;
@@ -47,7 +47,9 @@ pub(crate) fn filter_files(options: &FilterFilesOptions) -> Result<u8, Failure> 
 
 pub(crate) fn filter_unit(options: &FilterUnitOptions) -> Result<u8, Failure> {
     let place = Place::open(&options.directory)?;
-    ropewalk_node::file_based::filter_files(&place, &mut options.filter.clone())?;
+    let filter = UnitFilter::new(&options.filter, options.library.as_deref(), &options.configuration);
+    let mut filter = filter.load(place.run()).map_err(|error| Failure::Usage(error.to_string()))?;
+    ropewalk_node::file_based::filter_files(&place, &mut *filter)?;
     Ok(exit::GOOD)
 }
 

@@ -44,6 +44,11 @@ pub struct FileBasedSection {
     #[serde(default = "accept_all", deserialize_with = "built_in")]
     #[schemars(with = "String")]
     pub filter: BuiltIn,
+    /// Who decides instead: the filter of this library (`docs/filters.md`).
+    pub library: Option<PathBuf>,
+    /// A text that it is told.
+    #[serde(default)]
+    pub configuration: String,
     /// How long a filter unit may take over a file.
     #[serde(default = "timeout")]
     pub timeout: Time,
@@ -111,6 +116,9 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
     if section.file_events == 0 || section.tries == 0 {
         let field = if section.tries == 0 { "tries" } else { "file_events" };
         return Err(fault(key(field), "at least 1"));
+    }
+    if section.library.is_some() && section.filter != BuiltIn::All {
+        return Err(fault(key("filter"), "who decides? Give one of `filter` and `library`"));
     }
     if configuration.filter.is_some() {
         let message =

@@ -1,5 +1,6 @@
 //! Why files could not be filtered.
 
+use super::filter::Undecided;
 use ropewalk_wire::frd::FrdError;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,6 +41,16 @@ pub enum FilesError {
         offset: usize,
         /// What is wrong.
         error: FrdError,
+    },
+    /// A filter cannot decide on an event.
+    #[error("{}: the event at {offset}: {why}", path.display())]
+    Undecided {
+        /// The file.
+        path: PathBuf,
+        /// Where, in bytes.
+        offset: usize,
+        /// What the filter says.
+        why: Undecided,
     },
     /// Another broker serves the directory.
     #[error("{}: another broker serves this directory; end that one first", path.display())]

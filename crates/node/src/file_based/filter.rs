@@ -10,8 +10,16 @@ use std::str::FromStr;
 /// Decides on events.
 pub trait EventFilter {
     /// Whether the event is accepted. The answer should depend on the event alone: another process may have to give it again.
-    fn accepts(&mut self, event: &frd::Event<'_>) -> bool;
+    ///
+    /// # Errors
+    /// Where that cannot be said: the event's file is then given back.
+    fn accepts(&mut self, event: &frd::Event<'_>) -> Result<bool, Undecided>;
 }
+
+/// Why a filter cannot decide.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Undecided(pub String);
 
 /// A filter that needs no code of anybody.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -38,15 +46,15 @@ pub struct NoSuchFilter {
 }
 
 impl EventFilter for BuiltIn {
-    fn accepts(&mut self, event: &frd::Event<'_>) -> bool {
+    fn accepts(&mut self, event: &frd::Event<'_>) -> Result<bool, Undecided> {
         let number = event.header().event;
-        match *self {
+        Ok(match *self {
             Self::All => true,
             Self::Prescale(step) => number.is_multiple_of(step),
             Self::Size(least) => event.data().len() as u64 >= least,
             Self::Source(source) => has_source(event, source),
             Self::Random(share, seed) => Random::new(seed, number).unit() < share,
-        }
+        })
     }
 }
 

@@ -14,6 +14,7 @@ mod children;
 pub mod documents;
 mod error;
 mod filter;
+mod library;
 mod line;
 mod place;
 mod summary;
@@ -23,7 +24,8 @@ mod unit;
 
 pub use broker::{BrokerOptions, serve_files};
 pub use error::FilesError;
-pub use filter::{BuiltIn, EventFilter, NoSuchFilter};
+pub use filter::{BuiltIn, EventFilter, NoSuchFilter, Undecided};
+pub use library::{LibraryFilter, UnitFilter};
 pub use line::{FromUnit, NotALine, ToUnit};
 pub use place::Place;
 pub use summary::{FILES_SCHEMA, FilesSummary, LumisectionSummary, StreamSummary};

@@ -16,7 +16,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Where the broker cannot be reached. It may go at any time: that is an end, and no error.
-pub fn filter_files(place: &Place, filter: &mut impl EventFilter) -> Result<u64, FilesError> {
+pub fn filter_files(place: &Place, filter: &mut (impl EventFilter + ?Sized)) -> Result<u64, FilesError> {
     let socket = place.socket();
     let mut broker = UnixStream::connect(&socket).map_err(FilesError::system("reach the broker at", &socket))?;
     let mut lines = BufReader::new(broker.try_clone().map_err(FilesError::system("read from", &socket))?).lines();
@@ -45,7 +45,7 @@ pub fn filter_files(place: &Place, filter: &mut impl EventFilter) -> Result<u64,
 }
 
 /// Filters a file: what is accepted is written first, then what came of it.
-fn filter_file(place: &Place, work: Work, filter: &mut impl EventFilter) -> Result<(), FilesError> {
+fn filter_file(place: &Place, work: Work, filter: &mut (impl EventFilter + ?Sized)) -> Result<(), FilesError> {
     let path = place.raw(work.file);
     let bytes = std::fs::read(&path).map_err(FilesError::system("read", &path))?;
     let mut told =
@@ -58,7 +58,8 @@ fn filter_file(place: &Place, work: Work, filter: &mut impl EventFilter) -> Resu
         let event = Event::parse(&bytes[at..]).map_err(failed)?;
         told.processed += 1;
         told.wrong_checksums += u64::from(!event.is_right());
-        if filter.accepts(&event) {
+        let undecided = |why| FilesError::Undecided { path: path.clone(), offset: at, why };
+        if filter.accepts(&event).map_err(undecided)? {
             accepted.extend_from_slice(event.bytes());
             events += 1;
         }

@@ -4,7 +4,7 @@ use super::assemble::{RunError, Workshop, system};
 use super::placement::{Purpose, disk_thread, pool_of};
 use crate::configuration::FileBasedSection;
 use crate::drive::{Filing, FilingConfig};
-use crate::file_based::{BrokerOptions, FilesError, FilesSummary, Place, serve_files};
+use crate::file_based::{BrokerOptions, FilesError, FilesSummary, Place, UnitFilter, serve_files};
 use ropewalk_flow::files::BrokerConfig;
 use ropewalk_io::disk::{RealDisk, RealDiskConfig};
 use ropewalk_memory::PoolConfig;
@@ -20,8 +20,6 @@ use std::time::Duration;
 /// Blocks for headers and documents of the files that are gathered or with the disk.
 const HEADERS_BLOCK: usize = 256 << 10;
 const HEADERS_BLOCKS: usize = 32;
-/// The command of the program that is a filter unit.
-const COMMAND: &str = "filter-unit";
 /// How often it is looked whether those have ended who wait for nothing.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -89,8 +87,8 @@ impl FileFilters {
         std::fs::create_dir_all(&directory).map_err(system(what()))?;
         let program = std::env::current_exe().map_err(system("this program"))?;
         let place = Place::open(&directory).map_err(|error| RunError::Unfit(error.to_string()))?;
-        let text = |path: &Path| path.display().to_string();
-        let arguments = vec![COMMAND.to_owned(), text(&directory), "--filter".to_owned(), section.filter.to_string()];
+        let filter = UnitFilter::new(&section.filter, section.library.as_deref(), &section.configuration);
+        let arguments = filter.arguments(&directory);
         let broker = BrokerConfig { time_out: section.timeout.0, tries: section.tries, ..BrokerConfig::default() };
         let options = BrokerOptions { broker, units: section.units, unit: Some((program, arguments)) };
         let (is_left, is_forced) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());

@@ -2,6 +2,7 @@
 
 use crate::accounts::{expect_form, schema};
 use crate::examples::example;
+use crate::filters::compile;
 use crate::process::Program;
 use crate::support::TemporaryDirectory;
 use ropewalk_wire::foreign::ForeignFormat;
@@ -196,4 +197,25 @@ fn what_files_of_events_cannot_hold_is_refused_before_the_run() {
     assert!(ended.expect_status(2).errors.contains("files of another run"), "{ended:#?}");
     let broker = Program::run(["filter-files", &path("memory/run000001"), "--units", "1", "--json"]);
     assert_eq!(broker.expect_status(0).account()["processed"], 50);
+}
+
+#[test]
+fn a_library_decides_on_files_and_one_that_it_always_crashes_over_is_set_aside_whole() {
+    let directory = TemporaryDirectory::new("file-based-library");
+    let library = format!("library = {:?}", compile(directory.path(), &[]).display().to_string());
+    let changes = [
+        ("file_events = 1000", "file_events = 10"),
+        ("filter = \"random=0.1\"", &library),
+        ("tries = 100", "tries = 2"),
+    ];
+    let file = example(&directory, "file-based-hlt.toml", &changes);
+    let output = directory.path().display().to_string();
+    let run = Program::run(["run", &file, "--events", "1000", "--output", &output, "--json"]);
+    let account = run.expect_status(3).account();
+    // Every tenth, but of the file with event 777: that has ten events, or fewer where it was closed by time.
+    let files = &account["file_based"];
+    let count = |name: &str| files[name].as_u64().unwrap_or_default();
+    assert_eq!((count("files_set_aside"), &account["ledger"]["balanced"]), (1, &true.into()), "{account:#}");
+    assert!((1..=10).contains(&count("set_aside")) && (98..=100).contains(&count("accepted")), "{files:#}");
+    assert_eq!(count("given_back"), 2, "{files:#}");
 }
