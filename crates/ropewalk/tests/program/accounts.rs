@@ -42,7 +42,7 @@ fn differences(value: &Value, schema: &Value, root: &Value, place: &str, into: &
     if schema.get("const").is_some_and(|constant| constant != value) {
         into.push(format!("{place}: {value} is not {}", schema["const"]));
     }
-    if schema["minimum"].as_f64().is_some_and(|least| value.as_f64().is_none_or(|value| value < least)) {
+    if schema["minimum"].as_f64().is_some_and(|least| value.as_f64().is_some_and(|value| value < least)) {
         into.push(format!("{place}: {value} is less than {}", schema["minimum"]));
     }
     for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
