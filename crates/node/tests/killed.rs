@@ -82,7 +82,7 @@ fn storage(directory: &Path, seed: u64) -> Storage<RealDisk> {
     let compressions = [Compression::None, Compression::Zstd(1), Compression::Lz4];
     let streams = ["physics", "calibration"].map(|name| {
         let name = name.parse().expect("a stream's name");
-        StreamStorage { name, selected: true, compression: compressions[of(3)] }
+        StreamStorage { name, selected: true, compression: compressions[of(3)], ..StreamStorage::default() }
     });
     let config = StorageConfig {
         writer: NodeId::builder(0),

@@ -135,3 +135,26 @@ fn a_second_command_tells_the_checksum() {
     assert_eq!(run(&setup).transferred, SEGMENTS);
     assert_eq!(files(&archive, ".rwk").len() as u64, SEGMENTS);
 }
+
+/// One stream has a disk of its own and is packed, the other one is handed over; both are taken from where they are.
+#[test]
+fn each_stream_is_taken_from_where_it_is() {
+    let (setup, archive) = setup("streams", COPY, "");
+    let disk = setup.directory().join("disk");
+    let streams = format!(
+        "[[stream]]\nname = \"own\"\noutputs = [{disk:?}]\ncompress = \"lz4\"\n[[stream]]\nname = \"other\"\nhand_over = \"done\"\n"
+    );
+    let setup = setup.and(&streams);
+    assert_eq!(run(&setup).transferred, 2 * SEGMENTS);
+    let [own, other] = [disk.join("run000001"), setup.output().join("done")].map(|place| files(&place, ".rwk"));
+    assert!(own.keys().all(|name| name.contains("-own-")) && other.keys().all(|name| name.contains("-other-")));
+    assert_eq!((own.len() as u64, other.len() as u64), (SEGMENTS, SEGMENTS));
+    assert_eq!(files(&archive, ".rwk"), own.into_iter().chain(other).collect());
+    // The same events, packed and not.
+    let bytes = |directory: &Path| {
+        let entries = fs::read_dir(directory).expect("it is there").flatten();
+        let segments = entries.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "rwk"));
+        segments.map(|entry| entry.metadata().map_or(0, |data| data.len())).sum::<u64>()
+    };
+    assert_ne!(bytes(&disk.join("run000001")), bytes(&setup.output().join("done")));
+}

@@ -241,7 +241,8 @@ const SHORTEST_LUMISECTION: Duration = Duration::from_millis(100);
 
 fn check_storage(configuration: &Configuration) -> Result<(), Fault> {
     let storage = &configuration.storage;
-    if storage.hand_over.is_some() && configuration.run.keep.is_some() {
+    let of_streams = configuration.stream.iter().any(|stream| stream.hand_over.is_some());
+    if (storage.hand_over.is_some() || of_streams) && configuration.run.keep.is_some() {
         let message =
             "with run.keep old run files are deleted, which have been handed over already: choose one of both";
         return Err(fault("storage.hand_over", message));

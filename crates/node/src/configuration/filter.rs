@@ -7,9 +7,9 @@ use super::parse::Fault;
 use crate::quantity::{Bytes, Time};
 use ropewalk_flow::filter::{Builtin, Comparison, StreamConfig, Streams};
 use ropewalk_terms::{SourceId, TriggerBits};
-use ropewalk_wire::run_file::StreamName;
+use ropewalk_wire::run_file::{Compression, StreamName};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -136,6 +136,20 @@ pub struct StreamSection {
     /// Its events are written in the order of their keys.
     #[serde(default)]
     pub ordered: bool,
+    /// Where its run directories are made: run files go to them in turn. Those of all streams where there are none.
+    #[serde(default)]
+    pub outputs: Vec<PathBuf>,
+    /// Where its closed run files are moved to, in the same file system; as of all streams where it does not say.
+    #[serde(default)]
+    pub hand_over: Option<PathBuf>,
+    /// How its run files are packed; as those of all streams where it does not say.
+    #[serde(default, deserialize_with = "compression")]
+    #[schemars(with = "Option<String>")]
+    pub compress: Option<Compression>,
+}
+
+fn compression<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Compression>, D::Error> {
+    super::storage::compression(deserializer).map(Some)
 }
 
 const fn nothing() -> Bytes {

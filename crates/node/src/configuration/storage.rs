@@ -93,7 +93,7 @@ impl StorageSection {
     }
 }
 
-fn compression<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Compression, D::Error> {
+pub(super) fn compression<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Compression, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 

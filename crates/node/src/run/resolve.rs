@@ -483,10 +483,15 @@ impl Resolved {
             name: "filter".to_owned(),
         });
         let known = self.configuration.streams();
-        let stream = |(name, index)| StreamStorage {
-            name,
-            selected: !known.takes_all(StreamIndex(index)),
-            compression: self.configuration.storage.compress,
+        let stream = |(name, index): (StreamName, _)| {
+            let own = self.configuration.stream.iter().find(|stream| stream.name == name.as_str());
+            StreamStorage {
+                name,
+                selected: !known.takes_all(StreamIndex(index)),
+                compression: own.and_then(|stream| stream.compress).unwrap_or(disk.compress),
+                outputs: own.map(|stream| stream.outputs.clone()).unwrap_or_default(),
+                hand_over: own.and_then(|stream| stream.hand_over.clone()),
+            }
         };
         let streams = known.names().zip(0..).map(stream).collect();
         Some(StorageConfig {
@@ -525,8 +530,8 @@ impl Resolved {
     pub(super) fn transfer(&self, builders: Range<u16>) -> Option<TransferConfig> {
         let section = self.configuration.storage.transfer.as_ref()?;
         let writers = builders.clone().filter_map(|index| Some(self.storage(index, Utc(0))?.writer)).collect();
-        let outputs = self.outputs(builders);
-        if outputs.is_empty() {
+        let places = self.places(builders);
+        if places.is_empty() {
             return None;
         }
         let config = TransferConfig {
@@ -535,19 +540,28 @@ impl Resolved {
             delete: section.delete,
             timeout: section.timeout.0,
             at_once: section.at_once,
-            outputs,
-            hand_over: self.configuration.storage.hand_over.clone(),
+            places,
             writers,
         };
         Some(config)
     }
 
+    /// Where these builder units write to, each place once, and where closed files are moved from there; none where they do not.
+    fn places(&self, builders: Range<u16>) -> Vec<(PathBuf, Option<PathBuf>)> {
+        let mut places = Vec::new();
+        for storage in builders.filter_map(|index| self.storage(index, Utc(0))) {
+            for (outputs, hand_over) in storage.streams.iter().map(|stream| storage.places_of(stream)) {
+                places.extend(outputs.into_iter().map(|output| (output.clone(), hand_over.cloned())));
+            }
+        }
+        places.sort();
+        places.dedup();
+        places
+    }
+
     /// Where these builder units write to, each place once; none where they do not.
     pub(super) fn outputs(&self, builders: Range<u16>) -> Vec<PathBuf> {
-        let stored = builders.filter_map(|index| self.storage(index, Utc(0)));
-        let mut outputs: Vec<_> =
-            stored.flat_map(|storage| std::iter::once(storage.output).chain(storage.more_outputs)).collect();
-        outputs.sort();
+        let mut outputs: Vec<_> = self.places(builders).into_iter().map(|(output, _)| output).collect();
         outputs.dedup();
         outputs
     }

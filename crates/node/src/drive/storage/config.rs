@@ -58,9 +58,21 @@ pub struct StreamStorage {
     pub selected: bool,
     /// How its segments are packed.
     pub compression: Compression,
+    /// Where its run directories are: segments go to them in turn; to those of all streams where there are none.
+    pub outputs: Vec<PathBuf>,
+    /// Where its closed segments are moved to; where those of all streams are if this is none.
+    pub hand_over: Option<PathBuf>,
 }
 
 impl StorageConfig {
+    /// Where a stream's run directories are, disk by disk, and where its closed segments are moved to.
+    pub fn places_of<'a>(&'a self, stream: &'a StreamStorage) -> (Vec<&'a PathBuf>, Option<&'a PathBuf>) {
+        let own: Vec<_> = stream.outputs.iter().collect();
+        let outputs =
+            if own.is_empty() { std::iter::once(&self.output).chain(&self.more_outputs).collect() } else { own };
+        (outputs, stream.hand_over.as_ref().or(self.hand_over.as_ref()))
+    }
+
     /// So much is worth one piece of work; staging has room for several of them.
     pub const BATCH_BYTES: u64 = 4 << 20;
 

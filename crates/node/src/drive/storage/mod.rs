@@ -80,7 +80,8 @@ struct Tools<D> {
     staging: Staging,
     run: RunNumber,
     started: Utc,
-    places: Places,
+    /// By the index of the stream.
+    places: Vec<Places>,
     /// What stands before the events of a segment and behind them.
     frame: Vec<u8>,
     /// A record's bytes.
@@ -111,7 +112,7 @@ impl<D: Disk> Storage<D> {
             staging,
             run: RunNumber(0),
             started: Utc(0),
-            places: Places::default(),
+            places: Vec::new(),
             frame: Vec::with_capacity(SegmentWriter::FOOTER_BYTES),
             pieces: Vec::with_capacity(4096),
         };
@@ -138,8 +139,9 @@ impl<D: Disk> Storage<D> {
         let Self { tools, series, .. } = self;
         (tools.run, self.incarnation) = (run, incarnation);
         tools.started = tools.utc(now);
-        tools.places = Places::of(&tools.config, run);
-        let names = tools.places.enter(&mut tools.disk);
+        let config = &tools.config;
+        tools.places = config.streams.iter().map(|stream| Places::of(config, stream, run)).collect();
+        let names: Vec<_> = tools.places.iter().flat_map(|places| places.enter(&mut tools.disk)).collect();
         series.iter_mut().for_each(|series| series.begin(tools, incarnation, &names));
         self.kept.clear();
         self.kept_bytes = 0;
@@ -245,7 +247,7 @@ impl<D: Disk> Storage<D> {
         } else {
             self.flush(now);
             if self.tools.run != RunNumber(0) {
-                self.room.look(now, &mut self.tools.disk, self.tools.places.all());
+                self.room.look(now, &mut self.tools.disk, self.tools.places.iter().flat_map(Places::all));
             }
             for series in &mut self.series {
                 series.counts.refused = series.refusal().map(|(cause, _)| cause);
@@ -309,7 +311,7 @@ impl<D: Disk> Storage<D> {
             counts.deleted_segments += 1;
             counts.deleted_events += oldest.events;
             counts.deleted_bytes += oldest.bytes;
-            let directory = self.tools.places.closed(oldest.name.segment);
+            let directory = self.tools.places[usize::from(stream.0)].closed(oldest.name.segment);
             segment::set_path(&mut self.oldest, directory, oldest.name);
             self.tools.disk.remove(&self.oldest, u64::MAX);
             if self.tools.config.checksums {

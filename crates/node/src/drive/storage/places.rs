@@ -1,12 +1,12 @@
 //! Where the segments of a run lie: on several disks in turn, open ones and closed ones.
 
-use super::StorageConfig;
+use super::{StorageConfig, StreamStorage};
 use ropewalk_io::disk::Disk;
 use ropewalk_terms::RunNumber;
 use ropewalk_wire::run_file::run_directory_name;
 use std::path::{Path, PathBuf};
 
-/// The directories of a run.
+/// The directories of one stream of a run.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// Where segments are written: one directory on each disk.
@@ -16,12 +16,12 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn of(config: &StorageConfig, run: RunNumber) -> Self {
+    pub(super) fn of(config: &StorageConfig, stream: &StreamStorage, run: RunNumber) -> Self {
         let name = run_directory_name(run);
-        let disks = || std::iter::once(&config.output).chain(&config.more_outputs);
-        let open = disks().map(|disk| disk.join(&name)).collect();
+        let (disks, hand_over) = config.places_of(stream);
+        let open = disks.iter().map(|disk| disk.join(&name)).collect();
         // One that is named from the root stays what it is.
-        let handed_over = config.hand_over.iter().flat_map(|place| disks().map(move |disk| disk.join(place))).collect();
+        let handed_over = hand_over.iter().flat_map(|place| disks.iter().map(move |disk| disk.join(place))).collect();
         Self { open, handed_over }
     }
 
@@ -35,7 +35,7 @@ impl Places {
         self.open.iter().map(PathBuf::as_path)
     }
 
-    /// Where this segment of a stream is written.
+    /// Where this segment is written.
     pub(super) fn open(&self, segment: u32) -> &Path {
         self.turn(&self.open, segment)
     }
@@ -62,14 +62,26 @@ mod tests {
     fn segments_go_to_the_disks_in_turn() {
         let more_outputs = vec!["/second".into()];
         let config = StorageConfig { more_outputs, ..config(AcknowledgementLevel::Written) };
-        let places = Places::of(&config, RunNumber(7));
+        let places = Places::of(&config, &StreamStorage::default(), RunNumber(7));
         let [first, second] = ["/data/run000007", "/second/run000007"].map(Path::new);
         assert_eq!([1, 2, 3].map(|segment| places.open(segment)), [first, second, first]);
         assert_eq!(places.closed(2), second, "they stay where they are");
 
         let config = StorageConfig { hand_over: Some("done".into()), ..config };
-        let places = Places::of(&config, RunNumber(7));
+        let places = Places::of(&config, &StreamStorage::default(), RunNumber(7));
         assert_eq!(places.open(2), second);
         assert_eq!([1, 2].map(|segment| places.closed(segment)), ["/data/done", "/second/done"].map(Path::new));
+    }
+    #[test]
+    fn a_stream_may_have_disks_of_its_own() {
+        let config = StorageConfig { hand_over: Some("done".into()), ..config(AcknowledgementLevel::Written) };
+        let outputs = ["/fast", "/faster"].map(PathBuf::from).to_vec();
+        let places = Places::of(&config, &StreamStorage { outputs, ..StreamStorage::default() }, RunNumber(7));
+        let [fast, faster] = ["/fast/run000007", "/faster/run000007"].map(Path::new);
+        assert_eq!([1, 2, 3].map(|segment| places.open(segment)), [fast, faster, fast]);
+        assert_eq!(places.closed(2), Path::new("/faster/done"), "as of all streams");
+        let stream = StreamStorage { hand_over: Some("/away".into()), ..StreamStorage::default() };
+        let places = Places::of(&config, &stream, RunNumber(7));
+        assert_eq!((places.open(1), places.closed(1)), (Path::new("/data/run000007"), Path::new("/away")));
     }
 }

@@ -5,7 +5,7 @@ use super::{Acknowledgements, Progress, StorageConfig, StorageCounts, Tools};
 use ropewalk_io::disk::{Disk, DiskCause, FileToken, NewFile};
 use ropewalk_memory::Slice;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{AcknowledgementLevel, Instant, NodeId, RunNumber};
+use ropewalk_terms::{AcknowledgementLevel, Instant, NodeId, RunNumber, StreamIndex};
 use ropewalk_wire::run_file::{IndexEntry, OPEN_EXTENSION, SegmentIndex, SegmentName, StreamName, footer_bytes};
 use std::collections::VecDeque;
 use std::fmt::{Display, Write};
@@ -124,10 +124,17 @@ impl SegmentWriter {
         }
     }
 
-    pub(super) fn open<D: Disk>(&mut self, tools: &mut Tools<D>, now: Instant, name: SegmentName, how: NewFile) {
+    pub(super) fn open<D: Disk>(
+        &mut self,
+        tools: &mut Tools<D>,
+        now: Instant,
+        name: SegmentName,
+        (stream, how): (StreamIndex, NewFile),
+    ) {
+        let places = &tools.places[usize::from(stream.0)];
         self.name = name;
-        set_path(&mut self.path, tools.places.closed(name.segment), name);
-        let directory = tools.places.open(name.segment);
+        set_path(&mut self.path, places.closed(name.segment), name);
+        let directory = places.open(name.segment);
         set_path(&mut self.open_path, directory, format_args!("{name}{OPEN_EXTENSION}"));
         self.how = how;
         self.create(&mut tools.disk);

@@ -16,6 +16,8 @@ use std::collections::VecDeque;
 pub(super) struct Series {
     /// That of the newest segment.
     header: SegmentHeader,
+    /// Which stream it is.
+    index: StreamIndex,
     /// How a segment's file is begun.
     how: NewFile,
     current: Option<SegmentWriter>,
@@ -44,6 +46,7 @@ impl Series {
         };
         Self {
             header,
+            index,
             how: config.new_file(index),
             current: None,
             closing: VecDeque::with_capacity(2),
@@ -119,7 +122,7 @@ impl Series {
             self.spare.push(segment);
             return false;
         }
-        segment.open(tools, now, name, self.how);
+        segment.open(tools, now, name, (self.index, self.how));
         segment.add_bytes(tools.frame.len() as u64, &mut tools.pieces);
         self.current = Some(segment);
         true

@@ -143,7 +143,7 @@ fn an_event_is_taken_for_all_of_its_streams_or_for_none() {
 
 #[test]
 fn streams_that_are_packed_have_threads_of_their_own() {
-    let packed = |name, compression| StreamStorage { name, selected: true, compression };
+    let packed = |name, compression| StreamStorage { name, selected: true, compression, ..StreamStorage::default() };
     let [physics, calibration, error] = stream_names();
     let streams = vec![
         packed(physics, Compression::Zstd(1)),

@@ -47,10 +47,8 @@ pub(crate) struct TransferConfig {
     pub(crate) timeout: Duration,
     /// Commands at once.
     pub(crate) at_once: usize,
-    /// Where run directories are, one on each disk.
-    pub(crate) outputs: Vec<PathBuf>,
-    /// Where closed files are moved to.
-    pub(crate) hand_over: Option<PathBuf>,
+    /// Where run directories are, and where closed files are moved from there.
+    pub(crate) places: Vec<(PathBuf, Option<PathBuf>)>,
     /// Whose files they are: the builder units of this process.
     pub(crate) writers: Vec<NodeId>,
 }
@@ -157,11 +155,11 @@ struct Service {
 
 impl Service {
     fn new(config: TransferConfig, shared: Arc<Shared>) -> Self {
-        let TransferConfig { command, checksum, delete, timeout, at_once, outputs, hand_over, writers } = config;
+        let TransferConfig { command, checksum, delete, timeout, at_once, places, writers } = config;
         let order = Order { command, checksum, delete, timeout, is_halted: Arc::clone(&shared.is_halted) };
         Self {
             order: Arc::new(order),
-            places: Places::new(outputs, hand_over, writers),
+            places: Places::new(places, writers),
             queue: Queue::new(at_once),
             timeout,
             ended: channel(),

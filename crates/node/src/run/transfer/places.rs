@@ -23,27 +23,28 @@ pub(super) struct Found {
 /// Where they may lie.
 #[derive(Debug)]
 pub(super) struct Places {
-    outputs: Vec<PathBuf>,
-    hand_over: Option<PathBuf>,
+    /// Where run directories are, and where closed files are moved from there.
+    outputs: Vec<(PathBuf, Option<PathBuf>)>,
     writers: Vec<NodeId>,
 }
 
 impl Places {
-    pub(super) const fn new(outputs: Vec<PathBuf>, hand_over: Option<PathBuf>, writers: Vec<NodeId>) -> Self {
-        Self { outputs, hand_over, writers }
+    pub(super) const fn new(outputs: Vec<(PathBuf, Option<PathBuf>)>, writers: Vec<NodeId>) -> Self {
+        Self { outputs, writers }
     }
 
     /// The closed run files of these writers, of any run, that are not known to be safe elsewhere. A directory that cannot be
     /// read has none.
     pub(super) fn list(&self) -> Vec<Found> {
         let mut directories = Vec::new();
-        for output in &self.outputs {
-            match &self.hand_over {
+        for (output, hand_over) in &self.outputs {
+            match hand_over {
                 // One that is named from the root stays what it is.
                 Some(place) => directories.push(output.join(place)),
                 None => directories.extend(entries(output).filter(|path| path.is_dir())),
             }
         }
+        directories.sort();
         directories.dedup();
         directories.iter().flat_map(|directory| entries(directory)).filter_map(|path| self.found(path)).collect()
     }
