@@ -387,7 +387,6 @@ mod tests {
             ("[[stream]]\nname = \"a\"\n[[stream]]\nname = \"a\"", "stream", "two streams"),
             ("[filter]\ntriggers = [\"all\"]\n[[stream]]\nname = \"error\"", "stream", "two streams"),
             ("[[stream]]\nname = \"a\"\nprescale = 0", "stream", "prescale"),
-            ("[run]\nacknowledge = \"built\"\n[filter]\ntriggers = [\"all\"]", "run.acknowledge", "decided"),
         ] {
             let said = refused(&format!("version = 1\n{text}"));
             assert!(said.contains(key) && said.contains(what), "{text}: {said}");
