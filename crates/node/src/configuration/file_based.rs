@@ -165,3 +165,34 @@ fn is_fed(source: &SourceSection) -> bool {
     let format = matches!(source.format, FormatName::Ferol | FormatName::Foreign(ForeignFormat::Fed));
     format && source.felix.is_none() && !source.has_layout()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::configuration::parse;
+
+    const NODES: &str =
+        "[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nreadout = \"ru0\"\n";
+
+    #[test]
+    fn what_does_not_go_with_files_of_events_is_said_with_its_key() {
+        let told = |text: &str| parse("files", &format!("version = 1\n{text}\n{NODES}"), &|_| None);
+        assert!(told("[file_based]").is_ok());
+        for (text, key) in [
+            ("[file_based]\nfrd_version = 6", "file_based.frd_version"),
+            ("[file_based]\nfile_events = 0", "file_based.file_events"),
+            ("[file_based]\ntries = 0", "file_based.tries"),
+            ("[file_based]\nfilter = \"size=1\"\nlibrary = \"x.so\"", "file_based.filter"),
+            ("[file_based]\nresume_free = \"1MiB\"", "file_based.resume_free"),
+            ("[file_based]\nleast_free = \"2MiB\"\nresume_free = \"1MiB\"", "file_based.resume_free"),
+            ("[file_based]\n[filter]\ntriggers = [\"all\"]", "filter"),
+            ("[file_based]\n[[stream]]\nname = \"a\"", "stream"),
+            ("[file_based]\n[run]\nkeep = \"1GiB\"", "run.keep"),
+            ("[file_based]\n[run]\nwrite = false\nacknowledge = \"built\"", "run.write"),
+            ("[file_based]\n[storage]\nhand_over = \"there\"", "storage.hand_over"),
+            ("[file_based]\n[storage]\nmore_outputs = [\"there\"]", "storage.more_outputs"),
+        ] {
+            let error = told(text).err().unwrap_or_else(|| panic!("{text}: is taken")).to_string();
+            assert!(error.contains(key), "{text}: {error}");
+        }
+    }
+}

@@ -219,3 +219,31 @@ fn a_library_decides_on_files_and_one_that_it_always_crashes_over_is_set_aside_w
     assert!((1..=10).contains(&count("set_aside")) && (98..=100).contains(&count("accepted")), "{files:#}");
     assert_eq!(count("given_back"), 2, "{files:#}");
 }
+
+#[test]
+fn each_builder_unit_has_a_directory_of_its_own_and_all_close_the_same_lumisections() {
+    let directory = TemporaryDirectory::new("file-based-two");
+    let two = "[[builder]]\nname = \"bu1\"\n\n[[builder]]";
+    let changes =
+        [("file_events = 1000", "file_events = 10"), (r#"{ time = "23s" }"#, "{ events = 700 }"), ("[[builder]]", two)];
+    let file = example(&directory, "file-based-hlt.toml", &changes);
+    let output = directory.path().display().to_string();
+    let account = Program::run(["run", &file, "--events", "2000", "--output", &output, "--json"]);
+    let account = account.expect_status(0).account();
+    let files = &account["file_based"];
+    assert_eq!(
+        (&account["ledger"]["balanced"], files["directories"].as_array().map(Vec::len)),
+        (&true.into(), Some(2))
+    );
+    let numbers = |builder: &str, lumisection: u32| {
+        let name = format!("{builder}/run000001/run000001_ls{lumisection:04}_EoLS.jsn");
+        let text = std::fs::read_to_string(directory.path().join(name)).expect("it was closed");
+        let document: serde_json::Value = serde_json::from_str(&text).expect("a document");
+        let number = |place: usize| document["data"][place].as_str().and_then(|number| number.parse::<u64>().ok());
+        (number(0).expect("its own events"), number(2).expect("those of all"))
+    };
+    for (lumisection, events) in [(1, 700), (2, 700), (3, 600)] {
+        let [(one, all), (other, same)] = ["bu0", "bu1"].map(|builder| numbers(builder, lumisection));
+        assert_eq!((one + other, all, same), (events, events, events), "lumisection {lumisection}: {files:#}");
+    }
+}
