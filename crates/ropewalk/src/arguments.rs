@@ -53,6 +53,9 @@ pub(crate) enum Command {
     /// Be the process in which a filter decides on events; a run starts it by itself.
     #[command(hide = true)]
     FilterProcess,
+    /// Become a program that is a filter, kept from what it does not need; a run starts it by itself.
+    #[command(hide = true)]
+    FilterProgram(FilterProgramOptions),
     /// Count and check what run directories hold: every key once, checksums, gaps. Or other people's files and captures.
     Verify(VerifyOptions),
     /// Show the records of a run file in readable form. Or the frames of other people's files and captures.
@@ -153,6 +156,17 @@ pub(crate) struct FilterFilesOptions {
     /// Print what came of the files as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FilterProgramOptions {
+    /// Bytes of memory that it may take.
+    pub(crate) memory: u64,
+    /// The process that starts it.
+    pub(crate) starter: u32,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) program: Vec<std::ffi::OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -72,6 +72,12 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
             let served = ropewalk_plugin::filter::process::serve();
             served.map(|()| exit::GOOD).map_err(|error| Failure::Usage(format!("filter-process: {error}")))
         }
+        Command::FilterProgram(options) => {
+            let arguments::FilterProgramOptions { memory, starter, program } = &options;
+            let (name, rest) = program.split_first().unwrap_or((const { &std::ffi::OsString::new() }, &[]));
+            let error = ropewalk_plugin::filter::process::become_program(*memory, *starter, name, rest);
+            Err(Failure::Usage(format!("filter-program: {error}")))
+        }
         Command::Verify(options) => files::verify(&options),
         Command::Inspect(options) => files::inspect(&options),
         Command::Replay(options) => files::replay(&options),

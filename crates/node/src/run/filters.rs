@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// The command of the program that is a filter's process.
 const COMMAND: &str = "filter-process";
+/// The command of the program that becomes a filter's program: memory, the process that starts it, the program and its arguments.
+const PROGRAM: &str = "filter-program";
 /// How long a filter may take until it is ready.
 pub(super) const START: Duration = Duration::from_secs(10);
 /// Bytes of the ring for what does not lie in memory that others can be given to read.
@@ -138,7 +140,11 @@ pub(super) fn fingerprint(section: &FilterSection) -> u64 {
 /// A process that is not there yet.
 pub(super) fn process(section: &FilterSection) -> std::io::Result<FilterProcess> {
     let command = match &section.program {
-        Some(program) => program.iter().map(PathBuf::from).collect(),
+        Some(program) => {
+            let limits = [section.memory.0.to_string(), std::process::id().to_string()];
+            let begin = [std::env::current_exe()?, PathBuf::from(PROGRAM)].into_iter().chain(limits.map(PathBuf::from));
+            begin.chain(program.iter().map(PathBuf::from)).collect()
+        }
         None => vec![std::env::current_exe()?, PathBuf::from(COMMAND)],
     };
     // A program is told the text alone.

@@ -10,6 +10,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 pub(super) enum Files {
     /// All that the user may read, to be read.
     Read,
+    /// The same, to be read and to be started.
+    ReadAndStart,
     /// None.
     None,
 }
@@ -29,6 +31,7 @@ struct Beneath {
     parent: RawFd,
 }
 
+const EXECUTE: u64 = 1 << 0;
 const READ_FILE: u64 = 1 << 2;
 const READ_DIRECTORY: u64 = 1 << 3;
 const RULE_PATH_BENEATH: u32 = 1;
@@ -57,9 +60,14 @@ pub(super) fn allow(files: Files) -> io::Result<()> {
         unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const handled, size_of::<Handled>(), 0_u32) };
     // SAFETY: what it returned is a new descriptor, which nobody else has.
     let rules = unsafe { OwnedFd::from_raw_fd(checked(rules)? as RawFd) };
-    if files == Files::Read {
+    let allowed = match files {
+        Files::Read => READ_FILE | READ_DIRECTORY,
+        Files::ReadAndStart => EXECUTE | READ_FILE | READ_DIRECTORY,
+        Files::None => 0,
+    };
+    if allowed > 0 {
         let root = open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        let rule = Beneath { allowed: READ_FILE | READ_DIRECTORY, parent: root.as_raw_fd() };
+        let rule = Beneath { allowed, parent: root.as_raw_fd() };
         // SAFETY: the kernel reads the struct during the call; both descriptors are there.
         let added = unsafe {
             libc::syscall(libc::SYS_landlock_add_rule, rules.as_raw_fd(), RULE_PATH_BENEATH, &raw const rule, 0_u32)

@@ -7,6 +7,7 @@
 //! ```
 //! Rights of root, memory and processes are limited everywhere. System calls (seccomp: a list of what is allowed, so that one which
 //! nobody thought of is not) and files (landlock) are where the system can do that; what it cannot is [`Missing`], and said.
+//! A program is not loaded but becomes the process (`before_program`), which keeps it from files, others' processes and rights alone.
 //! Nothing of this is undone: it holds until the process ends.
 
 mod calls;
@@ -108,6 +109,21 @@ impl Confinement {
         let landlock = landlock::allow(Files::None).is_err();
         let seccomp = self.complete(Filter::new().refuse(calls::ASKED_BY_THE_WAY)).install().is_err();
         Ok(Missing { seccomp, landlock })
+    }
+
+    /// From now on this process, and the program that it becomes, reads and starts files and changes none, speaks to nobody new over TCP,
+    /// looks into no process outside, gains no rights, takes no more memory of its own than it may, and dies with the one who
+    /// started it. Which calls of the system it makes is not limited, for a program may need any.
+    ///
+    /// # Errors
+    /// As [`Confinement::before_loading`].
+    pub fn before_program(&self) -> io::Result<Missing> {
+        set_limit(Resource::Core, 0)?;
+        // What others can write to, as shared memory, does not count as its own.
+        set_limit(Resource::Data, self.memory)?;
+        set_no_new_privs(true)?;
+        self.die_with_starter()?;
+        Ok(Missing { seccomp: false, landlock: landlock::allow(Files::ReadAndStart).is_err() })
     }
 
     /// What it may do at any time, behind what was answered before.

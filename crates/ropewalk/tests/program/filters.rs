@@ -216,3 +216,40 @@ fn what_cannot_be_used_is_said_before_the_run() {
         assert!(ended.status != Some(0) && ended.errors.contains(why), "{library}: {}", ended.errors);
     }
 }
+
+/// A run of 200 events with this program as its filter, which is told this directory.
+fn run_with_program(directory: &TemporaryDirectory, program: &Path) -> crate::process::Ended {
+    let told = directory.path().display().to_string();
+    let text = format!(
+        "version = 1\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[filter]\nprogram = [{:?}]\nconfiguration = {told:?}\n\
+         memory = \"64MiB\"\n[[source]]\nid = 1\nreadout = \"ru0\"\nformat = \"generic\"\nemulate = {{ fragment_size = \"1KiB\" }}\n",
+        program.display().to_string()
+    );
+    let file = directory.path().join("program.toml");
+    std::fs::write(&file, text).expect("it is ours");
+    Program::run(["run", &file.display().to_string(), "--json", "--output", &told, "--events", "200"])
+}
+
+#[test]
+fn a_program_cannot_write_look_into_others_or_take_more_memory() {
+    let directory = TemporaryDirectory::new("filter-confined");
+    let (root, program) = (Path::new(env!("CARGO_MANIFEST_DIR")), directory.path().join("confined"));
+    let built = Command::new("cc")
+        .args(["-std=gnu99", "-O2", "-fno-builtin", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(root.join("../../bindings/c"))
+        .arg("-o")
+        .args([&program, &root.join("tests/program/confined.c"), &root.join("../../bindings/c/ropewalk_client.c")])
+        .status();
+    assert!(built.expect("cc is there").success());
+    let there = directory.path().join("there");
+    std::fs::write(&there, "as it was").expect("it is ours");
+    let ended = run_with_program(&directory, &program);
+    if ended.errors.contains("landlock is refused") {
+        return ropewalk_tidy::skipped("filters::a_program_cannot_write", "no landlock");
+    }
+    let account = ended.expect_status(0).account();
+    assert_eq!(account["events"]["accepted"], 200, "{ended:#?}");
+    assert_eq!(std::fs::read_to_string(&there).expect("it is there still"), "as it was");
+    let ended = run_with_program(&directory, &directory.path().join("nowhere"));
+    assert!(ended.errors.contains("nowhere` cannot be started"), "{ended:#?}");
+}

@@ -15,6 +15,7 @@
 mod child;
 mod layout;
 mod parent;
+mod program;
 mod ring;
 mod space;
 #[cfg(test)]
@@ -23,3 +24,4 @@ mod tests;
 pub use child::serve;
 pub use layout::{MOST_EVENTS, VERSION};
 pub use parent::{FilterProcess, Offer, ProcessConfig, Sight};
+pub use program::become_program;
