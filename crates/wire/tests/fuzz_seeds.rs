@@ -6,7 +6,7 @@
 
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, ByCause, Cause, Counter, Epoch, EventKey, Incarnation, NodeId, Outcome, RunNumber,
-    SourceId, Utc,
+    SourceId, TriggerBits, Utc,
 };
 use ropewalk_wire::capture::{LinkType, encode_interface, encode_packet};
 use ropewalk_wire::foreign::ForeignFormat;
@@ -17,7 +17,7 @@ use ropewalk_wire::message::{
     ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Start,
     SuperFragmentEntry, SuperFragmentsEncoder, SynchronyState, Unreleased, UnreleasedEntry,
 };
-use ropewalk_wire::{fed, felix, ferol, generic, run_file, stream};
+use ropewalk_wire::{fed, felix, ferol, filter_node, generic, run_file, stream};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -332,6 +332,29 @@ fn foreign_seeds() -> Seeds {
     ForeignFormat::ALL.iter().zip(0..).map(seed).collect()
 }
 
+/// A message of each kind between builder units and filter nodes.
+fn filter_node_seeds() -> Seeds {
+    use filter_node::{DecisionHead, DeclaredHistogram, EventHead};
+    let (key, attempt, triggers) = (EventKey::new(1, 2), Attempt(1), TriggerBits::of(77));
+    let made = |make: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = Vec::new();
+        make(&mut bytes);
+        bytes
+    };
+    let histogram = DeclaredHistogram { name: "sum".to_owned(), bins: 100, low: 0.0, high: 1e6 };
+    let fragment = FragmentMeta { length: 16, ..FragmentMeta::missing(SOURCE, Cause::TimedOut) };
+    let event = EventHead { sequence: 1, key, attempt, trigger_type: 3, is_complete: true, fragments: 2 };
+    let decision = DecisionHead { sequence: 1, key, attempt, accept: Some(true), triggers, dropped_fills: 0 };
+    let fills = [(0, 0.5), (1, f64::NAN)];
+    seeds([
+        ("hello", made(&|to| filter_node::encode_hello(7, to))),
+        ("welcome", made(&|to| filter_node::encode_welcome(64, std::slice::from_ref(&histogram), to))),
+        ("begin", made(&|to| filter_node::encode_begin(RunNumber(1), to))),
+        ("event", made(&|to| filter_node::encode_event(&event, [fragment; 2].iter(), to))),
+        ("decision", made(&|to| filter_node::encode_decision(&decision, fills.iter().copied(), b"own", to))),
+    ])
+}
+
 /// Captures with a whole datagram, one in two parts, and a segment.
 fn capture_seeds() -> Seeds {
     let address = std::net::Ipv4Addr::LOCALHOST;
@@ -371,6 +394,7 @@ fn every_parsers_fuzzer_begins_with_what_our_encoders_write() {
         ("stream", stream_seeds()),
         ("foreign", foreign_seeds()),
         ("capture", capture_seeds()),
+        ("filter_node", filter_node_seeds()),
     ];
     for (target, seeds) in targets {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
