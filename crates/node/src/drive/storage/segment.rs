@@ -292,6 +292,11 @@ impl SegmentWriter {
         self.with_disk -= 1;
         counts.bytes += batch.bytes;
         counts.events += batch.tickets.len() as u64;
+        if is_planted(Flaw::LaterBatchAcknowledged)
+            && let Some(later) = self.under_way.back_mut()
+        {
+            std::mem::swap(&mut later.tickets, &mut batch.tickets);
+        }
         if config.sync_batches && !is_planted(Flaw::SyncedBeforeSync) {
             self.unsynced.append(&mut batch.tickets);
             self.work = Work::Sync;
