@@ -213,7 +213,7 @@ pub trait Disk {
 }
 
 /// Where the checksum of a file stands, and what stands there.
-fn checksum_file(path: &Path, checksum: Checksum) -> (PathBuf, String) {
+pub fn checksum_file(path: &Path, checksum: Checksum) -> (PathBuf, String) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!("{name}{CHECKSUM_EXTENSION}"));
     (beside, format!("{:08x}  {name}\n", checksum.value()))

@@ -8,6 +8,7 @@
 //! footer_reader    the index at a segment's end
 //! run_writer       run files written without a run
 //! verify, inspect, recover, replay
+//! checksum         of a run file, and the file beside it in which it stands
 //! origin           bytes of a file, a FIFO or standard input
 //! felix            blocks of a FELIX card in place of run files: decode, dump, generate
 //! export           run files as files of other formats
@@ -16,6 +17,7 @@
 //! Files are read, never mapped: somebody else may cut them at any time. Memory holds a window per file being
 //! read and 40 bytes per event record.
 
+mod checksum;
 mod error;
 pub mod export;
 pub mod felix;
@@ -38,6 +40,7 @@ mod tests;
 mod utc;
 mod verify;
 
+pub(crate) use checksum::checksum_of;
 pub use error::OfflineError;
 pub use files::{SegmentFile, segment_files};
 pub use footer_reader::Footer;

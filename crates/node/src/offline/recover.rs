@@ -5,7 +5,9 @@
 //! ```
 //! What was packed is whole as far as it can be unpacked, and the new file is not packed. At every moment one complete copy
 //! of the records lies in the directory, and whoever is interrupted can start again. A file that was damaged before its end is kept beside the new one as `X.rwk.damaged`.
+//! Beside each file that it closes stands its checksum, `X.rwk.crc32c`.
 
+use super::checksum::note_checksum;
 use super::segment_bytes::SegmentBytes;
 use super::{OfflineError, SegmentFile, SegmentScan, segment_files};
 use ropewalk_terms::Utc;
@@ -141,6 +143,7 @@ fn recover_segment(file: &SegmentFile) -> Result<Option<RecoveredSegment>, Offli
     } else if scan.whole.is_empty() {
         put_aside_or_remove(path, &mut segment)?
     } else if scan.is_whole() {
+        note_checksum(path, &target).map_err(OfflineError::system("note the checksum of", path))?;
         rename(path, &target)?;
         RecoverAction::Closed
     } else {
@@ -189,6 +192,8 @@ fn put_aside(path: &Path, segment: &mut RecoveredSegment) -> Result<(), OfflineE
 fn rebuild(path: &Path, scan: &SegmentScan, target: &Path, segment: &mut RecoveredSegment) -> Result<(), OfflineError> {
     let copy = extended(target, RECOVERING_EXTENSION);
     write_copy(path, scan, &copy).map_err(OfflineError::system("write", &copy))?;
+    // Whatever stands there speaks of the file before.
+    note_checksum(&copy, target).map_err(OfflineError::system("note the checksum of", &copy))?;
     if segment.damaged_bytes > 0 {
         put_aside(path, segment)?;
     }

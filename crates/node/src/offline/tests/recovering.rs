@@ -55,6 +55,26 @@ fn a_cut_at_any_byte_keeps_exactly_the_complete_records() {
     }
 }
 
+/// As a writer leaves it beside a file that it closes itself; what stood there before speaks of another file.
+#[test]
+fn a_file_that_was_closed_has_its_checksum_beside_it() {
+    let segment = Segment::new(1, 1, &events());
+    let file = segment.closed();
+    for cut in [file.len(), segment.events[1].end] {
+        let directory = Directory::new();
+        directory.write(&open_name(0, 1), &file[..cut]);
+        let checksum_name = format!("{}.crc32c", name(0, 1));
+        directory.write(&checksum_name, b"00000000  other\n");
+        recovered(&directory);
+        let mut checksum = Checksum::default();
+        checksum.update(&directory.read(&name(0, 1)));
+        let checksum = checksum.value();
+        let text = format!("{checksum:08x}  {}\n", name(0, 1));
+        assert_eq!(String::from_utf8(directory.read(&checksum_name)), Ok(text), "cut at {cut}");
+        expect_settled(&directory);
+    }
+}
+
 #[test]
 fn a_whole_file_only_gets_its_name() {
     let directory = Directory::new();

@@ -1,16 +1,15 @@
 //! The closed run files on the disks, and what says that one is safe elsewhere.
 
+use crate::offline::checksum_of;
 use ropewalk_terms::NodeId;
-use ropewalk_wire::run_file::{CHECKSUM_EXTENSION, Checksum, SegmentName};
+use ropewalk_wire::run_file::{CHECKSUM_EXTENSION, SegmentName};
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Behind the name of a run file: it was transferred, and stays.
 const MARK_EXTENSION: &str = ".transferred";
-/// Bytes that are read at once.
-const CHUNK: usize = 1 << 20;
 
 /// A closed run file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,18 +69,11 @@ fn beside(path: &Path, extension: &str) -> PathBuf {
 /// A file's CRC-32C and how many bytes it has. What its writer noted beside it counts, where it did: of bytes that have
 /// changed since they were written no copy is a good one.
 pub(super) fn checksum(path: &Path) -> io::Result<(u32, u64)> {
-    let mut file = File::open(path)?;
-    let bytes = file.metadata()?.len();
     if let Some(noted) = noted(&beside(path, CHECKSUM_EXTENSION))? {
-        return Ok((noted, bytes));
+        return Ok((noted, fs::metadata(path)?.len()));
     }
-    let (mut checksum, mut chunk) = (Checksum::default(), vec![0; CHUNK]);
-    loop {
-        match file.read(&mut chunk)? {
-            0 => return Ok((checksum.value(), bytes)),
-            read => checksum.update(&chunk[..read]),
-        }
-    }
+    let (checksum, bytes) = checksum_of(path)?;
+    Ok((checksum.value(), bytes))
 }
 
 /// What stands in a checksum file, where there is one.
