@@ -1,6 +1,7 @@
 //! The filter units of a run that works on files: a broker for the directory of each builder unit, on a thread of its own.
 
 use super::assemble::{RunError, Workshop, system};
+use super::filters::try_library;
 use super::placement::{Purpose, disk_thread, pool_of};
 use crate::configuration::FileBasedSection;
 use crate::drive::{Filing, FilingConfig};
@@ -8,6 +9,7 @@ use crate::file_based::{BrokerOptions, FilesError, FilesSummary, Place, UnitFilt
 use ropewalk_flow::files::BrokerConfig;
 use ropewalk_io::disk::{RealDisk, RealDiskConfig};
 use ropewalk_memory::PoolConfig;
+use ropewalk_plugin::filter::FilterConfig;
 use ropewalk_terms::{AcknowledgementLevel, RunNumber};
 use ropewalk_wire::frd::FileName;
 use ropewalk_wire::run_file::run_directory_name;
@@ -62,6 +64,9 @@ impl Workshop<'_> {
         let Some(section) = &self.resolved.configuration().file_based else { return Ok(Vec::new()) };
         if section.units == 0 {
             return Ok(Vec::new());
+        }
+        if let Some(library) = section.library.clone() {
+            try_library(FilterConfig { library, configuration: section.configuration.clone() })?;
         }
         let configs = (0..self.resolved.manager.builders).filter_map(|index| self.resolved.filing(index));
         configs.map(|config| FileFilters::start(&config, section, run)).collect()

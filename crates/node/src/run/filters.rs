@@ -28,6 +28,8 @@ const PROGRAM: &str = "filter-program";
 pub(super) const START: Duration = Duration::from_secs(10);
 /// Bytes of the ring for what does not lie in memory that others can be given to read.
 const COPIES: usize = 32 << 20;
+/// How much memory a library may take while it is tried out.
+const TRIAL_MEMORY: u64 = 1 << 30;
 
 /// The least pause before another process is started or a node is called again.
 const LEAST_DELAY: Duration = Duration::from_millis(1);
@@ -151,6 +153,13 @@ pub(super) fn process(section: &FilterSection) -> std::io::Result<FilterProcess>
     let nothing = || FilterConfig { library: PathBuf::new(), configuration: section.configuration.clone() };
     let filter = library(section).unwrap_or_else(nothing);
     FilterProcess::new(ProcessConfig { filter, memory: section.memory.0, copies: COPIES, command })
+}
+
+/// Tries a library out that other processes will load, in a process of its own: what is wrong with it is known before a run then.
+pub(super) fn try_library(filter: FilterConfig) -> Result<(), RunError> {
+    let command = vec![std::env::current_exe().map_err(unfit)?, PathBuf::from(COMMAND)];
+    let config = ProcessConfig { filter, memory: TRIAL_MEMORY, copies: COPIES, command };
+    FilterProcess::new(config).and_then(|mut process| process.try_out(START)).map_err(unfit)
 }
 
 /// A library's filter in this thread.

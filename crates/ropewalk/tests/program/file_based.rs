@@ -187,6 +187,11 @@ fn what_files_of_events_cannot_hold_is_refused_before_the_run() {
         let ended = Program::run(["config", "check", &file]);
         assert!(ended.expect_status(2).errors.contains(message), "{ended:#?}");
     }
+    let library = ("filter = \"random=0.1\"", "library = \"/nowhere/filter.so\"");
+    let file = example(&directory, "file-based-hlt.toml", &[library]);
+    let output = directory.path().join("library").display().to_string();
+    let ended = Program::run(["run", &file, "--events", "50", "--output", &output]);
+    assert!(ended.expect_status(2).errors.contains("/nowhere/filter.so"), "{ended:#?}");
     // A run with the same number, whose run directories lie elsewhere.
     let path = |name: &str| directory.path().join(name).display().to_string();
     let there = format!("units = 0\ndirectory = {:?}", path("memory"));
