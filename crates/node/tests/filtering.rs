@@ -3,7 +3,7 @@
 mod support;
 
 use ropewalk_node::configuration::parse;
-use ropewalk_node::offline::{RunReader, verify};
+use ropewalk_node::offline::{ReplayOptions, RunReader, replay, verify};
 use ropewalk_node::run::{RunSummary, launch};
 use ropewalk_terms::{EventKey, SourceId, StreamIndex, StreamSet, TriggerBits, Verdict};
 use ropewalk_wire::filter_result::FilterResult;
@@ -184,4 +184,26 @@ fn events_may_be_acknowledged_when_they_are_decided_and_before_they_are_written(
         );
         assert_eq!((events.written, summary.streams["physics"].written), (EVENTS / 3, EVENTS / 3), "{level}");
     }
+}
+
+/// What a filter says is no source's data: it is in no digest, and is not played.
+#[test]
+fn a_run_whose_events_are_all_accepted_has_the_digest_of_one_without_a_filter() {
+    let (with, without) = (TemporaryDirectory::new("filtering-digest"), TemporaryDirectory::new("filtering-no-digest"));
+    let filtered = run(&with, "[filter]\ntriggers = [\"all\"]\n").directory;
+    let whole = run(&without, "").directory;
+    let [filtered_report, whole_report] =
+        [&filtered, &whole].map(|run| verify(std::slice::from_ref(run)).expect("it is whole"));
+    assert_eq!(
+        (filtered_report.fragments, filtered_report.payload_bytes, &filtered_report.payload_sha256),
+        (whole_report.fragments, whole_report.payload_bytes, &whole_report.payload_sha256)
+    );
+    let mut called = Vec::new();
+    let connect = |source: SourceId| {
+        called.push(source.0);
+        Ok(Vec::new())
+    };
+    let sent = replay(&[filtered], &ReplayOptions { times: 1, ..ReplayOptions::default() }, connect)
+        .expect("it can be played");
+    assert_eq!((sent.events, sent.fragments, called), (EVENTS, 3 * EVENTS, vec![1, 2, 3]));
 }

@@ -83,7 +83,7 @@ fn open_lines<W: Write>(
         let known = known.iter().map(|one| one.id.to_string()).collect::<Vec<_>>().join(", ");
         return Err(OfflineError::NoSuchSource { source_id: source, known });
     }
-    let fragments = known.iter().filter(|one| one.format != SourceFormat::ENVELOPE);
+    let fragments = known.iter().filter(|one| one.format.is_of_a_source());
     let played = fragments.filter(|one| options.sources.is_empty() || options.sources.contains(&one.id));
     played.map(|source| Ok((source.id, Line::open(source, connect)?))).collect()
 }

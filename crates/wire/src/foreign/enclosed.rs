@@ -8,7 +8,10 @@ use ropewalk_terms::SourceId;
 /// padding. No front end has this id.
 pub const ENVELOPE: SourceId = SourceId(u32::MAX);
 /// The source whose fragment is the data of a foreign event that do not fall apart into fragments. No front end has this id.
-pub const UNDIVIDED: SourceId = SourceId(u32::MAX - 1);
+pub const UNDIVIDED: SourceId = SourceId(u32::MAX - 2);
+
+const _: () =
+    assert!(UNDIVIDED.0 != SourceId::FILTER.0 && ENVELOPE.0 != SourceId::FILTER.0, "each has an id of its own");
 
 /// A whole event.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -43,6 +43,11 @@ impl SourceFormat {
     /// What the filter said of the event ([`filter_result`](crate::filter_result)).
     pub const FILTER_RESULT: Self = Self(6);
 
+    /// Whether it is what a source sent; otherwise it was made of the event, or stood around it.
+    pub const fn is_of_a_source(self) -> bool {
+        !matches!(self, Self::ENVELOPE | Self::FILTER_RESULT)
+    }
+
     /// The name for people.
     pub const fn name(self) -> &'static str {
         match self {

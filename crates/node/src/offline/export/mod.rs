@@ -125,6 +125,7 @@ struct Parts<'a> {
     key: EventKey,
     /// In the order of the record.
     fragments: Vec<Part<'a>>,
+    has_result: bool,
     envelope: Option<&'a [u8]>,
 }
 
@@ -137,16 +138,20 @@ struct Part<'a> {
 
 impl<'a> Parts<'a> {
     fn of(event: &RunEvent<'a>, sources: &Sources) -> Self {
-        let (mut fragments, mut envelope) = (Vec::new(), None);
+        let (mut fragments, mut has_result, mut envelope) = (Vec::new(), false, None);
         for view in event.event.fragments() {
             if view.entry.source == ENVELOPE {
                 envelope = Some(view.payload);
                 continue;
             }
             let (format, rank) = sources.format_and_rank(view.entry.source);
+            if format == SourceFormat::FILTER_RESULT {
+                has_result = true;
+                continue;
+            }
             fragments.push(Part { view, format, rank });
         }
-        Self { key: event.event.head().key, fragments, envelope }
+        Self { key: event.event.head().key, fragments, has_result, envelope }
     }
 
     /// Bytes of all fragments.
@@ -176,6 +181,7 @@ impl Exported {
     fn note(&mut self, event: &RunEvent<'_>, parts: &Parts<'_>) {
         let head = event.event.head();
         let has_time = |part: &Part<'_>| part.view.entry.flags.contains(FragmentFlags::HAS_TIME);
+        self.miss("what a filter said", parts.has_result);
         self.miss("why sources are missing", event.event.missing().len() > 0);
         self.miss("resync counts", head.key.resync() > 0);
         self.miss("marks of doubt or quarantine", head.flags.0 & !EventFlags::INCOMPLETE.0 != 0);

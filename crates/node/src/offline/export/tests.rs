@@ -407,3 +407,21 @@ fn an_event_of_which_a_fragment_is_gone_gets_a_length_of_its_own() {
     assert_eq!(told.not_carried, [("the event's length, which is another one now", 1)].into());
     assert_eq!(files, [event(Version::V3, 17, &[&fragment(2, 17, 2)], b"")]);
 }
+
+/// No other format has a place for what a filter said, and no data are mixed with it.
+#[test]
+fn what_a_filter_said_is_left_out_and_counted() {
+    let fed = fragment(1, 17, 4);
+    let said = (SourceId::FILTER.0, b"what it said".to_vec());
+    let sources = [(1, SourceFormat::FED), (SourceId::FILTER.0, SourceFormat::FILTER_RESULT)];
+    let (with, without) = (Place::new(), Place::new());
+    let key = EventKey::new(0, 17);
+    with.write(&sources, &[(key, vec![(1, fed.clone()), said])]);
+    without.write(&sources[..1], &[(key, vec![(1, fed)])]);
+    for format in [FRD, ExportFormat::Mdf, ExportFormat::Raw] {
+        let ((told, files), (_, wanted)) =
+            (with.export(format).expect("it fits"), without.export(format).expect("it fits"));
+        assert_eq!(told.not_carried.get("what a filter said"), Some(&1), "{format:?}");
+        assert_eq!(files, wanted, "{format:?}");
+    }
+}

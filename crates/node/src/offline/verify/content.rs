@@ -5,9 +5,9 @@
 use crate::offline::{OfflineError, RunEvent, RunIndex};
 use ropewalk_terms::SourceId;
 use ropewalk_wire::fed;
-use ropewalk_wire::foreign::ENVELOPE;
-use ropewalk_wire::run_file::{EventFlags, SourceFormat};
+use ropewalk_wire::run_file::{EventFlags, SourceEntry, SourceFormat};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
@@ -60,15 +60,28 @@ fn digest(blocks: &Receiver<Vec<u8>>, spent: &Sender<Vec<u8>>) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Whose fragments are looked into, and whose are no source's.
+struct Sources {
+    fed: BTreeSet<SourceId>,
+    none: BTreeSet<SourceId>,
+}
+
+impl Sources {
+    fn of(entries: &[SourceEntry]) -> Self {
+        let ids = |wanted: fn(SourceFormat) -> bool| {
+            entries.iter().filter(move |entry| wanted(entry.format)).map(|entry| entry.id).collect()
+        };
+        Self { fed: ids(|format| format == SourceFormat::FED), none: ids(|format| !format.is_of_a_source()) }
+    }
+}
+
 fn count(index: &RunIndex, mut payload: PayloadBlocks) -> Result<Content, OfflineError> {
-    let mut fed_sources: Vec<SourceId> =
-        index.sources().iter().filter(|source| source.format == SourceFormat::FED).map(|source| source.id).collect();
-    fed_sources.sort_unstable();
+    let sources = Sources::of(&index.sources());
     let mut content = Content::default();
     let mut order = Vec::new();
     let mut reader = index.reader();
     while let Some(event) = reader.next_event()? {
-        content.add(&event, &fed_sources, &mut order, &mut payload);
+        content.add(&event, &sources, &mut order, &mut payload);
     }
     payload.send();
     Ok(content)
@@ -79,7 +92,7 @@ impl Content {
     fn add(
         &mut self,
         event: &RunEvent<'_>,
-        fed_sources: &[SourceId],
+        sources: &Sources,
         order: &mut Vec<(SourceId, usize)>,
         payload: &mut PayloadBlocks,
     ) {
@@ -88,14 +101,14 @@ impl Content {
         let fragments = event.event.fragments();
         order.clear();
         order.extend(fragments.clone().enumerate().map(|(place, fragment)| (fragment.entry.source, place)));
-        // An envelope is nobody's data: the same events have the same digest with it and without.
-        order.retain(|&(source, _)| source != ENVELOPE);
+        // Envelopes and filters' results are no source's data: the same events have the same digest with them and without.
+        order.retain(|(source, _)| !sources.none.contains(source));
         order.sort_unstable();
         for &(source, place) in &*order {
             let Some(fragment) = fragments.clone().nth(place) else { continue };
             self.fragments += 1;
             self.payload_bytes += fragment.payload.len() as u64;
-            if fed_sources.binary_search(&source).is_ok() {
+            if sources.fed.contains(&source) {
                 match fed::Fragment::parse(fragment.payload) {
                     Ok(parsed) => self.crc_errors += u64::from(parsed.check_crc().is_err()),
                     Err(_) => self.malformed += 1,
