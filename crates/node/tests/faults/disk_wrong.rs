@@ -53,6 +53,7 @@ fn what_somebody_deletes_for_good_is_counted() {
     front_end.send(BEFORE + 1..=EVENTS);
     run.wait_until("the disk fails", |snapshot| !snapshot.failing_disks.is_empty());
     assert!(run.snapshot().phase.is_running(), "the run waits");
+    run.wait_for_fragments(SOURCE, EVENTS);
     run.stop();
     let summary = run.end();
     assert!(!summary.is_lossless());
@@ -103,6 +104,7 @@ fn a_disk_that_becomes_read_only_pauses_the_run_and_is_named() {
     let snapshot = run.snapshot();
     assert_eq!(snapshot.failing_disks, [(NodeId::builder(0), READ_ONLY)]);
     assert!(snapshot.phase.is_running(), "the run waits");
+    run.wait_for_fragments(SOURCE, EVENTS);
     run.stop();
     let summary = run.end();
     assert_eq!((summary.events.written, summary.is_lossless()), (BEFORE, false), "{summary:#?}");
