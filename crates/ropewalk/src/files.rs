@@ -34,7 +34,7 @@ impl From<offline::OfflineError> for Failure {
 
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(value).map_err(|error| Failure::Environment(error.to_string()))?;
-    println!("{line}");
+    say!("{line}");
     Ok(())
 }
 
@@ -55,17 +55,17 @@ pub(crate) fn verify(options: &VerifyOptions) -> Result<u8, Failure> {
     if options.json {
         print_json(&report)?;
     } else {
-        println!("events          {}", grouped(report.events));
-        println!("fragments       {}", grouped(report.fragments));
-        println!("payload         {} bytes", grouped(report.payload_bytes));
-        println!("sha256          {}", report.payload_sha256);
-        println!("checksum errors {}", grouped(report.crc_errors));
-        println!("missing keys    {}", grouped(report.gaps));
-        println!("second copies   {}", grouped(report.duplicates));
-        println!("incomplete      {}", grouped(report.incomplete));
+        say!("events          {}", grouped(report.events));
+        say!("fragments       {}", grouped(report.fragments));
+        say!("payload         {} bytes", grouped(report.payload_bytes));
+        say!("sha256          {}", report.payload_sha256);
+        say!("checksum errors {}", grouped(report.crc_errors));
+        say!("missing keys    {}", grouped(report.gaps));
+        say!("second copies   {}", grouped(report.duplicates));
+        say!("incomplete      {}", grouped(report.incomplete));
         for stream in &report.streams {
             let (events, duplicates) = (grouped(stream.events), grouped(stream.duplicates));
-            println!("stream {}: {events} events, {duplicates} second copies", stream.name);
+            say!("stream {}: {events} events, {duplicates} second copies", stream.name);
         }
     }
     let damaged = report.crc_errors + report.malformed + report.damaged_bytes + report.wrong_footers > 0;
@@ -118,7 +118,7 @@ pub(crate) fn replay(options: &ReplayOptions) -> Result<u8, Failure> {
     };
     let sent = offline::replay(&options.directories, &wanted, |_| TcpStream::connect(&options.to))?;
     let (events, fragments, bytes) = (grouped(sent.events), grouped(sent.fragments), grouped(sent.bytes));
-    println!("sent {events} events, {fragments} fragments, {bytes} bytes");
+    say!("sent {events} events, {fragments} fragments, {bytes} bytes");
     Ok(exit::GOOD)
 }
 
@@ -129,15 +129,15 @@ pub(crate) fn recover(options: &RecoverOptions) -> Result<u8, Failure> {
     } else {
         match report.untouched as usize {
             0 if report.segments.is_empty() => {
-                println!("nothing to do: no run files in {}", options.directory.display())
+                say!("nothing to do: no run files in {}", options.directory.display())
             }
-            untouched => println!("{} whole and closed before", counted(untouched, "file")),
+            untouched => say!("{} whole and closed before", counted(untouched, "file")),
         }
         for segment in &report.segments {
             let last = segment.last_key.as_deref().unwrap_or("none");
             let lost = segment.cut_bytes + segment.damaged_bytes;
             let what = format!("{:?}", segment.action).to_lowercase();
-            println!("{}: {what}, {} events, last key {last}, {lost} bytes lost", segment.file, segment.events);
+            say!("{}: {what}, {} events, last key {last}, {lost} bytes lost", segment.file, segment.events);
         }
     }
     Ok(exit::GOOD)

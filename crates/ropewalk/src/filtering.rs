@@ -59,7 +59,7 @@ pub(crate) fn filter_node(options: &FilterNodeOptions) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let mut node = launch_filter_node(&configuration, &options.listen)?;
     warn(node.warnings());
-    println!("ready filter-node {}", node.address());
+    say!("ready filter-node {}", node.address());
     while interrupts.count() == 0 && !node.has_ended() {
         std::thread::sleep(Duration::from_millis(20));
         node.take_news().iter().for_each(|line| eprintln!("{line}"));

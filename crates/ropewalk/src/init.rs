@@ -33,8 +33,8 @@ pub(crate) fn init(options: &InitOptions) -> Result<u8, Failure> {
     }
     // As it was called, so that the line can be copied.
     let program = std::env::args().next().unwrap_or_else(|| "ropewalk".to_owned());
-    println!("wrote    {}", file.display());
-    println!("try      cd {} && {program} run {name} --duration 10s", directory.display());
-    println!("         what to do next stands at its head");
+    say!("wrote    {}", file.display());
+    say!("try      cd {} && {program} run {name} --duration 10s", directory.display());
+    say!("         what to do next stands at its head");
     Ok(exit::GOOD)
 }

@@ -1,5 +1,8 @@
 //! The program: arguments in, text out. What it does is done by `ropewalk-node` and its neighbours.
 
+#[macro_use]
+mod say;
+
 mod arguments;
 mod bench;
 mod convert;
@@ -91,7 +94,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Config { command: ConfigCommand::Check { file } } => topology::config_check(&file),
         Command::Config { command: ConfigCommand::Schema { push } } => {
             let schema = if push { configuration::push::schema() } else { configuration::schema() };
-            println!("{schema}");
+            say!("{schema}");
             Ok(exit::GOOD)
         }
     }

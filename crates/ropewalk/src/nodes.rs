@@ -40,7 +40,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     warn(handle.warnings());
     // One line for each address, so that whoever starts nodes with port 0 can tell the others.
     for (name, address) in handle.addresses() {
-        println!("ready {name} {address}");
+        say!("ready {name} {address}");
     }
     if role == Role::Manager {
         let limits = Limits {
@@ -51,7 +51,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
         };
         return conduct(&configuration, handle, &limits, &interrupts);
     }
-    println!("ready");
+    say!("ready");
     while !handle.is_ended() {
         std::thread::sleep(Duration::from_millis(20));
         handle.take_news().iter().for_each(|line| eprintln!("{line}"));

@@ -205,15 +205,15 @@ fn keep(summary: &PushSummary) -> Result<(), Failure> {
 fn tell(summary: &PushSummary, json: bool) -> Result<(), Failure> {
     if json {
         let line = serde_json::to_string(summary).map_err(|error| Failure::Environment(error.to_string()))?;
-        println!("{line}");
+        say!("{line}");
         return Ok(());
     }
-    println!("{}", table(summary));
+    say!("{}", table(summary));
     for broken in summary.ledger["unbalanced"].as_array().into_iter().flatten() {
-        println!("UNBALANCED: {broken}");
+        say!("UNBALANCED: {broken}");
     }
     if !summary.directory.as_os_str().is_empty() {
-        println!("written {} events; the account is in {}", grouped(summary.written), summary.directory.display());
+        say!("written {} events; the account is in {}", grouped(summary.written), summary.directory.display());
     }
     Ok(())
 }

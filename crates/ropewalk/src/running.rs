@@ -144,22 +144,22 @@ fn handle_summary(summary: &ropewalk_node::run::RunSummary, json: bool) -> Resul
 fn tell_summary(summary: &ropewalk_node::run::RunSummary, json: bool) -> Result<(), Failure> {
     if json {
         let line = serde_json::to_string(summary).map_err(|error| Failure::Environment(error.to_string()))?;
-        println!("{line}");
+        say!("{line}");
         return Ok(());
     }
-    println!("{}", ledger_table(summary));
+    say!("{}", ledger_table(summary));
     let lines = [synchrony_lines, checksum_lines, frame_lines, disk_lines, incident_lines];
     for line in lines.into_iter().flat_map(|lines| lines(summary)) {
-        println!("{line}");
+        say!("{line}");
     }
     let directory = summary.directory.display();
-    println!("files    {directory}");
+    say!("files    {directory}");
     if summary.file_based.is_some() {
         return Ok(());
     }
     // As it was called, so that the line can be copied.
     let program = std::env::args().next().unwrap_or_else(|| "ropewalk".to_owned());
-    println!("try      {program} verify {directory}");
-    println!("         {program} inspect {directory} --event 1");
+    say!("try      {program} verify {directory}");
+    say!("         {program} inspect {directory} --event 1");
     Ok(())
 }

@@ -46,17 +46,17 @@ fn campaign(options: &SimulateOptions) -> u8 {
         eprintln!("{failure}");
     }
     if options.json {
-        println!("{}", campaign.to_json());
+        say!("{}", campaign.to_json());
     } else {
-        println!("{}", campaign.coverage);
-        println!(
+        say!("{}", campaign.coverage);
+        say!(
             "{} seeds from {}, {:.0} s of virtual time, {} failed",
             campaign.seeds,
             campaign.first,
             campaign.nanoseconds as f64 / 1e9,
             campaign.failures.len()
         );
-        campaign.failures.iter().for_each(|failure| println!("{}", failure.replay()));
+        campaign.failures.iter().for_each(|failure| say!("{}", failure.replay()));
     }
     if campaign.failures.is_empty() { exit::GOOD } else { exit::UNBALANCED }
 }

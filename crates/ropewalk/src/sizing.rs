@@ -95,15 +95,15 @@ pub(crate) fn size(file: &Path, options: &SimulateOptions) -> Result<u8, Failure
         draw(directory, key, &runs)?;
     }
     match (&asked.sweep, runs.as_slice()) {
-        (None, [run]) => tables(run).iter().for_each(|table| println!("{table}")),
-        _ => println!("{}", sweep_table(key, &runs)),
+        (None, [run]) => tables(run).iter().for_each(|table| say!("{table}")),
+        _ => say!("{}", sweep_table(key, &runs)),
     }
     let balanced = runs.iter().all(|run| run.outcome.events.balanced);
     if options.json {
         let file = file.display().to_string();
         let report = Report { schema: "ropewalk-sizing-1", file, sweep: asked.sweep.as_ref(), runs };
         let text = serde_json::to_string(&report).map_err(|error| Failure::Environment(error.to_string()))?;
-        println!("{text}");
+        say!("{text}");
     }
     Ok(if balanced { exit::GOOD } else { exit::UNBALANCED })
 }

@@ -46,7 +46,7 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
     if push::is_push(&configuration::read_text(file)?.1) {
         let configuration = push::read(file)?;
         let sources = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
-        println!(
+        say!(
             "{}: good: {}, {}, {}, {}",
             file.display(),
             counted(configuration.flow.len(), "flow"),

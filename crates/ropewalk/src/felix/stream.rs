@@ -41,7 +41,7 @@ pub(super) fn serve(options: &ServeOptions) -> Result<u8, Failure> {
     let begin = Instant::now();
     let served = run::serve(&offers, |serving| {
         if let Serving::Listens(name, address) = serving {
-            println!("ready {name} {address}");
+            say!("ready {name} {address}");
         }
         if interrupts.count() > 1 {
             std::process::exit(i32::from(exit::FORCED));
@@ -148,18 +148,18 @@ fn serve_account(served: &[Served], all: &SubscriberAccount, seconds: f64) -> Va
 
 fn print_served(served: &[Served], all: &SubscriberAccount) {
     let sum = |of: fn(&Served) -> u64| served.iter().map(of).sum::<u64>();
-    println!("blocks      {}", grouped(sum(|card| card.input.chunks.blocks)));
-    println!("chunks      {}", grouped(sum(|card| card.server.received)));
-    println!("subscribers {}", grouped(sum(|card| card.server.joined)));
-    println!("sent        {} chunks, {} bytes", grouped(all.sent), grouped(all.sent_bytes));
+    say!("blocks      {}", grouped(sum(|card| card.input.chunks.blocks)));
+    say!("chunks      {}", grouped(sum(|card| card.server.received)));
+    say!("subscribers {}", grouped(sum(|card| card.server.joined)));
+    say!("sent        {} chunks, {} bytes", grouped(all.sent), grouped(all.sent_bytes));
     for (cause, count) in all.dropped.iter() {
-        println!("dropped     {} {cause}", grouped(count));
+        say!("dropped     {} {cause}", grouped(count));
     }
     let unwanted = sum(|card| card.server.unwanted);
     if unwanted > 0 {
-        println!("unwanted    {}", grouped(unwanted));
+        say!("unwanted    {}", grouped(unwanted));
     }
-    println!("ledger      {}", if all.is_balanced() { "balanced" } else { "NOT BALANCED" });
+    say!("ledger      {}", if all.is_balanced() { "balanced" } else { "NOT BALANCED" });
 }
 
 /// What one e-link sent.

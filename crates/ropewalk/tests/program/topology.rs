@@ -2,7 +2,7 @@
 
 use crate::accounts::{expect_form, schema};
 use crate::process::Program;
-use crate::support::Setup;
+use crate::support::{Setup, TemporaryDirectory};
 use std::fs;
 use std::path::Path;
 
@@ -107,10 +107,22 @@ fn config_check_says_where_each_thread_and_pool_goes_and_by_which_rule() {
 #[test]
 fn who_reads_no_further_than_he_wants_makes_no_error() {
     let setup = Setup::new("checked-head", &[841]);
-    let (reader, writer) = std::io::pipe().expect("a pipe");
-    drop(reader);
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ropewalk"));
-    command.args(["config".as_ref(), "check".as_ref(), setup.file().as_os_str()]).stdout(writer);
-    let ended = command.output().expect("it can be started");
-    assert!(ended.status.success(), "{ended:?}");
+    let place = TemporaryDirectory::new("checked-head-run");
+    let file = setup.file().display().to_string();
+    let output = place.path().display().to_string();
+    let run = format!("{output}/run000001");
+    let asked = [
+        vec!["config", "check", &file],
+        vec!["demo", "--duration", "1s", "--output", &output],
+        vec!["verify", &run],
+        vec!["verify", "--json", &run],
+        vec!["recover", &run],
+    ];
+    for arguments in asked {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ropewalk"));
+        let ended = command.args(&arguments).stdout(writer).output().expect("it can be started");
+        assert!(ended.status.success(), "{arguments:?}: {ended:?}");
+    }
 }
