@@ -74,14 +74,18 @@ fn table() -> Vec<(String, Vec<u64>)> {
 fn every_planted_bug_is_found_by_the_seeds_that_the_table_names() {
     let table = table();
     assert!(table.len() >= 24, "{} planted bugs", table.len());
+    let mut missed = Vec::new();
     for &flaw in Flaw::ALL {
         let row = table.iter().find(|(name, _)| name == flaw.name());
         let (_, seeds) = row.unwrap_or_else(|| panic!("{} is in no row of the table", flaw.name()));
         assert!(!seeds.is_empty() && seeds.iter().all(|&seed| seed < SEEDS), "{}: {seeds:?}", flaw.name());
-        let hits = seeds.iter().filter(|&&seed| found(flaw, seed).is_some()).count();
-        // A change of the protocol moves what a seed does; the whole table is printed anew then.
-        assert!(hits > 0, "{} is found by none of {seeds:?}: see how to print the table anew", flaw.name());
+        if !seeds.iter().any(|&seed| found(flaw, seed).is_some()) {
+            missed.push(flaw.name());
+        }
     }
+    let _ = std::panic::take_hook();
+    // A change of the protocol moves what a seed does; the rows are printed anew then.
+    assert!(missed.is_empty(), "{missed:?} are found by none of their seeds: see how to print rows anew");
 }
 
 #[test]

@@ -5,12 +5,14 @@
 //!   slices --counted copy--> buffer --> helper 0 --pwrite--> file
 //!                            buffer --> helper 1 --pwrite-->
 //! ```
-//! Such a write has to begin and end at a multiple of [`ALIGNMENT`]. So what stands in a file's last, unfinished piece is kept
+//! What follows is gathered while earlier blocks are on their way, as long as there is more; what is complete is known block by
+//! block. Such a write has to begin and end at a multiple of [`ALIGNMENT`]. So what stands in a file's last, unfinished piece is kept
 //! in memory and written again in front of what comes next; behind the last byte zeros are written up to the next multiple, and
 //! cut off when the file is closed.
 
 #![allow(unsafe_code)]
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -54,14 +56,17 @@ impl Buffer {
 
 /// A buffer's first `length` bytes are to be written.
 struct Job {
-    /// Stays open until the job has ended: see [`Helpers::write`].
+    /// Stays open until the job has ended: see [`Helpers::end`].
     file: RawFd,
+    /// Which block of those that follow each other it is.
+    number: u64,
     buffer: Buffer,
     length: usize,
     offset: u64,
 }
 
 struct Ended {
+    number: u64,
     buffer: Buffer,
     result: Result<(), DiskCause>,
 }
@@ -84,6 +89,15 @@ pub(super) struct Helpers {
     idle: Vec<Buffer>,
     in_flight: usize,
     failure: Option<DiskCause>,
+    /// The block that is being filled, how far, and where it will stand; none between two passes.
+    filling: Option<Buffer>,
+    filled: usize,
+    offset: u64,
+    /// Blocks of this pass that were submitted.
+    submitted: u64,
+    /// Of this pass: every block before this one has ended. Behind it, whether each has.
+    all_ended_before: u64,
+    ended: VecDeque<bool>,
 }
 
 impl Helpers {
@@ -94,51 +108,78 @@ impl Helpers {
         let start = |number| Helper::start(format!("{name}.{number}"), Arc::clone(&bell));
         let helpers = (0..HELPERS).map(start).collect::<io::Result<_>>()?;
         let idle = (0..BUFFERS).map(|_| Buffer::new()).collect();
-        Ok(Self { helpers, turn: 0, bell, idle, in_flight: 0, failure: None })
+        Ok(Self {
+            helpers,
+            turn: 0,
+            bell,
+            idle,
+            in_flight: 0,
+            failure: None,
+            filling: None,
+            filled: 0,
+            offset: 0,
+            submitted: 0,
+            all_ended_before: 0,
+            ended: VecDeque::with_capacity(2 * BUFFERS),
+        })
     }
 
-    /// Writes the slices behind `tail`, which stands in the file from `offset` on, a multiple of [`ALIGNMENT`]. Returns how
-    /// many bytes were copied.
-    ///
-    /// # Errors
-    /// Why something was not written. Any part may stand in the file then.
-    pub(super) fn write<'a>(
-        &mut self,
-        file: &OwnedFd,
-        tail: &[u8],
-        mut offset: u64,
-        slices: impl Iterator<Item = &'a [u8]>,
-    ) -> Result<u64, DiskCause> {
+    /// A pass begins: what is added follows `tail`, which stands in the file from `offset` on, a multiple of [`ALIGNMENT`].
+    pub(super) fn begin(&mut self, tail: &[u8], offset: u64) {
         let mut buffer = self.buffer();
-        let mut filled = tail.len();
-        let mut copied = filled as u64;
-        buffer.bytes_mut()[..filled].copy_from_slice(tail);
-        for mut slice in slices {
-            copied += slice.len() as u64;
-            while !slice.is_empty() {
-                let (now, later) = slice.split_at(slice.len().min(BLOCK - filled));
-                buffer.bytes_mut()[filled..filled + now.len()].copy_from_slice(now);
-                (slice, filled) = (later, filled + now.len());
-                if filled == BLOCK {
-                    let next = self.buffer();
-                    let full = std::mem::replace(&mut buffer, next);
-                    self.submit(Job { file: file.as_raw_fd(), buffer: full, length: BLOCK, offset });
-                    (offset, filled) = (offset + BLOCK as u64, 0);
-                }
+        buffer.bytes_mut()[..tail.len()].copy_from_slice(tail);
+        (self.filling, self.filled, self.offset) = (Some(buffer), tail.len(), offset);
+        (self.submitted, self.all_ended_before) = (0, 0);
+        self.ended.clear();
+    }
+
+    /// Copies a slice behind what was added before; full blocks are on their way. The file stays open until [`Helpers::end`].
+    pub(super) fn add(&mut self, file: &OwnedFd, mut slice: &[u8]) {
+        while !slice.is_empty() {
+            let mut buffer = self.filling.take().unwrap_or_else(|| self.buffer());
+            let (now, later) = slice.split_at(slice.len().min(BLOCK - self.filled));
+            buffer.bytes_mut()[self.filled..self.filled + now.len()].copy_from_slice(now);
+            (slice, self.filled) = (later, self.filled + now.len());
+            if self.filled == BLOCK {
+                self.submit(file, buffer, BLOCK);
+                (self.offset, self.filled) = (self.offset + BLOCK as u64, 0);
+            } else {
+                self.filling = Some(buffer);
             }
         }
-        let length = filled.next_multiple_of(ALIGNMENT);
-        buffer.bytes_mut()[filled..length].fill(0);
-        if length > 0 {
-            self.submit(Job { file: file.as_raw_fd(), buffer, length, offset });
-        } else {
-            self.idle.push(buffer);
+    }
+
+    /// Up to which offset everything of this pass has been written without an error.
+    pub(super) fn written_to(&mut self) -> u64 {
+        self.take();
+        let behind = (self.submitted - self.all_ended_before) * BLOCK as u64;
+        if self.failure.is_some() { 0 } else { self.offset - behind }
+    }
+
+    /// Whether something could not be written, so that there is no use in adding more.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    /// The pass ends: the rest is written, and everything is waited for.
+    ///
+    /// # Errors
+    /// Why something was not written. Any part behind what [`Helpers::written_to`] said may stand in the file then.
+    pub(super) fn end(&mut self, file: &OwnedFd) -> Result<(), DiskCause> {
+        if let Some(mut buffer) = self.filling.take() {
+            let length = self.filled.next_multiple_of(ALIGNMENT);
+            buffer.bytes_mut()[self.filled..length].fill(0);
+            if length > 0 {
+                self.submit(file, buffer, length);
+            } else {
+                self.idle.push(buffer);
+            }
         }
         // The file may be closed when nobody writes it any more.
         while self.in_flight > 0 {
             self.wait();
         }
-        self.failure.take().map_or(Ok(copied), Err)
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     /// A buffer to fill; waits for one.
@@ -152,7 +193,10 @@ impl Helpers {
         }
     }
 
-    fn submit(&mut self, job: Job) {
+    fn submit(&mut self, file: &OwnedFd, buffer: Buffer, length: usize) {
+        let job = Job { file: file.as_raw_fd(), number: self.submitted, buffer, length, offset: self.offset };
+        self.submitted += 1;
+        self.ended.push_back(false);
         let count = self.helpers.len();
         let helper = &mut self.helpers[self.turn % count];
         self.turn += 1;
@@ -184,11 +228,17 @@ impl Helpers {
 
     fn take(&mut self) {
         for helper in &mut self.helpers {
-            while let Ok(Ended { buffer, result }) = helper.ended.pop() {
+            while let Ok(Ended { number, buffer, result }) = helper.ended.pop() {
                 self.idle.push(buffer);
+                if let Some(ended) = self.ended.get_mut((number - self.all_ended_before) as usize) {
+                    *ended = true;
+                }
                 self.failure = self.failure.or(result.err());
                 self.in_flight -= 1;
             }
+        }
+        while self.ended.pop_front_if(|ended| *ended).is_some() {
+            self.all_ended_before += 1;
         }
     }
 }
@@ -226,12 +276,12 @@ impl Helper {
 
 impl Job {
     fn carry_out(self) -> Ended {
-        let Self { file, buffer, length, offset } = self;
+        let Self { file, number, buffer, length, offset } = self;
         // SAFETY: whoever submitted the job holds the file open, by reference, until it has taken its end; and where it
         // panics in between, this thread is joined before any file is closed, because the helpers are dropped first.
         let file = unsafe { BorrowedFd::borrow_raw(file) };
         let result = write_all(file, &buffer.bytes()[..length], offset);
-        Ended { buffer, result }
+        Ended { number, buffer, result }
     }
 }
 

@@ -147,16 +147,17 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Writes appends in order; those behind one that fails fail too. Tells `tally` what that took.
+    /// Writes appends in order, and those that there are `more` of meanwhile; those behind one that fails fail too. Tells
+    /// `tally` what that took.
     pub(super) fn append(
         &mut self,
         batch: impl Iterator<Item = Append>,
+        more: impl FnMut() -> Option<Append>,
         helpers: Option<&mut Helpers>,
         done: &mut Producer<Done>,
         tally: &Tally,
     ) {
         let mut waiting: ArrayVec<Append, BATCH> = ArrayVec::new();
-        let mut copied = 0;
         let mut appended = self.packing.as_ref().map_or(0, |packing| packing.length);
         for mut append in batch {
             if append.known_failures == self.failures {
@@ -167,7 +168,7 @@ impl OpenFile {
                         fail(append, self.last_failure, done);
                         continue;
                     }
-                    copied += append.bytes() as u64;
+                    tally.copied(append.bytes() as u64);
                     appended += append.bytes() as u64;
                 }
                 waiting.push(append);
@@ -176,15 +177,111 @@ impl OpenFile {
             }
         }
         let total: u64 = waiting.iter().map(|append| append.written_bytes() as u64).sum();
-        let mut written = self.write(total, || waiting.iter().flat_map(Append::pieces), helpers);
-        match self.make_sure(self.length + written.bytes) {
-            Ok(is_restored) => tally.restored(is_restored),
-            Err(cause) => (written.bytes, written.failure) = (0, Some(cause)),
+        match helpers.filter(|_| total > 0 && self.direct.as_ref().is_some_and(|direct| total >= direct.from)) {
+            Some(helpers) => self.append_past_cache(waiting, more, helpers, done, tally),
+            None => self.append_through_cache(waiting, done, tally),
         }
-        let reached = self.length + written.bytes;
-        for mut append in waiting {
+    }
+
+    fn append_through_cache(&mut self, waiting: ArrayVec<Append, BATCH>, done: &mut Producer<Done>, tally: &Tally) {
+        let total = waiting.iter().map(|append| append.written_bytes() as u64).sum();
+        let pieces = || waiting.iter().flat_map(Append::pieces);
+        let (bytes, failure) = write_all(&self.descriptor, self.length, total, pieces);
+        self.conclude(waiting, bytes, failure, done, tally);
+    }
+
+    /// The first ones are told to be written while others are still on their way, so that whoever has more to append can
+    /// bring it before the disk has nothing to do.
+    fn append_past_cache(
+        &mut self,
+        first: ArrayVec<Append, BATCH>,
+        mut more: impl FnMut() -> Option<Append>,
+        helpers: &mut Helpers,
+        done: &mut Producer<Done>,
+        tally: &Tally,
+    ) {
+        // What is packed needs to know what stands before it.
+        let takes_more = self.packing.is_none();
+        let mut pending: ArrayVec<Append, BATCH> = ArrayVec::new();
+        let mut first = first.into_iter();
+        if let Some(direct) = &self.direct {
+            helpers.begin(&direct.tail, self.length - direct.tail.len() as u64);
+            tally.copied(direct.tail.len() as u64);
+        }
+        while !pending.is_full() && !helpers.has_failed() {
+            let next = first.next().or_else(|| if takes_more { more() } else { None });
+            let Some(append) = next else { break };
+            if append.known_failures != self.failures {
+                fail(append, self.last_failure, done);
+                continue;
+            }
+            if let Some(direct) = &self.direct {
+                append.pieces().for_each(|piece| helpers.add(&direct.descriptor, piece));
+                tally.copied(append.written_bytes() as u64);
+            }
+            pending.push(append);
+            self.accept_written(&mut pending, helpers.written_to(), done);
+        }
+        pending.extend(first);
+        let Some(direct) = &self.direct else { return };
+        match helpers.end(&direct.descriptor) {
+            Ok(()) => self.conclude(pending, u64::MAX, None, done, tally),
+            // The file system says only now that it does not know such writes.
+            Err(DiskCause::System(files::INVALID)) => {
+                self.direct = None;
+                self.append_through_cache(pending, done, tally);
+            }
+            Err(cause) => self.conclude(pending, 0, Some(cause), done, tally),
+        }
+    }
+
+    /// Tells that the first of `pending` are written, of which every byte is before `end`.
+    fn accept_written(&mut self, pending: &mut ArrayVec<Append, BATCH>, end: u64, done: &mut Producer<Done>) {
+        let is_written = |file: &Self, append: &Append| file.length + append.written_bytes() as u64 <= end;
+        if !pending.first().is_some_and(|append| is_written(self, append)) {
+            return;
+        }
+        // Where the file is gone that is seen to when nothing is on its way any more.
+        while pending.first().is_some_and(|append| is_written(self, append))
+            && files::is_at(&self.descriptor, &self.path)
+        {
+            self.accept(pending.remove(0), done);
+        }
+    }
+
+    /// An append is part of the file.
+    fn accept(&mut self, mut append: Append, done: &mut Producer<Done>) {
+        let (bytes, written_bytes) = (append.bytes(), append.written_bytes() as u64);
+        self.keep_tail(&append);
+        if let Some(checksum) = &mut self.checksum {
+            append.pieces().for_each(|piece| checksum.update(piece));
+        }
+        append.data.clear();
+        let _ = done.push(Done::Appended { append, result: Ok(self.length), bytes });
+        self.length += written_bytes;
+        if let Some(packing) = &mut self.packing {
+            packing.length += bytes as u64;
+        }
+    }
+
+    /// So many bytes behind the end are in the file, and nothing is on its way: tells of each append what became of it.
+    fn conclude(
+        &mut self,
+        waiting: ArrayVec<Append, BATCH>,
+        bytes: u64,
+        mut failure: Option<DiskCause>,
+        done: &mut Producer<Done>,
+        tally: &Tally,
+    ) {
+        let total: u64 = waiting.iter().map(|append| append.written_bytes() as u64).sum();
+        let mut reached = self.length + bytes.min(total);
+        match self.make_sure(reached) {
+            Ok(is_restored) => tally.restored(is_restored),
+            Err(cause) => (reached, failure) = (self.length, Some(cause)),
+        }
+        for append in waiting {
             let (bytes, written_bytes) = (append.bytes(), append.written_bytes() as u64);
-            match written.failure {
+            match failure {
                 Some(cause) if self.length + written_bytes > reached => {
                     // Counted once for all of them: whoever knows the new number knows that they come back.
                     if self.failures == append.known_failures {
@@ -194,44 +291,9 @@ impl OpenFile {
                     }
                     let _ = done.push(Done::Appended { append, result: Err(cause), bytes });
                 }
-                _ => {
-                    self.keep_tail(&append);
-                    if let Some(checksum) = &mut self.checksum {
-                        append.pieces().for_each(|piece| checksum.update(piece));
-                    }
-                    append.data.clear();
-                    let _ = done.push(Done::Appended { append, result: Ok(self.length), bytes });
-                    self.length += written_bytes;
-                    if let Some(packing) = &mut self.packing {
-                        packing.length += bytes as u64;
-                    }
-                }
+                _ => self.accept(append, done),
             }
         }
-        tally.copied(copied + written.copied);
-    }
-
-    /// Writes all slices behind the end, one way or the other.
-    fn write<'a, I: Iterator<Item = &'a [u8]>>(
-        &mut self,
-        total: u64,
-        slices: impl Fn() -> I,
-        helpers: Option<&mut Helpers>,
-    ) -> Written {
-        if let (Some(direct), Some(helpers)) = (&self.direct, helpers)
-            && total >= direct.from
-            && total > 0
-        {
-            let begin = self.length - direct.tail.len() as u64;
-            match helpers.write(&direct.descriptor, &direct.tail, begin, slices()) {
-                Ok(copied) => return Written { bytes: total, failure: None, copied },
-                // The file system says only now that it does not know such writes.
-                Err(DiskCause::System(files::INVALID)) => self.direct = None,
-                Err(cause) => return Written { bytes: 0, failure: Some(cause), copied: 0 },
-            }
-        }
-        let (bytes, failure) = write_all(&self.descriptor, self.length, total, slices);
-        Written { bytes, failure, copied: 0 }
     }
 
     /// Keeps what will stand behind the last multiple of the alignment when this append is part of the file.
@@ -266,16 +328,6 @@ impl Packing {
         append.packed.clear();
         self.packer.pack(offset, &self.gathered, &mut append.packed).is_ok()
     }
-}
-
-/// What became of some slices.
-struct Written {
-    /// Bytes in the file.
-    bytes: u64,
-    /// Why not all.
-    failure: Option<DiskCause>,
-    /// Bytes that were copied for it.
-    copied: u64,
 }
 
 /// A new file, in a directory that is made again where it was there once.

@@ -247,8 +247,18 @@ impl Writer {
                 batch.push(next);
             }
         }
+        let Self { commands, user_bell, .. } = self;
+        let more = || {
+            // Whoever waits hears what was done meanwhile.
+            user_bell.notify();
+            match commands.peek() {
+                Ok(Command::Append(next)) if next.file == token => {}
+                _ => return None,
+            }
+            if let Ok(Command::Append(next)) = commands.pop() { Some(next) } else { None }
+        };
         match self.files.iter_mut().find(|file| file.token == token) {
-            Some(file) => file.append(batch.drain(..), self.helpers.as_mut(), &mut self.done, &self.tally),
+            Some(file) => file.append(batch.drain(..), more, self.helpers.as_mut(), &mut self.done, &self.tally),
             None => batch.drain(..).for_each(|append| fail(append, DiskCause::NotOpen, &mut self.done)),
         }
         self.batch = batch;

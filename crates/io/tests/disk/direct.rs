@@ -1,7 +1,7 @@
 //! Writes past the page cache, mixed with others: whatever is appended, the file holds it.
 
 use proptest::prelude::*;
-use ropewalk_io::disk::{Disk, NewFile, RealDisk, RealDiskConfig, WriteMode};
+use ropewalk_io::disk::{Completion, Disk, NewFile, RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
 
 use super::Directory;
@@ -87,4 +87,38 @@ fn only_what_is_much_goes_past_the_page_cache_by_itself() {
     // What stands in the last piece of the file is copied and written once more.
     assert_eq!(write(WriteMode::Auto, &[1000, 2 << 20, 1000]), 1000 + (2 << 20));
     assert_eq!(write(WriteMode::Buffered, &[2 << 20]), 0);
+}
+
+/// Appends follow each other without a pause, so that each is gathered while those before are on their way.
+#[test]
+fn appends_that_follow_without_a_pause_end_in_their_order() {
+    const APPENDS: usize = 60;
+    let directory = Directory::default();
+    let mut pool = Pool::new(PoolConfig::heap("source", BLOCK, 24)).expect("memory for a test");
+    let config = RealDiskConfig { mode: WriteMode::Direct, ..RealDiskConfig::default() };
+    let mut disk = RealDisk::new(config, || {}).expect("a thread and two eventfds");
+    let (open, closed) = (directory.path.join("file.open"), directory.path.join("file"));
+    let file = disk.create(&open, NewFile { checksum: true, ..NewFile::default() });
+    wait(&mut disk, 1);
+    let (mut expected, mut ended, mut completions) = (Vec::new(), Vec::new(), Vec::new());
+    let mut offsets = Vec::new();
+    while ended.len() < APPENDS {
+        pool.collect();
+        if offsets.len() < APPENDS && pool.held() < 20 {
+            let length = [BLOCK + 37, 3 * BLOCK, 5000, 2 * BLOCK - 1][offsets.len() % 4];
+            let (mut slices, bytes) = piece(&mut pool, length, offsets.len());
+            disk.append(file, offsets.len() as u64, &mut slices).expect("room in the queue");
+            offsets.push(expected.len() as u64);
+            expected.extend(bytes);
+        }
+        disk.poll(&mut completions);
+        ended.extend(completions.drain(..).map(|completion| match completion {
+            Completion::Appended { cookie, offset, .. } => (cookie, offset),
+            other => panic!("{other:?}"),
+        }));
+    }
+    assert_eq!(ended, (0..).zip(offsets).collect::<Vec<_>>());
+    disk.publish(file, &closed, 0);
+    wait(&mut disk, 1);
+    assert!(std::fs::read(&closed).is_ok_and(|bytes| bytes == expected));
 }
