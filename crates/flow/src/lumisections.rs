@@ -11,18 +11,21 @@ pub(crate) struct KnownLumisections {
     open: VecDeque<Lumisection>,
     /// The last one that is over.
     ended: Option<LumisectionEnd>,
+    /// How often one was said to begin that is over: by a successor that had not heard everybody.
+    contradicted: u64,
 }
 
 impl KnownLumisections {
     /// A run begins.
     pub(crate) fn clear(&mut self) {
         self.open.clear();
-        self.ended = None;
+        (self.ended, self.contradicted) = (None, 0);
     }
 
     /// One has begun. A successor may have another word for where.
     pub(crate) fn begin(&mut self, begun: Lumisection) {
         if self.ended.is_some_and(|ended| begun.number <= ended.number) {
+            self.contradicted += 1;
             return;
         }
         let place = self.open.partition_point(|known| known.number < begun.number);
@@ -40,6 +43,16 @@ impl KnownLumisections {
             self.ended = Some(*end);
         }
         is_new
+    }
+
+    /// The number of the last one that is over; 0 for none.
+    pub(crate) fn last_ended(&self) -> u32 {
+        self.ended.map_or(0, |ended| ended.number)
+    }
+
+    /// How often one was said to begin that is over.
+    pub(crate) const fn contradicted(&self) -> u64 {
+        self.contradicted
     }
 
     /// The number of the one to which an event belongs: from 1.

@@ -330,3 +330,10 @@ fn monitors_and_members_of_groups_come_to_grief_alone() {
         expect_all_is_well(Scenario { cards: vec![card.clone()], faults, ..steady() });
     }
 }
+
+/// Lumisections begin by time while a readout unit takes nothing: the event manager cannot say so, and woke up for it again and
+/// again (seed 195).
+#[test]
+fn an_event_manager_that_cannot_speak_sleeps_until_it_can() {
+    expect_all_is_well(Scenario::draw(195));
+}

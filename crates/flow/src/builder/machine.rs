@@ -179,6 +179,22 @@ impl Builder {
         if is_here { None } else { self.ended_lumisections.pop_front() }
     }
 
+    /// How often a lumisection was said to begin that is over: by a successor of the event manager that had not heard
+    /// everybody, or has forgotten it.
+    pub const fn contradicted_lumisections(&self) -> u64 {
+        self.lumisections.contradicted()
+    }
+
+    /// An assigned event that belongs to another lumisection than the one it is taken for, if there is one. With one event
+    /// manager alone there is none; a successor may have another word for where one begins.
+    pub fn misplaced(&self) -> Option<EventKey> {
+        let is_misplaced = |slot: &Slot| {
+            let is_known = slot.stage != Stage::Leftover && slot.lumisection > self.lumisections.last_ended();
+            is_known && slot.lumisection != self.lumisections.of(slot.key)
+        };
+        self.slots.iter().find(|(_, slot)| is_misplaced(slot)).map(|(_, slot)| slot.key)
+    }
+
     /// Whether a lumisection is over of which events are still here.
     pub fn awaits_lumisection(&self) -> bool {
         !self.ended_lumisections.is_empty()

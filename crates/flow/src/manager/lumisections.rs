@@ -105,6 +105,11 @@ impl Lumisections {
         self.before = ended;
     }
 
+    /// Every event below this key has ended, as far as lumisections were closed.
+    pub(super) const fn closed_below(&self) -> EventKey {
+        self.before.below
+    }
+
     /// What somebody says who is to know it, in order.
     fn known(&self) -> impl Iterator<Item = Message> {
         let told = self.told.iter().map(|end| Message::LumisectionEnd(*end));

@@ -201,6 +201,12 @@ impl Manager {
         self.phase.state()
     }
 
+    /// The oldest key that is not released, without those that an earlier event manager released, and the end of the lumisections that are over, which is not behind it.
+    pub fn oldest(&self) -> (EventKey, EventKey) {
+        let oldest = self.table.key_at(self.table.tail()).max(self.ended.below());
+        (oldest, self.lumisections.closed_below())
+    }
+
     /// The highest key that a readout unit announced in this run.
     pub const fn highest(&self) -> Option<EventKey> {
         self.highest

@@ -427,11 +427,9 @@ impl<P: Dispatcher> Drive for ManagerDrive<P> {
 
     fn next_deadline(&self) -> Option<Instant> {
         let missed = self.missed.values().copied();
-        [self.manager.next_deadline(), self.peers.next_deadline(), self.control.next_deadline()]
-            .into_iter()
-            .flatten()
-            .chain(missed)
-            .min()
+        // While something cannot be sent the machine is not asked for more.
+        let machine = self.manager.next_deadline().filter(|_| self.unsent.is_empty());
+        [machine, self.peers.next_deadline(), self.control.next_deadline()].into_iter().flatten().chain(missed).min()
     }
 
     fn prepare_wait(&mut self) -> bool {

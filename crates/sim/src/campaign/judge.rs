@@ -35,6 +35,7 @@ impl World {
         self.judge_credits()?;
         let held = self.read_files()?;
         self.judge_account(&held)?;
+        self.judge_lumisections(&held)?;
         self.judge_files()?;
         let timeline = self.timeline();
         self.judge_copies(&held, &timeline)?;
@@ -122,6 +123,44 @@ impl World {
         })?;
         Broken::unless(in_files <= kept || !self.were_all_told(), Checker::Ledger, || {
             format!("{in_files} events are in files, and the account knows of {kept}")
+        })
+    }
+
+    /// Lumisections are closed in order, all of them, and each one's account names the events in the files that are of it.
+    fn judge_lumisections(&mut self, held: &Held) -> Result<(), Broken> {
+        let events = self.snapshot().ledger.events;
+        let (may_forget, were_told) = (self.may_forget(), self.were_all_told());
+        let has_successors = self.reign.recoveries().next().is_some();
+        let builders = self.builders.iter().filter_map(Node::machine);
+        let contradicted: u64 = builders.map(|builder| builder.machine().contradicted_lumisections()).sum();
+        Broken::unless(!were_told || contradicted == 0, Checker::Order, || {
+            format!("builder units heard {contradicted} times that a lumisection begins that is over")
+        })?;
+        let speaker = self.speaker().map(usize::from);
+        let Some(manager) = speaker.and_then(|index| self.managers[index].machine.as_mut()) else { return Ok(()) };
+        let ends = manager.ended_lumisections();
+        let first = ends.first().map_or(1, |first| first.number);
+        Broken::unless(first == 1 || has_successors, Checker::Order, || format!("{first} is the first lumisection"))?;
+        for (number, end) in (first..).zip(&ends) {
+            let place = format!("lumisection {}", end.number);
+            Broken::unless(end.number == number, Checker::Order, || {
+                format!("{place} is over in the place of {number}")
+            })?;
+            let range = end.before.below..end.ended.below;
+            let own = held.events.keys().filter(|&&event| range.contains(&self.scenario.key_of(event))).count() as u64;
+            let account = end.account();
+            let kept = account.built + account.incomplete_emitted;
+            Broken::unless(may_forget || has_successors || own >= kept, Checker::Loss, || {
+                format!("{place} has {kept} events by its account, and {own} are in files")
+            })?;
+            Broken::unless(!were_told || has_successors || own <= kept, Checker::Ledger, || {
+                format!("{place} has {own} events in files, and its account knows of {kept}")
+            })?;
+        }
+        let Some(last) = ends.last() else { return Ok(()) };
+        let (whole, counted) = (events.accounted(), last.ended.account().assigned);
+        Broken::unless(whole == counted, Checker::Ledger, || {
+            format!("lumisections have {counted} events, and the run has {whole}")
         })
     }
 

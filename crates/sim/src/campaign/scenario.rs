@@ -7,7 +7,7 @@ use super::fault::{Fault, Scheduled};
 use super::place::Place;
 use super::schedule;
 use ropewalk_flow::builder::IncompletePolicy;
-use ropewalk_flow::manager::{AssignPolicy, LeaseConfig};
+use ropewalk_flow::manager::{AssignPolicy, LeaseConfig, LumisectionLength};
 use ropewalk_io::disk::DiskFaults;
 use ropewalk_io::simulated::Faults;
 use ropewalk_terms::{AcknowledgementLevel, EventKey, SourceId};
@@ -91,6 +91,7 @@ pub(super) const COORDINATION_STREAM: u64 = 1000;
 const TRIGGER_STREAM: u64 = 303;
 /// Which stream decides on a source that comes while no block is free.
 const LATECOMER_STREAM: u64 = 606;
+const LUMISECTION_STREAM: u64 = 707;
 /// When units that were refused at first call again.
 pub(super) const SECOND_CALL: Duration = Duration::from_micros(200_500);
 /// How far any clock may be wrong, in millionths: see the faults.
@@ -119,6 +120,8 @@ pub struct Scenario {
     pub cards: Vec<CardSetting>,
     /// The trigger source, where there is one: it opens events, and may declare resynchronisations.
     pub trigger: Option<u16>,
+    /// How long a lumisection is.
+    pub lumisection: LumisectionLength,
     /// How the run ends.
     pub end: End,
     /// When an event is acknowledged.
@@ -163,6 +166,7 @@ impl Scenario {
             managers: Managers::Alone,
             cards: Vec::new(),
             trigger: None,
+            lumisection: LumisectionLength::Run,
             end: End::Last,
             level: AcknowledgementLevel::Written,
             incomplete: IncompletePolicy::Emit,
@@ -250,7 +254,18 @@ impl Scenario {
         scenario.draw_trigger();
         scenario.draw_latecomer();
         scenario.draw_cards();
+        scenario.draw_lumisections(span);
         scenario
+    }
+
+    /// How long lumisections are. A stream of its own, as below.
+    fn draw_lumisections(&mut self, span: Duration) {
+        let mut draw = Draw::new(self.seed, LUMISECTION_STREAM);
+        self.lumisection = match draw.below(3) {
+            0 => LumisectionLength::Run,
+            1 => LumisectionLength::Events(draw.between(1, 40)),
+            _ => LumisectionLength::Time(draw.time(span / 20, span)),
+        };
     }
 
     /// Whether there is a trigger source, and when it declares a resynchronisation. A stream of its own, as below. Not with

@@ -4,7 +4,7 @@ use super::super::broken::{Broken, Checker};
 use super::super::disk::NodeDisk;
 use super::super::endpoints::{Endpoints, Surroundings};
 use super::super::node::Machine;
-use super::super::scenario::Scenario;
+use super::super::scenario::{Managers, Scenario};
 use super::{FINGERPRINT, Site, identity};
 use ropewalk_flow::builder::{BuilderConfig, BuilderSource, Requirement};
 use ropewalk_flow::readout::Format;
@@ -100,6 +100,10 @@ impl Machine for BuilderMachine {
         let account = self.machine().account();
         Broken::unless(account.assigned == account.accounted(), Checker::Ledger, || {
             format!("events assigned are not those ended and in flight: {account:?}")
+        })?;
+        let misplaced = self.machine().misplaced().filter(|_| scenario.managers == Managers::Alone);
+        Broken::unless(misplaced.is_none(), Checker::Keys, || {
+            format!("{misplaced:?} is taken for an event of another lumisection")
         })?;
         Broken::unless(self.machine().in_work() <= scenario.rooms.slots as usize, Checker::Bounds, || {
             format!("{} events are in work, {} are allowed", self.machine().in_work(), scenario.rooms.slots)

@@ -7,7 +7,8 @@ use super::super::node::Machine;
 use super::super::place::Place;
 use super::super::scenario::{End, Managers, Scenario};
 use super::{FINGERPRINT, Site, identity};
-use ropewalk_flow::manager::{LumisectionLength, ManagerConfig};
+use ropewalk_flow::manager::{ManagerConfig, ManagerState};
+use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_node::drive::{
     CoordinatedRun, Drive, Identity, ManagerDrive, ManagerDriveConfig, Refusal, StandbyDrive, Standing,
 };
@@ -44,7 +45,7 @@ pub(in super::super) fn manager(
             event_timeout: time_outs.manager,
             drain_timeout: time_outs.drain,
             trigger_readout: scenario.trigger.map(|source| scenario.readout_of(source.into())),
-            lumisection: LumisectionLength::Run,
+            lumisection: scenario.lumisection,
             epoch,
         },
         // Two that are started at one moment are two all the same.
@@ -94,6 +95,11 @@ impl ManagerMachine {
     /// The run as it knows it.
     pub(in super::super) fn standing(&mut self) -> &Standing {
         self.drive_mut().standing()
+    }
+
+    /// The lumisections that it closed, in order, each told once.
+    pub(in super::super) fn ended_lumisections(&mut self) -> Vec<LumisectionEnd> {
+        std::iter::from_fn(|| self.drive_mut().next_ended_lumisection()).collect()
     }
 
     /// The epoch in which it spoke in its last turn.
@@ -168,6 +174,12 @@ impl Machine for ManagerMachine {
         let account = machine.account();
         Broken::unless(account.assigned == account.accounted(), Checker::Ledger, || {
             format!("events assigned are not those ended and in flight: {account:?}")
+        })?;
+        let is_open =
+            matches!(machine.state(), ManagerState::Running | ManagerState::Stopping | ManagerState::Draining);
+        let (oldest, closed_below) = machine.oldest();
+        Broken::unless(!is_open || closed_below <= oldest, Checker::Keys, || {
+            format!("a lumisection is over up to {closed_below}, and {oldest} is not released")
         })?;
         for builder in 0..scenario.builders {
             let (events, _) = machine.free_credit(builder);
