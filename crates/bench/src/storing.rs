@@ -1,5 +1,5 @@
 //! `bench storing`: events that lie in memory into run files, by a builder unit's storage and the machine's disk, beside a bare
-//! loop that writes prepared blocks the same way.
+//! loop that writes prepared blocks the same way; and packed by zstd on a thread of its own, beside the library alone.
 
 use crate::pairs::{Series, alternate};
 use crate::run::scratch;
@@ -12,7 +12,7 @@ use ropewalk_node::drive::{Progress, Recorded, Storage, StorageConfig, StreamSto
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet, Utc,
 };
-use ropewalk_wire::run_file::{EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource};
+use ropewalk_wire::run_file::{Compression, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource};
 use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 use std::fs::File;
@@ -32,6 +32,10 @@ const FILE_BYTES: u64 = 512 << 20;
 const NOTE: &str =
     "limit: a bare loop, 1 MiB a write, 4 at once past the page cache, else 1; nothing is synced; target: 0.9";
 
+/// How storage packs.
+const LEVEL: u8 = 1;
+const PACKED_NOTE: &str = "limit: the library alone on one thread, 1 MiB at once, nothing written; target: 0.9";
+
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     for mode in [WriteMode::Direct, WriteMode::Buffered] {
         let name = if mode == WriteMode::Direct { "direct" } else { "buffered" };
@@ -42,7 +46,60 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             session.row(Row::of(&case, "GB/s", &row, NOTE))?;
         }
     }
+    let case =
+        case([("packed", json!("zstd:1")), ("sources", json!(SOURCES)), ("fragment_bytes", json!(FRAGMENT_BYTES))]);
+    if session.wants(&case) {
+        let row = measure_packing(session.options.scale, &session.options.output)?;
+        session.row(Row::of(&case, "GB/s", &row, PACKED_NOTE))?;
+    }
     Ok(())
+}
+
+/// Storage packs on a thread of its own and writes what comes out; the library packs the same bytes and nothing is done with them.
+fn measure_packing(scale: Scale, output: &Path) -> Result<Series, BenchError> {
+    let bytes = scale.choose(4 << 20, 512 << 20, 2 << 30);
+    let directory = scratch(output, "storing-packed");
+    let ours = || {
+        let config = packed(config(&directory));
+        let written = store(WriteMode::Buffered, config, bytes);
+        let _ = std::fs::remove_dir_all(&directory);
+        Ok([written?])
+    };
+    let limit = || Ok([pack_bare(bytes).map_err(BenchError::system("zstd"))?]);
+    let [series] = alternate(scale.pairs(), ours, limit)?;
+    Ok(series)
+}
+
+fn packed(config: StorageConfig) -> StorageConfig {
+    StorageConfig {
+        streams: vec![StreamStorage { compression: Compression::Zstd(LEVEL), ..StreamStorage::default() }],
+        ..config
+    }
+}
+
+/// Packs so many bytes by the library alone, as large a piece at once as the run file does; 10^9 bytes a second.
+fn pack_bare(bytes: u64) -> std::io::Result<f64> {
+    let mut source = vec![0; BLOCK];
+    fill(&mut source);
+    let mut compressor = zstd::bulk::Compressor::new(LEVEL.into())?;
+    let mut out = vec![0; 2 * BLOCK];
+    let begin = Instant::now();
+    for _ in 0..bytes / BLOCK as u64 {
+        compressor.compress_to_buffer(&source, &mut out[..])?;
+    }
+    Ok(bytes as f64 / begin.elapsed().as_secs_f64() / 1e9)
+}
+
+/// Samples of 16 bits with a few bits of noise on a baseline that wanders, as digitisers send them.
+fn fill(bytes: &mut [u8]) {
+    let mut noise = 0x9e37_79b9_u32;
+    for (place, sample) in bytes.chunks_exact_mut(2).enumerate() {
+        noise ^= noise << 13;
+        noise ^= noise >> 17;
+        noise ^= noise << 5;
+        let value = 2000 + (place / 64 % 200) as u16 + (noise & 0xf) as u16;
+        sample.copy_from_slice(&value.to_le_bytes());
+    }
 }
 
 fn measure(scale: Scale, mode: WriteMode, output: &Path) -> Result<Series, BenchError> {
@@ -53,7 +110,7 @@ fn measure(scale: Scale, mode: WriteMode, output: &Path) -> Result<Series, Bench
         let _ = std::fs::remove_dir_all(&directory);
     };
     let ours = || {
-        let written = store(mode, &directory, bytes);
+        let written = store(mode, config(&directory), bytes);
         clean();
         Ok([written?])
     };
@@ -101,11 +158,11 @@ fn pool(name: &str, block: usize, blocks: usize) -> Result<Pool, BenchError> {
 }
 
 /// Writes events until so many bytes are acknowledged; 10^9 bytes a second.
-fn store(mode: WriteMode, directory: &Path, bytes: u64) -> Result<f64, BenchError> {
+fn store(mode: WriteMode, config: StorageConfig, bytes: u64) -> Result<f64, BenchError> {
     let mut fragments = Vec::new();
     let mut blocks = pool("fragments", 64 << 10, 256)?;
     while let Some(mut loan) = blocks.loan(Owner::SHARED) {
-        loan.spare().fill(0x5a);
+        fill(loan.spare());
         loan.commit(loan.spare_len());
         let mut rest = loan.split_committed().ok_or_else(|| BenchError::wrong("an empty block"))?;
         while rest.len() > FRAGMENT_BYTES {
@@ -114,9 +171,10 @@ fn store(mode: WriteMode, directory: &Path, bytes: u64) -> Result<f64, BenchErro
         fragments.push(rest);
     }
     let events: Vec<&[Slice]> = fragments.chunks_exact(SOURCES as usize).collect();
-    let disk = RealDisk::new(RealDiskConfig { mode, ..RealDiskConfig::default() }, || {});
+    let threads = config.disk_threads();
+    let disk = RealDisk::new(RealDiskConfig { mode, threads, ..RealDiskConfig::default() }, || {});
     let disk = disk.map_err(BenchError::system("the disk's thread"))?;
-    let mut storage = Storage::new(disk, config(directory), Staging::new(pool("records", 64 << 10, 512)?));
+    let mut storage = Storage::new(disk, config, Staging::new(pool("records", 64 << 10, 512)?));
     let clock = MonotonicClock;
     storage.begin(clock.now(), RunNumber(1), Incarnation(1));
     let (mut number, mut progress) = (0, Vec::new());
