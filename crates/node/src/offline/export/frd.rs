@@ -201,7 +201,8 @@ impl Frd {
 
 impl Exporter for Frd {
     fn event(&mut self, event: &Parts<'_>, told: &mut Exported) -> Result<(), OfflineError> {
-        match event.envelope.and_then(Envelope::parse) {
+        // The files of a run's directory say what is in them: they are made anew.
+        match event.envelope.and_then(Envelope::parse).filter(|_| self.options.files.is_none()) {
             Some(envelope) => self.again(event, &envelope, told),
             None => self.made(event, told),
         }

@@ -264,6 +264,25 @@ fn events_are_divided_among_files_of_lumisections() {
     assert!(place.refused(format).contains("run000001"), "nothing is written over");
 }
 
+/// Events that came out of such files are counted and divided as others are, under the number of the run that they are in now.
+#[test]
+fn events_that_were_in_files_are_divided_anew() {
+    let bytes: Vec<u8> =
+        (1..=25).flat_map(|number| event(Version::V5, number, &[&fragment(1, number as u32, 1)], b"")).collect();
+    let place = Place::new();
+    place.convert(&[place.file("in.raw", &bytes)], None);
+    let files = RunFiles { events: 4, lumisection_events: 10 };
+    let format = ExportFormat::Frd(FrdOptions { version: Version::V5, files: Some(files) });
+    let (told, written) = place.export(format).expect("it fits");
+    let directory = told.files[0].parent().expect("a directory").to_owned();
+    let run = directory.file_name().expect("a name").to_string_lossy().into_owned();
+    let end: EndOfRun = read_numbers(&directory.join(format!("{run}_ls0000_EoR.jsn"))).expect("it was written");
+    assert_eq!(end, EndOfRun { events: 25, files: 8, lumisections: 3, last_lumisection: 3 });
+    let name = told.files[3].file_name().expect("a name").to_string_lossy().into_owned();
+    assert_eq!(name, format!("{run}_ls0002_index000003.raw"));
+    assert_eq!(FileHeader::parse(written[0].first_chunk().expect("a header")).expect("a header").events, 4);
+}
+
 #[test]
 fn what_does_not_fit_into_raw_data_is_refused() {
     let run = |key, source: (u32, SourceFormat), bytes: Vec<u8>| {
