@@ -175,7 +175,7 @@ pub(crate) struct FilterProgramOptions {
   ropewalk run run.toml
 where run.toml has [filter] nodes = [\"filter1:9500\"].")]
 pub(crate) struct FilterNodeOptions {
-    /// The configuration, whose [filter] is the same as that of the run.
+    /// The configuration, whose filter section is the same as that of the run.
     pub(crate) config: PathBuf,
     /// Where builder units reach it; port 0 is any free one, which is printed.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9500")]

@@ -578,7 +578,7 @@ impl Resolved {
         let place = section.directory.as_ref().or(builder.output.as_ref()).unwrap_or(&self.configuration.run.output);
         let is_alone = self.configuration.builder.len() == 1;
         Some(FilingConfig {
-            writer: builder.name.clone(),
+            writer: format!("BU-{index}"),
             directory: if is_alone { place.clone() } else { place.join(&builder.name) },
             version: section.version()?,
             file_events: section.file_events,

@@ -241,9 +241,12 @@ fn each_builder_unit_has_a_directory_of_its_own_and_all_close_the_same_lumisecti
         (&true.into(), Some(2))
     );
     let numbers = |builder: &str, lumisection: u32| {
+        // By their places in the configuration, where `bu1` stands first.
+        let source = if builder == "bu1" { "BU-0" } else { "BU-1" };
         let name = format!("{builder}/run000001/run000001_ls{lumisection:04}_EoLS.jsn");
         let text = std::fs::read_to_string(directory.path().join(name)).expect("it was closed");
         let document: serde_json::Value = serde_json::from_str(&text).expect("a document");
+        assert_eq!(document["source"], source, "as CMS's conventions name builder units");
         let number = |place: usize| document["data"][place].as_str().and_then(|number| number.parse::<u64>().ok());
         (number(0).expect("its own events"), number(2).expect("those of all"))
     };

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How a builder unit writes files of events.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilingConfig {
-    /// Who writes, for the documents: letters, digits, `-` and `_`.
+    /// Who writes, for the documents: `BU-0` and so on, as CMS's conventions name builder units.
     pub writer: String,
     /// Where the directory of the run is made: this builder unit's alone.
     pub directory: PathBuf,

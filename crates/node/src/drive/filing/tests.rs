@@ -23,7 +23,7 @@ struct Bench {
 
 fn config() -> FilingConfig {
     FilingConfig {
-        writer: "bu0".to_owned(),
+        writer: "BU-0".to_owned(),
         directory: "/ram".into(),
         version: Version::V5,
         file_events: 2,

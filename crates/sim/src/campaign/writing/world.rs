@@ -47,7 +47,7 @@ pub struct World {
 
 fn filing(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedClock) -> Filing<SimulatedDisk> {
     let config = FilingConfig {
-        writer: "bu0".to_owned(),
+        writer: "BU-0".to_owned(),
         directory: "/ram".into(),
         version: Version::V5,
         file_events: scenario.file_events,
