@@ -93,7 +93,7 @@ fn write_gives_figures() {
 
 #[test]
 fn storing_gives_figures() {
-    check("storing", 2);
+    check("storing", 3);
 }
 
 #[test]

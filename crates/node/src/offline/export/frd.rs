@@ -121,9 +121,18 @@ impl Frd {
     }
 
     /// The file that an event of this number belongs into.
-    fn file_for(&mut self, number: u64) -> Result<u32, OfflineError> {
-        let of_number = |files: RunFiles| (number / files.lumisection_events) as u32 + FIRST_LUMISECTION;
-        let lumisection = self.options.files.map_or(FIRST_LUMISECTION, of_number);
+    fn file_for(&mut self, event: &Parts<'_>) -> Result<u32, OfflineError> {
+        // As in a run, whose first event is number 1.
+        let number = event.key.number().saturating_sub(1);
+        let of_number = |files: RunFiles| {
+            let lumisection = u32::try_from(number / files.lumisection_events).ok()?;
+            lumisection.checked_add(FIRST_LUMISECTION)
+        };
+        let Some(lumisection) = self.options.files.map_or(Some(FIRST_LUMISECTION), of_number) else {
+            return Err(
+                event.refused("its lumisection's number has more than 32 bits: let lumisections be longer".to_owned())
+            );
+        };
         let is_full = |open: &Open| {
             let most = self.options.files.map_or(u32::MAX, |files| files.events);
             open.name.lumisection != lumisection || open.counted >= Some(most)
@@ -169,8 +178,7 @@ impl Frd {
                 fragment.map_err(|error| event.refused(format!("the fragment of source {source}: {error}")))?;
             told.wrong_checksums += u64::from(fragment.check_crc().is_err());
         }
-        // As in a run, whose first event is number 1.
-        let lumisection = self.file_for(event.key.number().saturating_sub(1))?;
+        let lumisection = self.file_for(event)?;
         let header = EventHeader {
             version: self.options.version,
             flags: 0,

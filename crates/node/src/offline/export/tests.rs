@@ -284,6 +284,15 @@ fn events_that_were_in_files_are_divided_anew() {
 }
 
 #[test]
+fn a_lumisection_whose_number_does_not_fit_is_refused() {
+    let place = Place::new();
+    place.write(&[(1, SourceFormat::FED)], &[(EventKey::new(0, 1 << 40), vec![(1, fragment(1, 1, 1))])]);
+    let files = RunFiles { events: 4, lumisection_events: 2 };
+    let error = place.refused(ExportFormat::Frd(FrdOptions { version: Version::V4, files: Some(files) }));
+    assert!(error.contains("event 1099511627776") && error.contains("let lumisections be longer"), "{error}");
+}
+
+#[test]
 fn what_does_not_fit_into_raw_data_is_refused() {
     let run = |key, source: (u32, SourceFormat), bytes: Vec<u8>| {
         let place = Place::new();
