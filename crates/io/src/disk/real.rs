@@ -13,8 +13,8 @@ use super::writer::{Append, Command, Done, Tally};
 use super::{Completion, Disk, DiskCause, FileToken, NewFile, QueueFull, files, length_of};
 use crate::doorbell::Doorbell;
 
-/// Vectors laid out at the start, so that appends of so many slices allocate nothing.
-const SPARE: usize = 4;
+/// Vectors laid out at the start, so that appends of so many slices allocate nothing: for the batches of two segments.
+const SPARE: usize = 8;
 /// Slices for which each of these has room.
 const SPARE_SLICES: usize = 16 << 10;
 /// Paths that may be under way or belong to open files before memory is asked for.
