@@ -98,6 +98,9 @@ fn a_disk_that_becomes_read_only_pauses_the_run_and_is_named() {
         return ropewalk_tidy::skipped(test, "may not mount");
     };
     let (mut run, mut front_end) = begun(&setup);
+    // A directory that is on its way to the disk in that moment could not be read afterwards.
+    let directory = fs::File::open(directory_of(&setup.output())).expect("it is there");
+    directory.sync_all().expect("the disk is good");
     assert!(disk.abort(), "who may mount may do that");
     front_end.send(BEFORE + 1..=EVENTS);
     run.wait_until("the disk fails", |snapshot| !snapshot.failing_disks.is_empty());
