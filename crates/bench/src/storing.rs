@@ -25,12 +25,12 @@ const SOURCES: u32 = 16;
 const FRAGMENT_BYTES: usize = 2048;
 /// Bytes of a bare write, and how many are under way at once: as the disk does it.
 const BLOCK: usize = 1 << 20;
-const DEPTH: usize = 4;
+const DEPTH: usize = 2;
 /// Where writes past the page cache begin.
 const ALIGNMENT: usize = 4096;
 const FILE_BYTES: u64 = 512 << 20;
 const NOTE: &str =
-    "limit: a bare loop, 1 MiB a write, 4 at once past the page cache, else 1; nothing is synced; target: 0.9";
+    "limit: a bare loop, 1 MiB a write, 2 at once past the page cache, else 1; nothing is synced; target: 0.9";
 
 /// How storage packs.
 const LEVEL: u8 = 1;

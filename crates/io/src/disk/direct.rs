@@ -27,8 +27,9 @@ use crate::doorbell::Doorbell;
 pub(super) const ALIGNMENT: usize = 4096;
 /// Bytes of one write. Longer ones are no faster, and leave less to overlap with the copy.
 const BLOCK: usize = 1 << 20;
-/// Writes under way at once.
-const HELPERS: usize = 4;
+/// Writes under way at once: while the disk does one it has the next. With more of them more memory is filled in turn, and what
+/// is copied last lies in no cache any more when it is written (measured: docs/performance.md, "Storing").
+const HELPERS: usize = 2;
 /// One for each helper, and one that is being filled.
 const BUFFERS: usize = HELPERS + 1;
 
@@ -76,14 +77,14 @@ struct Helper {
     jobs: Producer<Job>,
     ended: Consumer<Ended>,
     bell: Arc<Doorbell>,
+    /// Those whose end was not taken.
+    under_way: usize,
     thread: Option<JoinHandle<()>>,
 }
 
 /// The helper threads and their buffers. Dropping it ends them, after what they have to do.
 pub(super) struct Helpers {
-    /// They take turns.
     helpers: Vec<Helper>,
-    turn: usize,
     /// Rung when a helper has done something while the writer sleeps.
     bell: Arc<Doorbell>,
     idle: Vec<Buffer>,
@@ -110,7 +111,6 @@ impl Helpers {
         let idle = (0..BUFFERS).map(|_| Buffer::new()).collect();
         Ok(Self {
             helpers,
-            turn: 0,
             bell,
             idle,
             in_flight: 0,
@@ -156,6 +156,15 @@ impl Helpers {
         if self.failure.is_some() { 0 } else { self.offset - behind }
     }
 
+    /// Waits until one more block has ended; false where none is on its way.
+    pub(super) fn wait_for_one(&mut self) -> bool {
+        let is_at_work = self.in_flight > 0;
+        if is_at_work {
+            self.wait();
+        }
+        is_at_work
+    }
+
     /// Whether something could not be written, so that there is no use in adding more.
     pub(super) const fn has_failed(&self) -> bool {
         self.failure.is_some()
@@ -197,16 +206,19 @@ impl Helpers {
         let job = Job { file: file.as_raw_fd(), number: self.submitted, buffer, length, offset: self.offset };
         self.submitted += 1;
         self.ended.push_back(false);
-        let count = self.helpers.len();
-        let helper = &mut self.helpers[self.turn % count];
-        self.turn += 1;
-        // There is room: no helper ever has more than there are buffers.
-        match helper.jobs.push(job) {
-            Ok(()) => {
-                self.in_flight += 1;
-                helper.bell.notify();
-            }
-            Err(_) => self.failure = Some(DiskCause::NotOpen),
+        // Writes do not end in their order: whoever has least to do takes it. There is room: no helper ever has more than there
+        // are buffers.
+        let helper = self.helpers.iter_mut().min_by_key(|helper| helper.under_way);
+        let handed = helper.is_some_and(|helper| {
+            let handed = helper.jobs.push(job).is_ok();
+            helper.under_way += usize::from(handed);
+            helper.bell.notify();
+            handed
+        });
+        if handed {
+            self.in_flight += 1;
+        } else {
+            self.failure = Some(DiskCause::NotOpen);
         }
     }
 
@@ -230,6 +242,7 @@ impl Helpers {
         for helper in &mut self.helpers {
             while let Ok(Ended { number, buffer, result }) = helper.ended.pop() {
                 self.idle.push(buffer);
+                helper.under_way -= 1;
                 if let Some(ended) = self.ended.get_mut((number - self.all_ended_before) as usize) {
                     *ended = true;
                 }
@@ -270,7 +283,7 @@ impl Helper {
             }
         };
         let thread = std::thread::Builder::new().name(name).spawn(work)?;
-        Ok(Self { jobs, ended, bell, thread: Some(thread) })
+        Ok(Self { jobs, ended, bell, under_way: 0, thread: Some(thread) })
     }
 }
 

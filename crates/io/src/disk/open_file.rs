@@ -210,7 +210,14 @@ impl OpenFile {
         }
         while !pending.is_full() && !helpers.has_failed() {
             let next = first.next().or_else(|| if takes_more { more() } else { None });
-            let Some(append) = next else { break };
+            let Some(append) = next else {
+                // The next ones may come as soon as those who wait hear of a piece that is written.
+                if !takes_more || !helpers.wait_for_one() {
+                    break;
+                }
+                self.accept_written(&mut pending, helpers.written_to(), done);
+                continue;
+            };
             if append.known_failures != self.failures {
                 fail(append, self.last_failure, done);
                 continue;
