@@ -1,7 +1,7 @@
 //! What can be asked for on the command line.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ropewalk_node::file_based::BuiltIn;
+use ropewalk_node::configuration::{StreamSection, TriggerChoice};
 use ropewalk_node::quantity::{Bytes, Rate, Size, Time, Times, TriggerRate};
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::frd::Version;
@@ -138,15 +138,8 @@ pub(crate) struct FilterFilesOptions {
     /// So many filter units are started; with 0 they come by themselves (`ropewalk filter-unit`).
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) units: u32,
-    /// What they accept: all, prescale=N, size=BYTES, source=ID, random=SHARE or random=SHARE,SEED.
-    #[arg(long, default_value = "all")]
-    pub(crate) filter: BuiltIn,
-    /// Who decides instead: the filter of this library (docs/filters.md).
-    #[arg(long, value_name = "FILE", conflicts_with = "filter")]
-    pub(crate) library: Option<PathBuf>,
-    /// A text that it is told.
-    #[arg(long, value_name = "TEXT", default_value = "", requires = "library")]
-    pub(crate) configuration: String,
+    #[command(flatten)]
+    pub(crate) task: UnitTaskOptions,
     /// A file that so many filter units ended over is set aside.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) tries: u16,
@@ -199,15 +192,34 @@ pub(crate) struct HistogramsOptions {
 pub(crate) struct FilterUnitOptions {
     /// The run's directory, which a broker serves (`ropewalk filter-files`).
     pub(crate) directory: PathBuf,
-    /// What is accepted: all, prescale=N, size=BYTES, source=ID, random=SHARE or random=SHARE,SEED.
-    #[arg(long, default_value = "all")]
-    pub(crate) filter: BuiltIn,
+    #[command(flatten)]
+    pub(crate) task: UnitTaskOptions,
+}
+
+/// What filter units of files are to do.
+#[derive(Debug, Args)]
+pub(crate) struct UnitTaskOptions {
+    /// A trigger, as in [filter] triggers: all, 'every = 10', 'random = { share = 0.1 }'; may be given several times. Who passes one is
+    /// accepted; without any everything is.
+    #[arg(long, value_name = "TRIGGER")]
+    pub(crate) trigger: Vec<TriggerChoice>,
+    /// A stream, as [[stream]]: 'name = "physics", triggers = [0], prescale = 10'; may be given several times. Without any there is
+    /// one that takes everything that is accepted, "selected".
+    #[arg(long, value_name = "STREAM")]
+    pub(crate) stream: Vec<StreamSection>,
+    /// What earlier versions called triggers.
+    #[arg(long, hide = true, value_parser = is_trigger_now)]
+    pub(crate) filter: Option<String>,
     /// Who decides instead: the filter of this library (docs/filters.md).
-    #[arg(long, value_name = "FILE", conflicts_with = "filter")]
+    #[arg(long, value_name = "FILE", conflicts_with = "trigger")]
     pub(crate) library: Option<PathBuf>,
     /// A text that it is told.
     #[arg(long, value_name = "TEXT", default_value = "", requires = "library")]
     pub(crate) configuration: String,
+}
+
+fn is_trigger_now(_: &str) -> Result<String, String> {
+    Err("that is --trigger now, with the words of a [filter]: --trigger 'random = { share = 0.1 }'".to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! Filtering files of events: the broker with its units, and one unit. And filter units for builder units elsewhere.
 
-use crate::arguments::{FilterFilesOptions, FilterNodeOptions, FilterUnitOptions};
+use crate::arguments::{FilterFilesOptions, FilterNodeOptions, FilterUnitOptions, UnitTaskOptions};
 use crate::exit::{self, Failure};
 use crate::files::{print_json, write_out};
 use crate::render::grouped;
@@ -8,9 +8,12 @@ use crate::running::warn;
 use crate::signals::Interrupts;
 use ropewalk_flow::files::BrokerConfig;
 use ropewalk_node::configuration;
-use ropewalk_node::file_based::{BrokerOptions, FilesError, FilesSummary, Place, UnitFilter, serve_files};
+use ropewalk_node::file_based::{BrokerOptions, FilesError, FilesSummary, Place, UnitTask, serve_files};
 use ropewalk_node::run::launch_filter_node;
 use std::time::Duration;
+
+/// So many files of other runs are named.
+const NAMED: usize = 3;
 
 impl From<FilesError> for Failure {
     fn from(error: FilesError) -> Self {
@@ -23,13 +26,21 @@ impl From<FilesError> for Failure {
     }
 }
 
+impl UnitTaskOptions {
+    fn task(&self) -> UnitTask {
+        UnitTask::new(&self.trigger, self.library.as_deref(), &self.configuration, &self.stream)
+    }
+}
+
 pub(crate) fn filter_files(options: &FilterFilesOptions) -> Result<u8, Failure> {
     let place = Place::open(&options.directory)?;
     let environment = |error: std::io::Error| Failure::Environment(error.to_string());
     let interrupts = Interrupts::listen().map_err(environment)?;
     let program = std::env::current_exe().map_err(environment)?;
-    let filter = UnitFilter::new(&options.filter, options.library.as_deref(), &options.configuration);
-    let arguments = filter.arguments(&options.directory);
+    let task = options.task.task();
+    // What is wrong with it is said once, and not by each unit.
+    task.load(place.run()).map_err(|error| Failure::Usage(error.to_string()))?;
+    let arguments = task.arguments(&options.directory);
     let broker = BrokerConfig { tries: options.tries, time_out: options.time_out.0, ..BrokerConfig::default() };
     let wanted = BrokerOptions { broker, units: options.units, unit: Some((program, arguments)) };
     let summary = serve_files(&place, &wanted, || interrupts.count() > 0)?;
@@ -47,9 +58,8 @@ pub(crate) fn filter_files(options: &FilterFilesOptions) -> Result<u8, Failure> 
 
 pub(crate) fn filter_unit(options: &FilterUnitOptions) -> Result<u8, Failure> {
     let place = Place::open(&options.directory)?;
-    let filter = UnitFilter::new(&options.filter, options.library.as_deref(), &options.configuration);
-    let mut filter = filter.load(place.run()).map_err(|error| Failure::Usage(error.to_string()))?;
-    ropewalk_node::file_based::filter_files(&place, &mut *filter)?;
+    let mut unit = options.task.task().load(place.run()).map_err(|error| Failure::Usage(error.to_string()))?;
+    unit.filter_files(&place)?;
     Ok(exit::GOOD)
 }
 
@@ -80,16 +90,24 @@ fn summary_text(summary: &FilesSummary) -> String {
         ("given back", summary.given_back),
         ("restarts", summary.restarts),
         ("events", summary.processed),
+        ("accepted", summary.accepted),
     ] {
         text.push_str(&format!("{name:<12} {}\n", grouped(count)));
     }
     for stream in &summary.streams {
-        let (events, bytes) = (grouped(stream.events), grouped(stream.bytes));
-        text.push_str(&format!("{:<12} {events} events, {bytes} bytes\n", stream.stream));
+        let [selected, away, written, bytes] =
+            [stream.selected, stream.prescaled_away, stream.written, stream.bytes].map(grouped);
+        let name = &stream.stream;
+        text.push_str(&format!(
+            "stream       {name}: {written} written of {selected}, {away} prescaled away; {bytes} bytes\n"
+        ));
     }
-    for lumisection in summary.lumisections.iter().filter(|lumisection| !lumisection.balanced) {
-        text.push_str(&format!("WRONG        lumisection {} does not add up\n", lumisection.lumisection));
+    let others: Vec<&str> = summary.of_other_runs.iter().map(String::as_str).take(NAMED).collect();
+    if !others.is_empty() {
+        let count = grouped(summary.of_other_runs.len() as u64);
+        text.push_str(&format!("other runs   {count} files are left alone: {}\n", others.join(", ")));
     }
-    let verdict = if summary.balanced { "every event has its fate" } else { "NOT BALANCED" };
+    summary.unbalanced.iter().for_each(|why| text.push_str(&format!("WRONG        {why}\n")));
+    let verdict = if summary.balanced { "every event has its fate" } else { "NOT BALANCED: see above" };
     text + verdict + "\n"
 }

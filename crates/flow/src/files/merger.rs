@@ -1,8 +1,10 @@
 //! Adds up what filter units made of files, and closes lumisections.
 
-use super::account::{FileAccount, LumisectionAccount};
+use super::account::{Decided, LumisectionAccount};
 use super::broker::FileId;
+use ropewalk_terms::Imbalance;
 use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_wire::run_file::StreamName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A lumisection of whose events it is known what became of all of them.
@@ -12,18 +14,38 @@ pub struct Closed {
     pub lumisection: u32,
     /// What became of it.
     pub account: LumisectionAccount,
-    /// Whether as many events came out of its files as were written into them.
-    pub is_balanced: bool,
+    /// How much was written in it.
+    pub written: Written,
+}
+
+impl Closed {
+    /// What does not hold, and of which stream: as many files and events came out of it as were written, and its streams add up.
+    pub fn imbalances(&self) -> impl Iterator<Item = (Option<StreamName>, Imbalance)> {
+        let Self { account, written, .. } = self;
+        let events = account.decided.processed + account.set_aside;
+        let whole = [
+            Imbalance {
+                equation: "files written = files decided or set aside",
+                left: written.files,
+                right: account.files,
+            },
+            Imbalance { equation: "events written = processed + set aside", left: written.events, right: events },
+        ];
+        let wrong = whole.into_iter().filter(|Imbalance { left, right, .. }| left != right);
+        wrong.map(|imbalance| (None, imbalance)).chain(account.decided.imbalances())
+    }
 }
 
 /// How much was written.
-#[derive(Copy, Clone, Debug)]
-struct Written {
-    files: u64,
-    events: u64,
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct Written {
+    /// Files.
+    pub files: u64,
+    /// Events in them.
+    pub events: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Open {
     account: LumisectionAccount,
     /// Files that are in the account.
@@ -33,39 +55,34 @@ struct Open {
 }
 
 /// Adds up lumisections. It may be told things in any order, and twice.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Merger {
-    streams: usize,
     open: BTreeMap<u32, Open>,
     closed: BTreeSet<u32>,
     total: LumisectionAccount,
 }
 
 impl Merger {
-    /// Of a run with so many streams.
-    pub fn new(streams: usize) -> Self {
-        Self { streams, open: BTreeMap::new(), closed: BTreeSet::new(), total: LumisectionAccount::new(streams) }
-    }
-
     /// All lumisections that are closed, together.
     pub const fn total(&self) -> &LumisectionAccount {
         &self.total
     }
 
-    /// Lumisections of which something is still missing.
-    pub fn open_lumisections(&self) -> impl Iterator<Item = u32> {
-        self.open.keys().copied()
+    /// Lumisections of which something is still missing: which, how many files of it are decided or set aside, and how much was
+    /// written, once all its files are there.
+    pub fn open_lumisections(&self) -> impl Iterator<Item = (u32, u64, Option<Written>)> {
+        self.open.iter().map(|(&lumisection, open)| (lumisection, open.files.len() as u64, open.written))
     }
 
-    /// A lumisection has so many files with so many events: no more of them come.
-    pub fn written(&mut self, lumisection: u32, files: u64, events: u64) {
+    /// So much was written in a lumisection: no more of it comes.
+    pub fn written(&mut self, lumisection: u32, written: Written) {
         if let Some(open) = self.open(lumisection) {
-            open.written = Some(Written { files, events });
+            open.written = Some(written);
         }
     }
 
     /// What came of a file.
-    pub fn decided(&mut self, file: FileId, account: &FileAccount) {
+    pub fn decided(&mut self, file: FileId, account: &Decided) {
         if let Some(open) = self.open(file.lumisection)
             && (open.files.insert(file.index) || is_planted(Flaw::FileAddedTwice))
         {
@@ -87,21 +104,14 @@ impl Merger {
     pub fn poll(&mut self) -> Option<Closed> {
         let is_whole = |open: &Open| open.written.is_some_and(|written| open.files.len() as u64 >= written.files);
         let (&lumisection, _) = self.open.iter().find(|(_, open)| is_whole(open))?;
-        let Open { account, files, written } = self.open.remove(&lumisection)?;
+        let Open { account, written, .. } = self.open.remove(&lumisection)?;
         self.closed.insert(lumisection);
         self.total.add(&account);
-        let came_out = Some((files.len() as u64, account.processed + account.set_aside));
-        let is_balanced = came_out == written.map(|written| (written.files, written.events));
-        Some(Closed { lumisection, account, is_balanced })
+        Some(Closed { lumisection, account, written: written.unwrap_or_default() })
     }
 
     /// None where it is closed already.
     fn open(&mut self, lumisection: u32) -> Option<&mut Open> {
-        if self.closed.contains(&lumisection) {
-            return None;
-        }
-        let streams = self.streams;
-        let empty = || Open { account: LumisectionAccount::new(streams), files: BTreeSet::new(), written: None };
-        Some(self.open.entry(lumisection).or_insert_with(empty))
+        (!self.closed.contains(&lumisection)).then(|| self.open.entry(lumisection).or_default())
     }
 }

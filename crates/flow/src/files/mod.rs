@@ -19,7 +19,7 @@ mod merger;
 #[cfg(test)]
 mod tests;
 
-pub use account::{Counts, FileAccount, LumisectionAccount};
+pub use account::{Decided, LumisectionAccount, StreamCounts};
 pub use broker::{Broker, BrokerAction, BrokerCounts, FileId, UnitId, Work};
 pub use config::BrokerConfig;
-pub use merger::{Closed, Merger};
+pub use merger::{Closed, Merger, Written};

@@ -3,6 +3,7 @@
 use super::*;
 use core::time::Duration;
 use ropewalk_terms::{Attempt, Instant};
+use ropewalk_wire::run_file::StreamName;
 
 const CONFIG: BrokerConfig =
     BrokerConfig { time_out: Duration::from_secs(10), tries: 2, retry: Duration::from_millis(100) };
@@ -153,40 +154,62 @@ fn a_broker_that_comes_after_another_one_goes_on_where_that_was() {
     assert_eq!((broker.counts().files, broker.counts().decided), (3, 1));
 }
 
-fn account(processed: u64, selected: u64) -> FileAccount {
-    FileAccount { processed, streams: vec![Counts { events: selected, bytes: 100 * selected }] }
+/// What came of a file: the first stream has all that is accepted, the second one a part.
+fn decided(processed: u64, accepted: u64, written: u64) -> Decided {
+    let whole = StreamCounts { selected: accepted, prescaled_away: 0, written: accepted, bytes: 100 * accepted };
+    let part = StreamCounts { written, prescaled_away: accepted - written, bytes: 100 * written, ..whole };
+    Decided { processed, accepted, streams: [(name("physics"), whole), (name("monitoring"), part)].into() }
+}
+
+fn name(name: &str) -> StreamName {
+    name.parse().expect("a name")
 }
 
 #[test]
 fn a_lumisection_is_closed_once_when_all_its_files_are_in() {
-    let mut merger = Merger::new(1);
-    merger.decided(file(0), &account(10, 2));
-    merger.decided(file(0), &account(10, 2));
-    merger.written(1, 2, 17);
+    let mut merger = Merger::default();
+    merger.decided(file(0), &decided(10, 3, 1));
+    merger.decided(file(0), &decided(10, 3, 1));
+    merger.decided(file(3), &decided(10, 2, 0));
+    let written = Written { files: 3, events: 27 };
+    merger.written(1, written);
     assert_eq!(merger.poll(), None);
     merger.set_aside(file(7), 7);
     let closed = merger.poll().expect("all is in");
-    let streams = vec![Counts { events: 2, bytes: 200 }];
-    let expected = LumisectionAccount { files: 2, processed: 10, set_aside: 7, streams };
-    assert_eq!(closed, Closed { lumisection: 1, account: expected.clone(), is_balanced: true });
-    merger.written(1, 2, 17);
-    merger.decided(file(9), &account(1, 1));
-    assert_eq!((merger.poll(), merger.total(), merger.open_lumisections().count()), (None, &expected, 0));
+    let account = LumisectionAccount { files: 3, set_aside: 7, decided: decided(20, 5, 1) };
+    assert_eq!(closed, Closed { lumisection: 1, account: account.clone(), written });
+    assert_eq!(closed.imbalances().count(), 0);
+    merger.written(1, written);
+    merger.decided(file(9), &decided(1, 1, 1));
+    assert_eq!((merger.poll(), merger.total(), merger.open_lumisections().count()), (None, &account, 0));
 }
 
 #[test]
 fn a_lumisection_that_does_not_add_up_says_so() {
     for (files, events) in [(1, 11), (2, 10), (0, 10)] {
-        let mut merger = Merger::new(1);
-        merger.written(1, files, events);
-        merger.decided(file(0), &account(10, 2));
+        let mut merger = Merger::default();
+        merger.written(1, Written { files, events });
+        merger.decided(file(0), &decided(10, 2, 2));
         if files == 2 {
-            assert_eq!((merger.poll(), merger.open_lumisections().collect::<Vec<_>>()), (None, vec![1]));
+            let open = (1, 1, Some(Written { files, events }));
+            assert_eq!((merger.poll(), merger.open_lumisections().collect::<Vec<_>>()), (None, vec![open]));
             continue;
         }
-        assert!(!merger.poll().expect("all is in").is_balanced, "{files} files with {events} events");
+        assert!(merger.poll().expect("all is in").imbalances().count() > 0, "{files} files with {events} events");
     }
-    let mut empty = Merger::new(1);
-    empty.written(3, 0, 0);
-    assert!(empty.poll().expect("nothing is missing").is_balanced);
+    let mut empty = Merger::default();
+    empty.written(3, Written::default());
+    assert_eq!(empty.poll().expect("nothing is missing").imbalances().count(), 0);
+}
+
+#[test]
+fn a_stream_that_does_not_add_up_is_named() {
+    let mut wrong = decided(10, 4, 2);
+    wrong.streams.entry(name("monitoring")).or_default().prescaled_away = 1;
+    let [(stream, imbalance)] = wrong.imbalances().collect::<Vec<_>>()[..] else { panic!("one thing is wrong") };
+    assert_eq!((stream, imbalance.left, imbalance.right), (Some(name("monitoring")), 4, 3));
+    let more = Decided { processed: 3, ..decided(10, 4, 2) };
+    assert_eq!(more.imbalances().map(|(stream, _)| stream).collect::<Vec<_>>(), [None]);
+    let unaccepted = Decided { accepted: 3, ..decided(10, 4, 2) };
+    assert_eq!(unaccepted.imbalances().count(), 2, "both streams have more than was accepted");
 }

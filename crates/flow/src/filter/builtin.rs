@@ -4,6 +4,33 @@ use super::Decision;
 use crate::builder::EventView;
 use ropewalk_terms::{EventKey, SourceId, TriggerBits};
 
+/// What triggers look at in an event, wherever it lies.
+pub trait TriggerView {
+    /// What it is known by.
+    fn key(&self) -> EventKey;
+
+    /// Bytes of all payloads.
+    fn payload_bytes(&self) -> u64;
+
+    /// The payload of a source's fragment, from its first byte on; none where it has no fragment of that source.
+    fn payload_of(&self, source: SourceId) -> Option<impl Iterator<Item = u8>>;
+}
+
+impl TriggerView for EventView<'_> {
+    fn key(&self) -> EventKey {
+        self.key
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        EventView::payload_bytes(self)
+    }
+
+    fn payload_of(&self, source: SourceId) -> Option<impl Iterator<Item = u8>> {
+        let fragment = self.fragments().find(|fragment| fragment.meta.source == source)?;
+        Some(fragment.payload.pieces().flatten().copied())
+    }
+}
+
 /// How a number found in a fragment is compared.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Comparison {
@@ -57,12 +84,12 @@ pub enum Builtin {
 
 impl Builtin {
     /// Whether an event passes.
-    pub fn passes(&self, event: &EventView<'_>) -> bool {
+    pub fn passes(&self, event: &impl TriggerView) -> bool {
         match self {
             Self::All => true,
-            Self::Every(every) => event.key.number().is_multiple_of((*every).max(1)),
+            Self::Every(every) => event.key().number().is_multiple_of((*every).max(1)),
             Self::Size { least, most } => (*least..=*most).contains(&event.payload_bytes()),
-            Self::Present(source) => event.fragments().any(|fragment| fragment.meta.source == *source),
+            Self::Present(source) => event.payload_of(*source).is_some(),
             Self::Bytes { source, offset, mask, comparison, value } => {
                 let found = found(event, *source, *offset, mask);
                 found.is_some_and(|found| match comparison {
@@ -72,15 +99,14 @@ impl Builtin {
                     Comparison::AtMost => found <= *value,
                 })
             }
-            Self::Random { share, seed } => chance(*seed, event.key) < *share,
+            Self::Random { share, seed } => chance(*seed, event.key()) < *share,
         }
     }
 }
 
 /// The bytes at a place of a source's fragment, masked; none where it has none there.
-fn found(event: &EventView<'_>, source: SourceId, offset: u32, mask: &[u8]) -> Option<u64> {
-    let fragment = event.fragments().find(|fragment| fragment.meta.source == source)?;
-    let bytes = fragment.payload.pieces().flatten().skip(offset as usize).take(mask.len());
+fn found(event: &impl TriggerView, source: SourceId, offset: u32, mask: &[u8]) -> Option<u64> {
+    let bytes = event.payload_of(source)?.skip(offset as usize).take(mask.len());
     let mut count = 0;
     let number = bytes.zip(mask).fold(0, |number: u64, (byte, mask)| {
         count += 1;
@@ -110,7 +136,7 @@ impl BuiltinFilter {
     }
 
     /// Decides on an event.
-    pub fn decide(&self, event: &EventView<'_>) -> Decision {
+    pub fn decide(&self, event: &impl TriggerView) -> Decision {
         let passed = (0..).zip(&self.0).filter(|(_, trigger)| trigger.passes(event));
         let triggers = passed.fold(TriggerBits::default(), |all, (number, _)| all.with(TriggerBits::of(number)));
         Decision { accept: triggers != TriggerBits::default(), triggers }

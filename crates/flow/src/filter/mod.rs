@@ -24,7 +24,7 @@ mod streams;
 mod tests;
 mod unit;
 
-pub use builtin::{Builtin, BuiltinFilter, Comparison};
+pub use builtin::{Builtin, BuiltinFilter, Comparison, TriggerView};
 pub use config::{FarmConfig, FilterConfigError, StreamConfig};
 pub use farm::{FarmAction, FarmCounts, FilterFarm};
 pub use histogram::{

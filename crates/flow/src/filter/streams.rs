@@ -12,6 +12,8 @@ pub const ERROR_STREAM: &str = "error";
 struct Stream {
     config: StreamConfig,
     account: StreamAccount,
+    /// How many events its prescale takes to have been there before the first one, below the prescale.
+    phase: u32,
 }
 
 /// The streams of a run, as one builder unit fills them.
@@ -39,7 +41,7 @@ impl Streams {
             configured.push(StreamConfig { name: named(ERROR_STREAM), ..StreamConfig::everything() });
         }
         check(&configured)?;
-        let stream = |config| Stream { config, account: StreamAccount::default() };
+        let stream = |config| Stream { config, account: StreamAccount::default(), phase: 0 };
         Ok(Self { streams: configured.into_iter().map(stream).collect(), error })
     }
 
@@ -100,7 +102,18 @@ impl Streams {
 
     /// A run begins.
     pub fn restart(&mut self) {
-        self.streams.iter_mut().for_each(|stream| stream.account = StreamAccount::default());
+        self.begin_part(0);
+    }
+
+    /// A part of a run begins of which nobody knows what came before it, such as a file, by the number of the part. Prescales begin
+    /// where the number says: whoever has the part keeps the same events, and of all parts together one of so many is kept however
+    /// few events a part has. Accounts are those of the part.
+    pub fn begin_part(&mut self, number: u32) {
+        for Stream { config, account, phase } in &mut self.streams {
+            // Multiples of the golden ratio, of which the part behind the point is spread evenly (Fibonacci hashing).
+            let spread = u64::from(number.wrapping_mul(0x9e37_79b9));
+            (*account, *phase) = (StreamAccount::default(), ((spread * u64::from(config.prescale)) >> 32) as u32);
+        }
     }
 }
 
@@ -110,12 +123,13 @@ fn named(name: &str) -> StreamName {
 
 impl Stream {
     fn takes(&mut self, triggers: TriggerBits, trigger_type: u16) -> bool {
-        let Self { config, account } = self;
+        let Self { config, account, phase } = self;
         if !config.takes_all() && !config.triggers.meets(triggers) && !config.trigger_types.contains(&trigger_type) {
             return false;
         }
         account.selected += 1;
-        let is_kept = (account.selected - 1).is_multiple_of(u64::from(config.prescale));
+        let before = account.selected - 1 + u64::from(*phase);
+        let is_kept = before.is_multiple_of(u64::from(config.prescale));
         account.prescaled_away += u64::from(!is_kept && !is_planted(Flaw::PrescaledUncounted));
         is_kept
     }

@@ -1,17 +1,17 @@
 //! `[file_based]`: events go to filter units as files.
 
 use super::check::fault;
+use super::filter::{StreamSection, TriggerChoice, triggers};
 use super::format::FormatName;
 use super::model::{Configuration, SourceSection};
 use super::parse::Fault;
 use crate::drive::RoomLimits;
-use crate::file_based::BuiltIn;
+use crate::file_based::UnitTask;
 use crate::quantity::{Bytes, Time};
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::frd::Version;
 use schemars::JsonSchema;
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,10 +40,13 @@ pub struct FileBasedSection {
     /// Filter units for the files of each builder unit; with 0 they are somebody else's (`ropewalk filter-files`).
     #[serde(default)]
     pub units: u32,
-    /// What they accept: `all`, `prescale=N`, `size=BYTES`, `source=ID`, `random=SHARE` or `random=SHARE,SEED`.
-    #[serde(default = "accept_all", deserialize_with = "built_in")]
-    #[schemars(with = "String")]
-    pub filter: BuiltIn,
+    /// Triggers that are built in, as those of a `[filter]`: an event that passes one is accepted. Without any, and without a library,
+    /// every event is.
+    #[serde(default)]
+    pub triggers: Vec<TriggerChoice>,
+    /// What earlier versions called them.
+    #[schemars(skip)]
+    pub filter: Option<String>,
     /// Who decides instead: the filter of this library (`docs/filters.md`).
     pub library: Option<PathBuf>,
     /// A text that it is told.
@@ -73,20 +76,12 @@ const fn file_time() -> Time {
     Time(Duration::from_secs(1))
 }
 
-const fn accept_all() -> BuiltIn {
-    BuiltIn::All
-}
-
 const fn timeout() -> Time {
     Time(Duration::from_secs(60))
 }
 
 const fn tries() -> u16 {
     3
-}
-
-fn built_in<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BuiltIn, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }
 
 impl FileBasedSection {
@@ -117,17 +112,23 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
         let field = if section.tries == 0 { "tries" } else { "file_events" };
         return Err(fault(key(field), "at least 1"));
     }
-    if section.library.is_some() && section.filter != BuiltIn::All {
-        return Err(fault(key("filter"), "who decides? Give one of `filter` and `library`"));
+    if section.filter.is_some() {
+        let message =
+            "that is `triggers` now, with the words of a [filter]: `triggers = [{ random = { share = 0.1 } }]`";
+        return Err(fault(key("filter"), message));
     }
+    if section.library.is_some() && !section.triggers.is_empty() {
+        return Err(fault(key("triggers"), "who decides? Give one of `triggers` and `library`"));
+    }
+    triggers("file_based", &section.triggers, configuration)?;
+    if let Err(error) = UnitTask::of(section, &configuration.stream).streams() {
+        return Err(fault("stream", error.to_string()));
+    }
+    configuration.stream.iter().enumerate().try_for_each(|(index, stream)| of_run_files(index, stream))?;
     if configuration.filter.is_some() {
         let message =
             "events are decided once: by the filter units that take files, or by a [filter] in the builder unit";
         return Err(fault("filter", message));
-    }
-    if !configuration.stream.is_empty() {
-        let message = "run files have streams, and with [file_based] there are none: leave it out";
-        return Err(fault("stream", message));
     }
     if !configuration.run.write {
         return Err(fault("run.write", "with [file_based] events are written: leave it out"));
@@ -160,6 +161,23 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
     }
 }
 
+/// What a stream says of run files, where there are none.
+fn of_run_files(index: usize, stream: &StreamSection) -> Result<(), Fault> {
+    let said = [
+        ("ordered", stream.ordered),
+        ("outputs", !stream.outputs.is_empty()),
+        ("hand_over", stream.hand_over.is_some()),
+        ("compress", stream.compress.is_some()),
+    ];
+    match said.into_iter().find(|&(_, is_given)| is_given) {
+        Some((field, _)) => {
+            let message = "that is for run files, and with [file_based] filter units write streams: leave it out";
+            Err(fault(format!("stream[{index}].{field}"), message))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Whether the source's fragments are those of a FED.
 fn is_fed(source: &SourceSection) -> bool {
     let format = matches!(source.format, FormatName::Ferol | FormatName::Foreign(ForeignFormat::Fed));
@@ -169,6 +187,7 @@ fn is_fed(source: &SourceSection) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::configuration::parse;
+    use ropewalk_wire::run_file::StreamName;
 
     const NODES: &str =
         "[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nreadout = \"ru0\"\n";
@@ -177,15 +196,25 @@ mod tests {
     fn what_does_not_go_with_files_of_events_is_said_with_its_key() {
         let told = |text: &str| parse("files", &format!("version = 1\n{text}\n{NODES}"), &|_| None);
         assert!(told("[file_based]").is_ok());
+        let streams =
+            "[file_based]\ntriggers = [\"all\", { every = 7 }]\n[[stream]]\nname = \"a\"\ntriggers = [1]\nprescale = 3";
+        let streams = told(streams).expect("it makes sense").streams();
+        assert!(streams.names().eq([StreamName::UNNAMED]), "builder units write all events: filter units choose");
         for (text, key) in [
             ("[file_based]\nfrd_version = 6", "file_based.frd_version"),
             ("[file_based]\nfile_events = 0", "file_based.file_events"),
             ("[file_based]\ntries = 0", "file_based.tries"),
-            ("[file_based]\nfilter = \"size=1\"\nlibrary = \"x.so\"", "file_based.filter"),
+            ("[file_based]\nfilter = \"size=1\"", "file_based.filter"),
+            ("[file_based]\ntriggers = [\"all\"]\nlibrary = \"x.so\"", "file_based.triggers"),
+            ("[file_based]\ntriggers = [{ present = 7 }]", "file_based.triggers[0]"),
             ("[file_based]\nresume_free = \"1MiB\"", "file_based.resume_free"),
             ("[file_based]\nleast_free = \"2MiB\"\nresume_free = \"1MiB\"", "file_based.resume_free"),
             ("[file_based]\n[filter]\ntriggers = [\"all\"]", "filter"),
-            ("[file_based]\n[[stream]]\nname = \"a\"", "stream"),
+            ("[file_based]\n[[stream]]\nname = \"a\"\n[[stream]]\nname = \"a\"", "stream"),
+            ("[file_based]\n[[stream]]\nname = \"a\"\nprescale = 0", "stream"),
+            ("[file_based]\n[[stream]]\nname = \"a\"\ntriggers = [128]", "stream[0].triggers"),
+            ("[file_based]\n[[stream]]\nname = \"a\"\nordered = true", "stream[0].ordered"),
+            ("[file_based]\n[[stream]]\nname = \"a\"\ncompress = \"lz4\"", "stream[0].compress"),
             ("[file_based]\n[run]\nkeep = \"1GiB\"", "run.keep"),
             ("[file_based]\n[run]\nwrite = false\nacknowledge = \"built\"", "run.write"),
             ("[file_based]\n[storage]\nhand_over = \"there\"", "storage.hand_over"),

@@ -204,6 +204,30 @@ impl TriggerChoice {
             Self::Random(random) => Builtin::Random { share: random.share, seed: random.seed },
         }
     }
+
+    /// Whether it makes sense, where these sources are known.
+    pub(super) fn check(&self, is_known: impl Fn(u32) -> bool) -> Result<(), String> {
+        match self {
+            Self::All => Ok(()),
+            Self::Every(0) => Err("every 1st event is every one; there is no 0th".to_owned()),
+            Self::Every(_) => Ok(()),
+            Self::Size(size) => match size.most {
+                Some(most) if most < size.least => {
+                    Err(format!("no event has {} at least and {most} at most", size.least))
+                }
+                _ => Ok(()),
+            },
+            Self::Present(id) if is_known(*id) => Ok(()),
+            Self::Bytes(bytes) if is_known(bytes.source) => match bytes.comparisons().count() {
+                _ if !(1..=8).contains(&bytes.mask.0.len()) => Err("a mask has 1 to 8 bytes".to_owned()),
+                1 => Ok(()),
+                _ => Err("give one of `is`, `is_not`, `at_least` and `at_most`".to_owned()),
+            },
+            Self::Present(id) | Self::Bytes(BytesTable { source: id, .. }) => Err(format!("no source has the id {id}")),
+            Self::Random(random) if (0.0..=1.0).contains(&random.share) => Ok(()),
+            Self::Random(_) => Err("a share lies between 0 and 1".to_owned()),
+        }
+    }
 }
 
 impl FilterSection {
@@ -226,7 +250,8 @@ impl BytesTable {
 }
 
 impl StreamSection {
-    fn stream(&self) -> Option<StreamConfig> {
+    /// The stream, in the machine's words; none where its name is none.
+    pub(crate) fn stream(&self) -> Option<StreamConfig> {
         let triggers = self.triggers.iter().map(|&trigger| TriggerBits::of(trigger));
         Some(StreamConfig {
             name: self.name.parse().ok()?,
@@ -236,12 +261,25 @@ impl StreamSection {
             ordered: self.ordered,
         })
     }
+
+    /// Whether it makes sense for itself: which key does not, and why.
+    pub(crate) fn check(&self) -> Result<(), (&'static str, String)> {
+        self.name.parse::<StreamName>().map_err(|error| ("name", error.to_string()))?;
+        match self.triggers.iter().find(|&&trigger| trigger >= TriggerBits::COUNT) {
+            Some(trigger) => Err(("triggers", format!("there is no trigger {trigger}: they are 0 to 127"))),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Configuration {
-    /// The streams of the run: those that are configured, or one that takes everything; and that of errors, where there is a
+    /// The streams of run files: those that are configured, or one that takes everything; and that of errors, where there is a
     /// filter. The configuration must have been checked.
     pub fn streams(&self) -> Streams {
+        if self.file_based.is_some() {
+            // Filter units choose streams; what they choose from is everything.
+            return Streams::everything();
+        }
         let configured: Vec<StreamConfig> = self.stream.iter().filter_map(StreamSection::stream).collect();
         let configured = if configured.is_empty() { vec![StreamConfig::everything()] } else { configured };
         Streams::new(configured, self.filter.is_some()).unwrap_or_else(|_| Streams::everything())
@@ -255,15 +293,13 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
             "the two highest ids are those of what is stored with events, such as a filter's results: give another one";
         return Err(fault(format!("source[{index}].id"), message));
     }
+    let has_triggers = configuration.filter.is_some() || configuration.file_based.is_some();
     for (index, stream) in configuration.stream.iter().enumerate() {
         let key = |field: &str| format!("stream[{index}].{field}");
-        if let Err(error) = stream.name.parse::<StreamName>() {
-            return Err(fault(key("name"), error.to_string()));
+        if let Err((field, message)) = stream.check() {
+            return Err(fault(key(field), message));
         }
-        if let Some(trigger) = stream.triggers.iter().find(|&&trigger| trigger >= TriggerBits::COUNT) {
-            return Err(fault(key("triggers"), format!("there is no trigger {trigger}: they are 0 to 127")));
-        }
-        if !stream.triggers.is_empty() && configuration.filter.is_none() {
+        if !stream.triggers.is_empty() && !has_triggers {
             let message = "nobody sets triggers: give a [filter], or choose by `trigger_types`";
             return Err(fault(key("triggers"), message));
         }
@@ -319,37 +355,18 @@ fn filter(filter: &FilterSection, configuration: &Configuration) -> Result<(), F
     if !(1..=1000).contains(&filter.restarts) {
         return Err(fault(key("restarts"), "1 to 1000 within a minute"));
     }
-    if filter.triggers.len() > TriggerBits::COUNT as usize {
-        return Err(fault(key("triggers"), "there are 128 triggers at most"));
-    }
-    let triggers = filter.triggers.iter().enumerate();
-    triggers
-        .map(|(index, trigger)| (format!("filter.triggers[{index}]"), trigger))
-        .try_for_each(|(key, trigger)| self::trigger(trigger, configuration).map_err(|message| fault(key, message)))
+    triggers("filter", &filter.triggers, configuration)
 }
 
-fn trigger(trigger: &TriggerChoice, configuration: &Configuration) -> Result<(), String> {
-    let is_known = |id: u32| configuration.source.iter().any(|source| source.id == id);
-    match trigger {
-        TriggerChoice::All => Ok(()),
-        TriggerChoice::Every(0) => Err("every 1st event is every one; there is no 0th".to_owned()),
-        TriggerChoice::Every(_) => Ok(()),
-        TriggerChoice::Size(size) => match size.most {
-            Some(most) if most < size.least => Err(format!("no event has {} at least and {most} at most", size.least)),
-            _ => Ok(()),
-        },
-        TriggerChoice::Present(id) if is_known(*id) => Ok(()),
-        TriggerChoice::Bytes(bytes) if is_known(bytes.source) => match bytes.comparisons().count() {
-            _ if !(1..=8).contains(&bytes.mask.0.len()) => Err("a mask has 1 to 8 bytes".to_owned()),
-            1 => Ok(()),
-            _ => Err("give one of `is`, `is_not`, `at_least` and `at_most`".to_owned()),
-        },
-        TriggerChoice::Present(id) | TriggerChoice::Bytes(BytesTable { source: id, .. }) => {
-            Err(format!("no source has the id {id}"))
-        }
-        TriggerChoice::Random(random) if (0.0..=1.0).contains(&random.share) => Ok(()),
-        TriggerChoice::Random(_) => Err("a share lies between 0 and 1".to_owned()),
+/// The first thing that is wrong with the triggers of a section.
+pub(super) fn triggers(section: &str, triggers: &[TriggerChoice], configuration: &Configuration) -> Result<(), Fault> {
+    if triggers.len() > TriggerBits::COUNT as usize {
+        return Err(fault(format!("{section}.triggers"), "there are 128 triggers at most"));
     }
+    let is_known = |id: u32| configuration.source.iter().any(|source| source.id == id);
+    triggers.iter().enumerate().try_for_each(|(index, trigger)| {
+        trigger.check(is_known).map_err(|message| fault(format!("{section}.triggers[{index}]"), message))
+    })
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ mod felix_event;
 mod felix_serve;
 mod file_based;
 mod filter;
+mod filter_text;
 mod format;
 mod gathering;
 mod layout;
@@ -43,6 +44,7 @@ pub use felix_event::{Endian, EventChoice, EventField};
 pub use felix_serve::ServeSection;
 pub use file_based::FileBasedSection;
 pub use filter::{BytesTable, FilterSection, RandomTable, SizeTable, StreamSection, TriggerChoice};
+pub use filter_text::NotThis;
 pub use format::FormatName;
 pub use layout::{
     BoardChoice, BoardTable, BoardsChoice, ChecksumTable, CountsChoice, DemuxTable, EventTable, FrameChoice,

@@ -6,7 +6,9 @@ use super::error::FilesError;
 use super::line::{FromUnit, ToUnit};
 use super::place::{Outputs, Place};
 use super::summary::{FilesSummary, LumisectionSummary};
-use ropewalk_flow::files::{Broker, BrokerAction, BrokerConfig, Counts, FileAccount, FileId, Merger, UnitId, Work};
+use ropewalk_flow::files::{
+    Broker, BrokerAction, BrokerConfig, Closed, Decided, FileId, Merger, UnitId, Work, Written,
+};
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_terms::{Attempt, Instant};
 use ropewalk_wire::frd::{Event, FILE_HEADER_BYTES, FileHeader};
@@ -58,11 +60,12 @@ pub fn serve_files(
         place,
         clock: MonotonicClock,
         broker: Broker::new(options.broker),
-        merger: Merger::new(1),
+        merger: Merger::default(),
         children: Children::new(command, options.units),
         connections: Arc::clone(&entrance.connections),
         next_look: Some(Instant::ZERO),
         lumisections: BTreeSet::new(),
+        of_other_runs: BTreeSet::new(),
         closed: Vec::new(),
     };
     service.begin()?;
@@ -71,10 +74,8 @@ pub fn serve_files(
     }
     drop(entrance);
     let Service { broker, merger, children, closed, .. } = &service;
-    let mut summary =
-        FilesSummary::new(place.run(), broker.counts(), children.restarts(), merger.total(), closed.clone());
-    summary.balanced &= merger.open_lumisections().next().is_none();
-    Ok(summary)
+    let summary = FilesSummary::new(place.run(), broker.counts(), children.restarts(), merger, closed);
+    Ok(FilesSummary { of_other_runs: service.of_other_runs, ..summary })
 }
 
 /// The connections that are open.
@@ -169,7 +170,9 @@ struct Service<'a> {
     next_look: Option<Instant>,
     /// Those whose end the merger knows.
     lumisections: BTreeSet<u32>,
-    closed: Vec<LumisectionSummary>,
+    closed: Vec<Closed>,
+    /// Files of events that nobody is given.
+    of_other_runs: BTreeSet<String>,
 }
 
 impl Service<'_> {
@@ -178,7 +181,7 @@ impl Service<'_> {
         let (contents, outputs) = (self.place.contents()?, self.place.outputs()?);
         for &file in &outputs.decided {
             let told = self.place.filtered(file)?;
-            self.merger.decided(file, &account(&told));
+            self.merger.decided(file, &self.decided(file, &told)?);
             let counts = Work { file, attempt: Attempt(told.attempt) };
             let others = outputs.tries.iter().filter(|(work, _)| work.file == file && **work != counts);
             others.for_each(|(_, paths)| remove(paths));
@@ -209,9 +212,8 @@ impl Service<'_> {
             self.act(now, action)?;
         }
         while let Some(closed) = self.merger.poll() {
-            let summary = LumisectionSummary::of(&closed);
-            write_whole(&self.place.sum(closed.lumisection), &summary)?;
-            self.closed.push(summary);
+            self.write_sums(&LumisectionSummary::of(&closed))?;
+            self.closed.push(closed);
         }
         if self.next_look.is_none() && self.broker.undecided() == 0 {
             self.children.finish();
@@ -239,9 +241,10 @@ impl Service<'_> {
         for &lumisection in contents.lumisections.iter().filter(|lumisection| !self.lumisections.contains(lumisection))
         {
             let end: EndOfLumisection = read_numbers(&self.place.end_of_lumisection(lumisection))?;
-            self.merger.written(lumisection, end.files, end.events);
+            self.merger.written(lumisection, Written { files: end.files, events: end.events });
         }
         self.lumisections.extend(contents.lumisections);
+        self.of_other_runs.extend(contents.of_other_runs);
         if contents.is_over {
             self.broker.no_more_files();
             self.next_look = None;
@@ -253,17 +256,33 @@ impl Service<'_> {
         match heard {
             Heard::Said(unit, FromUnit::Want) => self.broker.request(unit),
             Heard::Said(unit, FromUnit::Failed(work)) => self.broker.failed(unit, work),
-            // Who says that it is done has written what came of it.
-            Heard::Said(unit, FromUnit::Done(work)) => {
-                match read_whole::<FilteredFile>(&self.place.draft(work))
-                    .is_ok_and(|told| told.attempt == work.attempt.0)
-                {
-                    true => self.broker.done(unit, work),
-                    false => self.broker.failed(unit, work),
-                }
-            }
+            Heard::Said(unit, FromUnit::Done(work)) if self.is_written(work) => self.broker.done(unit, work),
+            Heard::Said(unit, FromUnit::Done(work)) => self.broker.failed(unit, work),
             Heard::Gone(unit) => self.broker.lost(unit),
         }
+    }
+
+    /// Whether a unit that says that it is done has written what came of a file, and that can be true.
+    fn is_written(&self, work: Work) -> bool {
+        let Ok(told) = read_whole::<FilteredFile>(&self.place.draft(work)) else { return false };
+        told.attempt == work.attempt.0
+            && told.decided().is_ok_and(|decided| decided.imbalances().next().is_none())
+            && told.streams.iter().all(|stream| self.place.is_there(work, stream))
+    }
+
+    /// What is added up of a document that has its name.
+    fn decided(&self, file: FileId, told: &FilteredFile) -> Result<Decided, FilesError> {
+        let path = || self.place.document(file);
+        told.decided().map_err(|error| FilesError::Document { path: path(), why: error.to_string() })
+    }
+
+    /// The sum of a lumisection, and of each stream in it for whoever takes that.
+    fn write_sums(&self, sum: &LumisectionSummary) -> Result<(), FilesError> {
+        let lumisection = sum.lumisection;
+        sum.streams
+            .iter()
+            .try_for_each(|stream| write_whole(&self.place.stream_sum(lumisection, &stream.stream), stream))?;
+        write_whole(&self.place.sum(lumisection), sum)
     }
 
     fn act(&mut self, now: Instant, action: BrokerAction) -> Result<(), FilesError> {
@@ -282,7 +301,8 @@ impl Service<'_> {
                 match std::fs::rename(self.place.draft(work), self.place.document(work.file)) {
                     Ok(()) => {
                         self.broker.committed(work.file);
-                        self.merger.decided(work.file, &account(&self.place.filtered(work.file)?));
+                        let decided = self.decided(work.file, &self.place.filtered(work.file)?)?;
+                        self.merger.decided(work.file, &decided);
                     }
                     Err(_) => self.broker.not_committed(now, work.file),
                 }
@@ -326,11 +346,6 @@ fn remove(paths: &[PathBuf]) {
 
 fn latest(outputs: &Outputs, file: FileId) -> Attempt {
     outputs.tries.keys().filter(|work| work.file == file).map(|work| work.attempt).max().unwrap_or(Attempt(0))
-}
-
-fn account(told: &FilteredFile) -> FileAccount {
-    let counts = |stream: &super::documents::StreamFile| Counts { events: stream.events, bytes: stream.bytes };
-    FileAccount { processed: told.processed, streams: told.streams.iter().map(counts).collect() }
 }
 
 /// How many events a file holds: as its header says, or as there are.

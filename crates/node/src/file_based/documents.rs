@@ -4,6 +4,8 @@
 //! it is written as `.tmp` and renamed.
 
 use super::error::FilesError;
+use ropewalk_flow::files::{Decided, StreamCounts};
+use ropewalk_wire::run_file::NotAStreamName;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::path::Path;
@@ -148,21 +150,43 @@ pub struct FilteredFile {
     pub source: String,
     /// Events that were looked at: all of the file.
     pub processed: u64,
+    /// Those that were accepted.
+    pub accepted: u64,
     /// Events whose checksum is wrong; they were looked at all the same.
     pub wrong_checksums: u64,
     /// What went where.
     pub streams: Vec<StreamFile>,
 }
 
-/// A file of accepted events.
+/// What of a file went to a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct StreamFile {
     /// The stream.
     pub stream: String,
-    /// Events in it.
-    pub events: u64,
-    /// Bytes of the file; 0 where there is none, for no event was accepted.
+    /// Accepted events that it was to have, by their triggers or trigger type.
+    pub selected: u64,
+    /// Those that its prescale left out.
+    pub prescaled_away: u64,
+    /// Those in its file.
+    pub written: u64,
+    /// Bytes of that; 0 where there is none, for it would have no event.
     pub bytes: u64,
+}
+
+impl FilteredFile {
+    /// What is added up of it.
+    ///
+    /// # Errors
+    /// Where the name of a stream is none.
+    pub fn decided(&self) -> Result<Decided, NotAStreamName> {
+        let mut decided = Decided { processed: self.processed, accepted: self.accepted, ..Decided::default() };
+        for StreamFile { stream, selected, prescaled_away, written, bytes } in &self.streams {
+            let counts =
+                StreamCounts { selected: *selected, prescaled_away: *prescaled_away, written: *written, bytes: *bytes };
+            decided.streams.entry(stream.parse()?).or_default().add(&counts);
+        }
+        Ok(decided)
+    }
 }
 
 /// Writes a document as a whole.

@@ -1,19 +1,17 @@
-//! Filters that are built in.
+//! Who decides on events of files, and what is looked at in them.
 
-use ropewalk_flow::source::Random;
-use ropewalk_terms::SourceId;
-use ropewalk_wire::fed;
-use ropewalk_wire::frd;
-use std::fmt;
-use std::str::FromStr;
+use ropewalk_flow::filter::{BuiltinFilter, Decision, TriggerView};
+use ropewalk_terms::{EventKey, SourceId};
+use ropewalk_wire::{fed, frd};
 
 /// Decides on events.
 pub trait EventFilter {
-    /// Whether the event is accepted. The answer should depend on the event alone: another process may have to give it again.
+    /// Whether the event is accepted, and which triggers it passed. The answer should depend on the event alone: another process may
+    /// have to give it again.
     ///
     /// # Errors
     /// Where that cannot be said: the event's file is then given back.
-    fn accepts(&mut self, event: &frd::Event<'_>) -> Result<bool, Undecided>;
+    fn decide(&mut self, event: &FileEvent<'_>) -> Result<Decision, Undecided>;
 }
 
 /// Why a filter cannot decide.
@@ -21,84 +19,58 @@ pub trait EventFilter {
 #[error("{0}")]
 pub struct Undecided(pub String);
 
-/// A filter that needs no code of anybody.
-#[derive(Copy, Clone, PartialEq, Debug)]
-pub enum BuiltIn {
-    /// Accepts all.
-    All,
-    /// Accepts events whose number is a multiple of this.
-    Prescale(u64),
-    /// Accepts events of at least so many bytes of data.
-    Size(u64),
-    /// Accepts events with a fragment of this source.
-    Source(SourceId),
-    /// Accepts this share of events, drawn from their numbers and this seed.
-    Random(f64, u64),
-}
-
-/// The text names no filter.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "{text:?} is no filter: there are all, prescale=10, size=4096 (bytes), source=841, random=0.1 and random=0.1,SEED"
-)]
-pub struct NoSuchFilter {
-    text: String,
-}
-
-impl EventFilter for BuiltIn {
-    fn accepts(&mut self, event: &frd::Event<'_>) -> Result<bool, Undecided> {
-        let number = event.header().event;
-        Ok(match *self {
-            Self::All => true,
-            Self::Prescale(step) => number.is_multiple_of(step),
-            Self::Size(least) => event.data().len() as u64 >= least,
-            Self::Source(source) => has_source(event, source),
-            Self::Random(share, seed) => Random::new(seed, number).unit() < share,
-        })
+/// Triggers that are built in, the same ones as a `[filter]` has.
+impl EventFilter for BuiltinFilter {
+    fn decide(&mut self, event: &FileEvent<'_>) -> Result<Decision, Undecided> {
+        Ok(Self::decide(self, event))
     }
 }
 
-fn has_source(event: &frd::Event<'_>, source: SourceId) -> bool {
-    let is_its = |place: std::ops::Range<usize>| {
-        let fragment = fed::Fragment::parse(&event.data()[place]);
-        fragment.is_ok_and(|fragment| fragment.header().source() == source)
-    };
-    event.fragments().is_some_and(|fragments| fragments.into_iter().any(is_its))
+/// An event of a file, with its fragments.
+#[derive(Clone, Debug)]
+pub struct FileEvent<'a> {
+    event: frd::Event<'a>,
+    /// None where the data do not fall apart into fragments.
+    fragments: Option<Vec<fed::Fragment<'a>>>,
 }
 
-impl fmt::Display for BuiltIn {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => write!(out, "all"),
-            Self::Prescale(step) => write!(out, "prescale={step}"),
-            Self::Size(bytes) => write!(out, "size={bytes}"),
-            Self::Source(source) => write!(out, "source={}", source.0),
-            Self::Random(share, seed) => write!(out, "random={share},{seed}"),
-        }
+impl<'a> FileEvent<'a> {
+    /// Finds the fragments of an event.
+    pub fn new(event: frd::Event<'a>) -> Self {
+        let places = event.fragments();
+        let fragment = |place| fed::Fragment::parse(&event.data()[place]).ok();
+        Self { fragments: places.and_then(|places| places.into_iter().map(fragment).collect()), event }
+    }
+
+    /// The event as it stands in the file.
+    pub const fn event(&self) -> &frd::Event<'a> {
+        &self.event
+    }
+
+    /// Its fragments; none where its data do not fall apart into such.
+    pub fn fragments(&self) -> Option<&[fed::Fragment<'a>]> {
+        self.fragments.as_deref()
+    }
+
+    /// The event type of the first fragment that has one; 0 where none has.
+    pub fn trigger_type(&self) -> u16 {
+        let types = self.fragments.iter().flatten().map(|fragment| u16::from(fragment.header().event_type()));
+        types.into_iter().find(|&kind| kind != 0).unwrap_or(0)
     }
 }
 
-impl FromStr for BuiltIn {
-    type Err = NoSuchFilter;
-
-    fn from_str(text: &str) -> Result<Self, NoSuchFilter> {
-        Self::read(text).ok_or_else(|| NoSuchFilter { text: text.to_owned() })
+impl TriggerView for FileEvent<'_> {
+    fn key(&self) -> EventKey {
+        // Resync counts have no place in FRD.
+        EventKey::new(0, self.event.header().event)
     }
-}
 
-impl BuiltIn {
-    fn read(text: &str) -> Option<Self> {
-        let Some((name, value)) = text.split_once('=') else { return (text == "all").then_some(Self::All) };
-        match name {
-            "prescale" => value.parse().ok().filter(|&step| step > 0).map(Self::Prescale),
-            "size" => value.parse().ok().map(Self::Size),
-            "source" => value.parse().ok().map(SourceId).map(Self::Source),
-            "random" => {
-                let (share, seed) = value.split_once(',').unwrap_or((value, "1"));
-                let share = share.parse().ok().filter(|share| (0.0..=1.0).contains(share))?;
-                Some(Self::Random(share, seed.parse().ok()?))
-            }
-            _ => None,
-        }
+    fn payload_bytes(&self) -> u64 {
+        self.event.data().len() as u64
+    }
+
+    fn payload_of(&self, source: SourceId) -> Option<impl Iterator<Item = u8>> {
+        let fragment = self.fragments.iter().flatten().find(|fragment| fragment.header().source() == source)?;
+        Some(fragment.bytes().iter().copied())
     }
 }

@@ -1,58 +1,16 @@
 //! A filter in C that decides on events of files: in the filter unit's own process, which ends over what the filter does.
 
-use super::filter::{BuiltIn, EventFilter, Undecided};
+use super::filter::{EventFilter, FileEvent, Undecided};
+use ropewalk_flow::filter::{Decision, TriggerView};
 use ropewalk_flow::messages::{Fragment, FragmentFlags, FragmentMeta};
 use ropewalk_memory::{Payload, Pool, PoolConfig, Staging};
 use ropewalk_plugin::filter::{Filter, FilterConfig, FilterEvent};
 use ropewalk_terms::{Attempt, EventKey, RunNumber};
 use ropewalk_wire::fed;
-use ropewalk_wire::frd;
-use std::path::{Path, PathBuf};
 
 /// Memory for the fragments of one event: so many blocks of so many bytes.
 const BLOCK: usize = 256 << 10;
 const BLOCKS: usize = 256;
-
-/// Who decides in a filter unit.
-#[derive(Clone, PartialEq, Debug)]
-pub enum UnitFilter {
-    /// What is built in.
-    BuiltIn(BuiltIn),
-    /// A library, and the text that it is told.
-    Library(PathBuf, String),
-}
-
-impl UnitFilter {
-    /// The library, where there is one.
-    pub fn new(built_in: &BuiltIn, library: Option<&Path>, configuration: &str) -> Self {
-        let library = library.map(|library| Self::Library(library.to_owned(), configuration.to_owned()));
-        library.unwrap_or(Self::BuiltIn(*built_in))
-    }
-
-    /// The arguments of this program as a unit with this filter, for the files of a run's directory.
-    pub fn arguments(&self, directory: &Path) -> Vec<String> {
-        let mut arguments = vec!["filter-unit".to_owned(), directory.display().to_string()];
-        match self {
-            Self::BuiltIn(filter) => arguments.extend(["--filter".to_owned(), filter.to_string()]),
-            Self::Library(library, text) => {
-                arguments.extend(["--library".to_owned(), library.display().to_string()]);
-                arguments.push(format!("--configuration={text}"));
-            }
-        }
-        arguments
-    }
-
-    /// The filter, for events of a run.
-    ///
-    /// # Errors
-    /// As [`LibraryFilter::new`].
-    pub fn load(&self, run: RunNumber) -> Result<Box<dyn EventFilter>, Undecided> {
-        Ok(match self {
-            Self::BuiltIn(filter) => Box::new(*filter),
-            Self::Library(library, text) => Box::new(LibraryFilter::new(library.clone(), text.clone(), run)?),
-        })
-    }
-}
 
 /// A library's filter, which is shown one event after the other.
 #[derive(Debug)]
@@ -68,28 +26,25 @@ impl LibraryFilter {
     ///
     /// # Errors
     /// Where the library is no filter, or does not want to, or there is no memory.
-    pub fn new(library: PathBuf, configuration: String, run: RunNumber) -> Result<Self, Undecided> {
+    pub fn new(config: &FilterConfig, run: RunNumber) -> Result<Self, Undecided> {
         let failed = |error: &dyn std::error::Error| Undecided(error.to_string());
-        let mut filter = Filter::new(&FilterConfig { library, configuration }).map_err(|error| failed(&error))?;
+        let mut filter = Filter::new(config).map_err(|error| failed(&error))?;
         let pool = Pool::new_untouched(PoolConfig::heap("fragments", BLOCK, BLOCKS)).map_err(|error| failed(&error))?;
         filter.begin_run(run);
         Ok(Self { filter, memory: Staging::new(pool), fragments: Vec::new() })
     }
 
     /// Takes the fragments of an event to where a filter may look at them.
-    fn take(&mut self, event: &frd::Event<'_>) -> Result<(), Undecided> {
+    fn take(&mut self, event: &FileEvent<'_>) -> Result<(), Undecided> {
         self.fragments.clear();
         self.memory.pool_mut().collect();
-        let places = event.fragments().ok_or_else(|| Undecided("its data are no FED fragments".to_owned()))?;
-        for place in places {
-            let bytes = &event.data()[place];
+        for fragment in event.fragments().ok_or_else(|| Undecided("its data are no FED fragments".to_owned()))? {
             let mut payload = Payload::default();
-            for piece in bytes.chunks(self.memory.largest()) {
+            for piece in fragment.bytes().chunks(self.memory.largest()) {
                 let slice = self.memory.write(piece);
                 payload.push(slice.ok_or_else(|| Undecided(format!("it is longer than {} bytes", BLOCK * BLOCKS)))?);
             }
-            let fragment = fed::Fragment::parse(bytes).map_err(|error| Undecided(error.to_string()))?;
-            self.fragments.push(Fragment { meta: meta(&fragment), payload });
+            self.fragments.push(Fragment { meta: meta(fragment), payload });
         }
         Ok(())
     }
@@ -114,6 +69,7 @@ fn meta(fragment: &fed::Fragment<'_>) -> FragmentMeta {
 /// An event of a file, as filters see it: FRD tells neither attempts nor what is missing.
 struct Shown<'a> {
     key: EventKey,
+    trigger_type: u16,
     fragments: &'a [Fragment],
 }
 
@@ -131,7 +87,7 @@ impl FilterEvent for Shown<'_> {
     }
 
     fn trigger_type(&self) -> u16 {
-        self.fragments.iter().map(|fragment| fragment.meta.trigger_type).find(|&kind| kind != 0).unwrap_or(0)
+        self.trigger_type
     }
 
     fn fragments(&self) -> impl Iterator<Item = &Fragment> {
@@ -140,12 +96,12 @@ impl FilterEvent for Shown<'_> {
 }
 
 impl EventFilter for LibraryFilter {
-    fn accepts(&mut self, event: &frd::Event<'_>) -> Result<bool, Undecided> {
+    fn decide(&mut self, event: &FileEvent<'_>) -> Result<Decision, Undecided> {
         self.take(event)?;
         let Self { filter, fragments, .. } = self;
-        let shown = Shown { key: EventKey::new(0, event.header().event), fragments };
+        let shown = Shown { key: event.key(), trigger_type: event.trigger_type(), fragments };
         match filter.process(&shown) {
-            Ok(Some(decision)) => Ok(decision.accept),
+            Ok(Some(decision)) => Ok(Decision { accept: decision.accept, triggers: decision.bits }),
             Ok(None) => Err(Undecided(format!("the filter cannot decide on it: {}", filter.why()))),
             Err(nonsense) => Err(Undecided(nonsense.to_string())),
         }

@@ -1,15 +1,13 @@
 //! The names in a run's directory, and what lies there.
 
-use super::documents::FilteredFile;
+use super::documents::{FilteredFile, StreamFile};
 use super::error::FilesError;
 use ropewalk_flow::files::{FileId, Work};
 use ropewalk_terms::{Attempt, RunNumber};
 use ropewalk_wire::frd::{FileKind, FileName};
+use ropewalk_wire::run_file::StreamName;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-/// The stream of all that a filter unit accepts.
-pub(super) const SELECTED: &str = "selected";
 
 /// A run's directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +23,8 @@ pub(super) struct Contents {
     pub(super) raw: BTreeSet<FileId>,
     /// Closed lumisections.
     pub(super) lumisections: BTreeSet<u32>,
+    /// Files of events of other runs, which nobody is given.
+    pub(super) of_other_runs: BTreeSet<String>,
     /// The run is closed.
     pub(super) is_over: bool,
 }
@@ -99,12 +99,18 @@ impl Place {
         make(self.output()).and_then(|()| make(self.error()))
     }
 
-    /// The accepted events of a try.
-    pub(super) fn selected(&self, work: Work) -> PathBuf {
+    /// What a stream takes by a try.
+    pub(super) fn stream_file(&self, work: Work, stream: StreamName) -> PathBuf {
         let Work { file: FileId { lumisection, index }, attempt } = work;
         let (run, attempt) = (self.run.0, attempt.0);
-        let name = format!("run{run:06}_ls{lumisection:04}_stream{SELECTED}_index{index:06}-{attempt}.raw");
-        self.output().join(name)
+        self.output().join(format!("run{run:06}_ls{lumisection:04}_stream{stream}_index{index:06}-{attempt}.raw"))
+    }
+
+    /// Whether what a try says that a stream took is there.
+    pub(super) fn is_there(&self, work: Work, told: &StreamFile) -> bool {
+        let Ok(stream) = told.stream.parse() else { return false };
+        let there = std::fs::metadata(self.stream_file(work, stream)).map_or(0, |file| file.len());
+        there == told.bytes && (told.written == 0) == (told.bytes == 0)
     }
 
     /// The document of a try, before it counts.
@@ -118,6 +124,11 @@ impl Place {
     pub(super) fn document(&self, file: FileId) -> PathBuf {
         let kind = FileKind::Account { index: file.index };
         self.output().join(FileName { run: self.run, lumisection: file.lumisection, kind }.to_string())
+    }
+
+    /// The sum of what a stream took of a lumisection.
+    pub(super) fn stream_sum(&self, lumisection: u32, stream: &str) -> PathBuf {
+        self.output().join(format!("run{:06}_ls{lumisection:04}_stream{stream}.jsn", self.run.0))
     }
 
     /// The sum of a lumisection.
@@ -136,8 +147,10 @@ impl Place {
     pub(super) fn contents(&self) -> Result<Contents, FilesError> {
         let mut contents = Contents::default();
         for name in self.names(&self.directory)? {
-            let Some(FileName { lumisection, kind, .. }) = self.parse(&name) else { continue };
+            let Ok(FileName { run, lumisection, kind }) = name.parse() else { continue };
             match kind {
+                FileKind::Raw { .. } if run != self.run => _ = contents.of_other_runs.insert(name),
+                _ if run != self.run => {}
                 FileKind::Raw { index } => _ = contents.raw.insert(FileId { lumisection, index }),
                 FileKind::EndOfLumisection => _ = contents.lumisections.insert(lumisection),
                 FileKind::EndOfRun => contents.is_over = true,

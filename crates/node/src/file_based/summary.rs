@@ -1,9 +1,10 @@
 //! What came of a run's files, for people and programs.
 
-use super::place::SELECTED;
-use ropewalk_flow::files::{BrokerCounts, Closed, LumisectionAccount};
-use ropewalk_terms::RunNumber;
+use ropewalk_flow::files::{BrokerCounts, Closed, Decided, Merger, StreamCounts, Written};
+use ropewalk_terms::{Imbalance, RunNumber};
+use ropewalk_wire::run_file::StreamName;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// The form's name and version: `docs/schema/files.json`.
 pub const FILES_SCHEMA: &str = "ropewalk-files-1";
@@ -27,22 +28,33 @@ pub struct FilesSummary {
     pub restarts: u64,
     /// Events that filter units looked at.
     pub processed: u64,
-    /// Whether each lumisection adds up: what was written is what was looked at and set aside.
+    /// Events that they accepted.
+    pub accepted: u64,
+    /// Whether each lumisection is closed and adds up: what was written is what was looked at and set aside, and in each stream
+    /// selected = prescaled away + written.
     pub balanced: bool,
-    /// What was accepted, by stream.
+    /// What does not hold, in words; empty where all does.
+    pub unbalanced: Vec<String>,
+    /// Files of events of other runs that lie in the directory: nobody filters them.
+    pub of_other_runs: BTreeSet<String>,
+    /// What streams took.
     pub streams: Vec<StreamSummary>,
     /// Each lumisection that is closed.
     pub lumisections: Vec<LumisectionSummary>,
 }
 
-/// What went to a stream.
+/// What went to a stream: selected = prescaled away + written.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct StreamSummary {
     /// The stream.
     pub stream: String,
-    /// Events.
-    pub events: u64,
-    /// Bytes of their files.
+    /// Accepted events that it was to have, by their triggers or trigger type.
+    pub selected: u64,
+    /// Those that its prescale left out.
+    pub prescaled_away: u64,
+    /// Those in its files.
+    pub written: u64,
+    /// Bytes of these files.
     pub bytes: u64,
 }
 
@@ -55,36 +67,37 @@ pub struct LumisectionSummary {
     pub files: u64,
     /// Events that were looked at.
     pub processed: u64,
+    /// Events that were accepted.
+    pub accepted: u64,
     /// Events in files that were set aside.
     pub set_aside: u64,
-    /// Whether that is what was written.
+    /// Whether that is what was written, and each stream adds up.
     pub balanced: bool,
-    /// What was accepted.
+    /// What streams took.
     pub streams: Vec<StreamSummary>,
 }
 
 impl LumisectionSummary {
     pub(super) fn of(closed: &Closed) -> Self {
-        let Closed { lumisection, account, is_balanced } = closed;
+        let Closed { lumisection, account, .. } = closed;
         Self {
             lumisection: *lumisection,
             files: account.files,
-            processed: account.processed,
+            processed: account.decided.processed,
+            accepted: account.decided.accepted,
             set_aside: account.set_aside,
-            balanced: *is_balanced,
-            streams: streams(account),
+            balanced: closed.imbalances().next().is_none(),
+            streams: streams(&account.decided),
         }
     }
 }
 
 impl FilesSummary {
-    pub(super) fn new(
-        run: RunNumber,
-        counts: BrokerCounts,
-        restarts: u64,
-        total: &LumisectionAccount,
-        lumisections: Vec<LumisectionSummary>,
-    ) -> Self {
+    /// What came of a run's files: its merger's sums, and what of them does not hold.
+    pub(super) fn new(run: RunNumber, counts: BrokerCounts, restarts: u64, merger: &Merger, closed: &[Closed]) -> Self {
+        let unbalanced: Vec<String> =
+            closed.iter().flat_map(unbalanced).chain(merger.open_lumisections().map(open)).collect();
+        let total = &merger.total().decided;
         Self {
             schema: FILES_SCHEMA,
             run: run.0,
@@ -94,18 +107,43 @@ impl FilesSummary {
             given_back: counts.given_back,
             restarts,
             processed: total.processed,
-            balanced: lumisections.iter().all(|lumisection| lumisection.balanced),
+            accepted: total.accepted,
+            balanced: unbalanced.is_empty(),
+            unbalanced,
+            of_other_runs: BTreeSet::new(),
             streams: streams(total),
-            lumisections,
+            lumisections: closed.iter().map(LumisectionSummary::of).collect(),
         }
     }
 }
 
-fn streams(account: &LumisectionAccount) -> Vec<StreamSummary> {
-    let summary = |(name, counts): (&str, &ropewalk_flow::files::Counts)| StreamSummary {
-        stream: name.to_owned(),
-        events: counts.events,
+/// What does not hold of a lumisection.
+fn unbalanced(closed: &Closed) -> impl Iterator<Item = String> {
+    closed.imbalances().map(|(stream, Imbalance { equation, left, right })| {
+        let stream = stream.map_or_else(String::new, |stream| format!(", stream {stream}"));
+        format!("lumisection {}{stream}: {equation}: {left} and {right}", closed.lumisection)
+    })
+}
+
+/// Why a lumisection is not closed.
+fn open((lumisection, files, written): (u32, u64, Option<Written>)) -> String {
+    match written {
+        None => format!("lumisection {lumisection}: {files} files came of it, and nobody wrote its EoLS.jsn"),
+        Some(Written { files: all, .. }) => {
+            format!(
+                "lumisection {lumisection}: {all} files were written as its EoLS.jsn says, and {files} of them were decided"
+            )
+        }
+    }
+}
+
+fn streams(decided: &Decided) -> Vec<StreamSummary> {
+    let summary = |(name, counts): (&StreamName, &StreamCounts)| StreamSummary {
+        stream: name.to_string(),
+        selected: counts.selected,
+        prescaled_away: counts.prescaled_away,
+        written: counts.written,
         bytes: counts.bytes,
     };
-    [SELECTED].into_iter().zip(&account.streams).map(summary).collect()
+    decided.streams.iter().map(summary).collect()
 }

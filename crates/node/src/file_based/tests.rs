@@ -2,10 +2,13 @@
 
 use super::documents::*;
 use super::*;
+use crate::configuration::{StreamSection, TriggerChoice};
 use ropewalk_flow::files::{BrokerConfig, FileId, Work};
-use ropewalk_terms::{Attempt, SourceId};
+use ropewalk_flow::filter::{Builtin, BuiltinFilter};
+use ropewalk_terms::{Attempt, RunNumber, TriggerBits};
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::frd::{self, EventHeader, FileHeader, Version};
+use ropewalk_wire::run_file::StreamName;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -51,12 +54,18 @@ impl Run {
         write_numbers(&directory.join("run000042_ls0000_EoR.jsn"), &end, "BU-0").expect("it is ours");
     }
 
-    /// Numbers of accepted events, in the order of the files.
+    /// Numbers of accepted events, in the order of the files, where there is one stream.
     fn accepted(&self) -> Vec<u64> {
+        self.taken("selected")
+    }
+
+    /// Numbers of the events that a stream took, in the order of the files.
+    fn taken(&self, stream: &str) -> Vec<u64> {
         let output = self.0.join("run000042/output");
         let mut files: Vec<PathBuf> =
             std::fs::read_dir(output).expect("it is there").map(|entry| entry.expect("an entry").path()).collect();
-        files.retain(|path| path.extension().is_some_and(|extension| extension == "raw"));
+        let part = format!("_stream{stream}_index");
+        files.retain(|path| path.display().to_string().contains(&part));
         files.sort();
         let events = |path: &PathBuf| {
             let bytes = std::fs::read(path).expect("it is ours");
@@ -97,6 +106,13 @@ fn event(number: u64) -> Vec<u8> {
     let mut out = Vec::new();
     frd::encode_event(header, &[&fragment(841), &fragment(843)], &mut out).expect("it fits");
     out
+}
+
+/// A unit with these triggers and streams, as they are written on a command line.
+fn unit(triggers: &[&str], streams: &[&str]) -> FilterUnit {
+    let triggers: Vec<TriggerChoice> = triggers.iter().map(|text| text.parse().expect("a trigger")).collect();
+    let streams: Vec<StreamSection> = streams.iter().map(|text| text.parse().expect("a stream")).collect();
+    UnitTask::new(&triggers, None, "", &streams).load(RunNumber(42)).expect("it makes sense")
 }
 
 fn options(tries: u16, time_out: Duration) -> BrokerOptions {
@@ -144,17 +160,17 @@ fn units_filter_all_files_and_lumisections_add_up() {
     let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
         thread::scope(|scope| {
             for _ in 0..3 {
-                scope.spawn(|| filter_files(place, &mut BuiltIn::Prescale(10)).expect("there is a broker"));
+                scope.spawn(|| unit(&["every = 10"], &[]).filter_files(place).expect("there is a broker"));
             }
         });
     });
     assert_eq!((summary.files, summary.decided, summary.set_aside, summary.processed), (7, 7, 0, 210));
     assert!(summary.balanced, "{summary:#?}");
-    assert_eq!((summary.streams[0].events, summary.lumisections.len()), (21, 4));
+    assert_eq!((summary.streams[0].written, summary.lumisections.len()), (21, 4));
     assert_eq!(run.accepted(), (0..210).step_by(10).collect::<Vec<u64>>());
     assert!(!run.place().socket().exists());
     let sum: serde_json::Value = read_whole(&run.0.join("run000042/output/run000042_ls0001_EoLS.jsn")).expect("a sum");
-    assert_eq!((&sum["processed"], &sum["streams"][0]["events"]), (&60.into(), &6.into()));
+    assert_eq!((&sum["processed"], &sum["streams"][0]["written"]), (&60.into(), &6.into()));
 }
 
 #[test]
@@ -164,9 +180,9 @@ fn a_unit_that_dies_in_the_middle_of_a_file_loses_and_doubles_nothing() {
     let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
         let mut dead = ByHand::new(place);
         let work = dead.take();
-        std::fs::write(place.selected(work), b"half of what it wanted to write").expect("it is ours");
+        std::fs::write(place.stream_file(work, selected()), b"half of what it wanted to write").expect("it is ours");
         drop(dead);
-        filter_files(place, &mut BuiltIn::All).expect("there is a broker");
+        unit(&[], &[]).filter_files(place).expect("there is a broker");
     });
     assert_eq!((summary.decided, summary.given_back, summary.balanced), (3, 1, true), "{summary:#?}");
     assert_eq!(run.accepted(), (0..60).collect::<Vec<u64>>());
@@ -183,7 +199,7 @@ fn who_says_done_and_has_written_nothing_has_failed() {
             writeln!(liar.broker, "{}", FromUnit::Done(work)).expect("it listens");
         }
         drop(liar);
-        filter_files(place, &mut BuiltIn::All).expect("there is a broker");
+        unit(&[], &[]).filter_files(place).expect("there is a broker");
     });
     // Two tries, and nobody gets it again: it lies where somebody can look at it, and its events are counted.
     assert_eq!((summary.decided, summary.set_aside, summary.balanced), (0, 1, true), "{summary:#?}");
@@ -202,7 +218,7 @@ fn a_unit_that_hangs_is_dismissed_and_one_that_speaks_nonsense_too() {
         let mut nonsense = ByHand::new(place);
         writeln!(nonsense.broker, "give me a file").expect("it listens");
         assert!(nonsense.lines.next().is_none_or(|line| line.is_err()), "nobody answers");
-        filter_files(place, &mut BuiltIn::All).expect("there is a broker");
+        unit(&[], &[]).filter_files(place).expect("there is a broker");
     });
     assert_eq!((summary.decided, summary.given_back, summary.balanced), (1, 1, true), "{summary:#?}");
 }
@@ -218,15 +234,15 @@ fn a_broker_goes_on_where_another_one_died() {
     let told = FilteredFile {
         attempt: 2,
         processed: 20,
-        streams: vec![StreamFile { stream: "selected".to_owned(), events: 0, bytes: 0 }],
+        streams: vec![StreamFile { stream: "selected".to_owned(), ..Default::default() }],
         ..Default::default()
     };
     write_whole(&place.document(work(0, 2).file), &told).expect("it is ours");
     for leftover in [work(0, 1), work(1, 1), work(1, 2)] {
-        std::fs::write(place.selected(leftover), b"left over").expect("it is ours");
+        std::fs::write(place.stream_file(leftover, selected()), b"left over").expect("it is ours");
     }
     let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
-        filter_files(place, &mut BuiltIn::All).expect("there is a broker");
+        unit(&[], &[]).filter_files(place).expect("there is a broker");
     });
     assert_eq!((summary.decided, summary.processed, summary.balanced), (4, 80, true), "{summary:#?}");
     assert_eq!(run.accepted(), (20..80).collect::<Vec<u64>>(), "the first file's events were all rejected");
@@ -244,7 +260,7 @@ fn nothing_is_written_over_what_somebody_else_wrote_for_the_same_try() {
     let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
         // A unit whose broker died goes on behind the next broker's first look.
         std::fs::write(place.draft(work), b"of somebody else").expect("it is ours");
-        filter_files(place, &mut BuiltIn::All).expect("there is a broker");
+        unit(&[], &[]).filter_files(place).expect("there is a broker");
     });
     assert_eq!((summary.decided, summary.given_back, summary.balanced), (1, 1, true), "{summary:#?}");
     assert_eq!(place.filtered(work.file).expect("a document").attempt, 2);
@@ -287,7 +303,7 @@ fn a_damaged_file_is_set_aside_and_the_others_are_not_harmed() {
     bytes.truncate(bytes.len() - 5);
     std::fs::write(&path, bytes).expect("it is ours");
     let summary = served(&run, &options(2, Duration::from_secs(60)), |place| {
-        filter_files(place, &mut BuiltIn::All).expect("there is a broker");
+        unit(&[], &[]).filter_files(place).expect("there is a broker");
     });
     assert_eq!((summary.decided, summary.set_aside, summary.balanced), (1, 1, true), "{summary:#?}");
     assert_eq!(run.accepted(), (20..40).collect::<Vec<u64>>());
@@ -315,7 +331,7 @@ fn documents_are_those_of_the_conventions() {
 }
 
 #[test]
-fn lines_and_filters_come_back_as_they_were_written() {
+fn lines_come_back_as_they_were_written() {
     let work = Work { file: FileId { lumisection: 1, index: 7 }, attempt: Attempt(2) };
     for word in [FromUnit::Want, FromUnit::Done(work), FromUnit::Failed(work)] {
         assert_eq!(word.to_string().parse(), Ok(word));
@@ -326,31 +342,121 @@ fn lines_and_filters_come_back_as_they_were_written() {
     for text in ["", "want 1 2 3", "done", "done 1 2", "done 1 2 70000", "give 1 2 3"] {
         assert_eq!(text.parse::<FromUnit>(), Err(NotALine), "{text:?}");
     }
-    for text in ["all", "prescale=10", "size=4096", "source=841", "random=0.5,3"] {
-        assert_eq!(text.parse::<BuiltIn>().expect("a filter").to_string(), text);
-    }
-    for text in ["", "none", "prescale=0", "random=2", "random=0.5,x", "source="] {
-        assert!(text.parse::<BuiltIn>().is_err(), "{text:?}");
-    }
-}
-
-fn accepts(mut filter: BuiltIn, event: &frd::Event<'_>) -> bool {
-    filter.accepts(event).expect("what is built in always decides")
 }
 
 #[test]
-fn filters_look_at_what_they_say() {
+fn triggers_look_at_what_they_say() {
     let bytes = event(20);
-    let event = frd::Event::parse(&bytes).expect("an event");
-    let share = |share, seed| accepts(BuiltIn::Random(share, seed), &event);
+    let event = FileEvent::new(frd::Event::parse(&bytes).expect("an event"));
+    let passes = |text: &str| text.parse::<TriggerChoice>().expect(text).builtin().passes(&event);
+    assert!(passes("all") && passes("every = 10") && !passes("every = 11"));
+    assert!(passes("size = { least = \"64\", most = \"64\" }") && !passes("size = { least = \"65\" }"));
+    assert!(passes("present = 843") && !passes("present = 844"));
+    // Behind the header's eight bytes lies what was sent, seven in each byte.
+    assert!(passes("bytes = { source = 841, offset = 8, mask = [255, 255], is = 0x0707 }"));
+    assert!(!passes("bytes = { source = 841, offset = 7, mask = [255, 255], is = 0x0707 }"));
+    assert!(!passes("bytes = { source = 841, offset = 40, mask = [255], at_least = 0 }"), "it ends before");
+    assert!(passes("random = { share = 1.0 }") && !passes("random = { share = 0.0 }"));
+    let both = BuiltinFilter::new(vec![Builtin::All, Builtin::Every(3), Builtin::Every(5)]).decide(&event);
+    assert_eq!(both.triggers, TriggerBits::of(0).with(TriggerBits::of(2)));
+}
+
+const TRIGGERS: &[&str] = &["every = 2", "every = 7"];
+const STREAMS: &[&str] =
+    &["name = \"physics\"", "name = \"monitoring\", triggers = [0], prescale = 4", "name = \"rare\", triggers = [1]"];
+
+#[test]
+fn each_stream_takes_what_it_is_to_have_and_is_added_up_for_itself() {
+    let run = Run::new();
+    run.write(6, 30);
+    let summary = served(&run, &options(3, Duration::from_secs(60)), |place| {
+        thread::scope(|scope| {
+            (0..3).for_each(|_| _ = scope.spawn(|| unit(TRIGGERS, STREAMS).filter_files(place).expect("a broker")));
+        });
+    });
+    assert!(summary.balanced, "{summary:#?}");
+    let accepted: Vec<u64> = (0..180).filter(|number| number % 2 == 0 || number % 7 == 0).collect();
+    assert_eq!((summary.accepted, run.taken("physics")), (accepted.len() as u64, accepted));
+    assert_eq!(run.taken("rare"), (0..180).step_by(7).collect::<Vec<u64>>());
+    let streams: Vec<_> = summary.streams.iter().map(|sum| (&*sum.stream, sum.selected, sum.written)).collect();
+    let kept = run.taken("monitoring");
+    assert_eq!(streams, [("monitoring", 90, kept.len() as u64), ("physics", 103, 103), ("rare", 26, 26)]);
+    assert!(kept.len().abs_diff(90 / 4) <= 2 && kept.iter().all(|number| number % 2 == 0), "{kept:?}");
+    assert_eq!(summary.streams[0].prescaled_away, 90 - kept.len() as u64);
+    // For whoever takes a stream away: what there is of it in a lumisection.
+    let output = run.0.join("run000042/output");
+    let sum: serde_json::Value = read_whole(&output.join("run000042_ls0002_streamrare.jsn")).expect("a sum");
+    assert_eq!((&sum["selected"], &sum["written"]), (&9.into(), &9.into()), "60 to 119 has nine of them");
+}
+
+#[test]
+fn a_prescale_keeps_the_same_events_whoever_gets_a_file_and_however_often() {
+    let kept = |deaths: usize| {
+        let run = Run::new();
+        run.write(6, 10);
+        served(&run, &options(9, Duration::from_secs(60)), |place| {
+            (0..deaths).for_each(|_| _ = ByHand::new(place).take());
+            unit(TRIGGERS, STREAMS).filter_files(place).expect("there is a broker");
+        });
+        run.taken("monitoring")
+    };
+    assert_eq!(kept(0), kept(2));
+    assert!(!kept(0).is_empty());
+}
+
+#[test]
+fn what_a_unit_says_of_streams_has_to_be_there_and_to_add_up() {
+    let right = StreamFile { stream: "selected".to_owned(), selected: 3, prescaled_away: 2, written: 1, bytes: 9 };
+    for wrong in [
+        StreamFile { prescaled_away: 1, ..right.clone() },
+        StreamFile { bytes: 10, ..right.clone() },
+        StreamFile { stream: "other".to_owned(), ..right.clone() },
+        StreamFile { stream: "no name".to_owned(), ..right.clone() },
+        StreamFile { selected: 21, prescaled_away: 20, ..right.clone() },
+        right,
+    ] {
+        let run = Run::new();
+        run.write(1, 20);
+        let is_right = wrong.prescaled_away == 2 && wrong.bytes == 9 && wrong.stream == "selected";
+        let summary = served(&run, &options(2, Duration::from_secs(60)), |place| {
+            let mut liar = ByHand::new(place);
+            let work = liar.take();
+            std::fs::write(place.stream_file(work, selected()), b"one event").expect("it is ours");
+            let told = FilteredFile { attempt: 1, processed: 20, accepted: 20, ..Default::default() };
+            write_whole(&place.draft(work), &FilteredFile { streams: vec![wrong.clone()], ..told }).expect("ours");
+            writeln!(liar.broker, "{}", FromUnit::Done(work)).expect("it listens");
+            drop(liar);
+            unit(&[], &[]).filter_files(place).expect("there is a broker");
+        });
+        assert_eq!((summary.given_back, summary.balanced), (u64::from(!is_right), true), "{wrong:?}: {summary:#?}");
+        assert_eq!(summary.streams[0].written, if is_right { 1 } else { 20 }, "{wrong:?}");
+    }
+}
+
+#[test]
+fn what_does_not_add_up_says_why_and_files_of_other_runs_are_named() {
+    let run = Run::new();
+    run.write(3, 20);
+    let (place, directory) = (run.place(), run.0.join("run000042"));
+    let end = EndOfLumisection { events: 41, files: 2, total_events: 41, ..Default::default() };
+    write_numbers(&place.end_of_lumisection(1), &end, "BU-0").expect("it is ours");
+    let more = EndOfLumisection { events: 40, files: 2, total_events: 40, ..Default::default() };
+    write_numbers(&place.end_of_lumisection(2), &more, "BU-0").expect("it is ours");
+    let other = "run000041_ls0002_index000003.raw";
+    std::fs::write(directory.join(other), b"of another run").expect("it is ours");
+    let summary = served(&run, &options(2, Duration::from_secs(60)), |place| {
+        unit(&[], &[]).filter_files(place).expect("there is a broker");
+    });
+    let said = summary.unbalanced.join("\n");
     assert!(
-        accepts(BuiltIn::All, &event)
-            && accepts(BuiltIn::Prescale(10), &event)
-            && !accepts(BuiltIn::Prescale(11), &event)
+        !summary.balanced && said.contains("lumisection 1: events written = processed + set aside: 41 and 40"),
+        "{said}"
     );
-    assert!(accepts(BuiltIn::Size(64), &event) && !accepts(BuiltIn::Size(65), &event));
-    assert!(accepts(BuiltIn::Source(SourceId(843)), &event) && !accepts(BuiltIn::Source(SourceId(844)), &event));
-    assert!(share(1.0, 1) && !share(0.0, 1));
-    assert_eq!(share(0.5, 9), share(0.5, 9), "another process decides the same");
-    assert!((0..50).any(|seed| share(0.5, seed)) && !(0..50).all(|seed| share(0.5, seed)));
+    assert!(said.contains("lumisection 2: 2 files were written") && said.contains("and 1 of them"), "{said}");
+    assert_eq!(summary.of_other_runs.iter().collect::<Vec<_>>(), [other]);
+    assert!(directory.join(other).exists(), "it is somebody else's");
+}
+
+fn selected() -> StreamName {
+    "selected".parse().expect("a name")
 }

@@ -2,82 +2,159 @@
 
 use super::documents::{FilteredFile, StreamFile, write_whole};
 use super::error::FilesError;
-use super::filter::EventFilter;
+use super::filter::{EventFilter, FileEvent, Undecided};
 use super::line::{FromUnit, ToUnit};
-use super::place::{Place, SELECTED};
+use super::place::Place;
 use ropewalk_flow::files::Work;
+use ropewalk_flow::filter::Streams;
+use ropewalk_terms::StreamIndex;
 use ropewalk_wire::frd::{Event, FILE_HEADER_BYTES, FileHeader};
+use ropewalk_wire::run_file::StreamName;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Filters the files of a run that its broker gives, to the end. Returns how many there were.
-///
-/// # Errors
-/// Where the broker cannot be reached. It may go at any time: that is an end, and no error.
-pub fn filter_files(place: &Place, filter: &mut (impl EventFilter + ?Sized)) -> Result<u64, FilesError> {
-    let socket = place.socket();
-    let mut broker = UnixStream::connect(&socket).map_err(FilesError::system("reach the broker at", &socket))?;
-    let mut lines = BufReader::new(broker.try_clone().map_err(FilesError::system("read from", &socket))?).lines();
-    let mut files = 0;
-    let mut say = |word: FromUnit| writeln!(broker, "{word}").is_ok();
-    while say(FromUnit::Want) {
-        let Some(Ok(text)) = lines.next() else { break };
-        match text.parse().map_err(|_| FilesError::Line { text })? {
-            ToUnit::Finish => break,
-            ToUnit::Give(work) => {
-                let said = match filter_file(place, work, filter) {
-                    Ok(()) => FromUnit::Done(work),
-                    Err(error) => {
-                        tracing::warn!("{error}");
-                        FromUnit::Failed(work)
+/// Who decides, and what takes the accepted events of one file after the other.
+pub struct FilterUnit {
+    filter: Box<dyn EventFilter>,
+    streams: Streams,
+    /// The file that is filtered.
+    file: Vec<u8>,
+    /// For each stream what it takes of it.
+    taken: Vec<Taken>,
+}
+
+/// Accepted events of a file that a stream takes.
+struct Taken {
+    stream: StreamName,
+    events: u32,
+    /// The stream's file, its header included.
+    bytes: Vec<u8>,
+}
+
+impl Taken {
+    fn begin(&mut self) {
+        self.events = 0;
+        self.bytes.clear();
+        self.bytes.resize(FILE_HEADER_BYTES, 0);
+    }
+
+    fn take(&mut self, event: &[u8]) {
+        self.events += 1;
+        self.bytes.extend_from_slice(event);
+    }
+
+    /// The whole file; none where there is no event.
+    fn close(&mut self) -> Option<&[u8]> {
+        let header = FileHeader { events: self.events, file_bytes: self.bytes.len() as u64 };
+        self.bytes[..FILE_HEADER_BYTES].copy_from_slice(&header.to_bytes());
+        (self.events > 0).then_some(&self.bytes)
+    }
+}
+
+impl FilterUnit {
+    /// A unit with this filter and these streams.
+    pub fn new(filter: Box<dyn EventFilter>, streams: Streams) -> Self {
+        let taken = streams.names().map(|stream| Taken { stream, events: 0, bytes: Vec::new() }).collect();
+        Self { filter, streams, file: Vec::new(), taken }
+    }
+
+    /// Filters the files of a run that its broker gives, to the end. Returns how many there were.
+    ///
+    /// # Errors
+    /// Where the broker cannot be reached. It may go at any time: that is an end, and no error.
+    pub fn filter_files(&mut self, place: &Place) -> Result<u64, FilesError> {
+        let socket = place.socket();
+        let mut broker = UnixStream::connect(&socket).map_err(FilesError::system("reach the broker at", &socket))?;
+        let mut lines = BufReader::new(broker.try_clone().map_err(FilesError::system("read from", &socket))?).lines();
+        let mut files = 0;
+        let mut say = |word: FromUnit| writeln!(broker, "{word}").is_ok();
+        while say(FromUnit::Want) {
+            let Some(Ok(text)) = lines.next() else { break };
+            match text.parse().map_err(|_| FilesError::Line { text })? {
+                ToUnit::Finish => break,
+                ToUnit::Give(work) => {
+                    let said = match self.filter_file(place, work) {
+                        Ok(()) => FromUnit::Done(work),
+                        Err(error) => {
+                            tracing::warn!("{error}");
+                            FromUnit::Failed(work)
+                        }
+                    };
+                    files += 1;
+                    if !say(said) {
+                        break;
                     }
-                };
-                files += 1;
-                if !say(said) {
-                    break;
                 }
             }
         }
+        Ok(files)
     }
-    Ok(files)
+
+    /// Filters a file: what streams take is written first, then what came of it.
+    fn filter_file(&mut self, place: &Place, work: Work) -> Result<(), FilesError> {
+        let path = place.raw(work.file);
+        read(&path, &mut self.file).map_err(FilesError::system("read", &path))?;
+        // Prescales begin where the file's number says: whoever gets the file keeps the same events of it.
+        self.streams.begin_part(work.file.index);
+        self.taken.iter_mut().for_each(Taken::begin);
+        let source = format!("fu-{}", std::process::id());
+        let mut told = FilteredFile { attempt: work.attempt.0, source, ..FilteredFile::default() };
+        let is_header = |bytes: &[u8]| bytes.first_chunk().is_some_and(|first| FileHeader::parse(first).is_ok());
+        let mut at = if is_header(&self.file) { FILE_HEADER_BYTES } else { 0 };
+        while at < self.file.len() {
+            let failed = |error| FilesError::Events { path: path.clone(), offset: at, error };
+            let event = Event::parse(&self.file[at..]).map_err(failed)?;
+            told.processed += 1;
+            told.wrong_checksums += u64::from(!event.is_right());
+            at += event.bytes().len();
+            let undecided = |why| FilesError::Undecided { path: path.clone(), offset: at - event.bytes().len(), why };
+            told.accepted +=
+                u64::from(decide(&mut *self.filter, &mut self.streams, &mut self.taken, event).map_err(undecided)?);
+        }
+        for (taken, (_, account)) in self.taken.iter_mut().zip(self.streams.accounts()) {
+            let stream = taken.stream;
+            let file = taken.close();
+            file.map_or(Ok(()), |bytes| write_new(&place.stream_file(work, stream), bytes))?;
+            told.streams.push(StreamFile {
+                stream: stream.to_string(),
+                selected: account.selected,
+                prescaled_away: account.prescaled_away,
+                written: account.written,
+                bytes: file.map_or(0, |bytes| bytes.len() as u64),
+            });
+        }
+        let draft = place.draft(work);
+        // Nothing is written over: what is there is of a unit whose broker died.
+        if draft.exists() {
+            return Err(FilesError::system("write", &draft)(std::io::ErrorKind::AlreadyExists.into()));
+        }
+        write_whole(&draft, &told)
+    }
 }
 
-/// Filters a file: what is accepted is written first, then what came of it.
-fn filter_file(place: &Place, work: Work, filter: &mut (impl EventFilter + ?Sized)) -> Result<(), FilesError> {
-    let path = place.raw(work.file);
-    let bytes = std::fs::read(&path).map_err(FilesError::system("read", &path))?;
-    let mut told =
-        FilteredFile { attempt: work.attempt.0, source: format!("fu-{}", std::process::id()), ..Default::default() };
-    let (mut accepted, mut events) = (vec![0; FILE_HEADER_BYTES], 0);
-    let is_header = |bytes: &[u8]| bytes.first_chunk().is_some_and(|first| FileHeader::parse(first).is_ok());
-    let mut at = if is_header(&bytes) { FILE_HEADER_BYTES } else { 0 };
-    while at < bytes.len() {
-        let failed = |error| FilesError::Events { path: path.clone(), offset: at, error };
-        let event = Event::parse(&bytes[at..]).map_err(failed)?;
-        told.processed += 1;
-        told.wrong_checksums += u64::from(!event.is_right());
-        let undecided = |why| FilesError::Undecided { path: path.clone(), offset: at, why };
-        if filter.accepts(&event).map_err(undecided)? {
-            accepted.extend_from_slice(event.bytes());
-            events += 1;
-        }
-        at += event.bytes().len();
+/// Decides on an event, and gives it to the streams that take it. Whether it is accepted.
+fn decide(
+    filter: &mut dyn EventFilter,
+    streams: &mut Streams,
+    taken: &mut [Taken],
+    event: Event<'_>,
+) -> Result<bool, Undecided> {
+    let event = FileEvent::new(event);
+    let decision = filter.decide(&event)?;
+    if decision.accept {
+        let to = streams.select(decision.triggers, event.trigger_type());
+        to.iter().for_each(|StreamIndex(index)| taken[usize::from(index)].take(event.event().bytes()));
+        streams.written(to);
     }
-    let mut stream = StreamFile { stream: SELECTED.to_owned(), events: events.into(), bytes: 0 };
-    if events > 0 {
-        stream.bytes = accepted.len() as u64;
-        accepted[..FILE_HEADER_BYTES].copy_from_slice(&FileHeader { events, file_bytes: stream.bytes }.to_bytes());
-        write_new(&place.selected(work), &accepted)?;
-    }
-    told.streams.push(stream);
-    let draft = place.draft(work);
-    // Nothing is written over: what is there is of a unit whose broker died.
-    if draft.exists() {
-        return Err(FilesError::system("write", &draft)(std::io::ErrorKind::AlreadyExists.into()));
-    }
-    write_whole(&draft, &told)
+    Ok(decision.accept)
+}
+
+/// Reads a file into memory that is there.
+fn read(path: &Path, bytes: &mut Vec<u8>) -> std::io::Result<usize> {
+    bytes.clear();
+    File::open(path)?.read_to_end(bytes)
 }
 
 /// Writes a file that was not there.

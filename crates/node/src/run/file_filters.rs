@@ -5,11 +5,10 @@ use super::filters::try_library;
 use super::placement::{Purpose, disk_thread, pool_of};
 use crate::configuration::FileBasedSection;
 use crate::drive::{Filing, FilingConfig};
-use crate::file_based::{BrokerOptions, FilesError, FilesSummary, Place, UnitFilter, serve_files};
+use crate::file_based::{BrokerOptions, FilesError, FilesSummary, Place, UnitFilter, UnitTask, serve_files};
 use ropewalk_flow::files::BrokerConfig;
 use ropewalk_io::disk::{RealDisk, RealDiskConfig};
 use ropewalk_memory::PoolConfig;
-use ropewalk_plugin::filter::FilterConfig;
 use ropewalk_terms::{AcknowledgementLevel, RunNumber};
 use ropewalk_wire::frd::FileName;
 use ropewalk_wire::run_file::run_directory_name;
@@ -65,11 +64,12 @@ impl Workshop<'_> {
         if section.units == 0 {
             return Ok(Vec::new());
         }
-        if let Some(library) = section.library.clone() {
-            try_library(FilterConfig { library, configuration: section.configuration.clone() })?;
+        let task = UnitTask::of(section, &self.resolved.configuration().stream);
+        if let UnitFilter::Library(config) = &task.filter {
+            try_library(config.clone())?;
         }
         let configs = (0..self.resolved.manager.builders).filter_map(|index| self.resolved.filing(index));
-        configs.map(|config| FileFilters::start(&config, section, run)).collect()
+        configs.map(|config| FileFilters::start(&config, section, &task, run)).collect()
     }
 }
 
@@ -86,14 +86,18 @@ pub(super) struct FileFilters {
 }
 
 impl FileFilters {
-    fn start(config: &FilingConfig, section: &FileBasedSection, run: RunNumber) -> Result<Self, RunError> {
+    fn start(
+        config: &FilingConfig,
+        section: &FileBasedSection,
+        task: &UnitTask,
+        run: RunNumber,
+    ) -> Result<Self, RunError> {
         let directory = config.directory.join(run_directory_name(run));
         let what = || format!("{}: the directory of the run", directory.display());
         std::fs::create_dir_all(&directory).map_err(system(what()))?;
         let program = std::env::current_exe().map_err(system("this program"))?;
         let place = Place::open(&directory).map_err(|error| RunError::Unfit(error.to_string()))?;
-        let filter = UnitFilter::new(&section.filter, section.library.as_deref(), &section.configuration);
-        let arguments = filter.arguments(&directory);
+        let arguments = task.arguments(&directory);
         let broker = BrokerConfig { time_out: section.timeout.0, tries: section.tries, ..BrokerConfig::default() };
         let options = BrokerOptions { broker, units: section.units, unit: Some((program, arguments)) };
         let (is_left, is_forced) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());

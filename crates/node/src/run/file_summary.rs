@@ -54,16 +54,14 @@ impl FileBasedSummary {
     }
 
     fn add(&mut self, told: &FilesSummary) {
-        let accepted: u64 = told.streams.iter().map(|stream| stream.events).sum();
         self.files += told.files;
         self.files_set_aside += told.set_aside;
         self.given_back += told.given_back;
         self.restarts += told.restarts;
-        self.accepted += accepted;
-        self.rejected += told.processed.saturating_sub(accepted);
+        self.accepted += told.accepted;
+        self.rejected += told.processed.saturating_sub(told.accepted);
         self.set_aside += told.lumisections.iter().map(|lumisection| lumisection.set_aside).sum::<u64>();
-        if !told.balanced {
-            self.unbalanced.push(json!({ "equation": "each lumisection's files = what filter units made of them" }));
-        }
+        let equation = "each lumisection's files = what filter units made of them";
+        self.unbalanced.extend(told.unbalanced.iter().map(|why| json!({ "equation": equation, "why": why })));
     }
 }

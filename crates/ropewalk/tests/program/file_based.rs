@@ -7,10 +7,12 @@ use crate::process::Program;
 use crate::support::TemporaryDirectory;
 use ropewalk_wire::foreign::ForeignFormat;
 use rustix::process::{Pid, Signal, kill_process};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const EVENTS: u32 = 2000;
+/// What filter units accept in the example.
+const TRIGGERS: &str = r#"triggers = [{ random = { share = 0.1 } }, { size = { least = "2500" } }]"#;
 
 fn fed(source: u32, event: u32) -> Vec<u8> {
     ForeignFormat::Fed.emulate(source, event, &[event as u8; 160]).expect("it is short").concat()
@@ -70,7 +72,11 @@ fn filter_units_that_are_killed_lose_nothing_and_double_nothing() {
     expect_form(&account, &schema("files.json"));
     let count = |name: &str| account[name].as_u64().unwrap_or_default();
     assert_eq!((count("files"), count("decided"), count("processed")), (400, 400, EVENTS.into()), "{account:#}");
-    assert_eq!((&account["balanced"], &account["streams"][0]["events"]), (&true.into(), &EVENTS.into()), "{account:#}");
+    assert_eq!(
+        (&account["balanced"], &account["streams"][0]["written"]),
+        (&true.into(), &EVENTS.into()),
+        "{account:#}"
+    );
     assert!(count("restarts") > 0 && killed > 0, "{killed} were killed: {account:#}");
     let expected: Vec<u8> = (1..=EVENTS).flat_map(|event| [fed(841, event), fed(843, event)].concat()).collect();
     assert!(raw_again(&directory, &run) == expected, "every event is there, once and in its order");
@@ -80,7 +86,7 @@ fn filter_units_that_are_killed_lose_nothing_and_double_nothing() {
 fn a_killed_broker_is_followed_by_another_one_and_units_may_come_by_themselves() {
     let directory = TemporaryDirectory::new("filter-unit");
     let run = run_directory(&directory);
-    let broker = Program::start(["filter-files", &run, "--units", "1", "--filter", "prescale=10"]);
+    let broker = Program::start(["filter-files", &run, "--units", "1", "--trigger", "every = 10"]);
     let document = PathBuf::from(&run).join("output/run000001_ls0001_index000003.jsn");
     while !document.exists() {
         std::thread::sleep(Duration::from_millis(2));
@@ -89,7 +95,7 @@ fn a_killed_broker_is_followed_by_another_one_and_units_may_come_by_themselves()
     let mut second = Program::start(["filter-files", &run, "--units", "0", "--json"]);
     let ended = loop {
         // There is none before the second broker listens.
-        let unit = Program::run(["filter-unit", &run, "--filter", "prescale=10"]);
+        let unit = Program::run(["filter-unit", &run, "--trigger", "every = 10"]);
         if unit.status == Some(0) {
             break unit;
         }
@@ -125,11 +131,18 @@ fn a_filter_unit_that_stands_still_is_ended_and_its_file_goes_to_another_one() {
 fn what_cannot_be_filtered_says_why() {
     let directory = TemporaryDirectory::new("filter-wrong");
     let place = directory.path().display().to_string();
+    let run = directory.path().join("run000001");
+    std::fs::create_dir(&run).expect("it is ours");
+    let run = run.display().to_string();
     for (arguments, hint) in [
         (&["filter-files", "/nowhere"][..], "/nowhere"),
         (&["filter-files", &place], "named after it"),
         (&["filter-unit", &place], "named after it"),
-        (&["filter-files", &place, "--filter", "good"], "prescale=10"),
+        (&["filter-files", &place, "--filter", "random=0.1"], "that is --trigger now"),
+        (&["filter-files", &place, "--trigger", "good"], "share = 0.1"),
+        (&["filter-unit", &place, "--stream", "physics"], "prescale = 10"),
+        (&["filter-files", &run, "--stream", "name = \"a\", prescale = 0"], "keeps nothing"),
+        (&["filter-files", &run, "--stream", "name = \"A\""], "a-z"),
     ] {
         let ended = Program::run(arguments);
         assert!(ended.expect_status(2).errors.contains(hint), "{hint}: {ended:#?}");
@@ -148,6 +161,59 @@ fn kill_units_of(program: &mut Program) -> u32 {
     killed
 }
 
+/// What a stream took of all lumisections, as the merger's documents say.
+fn sum_of(output: &Path, stream: &str) -> StreamSum {
+    let entries = std::fs::read_dir(output).expect("it is there").map(|entry| entry.expect("an entry").path());
+    let end = format!("_stream{stream}.jsn");
+    let documents = entries.filter(|path| path.display().to_string().ends_with(&end));
+    documents.fold(StreamSum::default(), |sum, path| {
+        let text = std::fs::read_to_string(path).expect("it is ours");
+        let one: serde_json::Value = serde_json::from_str(&text).expect("a document");
+        let count = |name: &str| one[name].as_u64().expect("a count");
+        StreamSum {
+            selected: sum.selected + count("selected"),
+            prescaled_away: sum.prescaled_away + count("prescaled_away"),
+            written: sum.written + count("written"),
+        }
+    })
+}
+
+#[derive(Debug, Default)]
+struct StreamSum {
+    selected: u64,
+    prescaled_away: u64,
+    written: u64,
+}
+
+#[test]
+fn the_same_triggers_accept_the_same_events_in_files_as_in_run_files() {
+    let directory = TemporaryDirectory::new("file-based-same");
+    let triggers = "triggers = [{ every = 7 }, { random = { share = 0.1, seed = 3 } }, { size = { least = \"2500\" } }, \
+                    { bytes = { source = 843, offset = 3, mask = [15], at_most = 2 } }]";
+    let accepted = |name: &str, changes: &[(&str, &str)]| {
+        let file = example(&directory, "file-based-hlt.toml", changes);
+        let output = directory.path().join(name).display().to_string();
+        let account = Program::run(["run", &file, "--events", "1000", "--output", &output, "--json"]);
+        account.expect_status(0).account()
+    };
+    let files = accepted("files", &[(TRIGGERS, triggers)]);
+    let in_builder = format!("[filter]\n{triggers}");
+    let run_files = accepted(
+        "run-files",
+        &[
+            ("[file_based]", "[storage]"),
+            ("file_events = 1000", ""),
+            ("file_time = \"500ms\"", ""),
+            ("units = 2", ""),
+            ("tries = 100", ""),
+            (TRIGGERS, &in_builder),
+        ],
+    );
+    assert_eq!(files["file_based"]["accepted"], run_files["events"]["accepted"], "{files:#}");
+    let selected = sum_of(&directory.path().join("files/run000001/output"), "monitoring").selected;
+    assert_eq!(selected, run_files["streams"]["monitoring"]["selected"], "{run_files:#}");
+}
+
 #[test]
 fn a_run_writes_files_for_filter_units_that_are_killed_and_its_ledger_balances() {
     let directory = TemporaryDirectory::new("file-based-run");
@@ -158,15 +224,20 @@ fn a_run_writes_files_for_filter_units_that_are_killed_and_its_ledger_balances()
     let killed = kill_units_of(&mut run);
     let account = run.end().expect_status(0).account();
     expect_form(&account, &schema("run.json"));
+    let place = directory.path().join("run000001");
     let (files, written) = (&account["file_based"], &account["events"]["written"]);
     let count = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
     assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
     let decided = ["accepted", "rejected", "set_aside"].map(|fate| count(&files[fate]));
     assert_eq!(decided.iter().sum::<u64>(), count(written), "{files:#}");
+    let [monitoring, physics] = ["monitoring", "physics"].map(|name| sum_of(&place.join("output"), name));
+    assert_eq!((physics.selected, physics.written, physics.prescaled_away), (decided[0], decided[0], 0), "{files:#}");
+    assert_eq!(monitoring.selected, monitoring.prescaled_away + monitoring.written);
+    assert!(monitoring.written.abs_diff(monitoring.selected / 10) <= 5 + monitoring.selected / 50, "{monitoring:?}");
+    assert!(monitoring.selected < decided[0], "{monitoring:?}: large ones alone");
     assert!(decided[0] > 0 && decided[2] == 0 && count(written) > 5000, "{files:#}");
     assert!(killed > 3 && count(&files["restarts"]) > 0, "{killed} were killed: {files:#}");
     // Nothing is left of what was decided, and each lumisection has its sum.
-    let place = directory.path().join("run000001");
     let names = |place: PathBuf| {
         let entries = std::fs::read_dir(place).expect("it is there");
         entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect::<Vec<_>>()
@@ -187,7 +258,7 @@ fn what_files_of_events_cannot_hold_is_refused_before_the_run() {
         let ended = Program::run(["config", "check", &file]);
         assert!(ended.expect_status(2).errors.contains(message), "{ended:#?}");
     }
-    let library = ("filter = \"random=0.1\"", "library = \"/nowhere/filter.so\"");
+    let library = (TRIGGERS, "library = \"/nowhere/filter.so\"");
     let file = example(&directory, "file-based-hlt.toml", &[library]);
     let output = directory.path().join("library").display().to_string();
     let ended = Program::run(["run", &file, "--events", "50", "--output", &output]);
@@ -208,11 +279,7 @@ fn what_files_of_events_cannot_hold_is_refused_before_the_run() {
 fn a_library_decides_on_files_and_one_that_it_always_crashes_over_is_set_aside_whole() {
     let directory = TemporaryDirectory::new("file-based-library");
     let library = format!("library = {:?}", compile(directory.path(), &[]).display().to_string());
-    let changes = [
-        ("file_events = 1000", "file_events = 10"),
-        ("filter = \"random=0.1\"", &library),
-        ("tries = 100", "tries = 2"),
-    ];
+    let changes = [("file_events = 1000", "file_events = 10"), (TRIGGERS, &library), ("tries = 100", "tries = 2")];
     let file = example(&directory, "file-based-hlt.toml", &changes);
     let output = directory.path().display().to_string();
     let run = Program::run(["run", &file, "--events", "1000", "--output", &output, "--json"]);

@@ -46,6 +46,26 @@ fn a_prescale_keeps_one_of_so_many_and_the_account_says_so() {
 }
 
 #[test]
+fn parts_of_a_run_keep_one_of_so_many_together_however_few_events_each_has() {
+    for (prescale, events) in [(10, 3), (100, 3), (7, 1), (1, 4), (1000, 10)] {
+        let mut streams = Streams::new(vec![StreamConfig { prescale, ..stream("a", &[]) }], false).expect("right");
+        let mut kept = |part| {
+            streams.begin_part(part);
+            let kept: Vec<bool> = (0..events).map(|_| !streams.select(TriggerBits::of(0), 0).is_empty()).collect();
+            let (_, account) = streams.accounts().next().expect("a stream");
+            let count = kept.iter().filter(|&&is_kept| is_kept).count() as u64;
+            assert_eq!((account.selected, account.prescaled_away), (events, events - count));
+            (kept, count)
+        };
+        let parts = 10_000;
+        let total: u64 = (0..parts).map(|part| kept(part).1).sum();
+        let expected = u64::from(parts) * events / u64::from(prescale);
+        assert!(total.abs_diff(expected) <= 3, "{total} of one in {prescale}, and {expected} are due");
+        assert_eq!(kept(77), kept(77), "whoever has the part keeps the same");
+    }
+}
+
+#[test]
 fn without_a_filter_there_is_one_nameless_stream_and_none_for_errors() {
     let mut streams = Streams::new(vec![StreamConfig::everything()], false).expect("it is good");
     assert!(streams.names().eq([StreamName::UNNAMED]));

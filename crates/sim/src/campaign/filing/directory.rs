@@ -3,7 +3,9 @@
 use super::super::broken::{Broken, Checker};
 use super::super::content::mixed;
 use super::scenario::Scenario;
-use ropewalk_flow::files::{Counts, FileAccount, FileId, Work};
+use ropewalk_flow::files::{Decided, FileId, StreamCounts, Work};
+use ropewalk_flow::filter::{StreamConfig, Streams};
+use ropewalk_terms::TriggerBits;
 use std::collections::BTreeMap;
 
 /// What a unit has written for a file.
@@ -30,6 +32,18 @@ pub(super) struct Directory {
 /// Whether a filter accepts an event.
 pub(super) fn is_accepted(seed: u64, event: u64) -> bool {
     mixed(seed, event, 3).is_multiple_of(3)
+}
+
+/// The trigger that an event passes: one in two passes the second one.
+const fn trigger(event: u64) -> TriggerBits {
+    TriggerBits::of(event as u32 % 2)
+}
+
+/// The streams of every run: one has all that is accepted, and one of three that pass the second trigger go to the other as well.
+fn streams() -> Streams {
+    let named = |name: &str| StreamConfig { name: name.parse().expect("a name"), ..StreamConfig::everything() };
+    let part = StreamConfig { triggers: TriggerBits::of(1), prescale: 3, ..named("monitoring") };
+    Streams::new(vec![named("physics"), part], false).expect("they make sense")
 }
 
 impl Directory {
@@ -70,11 +84,24 @@ impl Directory {
     }
 
     /// What a document says.
-    pub(super) fn account(&self, file: FileId) -> Option<FileAccount> {
+    pub(super) fn account(&self, file: FileId) -> Option<Decided> {
         let output = self.outputs.get(self.documents.get(&file)?)?;
-        let accepted = output.decided.iter().filter(|(_, is_accepted)| *is_accepted).count() as u64;
-        let streams = vec![Counts { events: accepted, bytes: 10 * accepted }];
-        Some(FileAccount { processed: output.decided.len() as u64, streams })
+        let accepted: Vec<u64> =
+            output.decided.iter().filter(|(_, is_accepted)| *is_accepted).map(|&(event, _)| event).collect();
+        let mut streams = streams();
+        streams.begin_part(file.index);
+        for &event in &accepted {
+            let to = streams.select(trigger(event), 0);
+            streams.written(to);
+        }
+        let counts = streams.accounts().map(|(_, account)| StreamCounts {
+            selected: account.selected,
+            prescaled_away: account.prescaled_away,
+            written: account.written,
+            bytes: 10 * account.written,
+        });
+        let (processed, accepted) = (output.decided.len() as u64, accepted.len() as u64);
+        Some(Decided { processed, accepted, streams: streams.names().zip(counts).collect() })
     }
 
     /// What must hold when everything is over: each event has one fate.

@@ -6,7 +6,7 @@ use super::super::draw::Draw;
 use super::directory::Directory;
 use super::scenario::Scenario;
 use super::units::{Said, Unit};
-use ropewalk_flow::files::{Broker, BrokerAction, Closed, FileId, LumisectionAccount, Merger, UnitId};
+use ropewalk_flow::files::{Broker, BrokerAction, FileId, LumisectionAccount, Merger, UnitId, Written};
 use ropewalk_terms::{Attempt, Instant};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,7 +47,7 @@ impl World {
             directory: Directory::default(),
             unwritten,
             broker: Broker::new(scenario.broker),
-            merger: Merger::new(1),
+            merger: Merger::default(),
             closed: BTreeMap::new(),
             units: Vec::new(),
             ghosts: Vec::new(),
@@ -86,7 +86,7 @@ impl World {
 
     /// A broker begins, the first or another one: what it knows is what lies in the directory.
     fn begin(&mut self) {
-        (self.broker, self.merger) = (Broker::new(self.scenario.broker), Merger::new(1));
+        (self.broker, self.merger) = (Broker::new(self.scenario.broker), Merger::default());
         self.closed.clear();
         let directory = &self.directory;
         for &file in directory.raw.keys() {
@@ -261,21 +261,25 @@ impl World {
     fn merge_written(&mut self) {
         for lumisection in self.scenario.files.keys().map(|file| file.lumisection) {
             if self.unwritten.iter().all(|file| file.lumisection != lumisection) {
-                let (files, events) = self.written(lumisection);
-                self.merger.written(lumisection, files, events);
+                self.merger.written(lumisection, self.written(lumisection));
             }
         }
     }
 
-    fn written(&self, lumisection: u32) -> (u64, u64) {
+    fn written(&self, lumisection: u32) -> Written {
         let files = self.scenario.files.iter().filter(|(file, _)| file.lumisection == lumisection);
-        files.fold((0, 0), |(files, events), (_, more)| (files + 1, events + more.len() as u64))
+        files.fold(Written::default(), |sum, (_, more)| Written {
+            files: sum.files + 1,
+            events: sum.events + more.len() as u64,
+        })
     }
 
     fn close(&mut self) -> Result<(), Broken> {
-        while let Some(Closed { lumisection, account, is_balanced }) = self.merger.poll() {
-            Broken::unless(is_balanced, Checker::Ledger, || format!("lumisection {lumisection}: {account:?}"))?;
-            let before = self.closed.insert(lumisection, account);
+        while let Some(closed) = self.merger.poll() {
+            let wrong = closed.imbalances().next();
+            Broken::unless(wrong.is_none(), Checker::Ledger, || format!("{wrong:?} in {closed:?}"))?;
+            let lumisection = closed.lumisection;
+            let before = self.closed.insert(lumisection, closed.account);
             Broken::unless(before.is_none(), Checker::Keys, || format!("lumisection {lumisection} was closed twice"))?;
         }
         Ok(())
@@ -285,9 +289,9 @@ impl World {
     fn judge_sums(&mut self) -> Result<(), Broken> {
         self.merge_written();
         self.close()?;
-        let open: Vec<u32> = self.merger.open_lumisections().collect();
+        let open: Vec<u32> = self.merger.open_lumisections().map(|(lumisection, ..)| lumisection).collect();
         Broken::unless(open.is_empty(), Checker::Liveness, || format!("lumisections {open:?} are not closed"))?;
-        let mut sum = LumisectionAccount::new(1);
+        let mut sum = LumisectionAccount::default();
         self.scenario.files.keys().filter_map(|&file| self.directory.account(file)).for_each(|one| sum.add_file(&one));
         sum.files += self.directory.set_aside.len() as u64;
         sum.set_aside = self.directory.set_aside.values().map(|events| events.len() as u64).sum();
