@@ -11,6 +11,7 @@
 pub mod configuration;
 pub mod drive;
 pub mod file_based;
+mod library_process;
 pub mod monitoring;
 pub mod offline;
 pub mod quantity;

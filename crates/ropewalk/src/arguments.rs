@@ -210,12 +210,15 @@ pub(crate) struct UnitTaskOptions {
     /// What earlier versions called triggers.
     #[arg(long, hide = true, value_parser = is_trigger_now)]
     pub(crate) filter: Option<String>,
-    /// Who decides instead: the filter of this library (docs/filters.md).
+    /// Who decides instead: the filter of this library (docs/filters.md), in a process that can do nothing else.
     #[arg(long, value_name = "FILE", conflicts_with = "trigger")]
     pub(crate) library: Option<PathBuf>,
     /// A text that it is told.
     #[arg(long, value_name = "TEXT", default_value = "", requires = "library")]
     pub(crate) configuration: String,
+    /// How much memory its process may take.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", requires = "library")]
+    pub(crate) memory: Bytes,
 }
 
 fn is_trigger_now(_: &str) -> Result<String, String> {

@@ -10,6 +10,7 @@ use ropewalk_flow::files::BrokerConfig;
 use ropewalk_node::configuration;
 use ropewalk_node::file_based::{BrokerOptions, FilesError, FilesSummary, Place, UnitTask, serve_files};
 use ropewalk_node::run::launch_filter_node;
+use ropewalk_plugin::filter::FilterConfig;
 use std::time::Duration;
 
 /// So many files of other runs are named.
@@ -28,7 +29,9 @@ impl From<FilesError> for Failure {
 
 impl UnitTaskOptions {
     fn task(&self) -> UnitTask {
-        UnitTask::new(&self.trigger, self.library.as_deref(), &self.configuration, &self.stream)
+        let configuration = self.configuration.clone();
+        let filter = self.library.clone().map(|library| FilterConfig { library, configuration });
+        UnitTask::new(&self.trigger, filter.map(|filter| (filter, self.memory.0)), &self.stream)
     }
 }
 
@@ -39,7 +42,7 @@ pub(crate) fn filter_files(options: &FilterFilesOptions) -> Result<u8, Failure> 
     let program = std::env::current_exe().map_err(environment)?;
     let task = options.task.task();
     // What is wrong with it is said once, and not by each unit.
-    task.load(place.run()).map_err(|error| Failure::Usage(error.to_string()))?;
+    warn(&task.load(place.run()).map_err(|error| Failure::Usage(error.to_string()))?.warnings());
     let arguments = task.arguments(&options.directory);
     let broker = BrokerConfig { tries: options.tries, time_out: options.time_out.0, ..BrokerConfig::default() };
     let wanted = BrokerOptions { broker, units: options.units, unit: Some((program, arguments)) };
@@ -107,6 +110,7 @@ fn summary_text(summary: &FilesSummary) -> String {
         let count = grouped(summary.of_other_runs.len() as u64);
         text.push_str(&format!("other runs   {count} files are left alone: {}\n", others.join(", ")));
     }
+    summary.failures.iter().for_each(|why| text.push_str(&format!("given back   {why}\n")));
     summary.unbalanced.iter().for_each(|why| text.push_str(&format!("WRONG        {why}\n")));
     let verdict = if summary.balanced { "every event has its fate" } else { "NOT BALANCED: see above" };
     text + verdict + "\n"

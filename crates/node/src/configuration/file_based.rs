@@ -7,6 +7,7 @@ use super::model::{Configuration, SourceSection};
 use super::parse::Fault;
 use crate::drive::RoomLimits;
 use crate::file_based::UnitTask;
+use crate::library_process::MEMORY;
 use crate::quantity::{Bytes, Time};
 use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::frd::Version;
@@ -52,6 +53,9 @@ pub struct FileBasedSection {
     /// A text that it is told.
     #[serde(default)]
     pub configuration: String,
+    /// How much memory its process may take.
+    #[serde(default = "memory")]
+    pub memory: Bytes,
     /// How long a filter unit may take over a file.
     #[serde(default = "timeout")]
     pub timeout: Time,
@@ -74,6 +78,10 @@ const fn file_bytes() -> Bytes {
 
 const fn file_time() -> Time {
     Time(Duration::from_secs(1))
+}
+
+const fn memory() -> Bytes {
+    Bytes(MEMORY)
 }
 
 const fn timeout() -> Time {
@@ -119,6 +127,9 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
     }
     if section.library.is_some() && !section.triggers.is_empty() {
         return Err(fault(key("triggers"), "who decides? Give one of `triggers` and `library`"));
+    }
+    if section.memory.0 < 1 << 20 {
+        return Err(fault(key("memory"), "at least 1MiB, of which a library's process has to live"));
     }
     triggers("file_based", &section.triggers, configuration)?;
     if let Err(error) = UnitTask::of(section, &configuration.stream).streams() {
@@ -206,6 +217,7 @@ mod tests {
             ("[file_based]\ntries = 0", "file_based.tries"),
             ("[file_based]\nfilter = \"size=1\"", "file_based.filter"),
             ("[file_based]\ntriggers = [\"all\"]\nlibrary = \"x.so\"", "file_based.triggers"),
+            ("[file_based]\nmemory = \"1kB\"", "file_based.memory"),
             ("[file_based]\ntriggers = [{ present = 7 }]", "file_based.triggers[0]"),
             ("[file_based]\nresume_free = \"1MiB\"", "file_based.resume_free"),
             ("[file_based]\nleast_free = \"2MiB\"\nresume_free = \"1MiB\"", "file_based.resume_free"),

@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+/// So many reasons of units that could not filter a file are kept.
+const MOST_FAILURES: usize = 10;
 /// How often the directory is looked into.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -66,6 +68,7 @@ pub fn serve_files(
         next_look: Some(Instant::ZERO),
         lumisections: BTreeSet::new(),
         of_other_runs: BTreeSet::new(),
+        failures: Vec::new(),
         closed: Vec::new(),
     };
     service.begin()?;
@@ -75,7 +78,7 @@ pub fn serve_files(
     drop(entrance);
     let Service { broker, merger, children, closed, .. } = &service;
     let summary = FilesSummary::new(place.run(), broker.counts(), children.restarts(), merger, closed);
-    Ok(FilesSummary { of_other_runs: service.of_other_runs, ..summary })
+    Ok(FilesSummary { of_other_runs: service.of_other_runs, failures: service.failures, ..summary })
 }
 
 /// The connections that are open.
@@ -173,6 +176,8 @@ struct Service<'a> {
     closed: Vec<Closed>,
     /// Files of events that nobody is given.
     of_other_runs: BTreeSet<String>,
+    /// Why units could not filter a file, the first few.
+    failures: Vec<String>,
 }
 
 impl Service<'_> {
@@ -255,7 +260,12 @@ impl Service<'_> {
     fn hear(&mut self, heard: Heard) {
         match heard {
             Heard::Said(unit, FromUnit::Want) => self.broker.request(unit),
-            Heard::Said(unit, FromUnit::Failed(work)) => self.broker.failed(unit, work),
+            Heard::Said(unit, FromUnit::Failed(work, why)) => {
+                if !why.is_empty() && self.failures.len() < MOST_FAILURES {
+                    self.failures.push(format!("{why} (try {})", work.attempt.0));
+                }
+                self.broker.failed(unit, work);
+            }
             Heard::Said(unit, FromUnit::Done(work)) if self.is_written(work) => self.broker.done(unit, work),
             Heard::Said(unit, FromUnit::Done(work)) => self.broker.failed(unit, work),
             Heard::Gone(unit) => self.broker.lost(unit),

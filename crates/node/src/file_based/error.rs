@@ -43,13 +43,13 @@ pub enum FilesError {
         error: FrdError,
     },
     /// A filter cannot decide on an event.
-    #[error("{}: the event at {offset}: {why}", path.display())]
+    #[error("{}: event {event}: {why}", path.display())]
     Undecided {
         /// The file.
         path: PathBuf,
-        /// Where, in bytes.
-        offset: usize,
-        /// What the filter says.
+        /// The event's number.
+        event: u64,
+        /// What the filter says, or did.
         why: Undecided,
     },
     /// Another broker serves the directory.

@@ -6,12 +6,17 @@ use ropewalk_wire::{fed, frd};
 
 /// Decides on events.
 pub trait EventFilter {
-    /// Whether the event is accepted, and which triggers it passed. The answer should depend on the event alone: another process may
-    /// have to give it again.
+    /// Decides on the events of a file, in their order, and adds what it decides: whether each is accepted, and which triggers it passed.
+    /// That should depend on the event alone: another process may have to decide again.
     ///
     /// # Errors
-    /// Where that cannot be said: the event's file is then given back.
-    fn decide(&mut self, event: &FileEvent<'_>) -> Result<Decision, Undecided>;
+    /// Where it cannot be said of the event behind those whose decisions were added: the file is then given back.
+    fn decide(&mut self, events: &[FileEvent<'_>], decisions: &mut Vec<Decision>) -> Result<(), Undecided>;
+
+    /// What the system lacks for it, for people.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Why a filter cannot decide.
@@ -21,8 +26,9 @@ pub struct Undecided(pub String);
 
 /// Triggers that are built in, the same ones as a `[filter]` has.
 impl EventFilter for BuiltinFilter {
-    fn decide(&mut self, event: &FileEvent<'_>) -> Result<Decision, Undecided> {
-        Ok(Self::decide(self, event))
+    fn decide(&mut self, events: &[FileEvent<'_>], decisions: &mut Vec<Decision>) -> Result<(), Undecided> {
+        decisions.extend(events.iter().map(|event| Self::decide(self, event)));
+        Ok(())
     }
 }
 

@@ -1,53 +1,196 @@
-//! A filter in C that decides on events of files: in the filter unit's own process, which ends over what the filter does.
+//! A filter in C that decides on events of files: in a process of its own, which can do nothing but that, as those of builder units.
+//!
+//! ```text
+//!  events of a file --fragments copied--> memory that the process may read --> FilterProcess --decisions, in order--> unit
+//! ```
+//! The process ends over what the filter does wrong, and the file is given back; another one is started for the next file.
 
 use super::filter::{EventFilter, FileEvent, Undecided};
+use crate::library_process::{START, library_process};
 use ropewalk_flow::filter::{Decision, TriggerView};
 use ropewalk_flow::messages::{Fragment, FragmentFlags, FragmentMeta};
-use ropewalk_memory::{Payload, Pool, PoolConfig, Staging};
-use ropewalk_plugin::filter::{Filter, FilterConfig, FilterEvent};
+use ropewalk_memory::{HugePages, MemoryKind, Payload, Pool, PoolConfig, Staging};
+use ropewalk_plugin::filter::process::{FilterProcess, Offer};
+use ropewalk_plugin::filter::{FilterConfig, FilterEvent};
 use ropewalk_terms::{Attempt, EventKey, RunNumber};
 use ropewalk_wire::fed;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
-/// Memory for the fragments of one event: so many blocks of so many bytes.
+/// Memory for the fragments of events that the process has: so many blocks of so many bytes.
 const BLOCK: usize = 256 << 10;
 const BLOCKS: usize = 256;
+/// How long the process is waited for at once.
+const WAIT: Duration = Duration::from_millis(100);
 
-/// A library's filter, which is shown one event after the other.
+/// A library's filter, which is shown the events of one file after the other.
 #[derive(Debug)]
 pub struct LibraryFilter {
-    filter: Filter,
+    process: FilterProcess,
+    /// It has become ready, and has not ended.
+    is_ready: bool,
     memory: Staging,
-    /// Those of the event that it is shown.
-    fragments: Vec<Fragment>,
+    /// The events that the process has, the oldest first: they stay where they are until it has decided, or has ended.
+    shown: VecDeque<Shown>,
 }
 
 impl LibraryFilter {
-    /// Loads the library, and tells its filter that the run begins.
+    /// Starts a process with the library, which may take so many bytes of memory, and tells its filter that the run begins.
     ///
     /// # Errors
     /// Where the library is no filter, or does not want to, or there is no memory.
-    pub fn new(config: &FilterConfig, run: RunNumber) -> Result<Self, Undecided> {
-        let failed = |error: &dyn std::error::Error| Undecided(error.to_string());
-        let mut filter = Filter::new(config).map_err(|error| failed(&error))?;
-        let pool = Pool::new_untouched(PoolConfig::heap("fragments", BLOCK, BLOCKS)).map_err(|error| failed(&error))?;
-        filter.begin_run(run);
-        Ok(Self { filter, memory: Staging::new(pool), fragments: Vec::new() })
+    pub fn new(config: FilterConfig, memory: u64, run: RunNumber) -> Result<Self, Undecided> {
+        // Memory that the process can be given to read.
+        let (kind, huge_pages) = (MemoryKind::Memfd, HugePages::Never);
+        let pool = PoolConfig { memory: kind, huge_pages, ..PoolConfig::anonymous("fragments", BLOCK, BLOCKS) };
+        let pool = Pool::new_untouched(pool).map_err(undecided)?;
+        let mut process = library_process(config, memory).map_err(undecided)?;
+        process.begin_run(run);
+        let mut filter = Self { process, is_ready: false, memory: Staging::new(pool), shown: VecDeque::new() };
+        filter.start()?;
+        Ok(filter)
     }
 
-    /// Takes the fragments of an event to where a filter may look at them.
-    fn take(&mut self, event: &FileEvent<'_>) -> Result<(), Undecided> {
-        self.fragments.clear();
-        self.memory.pool_mut().collect();
-        for fragment in event.fragments().ok_or_else(|| Undecided("its data are no FED fragments".to_owned()))? {
-            let mut payload = Payload::default();
-            for piece in fragment.bytes().chunks(self.memory.largest()) {
-                let slice = self.memory.write(piece);
-                payload.push(slice.ok_or_else(|| Undecided(format!("it is longer than {} bytes", BLOCK * BLOCKS)))?);
+    /// Starts the process, and waits until it is ready.
+    fn start(&mut self) -> Result<(), Undecided> {
+        self.process.start();
+        let latest = Instant::now() + START;
+        while !self.is_ready {
+            if Instant::now() > latest {
+                self.end();
+                return Err(Undecided("the filter was not ready in time".to_owned()));
             }
-            self.fragments.push(Fragment { meta: meta(fragment), payload });
+            if self.look()? {
+                return Err(self.ended());
+            }
         }
         Ok(())
     }
+
+    /// Waits until there is something to look at, and looks: whether the process has ended.
+    fn look(&mut self) -> Result<bool, Undecided> {
+        let mut waits: Vec<_> =
+            self.process.descriptors().map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)).collect();
+        let wait = Timespec { tv_sec: 0, tv_nsec: WAIT.as_nanos() as i64 };
+        match poll(&mut waits, Some(&wait)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(undecided(error)),
+        }
+        let seen = self.process.look();
+        self.is_ready = (self.is_ready || seen.is_ready) && !seen.has_ended;
+        Ok(seen.has_ended)
+    }
+
+    /// Why its process has ended.
+    fn ended(&mut self) -> Undecided {
+        self.shown.clear();
+        let why = self.process.journal().ends().pop().map_or_else(String::new, |(end, _)| format!(": {end}"));
+        Undecided(format!("the filter's process has ended{why}"))
+    }
+
+    /// Ends the process: nobody reads what it was shown any more.
+    fn end(&mut self) {
+        self.process.kill();
+        // It cannot but end.
+        while !self.look().unwrap_or(true) {}
+        self.is_ready = false;
+        self.shown.clear();
+    }
+
+    /// Shows the process as many of these events as there is room for; how many.
+    fn show(&mut self, events: &[FileEvent<'_>]) -> Result<usize, Undecided> {
+        self.memory.pool_mut().collect();
+        for (place, event) in events.iter().enumerate() {
+            match self.offer(event) {
+                Ok(true) => {}
+                Ok(false) => return Ok(place),
+                // Those before it are decided first: there may be room then, and otherwise it is known which one it is.
+                Err(_) if !self.shown.is_empty() => return Ok(place),
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(events.len())
+    }
+
+    /// Shows the process an event; whether there was room for it.
+    fn offer(&mut self, event: &FileEvent<'_>) -> Result<bool, Undecided> {
+        let too_long = || Undecided("it is too long for a filter's process, or has too many fragments".to_owned());
+        let fragments = event.fragments().ok_or_else(|| Undecided("its data are no FED fragments".to_owned()))?;
+        let fragments = self.copy(fragments).ok_or_else(too_long)?;
+        let shown = Shown { key: event.key(), trigger_type: event.trigger_type(), fragments };
+        match self.process.offer(0, &shown) {
+            Offer::Taken => self.shown.push_back(shown),
+            Offer::Full => return Ok(false),
+            Offer::TooLarge => return Err(too_long()),
+        }
+        Ok(true)
+    }
+
+    /// Fragments in memory that the process reads; none where there is no room for them.
+    fn copy(&mut self, fragments: &[fed::Fragment<'_>]) -> Option<Vec<Fragment>> {
+        let mut copies = Vec::with_capacity(fragments.len());
+        for fragment in fragments {
+            let mut payload = Payload::default();
+            for piece in fragment.bytes().chunks(self.memory.largest()) {
+                payload.push(self.memory.write(piece)?);
+            }
+            copies.push(Fragment { meta: meta(fragment), payload });
+        }
+        Some(copies)
+    }
+
+    /// Takes what was decided meanwhile; whether there was anything.
+    fn take(&mut self, decisions: &mut Vec<Decision>) -> Result<bool, Undecided> {
+        let before = decisions.len();
+        while let Some(decided) = self.process.next_decision() {
+            let (_, decision) = decided.map_err(undecided)?;
+            self.shown.pop_front();
+            let decision =
+                decision.ok_or_else(|| Undecided("the filter says that it cannot decide on it".to_owned()))?;
+            decisions.push(Decision { accept: decision.accept, triggers: decision.bits });
+        }
+        Ok(decisions.len() > before)
+    }
+
+    fn work(&mut self, events: &[FileEvent<'_>], decisions: &mut Vec<Decision>) -> Result<(), Undecided> {
+        let mut offered = 0;
+        while decisions.len() < events.len() {
+            offered += self.show(&events[offered..])?;
+            self.process.flush();
+            if self.take(decisions)? {
+                continue;
+            }
+            if self.look()? {
+                // What it decided before it ended counts.
+                self.take(decisions)?;
+                return Err(self.ended());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl EventFilter for LibraryFilter {
+    fn decide(&mut self, events: &[FileEvent<'_>], decisions: &mut Vec<Decision>) -> Result<(), Undecided> {
+        if !self.is_ready {
+            self.start()?;
+        }
+        let worked = self.work(events, decisions);
+        if worked.is_err() && self.is_ready {
+            // It has events that nobody waits for any more.
+            self.end();
+        }
+        worked
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.process.missing().texts().map(str::to_owned).collect()
+    }
+}
+
+fn undecided(error: impl std::error::Error) -> Undecided {
+    Undecided(error.to_string())
 }
 
 /// What is known of a fragment, as a readout unit would know it.
@@ -67,13 +210,14 @@ fn meta(fragment: &fed::Fragment<'_>) -> FragmentMeta {
 }
 
 /// An event of a file, as filters see it: FRD tells neither attempts nor what is missing.
-struct Shown<'a> {
+#[derive(Debug)]
+struct Shown {
     key: EventKey,
     trigger_type: u16,
-    fragments: &'a [Fragment],
+    fragments: Vec<Fragment>,
 }
 
-impl FilterEvent for Shown<'_> {
+impl FilterEvent for Shown {
     fn key(&self) -> EventKey {
         self.key
     }
@@ -92,24 +236,5 @@ impl FilterEvent for Shown<'_> {
 
     fn fragments(&self) -> impl Iterator<Item = &Fragment> {
         self.fragments.iter()
-    }
-}
-
-impl EventFilter for LibraryFilter {
-    fn decide(&mut self, event: &FileEvent<'_>) -> Result<Decision, Undecided> {
-        self.take(event)?;
-        let Self { filter, fragments, .. } = self;
-        let shown = Shown { key: event.key(), trigger_type: event.trigger_type(), fragments };
-        match filter.process(&shown) {
-            Ok(Some(decision)) => Ok(Decision { accept: decision.accept, triggers: decision.bits }),
-            Ok(None) => Err(Undecided(format!("the filter cannot decide on it: {}", filter.why()))),
-            Err(nonsense) => Err(Undecided(nonsense.to_string())),
-        }
-    }
-}
-
-impl Drop for LibraryFilter {
-    fn drop(&mut self) {
-        self.filter.end_run();
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  unit --> broker   want                       broker --> unit   give 1 7 2     lumisection, index, attempt
 //!                    done 1 7 2                                   finish         nothing comes any more
-//!                    failed 1 7 2
+//!                    failed 1 7 2 why
 //! ```
 
 use ropewalk_flow::files::{FileId, Work};
@@ -12,14 +12,14 @@ use std::fmt;
 use std::str::FromStr;
 
 /// What a unit says.
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FromUnit {
     /// It wants a file.
     Want,
     /// Everything is written for this one.
     Done(Work),
-    /// This one cannot be filtered.
-    Failed(Work),
+    /// This one cannot be filtered, and why, in words: no line's end is among them.
+    Failed(Work, String),
 }
 
 /// What a broker says.
@@ -40,17 +40,14 @@ fn write(out: &mut fmt::Formatter<'_>, word: &str, work: &Work) -> fmt::Result {
     write!(out, "{word} {} {} {}", work.file.lumisection, work.file.index, work.attempt.0)
 }
 
-/// The word, and the work behind it where there is one.
-fn read(text: &str) -> Option<(&str, Option<Work>)> {
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    match words[..] {
-        [word] => Some((word, None)),
-        [word, lumisection, index, attempt] => {
-            let file = FileId { lumisection: lumisection.parse().ok()?, index: index.parse().ok()? };
-            Some((word, Some(Work { file, attempt: Attempt(attempt.parse().ok()?) })))
-        }
-        _ => None,
-    }
+/// The word, the work behind it where there is one, and the rest.
+fn read(text: &str) -> Option<(&str, Option<Work>, &str)> {
+    let mut words = text.trim().splitn(5, ' ');
+    let word = words.next()?;
+    let Some(lumisection) = words.next() else { return Some((word, None, "")) };
+    let file = FileId { lumisection: lumisection.parse().ok()?, index: words.next()?.parse().ok()? };
+    let attempt = Attempt(words.next()?.parse().ok()?);
+    Some((word, Some(Work { file, attempt }), words.next().unwrap_or_default()))
 }
 
 impl fmt::Display for FromUnit {
@@ -58,7 +55,10 @@ impl fmt::Display for FromUnit {
         match self {
             Self::Want => write!(out, "want"),
             Self::Done(work) => write(out, "done", work),
-            Self::Failed(work) => write(out, "failed", work),
+            Self::Failed(work, why) => {
+                write(out, "failed", work)?;
+                if why.is_empty() { Ok(()) } else { write!(out, " {why}") }
+            }
         }
     }
 }
@@ -68,9 +68,9 @@ impl FromStr for FromUnit {
 
     fn from_str(text: &str) -> Result<Self, NotALine> {
         match read(text).ok_or(NotALine)? {
-            ("want", None) => Ok(Self::Want),
-            ("done", Some(work)) => Ok(Self::Done(work)),
-            ("failed", Some(work)) => Ok(Self::Failed(work)),
+            ("want", None, "") => Ok(Self::Want),
+            ("done", Some(work), "") => Ok(Self::Done(work)),
+            ("failed", Some(work), why) => Ok(Self::Failed(work, why.to_owned())),
             _ => Err(NotALine),
         }
     }
@@ -90,8 +90,8 @@ impl FromStr for ToUnit {
 
     fn from_str(text: &str) -> Result<Self, NotALine> {
         match read(text).ok_or(NotALine)? {
-            ("give", Some(work)) => Ok(Self::Give(work)),
-            ("finish", None) => Ok(Self::Finish),
+            ("give", Some(work), "") => Ok(Self::Give(work)),
+            ("finish", None, "") => Ok(Self::Finish),
             _ => Err(NotALine),
         }
     }

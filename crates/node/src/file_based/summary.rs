@@ -24,6 +24,8 @@ pub struct FilesSummary {
     pub set_aside: u64,
     /// How often a file went to another filter unit.
     pub given_back: u64,
+    /// Why units said that they cannot filter a file: the first ten.
+    pub failures: Vec<String>,
     /// Filter units that ended before they should, and were started again.
     pub restarts: u64,
     /// Events that filter units looked at.
@@ -111,6 +113,7 @@ impl FilesSummary {
             balanced: unbalanced.is_empty(),
             unbalanced,
             of_other_runs: BTreeSet::new(),
+            failures: Vec::new(),
             streams: streams(total),
             lumisections: closed.iter().map(LumisectionSummary::of).collect(),
         }

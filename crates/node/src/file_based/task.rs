@@ -17,8 +17,13 @@ pub(super) const SELECTED: &str = "selected";
 pub enum UnitFilter {
     /// Triggers that are built in: the first sets trigger 0, and so on.
     Triggers(Vec<TriggerChoice>),
-    /// A library, and the text that it is told.
-    Library(FilterConfig),
+    /// A library in a process of its own.
+    Library {
+        /// The library, and the text that it is told.
+        filter: FilterConfig,
+        /// Bytes of memory that its process may take.
+        memory: u64,
+    },
 }
 
 /// The task of the filter units of a run: all have the same one.
@@ -31,18 +36,11 @@ pub struct UnitTask {
 }
 
 impl UnitTask {
-    /// The library decides where there is one, otherwise triggers; without any of these every event is accepted.
-    pub fn new(
-        triggers: &[TriggerChoice],
-        library: Option<&Path>,
-        configuration: &str,
-        streams: &[StreamSection],
-    ) -> Self {
+    /// The library decides where there is one, whose process may take so many bytes of memory, otherwise triggers; without any of
+    /// these every event is accepted.
+    pub fn new(triggers: &[TriggerChoice], library: Option<(FilterConfig, u64)>, streams: &[StreamSection]) -> Self {
         let filter = match library {
-            Some(library) => {
-                let (library, configuration) = (library.to_owned(), configuration.to_owned());
-                UnitFilter::Library(FilterConfig { library, configuration })
-            }
+            Some((filter, memory)) => UnitFilter::Library { filter, memory },
             None if triggers.is_empty() => UnitFilter::Triggers(vec![TriggerChoice::All]),
             None => UnitFilter::Triggers(triggers.to_vec()),
         };
@@ -51,7 +49,9 @@ impl UnitTask {
 
     /// As a configuration says it.
     pub(crate) fn of(section: &FileBasedSection, streams: &[StreamSection]) -> Self {
-        Self::new(&section.triggers, section.library.as_deref(), &section.configuration, streams)
+        let configuration = section.configuration.clone();
+        let filter = section.library.clone().map(|library| FilterConfig { library, configuration });
+        Self::new(&section.triggers, filter.map(|filter| (filter, section.memory.0)), streams)
     }
 
     /// The arguments of this program as a unit with this task, for the files of a run's directory.
@@ -61,9 +61,9 @@ impl UnitTask {
             UnitFilter::Triggers(triggers) => {
                 arguments.extend(triggers.iter().map(|trigger| format!("--trigger={trigger}")));
             }
-            UnitFilter::Library(FilterConfig { library, configuration }) => {
+            UnitFilter::Library { filter: FilterConfig { library, configuration }, memory } => {
                 arguments.extend(["--library".to_owned(), library.display().to_string()]);
-                arguments.push(format!("--configuration={configuration}"));
+                arguments.extend([format!("--configuration={configuration}"), format!("--memory={memory}")]);
             }
         }
         arguments.extend(self.streams.iter().map(|stream| format!("--stream={stream}")));
@@ -96,7 +96,7 @@ impl UnitTask {
             UnitFilter::Triggers(triggers) => {
                 Box::new(BuiltinFilter::new(triggers.iter().map(TriggerChoice::builtin).collect()))
             }
-            UnitFilter::Library(config) => Box::new(LibraryFilter::new(config, run)?),
+            UnitFilter::Library { filter, memory } => Box::new(LibraryFilter::new(filter.clone(), *memory, run)?),
         };
         Ok(FilterUnit::new(filter, self.streams().map_err(|error| Undecided(error.to_string()))?))
     }

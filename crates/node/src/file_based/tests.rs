@@ -112,7 +112,7 @@ fn event(number: u64) -> Vec<u8> {
 fn unit(triggers: &[&str], streams: &[&str]) -> FilterUnit {
     let triggers: Vec<TriggerChoice> = triggers.iter().map(|text| text.parse().expect("a trigger")).collect();
     let streams: Vec<StreamSection> = streams.iter().map(|text| text.parse().expect("a stream")).collect();
-    UnitTask::new(&triggers, None, "", &streams).load(RunNumber(42)).expect("it makes sense")
+    UnitTask::new(&triggers, None, &streams).load(RunNumber(42)).expect("it makes sense")
 }
 
 fn options(tries: u16, time_out: Duration) -> BrokerOptions {
@@ -306,6 +306,8 @@ fn a_damaged_file_is_set_aside_and_the_others_are_not_harmed() {
         unit(&[], &[]).filter_files(place).expect("there is a broker");
     });
     assert_eq!((summary.decided, summary.set_aside, summary.balanced), (1, 1, true), "{summary:#?}");
+    let [first, second] = &summary.failures[..] else { panic!("each try says why: {summary:#?}") };
+    assert!(first.contains("index000000.raw") && first.ends_with("(try 1)") && second.ends_with("(try 2)"), "{first}");
     assert_eq!(run.accepted(), (20..40).collect::<Vec<u64>>());
 }
 
@@ -333,13 +335,14 @@ fn documents_are_those_of_the_conventions() {
 #[test]
 fn lines_come_back_as_they_were_written() {
     let work = Work { file: FileId { lumisection: 1, index: 7 }, attempt: Attempt(2) };
-    for word in [FromUnit::Want, FromUnit::Done(work), FromUnit::Failed(work)] {
+    let failed = |why: &str| FromUnit::Failed(work, why.to_owned());
+    for word in [FromUnit::Want, FromUnit::Done(work), failed(""), failed("its end is missing")] {
         assert_eq!(word.to_string().parse(), Ok(word));
     }
     for word in [ToUnit::Give(work), ToUnit::Finish] {
         assert_eq!(word.to_string().parse(), Ok(word));
     }
-    for text in ["", "want 1 2 3", "done", "done 1 2", "done 1 2 70000", "give 1 2 3"] {
+    for text in ["", "want 1 2 3", "done", "done 1 2", "done 1 2 70000", "done 1 2 3 4", "give 1 2 3"] {
         assert_eq!(text.parse::<FromUnit>(), Err(NotALine), "{text:?}");
     }
 }

@@ -2,11 +2,11 @@
 
 use super::documents::{FilteredFile, StreamFile, write_whole};
 use super::error::FilesError;
-use super::filter::{EventFilter, FileEvent, Undecided};
+use super::filter::{EventFilter, FileEvent};
 use super::line::{FromUnit, ToUnit};
 use super::place::Place;
 use ropewalk_flow::files::Work;
-use ropewalk_flow::filter::Streams;
+use ropewalk_flow::filter::{Decision, Streams};
 use ropewalk_terms::StreamIndex;
 use ropewalk_wire::frd::{Event, FILE_HEADER_BYTES, FileHeader};
 use ropewalk_wire::run_file::StreamName;
@@ -21,6 +21,8 @@ pub struct FilterUnit {
     streams: Streams,
     /// The file that is filtered.
     file: Vec<u8>,
+    /// What the filter says of its events.
+    decisions: Vec<Decision>,
     /// For each stream what it takes of it.
     taken: Vec<Taken>,
 }
@@ -57,7 +59,12 @@ impl FilterUnit {
     /// A unit with this filter and these streams.
     pub fn new(filter: Box<dyn EventFilter>, streams: Streams) -> Self {
         let taken = streams.names().map(|stream| Taken { stream, events: 0, bytes: Vec::new() }).collect();
-        Self { filter, streams, file: Vec::new(), taken }
+        Self { filter, streams, file: Vec::new(), decisions: Vec::new(), taken }
+    }
+
+    /// What the system lacks for the filter, for people.
+    pub fn warnings(&self) -> Vec<String> {
+        self.filter.warnings()
     }
 
     /// Filters the files of a run that its broker gives, to the end. Returns how many there were.
@@ -77,10 +84,7 @@ impl FilterUnit {
                 ToUnit::Give(work) => {
                     let said = match self.filter_file(place, work) {
                         Ok(()) => FromUnit::Done(work),
-                        Err(error) => {
-                            tracing::warn!("{error}");
-                            FromUnit::Failed(work)
-                        }
+                        Err(error) => FromUnit::Failed(work, error.to_string().replace('\n', " ")),
                     };
                     files += 1;
                     if !say(said) {
@@ -101,17 +105,18 @@ impl FilterUnit {
         self.taken.iter_mut().for_each(Taken::begin);
         let source = format!("fu-{}", std::process::id());
         let mut told = FilteredFile { attempt: work.attempt.0, source, ..FilteredFile::default() };
-        let is_header = |bytes: &[u8]| bytes.first_chunk().is_some_and(|first| FileHeader::parse(first).is_ok());
-        let mut at = if is_header(&self.file) { FILE_HEADER_BYTES } else { 0 };
-        while at < self.file.len() {
-            let failed = |error| FilesError::Events { path: path.clone(), offset: at, error };
-            let event = Event::parse(&self.file[at..]).map_err(failed)?;
-            told.processed += 1;
-            told.wrong_checksums += u64::from(!event.is_right());
-            at += event.bytes().len();
-            let undecided = |why| FilesError::Undecided { path: path.clone(), offset: at - event.bytes().len(), why };
-            told.accepted +=
-                u64::from(decide(&mut *self.filter, &mut self.streams, &mut self.taken, event).map_err(undecided)?);
+        let (events, wrong_checksums) = events_of(&self.file, &path)?;
+        (told.processed, told.wrong_checksums) = (events.len() as u64, wrong_checksums);
+        self.decisions.clear();
+        self.filter.decide(&events, &mut self.decisions).map_err(|why| {
+            let event = events.get(self.decisions.len()).map_or(0, |event| event.event().header().event);
+            FilesError::Undecided { path: path.clone(), event, why }
+        })?;
+        for (event, decision) in events.iter().zip(&self.decisions).filter(|(_, decision)| decision.accept) {
+            told.accepted += 1;
+            let to = self.streams.select(decision.triggers, event.trigger_type());
+            to.iter().for_each(|StreamIndex(index)| self.taken[usize::from(index)].take(event.event().bytes()));
+            self.streams.written(to);
         }
         for (taken, (_, account)) in self.taken.iter_mut().zip(self.streams.accounts()) {
             let stream = taken.stream;
@@ -134,21 +139,19 @@ impl FilterUnit {
     }
 }
 
-/// Decides on an event, and gives it to the streams that take it. Whether it is accepted.
-fn decide(
-    filter: &mut dyn EventFilter,
-    streams: &mut Streams,
-    taken: &mut [Taken],
-    event: Event<'_>,
-) -> Result<bool, Undecided> {
-    let event = FileEvent::new(event);
-    let decision = filter.decide(&event)?;
-    if decision.accept {
-        let to = streams.select(decision.triggers, event.trigger_type());
-        to.iter().for_each(|StreamIndex(index)| taken[usize::from(index)].take(event.event().bytes()));
-        streams.written(to);
+/// The events of a file, and how many have a wrong checksum.
+fn events_of<'a>(file: &'a [u8], path: &Path) -> Result<(Vec<FileEvent<'a>>, u64), FilesError> {
+    let is_header = file.first_chunk().is_some_and(|first| FileHeader::parse(first).is_ok());
+    let (mut at, mut wrong) = (if is_header { FILE_HEADER_BYTES } else { 0 }, 0);
+    let mut events = Vec::new();
+    while at < file.len() {
+        let failed = |error| FilesError::Events { path: path.to_owned(), offset: at, error };
+        let event = Event::parse(&file[at..]).map_err(failed)?;
+        at += event.bytes().len();
+        wrong += u64::from(!event.is_right());
+        events.push(FileEvent::new(event));
     }
-    Ok(decision.accept)
+    Ok((events, wrong))
 }
 
 /// Reads a file into memory that is there.

@@ -1,11 +1,12 @@
 //! The filter units of a run that works on files: a broker for the directory of each builder unit, on a thread of its own.
 
 use super::assemble::{RunError, Workshop, system};
-use super::filters::try_library;
+use super::filters::unfit;
 use super::placement::{Purpose, disk_thread, pool_of};
 use crate::configuration::FileBasedSection;
 use crate::drive::{Filing, FilingConfig};
 use crate::file_based::{BrokerOptions, FilesError, FilesSummary, Place, UnitFilter, UnitTask, serve_files};
+use crate::library_process::{START, library_process};
 use ropewalk_flow::files::BrokerConfig;
 use ropewalk_io::disk::{RealDisk, RealDiskConfig};
 use ropewalk_memory::PoolConfig;
@@ -65,8 +66,11 @@ impl Workshop<'_> {
             return Ok(Vec::new());
         }
         let task = UnitTask::of(section, &self.resolved.configuration().stream);
-        if let UnitFilter::Library(config) = &task.filter {
-            try_library(config.clone())?;
+        if let UnitFilter::Library { filter, memory } = &task.filter {
+            // What is wrong with it is known before the run then.
+            let mut process = library_process(filter.clone(), *memory).map_err(unfit)?;
+            process.try_out(START).map_err(unfit)?;
+            process.missing().texts().for_each(|text| self.placer.warn(format!("[file_based] library: {text}")));
         }
         let configs = (0..self.resolved.manager.builders).filter_map(|index| self.resolved.filing(index));
         configs.map(|config| FileFilters::start(&config, section, &task, run)).collect()

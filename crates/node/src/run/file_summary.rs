@@ -25,6 +25,9 @@ pub struct FileBasedSummary {
     pub rejected: u64,
     /// Events in files that were set aside.
     pub set_aside: u64,
+    /// Why files were given back.
+    #[serde(skip)]
+    pub(super) failures: Vec<String>,
     /// Why what does not hold does not.
     #[serde(skip)]
     pub(super) unbalanced: Vec<Value>,
@@ -61,6 +64,7 @@ impl FileBasedSummary {
         self.accepted += told.accepted;
         self.rejected += told.processed.saturating_sub(told.accepted);
         self.set_aside += told.lumisections.iter().map(|lumisection| lumisection.set_aside).sum::<u64>();
+        self.failures.extend(told.failures.iter().cloned());
         let equation = "each lumisection's files = what filter units made of them";
         self.unbalanced.extend(told.unbalanced.iter().map(|why| json!({ "equation": equation, "why": why })));
     }

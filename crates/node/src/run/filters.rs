@@ -7,6 +7,7 @@ use crate::configuration::{FilterSection, TriggerChoice};
 use crate::drive::{
     FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RemoteUnit, Said, UnitDecision,
 };
+use crate::library_process::{COPIES, START, library_process};
 use ropewalk_flow::builder::EventView;
 use ropewalk_flow::filter::{BuiltinFilter, Decision, FarmConfig, HistogramShape};
 use ropewalk_flow::supervision::SupervisorConfig;
@@ -20,17 +21,8 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The command of the program that is a filter's process.
-const COMMAND: &str = "filter-process";
 /// The command of the program that becomes a filter's program: memory, the process that starts it, the program and its arguments.
 const PROGRAM: &str = "filter-program";
-/// How long a filter may take until it is ready.
-pub(super) const START: Duration = Duration::from_secs(10);
-/// Bytes of the ring for what does not lie in memory that others can be given to read.
-const COPIES: usize = 32 << 20;
-/// How much memory a library may take while it is tried out.
-const TRIAL_MEMORY: u64 = 1 << 30;
-
 /// The least pause before another process is started or a node is called again.
 const LEAST_DELAY: Duration = Duration::from_millis(1);
 /// Connections to a node that are lost within a minute without its being given up: with that pause there cannot be more.
@@ -141,25 +133,18 @@ pub(super) fn fingerprint(section: &FilterSection) -> u64 {
 
 /// A process that is not there yet.
 pub(super) fn process(section: &FilterSection) -> std::io::Result<FilterProcess> {
-    let command = match &section.program {
-        Some(program) => {
-            let limits = [section.memory.0.to_string(), std::process::id().to_string()];
+    let memory = section.memory.0;
+    match (library(section), &section.program) {
+        (Some(filter), _) => library_process(filter, memory),
+        (None, program) => {
+            let limits = [memory.to_string(), std::process::id().to_string()];
             let begin = [std::env::current_exe()?, PathBuf::from(PROGRAM)].into_iter().chain(limits.map(PathBuf::from));
-            begin.chain(program.iter().map(PathBuf::from)).collect()
+            let command = begin.chain(program.iter().flatten().map(PathBuf::from)).collect();
+            // A program is told the text alone.
+            let filter = FilterConfig { library: PathBuf::new(), configuration: section.configuration.clone() };
+            FilterProcess::new(ProcessConfig { filter, memory, copies: COPIES, command })
         }
-        None => vec![std::env::current_exe()?, PathBuf::from(COMMAND)],
-    };
-    // A program is told the text alone.
-    let nothing = || FilterConfig { library: PathBuf::new(), configuration: section.configuration.clone() };
-    let filter = library(section).unwrap_or_else(nothing);
-    FilterProcess::new(ProcessConfig { filter, memory: section.memory.0, copies: COPIES, command })
-}
-
-/// Tries a library out that other processes will load, in a process of its own: what is wrong with it is known before a run then.
-pub(super) fn try_library(filter: FilterConfig) -> Result<(), RunError> {
-    let command = vec![std::env::current_exe().map_err(unfit)?, PathBuf::from(COMMAND)];
-    let config = ProcessConfig { filter, memory: TRIAL_MEMORY, copies: COPIES, command };
-    FilterProcess::new(config).and_then(|mut process| process.try_out(START)).map_err(unfit)
+    }
 }
 
 /// A library's filter in this thread.

@@ -353,6 +353,7 @@ impl RunSummary {
     #[must_use]
     pub(super) fn with_file_based(mut self, mut file_based: FileBasedSummary) -> Self {
         add_unbalanced(&mut self.ledger, file_based.unbalanced.drain(..));
+        self.warnings.append(&mut file_based.failures);
         self.file_based = Some(file_based);
         self
     }

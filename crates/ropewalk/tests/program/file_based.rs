@@ -293,6 +293,30 @@ fn a_library_decides_on_files_and_one_that_it_always_crashes_over_is_set_aside_w
 }
 
 #[test]
+fn a_library_that_opens_a_file_or_takes_too_much_memory_ends_and_its_files_are_kept() {
+    let directory = TemporaryDirectory::new("file-based-confined");
+    let opened = directory.path().join("opened");
+    let opens = format!("-DOPENS={:?}", opened.display().to_string());
+    for (macros, named) in [(&*opens, "open"), ("-DTAKES=100000000", "SIGABRT")] {
+        let library = compile(directory.path(), &[macros]).display().to_string();
+        let library = format!("library = {library:?}\nmemory = \"64MiB\"");
+        let changes = [("file_events = 1000", "file_events = 10"), (TRIGGERS, &library), ("tries = 100", "tries = 2")];
+        let file = example(&directory, "file-based-hlt.toml", &changes);
+        let output = directory.path().display().to_string();
+        let ended = Program::run(["run", &file, "--events", "1000", "--output", &output, "--json"]);
+        assert!(!opened.exists(), "{ended:#?}");
+        if ended.errors.contains("seccomp is refused") || ended.errors.contains("seccomp and landlock are refused") {
+            return ropewalk_tidy::skipped("file_based::a_library_that_opens_a_file", "no seccomp");
+        }
+        assert!(ended.errors.contains("event 777") && ended.errors.contains(named), "{named}: {ended:#?}");
+        let account = ended.expect_status(3).account();
+        let files = &account["file_based"];
+        assert_eq!((&files["files_set_aside"], &files["restarts"]), (&1.into(), &0.into()), "units live on: {files:#}");
+        assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
+    }
+}
+
+#[test]
 fn each_builder_unit_has_a_directory_of_its_own_and_all_close_the_same_lumisections() {
     let directory = TemporaryDirectory::new("file-based-two");
     let two = "[[builder]]\nname = \"bu1\"\n\n[[builder]]";

@@ -4,6 +4,7 @@
  */
 #include "ropewalk_filter.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -17,6 +18,9 @@
 #endif
 
 static int numbers;
+#ifdef TAKES
+void *taken;
+#endif
 
 static void *create(const struct ropewalk_host *host, const char *configuration, char *error, size_t capacity) {
     (void)configuration, (void)error, (void)capacity;
@@ -29,8 +33,17 @@ static int process(void *state, const struct ropewalk_event *event, struct ropew
     ropewalk_fill(decision, numbers, (double)event->number);
     for (clock_t begin = clock(); (clock() - begin) * 1000 < SLOW * CLOCKS_PER_SEC;)
         ;
-    if (event->number % ENDS_OVER == 777 % ENDS_OVER)
+    if (event->number % ENDS_OVER == 777 % ENDS_OVER) {
+#ifdef OPENS /* a file, which it must not */
+        if (fopen(OPENS, "w"))
+            return 0;
+#endif
+#ifdef TAKES /* so many bytes, which it must not */
+        if ((taken = malloc(TAKES)))
+            return 0;
+#endif
         abort();
+    }
     decision->accept = event->number % 10 == 0;
     if (decision->accept)
         ropewalk_pass(decision, event->number % 20 == 0);

@@ -79,7 +79,7 @@ pub fn launch_filter_node(configuration: &Configuration, listen: &str) -> Result
     for unit in 0..units {
         let mut one = process(section).map_err(unfit)?;
         if unit == 0 {
-            one.try_out(super::filters::START).map_err(unfit)?;
+            one.try_out(crate::library_process::START).map_err(unfit)?;
             warnings.extend(one.missing().texts().map(|text| format!("{NAME}: {text}")));
         }
         processes.push(one);
