@@ -228,6 +228,43 @@ fn many_events_go_through_and_none_is_mixed_up() {
     assert_eq!(filter.ends(), []);
 }
 
+/// What is mapped at an address of a process: which file, and how far into it.
+fn place(process: &str, address: usize) -> Option<(String, usize)> {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).expect("it is ours");
+    maps.lines().find_map(|line| {
+        let mut words = line.split_whitespace();
+        let (begin, end) = words.next()?.split_once('-')?;
+        let [begin, end, offset] =
+            [begin, end, words.nth(1)?].map(|word| usize::from_str_radix(word, 16).expect("a number"));
+        let file = format!("{} {}", words.next()?, words.next()?);
+        (begin..end).contains(&address).then(|| (file, offset + address - begin))
+    })
+}
+
+/// Not one byte is elsewhere than where it was received: both processes have the same page of the same file there.
+#[test]
+fn a_process_sees_an_event_at_the_place_in_memory_where_it_was_received() {
+    let directory = TemporaryDirectory::new();
+    let mut filter = Driven::new(&build(&directory, MISBEHAVING_FILTER, &[]));
+    let [mut one, mut other] =
+        [(4096, 16), (64 << 10, 4)].map(|(block, blocks)| pool(MemoryKind::Memfd, block, blocks));
+    for round in 0..8 {
+        // From two pools, in pieces, of which each begins somewhere else.
+        let (first, second) = ([b"@", &vec![b'1'; 3000 + round][..]].concat(), vec![b'2'; 50_000 + round]);
+        let parts = [fragment(&mut one, 1, &first, 900 + round), fragment(&mut other, 2, &second, 9000)];
+        let event = Event::new(5, parts);
+        let outcome = filter.decide(&event);
+        let (process, told) = text(&outcome).split_once(' ').expect("places");
+        let there: Vec<_> =
+            told.split(' ').map(|one| place(process, usize::from_str_radix(one, 16).expect("an address"))).collect();
+        let pieces = event.fragments.iter().flat_map(|fragment| fragment.payload.pieces());
+        let here: Vec<_> = pieces.map(|piece| place("self", piece.as_ptr().addr())).collect();
+        assert!(here.len() >= 10 && here.iter().all(Option::is_some), "{here:?}");
+        assert_eq!(there, here);
+    }
+    assert_eq!(filter.process.copied_bytes(), 0);
+}
+
 #[test]
 fn long_results_and_full_rings_hold_up_and_lose_nothing() {
     let directory = TemporaryDirectory::new();

@@ -76,6 +76,17 @@ static void tell(const struct ropewalk_event *event, struct ropewalk_decision *d
     decision->result_length = (uint32_t)length;
 }
 
+/* Which process this is, and where each piece of the event lies in it. */
+static void tell_places(const struct ropewalk_event *event, struct ropewalk_decision *decision) {
+    char *text = (char *)decision->result;
+    int length = snprintf(text, decision->capacity, "%d", (int)getpid());
+    for (size_t f = 0; f < event->fragment_count; f++)
+        for (size_t p = 0; p < event->fragments[f].piece_count; p++)
+            length += snprintf(text + length, decision->capacity - length, " %llx",
+                               (unsigned long long)(uintptr_t)event->fragments[f].pieces[p].start);
+    decision->result_length = (uint32_t)length;
+}
+
 static void takes_all_memory(void) {
     for (;;) {
         char *more = malloc(1 << 20);
@@ -119,6 +130,7 @@ static int process(void *mine, const struct ropewalk_event *event, struct ropewa
     ropewalk_pass(decision, 128);
     switch (bytes[0]) {
     case '?': tell(event, decision); return 0;
+    case '@': tell_places(event, decision); return 0;
     case '#': sum = checksum(event); memcpy(decision->result, &sum, 8); decision->result_length = 8; return 0;
     case 'R': memset(decision->result, (int)event->number, decision->capacity); decision->result_length = decision->capacity; return 0;
     case '0': decision->result_length = (uint32_t)snprintf((char *)decision->result, 100, "%u %u %llu", state->run,

@@ -6,11 +6,13 @@
 //! world      the nodes of a run, the clock that turns them, and what can be done to them
 //! referee    what the simulated files hold, byte by byte, against what the sources sent
 //! quiet      nothing goes wrong; network, storage, builders, takeover, coordination: what goes wrong
+//! filtering  where a filter sees what was received
 //! memory     blocks that are held by little; strangers: connections that are no source's
 //! ```
 
 mod builders;
 mod coordination;
+mod filtering;
 mod front_end;
 mod memory;
 mod network;

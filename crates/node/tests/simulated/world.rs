@@ -1,6 +1,7 @@
 //! The nodes of a run and the clock that turns them.
 
 use super::coordination::Contender;
+use super::filtering::{Watch, Watched};
 use super::front_end::{FrontEnd, mixed};
 use super::referee::Held;
 use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolicy};
@@ -33,13 +34,15 @@ pub(crate) struct Plan {
     pub(crate) disk: DiskFaults,
     /// Events are acknowledged when they are synced, not already when they are written.
     pub(crate) synced: bool,
+    /// Who looks where builder units receive, and where a filter of theirs sees it.
+    pub(crate) watch: Option<Watch>,
 }
 
 impl Plan {
     /// Two readout units of two sources each, two builder units, 150 events, nothing goes wrong.
     pub(crate) fn new(seed: u64) -> Self {
         let (network, disk) = (Faults::default(), DiskFaults::default());
-        Self { seed, readouts: 2, builders: 2, sources: 2, events: 150, network, disk, synced: false }
+        Self { seed, readouts: 2, builders: 2, sources: 2, events: 150, network, disk, synced: false, watch: None }
     }
 
     pub(crate) fn all_sources(&self) -> Vec<SourceId> {
@@ -48,7 +51,7 @@ impl Plan {
 }
 
 type Readout = ReadoutDrive<Simulated, Simulated>;
-type Builder = BuilderDrive<Simulated, SimulatedDisk>;
+type Builder = BuilderDrive<Watched, SimulatedDisk>;
 
 /// A node and its places on the network.
 pub(crate) struct Placed<N> {
@@ -83,9 +86,11 @@ const MOST_ROUNDS: u32 = 20_000;
 pub(crate) const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
 /// Where nodes call an event manager.
 pub(crate) const MANAGERS: [&str; 2] = ["manager", "other manager"];
+/// Events that a builder unit has in work at most.
+const SLOTS: u32 = 32;
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 
-fn pool(name: &str, block: usize, blocks: usize) -> Pool {
+pub(crate) fn pool(name: &str, block: usize, blocks: usize) -> Pool {
     Pool::new(PoolConfig::heap(name, block, blocks)).expect("memory for a small pool")
 }
 
@@ -135,8 +140,11 @@ impl World {
     /// A builder unit of this life.
     fn builder(&self, index: u16, incarnation: u64) -> Placed<Builder> {
         let node = NodeId::builder(index);
-        let peers = self.network.dispatcher(SimulatedConfig::default(), pool("builder receives", 16 << 10, 128));
-        let host = peers.host();
+        let inner = self.network.dispatcher(SimulatedConfig::default(), pool("builder receives", 16 << 10, 128));
+        let host = inner.host();
+        let watch = self.plan.watch.clone();
+        let filtering = watch.as_ref().map(|watch| watch.filtering(self.plan.seed, SLOTS));
+        let peers = Watched { inner, watch };
         let config = BuilderDriveConfig {
             builder: builder_config(&self.plan, index),
             identity: identity(node, incarnation),
@@ -170,6 +178,10 @@ impl World {
         let disk = self.storage.disk(SimulatedDiskConfig::default(), self.clock.clone());
         let storage = Storage::new(disk, storage, staging("records"));
         let node = BuilderDrive::new(config, peers, Some(storage), staging("builder")).expect("no address is wrong");
+        let node = match filtering {
+            Some(filtering) => node.with_filtering(filtering, GIVE_UP_AFTER),
+            None => node,
+        };
         Placed { node, host }
     }
 
@@ -432,7 +444,7 @@ fn builder_config(plan: &Plan, index: u16) -> BuilderConfig {
         index,
         readouts: plan.readouts,
         sources: sources.collect(),
-        slots: 32,
+        slots: SLOTS,
         table: 256,
         credit_bytes: 512 << 10,
         event_timeout: Duration::from_secs(3),

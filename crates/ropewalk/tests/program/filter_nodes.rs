@@ -1,6 +1,6 @@
 //! Filter units on other machines, over connections: nodes that are killed in the middle of a run, and callers who are none.
 
-use crate::filters::{EVENTS, configuration, expect_each_filled_once, expect_each_once, stream};
+use crate::filters::{EVENTS, compile, configuration, expect_each_filled_once, expect_each_once, stream};
 use crate::process::Program;
 use crate::support::TemporaryDirectory;
 use ropewalk_terms::RunNumber;
@@ -46,7 +46,7 @@ fn nodes_that_are_killed_and_come_back_lose_nothing_and_double_nothing() {
     let account = run.end().expect_status(0).account();
     let of = PathBuf::from(account["directory"].as_str().expect("a path"));
     let [odd, even, error] = ["odd", "even", "error"].map(|name| stream(&of, name));
-    expect_each_once(&odd, &even, &error, kills);
+    expect_each_once([&odd, &even, &error], 1000, kills);
     expect_each_filled_once(&account, &error);
     let warnings = account["warnings"].to_string();
     assert!(warnings.contains(&first_at) && warnings.contains("the connection was lost"), "{warnings}");
@@ -55,6 +55,34 @@ fn nodes_that_are_killed_and_come_back_lose_nothing_and_double_nothing() {
         let ended = node.end();
         assert!(ended.expect_status(0).errors.contains(" decisions; "), "{ended:?}");
     }
+}
+
+/// What a node had when it stood still is decided elsewhere, once, and it has work again when it goes on.
+#[test]
+fn a_node_that_stands_still_too_long_decides_nothing_twice_when_it_goes_on() {
+    let directory = TemporaryDirectory::new("filter-node-stopped");
+    let config = configuration(&directory, "units = 2\nevents = 64\ntimeout = \"500ms\"");
+    compile(directory.path(), &["-DENDS_OVER=20000"]);
+    let (first, first_at) = node(&config, "127.0.0.1:0");
+    let (_second, second_at) = node(&config, "127.0.0.1:0");
+    let run_config = with_nodes(&directory, &config, &[&first_at, &second_at]);
+    let (output, events) = (directory.path().display().to_string(), EVENTS.to_string());
+    let mut run = Program::start(["run", &run_config, "--json", "--output", &output, "--events", &events]);
+    run.expect_error_line_with("listens");
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_millis(500));
+        first.pause();
+        std::thread::sleep(Duration::from_millis(900));
+        first.wake();
+    }
+    let account = run.end().expect_status(0).account();
+    let of = PathBuf::from(account["directory"].as_str().expect("a path"));
+    let [odd, even, error] = ["odd", "even", "error"].map(|name| stream(&of, name));
+    expect_each_once([&odd, &even, &error], EVENTS, 0);
+    expect_each_filled_once(&account, &error);
+    assert!(account["filter"]["returned"].as_u64() > Some(0), "{}", account["filter"]);
+    let warnings = account["warnings"].to_string();
+    assert!(!warnings.contains("decided on something else"), "{warnings}");
 }
 
 /// A run whose nodes are not there yet waits for them, and takes no harm.

@@ -78,10 +78,10 @@ pub(crate) fn children(process: u32) -> Vec<i32> {
     listed.flat_map(|line| line.split_whitespace().filter_map(|one| one.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
-/// Every tenth event is in its stream with what the filter said of it, or it was set aside, whole.
-pub(crate) fn expect_each_once(odd: &Stream, even: &Stream, error: &Stream, kills: usize) {
-    // Each event over which the filter ends, and with bad luck one that two of them had when they were killed.
-    let poison: Vec<u64> = (0..EVENTS / 1000).map(|thousand| 1000 * thousand + 777).collect();
+/// Every tenth event is in its stream with what the filter said of it, or it was set aside, whole: one of each `ends_over`, and with
+/// bad luck one that two filter units had when they were killed.
+pub(crate) fn expect_each_once([odd, even, error]: [&Stream; 3], ends_over: u64, kills: usize) {
+    let poison: Vec<u64> = (0..EVENTS / ends_over).map(|some| ends_over * some + 777).collect();
     assert!(poison.iter().all(|number| error.contains_key(number)), "{:?}", error.keys());
     assert!(error.len() <= poison.len() + kills, "{:?}", error.keys());
     for (said, own) in error.values() {
@@ -151,7 +151,7 @@ fn two_filter_units_that_are_killed_again_and_again_lose_nothing() {
         let directory = PathBuf::from(account["directory"].as_str().expect("a path"));
         (stream(&directory, "odd"), stream(&directory, "even"), stream(&directory, "error"))
     };
-    expect_each_once(&odd, &even, &error, kills);
+    expect_each_once([&odd, &even, &error], 1000, kills);
     let count = |place: &str| account.pointer(place).and_then(serde_json::Value::as_u64);
     assert_eq!(count("/events/quarantined"), Some(error.len() as u64));
     assert_eq!(count("/events/accepted"), Some((odd.len() + even.len()) as u64));

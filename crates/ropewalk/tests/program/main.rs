@@ -14,6 +14,7 @@ mod felix_run;
 mod file_based;
 mod filter_nodes;
 mod filters;
+mod filters_stopped;
 mod foreign;
 mod front_ends;
 mod gateway;

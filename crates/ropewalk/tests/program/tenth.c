@@ -1,6 +1,6 @@
 /*
  * A filter that keeps every tenth event by its number, stores the number with it, fills it into a histogram, and ends over event 777 of
- * each thousand.
+ * each thousand. With the macro TIMED it stores behind the number when it decided, in nanoseconds of the monotonic clock.
  */
 #include "ropewalk_filter.h"
 
@@ -48,6 +48,13 @@ static int process(void *state, const struct ropewalk_event *event, struct ropew
     if (decision->accept)
         ropewalk_pass(decision, event->number % 20 == 0);
     memcpy(decision->result, &event->number, decision->result_length = sizeof event->number);
+#ifdef TIMED
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t nanoseconds = now.tv_sec * UINT64_C(1000000000) + now.tv_nsec;
+    memcpy(decision->result + decision->result_length, &nanoseconds, sizeof nanoseconds);
+    decision->result_length += sizeof nanoseconds;
+#endif
     return 0;
 }
 
