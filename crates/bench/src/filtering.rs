@@ -1,6 +1,7 @@
 //! `bench filtering`: events that a filter in C accepts without a look at them, in the thread that has them and in a process of
-//! its own, beside what nobody can leave out: a walk over the events, and one line of the cache there and one back. And a whole run with
-//! filter and files, beside the same run without both.
+//! its own, beside what nobody can leave out: a walk over the events, and one line of the cache there and one back. Long events beside
+//! short ones, which are to take no longer, since no byte of them is copied. And a whole run with filter and files, beside the same run
+//! without both.
 
 use crate::BenchError;
 use crate::pairs::{alternate, median};
@@ -15,6 +16,7 @@ use ropewalk_plugin::filter::process::{FilterProcess, Offer, ProcessConfig};
 use ropewalk_plugin::filter::{FilterConfig, FilterEvent};
 use ropewalk_terms::{Attempt, EventKey, RunNumber, SourceId};
 use serde_json::json;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -67,27 +69,38 @@ fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError
                 continue;
             }
             let events = events(bytes, fragments)?;
+            let mut decider = Decider::new(by, &filter, session)?;
+            let ours = || per_second(a_moment, || decider.decided(&events));
             let [series] = if by == "thread" {
-                let mut here = Filter::new(&filter).map_err(BenchError::wrong)?;
-                alternate(
-                    pairs,
-                    || per_second(a_moment, || decided_here(&mut here, &events)),
-                    || per_second(a_moment, || walked(&events)),
-                )?
+                alternate(pairs, ours, || per_second(a_moment, || walked(&events)))?
             } else {
-                let mut elsewhere = Elsewhere::new(filter.clone(), session.options.program.clone())?;
-                alternate(
-                    pairs,
-                    || per_second(a_moment, || elsewhere.decided(&events)),
-                    || Echo::with(|echo| per_second(a_moment, || echo.answered())),
-                )?
+                alternate(pairs, ours, || Echo::with(|echo| per_second(a_moment, || echo.answered())))?
             };
             let nanoseconds = 1e6 / median(series.ours.iter().copied());
             let remark = format!("{nanoseconds:.0} ns an event");
             session.row(Row::of(&case, "k events/s", &series, NOTE).with_remark(Some(remark)))?;
         }
+        lengths(session, by, &filter)?;
     }
     chain(session)
+}
+
+/// Events of 2 KiB beside those of 256 B, decided by the same one in short turns: so quickly one after the other the machine is the same
+/// for both, whatever it does over seconds.
+fn lengths(session: &mut Session<'_>, by: &str, filter: &FilterConfig) -> Result<(), BenchError> {
+    let turns = session.options.scale.choose(1, 201, 801);
+    for fragments in [1, 16] {
+        let case = case([("by", json!(by)), ("event_bytes", json!("2048:256")), ("fragments", json!(fragments))]);
+        if !session.wants(&case) {
+            continue;
+        }
+        let (long, short) = (events(2048, fragments)?, events(256, fragments)?);
+        let decider = RefCell::new(Decider::new(by, filter, session)?);
+        let a_turn = |events: &[Event]| per_second(Duration::ZERO, || decider.borrow_mut().decided(events));
+        let [series] = alternate(turns, || a_turn(&long), || a_turn(&short))?;
+        session.row(Row::of(&case, "k events/s", &series, "limit: events of 256 B in turns with those of 2 KiB"))?;
+    }
+    Ok(())
 }
 
 /// From sockets through a filter that keeps a tenth to run files, beside the same run that builds and checks only.
@@ -188,6 +201,30 @@ fn events(bytes: usize, fragments: usize) -> Result<Vec<Event>, BenchError> {
     };
     let all: Option<Vec<Event>> = (0..EVENTS as u64).map(&mut event).collect();
     all.ok_or_else(|| BenchError::wrong("the pool is too small for the events"))
+}
+
+/// Who decides: this thread, or a process.
+enum Decider {
+    Here(Box<Filter>),
+    Elsewhere(Box<Elsewhere>),
+}
+
+impl Decider {
+    fn new(by: &str, filter: &FilterConfig, session: &Session<'_>) -> Result<Self, BenchError> {
+        Ok(if by == "thread" {
+            Self::Here(Box::new(Filter::new(filter).map_err(BenchError::wrong)?))
+        } else {
+            Self::Elsewhere(Box::new(Elsewhere::new(filter.clone(), session.options.program.clone())?))
+        })
+    }
+
+    /// A round of events decided.
+    fn decided(&mut self, events: &[Event]) -> Result<(), BenchError> {
+        match self {
+            Self::Here(filter) => decided_here(filter, events),
+            Self::Elsewhere(process) => process.decided(events),
+        }
+    }
 }
 
 /// A round of events decided in this thread.

@@ -77,7 +77,7 @@ fn splitting_gives_figures() {
 
 #[test]
 fn filtering_gives_figures() {
-    check_case("filtering", Some("by=thread"), 4);
+    check_case("filtering", Some("by=thread"), 6);
     check_case("filtering", Some("by=chain"), 1);
 }
 
