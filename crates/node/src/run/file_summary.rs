@@ -1,9 +1,10 @@
 //! What became of the events of a run that went to filter units as files.
 
 use super::file_filters::FileFilters;
-use crate::file_based::FilesSummary;
+use crate::file_based::{FilesSummary, StreamSummary};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// What filter units that work on files made of a run: of all builder units together.
@@ -25,12 +26,57 @@ pub struct FileBasedSummary {
     pub rejected: u64,
     /// Events in files that were set aside.
     pub set_aside: u64,
+    /// What streams took, by name.
+    pub streams: BTreeMap<String, FiledStream>,
+    /// The lumisections of which every file has its fate, in order.
+    pub lumisections: Vec<FiledLumisection>,
     /// Why files were given back.
     #[serde(skip)]
     pub(super) failures: Vec<String>,
     /// Why what does not hold does not.
     #[serde(skip)]
     pub(super) unbalanced: Vec<Value>,
+}
+
+/// What a stream took of files: selected = prescaled away + written.
+#[derive(Copy, Clone, Debug, Default, Serialize)]
+pub struct FiledStream {
+    /// Accepted events that it was to have, by their triggers or trigger type.
+    pub selected: u64,
+    /// Those that its prescale left out.
+    pub prescaled_away: u64,
+    /// Those in its files.
+    pub written: u64,
+    /// Bytes of these files.
+    pub bytes: u64,
+}
+
+/// What filter units made of the events of a lumisection: of all builder units together.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FiledLumisection {
+    /// From 1.
+    pub number: u32,
+    /// Events that builder units wrote: events = accepted + rejected + set aside.
+    pub events: u64,
+    /// Those that filter units accepted.
+    pub accepted: u64,
+    /// Those that they rejected.
+    pub rejected: u64,
+    /// Those in files that were set aside.
+    pub set_aside: u64,
+    /// What streams took of them.
+    pub streams: BTreeMap<String, FiledStream>,
+}
+
+/// Adds what streams took elsewhere.
+fn add(sums: &mut BTreeMap<String, FiledStream>, others: &[StreamSummary]) {
+    for StreamSummary { stream, selected, prescaled_away, written, bytes } in others {
+        let sum = sums.entry(stream.clone()).or_default();
+        sum.selected += selected;
+        sum.prescaled_away += prescaled_away;
+        sum.written += written;
+        sum.bytes += bytes;
+    }
 }
 
 impl FileBasedSummary {
@@ -40,14 +86,15 @@ impl FileBasedSummary {
         if outcomes.is_empty() {
             return None;
         }
-        let mut summary = Self::default();
+        let (mut summary, mut lumisections) = (Self::default(), BTreeMap::new());
         for (directory, outcome) in outcomes {
             summary.directories.push(directory.to_owned());
             match outcome {
-                Ok(told) => summary.add(told),
+                Ok(told) => summary.add(told, &mut lumisections),
                 Err(why) => summary.unbalanced.push(json!({ "equation": "every file was decided", "why": why })),
             }
         }
+        summary.lumisections = lumisections.into_values().collect();
         let decided = summary.accepted + summary.rejected + summary.set_aside;
         if decided != written {
             let equation = "written = accepted + rejected + set aside by filter units that work on files";
@@ -56,7 +103,17 @@ impl FileBasedSummary {
         Some(summary)
     }
 
-    fn add(&mut self, told: &FilesSummary) {
+    fn add(&mut self, told: &FilesSummary, lumisections: &mut BTreeMap<u32, FiledLumisection>) {
+        add(&mut self.streams, &told.streams);
+        for one in &told.lumisections {
+            let sum = lumisections.entry(one.lumisection).or_default();
+            sum.number = one.lumisection;
+            sum.events += one.processed + one.set_aside;
+            sum.accepted += one.accepted;
+            sum.rejected += one.processed.saturating_sub(one.accepted);
+            sum.set_aside += one.set_aside;
+            add(&mut sum.streams, &one.streams);
+        }
         self.files += told.files;
         self.files_set_aside += told.set_aside;
         self.given_back += told.given_back;

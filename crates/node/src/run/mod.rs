@@ -58,7 +58,7 @@ pub use advice::advice;
 pub use assemble::{RunError, launch, launch_node, launch_with, take_over};
 pub use card_process::write_card;
 pub use claim::Claim;
-pub use file_summary::FileBasedSummary;
+pub use file_summary::{FileBasedSummary, FiledLumisection, FiledStream};
 pub use filter_node::{FilterNodeHandle, FilterNodeSummary, launch_filter_node};
 pub use filter_summary::{FilterSummary, StreamSummary};
 pub use forecast::DiskLeft;

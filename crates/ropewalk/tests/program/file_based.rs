@@ -246,6 +246,21 @@ fn a_run_writes_files_for_filter_units_that_are_killed_and_its_ledger_balances()
     assert!(names(place.join("open")).is_empty());
     let closed = names(place.join("output")).iter().filter(|name| name.ends_with("_EoLS.jsn")).count();
     assert_eq!(closed, account["lumisections"].as_array().map_or(0, Vec::len), "{account:#}");
+    // What builder units wrote of each is what filter units accepted and rejected, and streams add up to those of the run.
+    let (built, filed) = (account["lumisections"].as_array(), files["lumisections"].as_array());
+    let (built, filed) = (built.expect("a list"), filed.expect("a list"));
+    assert!(built.len() == filed.len() && filed.len() > 1, "{account:#}");
+    for (of_builders, of_units) in built.iter().zip(filed) {
+        let [number, events, accepted, rejected] =
+            ["number", "events", "accepted", "rejected"].map(|name| count(&of_units[name]));
+        assert_eq!((count(&of_builders["number"]), count(&of_builders["accepted"])), (number, events), "{files:#}");
+        assert_eq!((accepted + rejected, count(&of_units["set_aside"])), (events, 0), "{files:#}");
+        assert_eq!(count(&of_units["streams"]["physics"]["written"]), accepted, "{files:#}");
+    }
+    let of_run = |member: &str| count(&files["streams"]["monitoring"][member]);
+    let of_all = |member: &str| filed.iter().map(|one| count(&one["streams"]["monitoring"][member])).sum::<u64>();
+    assert_eq!((of_run("selected"), of_run("written")), (monitoring.selected, monitoring.written));
+    assert_eq!((of_all("selected"), of_all("written")), (monitoring.selected, monitoring.written));
 }
 
 #[test]
