@@ -109,6 +109,12 @@ fn exported_text(exported: &Exported) -> String {
     for (what, count) in &exported.not_carried {
         text.push_str(&format!("not carried: {what}, of {} events\n", grouped(*count)));
     }
-    exported.files.iter().for_each(|file| text.push_str(&format!("file       {}\n", file.display())));
-    text
+    match exported.files.as_slice() {
+        // They lie side by side.
+        [first, _, ..] => {
+            let (count, directory) = (grouped(exported.files.len() as u64), first.parent().unwrap_or(first));
+            text + &format!("files      {count} in {}\n", directory.display())
+        }
+        few => few.iter().fold(text, |text, file| text + &format!("file       {}\n", file.display())),
+    }
 }

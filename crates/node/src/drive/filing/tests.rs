@@ -121,6 +121,8 @@ fn a_file_holds_events_of_one_lumisection_and_counts_with_its_name() {
     bench.settle();
     assert_eq!(bench.events("run000007_ls0001_index000000.raw"), [1, 3]);
     assert_eq!(bench.numbers::<RawFile>("run000007_ls0001_index000000.jsn").events, 2);
+    let document = String::from_utf8(bench.read("run000007_ls0001_index000000.jsn")).expect("text");
+    assert!(document.ends_with("\"definition\":\"rawData.jsd\",\"source\":\"BU-0\"}\n"), "{document}");
     assert_eq!(bench.reached, [1, 3].map(|slot| (slot, WRITTEN)), "the others wait for more");
     bench.clock.advance(Duration::from_secs(1));
     bench.settle();

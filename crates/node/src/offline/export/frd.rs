@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// The first lumisection, and that of events that say nothing of one.
 const FIRST_LUMISECTION: u32 = 1;
+/// So many lumisections without events may follow each other: each has a document.
+const MOST_EMPTY: u32 = 100_000;
 /// Who writes documents.
 const SOURCE: &str = "convert";
 
@@ -109,11 +111,15 @@ impl Frd {
     fn close_run(&self) -> Result<(), OfflineError> {
         let path = |lumisection, kind| self.directory.join(FileName { run: self.run, lumisection, kind }.to_string());
         let mut end = EndOfRun { lumisections: self.lumisections.len() as u64, ..EndOfRun::default() };
-        for (&lumisection, sum) in &self.lumisections {
-            write_numbers(&path(lumisection, FileKind::EndOfLumisection), sum, SOURCE)?;
+        let first = self.lumisections.keys().next().copied().unwrap_or(FIRST_LUMISECTION);
+        let last = self.lumisections.keys().next_back().copied().unwrap_or_default();
+        for lumisection in first..=last {
+            // Those between that are empty are closed as well: whoever counts lumisections finds them all.
+            let sum = self.lumisections.get(&lumisection).copied().unwrap_or_default();
+            write_numbers(&path(lumisection, FileKind::EndOfLumisection), &sum, SOURCE)?;
             (end.events, end.files) = (end.events + sum.events, end.files + sum.files);
-            end.last_lumisection = lumisection.into();
         }
+        end.last_lumisection = last.into();
         write_legend::<RawFile>(&self.directory)?;
         write_legend::<EndOfLumisection>(&self.directory)?;
         write_legend::<EndOfRun>(&self.directory)?;
@@ -133,6 +139,11 @@ impl Frd {
                 event.refused("its lumisection's number has more than 32 bits: let lumisections be longer".to_owned())
             );
         };
+        let before = self.open.as_ref().map_or(lumisection, |open| open.name.lumisection);
+        if lumisection.saturating_sub(before) > MOST_EMPTY {
+            let why = format!("lumisections {} to {} would be empty", before + 1, lumisection - 1);
+            return Err(event.refused(format!("{why}, each with a document: let lumisections be longer")));
+        }
         let is_full = |open: &Open| {
             let most = self.options.files.map_or(u32::MAX, |files| files.events);
             open.name.lumisection != lumisection || open.counted >= Some(most)

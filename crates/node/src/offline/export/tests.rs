@@ -141,7 +141,7 @@ fn raw_data_come_back_byte_for_byte() {
         for bytes in [events.concat(), file(&events)] {
             let place = Place::new();
             let told = place.convert(&[place.file("in.raw", &bytes)], None);
-            assert_eq!((told.format, told.events, told.fragments), ("frd", 4, 12), "{told:?}");
+            assert_eq!((told.format, told.events, told.fragments), ("frd", 4, 8), "{told:?}");
             assert_eq!((told.wrong_checksums, told.left_out, told.incomplete), (0, 0, 0));
             let (exported, files) = place.export(FRD).expect("it fits");
             assert_eq!(files, [bytes], "{version:?}");
@@ -225,7 +225,7 @@ fn a_run_of_fed_fragments_becomes_raw_data_and_comes_back() {
         assert!(report.is_intact() && report.checksums.right == 35, "{report:#?}");
         assert_eq!((report.sources[0].first_event, report.sources[0].last_event), (Some(5), Some(39)));
         let converted = back.convert(&told.files, None);
-        assert_eq!((converted.events, converted.bytes > told.fragment_bytes), (35, true));
+        assert_eq!((converted.events, converted.bytes), (35, told.fragment_bytes));
         assert_eq!(verify(&[back.run()]).expect("a run").payload_sha256, digest);
         // What is made of what comes back is what was read.
         let bytes = std::fs::read(&told.files[0]).expect("it was written");
@@ -270,7 +270,9 @@ fn events_that_were_in_files_are_divided_anew() {
     let bytes: Vec<u8> =
         (1..=25).flat_map(|number| event(Version::V5, number, &[&fragment(1, number as u32, 1)], b"")).collect();
     let place = Place::new();
-    place.convert(&[place.file("in.raw", &bytes)], None);
+    let converted = place.convert(&[place.file("in.raw", &bytes)], None);
+    // What stood around the events was sent by no source.
+    assert_eq!((converted.frames, converted.fragments, converted.sources), (25, 25, vec![1]));
     let files = RunFiles { events: 4, lumisection_events: 10 };
     let format = ExportFormat::Frd(FrdOptions { version: Version::V5, files: Some(files) });
     let (told, written) = place.export(format).expect("it fits");
@@ -281,6 +283,29 @@ fn events_that_were_in_files_are_divided_anew() {
     let name = told.files[3].file_name().expect("a name").to_string_lossy().into_owned();
     assert_eq!(name, format!("{run}_ls0002_index000003.raw"));
     assert_eq!(FileHeader::parse(written[0].first_chunk().expect("a header")).expect("a header").events, 4);
+}
+
+#[test]
+fn lumisections_without_events_are_closed_too_and_too_many_of_them_are_refused() {
+    let place = Place::new();
+    let event = |number: u64| (EventKey::new(0, number), vec![(1, fragment(1, number as u32, 1))]);
+    place.write(&[(1, SourceFormat::FED)], &[11, 12, 45].map(event));
+    let wanted = |lumisection_events| {
+        let files = Some(RunFiles { events: 4, lumisection_events });
+        ExportFormat::Frd(FrdOptions { version: Version::V5, files })
+    };
+    let (told, _) = place.export(wanted(10)).expect("it fits");
+    let directory = told.files[0].parent().expect("a directory");
+    let end = |number: u32| directory.join(format!("run000001_ls{number:04}_EoLS.jsn"));
+    let events: Vec<u64> =
+        (2..=5).map(|number| read_numbers::<EndOfLumisection>(&end(number)).expect("it is closed").events).collect();
+    assert_eq!((events, end(1).exists(), end(6).exists()), (vec![2, 0, 0, 1], false, false));
+    let run: EndOfRun = read_numbers(&directory.join("run000001_ls0000_EoR.jsn")).expect("it was written");
+    assert_eq!(run, EndOfRun { events: 3, files: 2, lumisections: 2, last_lumisection: 5 });
+    let far = Place::new();
+    far.write(&[(1, SourceFormat::FED)], &[1, 1_000_002].map(event));
+    let error = far.refused(wanted(1));
+    assert!(error.contains("lumisections 2 to 1000001 would be empty"), "{error}");
 }
 
 #[test]
@@ -326,8 +351,8 @@ fn records_come_back_byte_for_byte() {
     let bytes = [records, packed].concat();
     let place = Place::new();
     let told = place.convert(&[place.file("in.mdf", &bytes)], None);
-    // Two sources each and an envelope; and one that cannot be divided, whose checksum is wrong now.
-    assert_eq!((told.format, told.events, told.fragments, told.wrong_checksums), ("mdf", 30, 29 * 3 + 2, 1));
+    // Two sources each; and one that cannot be divided, whose checksum is wrong now.
+    assert_eq!((told.format, told.events, told.fragments, told.wrong_checksums), ("mdf", 30, 29 * 2 + 1, 1));
     assert_eq!(place.export(ExportFormat::Mdf).expect("it fits").1, [bytes]);
 }
 

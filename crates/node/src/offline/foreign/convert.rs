@@ -29,13 +29,13 @@ use std::path::{Path, PathBuf};
 pub struct Converted {
     /// The files' format.
     pub format: &'static str,
-    /// Frames that were read.
+    /// Frames that were read; headers of files are none.
     pub frames: u64,
     /// Events that were written.
     pub events: u64,
     /// Those among them that lack a source.
     pub incomplete: u64,
-    /// Fragments in them, and their bytes.
+    /// Fragments in them: what sources sent, without what stood around it in the file.
     pub fragments: u64,
     /// Bytes of these.
     pub bytes: u64,
@@ -138,10 +138,7 @@ impl Gatherer {
 
     fn take(&mut self, found: &Found<'_>) -> Result<(), OfflineError> {
         match found {
-            Found::Frame(frame) => {
-                self.told.frames += 1;
-                self.frame(frame)
-            }
+            Found::Frame(frame) => self.frame(frame),
             Found::Skipped { bytes, is_filler: false, .. } => {
                 self.told.skipped_bytes += bytes.len() as u64;
                 Ok(())
@@ -165,12 +162,13 @@ impl Gatherer {
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), OfflineError> {
         let (format, fields) = (frame.format, frame.format.fields(frame.bytes));
         let source = fields.source.unwrap_or_else(|| self.peer(frame));
-        if format == ForeignFormat::LhcbMep {
-            return self.divide(format, source, fields, frame.bytes);
-        }
         if format.announces(frame.bytes).is_some() {
             self.ahead.extend_from_slice(frame.bytes);
             return Ok(());
+        }
+        self.told.frames += 1;
+        if format == ForeignFormat::LhcbMep {
+            return self.divide(format, source, fields, frame.bytes);
         }
         if let Some(whole) = format.enclosed(frame.bytes) {
             return self.enclose(format, &fields, &whole, frame.bytes);
@@ -327,12 +325,13 @@ impl Gatherer {
             writer.event(&head, &missing, &fragments)?;
             told.events += 1;
             told.incomplete += u64::from(!missing.is_empty());
-            told.fragments += fragments.len() as u64;
-            told.bytes += payloads.iter().map(|payload| payload.len() as u64).sum::<u64>();
+            let sent = fragments.iter().filter(|(entry, _)| entry.source != ENVELOPE);
+            told.fragments += sent.clone().count() as u64;
+            told.bytes += sent.map(|(_, payload)| payload.len() as u64).sum::<u64>();
         }
         writer.finish()?;
         told.format = format.map_or("nothing", ForeignFormat::name);
-        told.sources = sources.into_iter().collect();
+        told.sources = sources.into_iter().filter(|&source| source != ENVELOPE.0).collect();
         Ok(told)
     }
 }
