@@ -267,6 +267,12 @@ flaws! {
     EndBeforeItsFiles = "end_before_its_files",
     /// What a filter unit made of a file is added up each time it is told.
     FileAddedTwice = "file_added_twice",
+    /// A command that a later one overtakes is never answered.
+    OvertakenUnanswered = "overtaken_unanswered",
+    /// A run that does not drain in its time is told to drain once more.
+    DrainWithoutEnd = "drain_without_end",
+    /// The end of a task that was given up is taken for the end of the one that is under way.
+    LateTaskHeard = "late_task_heard",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.
