@@ -32,6 +32,10 @@ pub enum RunCommand {
     },
     /// Stop at once: what is not done is dropped.
     ForceStop,
+    /// Build no further event for now.
+    Pause,
+    /// Go on.
+    Resume,
 }
 
 /// What the event manager is to do.
@@ -62,6 +66,8 @@ pub enum ControlAction {
     },
     /// Drop what is left.
     ForceStop,
+    /// Assign no further event, or go on with that.
+    Pause(bool),
 }
 
 /// How far a run is.
@@ -111,13 +117,21 @@ pub struct RunControl {
     start: Option<ControlAction>,
     actions: VecDeque<ControlAction>,
     stopped_by: Option<Cause>,
+    is_paused: bool,
 }
 
 impl RunControl {
     /// Waits for these nodes.
     pub fn new(nodes: Vec<NodeId>) -> Self {
         let nodes = nodes.into_iter().map(|node| (node, false)).collect();
-        Self { phase: RunPhase::Initial, nodes, start: None, actions: VecDeque::new(), stopped_by: None }
+        Self {
+            phase: RunPhase::Initial,
+            nodes,
+            start: None,
+            actions: VecDeque::new(),
+            stopped_by: None,
+            is_paused: false,
+        }
     }
 
     /// The same nodes are waited for again.
@@ -158,6 +172,15 @@ impl RunControl {
                 }
                 RunPhase::Ended => {}
             },
+            RunCommand::Pause => self.pause(true),
+            RunCommand::Resume => self.pause(false),
+        }
+    }
+
+    fn pause(&mut self, is_paused: bool) {
+        if self.phase == RunPhase::Running && self.is_paused != is_paused {
+            self.is_paused = is_paused;
+            self.actions.push_back(ControlAction::Pause(is_paused));
         }
     }
 
@@ -217,6 +240,11 @@ impl RunControl {
     /// Why the run was stopped, where a node asked for it.
     pub const fn stopped_by(&self) -> Option<Cause> {
         self.stopped_by
+    }
+
+    /// Whether the run is paused; what stops is not.
+    pub const fn is_paused(&self) -> bool {
+        self.is_paused && self.phase.is_running()
     }
 
     /// The expected nodes.

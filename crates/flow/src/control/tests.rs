@@ -110,3 +110,20 @@ fn a_run_that_was_begun_here_is_not_taken_over() {
         assert_eq!(control.poll(NOW), None);
     }
 }
+
+#[test]
+fn a_run_is_paused_once_and_goes_on_once() {
+    let mut early = control();
+    early.command(NOW, RunCommand::Pause);
+    assert_eq!((early.poll(NOW), early.is_paused()), (None, false));
+    let mut control = running();
+    for (command, is_paused) in [(RunCommand::Pause, true), (RunCommand::Resume, false)] {
+        control.command(NOW, command);
+        control.command(NOW, command);
+        assert_eq!((control.poll(NOW), control.poll(NOW)), (Some(ControlAction::Pause(is_paused)), None));
+        assert_eq!(control.is_paused(), is_paused);
+    }
+    control.command(NOW, RunCommand::Pause);
+    control.command(NOW, RunCommand::Stop { last: None });
+    assert!(!control.is_paused());
+}

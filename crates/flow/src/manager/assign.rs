@@ -67,6 +67,9 @@ impl Manager {
             self.again.pop();
         }
         self.advance_cursor();
+        if self.is_paused {
+            return None;
+        }
         let settled = self.table.position_before(self.floor.key);
         (self.floor.cursor < settled.min(self.table.head())).then_some(self.floor.cursor)
     }

@@ -70,6 +70,8 @@ pub struct Manager {
     pub(super) account: EventAccount,
     pub(super) counts: ManagerCounts,
     pub(super) run_ended: bool,
+    /// No further event is assigned for now.
+    pub(super) is_paused: bool,
 }
 
 impl Manager {
@@ -100,6 +102,7 @@ impl Manager {
             account: EventAccount::default(),
             counts: ManagerCounts::default(),
             run_ended: false,
+            is_paused: false,
             config,
         }
     }

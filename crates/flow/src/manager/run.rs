@@ -124,6 +124,7 @@ impl Manager {
         if self.phase.is_recovering() {
             self.recovered.stop_after(None);
         } else if self.phase == Phase::Running {
+            self.is_paused = false;
             for link in &mut self.readouts {
                 link.highest = None;
             }
@@ -164,9 +165,21 @@ impl Manager {
         }
     }
 
+    /// While it is paused no further event is assigned, so that readout units fill up and hold their sources back. What builder
+    /// units have is finished, and a stop has the rest built: nothing is lost by a pause. Ignored where no run goes on.
+    pub const fn pause(&mut self, is_paused: bool) {
+        self.is_paused = is_paused && matches!(self.phase, Phase::Running);
+    }
+
+    /// Whether the run is paused.
+    pub const fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
     /// Prepares table, accounts and links for a run.
     pub(super) fn begin(&mut self, now: Instant, first: EventKey, last: Option<EventKey>) {
         (self.first, self.last, self.highest) = (first, last, None);
+        self.is_paused = false;
         self.table.reset(first);
         self.floor = super::announce::Floor { key: first, cursor: 0, watch: 0 };
         self.again.clear();
@@ -268,6 +281,7 @@ impl Manager {
     }
 
     pub(super) fn drain_to(&mut self, now: Instant, last: EventKey) {
+        self.is_paused = false;
         self.last = Some(last);
         self.send_to_readouts(&Message::StopAt(last));
         self.send_to_builders(&Message::StopAt(last));
@@ -282,6 +296,7 @@ impl Manager {
                 self.end(position, outcome);
             }
         }
+        self.is_paused = false;
         self.floor.cursor = self.table.head();
         self.floor.watch = self.table.head();
         self.again.clear();

@@ -56,6 +56,8 @@ impl NodeReport {
 pub struct Standing {
     /// How far the run is.
     pub phase: RunPhase,
+    /// No further event is built for now.
+    pub is_paused: bool,
     /// The run; 0 before the first.
     pub run: RunNumber,
     /// Configured nodes, and whether each is connected.
@@ -75,6 +77,7 @@ impl Default for Standing {
     fn default() -> Self {
         Self {
             phase: RunPhase::default(),
+            is_paused: false,
             run: RunNumber(0),
             nodes: Vec::new(),
             events: EventAccount::default(),
@@ -131,6 +134,7 @@ impl Standing {
     /// Becomes equal to `other`; allocates only where that has grown.
     pub fn copy_from(&mut self, other: &Self) {
         (self.phase, self.run, self.stopped_by, self.events) = (other.phase, other.run, other.stopped_by, other.events);
+        self.is_paused = other.is_paused;
         self.is_written_when_acknowledged = other.is_written_when_acknowledged;
         self.nodes.clone_from(&other.nodes);
         self.synchrony.clone_from(&other.synchrony);
@@ -187,6 +191,8 @@ impl Seen {
 pub struct RunSnapshot {
     /// How far the run is.
     pub phase: RunPhase,
+    /// No further event is built for now.
+    pub is_paused: bool,
     /// The run; 0 before the first.
     pub run: RunNumber,
     /// Configured nodes, and whether each is connected.
@@ -217,6 +223,7 @@ impl RunSnapshot {
     pub fn of(standing: &Standing) -> Self {
         let mut snapshot = Self {
             phase: standing.phase,
+            is_paused: standing.is_paused,
             run: standing.run,
             nodes: standing.nodes.clone(),
             synchrony: standing.synchrony.clone(),

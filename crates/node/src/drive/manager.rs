@@ -360,6 +360,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
                 ControlAction::Stop { last: None } => self.manager.stop(now),
                 ControlAction::Stop { last: Some(last) } => self.manager.stop_at(now, last),
                 ControlAction::ForceStop => self.manager.force_stop(now),
+                ControlAction::Pause(is_paused) => self.manager.pause(is_paused),
             }
         }
         while self.flush() {
@@ -406,6 +407,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
     pub fn standing(&mut self) -> &Standing {
         let standing = &mut self.standing;
         standing.phase = self.control.phase();
+        standing.is_paused = self.control.is_paused();
         standing.run = self.run;
         standing.stopped_by = self.control.stopped_by();
         standing.events = self.manager.account();

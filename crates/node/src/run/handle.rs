@@ -295,6 +295,16 @@ impl RunHandle {
         }
     }
 
+    /// Has no further event built for now: readout units fill up and hold their sources back. A stop ends a pause.
+    pub fn pause(&self) {
+        self.command(RunCommand::Pause);
+    }
+
+    /// Goes on after a pause.
+    pub fn resume(&self) {
+        self.command(RunCommand::Resume);
+    }
+
     /// Stops at once: what is not done is dropped and named.
     pub fn force_stop(&mut self) {
         self.note_stop();

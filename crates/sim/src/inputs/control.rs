@@ -27,6 +27,7 @@ pub fn control(bytes: &[u8]) {
             2 => control.command(now, RunCommand::ForceStop),
             3 => control.node_lost(now, choices.node()),
             4 => control.stop_requested(now, choices.cause()),
+            6 => control.command(now, if choices.chance() { RunCommand::Pause } else { RunCommand::Resume }),
             5 if choices.below(8) == 0 => control.run_ended(now),
             _ => control.node_connected(now, choices.node()),
         }

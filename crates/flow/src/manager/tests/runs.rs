@@ -329,3 +329,40 @@ fn one_run_follows_the_other_with_the_same_credit() {
         assert_eq!((hand.ended, hand.manager.account().built), (1, 10));
     }
 }
+
+#[test]
+fn a_pause_holds_new_events_back_and_nothing_else() {
+    let mut hand = Hand::running(config(1, 2));
+    hand.announce(0, 2, 1..=2);
+    let given = assigned(&hand.sent());
+    assert_eq!(given.len(), 2);
+    hand.manager.pause(true);
+    hand.announce(0, 4, 3..=4);
+    assert_eq!(assigned(&hand.sent()), []);
+    // What a builder unit had is still built when it dies.
+    let (builder, ..) = given[0];
+    hand.manager.node_lost(hand.now, NodeId::builder(builder));
+    assert!(!assigned(&hand.sent()).is_empty());
+    hand.manager.pause(false);
+    assert_eq!(assigned(&hand.sent()).len(), 2);
+}
+
+#[test]
+fn a_stop_ends_a_pause() {
+    for by_key in [false, true] {
+        let mut hand = Hand::running(config(1, 1));
+        hand.manager.pause(true);
+        hand.announce(0, 2, 1..=2);
+        hand.sent();
+        if by_key {
+            hand.manager.stop_at(hand.now, key(2));
+        } else {
+            hand.manager.stop(hand.now);
+            hand.say(NodeId::readout(0), &Message::Highest(key(2)));
+        }
+        assert_eq!(assigned(&hand.sent()).len(), 2);
+        assert!(!hand.manager.is_paused());
+        hand.manager.pause(true);
+        assert!(!hand.manager.is_paused(), "a run that drains is not paused");
+    }
+}
