@@ -4,6 +4,7 @@
 //! configuration  what the run is            quantity   sizes, times and rates as people write them
 //! drive          machines <-> endpoints     run        threads, wiring, run directories, the handle
 //! offline        verify, inspect, recover        file_based  files of events and the processes that filter them
+//! session        runs one after the other, as an operator has them
 //! monitoring     what filters counted, in documents beside the events
 //! ```
 //! `drive` is generic over io's twins and has no threads, so that a simulator can run it as it is.
@@ -16,3 +17,4 @@ pub mod monitoring;
 pub mod offline;
 pub mod quantity;
 pub mod run;
+pub mod session;

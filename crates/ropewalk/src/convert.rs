@@ -11,6 +11,7 @@ use ropewalk_node::offline::export::{ExportFormat, Exported, FrdOptions, RunFile
 use ropewalk_node::offline::foreign::{Converted, Recorded, of_recordings};
 use ropewalk_node::offline::segment_files;
 use ropewalk_node::run::Registry;
+use ropewalk_node::session::RunLimits;
 use std::path::Path;
 
 pub(crate) fn convert(options: &ConvertOptions) -> Result<u8, Failure> {
@@ -56,7 +57,8 @@ fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
         eprintln!("warning: {name} is left out: nothing in the configuration describes its frames");
     }
     configuration.run.output.clone_from(&options.output);
-    take_run(&configuration, &Limits { duration: None, events: None, until_sources_end: true, json: false })
+    let run = RunLimits { until_sources_end: true, ..RunLimits::default() };
+    take_run(&configuration, &Limits { run, json: false })
 }
 
 /// Makes files of another format of a run.

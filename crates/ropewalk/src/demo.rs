@@ -5,6 +5,7 @@ use crate::exit::Failure;
 use crate::running::{Limits, take_run};
 use ropewalk_node::configuration::{Configuration, parse};
 use ropewalk_node::quantity::Bytes;
+use ropewalk_node::session::RunLimits;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
         (None, None) => Some(Duration::from_secs(10)),
         (duration, _) => duration.map(|time| time.0),
     };
-    let limits = Limits { duration, events: options.events, json: options.json, until_sources_end: false };
+    let run = RunLimits { duration, events: options.events, ..RunLimits::default() };
+    let limits = Limits { run, json: options.json };
     take_run(&configuration, &limits)
 }
 

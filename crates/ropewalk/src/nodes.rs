@@ -7,6 +7,7 @@ use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::run::{Addresses, RunError, TransferSummary, launch_node, placement_of_node, take_over};
+use ropewalk_node::session::{RunLimits, only};
 use ropewalk_terms::Role;
 use std::time::Duration;
 
@@ -43,13 +44,14 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
         say!("ready {name} {address}");
     }
     if role == Role::Manager {
-        let limits = Limits {
+        let run = RunLimits {
             duration: options.limits.duration.or(configuration.run.duration).map(|time| time.0),
             events,
+            bytes: None,
             until_sources_end: configuration.run.until_sources_end,
-            json: options.limits.json,
         };
-        return conduct(&configuration, handle, &limits, &interrupts);
+        let limits = Limits { run, json: options.limits.json };
+        return conduct(&configuration, only(handle), &limits, &interrupts, |_| ());
     }
     say!("ready");
     while !handle.is_ended() {

@@ -6,19 +6,18 @@ use crate::render::{Progress, checksum_lines, disk_lines, frame_lines, incident_
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
-use ropewalk_node::drive::RunSnapshot;
-use ropewalk_node::run::{Claim, RunError, RunHandle, advice, launch, placement};
-use ropewalk_terms::{Counter, EventKey};
-use std::time::{Duration, Instant};
+use ropewalk_node::run::{RunSummary, advice, placement};
+use ropewalk_node::session::{
+    AfterRun, Answer, Command, Desk, EntryKind, Launch, OperationState, RunLimits, Session, SessionConfig, SessionView,
+    Told, launcher,
+};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 /// When a run ends, and how it is told.
 pub(crate) struct Limits {
-    /// After this time.
-    pub(crate) duration: Option<Duration>,
-    /// After exactly this many triggers.
-    pub(crate) events: Option<u64>,
-    /// When every source has connected and all connections have ended.
-    pub(crate) until_sources_end: bool,
+    /// When it ends by itself.
+    pub(crate) run: RunLimits,
     /// The account as JSON.
     pub(crate) json: bool,
 }
@@ -31,24 +30,26 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
         configuration.run.output.clone_from(output);
     }
     configuration.run.keep = limits.keep.or(configuration.run.keep);
-    let limits = Limits {
+    let run = RunLimits {
         duration: limits.duration.or(configuration.run.duration).map(|time| time.0),
         events: limits.events.or(configuration.run.events),
+        bytes: None,
         until_sources_end: configuration.run.until_sources_end,
-        json: limits.json,
     };
-    take_run(&configuration, &limits)
+    take_run(&configuration, &Limits { run, json: limits.json })
 }
 
 /// Takes one run of all nodes in this process and tells its account; the exit status.
 pub(crate) fn take_run(configuration: &Configuration, limits: &Limits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
-    let handle = launch(configuration, limits.events)?;
-    warn(handle.warnings());
-    for (name, address) in handle.addresses() {
-        eprintln!("{name} listens on {address}");
-    }
-    conduct(configuration, handle, limits, &interrupts)
+    let launch = launcher(configuration.clone(), limits.run.events);
+    let tell = |view: &SessionView| {
+        warn(&view.warnings);
+        for (name, address) in &view.addresses {
+            eprintln!("{name} listens on {address}");
+        }
+    };
+    conduct(configuration, launch, limits, &interrupts, tell)
 }
 
 /// Tells what the run goes without.
@@ -58,90 +59,97 @@ pub(crate) fn warn(warnings: &[String]) {
     }
 }
 
-/// The first key of every run: what the sources' counters begin with is unwrapped to 1.
-const FIRST: EventKey = EventKey::new(0, 1);
 /// How long nodes may take to leave when the run has ended, before their threads are ended.
 pub(crate) const LEAVING: Duration = Duration::from_secs(5);
+/// In whose name commands are given.
+const BY: &str = "the command line";
 
-/// Starts, watches and ends a run that was launched.
+/// Sets up, starts, watches and ends one run. `tell` is called when it is set up.
 pub(crate) fn conduct(
     configuration: &Configuration,
-    mut handle: RunHandle,
+    launch: Launch,
     limits: &Limits,
     interrupts: &Interrupts,
+    tell: impl FnOnce(&SessionView),
 ) -> Result<u8, Failure> {
-    let last = limits.events.map(|events| FIRST.plus(events.max(1) - 1));
-    let mut before = Duration::ZERO;
-    if handle.go_on() {
-        before = handle.age();
-    } else {
-        handle.leave_word(FIRST, last).map_err(|error| {
-            Failure::Environment(format!("{}: cannot be written: {error}", handle.directory().display()))
-        })?;
-        handle.start(FIRST, last);
+    let config = SessionConfig { limits: limits.run, after_run: AfterRun::Over, tasks: SessionConfig::PATIENT };
+    let session = Session::open(config, launch).map_err(|error| Failure::Environment(format!("a thread: {error}")))?;
+    let desk = session.desk();
+    let configured = desk.ask(Command::Configure, BY);
+    if !configured.answer.is_good() {
+        return Err(failure(&desk, configured));
     }
+    tell(&desk.view());
+    let (sender, started) = channel();
+    desk.command(Command::Start, BY, move |told| {
+        // Nobody looks any more where the run is over.
+        let _ = sender.send(told);
+    });
+    watch(&session, &desk, interrupts);
+    if let Some(refused) = started.try_iter().find(|told| told.answer == Answer::Refused) {
+        return Err(failure(&desk, refused));
+    }
+    let view = desk.view();
+    let error = desk.take_error();
+    if let Some(summary) = &view.last {
+        warn(&summary.warnings[view.warnings.len().min(summary.warnings.len())..]);
+        tell_summary(summary, limits.json)?;
+    }
+    match (error, &view.last) {
+        (Some(error), _) => Err(error.into()),
+        (None, None) => {
+            Err(Failure::Environment(view.trouble.clone().unwrap_or_else(|| "there is no account".to_owned())))
+        }
+        (None, Some(summary)) => {
+            advice(configuration, summary).iter().for_each(|line| eprintln!("advice: {line}"));
+            Ok(exit::of_run(summary))
+        }
+    }
+}
+
+/// Why a command was not carried out.
+fn failure(desk: &Desk, told: Told) -> Failure {
+    let text = told.text.unwrap_or_else(|| told.answer.name().to_owned());
+    desk.take_error().map_or(Failure::Environment(text), Into::into)
+}
+
+/// Shows how the run goes until nothing follows. The first interrupt stops it in order, the second one at once.
+fn watch(session: &Session, desk: &Desk, interrupts: &Interrupts) {
     let mut progress = Progress::new();
-    let mut began = None;
-    let (mut told, mut forced, mut incidents) = (false, false, 0);
-    while !handle.is_ended() {
+    let (mut entry, mut heard) = (0, 0);
+    while !session.is_over() {
         std::thread::sleep(Duration::from_millis(10));
-        let snapshot = handle.snapshot();
-        if snapshot.phase.is_running() {
-            began.get_or_insert_with(Instant::now);
-        }
-        progress.show(&snapshot, handle.disk_left());
-        if let Some(front_ends) = handle.front_ends() {
-            for incident in front_ends.incidents.iter().skip(incidents) {
-                progress.tell(&format!("source {}: {}", incident.source, incident.kind));
+        let view = desk.view();
+        progress.show(&view.snapshot, view.disk_left);
+        for news in desk.journal_after(entry) {
+            entry = news.number;
+            if news.kind == EntryKind::Incident {
+                progress.tell(&news.text);
             }
-            incidents = front_ends.incidents.len();
         }
-        handle.take_news().iter().for_each(|line| progress.tell(line));
-        let over = began.zip(limits.duration).is_some_and(|(began, duration)| before + began.elapsed() >= duration);
-        let exhausted = (limits.until_sources_end && have_come_and_gone(&snapshot, handle.sources()))
-            || (limits.until_sources_end || limits.events.is_none()) && handle.sources_ended()
-            || handle.is_fed() && have_come_and_gone(&snapshot, handle.sources());
-        if interrupts.count() > 0 && !told {
-            told = true;
+        if interrupts.count() > 0 && heard == 0 {
+            heard = 1;
             progress.tell("stopping: what has come is still built; interrupt again to stop at once");
+            desk.command(Command::Shutdown, BY, |_| ());
         }
-        if interrupts.count() > 0 || over || exhausted {
-            handle.stop();
+        if interrupts.count() > 1 && heard == 1 {
+            heard = 2;
+            desk.command(Command::Reset, BY, |_| ());
         }
-        if interrupts.count() > 1 && !forced {
-            forced = true;
-            handle.force_stop();
+        // What could not be begun, or failed, waits for somebody to look at it; that is whoever reads what is printed now.
+        if view.state == OperationState::Error && view.task.is_none() || is_given_up(&view) {
+            break;
         }
     }
     progress.end();
-    if let Some(refusal) = handle.refusal() {
-        // The account is another event manager's.
-        return Err(RunError::from(refusal.clone()).into());
-    }
-    let known = handle.warnings().len();
-    let summary = handle.finish(LEAVING);
-    warn(&summary.warnings[known..]);
-    handle_summary(&summary, limits.json)?;
-    advice(configuration, &summary).iter().for_each(|line| eprintln!("advice: {line}"));
-    Ok(exit::of_run(&summary))
 }
 
-/// As many connections as there are sources were opened, and all have ended.
-fn have_come_and_gone(snapshot: &RunSnapshot, sources: usize) -> bool {
-    let opened = snapshot.counter(Counter::SourceConnections);
-    opened >= sources as u64 && opened == snapshot.counter(Counter::SourceDisconnections)
+/// A run that was set up and could not begin.
+fn is_given_up(view: &SessionView) -> bool {
+    view.state == OperationState::Configured && view.task.is_none() && view.trouble.is_some()
 }
 
-/// Tells the account and keeps it in the run's directory; where that cannot be, it is told all the same.
-fn handle_summary(summary: &ropewalk_node::run::RunSummary, json: bool) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(summary).map_err(|error| Failure::Environment(error.to_string()))?;
-    let record = summary.directory.join("run.json");
-    let kept = std::fs::write(&record, text + "\n").and_then(|()| Claim::forget(&summary.directory));
-    tell_summary(summary, json)?;
-    kept.map_err(|error| Failure::Environment(format!("{}: cannot be written: {error}", record.display())))
-}
-
-fn tell_summary(summary: &ropewalk_node::run::RunSummary, json: bool) -> Result<(), Failure> {
+fn tell_summary(summary: &RunSummary, json: bool) -> Result<(), Failure> {
     if json {
         let line = serde_json::to_string(summary).map_err(|error| Failure::Environment(error.to_string()))?;
         say!("{line}");

@@ -196,6 +196,11 @@ impl RunHandle {
         self.disk_watch.as_ref().and_then(DiskWatch::left)
     }
 
+    /// The run's number.
+    pub const fn run_number(&self) -> RunNumber {
+        self.run
+    }
+
     /// The run's directory.
     pub fn directory(&self) -> &Path {
         &self.directory

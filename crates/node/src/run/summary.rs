@@ -1,6 +1,7 @@
 //! What a run says of itself: `run.json` in its directory and the last line of `--json`.
 //! `docs/schema/run.json` describes it.
 
+use super::claim::{ACCOUNT, Claim};
 use super::file_summary::FileBasedSummary;
 use super::filter_summary::{self, FilterSummary, StreamSummary};
 use super::forecast::DiskLeft;
@@ -371,6 +372,16 @@ impl RunSummary {
         self.disk["free_bytes"] = json!(left.map(|left| left.free_bytes));
         self.disk["seconds_left"] = json!(left.and_then(|left| left.time).map(|time| time.as_secs()));
         self
+    }
+
+    /// Keeps the account in the run's directory, in the place of event managers' claims.
+    ///
+    /// # Errors
+    /// Where the directory cannot be written.
+    pub fn keep(&self) -> std::io::Result<()> {
+        let text = serde_json::to_string_pretty(self)?;
+        std::fs::write(self.directory.join(ACCOUNT), text + "\n")?;
+        Claim::forget(&self.directory)
     }
 
     /// Every equation of the ledger holds.

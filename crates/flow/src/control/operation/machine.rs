@@ -89,6 +89,18 @@ impl Fault {
     }
 }
 
+/// What follows a run that ends by itself.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum AfterRun {
+    /// The next one is set up, and begins when somebody starts it.
+    #[default]
+    Wait,
+    /// The next one begins.
+    Next,
+    /// Nothing.
+    Over,
+}
+
 /// How long each task may take.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct TaskLimits {
@@ -325,11 +337,12 @@ impl Operation {
         }
     }
 
-    /// The run will end without having been told: a limit is reached, or its sources have ended. `starts_next` begins another one then.
-    pub fn stop_by_itself(&mut self, now: Instant, starts_next: bool) {
+    /// The run will end without having been told: a limit is reached, or its sources have ended.
+    pub fn stop_by_itself(&mut self, now: Instant, then: AfterRun) {
         if self.place.has_run() && matches!(self.goal, Goal::Running | Goal::Paused) && !self.is_ending() {
             self.overtake();
-            (self.goal, self.starts_next) = (Goal::Configured, starts_next);
+            self.goal = if then == AfterRun::Over { Goal::Over } else { Goal::Configured };
+            self.starts_next = then == AfterRun::Next;
             self.abandon();
             self.advance(now);
         }

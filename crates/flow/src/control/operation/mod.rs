@@ -21,4 +21,4 @@ mod machine;
 mod tests;
 
 pub use command::{Answer, Command, CommandNumber, OperationState};
-pub use machine::{Fault, Operation, Outcome, Task, TaskLimits, TaskNumber};
+pub use machine::{AfterRun, Fault, Operation, Outcome, Task, TaskLimits, TaskNumber};

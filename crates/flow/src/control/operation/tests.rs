@@ -268,7 +268,7 @@ fn a_pause_that_fails_leaves_the_run_as_it_was() {
 #[test]
 fn a_run_may_end_by_itself_and_another_one_follow() {
     let mut desk = Desk::running();
-    desk.operation.stop_by_itself(desk.now, true);
+    desk.operation.stop_by_itself(desk.now, AfterRun::Next);
     assert_eq!(desk.state(), OperationState::Draining);
     while desk.work() {}
     assert_eq!(desk.state(), OperationState::Running);
@@ -277,10 +277,18 @@ fn a_run_may_end_by_itself_and_another_one_follow() {
     while desk.work() {}
     assert_eq!(desk.state(), OperationState::Configured);
     desk.ask(Command::Start);
-    desk.operation.stop_by_itself(desk.now, true);
+    desk.operation.stop_by_itself(desk.now, AfterRun::Next);
     let stop = desk.give(Command::Stop);
     while desk.work() {}
     assert_eq!((desk.answers[&stop], desk.state()), (Answer::Done, OperationState::Configured));
+}
+
+#[test]
+fn a_run_that_is_the_only_one_leaves_nothing_behind_it() {
+    let mut desk = Desk::running();
+    desk.operation.stop_by_itself(desk.now, AfterRun::Over);
+    while desk.work() {}
+    assert_eq!((desk.state(), &desk.done[2..]), (OperationState::Over, &[Task::Drain, Task::Close][..]));
 }
 
 #[test]
@@ -302,7 +310,7 @@ enum Step {
     TimeOut,
     Over,
     Failed,
-    ByItself(bool),
+    ByItself(AfterRun),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -314,7 +322,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::TimeOut),
         1 => Just(Step::Over),
         1 => Just(Step::Failed),
-        1 => any::<bool>().prop_map(Step::ByItself),
+        1 => prop::sample::select(&[AfterRun::Wait, AfterRun::Next, AfterRun::Over][..]).prop_map(Step::ByItself),
     ]
 }
 

@@ -1,0 +1,111 @@
+//! Where commands are given, and where one looks.
+
+use super::journal::{Entry, Journal};
+use super::view::SessionView;
+use crate::run::RunError;
+use ropewalk_flow::control::operation::{Answer, Command, OperationState};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How a command ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Told {
+    /// The command.
+    pub command: Command,
+    /// How.
+    pub answer: Answer,
+    /// Where things are now.
+    pub state: OperationState,
+    /// What there is to say beside it: why not, and what would have been right.
+    pub text: Option<String>,
+}
+
+/// Called with the answer, once, by the director's thread.
+pub(super) type Reply = Box<dyn FnOnce(Told) + Send>;
+
+/// A command on its way.
+pub(super) struct Order {
+    pub(super) command: Command,
+    /// Who gave it.
+    pub(super) by: String,
+    pub(super) reply: Reply,
+}
+
+/// What the director's thread and its desks share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    view: Mutex<Arc<SessionView>>,
+    journal: Mutex<Journal>,
+    /// Why a run could not be set up, the last time that it was tried.
+    error: Mutex<Option<RunError>>,
+}
+
+impl Shared {
+    pub(super) fn new(view: SessionView) -> Self {
+        Self { view: Mutex::new(Arc::new(view)), journal: Mutex::default(), error: Mutex::default() }
+    }
+
+    pub(super) fn publish(&self, view: SessionView) {
+        *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+    }
+
+    pub(super) fn view(&self) -> Arc<SessionView> {
+        Arc::clone(&self.view.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn journal<T>(&self, with: impl FnOnce(&mut Journal) -> T) -> T {
+        with(&mut self.journal.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn set_error(&self, error: Option<RunError>) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+}
+
+/// A place from which a sequence of runs is seen and commanded; copies are further ones.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    pub(super) orders: Sender<Order>,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Desk {
+    /// How things were a moment ago.
+    pub fn view(&self) -> Arc<SessionView> {
+        self.shared.view()
+    }
+
+    /// What happened after the entry with this number, the oldest first; the last thousand entries are kept.
+    pub fn journal_after(&self, number: u64) -> Vec<Entry> {
+        self.shared.journal(|journal| journal.after(number))
+    }
+
+    /// Why a run could not be set up when that was tried last; asked once.
+    pub fn take_error(&self) -> Option<RunError> {
+        self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Gives a command in somebody's name. `reply` is called once, from another thread, when it has ended, which may take as long as
+    /// the run takes to drain; it must not block.
+    pub fn command(&self, command: Command, by: &str, reply: impl FnOnce(Told) + Send + 'static) {
+        let order = Order { command, by: by.to_owned(), reply: Box::new(reply) };
+        if let Err(unsent) = self.orders.send(order) {
+            // The thread has ended: everything is over.
+            let state = OperationState::Over;
+            let answer = if command == Command::Shutdown { Answer::AlreadySo } else { Answer::NotNow(state) };
+            (unsent.0.reply)(Told { command, answer, state, text: None });
+        }
+    }
+
+    /// As [`Desk::command`], and waits for the answer.
+    pub fn ask(&self, command: Command, by: &str) -> Told {
+        let (sender, receiver) = channel();
+        self.command(command, by, move |told| {
+            // Whoever asked waits below.
+            let _ = sender.send(told);
+        });
+        let over =
+            Told { command, answer: Answer::NotNow(OperationState::Over), state: OperationState::Over, text: None };
+        receiver.recv().unwrap_or(over)
+    }
+}

@@ -1,0 +1,409 @@
+//! The thread that has the runs.
+
+use super::desk::{Desk, Order, Reply, Shared, Told};
+use super::journal::EntryKind;
+use super::limits::{RunLimits, RunWatch};
+use super::view::SessionView;
+use crate::run::{RunError, RunHandle, RunSummary};
+use ropewalk_flow::control::operation::{
+    AfterRun, Answer, Command, CommandNumber, Operation, OperationState, Outcome, Task, TaskLimits, TaskNumber,
+};
+use ropewalk_io::clock::{Clock, MonotonicClock};
+use ropewalk_terms::{EventKey, Instant};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Sets up the next run. Called on a thread of its own.
+pub type Launch = Arc<dyn Fn() -> Result<RunHandle, RunError> + Send + Sync>;
+
+/// How runs follow each other.
+#[derive(Copy, Clone, Debug)]
+pub struct SessionConfig {
+    /// When a run ends by itself.
+    pub limits: RunLimits,
+    /// What follows then.
+    pub after_run: AfterRun,
+    /// How long each step may take.
+    pub tasks: TaskLimits,
+}
+
+impl SessionConfig {
+    /// Nobody is in a hurry: whoever watches decides how long is too long.
+    pub const PATIENT: TaskLimits = {
+        let day = Duration::from_secs(24 * 3600);
+        TaskLimits { prepare: day, begin: day, pause: day, drain: day, force: day, close: day }
+    };
+}
+
+/// The first key of every run: what the sources' counters begin with is unwrapped to 1.
+const FIRST: EventKey = EventKey::new(0, 1);
+/// How long nodes may take to leave when a run has ended, before their threads are ended.
+const LEAVING: Duration = Duration::from_secs(5);
+/// How often a run is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+/// How often the view is renewed although nothing happened.
+const PUBLISH: Duration = Duration::from_millis(50);
+
+/// Runs, one after the other. Dropping it drops what is left of a run, and waits for that.
+#[derive(Debug)]
+pub struct Session {
+    desk: Desk,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Session {
+    /// Nothing is set up yet.
+    ///
+    /// # Errors
+    /// Where there is no thread to be had.
+    pub fn open(config: SessionConfig, launch: Launch) -> io::Result<Self> {
+        let clock = MonotonicClock;
+        let shared = Arc::new(Shared::new(SessionView::new(clock.utc())));
+        let (orders, received) = channel();
+        let director = Director::new(config, launch, received, Arc::clone(&shared));
+        let thread = std::thread::Builder::new().name("director".to_owned()).spawn(move || director.run())?;
+        Ok(Self { desk: Desk { orders, shared }, thread: Some(thread) })
+    }
+
+    /// A place from which it is commanded.
+    pub fn desk(&self) -> Desk {
+        self.desk.clone()
+    }
+
+    /// Whether everything is over: nothing follows.
+    pub fn is_over(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.desk.command(Command::Shutdown, "the program", |_| ());
+        self.desk.command(Command::Reset, "the program", |_| ());
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so on its own.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What a thread that had to wait brings.
+enum Brought {
+    Launched(TaskNumber, Result<RunHandle, RunError>),
+    /// Without an account where that is another event manager's.
+    Closed(TaskNumber, Option<Box<RunSummary>>, io::Result<()>),
+    Discarded(TaskNumber),
+}
+
+struct Director {
+    config: SessionConfig,
+    launch: Launch,
+    operation: Operation,
+    clock: MonotonicClock,
+    orders: Receiver<Order>,
+    shared: Arc<Shared>,
+    bring: Sender<Brought>,
+    brought: Receiver<Brought>,
+    replies: BTreeMap<CommandNumber, (Command, Reply)>,
+    next_command: CommandNumber,
+    handle: Option<RunHandle>,
+    watch: RunWatch,
+    /// Which task the handle carries out.
+    doing: Option<(TaskNumber, Task)>,
+    /// Of front ends, that were told.
+    incidents: usize,
+    view: SessionView,
+    publish_due: Instant,
+}
+
+impl Director {
+    fn new(config: SessionConfig, launch: Launch, orders: Receiver<Order>, shared: Arc<Shared>) -> Self {
+        let clock = MonotonicClock;
+        let (bring, brought) = channel();
+        Self {
+            config,
+            launch,
+            operation: Operation::new(config.tasks),
+            clock,
+            orders,
+            shared,
+            bring,
+            brought,
+            replies: BTreeMap::new(),
+            next_command: CommandNumber(1),
+            handle: None,
+            watch: RunWatch::default(),
+            doing: None,
+            incidents: 0,
+            view: SessionView::new(clock.utc()),
+            publish_due: Instant::ZERO,
+        }
+    }
+
+    fn run(mut self) {
+        while self.operation.state() != OperationState::Over {
+            match self.orders.recv_timeout(LOOK) {
+                Ok(order) => self.take(order),
+                Err(RecvTimeoutError::Timeout) => {}
+                // Every desk is gone, the session's own included.
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.turn();
+        }
+        self.turn();
+    }
+
+    fn take(&mut self, Order { command, by, reply }: Order) {
+        let number = self.next_command;
+        self.next_command = CommandNumber(number.0 + 1);
+        self.tell(EntryKind::Command, format!("{}, by {by}", command.name()));
+        self.replies.insert(number, (command, reply));
+        self.view.trouble = None;
+        self.operation.command(self.clock.now(), number, command);
+    }
+
+    fn turn(&mut self) {
+        while let Ok(brought) = self.brought.try_recv() {
+            self.receive(brought);
+        }
+        self.look();
+        self.operation.tick(self.clock.now());
+        while let Some((number, task)) = self.operation.poll() {
+            self.carry_out(number, task);
+        }
+        self.publish();
+        while let Some((number, answer)) = self.operation.poll_answer() {
+            if let Some((command, reply)) = self.replies.remove(&number) {
+                reply(self.told(command, answer));
+            }
+        }
+    }
+
+    fn told(&self, command: Command, answer: Answer) -> Told {
+        let state = self.operation.state();
+        let text = match answer {
+            Answer::Done | Answer::AlreadySo => None,
+            Answer::NotNow(state) => {
+                let names: Vec<_> = state.allowed().iter().map(|command| command.name()).collect();
+                let what = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+                Some(format!("{} is of no use in state {}; allowed are: {what}", command.name(), state.name()))
+            }
+            Answer::Overtaken => Some(format!("another command came after this one; the state is {}", state.name())),
+            Answer::Refused | Answer::Failed(_) => self.view.trouble.clone(),
+        };
+        Told { command, answer, state, text }
+    }
+
+    /// Looks at the run that is set up or under way.
+    fn look(&mut self) {
+        let Some(handle) = &mut self.handle else { return };
+        let now = self.clock.now();
+        let snapshot = handle.snapshot();
+        let news = handle.take_news();
+        let is_over = handle.is_ended();
+        let refusal = handle.refusal().cloned();
+        let front_ends = handle.front_ends();
+        let has_begun = snapshot.phase.is_running();
+        let is_to_end = self.watch.is_over(&self.config.limits, handle, &snapshot);
+        let done = match self.doing {
+            Some((number, Task::Begin)) if has_begun => Some(number),
+            Some((number, Task::Pause)) if snapshot.is_paused => Some(number),
+            Some((number, Task::Resume)) if !snapshot.is_paused => Some(number),
+            _ => None,
+        };
+        self.view.snapshot = snapshot;
+        let known = front_ends.as_ref().map_or(0, |account| account.incidents.len());
+        let of_front_ends = front_ends.iter().flat_map(|account| account.incidents.iter().skip(self.incidents));
+        let of_front_ends: Vec<_> =
+            of_front_ends.map(|incident| format!("source {}: {}", incident.source, incident.kind)).collect();
+        self.incidents = known;
+        self.view.front_ends = front_ends;
+        of_front_ends.into_iter().chain(news).for_each(|text| self.tell(EntryKind::Incident, text));
+        if let Some(number) = done {
+            self.doing = None;
+            self.operation.ended(now, number, Outcome::Done);
+        }
+        if let Some(refusal) = refusal {
+            self.trouble(refusal.to_string());
+            self.shared.set_error(Some(refusal.into()));
+            self.operation.run_failed(now);
+        }
+        if is_over || is_to_end {
+            self.operation.stop_by_itself(now, self.config.after_run);
+        }
+        if is_over {
+            self.operation.run_over(now);
+        }
+    }
+
+    fn carry_out(&mut self, number: TaskNumber, task: Task) {
+        self.doing = Some((number, task));
+        match task {
+            Task::Prepare => self.prepare(number),
+            Task::Begin => self.begin(number),
+            Task::Close | Task::Discard => self.end(number, task),
+            Task::Pause | Task::Resume | Task::Drain | Task::Force => {
+                let Some(handle) = &mut self.handle else { return };
+                match task {
+                    Task::Pause => handle.pause(),
+                    Task::Resume => handle.resume(),
+                    Task::Drain => handle.stop(),
+                    _ => handle.force_stop(),
+                }
+            }
+        }
+    }
+
+    /// Sets up memory, threads and addresses, which takes as long as it takes.
+    fn prepare(&mut self, number: TaskNumber) {
+        let (launch, bring) = (Arc::clone(&self.launch), self.bring.clone());
+        let work = move || {
+            // Where nobody waits for it any more, it is dropped with the channel.
+            let _ = bring.send(Brought::Launched(number, launch()));
+        };
+        self.work(number, "launch", work);
+    }
+
+    /// Does what blocks on a thread of its own.
+    fn work(&mut self, number: TaskNumber, name: &str, work: impl FnOnce() + Send + 'static) {
+        if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(work) {
+            self.trouble(format!("there is no thread to be had: {error}"));
+            self.operation.ended(self.clock.now(), number, Outcome::Failed);
+        }
+    }
+
+    fn begin(&mut self, number: TaskNumber) {
+        let Some(handle) = &mut self.handle else { return };
+        self.incidents = 0;
+        if handle.go_on() {
+            self.watch = RunWatch::of_age(handle.age());
+            return;
+        }
+        self.watch = RunWatch::default();
+        let last = self.config.limits.events.map(|events| FIRST.plus(events.max(1) - 1));
+        match handle.leave_word(FIRST, last) {
+            Ok(()) => handle.start(FIRST, last),
+            Err(error) => {
+                let text = format!("{}: cannot be written: {error}", handle.directory().display());
+                self.trouble(text);
+                self.operation.ended(self.clock.now(), number, Outcome::Refused);
+            }
+        }
+    }
+
+    /// Closes a run, or gives back what was set up for one.
+    fn end(&mut self, number: TaskNumber, task: Task) {
+        let Some(mut handle) = self.handle.take() else {
+            return self.operation.ended(self.clock.now(), number, Outcome::Done);
+        };
+        let bring = self.bring.clone();
+        let work = move || {
+            let brought = if task == Task::Discard {
+                discard(handle);
+                Brought::Discarded(number)
+            } else {
+                // Notes when that was, where it is so.
+                handle.is_ended();
+                let is_ours = handle.refusal().is_none();
+                let summary = handle.finish(LEAVING);
+                let kept = if is_ours { summary.keep() } else { Ok(()) };
+                Brought::Closed(number, is_ours.then(|| Box::new(summary)), kept)
+            };
+            let _ = bring.send(brought);
+        };
+        self.work(number, "close", work);
+    }
+
+    fn receive(&mut self, brought: Brought) {
+        let now = self.clock.now();
+        match brought {
+            Brought::Launched(number, Ok(handle)) if self.operation.is_under_way(number) => {
+                self.view.run = Some(handle.run_number());
+                self.view.directory = Some(handle.directory().to_owned());
+                self.view.addresses = handle.addresses().to_vec();
+                self.view.sources = handle.sources();
+                self.view.warnings = handle.warnings().to_vec();
+                self.handle = Some(handle);
+                self.operation.ended(now, number, Outcome::Done);
+            }
+            // It came too late.
+            Brought::Launched(_, Ok(handle)) => self.work(TaskNumber(u64::MAX), "discard", || discard(handle)),
+            Brought::Launched(number, Err(error)) => {
+                self.trouble(error.to_string());
+                self.shared.set_error(Some(error));
+                self.operation.ended(now, number, Outcome::Refused);
+            }
+            Brought::Closed(number, summary, kept) => {
+                self.view.last = summary.map(|summary| Arc::new(*summary));
+                if let Err(source) = kept {
+                    let directory = self.view.directory.take().unwrap_or_default();
+                    let error = RunError::System { what: format!("the account in {}", directory.display()), source };
+                    self.trouble(error.to_string());
+                    self.shared.set_error(Some(error));
+                }
+                self.forget_run();
+                self.operation.ended(now, number, Outcome::Done);
+            }
+            Brought::Discarded(number) => {
+                self.forget_run();
+                self.operation.ended(now, number, Outcome::Done);
+            }
+        }
+    }
+
+    fn forget_run(&mut self) {
+        (self.view.run, self.view.directory, self.view.disk_left) = (None, None, None);
+        self.view.addresses.clear();
+    }
+
+    fn trouble(&mut self, text: String) {
+        self.tell(EntryKind::Fault, text.clone());
+        self.view.trouble = Some(text);
+    }
+
+    fn tell(&self, kind: EntryKind, text: String) {
+        let (at, run) = (self.clock.utc(), self.view.run);
+        self.shared.journal(|journal| journal.add(at, kind, run, text));
+    }
+
+    fn publish(&mut self) {
+        let (now, utc) = (self.clock.now(), self.clock.utc());
+        let (state, task) = (self.operation.state(), self.operation.task());
+        let is_news = state != self.view.state || task != self.view.task;
+        if !is_news && now < self.publish_due {
+            return;
+        }
+        self.publish_due = now.after(PUBLISH);
+        if state != self.view.state {
+            (self.view.state, self.view.since) = (state, utc);
+            self.tell(EntryKind::State, state.name().to_owned());
+        }
+        (self.view.at, self.view.task, self.view.fault) = (utc, task, self.operation.fault());
+        self.view.age = self.handle.as_ref().map_or(Duration::ZERO, RunHandle::age);
+        self.view.disk_left = self.handle.as_ref().and_then(RunHandle::disk_left);
+        self.view.last_entry = self.shared.journal(|journal| journal.last());
+        self.shared.publish(self.view.clone());
+    }
+}
+
+/// Ends what was set up for a run that never began, and leaves its directory only where something is in it.
+fn discard(mut handle: RunHandle) {
+    handle.force_stop();
+    let begun = std::time::Instant::now();
+    while !handle.is_ended() && begun.elapsed() < LEAVING {
+        std::thread::sleep(LOOK);
+    }
+    let directory = handle.directory().to_owned();
+    drop(handle.finish(LEAVING));
+    remove_where_empty(&directory);
+}
+
+fn remove_where_empty(directory: &Path) {
+    // What is in it stays, and with it the run's number.
+    let _ = std::fs::remove_dir(directory);
+}

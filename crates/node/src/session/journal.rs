@@ -1,0 +1,83 @@
+//! What happened, in the order in which it did: state changes, runs, incidents.
+
+use ropewalk_terms::{RunNumber, Utc};
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// What kind of thing happened.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// The state changed.
+    State,
+    /// Somebody gave a command.
+    Command,
+    /// A command could not be carried out, or nothing goes on.
+    Fault,
+    /// Something is not as it should be, and the run goes on.
+    Incident,
+}
+
+/// One thing that happened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Entry {
+    /// They are numbered from 1.
+    pub number: u64,
+    /// When, in nanoseconds since 1970 UTC.
+    pub at_ns: i64,
+    /// What kind of thing.
+    pub kind: EntryKind,
+    /// During which run; null outside of runs.
+    pub run: Option<u32>,
+    /// For people.
+    pub text: String,
+}
+
+/// Entries that are kept; older ones are forgotten.
+const MOST: usize = 1000;
+
+/// The last entries.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Journal {
+    entries: VecDeque<Entry>,
+    last: u64,
+}
+
+impl Journal {
+    pub(super) fn add(&mut self, at: Utc, kind: EntryKind, run: Option<RunNumber>, text: String) {
+        self.last += 1;
+        self.entries.push_back(Entry { number: self.last, at_ns: at.0, kind, run: run.map(|run| run.0), text });
+        if self.entries.len() > MOST {
+            self.entries.pop_front();
+        }
+    }
+
+    /// The number of the last entry.
+    pub(super) const fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Those behind the one with this number, the oldest first.
+    pub(super) fn after(&self, number: u64) -> Vec<Entry> {
+        let known = self.entries.iter().rev().take_while(|entry| entry.number > number).count();
+        self.entries.iter().skip(self.entries.len() - known).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_entries_are_forgotten_and_numbers_go_on() {
+        let mut journal = Journal::default();
+        for number in 1..=MOST as i64 + 5 {
+            journal.add(Utc(number), EntryKind::State, None, number.to_string());
+        }
+        let all = journal.after(0);
+        assert_eq!((all.len(), all[0].number, journal.last()), (MOST, 6, MOST as u64 + 5));
+        let last: Vec<_> = journal.after(MOST as u64 + 3).into_iter().map(|entry| entry.text).collect();
+        assert_eq!(last, ["1004", "1005"]);
+        assert_eq!(journal.after(u64::MAX), []);
+    }
+}

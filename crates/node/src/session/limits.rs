@@ -1,0 +1,59 @@
+//! When a run ends without being told.
+
+use crate::drive::RunSnapshot;
+use crate::run::RunHandle;
+use ropewalk_terms::Counter;
+use std::time::{Duration, Instant};
+
+/// When a run ends by itself.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub struct RunLimits {
+    /// After this time.
+    pub duration: Option<Duration>,
+    /// After exactly this many triggers.
+    pub events: Option<u64>,
+    /// When so many bytes of fragments have come.
+    pub bytes: Option<u64>,
+    /// When every source has connected and all connections have ended.
+    pub until_sources_end: bool,
+}
+
+/// Looks at one run.
+#[derive(Debug, Default)]
+pub(super) struct RunWatch {
+    /// Since when events are built.
+    began: Option<Instant>,
+    /// How long the run had gone on under another event manager.
+    before: Duration,
+}
+
+impl RunWatch {
+    /// Goes on with a run that is so old.
+    pub(super) const fn of_age(before: Duration) -> Self {
+        Self { began: None, before }
+    }
+
+    /// Whether the run is to end now.
+    pub(super) fn is_over(&mut self, limits: &RunLimits, handle: &RunHandle, snapshot: &RunSnapshot) -> bool {
+        if snapshot.phase.is_running() {
+            self.began.get_or_insert_with(Instant::now);
+        }
+        let age = self.began.map(|began| self.before + began.elapsed());
+        let is_old = age.zip(limits.duration).is_some_and(|(age, duration)| age >= duration);
+        let is_large = limits.bytes.is_some_and(|most| snapshot.counter(Counter::PayloadBytesReceived) >= most);
+        is_old || is_large || are_sources_over(limits, handle, snapshot)
+    }
+}
+
+/// Nothing more will come.
+fn are_sources_over(limits: &RunLimits, handle: &RunHandle, snapshot: &RunSnapshot) -> bool {
+    let may_end = limits.until_sources_end || limits.events.is_none();
+    may_end && handle.sources_ended()
+        || (limits.until_sources_end || handle.is_fed()) && have_come_and_gone(snapshot, handle.sources())
+}
+
+/// As many connections as there are sources were opened, and all have ended.
+fn have_come_and_gone(snapshot: &RunSnapshot, sources: usize) -> bool {
+    let opened = snapshot.counter(Counter::SourceConnections);
+    opened >= sources as u64 && opened == snapshot.counter(Counter::SourceDisconnections)
+}

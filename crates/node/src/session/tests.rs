@@ -1,0 +1,232 @@
+//! Sequences of runs with threads and sockets: with data, without, with sources that come late, and in a hurry.
+
+use super::*;
+use crate::configuration::parse;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const BY: &str = "a test";
+
+/// A directory of one test, gone with it.
+struct Output(PathBuf);
+
+impl Output {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ropewalk-session-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a directory can be made");
+        Self(path)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).expect("it is there");
+        let names = entries.map(|entry| entry.expect("it can be read").file_name().into_string().expect("text"));
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// One source, which is emulated or never comes.
+fn configuration(output: &Path, is_emulated: bool) -> Configuration {
+    let source = if is_emulated { "emulate = { rate = \"20kHz\", fragment_size = \"128B\" }" } else { "" };
+    let text = format!(
+        "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\npool = \"8MiB\"\n[[builder]]\nname = \"bu0\"\n\
+         bytes = \"8MiB\"\n[[source]]\nid = 1\nreadout = \"ru0\"\nmax_fragment = \"4KiB\"\non_close = \"end\"\n{source}\n",
+        output.display().to_string()
+    );
+    parse("session", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+const LIMITS: TaskLimits = {
+    let limit = Duration::from_secs(20);
+    TaskLimits { prepare: limit, begin: limit, pause: limit, drain: limit, force: limit, close: limit }
+};
+
+fn session(output: &Output, is_emulated: bool, limits: RunLimits, after_run: AfterRun) -> Session {
+    let config = SessionConfig { limits, after_run, tasks: LIMITS };
+    let launch = launcher(configuration(&output.0, is_emulated), limits.events);
+    Session::open(config, launch).expect("a thread")
+}
+
+fn ask(desk: &Desk, command: Command) -> SessionView {
+    let told = desk.ask(command, BY);
+    assert_eq!(told.answer, Answer::Done, "{told:?} {:?}", desk.journal_after(0));
+    view(desk)
+}
+
+fn view(desk: &Desk) -> SessionView {
+    (*desk.view()).clone()
+}
+
+fn wait_for(desk: &Desk, what: &str, is_so: impl Fn(&SessionView) -> bool) -> SessionView {
+    let begun = Instant::now();
+    loop {
+        let view = view(desk);
+        if is_so(&view) {
+            return view;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what}: {view:#?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+const fn built(view: &SessionView) -> u64 {
+    view.snapshot.ledger.events.built
+}
+
+#[test]
+fn runs_follow_each_other_and_each_balances() {
+    let output = Output::new("follow");
+    let session = session(&output, true, RunLimits::default(), AfterRun::Wait);
+    let desk = session.desk();
+    assert_eq!(ask(&desk, Command::Configure).state, OperationState::Configured);
+    for run in 1..=3 {
+        assert_eq!(ask(&desk, Command::Start).state, OperationState::Running);
+        wait_for(&desk, "events", |view| built(view) > 0 && view.run.is_some_and(|number| number.0 == run));
+        let view = ask(&desk, Command::Stop);
+        let summary = view.last.expect("an account");
+        assert_eq!((summary.run, summary.state.as_str()), (run, "ended"));
+        assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
+        assert!(summary.directory.join("run.json").is_file());
+    }
+    ask(&desk, Command::Shutdown);
+    assert_eq!(output.names(), ["run000001", "run000002", "run000003"], "what was set up for a fourth is gone");
+}
+
+#[test]
+fn a_paused_run_builds_nothing_and_loses_nothing() {
+    let output = Output::new("pause");
+    let session = session(&output, true, RunLimits::default(), AfterRun::Wait);
+    let desk = session.desk();
+    ask(&desk, Command::Configure);
+    ask(&desk, Command::Start);
+    wait_for(&desk, "events", |view| built(view) > 0);
+    assert_eq!(ask(&desk, Command::Pause).state, OperationState::Paused);
+    // What had been assigned is finished; then nothing more comes.
+    let mut before = built(&view(&desk));
+    wait_for(&desk, "rest", |view| view.snapshot.ledger.events.in_flight == 0);
+    std::thread::sleep(Duration::from_millis(200));
+    before = before.max(built(&view(&desk)));
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(built(&view(&desk)), before);
+    ask(&desk, Command::Resume);
+    wait_for(&desk, "more events", |view| built(view) > before);
+    ask(&desk, Command::Pause);
+    let summary = ask(&desk, Command::Stop).last.expect("an account");
+    assert!(summary.is_balanced() && summary.is_lossless(), "{summary:#?}");
+}
+
+#[test]
+fn a_run_ends_with_its_limit_and_the_next_one_begins() {
+    let output = Output::new("limit");
+    let limits = RunLimits { events: Some(500), ..RunLimits::default() };
+    let session = session(&output, true, limits, AfterRun::Next);
+    let desk = session.desk();
+    ask(&desk, Command::Configure);
+    ask(&desk, Command::Start);
+    let view = wait_for(&desk, "three runs", |view| view.last.as_ref().is_some_and(|last| last.run >= 3));
+    let last = view.last.expect("it was seen");
+    assert_eq!(last.events.built, 500);
+    assert!(last.is_balanced() && last.is_lossless());
+    let told = desk.ask(Command::Stop, BY);
+    assert!(told.answer.is_good(), "{told:?}");
+    wait_for(&desk, "rest", |view| view.state == OperationState::Configured && view.task.is_none());
+}
+
+#[test]
+fn a_run_without_sources_starts_and_stops() {
+    let output = Output::new("nobody");
+    let session = session(&output, false, RunLimits::default(), AfterRun::Wait);
+    let desk = session.desk();
+    ask(&desk, Command::Configure);
+    for _ in 0..3 {
+        ask(&desk, Command::Start);
+        let summary = ask(&desk, Command::Stop).last.expect("an account");
+        assert_eq!((summary.events.built, summary.is_balanced()), (0, true));
+    }
+}
+
+#[test]
+fn what_is_set_up_and_given_back_leaves_nothing() {
+    let output = Output::new("nothing");
+    let session = session(&output, true, RunLimits::default(), AfterRun::Wait);
+    let desk = session.desk();
+    for _ in 0..2 {
+        ask(&desk, Command::Configure);
+        assert_eq!(output.names(), ["run000001"]);
+        assert_eq!(ask(&desk, Command::Reset).state, OperationState::Initial);
+        assert_eq!(output.names(), [""; 0]);
+    }
+    let told = desk.ask(Command::Start, BY);
+    assert_eq!(told.answer, Answer::NotNow(OperationState::Initial));
+    assert!(told.text.is_some_and(|text| text.contains("allowed are: configure, shutdown")));
+}
+
+#[test]
+fn what_cannot_be_set_up_is_refused_with_its_reason() {
+    let output = Output::new("refused");
+    std::fs::remove_dir_all(&output.0).expect("it is there");
+    std::fs::write(&output.0, "in the way").expect("it can be written");
+    let session = session(&output, true, RunLimits::default(), AfterRun::Wait);
+    let desk = session.desk();
+    let told = desk.ask(Command::Configure, BY);
+    assert_eq!((told.answer, told.state), (Answer::Refused, OperationState::Initial));
+    assert!(told.text.is_some_and(|text| text.contains("ropewalk-session-refused")));
+    assert!(desk.take_error().is_some());
+    std::fs::remove_file(&output.0).expect("it is there");
+    assert_eq!(desk.ask(Command::Configure, BY).answer, Answer::Done);
+}
+
+#[test]
+fn whoever_is_in_a_hurry_drops_what_is_left_and_the_account_says_so() {
+    let output = Output::new("hurry");
+    let session = session(&output, true, RunLimits::default(), AfterRun::Wait);
+    let desk = session.desk();
+    ask(&desk, Command::Configure);
+    ask(&desk, Command::Start);
+    wait_for(&desk, "events", |view| built(view) > 0);
+    let summary = ask(&desk, Command::Reset).last.expect("an account");
+    assert_eq!((summary.state.as_str(), summary.is_balanced()), ("forced", true));
+}
+
+/// `ROPEWALK_RUNS=200` takes so many runs in a row, in turn with data, and with none.
+#[test]
+fn many_runs_in_a_row_leave_nothing_behind() {
+    let count = std::env::var("ROPEWALK_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(10);
+    for is_emulated in [true, false] {
+        let output = Output::new(if is_emulated { "many" } else { "many-idle" });
+        let session = session(&output, is_emulated, RunLimits::default(), AfterRun::Wait);
+        let desk = session.desk();
+        ask(&desk, Command::Configure);
+        let before = (threads(), descriptors());
+        for run in 1..=count {
+            ask(&desk, Command::Start);
+            if run % 2 == 0 && is_emulated {
+                wait_for(&desk, "events", |view| built(view) > 0);
+            }
+            let view = ask(&desk, Command::Stop);
+            let summary = view.last.expect("an account");
+            assert!(summary.is_balanced(), "run {run}: {summary:#?}");
+        }
+        wait_for(&desk, "the next one", |view| view.task.is_none());
+        let after = (threads(), descriptors());
+        // Other tests of this program run at the same time.
+        println!("{count} runs: threads and descriptors {before:?}, then {after:?}");
+        ask(&desk, Command::Shutdown);
+    }
+}
+
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}

@@ -1,0 +1,77 @@
+//! A sequence of runs as it can be seen from outside.
+
+use crate::drive::{FrontEndsAccount, RunSnapshot};
+use crate::run::{DiskLeft, RunSummary};
+use ropewalk_flow::control::operation::{Command, Fault, OperationState, Task};
+use ropewalk_terms::{RunNumber, Utc};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A sequence of runs as it was a moment ago.
+#[derive(Clone, Debug)]
+pub struct SessionView {
+    /// When it was so.
+    pub at: Utc,
+    /// Where it is.
+    pub state: OperationState,
+    /// Since when.
+    pub since: Utc,
+    /// What is being done.
+    pub task: Option<Task>,
+    /// Why nothing goes on, in [`OperationState::Error`].
+    pub fault: Option<Fault>,
+    /// What was wrong last, for people; of a fault or a refusal, until the next command is carried out.
+    pub trouble: Option<String>,
+    /// The run that is set up or under way.
+    pub run: Option<RunNumber>,
+    /// Its directory.
+    pub directory: Option<PathBuf>,
+    /// How long it has gone on.
+    pub age: Duration,
+    /// Its numbers.
+    pub snapshot: RunSnapshot,
+    /// What is left of the disks.
+    pub disk_left: Option<DiskLeft>,
+    /// Front ends under run control.
+    pub front_ends: Option<FrontEndsAccount>,
+    /// Names and addresses where something listens.
+    pub addresses: Vec<(String, String)>,
+    /// How many sources there are.
+    pub sources: usize,
+    /// What was asked of the system, refused, and gone without.
+    pub warnings: Vec<String>,
+    /// The account of the last run that was closed.
+    pub last: Option<Arc<RunSummary>>,
+    /// The number of the last entry in the journal.
+    pub last_entry: u64,
+}
+
+impl SessionView {
+    pub(super) fn new(at: Utc) -> Self {
+        Self {
+            at,
+            state: OperationState::Initial,
+            since: at,
+            task: None,
+            fault: None,
+            trouble: None,
+            run: None,
+            directory: None,
+            age: Duration::ZERO,
+            snapshot: RunSnapshot::default(),
+            disk_left: None,
+            front_ends: None,
+            addresses: Vec::new(),
+            sources: 0,
+            warnings: Vec::new(),
+            last: None,
+            last_entry: 0,
+        }
+    }
+
+    /// What can be asked for now.
+    pub const fn allowed(&self) -> &'static [Command] {
+        self.state.allowed()
+    }
+}
