@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// The form's name and version.
 const SCHEMA: &str = "ropewalk-manager-1";
-/// A run that has its account needs no event manager.
-pub(super) const ACCOUNT: &str = "run.json";
+/// The file of a run's account, in its directory. A run that has it needs no event manager.
+pub const ACCOUNT: &str = "run.json";
 
 /// What one event manager leaves for the next.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -57,7 +57,7 @@ mod worker;
 pub use advice::advice;
 pub use assemble::{RunError, launch, launch_node, launch_with, take_over};
 pub use card_process::write_card;
-pub use claim::Claim;
+pub use claim::{ACCOUNT, Claim};
 pub use file_summary::{FileBasedSummary, FiledLumisection, FiledStream};
 pub use filter_node::{FilterNodeHandle, FilterNodeSummary, launch_filter_node};
 pub use filter_summary::{FilterSummary, StreamSummary};
@@ -69,6 +69,7 @@ pub use lumisections::LumisectionSummary;
 pub use placement::{PlacementError, placement, placement_of_node, placement_on};
 pub use registry::{Registry, RunDirectory};
 pub use resolve::Addresses;
+pub use ropewalk_wire::run_file::run_directory_name as directory_name;
 pub use serve::{CardOffer, OfferWriter, Served, Serving, serve};
 pub use stream::{LARGEST_CHUNK_BYTES, StreamRunError, subscribe};
 pub use summary::{

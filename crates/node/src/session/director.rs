@@ -4,7 +4,7 @@ use super::desk::{Desk, Order, Reply, Shared, Told};
 use super::journal::EntryKind;
 use super::limits::{RunLimits, RunWatch};
 use super::view::SessionView;
-use crate::run::{RunError, RunHandle, RunSummary};
+use crate::run::{ACCOUNT, RunError, RunHandle, RunSummary};
 use ropewalk_flow::control::operation::{
     AfterRun, Answer, Command, CommandNumber, Operation, OperationState, Outcome, Task, TaskLimits, TaskNumber,
 };
@@ -341,8 +341,9 @@ impl Director {
             Brought::Closed(number, summary, kept) => {
                 self.view.last = summary.map(|summary| Arc::new(*summary));
                 if let Err(source) = kept {
-                    let directory = self.view.directory.take().unwrap_or_default();
-                    let error = RunError::System { what: format!("the account in {}", directory.display()), source };
+                    let account = self.view.directory.take().unwrap_or_default().join(ACCOUNT);
+                    let what = format!("{}: cannot be written", account.display());
+                    let error = RunError::System { what, source };
                     self.trouble(error.to_string());
                     self.shared.set_error(Some(error));
                 }

@@ -1,12 +1,10 @@
 //! What happened, in the order in which it did: state changes, runs, incidents.
 
 use ropewalk_terms::{RunNumber, Utc};
-use serde::Serialize;
 use std::collections::VecDeque;
 
 /// What kind of thing happened.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum EntryKind {
     /// The state changed.
     State,
@@ -18,8 +16,20 @@ pub enum EntryKind {
     Incident,
 }
 
+impl EntryKind {
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::State => "state",
+            Self::Command => "command",
+            Self::Fault => "fault",
+            Self::Incident => "incident",
+        }
+    }
+}
+
 /// One thing that happened.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// They are numbered from 1.
     pub number: u64,

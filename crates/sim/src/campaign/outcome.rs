@@ -8,6 +8,7 @@ use super::filing;
 use super::filtering;
 use super::gathering;
 use super::growing;
+use super::operating;
 use super::push;
 use super::scenario::Scenario;
 use super::storing;
@@ -90,6 +91,11 @@ pub fn run_filing(scenario: filing::Scenario) -> Option<Broken> {
 /// What a checker says of files of events as a builder unit writes them; nothing where everything holds.
 pub fn run_writing(scenario: writing::Scenario) -> Option<Broken> {
     caught(|| writing::World::new(scenario).run())
+}
+
+/// What a checker says of run control as operators have it; nothing where everything holds.
+pub fn run_operating(scenario: operating::Scenario) -> Option<Broken> {
+    caught(|| operating::World::new(scenario).run())
 }
 
 /// Runs a world to its end; what a checker said, or how somebody panicked.

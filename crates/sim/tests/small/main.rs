@@ -6,6 +6,7 @@ mod filtering;
 mod front_ends;
 mod gathering;
 mod growing;
+mod operating;
 mod storing;
 mod writing;
 

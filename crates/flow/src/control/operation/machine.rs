@@ -375,14 +375,15 @@ impl Operation {
         let is_heard = |under_way: &UnderWay| under_way.number == number || is_planted(Flaw::LateTaskHeard);
         let Some(under_way) = self.under_way.filter(is_heard) else { return };
         // These end with the run.
-        if matches!(under_way.task, Task::Drain | Task::Force) && outcome != Outcome::Failed {
+        if matches!(under_way.task, Task::Drain | Task::Force) && outcome == Outcome::Done {
             return;
         }
-        let fault = match outcome {
-            Outcome::Failed => Some(Fault::Failed(under_way.task)),
-            Outcome::Done | Outcome::Refused => None,
-        };
-        self.conclude(now, under_way.task, fault, outcome == Outcome::Refused);
+        // Nothing else is a question.
+        let may_refuse = matches!(under_way.task, Task::Prepare | Task::Begin);
+        let is_refused = outcome == Outcome::Refused && may_refuse;
+        let has_failed = outcome != Outcome::Done && !is_refused;
+        let fault = has_failed.then_some(Fault::Failed(under_way.task));
+        self.conclude(now, under_way.task, fault, is_refused);
     }
 
     /// Whether this task is still asked for.

@@ -266,6 +266,15 @@ fn a_pause_that_fails_leaves_the_run_as_it_was() {
 }
 
 #[test]
+fn a_pause_that_is_refused_is_no_pause() {
+    let mut desk = Desk::running();
+    let pause = desk.give(Command::Pause);
+    desk.expect(Task::Pause, Outcome::Refused);
+    assert_eq!(desk.answers[&pause], Answer::Failed(Fault::Failed(Task::Pause)));
+    assert_eq!(desk.state(), OperationState::Running);
+}
+
+#[test]
 fn a_run_may_end_by_itself_and_another_one_follow() {
     let mut desk = Desk::running();
     desk.operation.stop_by_itself(desk.now, AfterRun::Next);

@@ -1,0 +1,25 @@
+//! Run control and sight over HTTP.
+//!
+//! ```text
+//!  browser, ropewalk ctl, scripts --HTTP--> server: accepts, bounds         (one thread, tokio)
+//!                                              v
+//!                                           guard: who may ask for what
+//!                                              v
+//!                                           api: commands --> node's Desk --> the session's thread
+//!                                           live: views  <--      ^
+//! ```
+//! Nothing here can hold a run up: it reads what the session publishes, and gives commands like anybody else. `docs/control.md`
+//! describes the interface for people, `/api/docs` for programs.
+#![forbid(unsafe_code)]
+
+mod api;
+mod forms;
+mod guard;
+mod live;
+mod page;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use guard::Token;
+pub use server::{ControlConfig, ControlError, Server};

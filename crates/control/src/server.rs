@@ -1,0 +1,142 @@
+//! The thread that serves, and its bounds: connections, time for a request's head, bytes of its body.
+
+use crate::api;
+use crate::guard::{Guard, Token};
+use crate::live;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use ropewalk_node::session::Desk;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot, watch};
+
+/// Where and to whom run control is served.
+#[derive(Clone, Debug)]
+pub struct ControlConfig {
+    /// Where it listens. Port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Needed where that is not loopback.
+    pub token: Option<Token>,
+    /// Where the runs' directories are.
+    pub output: PathBuf,
+    /// The configuration, as it was written.
+    pub configuration: String,
+}
+
+/// Why it cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Anybody could give commands.
+    #[error("{0}: whoever reaches this address could stop the run; give a token file, or listen on 127.0.0.1")]
+    Open(SocketAddr),
+    /// The address cannot be had.
+    #[error("{address}: cannot listen here: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no thread or no runtime to be had.
+    #[error("the thread of run control: {0}")]
+    Thread(io::Error),
+}
+
+/// Connections at once; a further one is closed at once.
+const CONNECTIONS: usize = 2048;
+/// How long a request's head may take to come, and a connection may say nothing.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+/// Bytes of the buffer for a request's head, which is refused where it is longer.
+const HEAD_BYTES: usize = 32 << 10;
+/// How long connections may go on when the server ends.
+const FAREWELL: Duration = Duration::from_millis(300);
+
+/// Serves until it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens, and serves from now on.
+    ///
+    /// # Errors
+    /// Where the address cannot be had, or is open to others without a token.
+    pub fn start(config: ControlConfig, desk: Desk) -> Result<Self, ControlError> {
+        let given = config.listen;
+        if !given.ip().is_loopback() && config.token.is_none() {
+            return Err(ControlError::Open(given));
+        }
+        let listen = |source| ControlError::Listen { address: given, source };
+        let listener = std::net::TcpListener::bind(given).map_err(listen)?;
+        listener.set_nonblocking(true).map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let runtime = runtime.map_err(ControlError::Thread)?;
+        let (stop, stopped) = oneshot::channel();
+        let work = move || {
+            runtime.block_on(serve(listener, config, desk, stopped));
+            runtime.shutdown_timeout(FAREWELL);
+        };
+        let thread =
+            std::thread::Builder::new().name("control".to_owned()).spawn(work).map_err(ControlError::Thread)?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it listens, port filled in.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // A server that has ended hears nothing any more.
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so on its own.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn serve(listener: std::net::TcpListener, config: ControlConfig, desk: Desk, mut stopped: oneshot::Receiver<()>) {
+    // It was bound and is not blocking: the runtime takes it.
+    let Ok(listener) = TcpListener::from_std(listener) else { return };
+    let (sender, receiver) = watch::channel("{}".into());
+    tokio::spawn(live::publish(desk.clone(), sender));
+    let guard = Arc::new(Guard::new(config.token));
+    let app = api::router(desk, config.output, config.configuration.into(), receiver, guard);
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = &mut stopped => return,
+        };
+        let Ok((stream, _)) = accepted else {
+            // Out of descriptors, most likely: somebody will close a connection.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        // Small answers go out at once; without that they only come later.
+        let _ = stream.set_nodelay(true);
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        let service = TowerToHyperService::new(app.clone());
+        tokio::spawn(async move {
+            let mut http = hyper::server::conn::http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES).keep_alive(true);
+            // Whatever was wrong with a connection is its client's.
+            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+            drop(place);
+        });
+    }
+}

@@ -1,0 +1,215 @@
+//! A real server on loopback, asked by hand.
+
+use crate::{ControlConfig, ControlError, Server, Token};
+use ropewalk_node::configuration::parse;
+use ropewalk_node::session::{AfterRun, RunLimits, Session, SessionConfig, launcher};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A session, its server, and a directory that goes with them.
+struct Setup {
+    session: Session,
+    server: Server,
+    output: PathBuf,
+}
+
+impl Setup {
+    fn new(test: &str) -> Self {
+        let output = std::env::temp_dir().join(format!("ropewalk-control-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&output).expect("a directory can be made");
+        let text = format!(
+            "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\npool = \"8MiB\"\n[[builder]]\nname = \"bu0\"\n\
+             bytes = \"8MiB\"\n[[source]]\nid = 1\nreadout = \"ru0\"\nmax_fragment = \"4KiB\"\non_close = \"end\"\n\
+             emulate = {{ rate = \"20kHz\", fragment_size = \"128B\" }}\n",
+            output.display().to_string()
+        );
+        let configuration = parse("control", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
+        let config =
+            SessionConfig { limits: RunLimits::default(), after_run: AfterRun::Wait, tasks: SessionConfig::PATIENT };
+        let session = Session::open(config, launcher(configuration, None)).expect("a thread");
+        let config = ControlConfig {
+            listen: "127.0.0.1:0".parse().expect("an address"),
+            token: None,
+            output: output.clone(),
+            configuration: text,
+        };
+        let server = Server::start(config, session.desk()).expect("a free port");
+        Self { session, server, output }
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    fn ask(&self, method: &str, path: &str) -> (u16, String) {
+        let request = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address());
+        self.say(request.as_bytes())
+    }
+
+    /// Sends these bytes, and reads the answer to its end: status and body.
+    fn say(&self, request: &[u8]) -> (u16, String) {
+        let mut stream = TcpStream::connect(self.address()).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time");
+        // The server may close before it has read all.
+        let _ = stream.write_all(request);
+        let mut text = Vec::new();
+        let _ = stream.read_to_end(&mut text);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        (status, body.to_owned())
+    }
+
+    fn json(&self, method: &str, path: &str) -> (u16, Value) {
+        let (status, body) = self.ask(method, path);
+        (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}")))
+    }
+}
+
+impl Drop for Setup {
+    fn drop(&mut self) {
+        let _ = self.session.desk().ask(ropewalk_node::session::Command::Shutdown, "the test");
+        let _ = std::fs::remove_dir_all(&self.output);
+    }
+}
+
+#[test]
+fn a_run_is_started_watched_and_stopped() {
+    let setup = Setup::new("run");
+    let (status, state) = setup.json("GET", "/api/v1/state");
+    assert_eq!((status, &state["state"], &state["allowed"][0]), (200, &"initial".into(), &"configure".into()));
+    for (command, expected) in
+        [("configure", "configured"), ("enable", "running"), ("pause", "paused"), ("resume", "running")]
+    {
+        let (status, reply) = setup.json("POST", &format!("/api/v1/commands/{command}?by=ada"));
+        assert_eq!((status, &reply["state"]), (200, &expected.into()), "{reply}");
+    }
+    let (status, reply) = setup.json("POST", "/api/v1/commands/configure");
+    assert_eq!((status, &reply["answer"]), (409, &"not_now".into()), "{reply}");
+    assert!(reply["allowed"].as_array().is_some_and(|allowed| allowed.contains(&"stop".into())));
+    let begun = Instant::now();
+    while setup.json("GET", "/api/v1/ledger").1["events"]["built"].as_u64() < Some(100) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "no events");
+    }
+    let (_, live) = setup.json("GET", "/api/v1/live");
+    assert_eq!((&live["run"], live["sources"][0]["id"].as_u64()), (&1.into(), Some(1)), "{live}");
+    assert_eq!(setup.json("POST", "/api/v1/commands/stop").0, 200);
+    let (status, account) = setup.json("GET", "/api/v1/runs/1");
+    assert_eq!((status, &account["ledger"]["balanced"]), (200, &true.into()));
+    let (_, runs) = setup.json("GET", "/api/v1/runs");
+    let ended: Vec<_> = runs.as_array().expect("a list").iter().filter(|run| run["has_account"] == true).collect();
+    assert_eq!(ended.len(), 1);
+    let (_, journal) = setup.json("GET", "/api/v1/journal");
+    let texts: Vec<_> = journal.as_array().expect("a list").iter().map(|entry| entry["text"].clone()).collect();
+    assert!(texts.contains(&"start, by ada".into()) && texts.contains(&"running".into()), "{texts:?}");
+}
+
+#[test]
+fn what_is_not_there_is_said_in_words() {
+    let setup = Setup::new("not-there");
+    for (method, path, status, word) in [
+        ("POST", "/api/v1/commands/explode", 404, "configure, start"),
+        ("GET", "/api/v1/nothing", 404, "/api/docs"),
+        ("GET", "/api/v1/runs/7", 404, "no account"),
+        ("GET", "/api/v1/runs/..%2f..%2fetc%2fpasswd", 400, ""),
+        ("GET", "/..%2f..%2fetc%2fpasswd", 404, ""),
+        ("GET", "/api/v1/commands/start", 405, ""),
+        ("DELETE", "/api/v1/state", 405, ""),
+    ] {
+        let (answer, body) = setup.ask(method, path);
+        assert_eq!(answer, status, "{method} {path}: {body}");
+        assert!(body.contains(word), "{path}: {body}");
+    }
+}
+
+#[test]
+fn what_comes_from_elsewhere_is_refused_and_nothing_happens() {
+    let setup = Setup::new("elsewhere");
+    let address = setup.address();
+    let foreign = format!(
+        "POST /api/v1/commands/configure HTTP/1.1\r\nHost: {address}\r\nOrigin: https://example.org\r\nConnection: close\r\n\r\n"
+    );
+    assert_eq!(setup.say(foreign.as_bytes()).0, 403);
+    assert_eq!(setup.say(b"GET /api/v1/state HTTP/1.1\r\nHost: daq.example\r\nConnection: close\r\n\r\n").0, 403);
+    assert_eq!(setup.say(b"nonsense\r\n\r\n").0, 400);
+    let long = format!("GET / HTTP/1.1\r\nHost: {address}\r\nX: {}\r\n\r\n", "x".repeat(200_000));
+    assert!([431, 0].contains(&setup.say(long.as_bytes()).0));
+    let (_, state) = setup.json("GET", "/api/v1/state");
+    assert_eq!(state["state"], "initial");
+}
+
+#[test]
+fn views_come_as_events_and_many_who_look_hold_nobody_up() {
+    let setup = Setup::new("stream");
+    let request = format!("GET /api/v1/live/stream HTTP/1.1\r\nHost: {}\r\n\r\n", setup.address());
+    let clients: Vec<_> = (0..200)
+        .map(|_| {
+            let mut stream = TcpStream::connect(setup.address()).expect("it listens");
+            stream.write_all(request.as_bytes()).expect("it reads");
+            stream
+        })
+        .collect();
+    // The last one reads, all others never do.
+    let mut lines = BufReader::new(clients.last().expect("there are some")).lines().map(|line| line.expect("text"));
+    assert!(lines.any(|line| line == "event: live"));
+    let data = lines.find_map(|line| line.strip_prefix("data: ").map(str::to_owned)).expect("a view");
+    let live: Value = serde_json::from_str(&data).expect("JSON");
+    assert_eq!(live["state"], "initial");
+    let (status, reply) = setup.json("POST", "/api/v1/commands/configure");
+    assert_eq!((status, &reply["answer"]), (200, &"done".into()));
+}
+
+#[test]
+fn the_document_lists_every_path_and_the_page_is_there() {
+    let setup = Setup::new("document");
+    let (status, document) = setup.json("GET", "/api/docs");
+    assert_eq!(status, 200);
+    let paths = document["paths"].as_object().expect("paths");
+    assert!(paths.len() >= 12, "{paths:?}");
+    for (path, methods) in paths {
+        let Some(get) = methods.get("get").filter(|_| !path.contains('{') && !path.ends_with("stream")) else {
+            continue;
+        };
+        assert_eq!(setup.ask("GET", path).0, 200, "{path}: {get}");
+    }
+    for (path, word) in [("/", "Ropewalk"), ("/dashboard.js", "EventSource"), ("/dashboard.css", "color")] {
+        let (status, body) = setup.ask("GET", path);
+        assert!(status == 200 && body.contains(word), "{path}: {status}");
+    }
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_token() {
+    let setup = Setup::new("token");
+    let mut config = ControlConfig {
+        listen: "0.0.0.0:0".parse().expect("an address"),
+        token: None,
+        output: setup.output.clone(),
+        configuration: String::new(),
+    };
+    let refused = Server::start(config.clone(), setup.session.desk());
+    assert!(matches!(refused, Err(ControlError::Open(_))));
+    config.listen = setup.address();
+    let taken = Server::start(config.clone(), setup.session.desk());
+    assert!(matches!(taken, Err(ControlError::Listen { .. })));
+    config.listen = "127.0.0.1:0".parse().expect("an address");
+    config.token = Some(Token::of_file(&setup.output.join("token")).expect("it can be made"));
+    let server = Server::start(config, setup.session.desk()).expect("a free port");
+    let text = std::fs::read_to_string(setup.output.join("token")).expect("it is there");
+    let ask = |authorization: &str| {
+        let request = format!(
+            "POST /api/v1/commands/reset HTTP/1.1\r\nHost: {}\r\n{authorization}Connection: close\r\n\r\n",
+            server.address()
+        );
+        let mut stream = TcpStream::connect(server.address()).expect("it listens");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("text");
+        answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0_u16)
+    };
+    assert_eq!(ask(""), 401);
+    assert_eq!(ask(&format!("Authorization: Bearer {}\r\n", text.trim())), 200);
+}
