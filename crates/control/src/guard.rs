@@ -64,6 +64,11 @@ impl Token {
         Ok(Self(text))
     }
 
+    /// What is shown.
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
     /// Takes as long for a wrong one as for the right one.
     fn is(&self, shown: &str) -> bool {
         let (own, shown) = (self.0.as_bytes(), shown.as_bytes());

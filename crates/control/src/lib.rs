@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod client;
 mod forms;
 mod guard;
 mod live;
@@ -21,5 +22,6 @@ mod server;
 #[cfg(test)]
 mod tests;
 
+pub use client::{Client, ClientError, Replied};
 pub use guard::Token;
 pub use server::{ControlConfig, ControlError, Server};

@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Init(InitOptions),
     /// Take a run as a configuration describes it, all nodes in one process.
     Run(RunOptions),
+    /// Start, pause, stop runs of a program that serves run control; look at them.
+    Ctl(CtlOptions),
     /// Be one node of a run: a readout unit, a builder unit, the event manager or a gateway.
     Node(NodeOptions),
     /// Be front ends that are not there, or try what a front end sent.
@@ -384,7 +386,7 @@ pub(crate) enum ConfigCommand {
   ropewalk demo --events 100000 --sources 4 --fragment-size 'uniform(1KiB,4KiB)' --json
   ropewalk demo --rate 'poisson(20kHz)' --duration 30s --readout-units 2 --builder-units 2")]
 pub(crate) struct DemoOptions {
-    /// Stop after this time (10s unless --events is given).
+    /// Stop after this time (10s unless --events is given; in a terminal: when you press Ctrl-C).
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Time>,
     /// Stop after exactly this many triggers.
@@ -414,18 +416,66 @@ pub(crate) struct DemoOptions {
     /// Print the account as JSON; the last line is one object.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Serve run control and the dashboard here (127.0.0.1:8900, or a free port where that is taken).
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) control: Option<std::net::SocketAddr>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ropewalk run examples/cms-csc.toml
   ropewalk run examples/own-frontend.toml --output /data --duration 1h --keep 100GiB
-  ropewalk run my-setup.toml --events 10000 --json")]
+  ropewalk run my-setup.toml --events 10000 --json
+  ropewalk run my-setup.toml --control 127.0.0.1:8900          then look at http://127.0.0.1:8900/
+  ropewalk run my-setup.toml --control 127.0.0.1:8900 --idle   the first run is started there")]
 pub(crate) struct RunOptions {
     /// The configuration.
     pub(crate) config: PathBuf,
     #[command(flatten)]
     pub(crate) limits: RunLimits,
+    #[command(flatten)]
+    pub(crate) control: ControlOptions,
+    /// Set everything up, and wait for somebody to start the run.
+    #[arg(long, requires = "control")]
+    pub(crate) idle: bool,
+}
+
+/// How the run can be seen and commanded.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ControlOptions {
+    /// Serve run control and the dashboard here, such as 127.0.0.1:8900. Runs can then follow each other until Ctrl-C.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) control: Option<std::net::SocketAddr>,
+    /// Commands need the token in this file, which is made where it is not there. Needed where others can reach ADDRESS.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) control_token: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Commands: configure, start, pause, resume, stop, reset, shutdown; state and journal only look.
+Known by other names, too: conf, enable (start), halt (reset).
+
+Examples:
+  ropewalk ctl state
+  ropewalk ctl stop
+  ropewalk ctl start --url http://daq1:8900 --token /etc/ropewalk/token --by ada
+
+Exit status: 0 where what was asked for is so, 3 where it cannot be had now, 1 where it went wrong, 4 without an answer.")]
+pub(crate) struct CtlOptions {
+    /// What to do.
+    pub(crate) command: String,
+    /// Where run control is served.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8900")]
+    pub(crate) url: String,
+    /// The file with the server's token, where it wants one.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token: Option<PathBuf>,
+    /// In whose name, for the journal.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+    /// Print the answer as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -58,7 +58,7 @@ fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
     }
     configuration.run.output.clone_from(&options.output);
     let run = RunLimits { until_sources_end: true, ..RunLimits::default() };
-    take_run(&configuration, &Limits { run, json: false })
+    take_run(&configuration, &Limits { run, json: false, control: None })
 }
 
 /// Makes files of another format of a run.

@@ -2,32 +2,51 @@
 
 use crate::arguments::DemoOptions;
 use crate::exit::Failure;
-use crate::running::{Limits, take_run};
+use crate::running::{Controlled, Limits, take_run};
+use ropewalk_control::ControlConfig;
 use ropewalk_node::configuration::{Configuration, parse};
 use ropewalk_node::quantity::Bytes;
-use ropewalk_node::session::RunLimits;
+use ropewalk_node::session::{AfterRun, RunLimits};
 use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// The demo's pools together: small enough to be touched within the first second.
 const POOL: u64 = 128 << 20;
+/// Where the dashboard is, unless that is taken.
+const DASHBOARD: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8900);
 
 pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
-    let mut configuration = configuration(options)?;
+    let text = text(options)?;
+    let mut configuration = configuration(options, &text)?;
     configuration.run.output.clone_from(&options.output);
     configuration.run.keep = Some(options.keep);
     let duration = match (options.duration, options.events) {
-        (None, None) => Some(Duration::from_secs(10)),
+        // Who sits before it looks at the dashboard, and says when it is enough.
+        (None, None) => (!std::io::stderr().is_terminal()).then_some(Duration::from_secs(10)),
         (duration, _) => duration.map(|time| time.0),
     };
     let run = RunLimits { duration, events: options.events, ..RunLimits::default() };
-    let limits = Limits { run, json: options.json };
+    let config = ControlConfig {
+        listen: options.control.unwrap_or(DASHBOARD),
+        token: None,
+        output: options.output.clone(),
+        configuration: text,
+    };
+    let is_endless = run.duration.is_none() && run.events.is_none();
+    let control = Controlled {
+        config,
+        takes_any_port: options.control.is_none(),
+        is_idle: false,
+        after_run: if is_endless { AfterRun::Wait } else { AfterRun::Over },
+    };
+    let limits = Limits { run, json: options.json, control: Some(control) };
     take_run(&configuration, &limits)
 }
 
-/// The configuration that the options describe, written out and read like any other, so that the demo is no
-/// special case.
-fn configuration(options: &DemoOptions) -> Result<Configuration, Failure> {
+/// The configuration that the options describe, written out, so that the demo is no special case.
+fn text(options: &DemoOptions) -> Result<String, Failure> {
     if options.sources == 0 || options.readout_units == 0 || options.builder_units == 0 {
         return Err(Failure::Usage(
             "a run needs at least one source, one readout unit and one builder unit".to_owned(),
@@ -63,7 +82,12 @@ fn configuration(options: &DemoOptions) -> Result<Configuration, Failure> {
             "[[source]]\nid = {source}\nreadout = \"ru{unit}\"\non_close = \"end\"\nmax_fragment = \"{largest}\"\nemulate = {{}}\n"
         );
     }
-    let mut configuration = parse("demo", &text, &|_| None)?;
+    Ok(text)
+}
+
+/// What was written out is read like any other.
+fn configuration(options: &DemoOptions, text: &str) -> Result<Configuration, Failure> {
+    let mut configuration = parse("demo", text, &|_| None)?;
     for source in &mut configuration.source {
         if let Some(emulate) = &mut source.emulate {
             emulate.fragment_size = options.fragment_size;

@@ -6,6 +6,7 @@ mod say;
 mod arguments;
 mod bench;
 mod convert;
+mod ctl;
 mod decisions;
 mod demo;
 mod exit;
@@ -57,6 +58,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Init(options) => init::init(&options),
         Command::Run(options) if push::is_push(&options) => push::run(&options),
         Command::Run(options) => running::run(&options),
+        Command::Ctl(options) => ctl::ctl(&options),
         Command::Node(options) if options.role == NodeRole::Gateway => push::gateway(&options),
         Command::Node(options) => nodes::node(&options),
         Command::Source { command: SourceCommand::Mep(options) } => push::sources(&options),

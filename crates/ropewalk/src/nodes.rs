@@ -50,7 +50,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
             bytes: None,
             until_sources_end: configuration.run.until_sources_end,
         };
-        let limits = Limits { run, json: options.limits.json };
+        let limits = Limits { run, json: options.limits.json, control: None };
         return conduct(&configuration, only(handle), &limits, &interrupts, |_| ());
     }
     say!("ready");

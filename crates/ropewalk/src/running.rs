@@ -5,6 +5,7 @@ use crate::exit::{self, Failure};
 use crate::render::{Progress, checksum_lines, disk_lines, frame_lines, incident_lines, ledger_table, synchrony_lines};
 use crate::signals::Interrupts;
 use crate::topology;
+use ropewalk_control::{ControlConfig, ControlError, Server, Token};
 use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::run::{RunSummary, advice, placement};
 use ropewalk_node::session::{
@@ -20,6 +21,20 @@ pub(crate) struct Limits {
     pub(crate) run: RunLimits,
     /// The account as JSON.
     pub(crate) json: bool,
+    /// Runs follow each other, as others say.
+    pub(crate) control: Option<Controlled>,
+}
+
+/// How others see the run and give commands.
+pub(crate) struct Controlled {
+    /// What is served.
+    pub(crate) config: ControlConfig,
+    /// A free port does where the address is taken.
+    pub(crate) takes_any_port: bool,
+    /// Nothing starts without a command.
+    pub(crate) is_idle: bool,
+    /// What follows a run that ends by itself.
+    pub(crate) after_run: AfterRun,
 }
 
 pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
@@ -36,10 +51,29 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
         bytes: None,
         until_sources_end: configuration.run.until_sources_end,
     };
-    take_run(&configuration, &Limits { run, json: limits.json })
+    let control = match options.control.control {
+        None => None,
+        Some(listen) => {
+            let text = std::fs::read_to_string(&options.config);
+            let text = text.map_err(|error| Failure::Usage(format!("{}: {error}", options.config.display())))?;
+            let token = options.control.control_token.as_ref().map(|path| {
+                Token::of_file(path).map_err(|error| Failure::Environment(format!("{}: {error}", path.display())))
+            });
+            let output = configuration.run.output.clone();
+            // Whoever says on the command line how long a run takes wants one of them.
+            let is_one = limits.duration.is_some() || limits.events.is_some();
+            Some(Controlled {
+                config: ControlConfig { listen, token: token.transpose()?, output, configuration: text },
+                takes_any_port: false,
+                is_idle: options.idle,
+                after_run: if is_one { AfterRun::Over } else { AfterRun::Wait },
+            })
+        }
+    };
+    take_run(&configuration, &Limits { run, json: limits.json, control })
 }
 
-/// Takes one run of all nodes in this process and tells its account; the exit status.
+/// Takes one run of all nodes in this process, or several, and tells each account; the exit status.
 pub(crate) fn take_run(configuration: &Configuration, limits: &Limits) -> Result<u8, Failure> {
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
     let launch = launcher(configuration.clone(), limits.run.events);
@@ -64,7 +98,7 @@ pub(crate) const LEAVING: Duration = Duration::from_secs(5);
 /// In whose name commands are given.
 const BY: &str = "the command line";
 
-/// Sets up, starts, watches and ends one run. `tell` is called when it is set up.
+/// Sets up, starts, watches and ends a run, or several. `tell` is called when the first one is set up.
 pub(crate) fn conduct(
     configuration: &Configuration,
     launch: Launch,
@@ -72,38 +106,81 @@ pub(crate) fn conduct(
     interrupts: &Interrupts,
     tell: impl FnOnce(&SessionView),
 ) -> Result<u8, Failure> {
-    let config = SessionConfig { limits: limits.run, after_run: AfterRun::Over, tasks: SessionConfig::PATIENT };
+    let after_run = limits.control.as_ref().map_or(AfterRun::Over, |control| control.after_run);
+    let config = SessionConfig { limits: limits.run, after_run, tasks: SessionConfig::PATIENT };
     let session = Session::open(config, launch).map_err(|error| Failure::Environment(format!("a thread: {error}")))?;
     let desk = session.desk();
+    // Dropped before the session: whoever asks then is not kept waiting for nothing.
+    let _server = limits.control.as_ref().map(|control| serve(control, &desk)).transpose()?;
     let configured = desk.ask(Command::Configure, BY);
     if !configured.answer.is_good() {
         return Err(failure(&desk, configured));
     }
     tell(&desk.view());
     let (sender, started) = channel();
-    desk.command(Command::Start, BY, move |told| {
-        // Nobody looks any more where the run is over.
-        let _ = sender.send(told);
-    });
-    watch(&session, &desk, interrupts);
+    if !limits.control.as_ref().is_some_and(|control| control.is_idle) {
+        desk.command(Command::Start, BY, move |told| {
+            // Nobody looks any more where the run is over.
+            let _ = sender.send(told);
+        });
+    }
+    let mut told = Tellings { json: limits.json, configuration, last: None };
+    watch(&session, &desk, interrupts, limits.control.is_some(), &mut told)?;
     if let Some(refused) = started.try_iter().find(|told| told.answer == Answer::Refused) {
         return Err(failure(&desk, refused));
     }
     let view = desk.view();
-    let error = desk.take_error();
-    if let Some(summary) = &view.last {
-        warn(&summary.warnings[view.warnings.len().min(summary.warnings.len())..]);
-        tell_summary(summary, limits.json)?;
-    }
-    match (error, &view.last) {
+    let advised = told.tell(&view)?;
+    match (desk.take_error(), &view.last) {
         (Some(error), _) => Err(error.into()),
+        (None, None) if limits.control.is_some() => Ok(exit::GOOD),
         (None, None) => {
             Err(Failure::Environment(view.trouble.clone().unwrap_or_else(|| "there is no account".to_owned())))
         }
         (None, Some(summary)) => {
-            advice(configuration, summary).iter().for_each(|line| eprintln!("advice: {line}"));
+            advised.iter().for_each(|line| eprintln!("advice: {line}"));
             Ok(exit::of_run(summary))
         }
+    }
+}
+
+/// Serves run control, and says where.
+fn serve(control: &Controlled, desk: &Desk) -> Result<Server, Failure> {
+    let mut server = Server::start(control.config.clone(), desk.clone());
+    if control.takes_any_port && matches!(server, Err(ControlError::Listen { .. })) {
+        let mut config = control.config.clone();
+        config.listen.set_port(0);
+        server = Server::start(config, desk.clone());
+    }
+    let server = server.map_err(|error| match error {
+        ControlError::Open(_) => Failure::Usage(format!("--control {error}")),
+        _ => Failure::Environment(format!("--control {error}")),
+    })?;
+    eprintln!("run control and dashboard: http://{}/", server.address());
+    Ok(server)
+}
+
+/// Tells the account of each run that was closed, once.
+struct Tellings<'a> {
+    json: bool,
+    configuration: &'a Configuration,
+    last: Option<u32>,
+}
+
+impl Tellings<'_> {
+    fn is_news(&self, view: &SessionView) -> bool {
+        view.last.as_ref().is_some_and(|summary| self.last != Some(summary.run))
+    }
+
+    /// What would help, where there is an account to tell.
+    fn tell(&mut self, view: &SessionView) -> Result<Vec<String>, Failure> {
+        let Some(summary) = view.last.as_ref().filter(|summary| self.last != Some(summary.run)) else {
+            return Ok(Vec::new());
+        };
+        self.last = Some(summary.run);
+        warn(&summary.warnings[view.warnings.len().min(summary.warnings.len())..]);
+        tell_summary(summary, self.json)?;
+        Ok(advice(self.configuration, summary))
     }
 }
 
@@ -114,7 +191,13 @@ fn failure(desk: &Desk, told: Told) -> Failure {
 }
 
 /// Shows how the run goes until nothing follows. The first interrupt stops it in order, the second one at once.
-fn watch(session: &Session, desk: &Desk, interrupts: &Interrupts) {
+fn watch(
+    session: &Session,
+    desk: &Desk,
+    interrupts: &Interrupts,
+    is_controlled: bool,
+    told: &mut Tellings<'_>,
+) -> Result<(), Failure> {
     let mut progress = Progress::new();
     let (mut entry, mut heard) = (0, 0);
     while !session.is_over() {
@@ -136,12 +219,20 @@ fn watch(session: &Session, desk: &Desk, interrupts: &Interrupts) {
             heard = 2;
             desk.command(Command::Reset, BY, |_| ());
         }
-        // What could not be begun, or failed, waits for somebody to look at it; that is whoever reads what is printed now.
-        if view.state == OperationState::Error && view.task.is_none() || is_given_up(&view) {
+        if is_controlled && told.is_news(&view) {
+            progress.end();
+            told.tell(&view)?.iter().for_each(|line| eprintln!("advice: {line}"));
+            progress = Progress::new();
+        }
+        // What could not be begun, or failed, waits for somebody to look at it: without run control that is whoever reads what is
+        // printed now.
+        let waits = view.state == OperationState::Error && view.task.is_none() || is_given_up(&view);
+        if waits && !is_controlled {
             break;
         }
     }
     progress.end();
+    Ok(())
 }
 
 /// A run that was set up and could not begin.

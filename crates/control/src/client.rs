@@ -1,0 +1,79 @@
+//! Asking a server of run control, from a program.
+
+use crate::guard::Token;
+use serde_json::Value;
+use std::time::Duration;
+
+/// How long a connection may take; an answer takes as long as a run takes to drain.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// The longest answer that is read.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody answers, or not in a way that makes sense.
+    #[error("{url}: {why}; is there a `ropewalk run ... --control ADDRESS`?")]
+    NoAnswer {
+        /// Where was asked.
+        url: String,
+        /// What went wrong.
+        why: String,
+    },
+}
+
+/// What a server said.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Replied {
+    /// HTTP's status.
+    pub status: u16,
+    /// What came with it.
+    pub body: Value,
+}
+
+/// Asks one server.
+#[derive(Debug)]
+pub struct Client {
+    agent: ureq::Agent,
+    url: String,
+    token: Option<Token>,
+}
+
+impl Client {
+    /// Asks the server at this address, such as `http://127.0.0.1:8900`.
+    pub fn new(url: &str, token: Option<Token>) -> Self {
+        let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_connect(Some(CONNECTING));
+        Self { agent: config.build().into(), url: url.trim_end_matches('/').to_owned(), token }
+    }
+
+    /// Looks at something, such as `state`.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub fn look(&self, what: &str) -> Result<Replied, ClientError> {
+        let url = format!("{}/api/v1/{what}", self.url);
+        read(&url, self.agent.get(&url).call())
+    }
+
+    /// Gives a command in somebody's name, and waits until it has ended.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub fn command(&self, command: &str, by: &str) -> Result<Replied, ClientError> {
+        let url = format!("{}/api/v1/commands/{command}", self.url);
+        let mut request = self.agent.post(&url).query("by", by);
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {}", token.text()));
+        }
+        read(&url, request.send_empty())
+    }
+}
+
+fn read(url: &str, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Replied, ClientError> {
+    let no_answer = |why: String| ClientError::NoAnswer { url: url.to_owned(), why };
+    let mut answer = answer.map_err(|error| no_answer(error.to_string()))?;
+    let text = answer.body_mut().with_config().limit(MOST_BYTES).read_to_string();
+    let text = text.map_err(|error| no_answer(error.to_string()))?;
+    let body = serde_json::from_str(&text).map_err(|_| no_answer("what answers is not run control".to_owned()))?;
+    Ok(Replied { status: answer.status().as_u16(), body })
+}

@@ -1,0 +1,92 @@
+//! Commands to a program that serves run control.
+
+use crate::arguments::CtlOptions;
+use crate::exit::{self, Failure};
+use ropewalk_control::{Client, Replied, Token};
+
+pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
+    let token = match &options.token {
+        None => None,
+        Some(path) if !path.exists() => {
+            return Err(Failure::Usage(format!("--token {}: there is no such file", path.display())));
+        }
+        Some(path) => {
+            let token = Token::of_file(path);
+            Some(token.map_err(|error| Failure::Environment(format!("--token {}: {error}", path.display())))?)
+        }
+    };
+    let client = Client::new(&options.url, token);
+    let by = options.by.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "the command line".to_owned());
+    let replied = match options.command.as_str() {
+        look @ ("state" | "journal") => client.look(look),
+        command => client.command(command, &by),
+    };
+    let replied = replied.map_err(|error| Failure::Environment(error.to_string()))?;
+    if options.json {
+        say!("{}", replied.body);
+    } else {
+        lines(&replied).iter().for_each(|line| say!("{line}"));
+    }
+    match replied.status {
+        200..=299 => Ok(exit::GOOD),
+        404 => Err(Failure::Usage(text(&replied, "error"))),
+        400..=499 => Ok(exit::LOST),
+        _ => Ok(exit::UNBALANCED),
+    }
+}
+
+fn text(replied: &Replied, name: &str) -> String {
+    replied.body[name].as_str().unwrap_or_default().to_owned()
+}
+
+/// Hours, minutes and seconds UTC of a time in nanoseconds since 1970.
+fn time_of_day(nanoseconds: i64) -> String {
+    let seconds = nanoseconds.div_euclid(1_000_000_000).rem_euclid(24 * 3600);
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// The answer for people.
+fn lines(replied: &Replied) -> Vec<String> {
+    let body = &replied.body;
+    if let Some(entries) = body.as_array() {
+        let line = |entry: &serde_json::Value| {
+            let time = time_of_day(entry["at_ns"].as_i64().unwrap_or(0));
+            let run = entry["run"].as_u64().map_or_else(String::new, |run| format!("run {run}: "));
+            format!(
+                "{time} {:8} {run}{}",
+                entry["kind"].as_str().unwrap_or_default(),
+                entry["text"].as_str().unwrap_or_default()
+            )
+        };
+        return entries.iter().map(line).collect();
+    }
+    if replied.status == 404 {
+        return Vec::new();
+    }
+    let allowed: Vec<_> = body["allowed"].as_array().into_iter().flatten().filter_map(|name| name.as_str()).collect();
+    let mut lines = Vec::new();
+    let said = text(replied, "answer");
+    if !said.is_empty() {
+        lines.push(format!("{}: {}", text(replied, "command"), said.replace('_', " ")));
+    }
+    for name in ["text", "error", "trouble"] {
+        lines.extend(body[name].as_str().map(str::to_owned));
+    }
+    let run = body["run"].as_u64().map_or_else(String::new, |run| format!("  run {run}"));
+    if !text(replied, "state").is_empty() {
+        lines.push(format!("state {}{run}  allowed: {}", text(replied, "state"), allowed.join(", ")));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_of_day_is_told_of_any_time() {
+        assert_eq!(time_of_day(1_795_398_780_123_456_789), "01:53:00");
+        assert_eq!(time_of_day(0), "00:00:00");
+        assert_eq!(time_of_day(-1), "23:59:59");
+    }
+}
