@@ -20,6 +20,8 @@ pub struct World {
     crew: Crew,
     /// The task that was given last, while it is waited for.
     given: Option<(TaskNumber, Task)>,
+    /// The task that ran out of time since the last command.
+    timed_out: Option<Task>,
     /// Commands without an answer, and since when.
     open: BTreeMap<CommandNumber, (Command, Instant)>,
     last: u64,
@@ -33,7 +35,18 @@ impl World {
         let operation = Operation::new(scenario.limits);
         let crew = Crew::new(scenario.clone());
         let (open, given) = (BTreeMap::new(), None);
-        Self { scenario, draw, now: Instant::ZERO, operation, crew, given, open, last: 0, answers: [0; 6] }
+        Self {
+            scenario,
+            draw,
+            now: Instant::ZERO,
+            operation,
+            crew,
+            given,
+            timed_out: None,
+            open,
+            last: 0,
+            answers: [0; 6],
+        }
     }
 
     /// Until everything is over.
@@ -52,6 +65,8 @@ impl World {
         let state = self.operation.state();
         let words = || format!("it is {} and {:?} long after the shutdown", state.name(), self.operation.task());
         Broken::unless(state == OperationState::Over, Checker::Liveness, words)?;
+        let words = || format!("{:?} have no answer although all is over", self.open);
+        Broken::unless(self.open.is_empty(), Checker::Liveness, words)?;
         Broken::unless(self.crew.held == Held::Nothing, Checker::Pools, || {
             format!("a run is left: {:?}", self.crew.held)
         })
@@ -70,6 +85,7 @@ impl World {
 
     fn give(&mut self, command: Command) -> Result<(), Broken> {
         self.last += 1;
+        self.timed_out = None;
         let number = CommandNumber(self.last);
         self.open.insert(number, (command, self.now));
         self.operation.command(self.now, number, command);
@@ -92,6 +108,7 @@ impl World {
                 before.filter(|_| wanted.is_some_and(|(number, _)| !self.operation.is_under_way(number)))
             {
                 self.crew.left_behind(task);
+                self.timed_out = Some(task);
             }
             self.settle()?;
         }
@@ -117,6 +134,8 @@ impl World {
     /// Tasks are given out, and answers are looked at.
     fn settle(&mut self) -> Result<(), Broken> {
         while let Some((number, task)) = self.operation.poll() {
+            let words = || format!("{} ran out of time and is to be done once more, and nobody asked", task.name());
+            Broken::unless(self.timed_out != Some(task), Checker::Liveness, words)?;
             self.crew.take(self.now, number, task)?;
             self.given = Some((number, task));
         }
