@@ -94,7 +94,7 @@ impl Drop for Session {
 
 /// What a thread that had to wait brings.
 enum Brought {
-    Launched(TaskNumber, Result<RunHandle, RunError>),
+    Launched(TaskNumber, Box<Result<RunHandle, RunError>>),
     /// Without an account where that is another event manager's.
     Closed(TaskNumber, Option<Box<RunSummary>>, io::Result<()>),
     Discarded(TaskNumber),
@@ -264,7 +264,7 @@ impl Director {
         let (launch, bring) = (Arc::clone(&self.launch), self.bring.clone());
         let work = move || {
             // Where nobody waits for it any more, it is dropped with the channel.
-            let _ = bring.send(Brought::Launched(number, launch()));
+            let _ = bring.send(Brought::Launched(number, Box::new(launch())));
         };
         self.work(number, "launch", work);
     }
@@ -320,41 +320,51 @@ impl Director {
     }
 
     fn receive(&mut self, brought: Brought) {
-        let now = self.clock.now();
-        match brought {
-            Brought::Launched(number, Ok(handle)) if self.operation.is_under_way(number) => {
+        let number = match brought {
+            Brought::Launched(number, launched) => return self.launched(number, *launched),
+            Brought::Closed(number, summary, kept) => {
+                self.view.last = summary.map(|summary| Arc::new(*summary));
+                if let Err(error) = kept {
+                    self.unkept(error);
+                }
+                number
+            }
+            Brought::Discarded(number) => number,
+        };
+        // Of one that was left behind the next run may be set up already.
+        if self.operation.is_under_way(number) {
+            self.forget_run();
+            self.operation.ended(self.clock.now(), number, Outcome::Done);
+        }
+    }
+
+    fn launched(&mut self, number: TaskNumber, launched: Result<RunHandle, RunError>) {
+        match launched {
+            Ok(handle) if self.operation.is_under_way(number) => {
                 self.view.run = Some(handle.run_number());
                 self.view.directory = Some(handle.directory().to_owned());
                 self.view.addresses = handle.addresses().to_vec();
                 self.view.sources = handle.sources();
                 self.view.warnings = handle.warnings().to_vec();
                 self.handle = Some(handle);
-                self.operation.ended(now, number, Outcome::Done);
+                self.operation.ended(self.clock.now(), number, Outcome::Done);
             }
             // It came too late.
-            Brought::Launched(_, Ok(handle)) => self.work(TaskNumber(u64::MAX), "discard", || discard(handle)),
-            Brought::Launched(number, Err(error)) => {
+            Ok(handle) => self.work(number, "discard", || discard(handle)),
+            Err(error) => {
                 self.trouble(error.to_string());
                 self.shared.set_error(Some(error));
-                self.operation.ended(now, number, Outcome::Refused);
-            }
-            Brought::Closed(number, summary, kept) => {
-                self.view.last = summary.map(|summary| Arc::new(*summary));
-                if let Err(source) = kept {
-                    let account = self.view.directory.take().unwrap_or_default().join(ACCOUNT);
-                    let what = format!("{}: cannot be written", account.display());
-                    let error = RunError::System { what, source };
-                    self.trouble(error.to_string());
-                    self.shared.set_error(Some(error));
-                }
-                self.forget_run();
-                self.operation.ended(now, number, Outcome::Done);
-            }
-            Brought::Discarded(number) => {
-                self.forget_run();
-                self.operation.ended(now, number, Outcome::Done);
+                self.operation.ended(self.clock.now(), number, Outcome::Refused);
             }
         }
+    }
+
+    /// The account of the run could not be kept.
+    fn unkept(&mut self, source: io::Error) {
+        let account = self.view.directory.take().unwrap_or_default().join(ACCOUNT);
+        let error = RunError::System { what: format!("{}: cannot be written", account.display()), source };
+        self.trouble(error.to_string());
+        self.shared.set_error(Some(error));
     }
 
     fn forget_run(&mut self) {
