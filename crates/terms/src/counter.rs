@@ -208,6 +208,21 @@ counters! {
 }
 
 impl Counter {
+    /// It says how much there is now, and may fall; every other counter only grows during a node's life.
+    pub const fn is_level(self) -> bool {
+        matches!(
+            self,
+            Self::FragmentsInFlight
+                | Self::EventsInFlight
+                | Self::PoolHeld
+                | Self::PoolBlocks
+                | Self::ChunksQueued
+                | Self::StreamInFlight
+                | Self::DiskFull
+                | Self::DiskFailing
+        )
+    }
+
     /// The counter with this number, if there is one.
     pub const fn from_u16(number: u16) -> Option<Self> {
         if (number as usize) < Self::COUNT { Some(COUNTERS[number as usize]) } else { None }
@@ -217,6 +232,17 @@ impl Counter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_held_or_waits_now_is_a_level_and_what_happened_is_not() {
+        let says_now = |counter: &Counter| counter.help().ends_with(" now.");
+        for counter in COUNTERS.iter().filter(|counter| says_now(counter)) {
+            assert!(counter.is_level(), "{}", counter.name());
+        }
+        assert!(Counter::PoolBlocks.is_level());
+        assert!(!Counter::EventsBuilt.is_level());
+        assert!(!Counter::BackPressureTime.is_level());
+    }
 
     #[test]
     fn numbers_and_names_are_unique() {

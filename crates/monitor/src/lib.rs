@@ -1,0 +1,17 @@
+//! Readers of a run's numbers.
+//!
+//! ```text
+//!  node ── Sample ──┬── prometheus: text for other people's monitoring
+//!                   └── a later Sample ── Rates
+//! ```
+//!
+//! Nothing here reads a clock, a file or a socket: time comes with the samples, and readers work on threads that carry no
+//! data. A reader keeps no more than a few samples, whose size is that of the configuration.
+#![forbid(unsafe_code)]
+
+pub mod prometheus;
+mod rates;
+mod sample;
+
+pub use rates::{NodeRates, Rates, SourceRates};
+pub use sample::{DiskSample, NodeSample, Numbers, Sample, SourceSample, StreamSample};

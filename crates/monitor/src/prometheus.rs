@@ -1,0 +1,206 @@
+//! A sample as text that Prometheus reads: the exposition format, version 0.0.4.
+//!
+//! Every counter of the one list is a metric `ropewalk_NAME`: totals end with `_total`, time is in seconds, and the unit
+//! stands before that (`wire_bytes_received` is `ropewalk_wire_received_bytes_total`). Beside them stand the accounts by
+//! cause, the event manager's own account of events (`ropewalk_run_events_...`), and the run's state. `docs/metrics.md`
+//! has the list.
+
+use crate::{Sample, SourceSample, StreamSample};
+use core::fmt::{Display, Write};
+use ropewalk_terms::{ByCause, COUNTERS, Counter, EventAccount, Unit};
+
+/// What an HTTP response with this text says that it is.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The text of a sample. Each line ends with a line feed; a metric that nobody tells of is left out.
+pub fn text(sample: &Sample) -> String {
+    let mut page = Page { run: sample.run.0, text: String::new() };
+    state(&mut page, sample);
+    account(&mut page, &sample.events);
+    causes(&mut page, sample);
+    COUNTERS.iter().for_each(|&counter| metric_of(&mut page, counter, sample));
+    page.text
+}
+
+/// The metric's name of a counter.
+pub fn name(counter: Counter) -> String {
+    let plain = counter.name();
+    let (plain, unit) = match counter.unit() {
+        Unit::Count => (plain.to_owned(), ""),
+        Unit::Bytes => {
+            let words: Vec<_> = plain.split('_').filter(|&word| word != "bytes").collect();
+            (words.join("_"), "_bytes")
+        }
+        Unit::Nanoseconds => (plain.trim_end_matches("_time").to_owned(), "_seconds"),
+    };
+    format!("ropewalk_{plain}{unit}{}", if counter.is_level() { "" } else { "_total" })
+}
+
+#[derive(Copy, Clone)]
+enum Kind {
+    Total,
+    Level,
+}
+
+/// The text so far; every line has the run's label.
+struct Page {
+    run: u32,
+    text: String,
+}
+
+impl Page {
+    /// A metric with its lines: labels behind the run's, and values. Nothing where there are no lines.
+    fn metric<V: Display>(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        help: &str,
+        lines: impl IntoIterator<Item = (Vec<(&'static str, String)>, V)>,
+    ) {
+        let mut lines = lines.into_iter().peekable();
+        if lines.peek().is_none() {
+            return;
+        }
+        let kind = match kind {
+            Kind::Total => "counter",
+            Kind::Level => "gauge",
+        };
+        let help = escaped(help, false);
+        let text = &mut self.text;
+        // Writing to a string never fails.
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in lines {
+            let _ = write!(text, "{name}{{run=\"{}\"", self.run);
+            for (label, content) in labels {
+                let _ = write!(text, ",{label}=\"{}\"", escaped(&content, true));
+            }
+            let _ = writeln!(text, "}} {value}");
+        }
+    }
+}
+
+/// As it stands in a help text or, with quotes escaped too, in a label.
+fn escaped(text: &str, is_label: bool) -> String {
+    let text = text.trim().replace('\\', "\\\\").replace('\n', "\\n");
+    if is_label { text.replace('"', "\\\"") } else { text }
+}
+
+fn state(page: &mut Page, sample: &Sample) {
+    let phase = (vec![("phase", sample.phase.to_owned())], 1);
+    page.metric("ropewalk_run_phase", Kind::Level, "1 for the phase in which the run is.", [phase]);
+    let connected =
+        sample.nodes.iter().map(|node| (vec![("node", node.node.to_string())], u8::from(node.is_connected)));
+    let help = "1 for a node that is connected to the event manager, else 0.";
+    page.metric("ropewalk_node_connected", Kind::Level, help, connected);
+    let connected = sample.sources.iter().map(|source| (labels_of(source), u8::from(source.is_connected())));
+    let help = "1 for a source that has a connection, else 0; always 0 for those that send datagrams.";
+    page.metric("ropewalk_source_connected", Kind::Level, help, connected);
+    let free = sample.disk.map(|disk| (vec![], disk.free_bytes));
+    page.metric(
+        "ropewalk_disk_free_bytes",
+        Kind::Level,
+        "Bytes that can still be written to the disk that is full first.",
+        free,
+    );
+    let full_in = sample.disk.and_then(|disk| disk.full_in).map(|time| (vec![], time.as_secs_f64()));
+    page.metric("ropewalk_disk_full_in_seconds", Kind::Level, "When that disk is full at the rate of late.", full_in);
+}
+
+/// The event manager's account: each event once, whoever built it.
+fn account(page: &mut Page, events: &EventAccount) {
+    let totals = [
+        ("assigned", events.assigned, "Events given to builder units, each once."),
+        ("built", events.built, "Events built with every required source."),
+        ("incomplete_emitted", events.incomplete_emitted, "Events kept although something was missing."),
+        ("accepted", events.accepted, "Events kept by the decision."),
+        ("unselected", events.unselected, "Accepted events that no stream took."),
+        ("rejected", events.rejected, "Events thrown away by the decision."),
+        ("quarantined", events.quarantined, "Events set aside because no decision could be had."),
+        ("written", events.written, "Events known to be in run files."),
+    ];
+    for (what, value, help) in totals {
+        page.metric(&format!("ropewalk_run_events_{what}_total"), Kind::Total, help, [(vec![], value)]);
+    }
+    let help = "Events assigned and not finished now.";
+    page.metric("ropewalk_run_events_in_flight", Kind::Level, help, [(vec![], events.in_flight)]);
+    let help = "Events dropped, by cause.";
+    page.metric("ropewalk_run_events_dropped_total", Kind::Total, help, by_cause(&[], &events.incomplete_dropped));
+}
+
+fn causes(page: &mut Page, sample: &Sample) {
+    let of_sources = |account: fn(&SourceSample) -> &ByCause| {
+        sample.sources.iter().flat_map(move |source| by_cause(&labels_of(source), account(source)))
+    };
+    let help = "Fragments that were received and lost, by cause.";
+    page.metric("ropewalk_fragments_dropped_total", Kind::Total, help, of_sources(|source| &source.account.dropped));
+    let help = "Fragments that never came although an event needs them, by cause.";
+    page.metric("ropewalk_fragments_missing_total", Kind::Total, help, of_sources(|source| &source.account.missing));
+    let lost = of_sources(|source| &source.lost_datagrams).chain(by_cause(&[], &sample.lost_datagrams));
+    let help = "Datagrams lost before they could be taken, by cause; without a source where several send to one port.";
+    page.metric("ropewalk_source_datagrams_lost_total", Kind::Total, help, lost);
+}
+
+fn by_cause(labels: &[(&'static str, String)], causes: &ByCause) -> Vec<(Vec<(&'static str, String)>, u64)> {
+    let line = |(cause, count): (ropewalk_terms::Cause, u64)| {
+        (labels.iter().cloned().chain([("cause", cause.name().to_owned())]).collect(), count)
+    };
+    causes.iter().map(line).collect()
+}
+
+fn labels_of(source: &SourceSample) -> Vec<(&'static str, String)> {
+    vec![("node", source.readout.to_string()), ("source", source.source.to_string())]
+}
+
+fn metric_of(page: &mut Page, counter: Counter, sample: &Sample) {
+    let nodes = sample
+        .nodes
+        .iter()
+        .filter_map(|node| Some((vec![("node", node.node.to_string())], node.numbers.known(counter)?)));
+    let sources = sample.sources.iter().filter_map(|source| Some((labels_of(source), source.numbers.known(counter)?)));
+    let streams = sample
+        .streams
+        .iter()
+        .filter_map(|stream| Some((vec![("stream", stream.stream.0.to_string())], of_stream(stream, counter)?)));
+    let kind = if counter.is_level() { Kind::Level } else { Kind::Total };
+    let (name, lines) = (name(counter), nodes.chain(sources).chain(streams));
+    if counter.unit() == Unit::Nanoseconds {
+        let seconds = lines.map(|(labels, value)| (labels, value as f64 / 1e9));
+        page.metric(&name, kind, counter.help(), seconds);
+    } else {
+        page.metric(&name, kind, counter.help(), lines);
+    }
+}
+
+const fn of_stream(stream: &StreamSample, counter: Counter) -> Option<u64> {
+    match counter {
+        Counter::StreamSelected => Some(stream.account.selected),
+        Counter::StreamPrescaledAway => Some(stream.account.prescaled_away),
+        Counter::StreamWritten => Some(stream.account.written),
+        Counter::StreamFailed => Some(stream.account.failed),
+        Counter::StreamInFlight => Some(stream.account.in_flight),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_the_unit_and_no_two_are_alike() {
+        assert_eq!(name(Counter::WireBytesReceived), "ropewalk_wire_received_bytes_total");
+        assert_eq!(name(Counter::GarbageBytes), "ropewalk_garbage_bytes_total");
+        assert_eq!(name(Counter::BackPressureTime), "ropewalk_back_pressure_seconds_total");
+        assert_eq!(name(Counter::PoolHeld), "ropewalk_pool_held");
+        let mut names: Vec<_> = COUNTERS.iter().map(|&counter| name(counter)).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), COUNTERS.len());
+    }
+
+    #[test]
+    fn what_would_end_a_line_or_a_label_is_escaped() {
+        assert_eq!(escaped("a\\b\nc\"d", false), "a\\\\b\\nc\"d");
+        assert_eq!(escaped("a\\b\nc\"d", true), "a\\\\b\\nc\\\"d");
+    }
+}

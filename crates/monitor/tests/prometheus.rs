@@ -1,0 +1,228 @@
+//! The text for Prometheus, read by its grammar, and the files that name its metrics.
+
+use ropewalk_monitor::prometheus::{name, text};
+use ropewalk_monitor::{DiskSample, NodeSample, Numbers, Sample, SourceSample, StreamSample};
+use ropewalk_terms::{
+    ByCause, COUNTERS, Cause, Counter, EventAccount, FragmentAccount, Incarnation, Instant, NodeId, RunNumber,
+    SourceId, StreamAccount, StreamIndex, Utc,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+fn by_cause(causes: &[(Cause, u64)]) -> ByCause {
+    let mut all = ByCause::default();
+    causes.iter().for_each(|&(cause, count)| all.add(cause, count));
+    all
+}
+
+/// A small run in which a bit of everything has happened.
+fn sample() -> Sample {
+    let node = |node, is_connected, numbers: &[(Counter, u64)]| NodeSample {
+        node,
+        is_connected,
+        incarnation: Some(Incarnation(1)),
+        numbers: numbers.iter().copied().collect(),
+    };
+    let source = |id: u32, received, dropped: &[(Cause, u64)]| SourceSample {
+        source: SourceId(id),
+        readout: NodeId::readout(0),
+        account: FragmentAccount { received, dropped: by_cause(dropped), ..FragmentAccount::default() },
+        lost_datagrams: by_cause(&[(Cause::SocketQueueFull, u64::from(id))]),
+        numbers: Numbers::from_iter([
+            (Counter::FragmentsReceived, received),
+            (Counter::SourceConnections, 1),
+            (Counter::BackPressureTime, 1_500_000_000),
+        ]),
+    };
+    Sample {
+        time: Instant::from_nanoseconds(1),
+        utc: Utc(2),
+        run: RunNumber(12),
+        phase: "running",
+        nodes: vec![
+            node(NodeId::readout(0), true, &[(Counter::PoolHeld, 3), (Counter::WireBytesReceived, 4_096)]),
+            node(NodeId::builder(0), false, &[(Counter::EventsBuilt, 100), (Counter::BytesWritten, u64::MAX)]),
+        ],
+        sources: vec![source(5, 100, &[]), source(700, 98, &[(Cause::CrcError, 2), (Cause::Malformed, 1)])],
+        streams: vec![StreamSample {
+            stream: StreamIndex(0),
+            account: StreamAccount { selected: 7, ..Default::default() },
+        }],
+        events: EventAccount { assigned: 101, built: 100, in_flight: 1, ..EventAccount::default() },
+        lost_datagrams: by_cause(&[(Cause::UnknownSource, 6)]),
+        disk: Some(DiskSample { free_bytes: 1 << 30, full_in: Some(Duration::from_millis(2_500)) }),
+    }
+}
+
+/// A sample in which every metric has a line.
+fn sample_of_everything() -> Sample {
+    let mut sample = sample();
+    sample.nodes[0].numbers = COUNTERS.iter().map(|&counter| (counter, 1)).collect();
+    sample.sources[0].account.missing = by_cause(&[(Cause::TimedOut, 1)]);
+    sample.events.incomplete_dropped = by_cause(&[(Cause::ForcedStop, 1)]);
+    sample
+}
+
+type Labels = Vec<(String, String)>;
+
+/// Of each metric, its type and its lines: labels and value.
+type Metrics = BTreeMap<String, (String, Vec<(Labels, f64)>)>;
+
+/// Reads the exposition format as its specification says, strictly: HELP, then TYPE, then all lines of a metric.
+fn parse(text: &str) -> Result<Metrics, String> {
+    let body = text.strip_suffix('\n').ok_or("the last line does not end")?;
+    let mut metrics = Metrics::new();
+    let (mut helped, mut current) = (None, None);
+    for line in body.split('\n') {
+        let wrong = |what: &str| format!("{what}: {line}");
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').ok_or_else(|| wrong("no help"))?;
+            if help.is_empty() || metrics.contains_key(name) {
+                return Err(wrong("empty, or a second time"));
+            }
+            unescape(help, false).ok_or_else(|| wrong("escapes"))?;
+            helped = Some(name.to_owned());
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').ok_or_else(|| wrong("no type"))?;
+            if helped.take().as_deref() != Some(name) || !["counter", "gauge"].contains(&kind) || !is_name(name) {
+                return Err(wrong("no HELP before it, or no type or name"));
+            }
+            metrics.insert(name.to_owned(), (kind.to_owned(), Vec::new()));
+            current = Some(name.to_owned());
+        } else {
+            let (name, labels, value) = parse_line(line).ok_or_else(|| wrong("no line"))?;
+            let of = current.as_ref().filter(|&current| *current == name).ok_or_else(|| wrong("not in its metric"))?;
+            metrics.get_mut(of).ok_or_else(|| wrong("no TYPE"))?.1.push((labels, value));
+        }
+    }
+    Ok(metrics)
+}
+
+fn is_name(name: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    name.bytes().next().is_some_and(is_letter) && name.bytes().all(|byte| is_letter(byte) || byte.is_ascii_digit())
+}
+
+fn parse_line(line: &str) -> Option<(String, Labels, f64)> {
+    let (name, rest) = line.split_once('{')?;
+    let (mut rest, mut labels) = (rest, Vec::new());
+    let value = loop {
+        let (label, after) = rest.split_once("=\"")?;
+        let end = (0..after.len()).find(|&at| {
+            let escapes = after.as_bytes()[..at].iter().rev().take_while(|&&byte| byte == b'\\').count();
+            after.as_bytes()[at] == b'"' && escapes % 2 == 0
+        })?;
+        if !is_name(label) {
+            return None;
+        }
+        labels.push((label.to_owned(), unescape(&after[..end], true)?));
+        match after[end + 1..].strip_prefix(',') {
+            Some(more) => rest = more,
+            None => break after[end + 1..].strip_prefix("} ")?,
+        }
+    };
+    is_name(name).then_some((name.to_owned(), labels, value.parse().ok()?))
+}
+
+fn unescape(text: &str, is_label: bool) -> Option<String> {
+    let (mut plain, mut characters) = (String::new(), text.chars());
+    while let Some(character) = characters.next() {
+        plain.push(match character {
+            '\\' => match characters.next()? {
+                'n' => '\n',
+                '\\' => '\\',
+                '"' if is_label => '"',
+                _ => return None,
+            },
+            '"' if is_label => return None,
+            plain => plain,
+        });
+    }
+    Some(plain)
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn the_text_of_a_small_run_is_what_it_was() {
+    let path = root().join("crates/monitor/tests/golden/metrics.txt");
+    let text = text(&sample());
+    if std::env::var_os("ROPEWALK_BLESS").is_some() {
+        std::fs::write(&path, &text).expect("the golden file");
+    }
+    assert_eq!(text, read("crates/monitor/tests/golden/metrics.txt"), "ROPEWALK_BLESS=1 writes it anew");
+}
+
+#[test]
+fn every_line_is_of_the_grammar_and_no_two_are_the_same_series() {
+    for sample in [sample(), sample_of_everything(), Sample::default()] {
+        let metrics = parse(&text(&sample)).unwrap_or_else(|error| panic!("{error}"));
+        for (name, (kind, lines)) in &metrics {
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+            let series: BTreeSet<_> = lines.iter().map(|(labels, _)| labels).collect();
+            assert_eq!(series.len(), lines.len(), "{name}");
+            let has_run = |(labels, _): &(Labels, f64)| labels[0] == ("run".to_owned(), sample.run.to_string());
+            assert!(!lines.is_empty() && lines.iter().all(has_run), "{name}");
+        }
+    }
+}
+
+#[test]
+fn values_and_labels_arrive() {
+    let metrics = parse(&text(&sample())).unwrap_or_else(|error| panic!("{error}"));
+    let value = |name: &str, labels: &[(&str, &str)]| {
+        let of = |known: &[(String, String)]| {
+            known.iter().skip(1).map(|(label, content)| (label.as_str(), content.as_str())).eq(labels.iter().copied())
+        };
+        metrics[name].1.iter().find(|(known, _)| of(known)).map(|&(_, value)| value)
+    };
+    assert_eq!(value("ropewalk_back_pressure_seconds_total", &[("node", "ru0"), ("source", "5")]), Some(1.5));
+    let crc = [("node", "ru0"), ("source", "700"), ("cause", "crc_error")];
+    assert_eq!(value("ropewalk_fragments_dropped_total", &crc), Some(2.0));
+    assert_eq!(value("ropewalk_source_datagrams_lost_total", &[("cause", "unknown_source")]), Some(6.0));
+    assert_eq!(value("ropewalk_node_connected", &[("node", "bu0")]), Some(0.0));
+    assert_eq!(value("ropewalk_stream_selected_total", &[("stream", "0")]), Some(7.0));
+    assert_eq!(value("ropewalk_disk_full_in_seconds", &[]), Some(2.5));
+}
+
+#[test]
+fn what_the_grammar_forbids_is_found() {
+    let good = "# HELP a_b c\n# TYPE a_b gauge\na_b{run=\"1\"} 2\n";
+    assert!(parse(good).is_ok());
+    let changes = [("gauge", "heap"), ("run=\"1\"", "run=1"), ("} 2", "} two"), ("# HELP a_b c\n", ""), ("a_b{", "b{")];
+    for (from, to) in changes {
+        assert!(parse(&good.replace(from, to)).is_err(), "{from} {to}");
+    }
+    assert!(parse(&good.repeat(2)).is_err(), "HELP and TYPE stand once");
+}
+
+#[test]
+fn every_metric_that_the_examples_and_the_page_name_exists() {
+    let metrics = parse(&text(&sample_of_everything())).unwrap_or_else(|error| panic!("{error}"));
+    for path in ["examples/grafana.json", "docs/metrics.md"] {
+        let content = read(path);
+        let words = content.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
+        let named: BTreeSet<_> = words.filter(|word| word.starts_with("ropewalk_") && !word.ends_with('_')).collect();
+        assert!(named.len() > 5, "{path} names metrics");
+        for word in named {
+            assert!(metrics.contains_key(word), "{path} names {word}, which does not exist");
+        }
+    }
+    serde_json::from_str::<serde_json::Value>(&read("examples/grafana.json")).expect("a dashboard is JSON");
+    assert!(read("examples/prometheus.yml").contains("metrics_path: /metrics"));
+}
+
+#[test]
+fn the_page_lists_every_counter() {
+    let page = read("docs/metrics.md");
+    for &counter in COUNTERS {
+        assert!(page.contains(&format!("`{}`", name(counter))), "docs/metrics.md lacks {}", name(counter));
+    }
+}
