@@ -3,6 +3,7 @@
 #[path = "support/mod.rs"]
 mod support;
 
+use ropewalk_monitor::Rates;
 use ropewalk_terms::SourceId;
 use std::time::Duration;
 use support::{FrontEnd, Held, Setup, expect_everything};
@@ -33,7 +34,7 @@ fn fast_sources_wait_for_a_slow_one() {
     let address = run.address();
     let mut slow = FrontEnd::ferol(&address, 1).with_size(64);
     let mut fast = [2, 3].map(|id| FrontEnd::ferol(&address, id).with_size(FAST_BYTES));
-    let mut furthest = 0;
+    let (mut furthest, mut samples) = (0, Vec::new());
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| slow.send_slowly(1..=EVENTS, PAUSE));
         let fast = fast.each_mut().map(|fast| scope.spawn(|| fast.send(1..=EVENTS)));
@@ -43,6 +44,9 @@ fn fast_sources_wait_for_a_slow_one() {
             let received = |id| snapshot.sources.get(&SourceId(id)).map_or(0, |account| account.received);
             let lead = received(2).max(received(3)).saturating_sub(received(1));
             furthest = furthest.max(lead);
+            if received(1) > 10 {
+                samples.push(run.sample());
+            }
             assert!(lead <= WINDOW, "a fast source leads by {lead} events, the window is {WINDOW}");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -50,6 +54,14 @@ fn fast_sources_wait_for_a_slow_one() {
             thread.join().expect("the front end could send all");
         }
     });
+    let (first, last) = (samples.first().expect("it took a while"), samples.last().expect("it took a while"));
+    let rates = Rates::between(first, last).expect("time has gone on");
+    // Who is held back depends on how fast this build checks the large fragments; that all of it is seen does not.
+    assert!([1, 2, 3].iter().all(|&id| rates.source(SourceId(id)).is_some_and(|rates| rates.fragments_hz > 0.0)));
+    assert!(
+        rates.events_hz > 0.0 && rates.bytes_in_per_second > 0.0 && rates.bytes_to_disk_per_second > 0.0,
+        "{rates:#?}"
+    );
     let summary = run.end();
     assert!(furthest > 8, "the fast sources were not fast: they never led by more than {furthest}");
     assert!(summary.is_lossless(), "{summary:#?}");

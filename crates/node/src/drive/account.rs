@@ -45,6 +45,11 @@ impl NodeReport {
         }
     }
 
+    /// Everything that it told.
+    pub(super) fn entries(&self) -> impl Iterator<Item = ReportEntry> + '_ {
+        self.numbers.iter().map(|&((source, what), value)| ReportEntry { source, what, value })
+    }
+
     fn copy_from(&mut self, other: &Self) {
         (self.node, self.incarnation, self.connected) = (other.node, other.incarnation, other.connected);
         self.numbers.clone_from(&other.numbers);
@@ -125,6 +130,11 @@ impl Standing {
     /// The youngest life of the node that was seen.
     pub(super) fn youngest(&self, node: NodeId) -> Option<Incarnation> {
         self.reports.iter().filter(|report| report.node == node).map(|report| report.incarnation).max()
+    }
+
+    /// What each life of each node told, in the order in which they were first seen.
+    pub(super) fn reports(&self) -> &[NodeReport] {
+        &self.reports
     }
 
     fn report_of(&mut self, node: NodeId, incarnation: Incarnation) -> Option<&mut NodeReport> {
@@ -232,7 +242,7 @@ impl RunSnapshot {
         };
         snapshot.synchrony.sort_by_key(|state| state.source);
         for report in &standing.reports {
-            for &((source, what), value) in &report.numbers {
+            for ReportEntry { source, what, value } in report.entries() {
                 snapshot.count(report, source, what, value);
             }
         }

@@ -34,6 +34,7 @@ pub mod gateway;
 mod link;
 mod manager;
 mod managers;
+mod observation;
 mod outlet;
 mod reader;
 mod readout;
@@ -61,6 +62,7 @@ pub use filtering::{
 };
 pub use link::{Identity, Outbox, Unsent};
 pub use manager::{ManagerDrive, ManagerDriveConfig};
+pub use observation::observe;
 pub use outlet::Outlet;
 pub use reader::{Incoming, MessageReader};
 pub use readout::{ReadoutDrive, ReadoutDriveConfig};

@@ -11,14 +11,15 @@ use super::summary::{Durations, Parts, RunSummary};
 use super::transfer::{TransferService, TransferSummary};
 use super::watched::Watched;
 use super::worker::{Ending, Worker};
-use crate::drive::{Drive, FrontEndsAccount, ManagerDrive, Refusal, RunSnapshot, Sent, Standing};
+use crate::drive::{Drive, FrontEndsAccount, ManagerDrive, Refusal, RunSnapshot, Sent, Standing, observe};
 use crate::monitoring::{MergeError, merge};
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_io::Dispatcher;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::wait::Waker;
-use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId};
+use ropewalk_monitor::{DiskSample, Sample};
+use ropewalk_terms::{Counter, Epoch, EventKey, Instant, RunNumber, SourceId, Utc};
 use ropewalk_wire::run_file::{StreamName, run_directory_name};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -58,6 +59,10 @@ impl Board {
 
     fn add_lumisection(&self, end: LumisectionEnd) {
         self.lumisections.lock().unwrap_or_else(PoisonError::into_inner).push(end);
+    }
+
+    fn observe(&self, time: Instant, utc: Utc, disk: Option<DiskSample>) -> Sample {
+        observe(&self.standing.lock().unwrap_or_else(PoisonError::into_inner), time, utc, disk)
     }
 
     fn read(&self) -> RunSnapshot {
@@ -189,6 +194,13 @@ impl RunHandle {
     /// The run as it was a moment ago.
     pub fn snapshot(&self) -> RunSnapshot {
         self.board.read()
+    }
+
+    /// The run as it was a moment ago, with the numbers of each node and source, for those who watch it. Asks for memory:
+    /// not for threads that carry data.
+    pub fn sample(&self) -> Sample {
+        let disk = self.disk_left().map(|left| DiskSample { free_bytes: left.free_bytes, full_in: left.time });
+        self.board.observe(self.clock.now(), self.clock.utc(), disk)
     }
 
     /// What is left of the disks that builder units of this process write to, as it was a moment ago; none where there are none.

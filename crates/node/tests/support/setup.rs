@@ -213,6 +213,11 @@ impl Run {
         self.handle.snapshot()
     }
 
+    /// What those who watch the run see of it.
+    pub(crate) fn sample(&self) -> ropewalk_monitor::Sample {
+        self.handle.sample()
+    }
+
     /// A counter's sum over all nodes, as last reported.
     pub(crate) fn counter(&self, counter: Counter) -> u64 {
         self.snapshot().counters.get(&counter).copied().unwrap_or(0)

@@ -1,0 +1,132 @@
+//! A standing as a sample for those who watch the run.
+
+use super::account::{RunSnapshot, Standing};
+use ropewalk_monitor::{DiskSample, NodeSample, Numbers, Sample, SourceSample, StreamSample};
+use ropewalk_terms::{Instant, NodeId, Role, SourceId, Utc};
+use std::collections::BTreeMap;
+
+/// What `standing` says, as it was read at `time`.
+pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSample>) -> Sample {
+    let snapshot = RunSnapshot::of(standing);
+    let mut nodes: BTreeMap<NodeId, NodeSample> = BTreeMap::new();
+    for &(node, is_connected) in &standing.nodes {
+        let incarnation = standing.youngest(node);
+        nodes.insert(node, NodeSample { node, is_connected, incarnation, numbers: Numbers::default() });
+    }
+    let mut sources: BTreeMap<SourceId, (NodeId, Numbers)> = BTreeMap::new();
+    for report in standing.reports() {
+        let entries = report.entries().filter_map(|entry| Some((entry.source, entry.as_counter()?, entry.value)));
+        // What a life that is over held is gone with it.
+        for (source, counter, value) in entries.filter(|(_, counter, _)| report.connected || !counter.is_level()) {
+            match (source, report.node.role) {
+                (None, _) => {
+                    if let Some(node) = nodes.get_mut(&report.node) {
+                        node.numbers.add(counter, value);
+                    }
+                }
+                (Some(source), Role::Readout) => {
+                    let (readout, numbers) = sources.entry(source).or_insert((report.node, Numbers::default()));
+                    *readout = report.node;
+                    numbers.add(counter, value);
+                }
+                // A builder unit's are streams, which the snapshot has.
+                _ => {}
+            }
+        }
+    }
+    Sample {
+        time,
+        utc,
+        run: standing.run,
+        phase: standing.phase.name(),
+        nodes: nodes.into_values().collect(),
+        sources: sources.into_iter().map(|(source, known)| source_of(source, known, &snapshot)).collect(),
+        streams: snapshot.streams.iter().map(|(&stream, &account)| StreamSample { stream, account }).collect(),
+        events: snapshot.ledger.events,
+        lost_datagrams: snapshot.lost_datagrams.get(&None).copied().unwrap_or_default(),
+        disk,
+    }
+}
+
+fn source_of(source: SourceId, (readout, numbers): (NodeId, Numbers), snapshot: &RunSnapshot) -> SourceSample {
+    SourceSample {
+        source,
+        readout,
+        account: snapshot.sources.get(&source).copied().unwrap_or_default(),
+        lost_datagrams: snapshot.lost_datagrams.get(&Some(source)).copied().unwrap_or_default(),
+        numbers,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_flow::messages::{Batch, Report, ReportEntry};
+    use ropewalk_terms::{Cause, Counter, Incarnation, StreamIndex};
+
+    const SOURCE: SourceId = SourceId(7);
+    const FIRST: Incarnation = Incarnation(1);
+    const SECOND: Incarnation = Incarnation(2);
+
+    fn of(nodes: &[NodeId]) -> Standing {
+        let mut standing = Standing::default();
+        standing.nodes.extend(nodes.iter().map(|&node| (node, true)));
+        standing
+    }
+
+    fn report(numbers: &[(Option<SourceId>, u16, u64)]) -> Report {
+        let entries = numbers.iter().map(|&(source, what, value)| ReportEntry { source, what, value });
+        Report { last: true, entries: entries.collect::<Batch<_>>() }
+    }
+
+    fn look(standing: &Standing) -> Sample {
+        observe(standing, Instant::from_nanoseconds(5), Utc(6), None)
+    }
+
+    #[test]
+    fn nodes_sources_and_streams_are_told_apart() {
+        let (readout, builder) = (NodeId::readout(0), NodeId::builder(0));
+        let mut standing = of(&[readout, builder]);
+        standing.node_connected(readout, FIRST);
+        standing.node_connected(builder, FIRST);
+        let of_source = (Some(SOURCE), Counter::FragmentsReceived as u16, 9);
+        let dropped = (Some(SOURCE), ReportEntry::cause(Cause::CrcError), 2);
+        let lost = (None, ReportEntry::lost(Cause::SocketQueueFull), 3);
+        standing.reported(readout, FIRST, &report(&[of_source, dropped, lost, (None, Counter::PoolHeld as u16, 4)]));
+        let of_stream = (Some(SourceId(1)), Counter::StreamSelected as u16, 6);
+        standing.reported(builder, FIRST, &report(&[of_stream, (None, Counter::EventsBuilt as u16, 8)]));
+        let sample = look(&standing);
+        assert_eq!((sample.time, sample.utc, sample.phase), (Instant::from_nanoseconds(5), Utc(6), "initial"));
+        let source = sample.source(SOURCE).expect("it was told of");
+        assert_eq!(
+            (source.readout, source.account.received, source.account.dropped.get(Cause::CrcError)),
+            (readout, 9, 2)
+        );
+        assert_eq!(source.numbers.known(Counter::FragmentsReceived), Some(9));
+        assert_eq!(sample.sources.len(), 1, "a stream is no source");
+        assert_eq!((sample.streams[0].stream, sample.streams[0].account.selected), (StreamIndex(1), 6));
+        assert_eq!(sample.lost_datagrams.get(Cause::SocketQueueFull), 3);
+        let numbers = |node| &sample.node(node).expect("it is configured").numbers;
+        assert_eq!(
+            (numbers(readout).known(Counter::PoolHeld), numbers(builder).get(Counter::EventsBuilt)),
+            (Some(4), 8)
+        );
+    }
+
+    #[test]
+    fn totals_of_a_node_outlive_its_lives_and_what_it_held_does_not() {
+        let builder = NodeId::builder(0);
+        let mut standing = of(&[builder]);
+        let numbers =
+            |built, held| report(&[(None, Counter::EventsBuilt as u16, built), (None, Counter::PoolHeld as u16, held)]);
+        standing.node_connected(builder, FIRST);
+        standing.reported(builder, FIRST, &numbers(10, 5));
+        standing.node_lost(builder, FIRST);
+        standing.node_connected(builder, SECOND);
+        standing.reported(builder, SECOND, &numbers(3, 2));
+        let sample = look(&standing);
+        let node = sample.node(builder).expect("it is configured");
+        assert_eq!((node.incarnation, node.is_connected), (Some(SECOND), true));
+        assert_eq!((node.numbers.get(Counter::EventsBuilt), node.numbers.get(Counter::PoolHeld)), (13, 2));
+    }
+}
