@@ -13,6 +13,8 @@
 //! writes to nothing that is looked at.
 
 mod child;
+#[cfg(any(test, fuzzing))]
+mod hostile;
 mod layout;
 mod parent;
 mod program;
@@ -22,6 +24,8 @@ mod space;
 mod tests;
 
 pub use child::serve;
+#[cfg(any(test, fuzzing))]
+pub use hostile::hear;
 pub use layout::{MOST_EVENTS, VERSION};
 pub use parent::{FilterProcess, Offer, ProcessConfig, Sight};
 pub use program::become_program;

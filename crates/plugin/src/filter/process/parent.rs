@@ -372,15 +372,24 @@ impl FilterProcess {
     }
 }
 
-/// What a test needs to stand for the process.
-#[cfg(test)]
+/// What is needed to stand for the process.
+#[cfg(any(test, fuzzing))]
 impl FilterProcess {
+    /// Shares new memories, as with a process that was just started, and starts none.
+    pub(super) fn share_anew(&mut self) {
+        self.clear();
+        let (ring, _) = Ring::new(self.config.copies).expect("memory");
+        let (decisions, _) = Region::new("decisions", DECISIONS_BYTES, Writable::ByOthers).expect("memory");
+        self.memories = Some(Memories { ring, decisions, space: Space::default() });
+    }
     /// How many events the process has.
+    #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.offered.len()
     }
 
     /// The event whose decision is due.
+    #[cfg(test)]
     pub(super) fn due(&self) -> Option<EventKey> {
         self.offered.front().map(|offered| offered.key)
     }

@@ -1,45 +1,11 @@
 //! Whatever the other side writes to the memory that it can write.
 
+use super::hostile::{Empty, hear, process};
 use super::layout::{Entry, MOST_EVENTS, RESULTS_RING, sequence_of};
-use super::parent::{FilterProcess, Offer, ProcessConfig};
-use crate::filter::{FilterConfig, FilterEvent, MOST_RESULT};
+use super::parent::Offer;
+use crate::filter::MOST_RESULT;
 use ropewalk_flow::filter::MOST_FILLS;
-use ropewalk_flow::messages::Fragment;
-use ropewalk_terms::{Attempt, EventKey};
-
-/// An event without fragments.
-struct Empty(EventKey);
-
-impl FilterEvent for Empty {
-    fn key(&self) -> EventKey {
-        self.0
-    }
-
-    fn attempt(&self) -> Attempt {
-        Attempt(1)
-    }
-
-    fn is_complete(&self) -> bool {
-        true
-    }
-
-    fn trigger_type(&self) -> u16 {
-        0
-    }
-
-    fn fragments(&self) -> impl Iterator<Item = &Fragment> {
-        std::iter::empty()
-    }
-}
-
-/// A process that ends at once: what it could have written the test writes.
-fn process() -> FilterProcess {
-    let filter = FilterConfig { library: "none.so".into(), configuration: String::new() };
-    let config = ProcessConfig { filter, memory: 1 << 20, copies: 1 << 16, command: vec!["true".into()] };
-    let mut process = FilterProcess::new(config).expect("it can be had");
-    process.start();
-    process
-}
+use ropewalk_terms::EventKey;
 
 struct Random(u64);
 
@@ -103,4 +69,15 @@ fn whatever_is_written_only_what_can_be_true_is_believed() {
         }
     }
     assert!(believed > 1000 && refused > 1000, "{believed} {refused}");
+}
+
+#[test]
+fn any_bytes_in_the_memory_of_decisions_are_heard_without_harm() {
+    let mut random = Random(0x51f2_0c37_a0d9_4e81);
+    println!("seed {:#x}", random.0);
+    for _ in 0..2000 {
+        let length = random.next() % 300;
+        let bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+        hear(&bytes);
+    }
 }
