@@ -17,9 +17,9 @@ const SEEDS: u64 = 500;
 const NAMED: usize = 3;
 
 /// What checkers say of a seed: of its system that pulls, of the one that pushes, then of its front ends under run control, of
-/// its splitters, of its boards whose numbers grow, of those that send an event in several frames, of its filter units, of its run
-/// files in several streams, and of its files between builder units and filter units: as they are written, and as they are filtered; and of run
-/// control as operators have it.
+/// its splitters, of its boards whose numbers grow, of those that send an event in several frames, of its filter units here and on
+/// other machines, of its run files in several streams, and of its files between builder units and filter units: as they are written,
+/// and as they are filtered; and of run control as operators have it.
 fn judged(seed: u64) -> Option<Broken> {
     let pushed = || run_push(push::Scenario::draw(seed)).broken;
     let controlled = || run_controlled(controlled::Scenario::draw(seed));
@@ -27,6 +27,7 @@ fn judged(seed: u64) -> Option<Broken> {
     let grown = || run_growing(growing::Scenario::draw(seed));
     let gathered = || run_gathering(gathering::Scenario::draw(seed));
     let filtered = || run_filtering(filtering::Scenario::draw(seed));
+    let filtered_elsewhere = || run_filtering(filtering::Scenario::draw_remote(seed));
     let stored = || run_storing(storing::Scenario::draw(seed));
     let written = || run_writing(writing::Scenario::draw(seed));
     let operated = || run_operating(operating::Scenario::draw(seed));
@@ -39,6 +40,7 @@ fn judged(seed: u64) -> Option<Broken> {
         .or_else(grown)
         .or_else(gathered)
         .or_else(filtered)
+        .or_else(filtered_elsewhere)
         .or_else(stored)
         .or_else(written)
         .or_else(filed)

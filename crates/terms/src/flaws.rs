@@ -225,6 +225,12 @@ flaws! {
     FilterKillIsEnd = "filter_kill_is_end",
     /// What a filter unit says that is to end counts.
     FilterCondemnedBelieved = "filter_condemned_believed",
+    /// An event of which filters could not decide goes to no stream, as if it had been rejected.
+    FilterFailureRejected = "filter_failure_rejected",
+    /// The credit of a filter node is what it takes at once, and not what it takes beyond what it has decided.
+    FilterNodeCreditForgotten = "filter_node_credit_forgotten",
+    /// What was said in an earlier connection to a filter node is taken for the next one's.
+    FilterNodeLivesMixed = "filter_node_lives_mixed",
     /// What an attempt fills into histograms counts although its decision does not.
     StaleFillsCounted = "stale_fills_counted",
     /// Events of ordered streams do not wait for those before them.

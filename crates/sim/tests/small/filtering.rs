@@ -14,6 +14,25 @@ fn every_event_is_decided_once_whatever_becomes_of_filter_units() {
 }
 
 #[test]
+fn every_event_is_decided_once_whatever_becomes_of_filter_units_on_other_machines() {
+    for seed in 0..seeds(300) {
+        let scenario = Scenario::draw_remote(seed);
+        assert_eq!(run_filtering(scenario.clone()), None, "seed {seed}: {scenario:#?}");
+    }
+}
+
+#[test]
+fn connections_are_lost_in_many_seeds_and_in_no_quiet_one() {
+    let lost = |seed| {
+        let mut world = World::new(Scenario::draw_remote(seed));
+        world.run().map(|()| world.lost_connections()).expect("nothing is broken")
+    };
+    let lost: Vec<usize> = (0..60).map(lost).collect();
+    assert_eq!(lost.iter().step_by(4).sum::<usize>(), 0);
+    assert!(lost.iter().filter(|&&lost| lost > 0).count() > 25, "{lost:?}");
+}
+
+#[test]
 fn a_seed_is_a_run_and_each_mishap_is_drawn() {
     let mut digests = BTreeSet::new();
     let mut kinds = BTreeSet::new();

@@ -326,6 +326,8 @@ impl Filtering {
 
     /// An event was decided, or no decision could be had of it.
     fn settle(&mut self, slot: u32, event: &EventView<'_>, decision: Option<Decision>) {
+        let rejected = Decision { accept: false, triggers: TriggerBits::default() };
+        let decision = decision.or(is_planted(Flaw::FilterFailureRejected).then_some(rejected));
         let (verdict, streams) = match decision {
             Some(Decision { accept: false, .. }) => {
                 self.monitor.decided(event, Verdict::Rejected, TriggerBits::default(), StreamSet::EMPTY);

@@ -22,12 +22,13 @@ pub(super) fn judge(
     medium: &SimulatedStorage,
     builder: &Builder,
     outlet: &Outlet<SimulatedDisk>,
+    lost_connections: usize,
 ) -> Result<(), Broken> {
     for (&event, ending) in ended {
         verdict_is_right(scenario, event, *ending)?;
     }
     let aside = ended.values().filter(|ending| ending.verdict == Verdict::Quarantined).count();
-    let blamed = scenario.mishaps.len() + scenario.deaths.len();
+    let blamed = scenario.mishaps.len() + scenario.deaths.len() + lost_connections;
     Broken::unless(scenario.restarts <= 100 || scenario.drain.is_some() || aside <= blamed, Checker::Loss, || {
         format!("{aside} events are set aside, over which {blamed} things went wrong")
     })?;

@@ -4,6 +4,7 @@ use super::super::content::mixed;
 use super::super::draw::Draw;
 use ropewalk_flow::filter::{Decision, HistogramShape, StreamConfig, Streams};
 use ropewalk_io::disk::DiskFaults;
+use ropewalk_io::simulated::Faults;
 use ropewalk_terms::{TriggerBits, Verdict};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,6 +34,24 @@ impl Mishap {
             Self::Crash(times) | Self::Hang(times) | Self::Slow(times) | Self::Lie(times) => times,
             Self::Undecided => u8::MAX,
         }
+    }
+}
+
+/// The way to filter units on other machines.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Lines {
+    /// What the network does wrong.
+    pub faults: Faults,
+    /// At these times the connection to a filter unit is lost.
+    pub losses: Vec<(Duration, u16)>,
+    /// So many callers each node refuses, although nothing is wrong with them.
+    pub refusals: u8,
+}
+
+impl Lines {
+    /// Whether no connection is lost.
+    fn hold(&self) -> bool {
+        self.losses.is_empty() && self.faults.reset == 0.0 && self.faults.half_open == 0.0
     }
 }
 
@@ -69,6 +88,8 @@ pub struct Scenario {
     pub results: usize,
     /// What the disk does wrong.
     pub faults: DiskFaults,
+    /// Where filter units are on other machines, the way there.
+    pub lines: Option<Lines>,
 }
 
 impl Scenario {
@@ -113,10 +134,27 @@ impl Scenario {
             // What waits for events before it holds its result.
             results: if ordered { slots as usize + 1 } else { draw.of(&[1, 8, 64]) },
             faults: DiskFaults { write_error, ..DiskFaults::default() },
+            lines: None,
         };
         let moment = |draw: &mut Draw, most| Duration::from_millis(draw.below(most));
         let drain = (!is_quiet && draw.one_in(6)).then(|| (moment(&mut draw, 1000), moment(&mut draw, 500)));
         Self { drain, ..scenario }
+    }
+
+    /// The scenario of a seed with filter units on other machines. In every fourth nothing goes wrong.
+    pub fn draw_remote(seed: u64) -> Self {
+        let scenario = Self::draw(seed);
+        let mut draw = Draw::new(seed, 62);
+        let is_quiet = seed.is_multiple_of(4);
+        let faults = if is_quiet { Faults::default() } else { draw.of(&[Faults::bumpy(), Faults::nasty()]) };
+        // More than one connection in a hundred events is lost, so that it happens in most seeds.
+        let faults = Faults { reset: 10.0 * faults.reset, half_open: 4.0 * faults.half_open, ..faults };
+        let losses = if is_quiet || draw.one_in(3) { 0 } else { draw.between(1, 6) };
+        let unit = u64::from(scenario.units);
+        let losses = (0..losses).map(|_| (Duration::from_millis(draw.below(3000)), draw.below(unit) as u16)).collect();
+        let refusals = if is_quiet { 0 } else { draw.below(3) as u8 };
+        // A connection that is lost counts as an end of the unit, and nodes are not given up.
+        Self { lines: Some(Lines { faults, losses, refusals }), restarts: 1000, ..scenario }
     }
 
     /// What a filter decides on an event that it decides on.
@@ -146,7 +184,10 @@ impl Scenario {
     pub(super) fn is_exact(&self) -> bool {
         let any = |is: fn(&Mishap) -> bool| self.mishaps.values().any(is);
         let lies = any(|mishap| matches!(mishap, Mishap::Lie(_))) && self.mishaps.len() > 1;
-        let is_free = self.deaths.is_empty() && self.restarts > 100 && self.drain.is_none();
+        let is_free = self.lines.as_ref().is_none_or(Lines::hold)
+            && self.deaths.is_empty()
+            && self.restarts > 100
+            && self.drain.is_none();
         is_free && !lies && !any(|mishap| matches!(mishap, Mishap::Slow(_)))
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Notes {
     pub(super) decided: BTreeSet<u64>,
     /// Processes of one unit that were there at once, at most.
     pub(super) most_at_once: usize,
+    /// Connections to filter nodes that were lost while a process was behind them.
+    pub(super) lost_connections: usize,
 }
 
 impl Notes {
@@ -88,7 +90,11 @@ impl SimulatedUnit {
         notes.digest = mixed(notes.digest, what + 10 * u64::from(self.index), self.now.as_nanoseconds());
     }
 
+    /// What its process has lies with the builder unit, unless it is elsewhere.
     fn show(&self) {
+        if self.scenario.lines.is_some() {
+            return;
+        }
         Notes::of(&self.notes).has.insert(self.index, self.has.iter().copied().collect());
     }
 
@@ -102,6 +108,16 @@ impl SimulatedUnit {
         }
         *before += 1;
         Some(mishap)
+    }
+
+    /// It is given an event.
+    pub(super) fn give(&mut self, slot: u32, key: EventKey) {
+        if self.has.is_empty() {
+            let due = self.now.after(self.scenario.each);
+            self.process.iter_mut().for_each(|process| process.due = due);
+        }
+        self.has.push_back((slot, key));
+        self.show();
     }
 
     /// Works until `now`.
@@ -194,12 +210,7 @@ impl FilterLink for SimulatedUnit {
         if self.has.len() >= ROOM {
             return Offered::Full;
         }
-        if self.has.is_empty() {
-            let due = self.now.after(self.scenario.each);
-            self.process.iter_mut().for_each(|process| process.due = due);
-        }
-        self.has.push_back((slot, event.key));
-        self.show();
+        self.give(slot, event.key);
         Offered::Taken
     }
 

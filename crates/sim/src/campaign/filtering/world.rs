@@ -5,16 +5,20 @@ use super::super::content::mixed;
 use super::super::stand::pool;
 use super::assigner::{Assigner, SOURCES};
 use super::kept::Kept;
+use super::node::{FILTER, SimulatedNode};
 use super::referee::judge;
-use super::scenario::{Scenario, TIMEOUT};
+use super::scenario::{Lines, Scenario, TIMEOUT};
 use super::unit::{Notes, SimulatedUnit};
 use ropewalk_flow::builder::{Builder, BuilderConfig, BuilderSource, IncompletePolicy, Requirement};
 use ropewalk_flow::filter::FarmConfig;
 use ropewalk_flow::supervision::SupervisorConfig;
 use ropewalk_io::clock::{Clock, SimulatedClock};
 use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, SimulatedStorage};
+use ropewalk_io::simulated::{Network, SimulatedConfig};
 use ropewalk_memory::Staging;
-use ropewalk_node::drive::{FilterLink, Filtering, Outlet, RESULT_BYTES, Storage, StorageConfig, StreamStorage};
+use ropewalk_node::drive::{
+    FilterLink, Filtering, Outlet, RESULT_BYTES, RemoteUnit, Storage, StorageConfig, StreamStorage,
+};
 use ropewalk_terms::{AcknowledgementLevel, Incarnation, Instant, NodeId, RunNumber, Utc, Verdict};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,6 +27,46 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(120);
 const RESTART_DELAY: Duration = Duration::from_millis(50);
 const STEP: Duration = Duration::from_millis(1);
+
+/// The machines of filter units that are elsewhere, and the network between.
+struct Elsewhere {
+    network: Network,
+    nodes: Vec<SimulatedNode>,
+    /// Connections that are still to be lost, the first one last.
+    losses: Vec<(Instant, u16)>,
+}
+
+impl Elsewhere {
+    /// The machines, and what a builder unit has of each.
+    fn new(scenario: &Scenario, lines: &Lines, notes: &Arc<Mutex<Notes>>) -> (Self, Vec<Box<dyn FilterLink>>) {
+        let network = Network::new(scenario.seed, lines.faults.clone());
+        let config = SimulatedConfig::default();
+        let (mut nodes, mut links) = (Vec::new(), Vec::new());
+        for index in 0..scenario.units {
+            let address = format!("filter node {index}");
+            let unit = SimulatedUnit::new(scenario, index, Arc::clone(notes));
+            let peers = network.dispatcher(config, pool("events", 4 << 10, 32));
+            nodes.push(SimulatedNode::new(peers, &address, scenario, unit, Arc::clone(notes)));
+            let peers = network.dispatcher(config, pool("decisions", 8 << 10, 64));
+            let heads = Staging::new(pool("heads", 4 << 10, 64));
+            links.push(Box::new(RemoteUnit::new(address, FILTER, peers, heads)) as Box<dyn FilterLink>);
+        }
+        let mut losses: Vec<_> = lines.losses.iter().map(|(at, unit)| (Instant::ZERO.after(*at), *unit)).collect();
+        losses.sort_by(|one, other| other.cmp(one));
+        (Self { network, nodes, losses }, links)
+    }
+
+    /// Loses what connections are to be lost by now, and gives each machine a turn.
+    fn turn(&mut self, now: Instant) -> Result<usize, Broken> {
+        while let Some((_, unit)) = self.losses.pop_if(|(at, _)| now >= *at) {
+            let host = self.nodes[usize::from(unit)].host();
+            for (_, endpoint) in self.network.connections_of(host) {
+                self.network.reset(host, endpoint);
+            }
+        }
+        self.nodes.iter_mut().map(|node| node.turn(now)).sum()
+    }
+}
 
 /// Builder unit, filter units, disk.
 pub struct World {
@@ -34,6 +78,7 @@ pub struct World {
     assigner: Assigner,
     kept: Kept,
     notes: Arc<Mutex<Notes>>,
+    elsewhere: Option<Elsewhere>,
 }
 
 fn builder(scenario: &Scenario) -> Builder {
@@ -102,9 +147,16 @@ impl World {
             restart_delay: RESTART_DELAY,
             restarts: scenario.restarts,
         };
+        let (elsewhere, links) = match &scenario.lines {
+            None => (None, (0..scenario.units).map(unit).collect()),
+            Some(lines) => {
+                let (elsewhere, links) = Elsewhere::new(&scenario, lines, &notes);
+                (Some(elsewhere), links)
+            }
+        };
         let farm = FarmConfig { units: scenario.units, slots: scenario.slots, supervision };
         let results = Staging::new(pool("results", RESULT_BYTES, scenario.results));
-        let filtering = Filtering::units(farm, (0..scenario.units).map(unit).collect(), scenario.streams(), results);
+        let filtering = Filtering::units(farm, links, scenario.streams(), results);
         let kept = Kept::default();
         let filtering = filtering.with_keeper(Box::new(kept.clone()));
         let storage = storage(&scenario, &medium, &clock);
@@ -115,12 +167,17 @@ impl World {
         builder.readout_connected(now, 0);
         outlet.begin(now, RunNumber(1), Incarnation(1));
         let assigner = Assigner::new(&scenario);
-        Self { scenario, clock, medium, builder, outlet, assigner, kept, notes }
+        Self { scenario, clock, medium, builder, outlet, assigner, kept, notes, elsewhere }
     }
 
     /// Mixed from everything that happened: equal for equal histories.
     pub fn digest(&self) -> u64 {
         mixed(Notes::of(&self.notes).digest, self.clock.now().as_nanoseconds(), self.assigner.ended.len() as u64)
+    }
+
+    /// Connections to filter nodes that were lost while a process was behind them.
+    pub fn lost_connections(&self) -> usize {
+        Notes::of(&self.notes).lost_connections
     }
 
     /// Takes the run.
@@ -153,7 +210,8 @@ impl World {
                 format!("event {event} ended as {ending:?}, and nobody decided on it who was to be believed")
             })?;
         }
-        judge(&self.scenario, &self.assigner.ended, &self.medium, &self.builder, &self.outlet)
+        let ended = &self.assigner.ended;
+        judge(&self.scenario, ended, &self.medium, &self.builder, &self.outlet, notes.lost_connections)
     }
 
     /// Everybody has a turn.
@@ -165,13 +223,18 @@ impl World {
             self.assigner.hear(action, |slot| outlet.push(slot))?;
             work += 1;
         }
+        if let Some(elsewhere) = &mut self.elsewhere {
+            work += elsewhere.turn(now)?;
+        }
         Ok(work + self.outlet.turn(now, &mut self.builder))
     }
 
     /// Lets time pass, to where something happens.
     fn go_on(&mut self, work: usize) -> Result<(), Broken> {
         let now = self.clock.now();
-        let next = self.outlet.next_deadline().unwrap_or(Instant::FAR_FUTURE);
+        let nodes = self.elsewhere.iter().flat_map(|elsewhere| &elsewhere.nodes);
+        let nodes = nodes.filter_map(SimulatedNode::next_deadline);
+        let next = nodes.chain(self.outlet.next_deadline()).min().unwrap_or(Instant::FAR_FUTURE);
         let step = if work > 0 { STEP / 20 } else { next.since(now).clamp(STEP / 20, 10 * STEP) };
         self.clock.advance(step);
         Broken::unless(now < Instant::ZERO.after(LONGEST), Checker::Liveness, || {
