@@ -7,10 +7,14 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
     /// It cannot be loaded.
-    #[error("{}: cannot be loaded: {why}; build it with `cc -shared -fPIC`, and give its path", path.display())]
+    #[error(
+        "{}: cannot be loaded from {}: {why}; build it with `cc -shared -fPIC`, and give its path", path.display(), full.display()
+    )]
     NotLoaded {
         /// The library.
         path: PathBuf,
+        /// Where it was looked for.
+        full: PathBuf,
         /// What the system said.
         why: String,
     },

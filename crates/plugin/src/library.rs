@@ -25,6 +25,11 @@ unsafe impl Send for Library {}
 // SAFETY: as for `Send`; shared references only read it.
 unsafe impl Sync for Library {}
 
+/// What the system says of it, which stands behind the error's own words.
+fn words(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
 impl Library {
     /// Loads a library, which runs its constructors, and asks for its table.
     ///
@@ -36,8 +41,11 @@ impl Library {
         let full = std::path::absolute(path).unwrap_or_else(|_| whose());
         // SAFETY: the constructors of the library run. That they do no harm is the trust that its path in a configuration
         // states; whoever does not have it loads it in a process of its own.
-        let library = unsafe { libloading::Library::new(&full) }
-            .map_err(|error| PluginError::NotLoaded { path: whose(), why: error.to_string() })?;
+        let library = unsafe { libloading::Library::new(&full) }.map_err(|error| PluginError::NotLoaded {
+            path: whose(),
+            full: full.clone(),
+            why: words(&error),
+        })?;
         // SAFETY: ropewalk_plugin.h gives the function of this name this type.
         let function = unsafe { library.get::<unsafe extern "C" fn() -> *const Plugin>(b"ropewalk_plugin\0") }
             .map_err(|_| PluginError::NoTable { path: whose() })?;

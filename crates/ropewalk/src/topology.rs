@@ -3,9 +3,10 @@
 use crate::arguments::TopologyOptions;
 use crate::exit::{self, Failure};
 use crate::files::{counted, print_json, write_out};
+use crate::running::warn;
 use ropewalk_host::{Kind, Machine, Picture, Plan};
 use ropewalk_node::configuration::{self, Configuration, push};
-use ropewalk_node::run::{PlacementError, RunError, placement, placement_on};
+use ropewalk_node::run::{PlacementError, RunError, placement, placement_on, unusable_libraries};
 use serde::Serialize;
 use std::path::Path;
 
@@ -70,6 +71,7 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
             text.push_str(&format!("\n{}: a frame, byte by byte\n{layout}", source.name_or_id()));
         }
     }
+    warn(&unusable_libraries(&configuration));
     // A page long: whoever shows its head alone has enough.
     write_out(text.as_bytes())?;
     Ok(exit::GOOD)

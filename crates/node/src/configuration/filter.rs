@@ -303,6 +303,12 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
             let message = "nobody sets triggers: give a [filter], or choose by `trigger_types`";
             return Err(fault(key("triggers"), message));
         }
+        if let Some((trigger, count)) = unheard_of(stream, configuration) {
+            let message = format!(
+                "nobody sets trigger {trigger}: [filter] has {count}, counted from 0, and this stream would wait for it in vain"
+            );
+            return Err(fault(key("triggers"), message));
+        }
     }
     let streams: Vec<StreamConfig> = configuration.stream.iter().filter_map(StreamSection::stream).collect();
     if !streams.is_empty()
@@ -311,6 +317,15 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
         return Err(fault("stream", error.to_string()));
     }
     configuration.filter.as_ref().map_or(Ok(()), |filter| self::filter(filter, configuration))
+}
+
+/// A trigger that a stream takes and that is none of those that are built in, and how many those are. What triggers a library or a
+/// program sets is known to itself alone.
+fn unheard_of(stream: &StreamSection, configuration: &Configuration) -> Option<(u32, usize)> {
+    let filter = configuration.filter.as_ref().filter(|filter| !filter.triggers.is_empty())?;
+    let count = filter.triggers.len();
+    let unknown = stream.triggers.iter().find(|&&trigger| trigger as usize >= count);
+    unknown.map(|&trigger| (trigger, count))
 }
 
 fn filter(filter: &FilterSection, configuration: &Configuration) -> Result<(), Fault> {
@@ -401,6 +416,11 @@ mod tests {
             ("[filter]\nlibrary = \"x.so\"\ntimeout = \"10s\"", "filter.timeout", "tried twice"),
             ("[[stream]]\nname = \"A\"", "stream[0].name", "a-z"),
             ("[[stream]]\nname = \"a\"\ntriggers = [0]", "stream[0].triggers", "[filter]"),
+            (
+                "[filter]\ntriggers = [\"all\", \"all\"]\n[[stream]]\nname = \"a\"\ntriggers = [1, 2]",
+                "stream[0].triggers",
+                "nobody sets trigger 2",
+            ),
             ("[[stream]]\nname = \"a\"\n[[stream]]\nname = \"a\"", "stream", "two streams"),
             ("[filter]\ntriggers = [\"all\"]\n[[stream]]\nname = \"error\"", "stream", "two streams"),
             ("[[stream]]\nname = \"a\"\nprescale = 0", "stream", "prescale"),

@@ -3,7 +3,7 @@
 use super::assemble::{RunError, Workshop, endpoint};
 use super::placement::{Purpose, pool_of};
 use super::watched::Watched;
-use crate::configuration::{FilterSection, TriggerChoice};
+use crate::configuration::{Configuration, FilterSection, TriggerChoice};
 use crate::drive::{
     FilterLink, FilterSight, Filtering, LocalFilter, NotBelieved, Offered, RESULT_BYTES, RemoteUnit, Said, UnitDecision,
 };
@@ -122,6 +122,24 @@ pub(super) fn unfit(error: impl std::fmt::Display) -> RunError {
 fn library(section: &FilterSection) -> Option<FilterConfig> {
     let library = section.library.clone()?;
     Some(FilterConfig { library, configuration: section.configuration.clone() })
+}
+
+/// Why libraries of filters cannot be used on this machine, which need not be the one where they will be. Each is loaded and created in a
+/// process of its own, and ended.
+pub fn unusable_libraries(configuration: &Configuration) -> Vec<String> {
+    let in_run =
+        configuration.filter.as_ref().and_then(|section| Some(("filter", library(section)?, section.memory.0)));
+    let of_files = configuration.file_based.as_ref().and_then(|section| {
+        let (library, configuration) = (section.library.clone()?, section.configuration.clone());
+        Some(("file_based", FilterConfig { library, configuration }, section.memory.0))
+    });
+    let tried = [in_run, of_files].into_iter().flatten().map(|(section, filter, memory)| {
+        let wrong = library_process(filter, memory).and_then(|mut process| process.try_out(START)).err()?;
+        Some(format!(
+            "{section}.library: {wrong}. Where it is to run it may be there; on this machine it cannot be used"
+        ))
+    });
+    tried.flatten().collect()
 }
 
 /// Which filter it is, for whoever has it run elsewhere: what is told it must be the same there.

@@ -61,6 +61,7 @@ pub use claim::{ACCOUNT, Claim};
 pub use file_summary::{FileBasedSummary, FiledLumisection, FiledStream};
 pub use filter_node::{FilterNodeHandle, FilterNodeSummary, launch_filter_node};
 pub use filter_summary::{FilterSummary, StreamSummary};
+pub use filters::unusable_libraries;
 pub use forecast::DiskLeft;
 pub use front_end_summary::{FrontEndsSummary, IncidentSummary, TriggerSummary};
 pub use front_ends::FrontEndService;

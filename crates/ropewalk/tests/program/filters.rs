@@ -217,6 +217,21 @@ fn what_cannot_be_used_is_said_before_the_run() {
     }
 }
 
+/// The machine on which a configuration is checked need not have the library.
+#[test]
+fn config_check_warns_of_a_library_that_is_not_there_and_of_none_that_is() {
+    let directory = TemporaryDirectory::new("filter-checked");
+    let config = configuration(&directory, "");
+    let checked = Program::run(["config", "check", &config]);
+    assert!(!checked.expect_status(0).errors.contains("warning"), "{checked:?}");
+    let library = directory.path().join("tenth.so");
+    std::fs::remove_file(&library).expect("it is ours");
+    let checked = Program::run(["config", "check", &config]);
+    let warning = format!("warning: filter.library: {0}: cannot be loaded from {0}", library.display());
+    assert!(checked.expect_status(0).errors.contains(&warning), "{checked:?}");
+    assert!(checked.errors.contains("No such file or directory"), "{checked:?}");
+}
+
 /// A run of 200 events with this program as its filter, which is told this directory.
 fn run_with_program(directory: &TemporaryDirectory, program: &Path) -> crate::process::Ended {
     let told = directory.path().display().to_string();
