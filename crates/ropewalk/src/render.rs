@@ -199,10 +199,22 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// The ledger as a table.
-pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
+/// Columns of the ledger where it goes to no terminal: one long value must not make all lines long.
+const WIDEST_LEDGER: u16 = 100;
+
+/// A table with long values broken, where no terminal says how wide it is, too.
+fn table_of_two_columns() -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    if table.width().is_none() {
+        table.set_width(WIDEST_LEDGER);
+    }
+    table
+}
+
+/// The ledger as a table.
+pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
+    let mut table = table_of_two_columns();
     table.set_header(["run", &format!("{:06}  {}", summary.run, summary.state)]);
     let fragments = &summary.fragments;
     let mut row = |name: &str, value: String| {
@@ -316,4 +328,18 @@ pub(crate) fn synchrony_lines(summary: &RunSummary) -> Vec<String> {
             _ => None,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_long_value_makes_no_line_of_the_ledger_long() {
+        let mut table = table_of_two_columns();
+        table.add_row(["ledger", &"something is not balanced; ".repeat(30)]);
+        // A terminal may be wider or narrower; tests have none.
+        let widest = table.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= table.width().map(usize::from), "{widest:?} columns");
+    }
 }
