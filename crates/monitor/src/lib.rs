@@ -2,16 +2,22 @@
 //!
 //! ```text
 //!  node ── Sample ──┬── prometheus: text for other people's monitoring
-//!                   └── a later Sample ── Rates
+//!                   └── a later Sample ──┬── Rates
+//!                                      └── bottleneck: what limits the run, in a sentence
 //! ```
 //!
 //! Nothing here reads a clock, a file or a socket: time comes with the samples, and readers work on threads that carry no
 //! data. A reader keeps no more than a few samples, whose size is that of the configuration.
 #![forbid(unsafe_code)]
 
+mod activity;
+pub mod bottleneck;
+#[cfg(test)]
+mod made_up;
 pub mod prometheus;
 mod rates;
 mod sample;
 
+pub use activity::Activity;
 pub use rates::{NodeRates, Rates, SourceRates};
 pub use sample::{DiskSample, NodeSample, Numbers, Sample, SourceSample, StreamSample};

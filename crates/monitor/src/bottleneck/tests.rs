@@ -1,0 +1,223 @@
+//! Each rule on a made-up run, their order, and what holds a sentence.
+
+use super::{Finder, Finding, Limit, find};
+use crate::made_up::{held_back, node, sample, source};
+use crate::{Activity, Sample};
+use core::time::Duration;
+use ropewalk_terms::{Cause, Counter, NodeId, RunNumber};
+
+/// What is found between two samples of a run, of which nothing was seen before.
+fn found(before: &Sample, now: &Sample) -> Finding {
+    let mut activity = Activity::default();
+    activity.observe(before);
+    activity.observe(now);
+    find(before, now, &activity).expect("time has gone on")
+}
+
+/// Two sources, ten seconds apart; each has sent a thousand fragments in between.
+fn healthy() -> (Sample, Sample) {
+    (sample(10, vec![source(1, 1_000), source(2, 1_000)]), sample(20, vec![source(1, 2_000), source(2, 2_000)]))
+}
+
+fn of_ten_seconds(share: f64) -> Duration {
+    Duration::from_secs_f64(10.0 * share)
+}
+
+#[test]
+fn a_run_that_takes_all_is_not_limited() {
+    let (before, now) = healthy();
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.evidence[0].value), (Limit::Sources, 20_000.0));
+    assert_eq!(finding.sentence, "not limited: everything that sources send is taken, 0.0 MB/s");
+}
+
+#[test]
+fn a_run_that_does_not_go_on_is_limited_by_nothing() {
+    let (before, mut now) = healthy();
+    now.phase = "draining";
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.subject.as_str()), (Limit::NotRunning, "draining"));
+}
+
+#[test]
+fn a_disk_that_refuses_or_is_full_is_named_with_its_node() {
+    let (before, mut now) = healthy();
+    now.nodes[1] = node(NodeId::builder(0), &[(Counter::DiskFull, 1)]);
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.subject.as_str()), (Limit::DiskFull, "bu0"));
+    now.nodes[1].numbers.add(Counter::DiskFailing, 5);
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.evidence[0].value), (Limit::DiskFailing, 5.0));
+    assert!(finding.sentence.contains("bu0") && finding.sentence.contains("error 5"), "{}", finding.sentence);
+}
+
+#[test]
+fn a_node_that_is_not_there_is_named() {
+    let (before, mut now) = healthy();
+    now.nodes[1].is_connected = false;
+    assert_eq!(found(&before, &now).sentence, "bu0 not connected to the event manager");
+    now.nodes[0].is_connected = false;
+    let finding = found(&before, &now);
+    assert_eq!(
+        (finding.limit, finding.sentence.as_str()),
+        (Limit::NodeMissing, "ru0 and 1 more not connected to the event manager")
+    );
+}
+
+#[test]
+fn packets_that_a_socket_dropped_are_counted_since_the_last_look() {
+    let (mut before, mut now) = healthy();
+    before.sources[1].lost_datagrams.add(Cause::SocketQueueFull, 100);
+    now.sources[1].lost_datagrams.add(Cause::SocketQueueFull, 1_304);
+    let finding = found(&before, &now);
+    assert_eq!(finding.limit, Limit::DatagramsLost);
+    assert_eq!(finding.sentence, "the receiving socket of source 2 dropped 1,204 packets: raise net.core.rmem_max");
+    // What was lost before is no limit any more.
+    before.sources[1].lost_datagrams = now.sources[1].lost_datagrams;
+    assert_eq!(found(&before, &now).limit, Limit::Sources);
+    now.lost_datagrams.add(Cause::SocketQueueFull, 7);
+    assert!(found(&before, &now).sentence.contains("a port of several sources dropped 7"));
+}
+
+#[test]
+fn a_source_that_stopped_while_another_goes_on_or_waits_is_silent() {
+    let before = sample(10, vec![source(1, 1_000), source(2, 1_000)]);
+    let goes_on = sample(20, vec![source(1, 2_000), source(2, 1_000)]);
+    let finding = found(&before, &goes_on);
+    assert_eq!((finding.limit, finding.sentence.as_str()), (Limit::SourceSilent, "source 2 is silent since 10.0 s"));
+    let mut waits = sample(20, vec![held_back(source(1, 1_000), of_ten_seconds(0.9)), source(2, 1_000)]);
+    assert_eq!(found(&before, &waits).subject, "source 2");
+    waits.sources[1].numbers.add(Counter::SourceDisconnections, 1);
+    assert!(found(&before, &waits).sentence.ends_with("since 10.0 s and has no connection"));
+}
+
+#[test]
+fn a_source_that_is_not_read_is_not_silent_whatever_comes_of_it() {
+    let before = sample(10, vec![source(1, 1_000), source(2, 900)]);
+    let now = sample(20, vec![held_back(source(1, 1_000), of_ten_seconds(1.0)), source(2, 950)]);
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.subject.as_str()), (Limit::SourceSlow, "source 2"));
+}
+
+#[test]
+fn where_nobody_sends_and_everything_is_connected_there_are_no_triggers() {
+    let (before, _) = healthy();
+    let finding = found(&before, &sample(20, vec![source(1, 1_000), source(2, 1_000)]));
+    assert_eq!(
+        (finding.limit, finding.sentence.as_str()),
+        (Limit::NoData, "no source sends, and all nodes are connected: no triggers")
+    );
+    let mut dead = sample(20, vec![source(1, 1_000), source(2, 1_000)]);
+    dead.nodes[0].is_connected = false;
+    assert_eq!(found(&before, &dead).limit, Limit::NodeMissing);
+}
+
+#[test]
+fn a_pool_that_is_full_is_named_before_the_sources_that_it_holds_back() {
+    let (before, _) = healthy();
+    let waiting = |id| held_back(source(id, 2_000), of_ten_seconds(0.8));
+    let mut now = sample(20, vec![waiting(1), waiting(2)]);
+    assert_eq!(found(&before, &now).limit, Limit::BehindReadout);
+    now.nodes[0].numbers.add(Counter::PoolHeld, 97);
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.subject.as_str()), (Limit::PoolFull, "ru0"));
+    assert!(finding.sentence.contains("97 % of its pool"), "{}", finding.sentence);
+}
+
+#[test]
+fn sources_that_all_wait_are_limited_behind_the_readout_units() {
+    let (before, _) = healthy();
+    let waiting = |id, share| held_back(source(id, 2_000), of_ten_seconds(share));
+    let finding = found(&before, &sample(20, vec![waiting(1, 0.5), waiting(2, 0.8)]));
+    assert_eq!((finding.limit, finding.evidence[0].value), (Limit::BehindReadout, 0.5));
+    assert!(finding.sentence.contains("at least 50 %"), "{}", finding.sentence);
+}
+
+#[test]
+fn some_sources_that_wait_do_so_for_the_one_that_is_furthest_behind() {
+    let before = sample(10, vec![source(1, 1_000), source(2, 900), source(3, 950)]);
+    let fast = held_back(source(1, 2_000), of_ten_seconds(0.6));
+    let finding = found(&before, &sample(20, vec![fast, source(2, 1_900), source(3, 1_950)]));
+    assert_eq!((finding.limit, finding.subject.as_str()), (Limit::SourceSlow, "source 2"));
+    let sentence = "limited by source 2, or ru0 which reads it: it comes with 100 fragments per second, and 1 of 3 sources wait, \
+                    for up to 60 % of the time";
+    assert_eq!(finding.sentence, sentence);
+}
+
+#[test]
+fn a_little_waiting_is_no_limit() {
+    let (before, _) = healthy();
+    let now = sample(20, vec![held_back(source(1, 2_000), of_ten_seconds(0.15)), source(2, 2_000)]);
+    assert_eq!(found(&before, &now).limit, Limit::Sources);
+}
+
+#[test]
+fn what_stops_the_run_is_said_before_what_follows_from_it() {
+    let (before, _) = healthy();
+    let waiting = |id| held_back(source(id, 1_000), of_ten_seconds(1.0));
+    let mut now = sample(20, vec![waiting(1), source(2, 1_000)]);
+    now.nodes[0].numbers.add(Counter::PoolHeld, 100);
+    now.nodes[1].numbers.add(Counter::DiskFull, 1);
+    now.sources[0].lost_datagrams.add(Cause::SocketQueueFull, 1);
+    assert_eq!(found(&before, &now).limit, Limit::DiskFull);
+    now.nodes[1] = node(NodeId::builder(0), &[]);
+    assert_eq!(found(&before, &now).limit, Limit::DatagramsLost);
+    now.sources[0].lost_datagrams = before.sources[0].lost_datagrams;
+    assert_eq!(found(&before, &now).limit, Limit::SourceSilent);
+}
+
+/// A run whose first source waits for `share` of each second.
+struct Run {
+    finder: Finder,
+    seconds: u64,
+    waited: f64,
+}
+
+impl Run {
+    fn new() -> Self {
+        Self { finder: Finder::default(), seconds: 0, waited: 0.0 }
+    }
+
+    /// One second later; what is shown then.
+    fn second(&mut self, share: f64) -> Option<Limit> {
+        self.seconds += 1;
+        self.waited += share;
+        let first = held_back(source(1, 100 * self.seconds), Duration::from_secs_f64(self.waited));
+        self.finder.observe(sample(self.seconds, vec![first, source(2, 100 * self.seconds - 1)]));
+        self.finder.finding().map(|finding| finding.limit)
+    }
+}
+
+#[test]
+fn a_sentence_does_not_flicker_and_changes_when_another_one_holds() {
+    let mut run = Run::new();
+    assert_eq!(run.second(0.0), None, "one sample says nothing");
+    assert_eq!(run.second(0.0), Some(Limit::Sources));
+    for share in [0.5, 0.0, 0.5, 0.5, 0.0] {
+        assert_eq!(run.second(share), Some(Limit::Sources));
+    }
+    for _ in 0..3 {
+        assert_eq!(run.second(0.5), Some(Limit::Sources));
+    }
+    assert_eq!(run.second(0.5), Some(Limit::SourceSlow));
+}
+
+#[test]
+fn what_loses_data_or_stops_the_run_is_shown_at_once() {
+    let mut run = Run::new();
+    run.second(0.0);
+    assert_eq!(run.second(0.0), Some(Limit::Sources));
+    let mut next = sample(3, vec![source(1, 300), source(2, 300)]);
+    next.nodes[1].is_connected = false;
+    run.finder.observe(next);
+    assert_eq!(run.finder.finding().map(|finding| finding.limit), Some(Limit::NodeMissing));
+}
+
+#[test]
+fn a_new_run_begins_without_a_sentence() {
+    let mut run = Run::new();
+    run.second(0.0);
+    assert!(run.second(0.0).is_some());
+    run.finder.observe(Sample { run: RunNumber(4), ..sample(3, vec![source(1, 1)]) });
+    assert_eq!(run.finder.finding(), None);
+}
