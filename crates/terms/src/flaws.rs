@@ -279,6 +279,8 @@ flaws! {
     DrainWithoutEnd = "drain_without_end",
     /// The end of a task that was given up is taken for the end of the one that is under way.
     LateTaskHeard = "late_task_heard",
+    /// Of what a stream took of a lumisection's files the first one alone is added up.
+    StreamOfFirstFileAlone = "stream_of_first_file_alone",
 }
 
 /// Whether this mistake is to be made. Never, without the feature `flaws`.

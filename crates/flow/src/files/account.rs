@@ -1,6 +1,7 @@
 //! What came of the events in files.
 
 use ropewalk_terms::Imbalance;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_wire::run_file::StreamName;
 use std::collections::BTreeMap;
 
@@ -43,7 +44,13 @@ impl Decided {
     pub fn add(&mut self, other: &Self) {
         self.processed += other.processed;
         self.accepted += other.accepted;
-        other.streams.iter().for_each(|(&name, counts)| self.streams.entry(name).or_default().add(counts));
+        for (&name, counts) in &other.streams {
+            let is_first = !self.streams.contains_key(&name);
+            let sum = self.streams.entry(name).or_default();
+            if is_first || !is_planted(Flaw::StreamOfFirstFileAlone) {
+                sum.add(counts);
+            }
+        }
     }
 
     /// What does not hold, and of which stream: each selected event was left out by the prescale or is written, and nothing was

@@ -6,7 +6,7 @@ use super::super::draw::Draw;
 use super::directory::Directory;
 use super::scenario::Scenario;
 use super::units::{Said, Unit};
-use ropewalk_flow::files::{Broker, BrokerAction, FileId, LumisectionAccount, Merger, UnitId, Written};
+use ropewalk_flow::files::{Broker, BrokerAction, Decided, FileId, LumisectionAccount, Merger, UnitId, Written};
 use ropewalk_terms::{Attempt, Instant};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -291,10 +291,17 @@ impl World {
         self.close()?;
         let open: Vec<u32> = self.merger.open_lumisections().map(|(lumisection, ..)| lumisection).collect();
         Broken::unless(open.is_empty(), Checker::Liveness, || format!("lumisections {open:?} are not closed"))?;
+        let decided: Vec<Decided> =
+            self.scenario.files.keys().filter_map(|&file| self.directory.account(file)).collect();
         let mut sum = LumisectionAccount::default();
-        self.scenario.files.keys().filter_map(|&file| self.directory.account(file)).for_each(|one| sum.add_file(&one));
-        sum.files += self.directory.set_aside.len() as u64;
+        sum.files = (decided.len() + self.directory.set_aside.len()) as u64;
         sum.set_aside = self.directory.set_aside.values().map(|events| events.len() as u64).sum();
+        sum.decided.processed = decided.iter().map(|one| one.processed).sum();
+        sum.decided.accepted = decided.iter().map(|one| one.accepted).sum();
+        // Not by the machine's own addition.
+        for (&name, counts) in decided.iter().flat_map(|one| &one.streams) {
+            sum.decided.streams.entry(name).or_default().add(counts);
+        }
         let total = self.merger.total();
         Broken::unless(*total == sum, Checker::Ledger, || format!("{total:?} was added up, and {sum:?} is there"))
     }
