@@ -1,7 +1,7 @@
 //! The figures of Ropewalk, each measured in turns with its limit.
 //!
 //! ```text
-//!  run(name) -> builder | machines | framing | splitting | filtering | crc | write | storing | start | sizing | tcpla | felix | packet | gateway   one file per bench
+//!  run(name) -> builder | machines | framing | splitting | filtering | filing | crc | write | storing | start | sizing | tcpla | felix | packet | gateway   one file per bench
 //!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
 //!                                                              pairs' ratios
 //!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
@@ -15,6 +15,7 @@ mod builder;
 mod cable;
 mod crc;
 mod felix;
+mod filing;
 mod filtering;
 mod fragments;
 mod framing;
@@ -137,6 +138,7 @@ pub const NAMES: &[&str] = &[
     "framing",
     "splitting",
     "filtering",
+    "filing",
     "crc",
     "write",
     "storing",
@@ -159,6 +161,7 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), 
         "framing" => framing::bench,
         "splitting" => splitting::bench,
         "filtering" => filtering::bench,
+        "filing" => filing::bench,
         "crc" => crc::bench,
         "write" => write::bench,
         "storing" => storing::bench,

@@ -82,6 +82,11 @@ fn filtering_gives_figures() {
 }
 
 #[test]
+fn filing_gives_figures() {
+    check("filing", 4);
+}
+
+#[test]
 fn crc_gives_figures() {
     check("crc", 4);
 }

@@ -124,7 +124,8 @@ fn served(run: &Run, options: &BrokerOptions, units: impl FnOnce(&Place)) -> Fil
     let place = run.place();
     thread::scope(|scope| {
         let broker = scope.spawn(|| serve_files(&place, options, || false));
-        while !place.socket().exists() {
+        // It listens a little later than its socket has a name.
+        while UnixStream::connect(place.socket()).is_err() {
             thread::sleep(Duration::from_millis(2));
         }
         units(&place);

@@ -97,7 +97,10 @@ impl FilterUnit {
     }
 
     /// Filters a file: what streams take is written first, then what came of it.
-    fn filter_file(&mut self, place: &Place, work: Work) -> Result<(), FilesError> {
+    ///
+    /// # Errors
+    /// Where the file cannot be read or is none, the filter cannot decide, or something is there already that was written for this try.
+    pub fn filter_file(&mut self, place: &Place, work: Work) -> Result<(), FilesError> {
         let path = place.raw(work.file);
         read(&path, &mut self.file).map_err(FilesError::system("read", &path))?;
         // Prescales begin where the file's number says: whoever gets the file keeps the same events of it.

@@ -1,0 +1,235 @@
+//! `bench filing`: files of events in memory, through a broker to two filter units that accept a tenth. Beside two threads that only read
+//! the same files; and beside the same two units with the files dealt out beforehand, to each as it is done with one: what a broker costs,
+//! where units that lock files wait for each other.
+
+use crate::pairs::{Series, alternate};
+use crate::run::scratch;
+use crate::session::{Row, Session, case};
+use crate::{BenchError, Scale};
+use ropewalk_flow::files::{BrokerConfig, FileId, Work};
+use ropewalk_node::file_based::documents::{EndOfLumisection, EndOfRun, Numbers, write_numbers};
+use ropewalk_node::file_based::{BrokerOptions, FilterUnit, Place, UnitTask, serve_files};
+use ropewalk_terms::{Attempt, RunNumber};
+use ropewalk_wire::foreign::ForeignFormat;
+use ropewalk_wire::frd::{EventHeader, FileHeader, FileKind, FileName, Version, encode_event};
+use serde_json::json;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const RUN: RunNumber = RunNumber(1);
+const LUMISECTION: u32 = 1;
+const UNITS: u32 = 2;
+/// One of so many is accepted.
+const EVERY: u64 = 10;
+/// Fragments of an event.
+const SOURCES: u32 = 2;
+const READ: &str = "limit: two threads that read the same files whole, and do nothing else";
+const DEALT: &str =
+    "limit: the same two units without a broker, which take the next file by a counter; no file is deleted";
+
+/// Files of one size.
+#[derive(Copy, Clone)]
+struct Files {
+    files: u32,
+    /// Events of each.
+    events: u32,
+    fragment_bytes: usize,
+}
+
+impl Files {
+    fn file_bytes(self) -> usize {
+        (self.events * SOURCES) as usize * self.fragment_bytes
+    }
+}
+
+pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
+    let scale = session.options.scale;
+    let small = Files { files: scale.choose(20, 2_000, 5_000), events: 10, fragment_bytes: 1024 };
+    let large = Files { files: scale.choose(2, 40, 100), events: 512, fragment_bytes: 16 << 10 };
+    for (files, unit) in [(small, "files/s"), (large, "GB/s")] {
+        for (beside, note) in [("reading", READ), ("dealt", DEALT)] {
+            let file_bytes = json!(files.file_bytes());
+            let case = case([("file_bytes", file_bytes), ("files", json!(files.files)), ("beside", json!(beside))]);
+            if session.wants(&case) {
+                let place = in_memory(&session.options.output);
+                let measured = measure(scale, files, beside == "reading", &place);
+                let _ = std::fs::remove_dir_all(&place);
+                let factor = if unit == "GB/s" { files.file_bytes() as f64 / 1e9 } else { 1.0 };
+                let [mut series] = measured?;
+                series.ours.iter_mut().chain(&mut series.limit).for_each(|figure| *figure *= factor);
+                session.row(Row::of(&case, unit, &series, note))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A directory in memory, where there is such a place.
+fn in_memory(output: &Path) -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let is_writable = rustix::fs::access(memory, rustix::fs::Access::WRITE_OK).is_ok();
+    scratch(if is_writable { memory } else { output }, "filing")
+}
+
+/// Files a second.
+fn measure(scale: Scale, files: Files, beside_reading: bool, place: &Path) -> Result<[Series; 1], BenchError> {
+    let system = |error| BenchError::system("files of events")(error);
+    let master = place.join("master");
+    std::fs::create_dir_all(&master).map_err(system)?;
+    (0..files.files).try_for_each(|index| write(&master.join(name(index)), index, files))?;
+    let ours = || by_broker(&Laid::new(place, files)?, files);
+    let limit = || match beside_reading {
+        true => by_two(files, |_| Vec::new(), |bytes: &mut Vec<u8>, index| read(&master.join(name(index)), bytes)),
+        false => dealt(&Laid::new(place, files)?, files),
+    };
+    let per_second = |duration: Duration| [f64::from(files.files) / duration.as_secs_f64()];
+    alternate(scale.choose(1, 9, 15), || ours().map(per_second), || limit().map(per_second))
+}
+
+fn name(index: u32) -> String {
+    FileName { run: RUN, lumisection: LUMISECTION, kind: FileKind::Raw { index } }.to_string()
+}
+
+fn write(path: &Path, index: u32, files: Files) -> Result<(), BenchError> {
+    let mut bytes = vec![0; FileHeader::default().to_bytes().len()];
+    for number in index * files.events..(index + 1) * files.events {
+        let payload = vec![number as u8; files.fragment_bytes];
+        let fragment = |source| {
+            let frames = ForeignFormat::Fed.emulate(source, number, &payload);
+            frames.map(|pieces| pieces.concat()).ok_or_else(|| BenchError::wrong("a fragment is too long"))
+        };
+        let fragments = (1..=SOURCES).map(fragment).collect::<Result<Vec<_>, _>>()?;
+        let header = EventHeader {
+            version: Version::V5,
+            flags: 0,
+            run: RUN.0,
+            lumisection: LUMISECTION,
+            event: number.into(),
+            data_bytes: 0,
+            padding_bytes: 0,
+            checksum: 0,
+        };
+        let pieces: Vec<&[u8]> = fragments.iter().map(Vec::as_slice).collect();
+        encode_event(header, &pieces, &mut bytes).map_err(BenchError::wrong)?;
+    }
+    let header = FileHeader { events: files.events, file_bytes: bytes.len() as u64 }.to_bytes();
+    bytes[..header.len()].copy_from_slice(&header);
+    std::fs::write(path, bytes).map_err(BenchError::system("a file of events"))
+}
+
+/// The directory of a run with the files and its end, made anew: names beside those that stay, so that nothing is copied.
+struct Laid {
+    place: Place,
+    directory: PathBuf,
+}
+
+impl Laid {
+    fn new(place: &Path, files: Files) -> Result<Self, BenchError> {
+        let directory = place.join("run000001");
+        let laid = || {
+            std::fs::create_dir_all(directory.join("output"))?;
+            let link = |index| std::fs::hard_link(place.join("master").join(name(index)), directory.join(name(index)));
+            (0..files.files).try_for_each(link)
+        };
+        laid().map_err(BenchError::system("the directory of a run"))?;
+        let events = u64::from(files.files * files.events);
+        let sum = EndOfLumisection { events, files: files.files.into(), total_events: events, ..Default::default() };
+        close(&directory, LUMISECTION, FileKind::EndOfLumisection, &sum)?;
+        close(&directory, 0, FileKind::EndOfRun, &EndOfRun { events, ..EndOfRun::default() })?;
+        let place = Place::open(&directory).map_err(BenchError::wrong)?;
+        Ok(Self { place, directory })
+    }
+}
+
+impl Drop for Laid {
+    fn drop(&mut self) {
+        // It is below what is removed in the end.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn close(directory: &Path, lumisection: u32, kind: FileKind, document: &impl Numbers) -> Result<(), BenchError> {
+    let path = directory.join(FileName { run: RUN, lumisection, kind }.to_string());
+    write_numbers(&path, document, "bench").map_err(BenchError::wrong)
+}
+
+fn unit() -> Result<FilterUnit, BenchError> {
+    let trigger = format!("every = {EVERY}").parse().map_err(BenchError::wrong)?;
+    UnitTask::new(&[trigger], None, &[]).load(RUN).map_err(BenchError::wrong)
+}
+
+/// A broker and two units, from the first look to the end of the run.
+fn by_broker(laid: &Laid, files: Files) -> Result<Duration, BenchError> {
+    let options = BrokerOptions { broker: BrokerConfig::default(), units: 0, unit: None };
+    let (begin, has_failed) = (Instant::now(), AtomicBool::new(false));
+    let work = || {
+        let worked = unit().and_then(|mut unit| unit.filter_files(&laid.place).map_err(BenchError::wrong));
+        // A broker without units would wait for ever.
+        worked.inspect_err(|_| has_failed.store(true, Ordering::Relaxed))
+    };
+    let summary = thread::scope(|scope| {
+        let broker = scope.spawn(|| serve_files(&laid.place, &options, || has_failed.load(Ordering::Relaxed)));
+        // It listens a little later than its socket has a name.
+        while UnixStream::connect(laid.place.socket()).is_err() && !broker.is_finished() {
+            thread::sleep(Duration::from_micros(50));
+        }
+        let units: Vec<_> = (0..UNITS).map(|_| scope.spawn(work)).collect();
+        for unit in units {
+            unit.join().map_err(|_| BenchError::wrong("a filter unit panicked"))??;
+        }
+        let served = broker.join().map_err(|_| BenchError::wrong("the broker panicked"))?;
+        served.map_err(BenchError::wrong)
+    })?;
+    let duration = begin.elapsed();
+    let events = u64::from(files.files * files.events);
+    let is_right = summary.balanced && (summary.processed, summary.accepted) == (events, events.div_ceil(EVERY));
+    if is_right { Ok(duration) } else { Err(BenchError::wrong(format!("{summary:?}"))) }
+}
+
+/// Two units without a broker.
+fn dealt(laid: &Laid, files: Files) -> Result<Duration, BenchError> {
+    by_two(
+        files,
+        |_| unit(),
+        |unit, index| {
+            let file = FileId { lumisection: LUMISECTION, index };
+            let unit = unit.as_mut().map_err(|error| BenchError::wrong(error.to_string()))?;
+            unit.filter_file(&laid.place, Work { file, attempt: Attempt(1) }).map_err(BenchError::wrong)
+        },
+    )
+}
+
+/// Two threads, each of which takes the next file until there are no more.
+fn by_two<T>(
+    files: Files,
+    begin: impl Fn(u32) -> T + Sync,
+    take: impl Fn(&mut T, u32) -> Result<(), BenchError> + Sync,
+) -> Result<Duration, BenchError> {
+    let (next, begun) = (AtomicU32::new(0), Instant::now());
+    let work = |thread| {
+        let mut own = begin(thread);
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= files.files {
+                return Ok(());
+            }
+            take(&mut own, index)?;
+        }
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..UNITS).map(|thread| scope.spawn(move || work(thread))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| BenchError::wrong("a thread panicked"))?)
+    })?;
+    Ok(begun.elapsed())
+}
+
+fn read(path: &Path, bytes: &mut Vec<u8>) -> Result<(), BenchError> {
+    bytes.clear();
+    let read = File::open(path).and_then(|mut file| file.read_to_end(bytes));
+    read.map(drop).map_err(BenchError::system("a file of events"))
+}
