@@ -3,7 +3,8 @@
 //! ```text
 //!  node ── Sample ──┬── prometheus: text for other people's monitoring
 //!                   └── a later Sample ──┬── Rates
-//!                                      └── bottleneck: what limits the run, in a sentence
+//!                                      ├── bottleneck: what limits the run, in a sentence
+//!                                      └── alarms: what people have to know of, until they do
 //! ```
 //!
 //! Nothing here reads a clock, a file or a socket: time comes with the samples, and readers work on threads that carry no
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+pub mod alarms;
 pub mod bottleneck;
 #[cfg(test)]
 mod made_up;

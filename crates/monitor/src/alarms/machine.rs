@@ -1,0 +1,224 @@
+//! The state of every alarm.
+
+use super::rule::{Look, Rule, Severity};
+use crate::bottleneck::Limit;
+use crate::{Rates, Sample};
+use core::time::Duration;
+use ropewalk_terms::{Instant, Utc};
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// Changes that are kept; older ones are forgotten.
+const MOST_CHANGES: usize = 1_000;
+/// Bytes of somebody's name that are kept.
+const LONGEST_NAME: usize = 64;
+
+/// How an alarm is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// As it should be.
+    Normal,
+    /// Not as it should be, and not yet for the hold time.
+    Pending,
+    /// Raised, and nobody has acknowledged it.
+    Active,
+    /// Raised, and somebody knows.
+    Acknowledged,
+    /// Over, and nobody has acknowledged it.
+    Latched,
+}
+
+/// A change of an alarm.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Change {
+    /// Counted from 0 for all alarms; what is missing in front was forgotten.
+    pub number: u64,
+    /// When, in nanoseconds since 1970-01-01T00:00:00Z.
+    pub utc_nanoseconds: i64,
+    /// Which alarm.
+    pub name: String,
+    /// How it was.
+    pub from: State,
+    /// How it is.
+    pub to: State,
+    /// The value that it looked at last; none where it has not been told.
+    pub value: Option<f64>,
+    /// Who did it; none where it came by itself.
+    pub by: Option<String>,
+}
+
+/// An alarm as it is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Alarm {
+    /// Its rule.
+    pub rule: Rule,
+    /// How it is.
+    pub state: State,
+    /// Since when it is so.
+    pub since: Instant,
+    /// The value that it looked at last; none where it has not been told.
+    pub value: Option<f64>,
+    /// Until when it is not shown.
+    pub shelved_until: Option<Instant>,
+}
+
+impl Alarm {
+    fn next(&self, holds: bool, now: Instant) -> State {
+        let is_due = |since: Instant| now.since(since) >= self.rule.hold;
+        match (self.state, holds) {
+            (State::Normal, true) if self.rule.hold.is_zero() => State::Active,
+            (State::Normal, true) => State::Pending,
+            (State::Pending, true) if is_due(self.since) => State::Active,
+            (State::Pending | State::Acknowledged, false) => State::Normal,
+            (State::Active, false) if self.rule.is_latched => State::Latched,
+            (State::Active, false) => State::Normal,
+            // It was raised and nobody knows: whether it was over in between does not matter.
+            (State::Latched, true) => State::Active,
+            (state, _) => state,
+        }
+    }
+}
+
+/// What was asked for and cannot be done.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AlarmError {
+    /// Two rules have one name.
+    #[error("two alarms are named {0}: each needs a name of its own")]
+    Twice(String),
+    /// There is no such alarm.
+    #[error("there is no alarm {name}; there are {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The alarms that there are.
+        known: String,
+    },
+    /// It is not raised.
+    #[error("alarm {0} is not raised: there is nothing to acknowledge")]
+    NotRaised(String),
+}
+
+/// All alarms. Time comes with the samples; nothing here waits or tells anybody.
+#[derive(Clone, Debug)]
+pub struct Alarms {
+    alarms: Vec<Alarm>,
+    changes: VecDeque<Change>,
+    /// Changes since the beginning.
+    changed: u64,
+    now: (Instant, Utc),
+    last: Option<Sample>,
+}
+
+impl Alarms {
+    /// Alarms by these rules, all as they should be.
+    ///
+    /// # Errors
+    /// [`AlarmError::Twice`].
+    pub fn new(rules: Vec<Rule>) -> Result<Self, AlarmError> {
+        let mut names: Vec<_> = rules.iter().map(|rule| rule.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(AlarmError::Twice(pair[0].to_owned()));
+        }
+        let of = |rule| Alarm { rule, state: State::Normal, since: Instant::ZERO, value: None, shelved_until: None };
+        let alarms = rules.into_iter().map(of).collect();
+        Ok(Self { alarms, changes: VecDeque::new(), changed: 0, now: Default::default(), last: None })
+    }
+
+    /// Looks at the next sample, and at what limits the run by then. A quantity that cannot be told leaves its alarm as it is.
+    pub fn observe(&mut self, sample: Sample, limit: Option<Limit>) {
+        self.now = (sample.time, sample.utc);
+        let before = self.last.take().filter(|before| before.run == sample.run);
+        let rates = before.as_ref().and_then(|before| Rates::between(before, &sample));
+        let look = Look { before: before.as_ref(), now: &sample, rates: rates.as_ref(), limit };
+        for place in 0..self.alarms.len() {
+            let alarm = &mut self.alarms[place];
+            alarm.shelved_until = alarm.shelved_until.filter(|&until| until > look.now.time);
+            if let Some(value) = alarm.rule.quantity.of(look) {
+                alarm.value = Some(value);
+                let next = alarm.next(alarm.rule.condition.holds(value), look.now.time);
+                self.change(place, next, None);
+            }
+        }
+        self.last = Some(sample);
+    }
+
+    /// Somebody knows of an alarm that is raised, or was.
+    ///
+    /// # Errors
+    /// [`AlarmError::Unknown`], or [`AlarmError::NotRaised`]; acknowledging twice is none.
+    pub fn acknowledge(&mut self, name: &str, by: &str) -> Result<(), AlarmError> {
+        let place = self.place(name)?;
+        let next = match self.alarms[place].state {
+            State::Active | State::Acknowledged => State::Acknowledged,
+            State::Latched => State::Normal,
+            State::Normal | State::Pending => return Err(AlarmError::NotRaised(name.to_owned())),
+        };
+        self.change(place, next, Some(by));
+        Ok(())
+    }
+
+    /// Does not show an alarm for so long from the last sample on; no time shows it again.
+    ///
+    /// # Errors
+    /// [`AlarmError::Unknown`].
+    pub fn shelve(&mut self, name: &str, time: Duration) -> Result<(), AlarmError> {
+        let place = self.place(name)?;
+        self.alarms[place].shelved_until = (!time.is_zero()).then(|| self.now.0.after(time));
+        Ok(())
+    }
+
+    /// Every alarm, in the order of the rules.
+    pub fn all(&self) -> &[Alarm] {
+        &self.alarms
+    }
+
+    /// Alarms to be shown: raised, or over and not acknowledged, and not shelved; the worst first.
+    pub fn shown(&self) -> Vec<&Alarm> {
+        let is_raised = |alarm: &&Alarm| !matches!(alarm.state, State::Normal | State::Pending);
+        let mut shown: Vec<_> =
+            self.alarms.iter().filter(is_raised).filter(|alarm| alarm.shelved_until.is_none()).collect();
+        shown.sort_by_key(|alarm| core::cmp::Reverse(alarm.rule.severity));
+        shown
+    }
+
+    /// The worst of what is shown.
+    pub fn worst(&self) -> Option<Severity> {
+        self.shown().first().map(|alarm| alarm.rule.severity)
+    }
+
+    /// Changes with this number or a later one, the oldest first.
+    pub fn changes_from(&self, number: u64) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(move |change| change.number >= number)
+    }
+
+    fn place(&self, name: &str) -> Result<usize, AlarmError> {
+        self.alarms.iter().position(|alarm| alarm.rule.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.alarms.iter().map(|alarm| alarm.rule.name.as_str()).collect();
+            AlarmError::Unknown { name: name.to_owned(), known: known.join(", ") }
+        })
+    }
+
+    fn change(&mut self, place: usize, to: State, by: Option<&str>) {
+        let alarm = &mut self.alarms[place];
+        let from = core::mem::replace(&mut alarm.state, to);
+        if from == to {
+            return;
+        }
+        alarm.since = self.now.0;
+        if self.changes.len() == MOST_CHANGES {
+            self.changes.pop_front();
+        }
+        self.changes.push_back(Change {
+            number: self.changed,
+            utc_nanoseconds: self.now.1.0,
+            name: alarm.rule.name.clone(),
+            from,
+            to,
+            value: alarm.value,
+            by: by.map(|by| by[..by.floor_char_boundary(LONGEST_NAME)].to_owned()),
+        });
+        self.changed += 1;
+    }
+}

@@ -1,0 +1,197 @@
+//! Alarms on made-up runs.
+
+use super::{AlarmError, Alarms, Condition, Quantity, Rule, Severity, State, built_in};
+use crate::bottleneck::Limit;
+use crate::made_up::{node, sample, source};
+use crate::{Activity, Sample};
+use core::time::Duration;
+use ropewalk_terms::{Counter, EventAccount, NodeId};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Raised while more than 10 blocks are held.
+fn rule(hold: Duration, is_latched: bool) -> Rule {
+    Rule {
+        name: "pool".to_owned(),
+        severity: Severity::Warning,
+        quantity: Quantity::Value(Counter::PoolHeld),
+        condition: Condition::Above(10.0),
+        hold,
+        is_latched,
+    }
+}
+
+fn alarms(rule: Rule) -> Alarms {
+    Alarms::new(vec![rule]).expect("one name")
+}
+
+fn holding(seconds: u64, blocks: u64) -> Sample {
+    let mut sample = sample(seconds, Vec::new());
+    sample.nodes = vec![node(NodeId::readout(0), &[(Counter::PoolHeld, blocks)])];
+    sample
+}
+
+/// The alarm after a sample a second, each with so many blocks held.
+fn states(alarms: &mut Alarms, from: u64, blocks: &[u64]) -> Vec<State> {
+    let after = |(place, &blocks): (usize, &u64)| {
+        alarms.observe(holding(from + place as u64, blocks), None);
+        alarms.all()[0].state
+    };
+    blocks.iter().enumerate().map(after).collect()
+}
+
+#[test]
+fn a_condition_has_to_hold_and_its_limit_is_still_good() {
+    use State::{Active, Normal, Pending};
+    let mut alarms = alarms(rule(2 * SECOND, false));
+    let states = states(&mut alarms, 1, &[10, 11, 10, 11, 11, 11, 11, 10]);
+    assert_eq!(states, [Normal, Pending, Normal, Pending, Pending, Active, Active, Normal]);
+}
+
+#[test]
+fn without_a_hold_time_it_is_raised_at_once() {
+    assert_eq!(states(&mut alarms(rule(Duration::ZERO, false)), 1, &[11, 0]), [State::Active, State::Normal]);
+}
+
+#[test]
+fn a_latched_alarm_stays_until_somebody_knows() {
+    let mut alarms = alarms(rule(Duration::ZERO, true));
+    assert_eq!(states(&mut alarms, 1, &[11, 0, 0]), [State::Active, State::Latched, State::Latched]);
+    assert_eq!(alarms.shown().len(), 1);
+    assert_eq!(states(&mut alarms, 4, &[11, 0]), [State::Active, State::Latched]);
+    alarms.acknowledge("pool", "Ada").expect("it was raised");
+    assert_eq!((alarms.all()[0].state, alarms.worst()), (State::Normal, None));
+}
+
+#[test]
+fn an_acknowledged_alarm_ends_by_itself_and_is_raised_anew() {
+    let mut alarms = alarms(rule(Duration::ZERO, true));
+    states(&mut alarms, 1, &[11]);
+    alarms.acknowledge("pool", "Ada").expect("it is raised");
+    alarms.acknowledge("pool", "Ada").expect("twice is no mistake");
+    assert_eq!(states(&mut alarms, 2, &[11, 0, 11]), [State::Acknowledged, State::Normal, State::Active]);
+    let by: Vec<_> = alarms.changes_from(0).filter_map(|change| change.by.as_deref()).collect();
+    assert_eq!(by, ["Ada"]);
+}
+
+#[test]
+fn what_is_not_raised_or_not_there_cannot_be_acknowledged() {
+    let mut alarms = alarms(rule(SECOND, true));
+    assert_eq!(alarms.acknowledge("pool", "Ada"), Err(AlarmError::NotRaised("pool".to_owned())));
+    states(&mut alarms, 1, &[11]);
+    assert_eq!(alarms.acknowledge("pool", "Ada"), Err(AlarmError::NotRaised("pool".to_owned())));
+    let error = alarms.acknowledge("pond", "Ada").expect_err("there is none");
+    assert_eq!(error.to_string(), "there is no alarm pond; there are pool");
+}
+
+#[test]
+fn a_shelved_alarm_is_not_shown_until_its_time_is_over_and_goes_on_underneath() {
+    let mut alarms = alarms(rule(Duration::ZERO, false));
+    states(&mut alarms, 1, &[11]);
+    alarms.shelve("pool", 2 * SECOND).expect("it is there");
+    assert!(alarms.shown().is_empty());
+    assert_eq!(states(&mut alarms, 2, &[11]), [State::Active]);
+    assert!(alarms.shown().is_empty());
+    states(&mut alarms, 3, &[11]);
+    assert_eq!(alarms.shown().len(), 1);
+    alarms.shelve("pool", SECOND).expect("it is there");
+    alarms.shelve("pool", Duration::ZERO).expect("it is there");
+    assert_eq!(alarms.shown().len(), 1);
+}
+
+#[test]
+fn what_cannot_be_told_leaves_an_alarm_as_it_is() {
+    let growth = Rule {
+        quantity: Quantity::Growth(Counter::CrcErrors),
+        condition: Condition::Above(0.0),
+        ..rule(Duration::ZERO, false)
+    };
+    let mut alarms = alarms(growth);
+    let wrong = |seconds, count| {
+        let mut sample = sample(seconds, vec![source(1, 5)]);
+        sample.sources[0].numbers.add(Counter::CrcErrors, count);
+        sample
+    };
+    alarms.observe(wrong(1, 4), None);
+    assert_eq!((alarms.all()[0].state, alarms.all()[0].value), (State::Normal, None));
+    alarms.observe(wrong(3, 8), None);
+    assert_eq!((alarms.all()[0].state, alarms.all()[0].value), (State::Active, Some(2.0)));
+    // The same moment once more has no rate.
+    alarms.observe(wrong(3, 8), None);
+    assert_eq!(alarms.all()[0].state, State::Active);
+    alarms.observe(wrong(4, 8), None);
+    assert_eq!(alarms.all()[0].state, State::Normal);
+}
+
+#[test]
+fn changes_are_numbered_and_the_oldest_are_forgotten() {
+    let mut alarms = alarms(rule(Duration::ZERO, false));
+    for second in 0..1_200 {
+        states(&mut alarms, second, &[11 * (second % 2)]);
+    }
+    let numbers: Vec<_> = alarms.changes_from(0).map(|change| change.number).collect();
+    assert_eq!((numbers.len(), numbers[0], numbers[999]), (1_000, 199, 1_198));
+    assert_eq!(alarms.changes_from(1_198).count(), 1);
+}
+
+#[test]
+fn a_name_that_is_too_long_is_cut_between_characters() {
+    let mut alarms = alarms(rule(Duration::ZERO, false));
+    states(&mut alarms, 1, &[11]);
+    alarms.acknowledge("pool", &"aé".repeat(50)).expect("it is raised");
+    let by = alarms.changes_from(0).last().and_then(|change| change.by.clone()).expect("somebody did");
+    assert_eq!(by, format!("{}a", "aé".repeat(21)));
+}
+
+#[test]
+fn two_alarms_of_one_name_are_refused() {
+    let twice = Alarms::new(vec![rule(SECOND, true), rule(SECOND, false)]).expect_err("one name");
+    assert_eq!(twice, AlarmError::Twice("pool".to_owned()));
+    assert!(Alarms::new(built_in()).is_ok());
+}
+
+/// Which of the built-in alarms are shown after twenty seconds of this, a sample a second.
+fn shown_after(of: impl Fn(u64) -> Sample) -> Vec<String> {
+    let (mut alarms, mut activity) = (Alarms::new(built_in()).expect("their names differ"), Activity::default());
+    let mut last: Option<Sample> = None;
+    for second in 1..=20 {
+        let sample = of(second);
+        activity.observe(&sample);
+        let finding = last.as_ref().and_then(|before| crate::bottleneck::find(before, &sample, &activity));
+        alarms.observe(sample.clone(), finding.map(|finding| finding.limit));
+        last = Some(sample);
+    }
+    alarms.shown().into_iter().map(|alarm| alarm.rule.name.clone()).collect()
+}
+
+fn built(events: u64) -> EventAccount {
+    EventAccount { built: events, ..EventAccount::default() }
+}
+
+#[test]
+fn no_triggers_is_told_from_a_data_acquisition_that_is_dead() {
+    let good = |second| Sample { events: built(second), ..sample(second, vec![source(1, second)]) };
+    assert!(shown_after(good).is_empty());
+    let no_triggers = |_| sample(0, vec![source(1, 5)]);
+    let at = |second, of: Sample| Sample { time: sample(second, Vec::new()).time, ..of };
+    assert_eq!(shown_after(|second| at(second, no_triggers(second))), ["no_triggers"]);
+    // Fragments come, and no event is built of them.
+    assert_eq!(shown_after(|second| sample(second, vec![source(1, second)])), ["data_acquisition_dead"]);
+    let gone = |second| {
+        let mut sample = sample(second, vec![source(1, 5)]);
+        sample.nodes[1].is_connected = false;
+        sample
+    };
+    assert_eq!(shown_after(gone), ["node_missing", "data_acquisition_dead"]);
+    let stopped = |second| Sample { phase: "configured", ..sample(second, vec![source(1, 5)]) };
+    assert!(shown_after(stopped).is_empty());
+}
+
+#[test]
+fn the_worst_is_shown_first() {
+    let critical = Rule { name: "worse".to_owned(), severity: Severity::Critical, ..rule(Duration::ZERO, false) };
+    let mut alarms = Alarms::new(vec![rule(Duration::ZERO, false), critical]).expect("their names differ");
+    alarms.observe(holding(1, 11), Some(Limit::Sources));
+    assert_eq!(alarms.shown()[0].rule.name, "worse");
+    assert_eq!(alarms.worst(), Some(Severity::Critical));
+}
