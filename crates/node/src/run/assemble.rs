@@ -24,7 +24,7 @@ use crate::drive::{
     BuilderDrive, Drive, EmulatedCardDrive, Identity, ManagerDrive, ReadoutDrive, Refusal, SourceDrive, Storage,
 };
 use crate::monitoring::Archive;
-use ropewalk_flow::control::RunPhase;
+use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::{RealDisk, RealDiskConfig};
@@ -528,6 +528,10 @@ impl<'a> Start<'a> {
         managing: Managing,
     ) -> Result<(), RunError> {
         self.names.insert(0, (MANAGER.to_owned(), drive.address()));
+        if let Managing::Successor { first, last, .. } = managing {
+            // It knows which run it goes on with before it hears the first node, which tells what it has once.
+            self.handle.command(RunCommand::TakeOver { run: self.handle.run, first, last });
+        }
         self.handle.manager = Some(managing);
         let mut groups = Groups { together: false, readouts: Vec::new(), builders: Vec::new(), manager: None };
         self.manager(drive, &mut groups);

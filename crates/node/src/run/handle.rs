@@ -266,12 +266,11 @@ impl RunHandle {
         claim.make(&self.directory)
     }
 
-    /// Goes on with the run that was taken over; false where there is none.
+    /// Goes on with the run that was taken over, of which the event manager knows since it was launched; false where there is none.
     pub fn go_on(&mut self) -> bool {
         let Some(Managing::Successor { first, last, before }) = self.manager else { return false };
         let started = self.clock.now().as_nanoseconds().saturating_sub(before.as_nanos() as u64);
         self.started = Some(Instant::from_nanoseconds(started));
-        self.command(RunCommand::TakeOver { run: self.run, first, last });
         if let Some(front_ends) = &self.front_ends {
             front_ends.start(self.run, first, last, true, self);
         }
@@ -342,7 +341,7 @@ impl RunHandle {
         self.stopped.get_or_insert((self.clock.now(), events.built + events.incomplete_emitted, bytes));
     }
 
-    fn command(&self, command: RunCommand) {
+    pub(super) fn command(&self, command: RunCommand) {
         // Only a manager that has ended no longer listens; then there is nothing to command.
         let _ = self.commands.send(command);
         for worker in &self.workers {
