@@ -2,8 +2,9 @@
 "use strict";
 
 const HISTORY_SECONDS = 300;
-// A source that sent before, and nothing for so long while a run goes on, is shown as silent.
-const SILENT_MILLISECONDS = 1500;
+// A source that sends nothing while a run goes on is shown as silent after so long, or after so many of its usual intervals.
+const SILENT_MILLISECONDS = 1000;
+const SILENT_INTERVALS = 5;
 
 const byId = (id) => document.getElementById(id);
 const grouped = (number) => Math.round(number).toLocaleString("en-US");
@@ -23,7 +24,7 @@ function span(seconds) {
 let before = null;      // the last view
 let rates = [];         // [milliseconds, events per second]
 let lastEntry = 0;      // of the journal
-const spoke = new Map(); // source id -> { received, at }
+const spoke = new Map(); // source id -> { first, since, received, at }: when it was seen first, and spoke last
 
 function setNotice(text) {
   const notice = byId("notice");
@@ -112,13 +113,26 @@ function showLedger(live) {
   balance.textContent = good ? "balanced" : isLive ? "in motion" : unbalanced.map((one) => one.equation).join(", ");
 }
 
+function isQuiet(source, now) {
+  let known = spoke.get(source.id);
+  // Another run counts anew.
+  if (!known || source.received < known.received) {
+    known = { first: source.received, since: now, received: source.received, at: now };
+    spoke.set(source.id, known);
+  }
+  if (source.received > known.received) {
+    known.received = source.received;
+    known.at = now;
+  }
+  const interval = (known.at - known.since) / Math.max(1, known.received - known.first);
+  return now - known.at > Math.max(SILENT_MILLISECONDS, SILENT_INTERVALS * interval);
+}
+
 function showSources(live, rate) {
   const now = performance.now();
   byId("source-count").textContent = `(${live.sources.length})`;
   rows(byId("sources"), live.sources.map((source) => {
-    const known = spoke.get(source.id);
-    if (!known || known.received !== source.received) spoke.set(source.id, { received: source.received, at: now });
-    const quiet = known && known.received === source.received && now - known.at > SILENT_MILLISECONDS;
+    const quiet = isQuiet(source, now);
     const missing = Object.values(source.missing).reduce((sum, count) => sum + count, 0);
     const each = rate?.sources.get(source.id);
     return {
@@ -174,13 +188,26 @@ function drawRate() {
   context.stroke();
 }
 
+// One question at a time, or entries would come twice.
+let asksJournal = false;
+
 async function showJournal() {
+  if (asksJournal) return;
+  asksJournal = true;
+  try {
+    await readJournal();
+  } finally {
+    asksJournal = false;
+  }
+}
+
+async function readJournal() {
   const answer = await fetch(`/api/v1/journal?after=${lastEntry}`);
   const list = byId("journal");
   for (const entry of await answer.json()) {
     lastEntry = Math.max(lastEntry, entry.number);
     const item = document.createElement("li");
-    item.className = entry.kind;
+    item.className = `kind-${entry.kind}`;
     const time = document.createElement("time");
     time.textContent = new Date(entry.at_ns / 1e6).toLocaleTimeString();
     item.append(time, `${entry.run ? `run ${entry.run}: ` : ""}${entry.text}`);
