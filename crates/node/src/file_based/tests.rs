@@ -404,7 +404,8 @@ fn a_prescale_keeps_the_same_events_whoever_gets_a_file_and_however_often() {
         run.taken("monitoring")
     };
     assert_eq!(kept(0), kept(2));
-    assert!(!kept(0).is_empty());
+    // One in four of 30: were the first one of each file kept, and one in four from there, it would be twelve.
+    assert!((6..=9).contains(&kept(0).len()), "{:?}", kept(0));
 }
 
 #[test]
