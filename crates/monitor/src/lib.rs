@@ -5,6 +5,7 @@
 //!                   └── a later Sample ──┬── Rates
 //!                                      ├── bottleneck: what limits the run, in a sentence
 //!                                      └── alarms: what people have to know of, until they do
+//!  occurrences ── incidents: once for each cause and subject
 //! ```
 //!
 //! Nothing here reads a clock, a file or a socket: time comes with the samples, and readers work on threads that carry no
@@ -14,6 +15,7 @@
 mod activity;
 pub mod alarms;
 pub mod bottleneck;
+pub mod incidents;
 #[cfg(test)]
 mod made_up;
 pub mod prometheus;
