@@ -62,7 +62,9 @@ impl Board {
     }
 
     fn observe(&self, time: Instant, utc: Utc, disk: Option<DiskSample>) -> Sample {
-        observe(&self.standing.lock().unwrap_or_else(PoisonError::into_inner), time, utc, disk)
+        // Copied first: the manager's thread waits for this lock.
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        observe(&standing, time, utc, disk)
     }
 
     fn read(&self) -> RunSnapshot {
