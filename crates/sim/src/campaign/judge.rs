@@ -118,7 +118,7 @@ impl World {
         })?;
         let events = self.snapshot().ledger.events;
         let (kept, in_files) = (events.built + events.incomplete_emitted, held.events.len() as u64);
-        Broken::unless(in_files >= kept || self.may_forget(), Checker::Loss, || {
+        Broken::unless(in_files + events.rejected >= kept || self.may_forget(), Checker::Loss, || {
             format!("{kept} events were acknowledged, {in_files} are in files")
         })?;
         Broken::unless(in_files <= kept || !self.were_all_told(), Checker::Ledger, || {
@@ -150,7 +150,7 @@ impl World {
             let own = held.events.keys().filter(|&&event| range.contains(&self.scenario.key_of(event))).count() as u64;
             let account = end.account();
             let kept = account.built + account.incomplete_emitted;
-            Broken::unless(may_forget || has_successors || own >= kept, Checker::Loss, || {
+            Broken::unless(may_forget || has_successors || own + account.rejected >= kept, Checker::Loss, || {
                 format!("{place} has {kept} events by its account, and {own} are in files")
             })?;
             Broken::unless(!were_told || has_successors || own <= kept, Checker::Ledger, || {
@@ -253,6 +253,10 @@ impl World {
 
     /// An event is not there at all.
     fn excuse_event(&self, timeline: &Timeline, event: u64) -> Result<(), Broken> {
+        let number = self.scenario.key_of(event).number();
+        if self.scenario.filters.as_ref().is_some_and(|filters| filters.rejects(number)) {
+            return Ok(());
+        }
         if self.scenario.level < AcknowledgementLevel::Written && self.may_forget() {
             return Ok(());
         }

@@ -6,8 +6,9 @@ use super::machines::How;
 use super::place::Place;
 use super::world::World;
 use ropewalk_flow::messages::FragmentFlags;
-use ropewalk_terms::{Attempt, Cause, EventKey, Incarnation, Instant, SourceId};
+use ropewalk_terms::{Attempt, Cause, EventKey, Incarnation, Instant, SourceId, Verdict};
 use ropewalk_wire::felix::Status;
+use ropewalk_wire::filter_result::FilterResult;
 use ropewalk_wire::run_file::{EventFlags, EventView, FooterView, Item, Items, Record as RawRecord, RecordKind};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -122,14 +123,17 @@ impl World {
         let number = self.scenario.event_of(event.key()).filter(|&number| self.scenario.key_of(number) == event.key());
         let in_run = number.filter(|number| (1..=self.scenario.events).contains(number));
         let number = in_run.ok_or_else(|| Broken::new(Checker::Keys, format!("there is no event {}", event.key())))?;
+        self.compare_decision(event)?;
         let mut found = BTreeMap::new();
-        for fragment in event.fragments() {
+        // What a filter said is no source's.
+        let of_sources = || event.fragments().filter(|fragment| fragment.entry.source != SourceId::FILTER);
+        for fragment in of_sources() {
             let source = fragment.entry.source;
             self.compare(number, source, fragment.payload, fragment.entry.flags)?;
             let is_new = found.insert(source, None).is_none();
             Broken::unless(is_new, Checker::Content, || format!("event {number} holds source {source} twice"))?;
         }
-        let sources: Vec<SourceId> = event.fragments().map(|fragment| fragment.entry.source).collect();
+        let sources: Vec<SourceId> = of_sources().map(|fragment| fragment.entry.source).collect();
         Broken::unless(sources.is_sorted(), Checker::Content, || {
             format!("event {number} lists its fragments in another order than the configuration: {sources:?}")
         })?;
@@ -150,6 +154,25 @@ impl World {
         let record = Record { writer, attempt, incarnation, place, found };
         held.events.entry(number).or_default().push(record);
         Ok(())
+    }
+
+    /// Where there are filters each event has what was said of it: it is accepted by its number, or nobody could decide.
+    fn compare_decision(&self, event: &EventView<'_>) -> Result<(), Broken> {
+        let said = event.fragments().find(|fragment| fragment.entry.source == SourceId::FILTER);
+        let said = said.map(|said| FilterResult::decode(said.payload)).transpose();
+        let said = said.map_err(|error| Broken::new(Checker::Content, format!("event {}: {error}", event.key())))?;
+        let is_aside = event.head().flags.contains(EventFlags::QUARANTINED);
+        let is_right = match (&self.scenario.filters, said) {
+            (None, None) => !is_aside,
+            (Some(_), Some((said, _))) if said.verdict == Verdict::Quarantined => is_aside,
+            (Some(filters), Some((said, _))) => {
+                !is_aside && said.verdict == Verdict::Accepted && !filters.rejects(event.key().number())
+            }
+            _ => false,
+        };
+        Broken::unless(is_right, Checker::Content, || {
+            format!("event {} is in a file, set aside {is_aside}, with {said:?}", event.key())
+        })
     }
 
     /// A fragment is what its source made, and flagged where that was wrong already.

@@ -4,6 +4,7 @@ use super::cards::{CardSetting, SubscriberSetting};
 use super::content::{Contents, Format, Sizes};
 use super::draw::Draw;
 use super::fault::{Fault, Scheduled};
+use super::filtering;
 use super::place::Place;
 use super::schedule;
 use ropewalk_flow::builder::IncompletePolicy;
@@ -149,6 +150,8 @@ pub struct Scenario {
     pub drifts: Vec<i32>,
     /// What goes wrong, in the order of time.
     pub faults: Vec<Scheduled>,
+    /// Filter units, where events are decided.
+    pub filters: Option<Box<filtering::Scenario>>,
 }
 
 impl Scenario {
@@ -197,7 +200,13 @@ impl Scenario {
             disk: DiskFaults::default(),
             drifts: vec![0; 5],
             faults: Vec::new(),
+            filters: None,
         }
+    }
+
+    /// The scenario of this seed, in which each builder unit has its events decided by filter units of its own.
+    pub fn draw_filtered(seed: u64) -> Self {
+        Self { filters: Some(Box::new(filtering::Scenario::behind(seed))), ..Self::draw(seed) }
     }
 
     /// The scenario of this seed.

@@ -301,7 +301,7 @@ impl Filtering {
         let Decider::Units(farm, links) = &mut self.decider else { return 0 };
         let mut work = 0;
         while let Some(action) = farm.poll(now) {
-            work += 1;
+            let mut is_work = true;
             match action {
                 FarmAction::Start { unit } => links[usize::from(unit)].link.start(),
                 FarmAction::Kill { unit } => links[usize::from(unit)].link.kill(),
@@ -312,11 +312,16 @@ impl Filtering {
                         if watched.has_ended { Offered::Full } else { watched.link.offer(slot, &builder.event(slot)) };
                     match offered {
                         Offered::Taken => {}
-                        Offered::Full => farm.not_taken(unit),
+                        // That there is room again is heard with decisions: until then nothing keeps the thread from sleeping.
+                        Offered::Full => {
+                            farm.not_taken(unit);
+                            is_work = false;
+                        }
                         Offered::TooLarge => farm.too_large(unit),
                     }
                 }
             }
+            work += usize::from(is_work);
         }
         if work > 0 {
             links.iter_mut().for_each(|unit| unit.link.flush());

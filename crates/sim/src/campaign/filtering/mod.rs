@@ -14,6 +14,7 @@
 //! aside; what filters fill into histograms is in them once for each event that was decided; and nothing that a process has is used again before it has ended for certain.
 
 mod assigner;
+mod behind;
 mod kept;
 mod node;
 mod referee;
@@ -21,5 +22,6 @@ mod scenario;
 mod unit;
 mod world;
 
+pub(super) use behind::{filtering, streams};
 pub use scenario::{Lines, Mishap, Scenario};
 pub use world::World;

@@ -157,6 +157,16 @@ impl Scenario {
         Self { lines: Some(Lines { faults, losses, refusals }), restarts: 1000, ..scenario }
     }
 
+    /// Filter units behind the builder units of a drawn system, by the same seed.
+    pub(in super::super) fn behind(seed: u64) -> Self {
+        Self { drain: None, ..Self::draw(seed) }
+    }
+
+    /// Whether a filter rejects an event on which it decides.
+    pub(in super::super) fn rejects(&self, event: u64) -> bool {
+        !self.decision(event).accept
+    }
+
     /// What a filter decides on an event that it decides on.
     pub(super) fn decision(&self, event: u64) -> Decision {
         let chance = mixed(self.seed, event, 7);

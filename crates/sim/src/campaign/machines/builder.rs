@@ -3,6 +3,7 @@
 use super::super::broken::{Broken, Checker};
 use super::super::disk::NodeDisk;
 use super::super::endpoints::{Endpoints, Surroundings};
+use super::super::filtering;
 use super::super::node::Machine;
 use super::super::scenario::{Managers, Scenario};
 use super::{FINGERPRINT, Site, identity};
@@ -46,7 +47,7 @@ pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u
         hand_over: None,
         room: None,
         sources: scenario.sources.iter().enumerate().map(entry).collect(),
-        streams: vec![StreamStorage::default()],
+        streams: streams(scenario),
         level: scenario.level,
         sync_batches: scenario.level == AcknowledgementLevel::Synced,
         segment_bytes: 64 << 10,
@@ -59,8 +60,24 @@ pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u
     };
     let disk = NodeDisk::new(&site.storages[usize::from(index)], &around.clock);
     let storage = Storage::new(disk, storage, site.staging("records"));
-    let drive = BuilderDrive::new(config, peers, Some(storage), site.staging("builder"));
-    (drive.expect("no address is wrong"), hosts)
+    let drive = BuilderDrive::new(config, peers, Some(storage), site.staging("builder")).expect("no address is wrong");
+    let drive = match &scenario.filters {
+        None => drive,
+        Some(filters) => {
+            let filtering = filtering::filtering(filters, scenario.rooms.slots.max(1));
+            drive.with_filtering(filtering, scenario.time_outs.drain / 2)
+        }
+    };
+    (drive, hosts)
+}
+
+/// Where what is kept goes.
+fn streams(scenario: &Scenario) -> Vec<StreamStorage> {
+    if scenario.filters.is_none() {
+        return vec![StreamStorage::default()];
+    }
+    let stream = |name| StreamStorage { name, selected: true, ..StreamStorage::default() };
+    filtering::streams().names().map(stream).collect()
 }
 
 fn machine_config(scenario: &Scenario, index: u16) -> BuilderConfig {
