@@ -58,6 +58,29 @@ function showState(live) {
   setNotice(live.trouble);
 }
 
+function showAlarms(live) {
+  byId("limit").textContent = live.limit ? live.limit.sentence : "";
+  const box = byId("alarms");
+  box.hidden = live.alarms.length === 0;
+  const shown = JSON.stringify(live.alarms.map((alarm) => [alarm.name, alarm.state]));
+  // Made anew only where something changed, so that a button stays where it is pressed.
+  if (box.dataset.shown === shown) return;
+  box.dataset.shown = shown;
+  box.replaceChildren(...live.alarms.map((alarm) => {
+    const line = document.createElement("p");
+    line.className = alarm.severity;
+    line.append(`${alarm.name.replaceAll("_", " ")} (${alarm.state})`);
+    if (alarm.state !== "acknowledged") {
+      const button = document.createElement("button");
+      button.textContent = "Acknowledge";
+      button.setAttribute("aria-label", `acknowledge ${alarm.name}`);
+      button.addEventListener("click", () => give(`alarms/${alarm.name}/acknowledge`).catch((error) => setNotice(String(error))));
+      line.append(button);
+    }
+    return line;
+  }));
+}
+
 function showNumbers(live, rate) {
   const set = (id, text) => { byId(id).textContent = text; };
   if (rate) {
@@ -219,6 +242,7 @@ async function readJournal() {
 function show(live) {
   const rate = ratesOf(live);
   showState(live);
+  showAlarms(live);
   showNumbers(live, rate);
   showLedger(live);
   showNodes(live);
@@ -233,14 +257,14 @@ function show(live) {
   before = live;
 }
 
-async function give(command) {
+async function give(what) {
   const headers = {};
   const token = sessionStorage.getItem("token");
   if (token) headers.Authorization = `Bearer ${token}`;
-  const answer = await fetch(`/api/v1/commands/${command}?by=dashboard`, { method: "POST", headers });
+  const answer = await fetch(`/api/v1/${what}?by=dashboard`, { method: "POST", headers });
   if (answer.status === 401) {
     const given = window.prompt("The token of this server's file:");
-    if (given) { sessionStorage.setItem("token", given); return give(command); }
+    if (given) { sessionStorage.setItem("token", given); return give(what); }
     return undefined;
   }
   const reply = await answer.json();
@@ -252,7 +276,7 @@ for (const button of document.querySelectorAll("[data-command]")) {
   button.disabled = true;
   button.addEventListener("click", () => {
     button.disabled = true;
-    give(button.dataset.command).catch((error) => setNotice(String(error)));
+    give(`commands/${button.dataset.command}`).catch((error) => setNotice(String(error)));
   });
 }
 

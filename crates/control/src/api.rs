@@ -1,9 +1,11 @@
 //! What can be asked for.
 
 use crate::forms::{
-    Balance, Count, JournalEntry, Live, Node, Problem, Reply, Source, State, command_names, counters, nodes, sources,
+    Alarm, Balance, Count, JournalEntry, Limited, Live, Node, Problem, Reply, Source, State, command_names, counters,
+    nodes, sources,
 };
 use crate::guard::{Guard, guard};
+use crate::lookout::Lookout;
 use crate::{live, page};
 use axum::extract::{DefaultBodyLimit, Path, Query, State as Of};
 use axum::http::{StatusCode, header};
@@ -11,12 +13,14 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use ropewalk_monitor::alarms::AlarmError;
 use ropewalk_node::run::{ACCOUNT, Registry};
 use ropewalk_node::session::{Command, Desk};
 use ropewalk_terms::RunNumber;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use utoipa::{OpenApi, ToSchema};
 
@@ -41,10 +45,28 @@ const ACCOUNT_BYTES: u64 = 64 << 20;
         all_nodes,
         journal,
         written_configuration,
+        limit,
+        alarms,
+        acknowledge,
+        shelve,
+        metrics,
         runs,
         run
     ),
-    components(schemas(State, Reply, Problem, Live, Balance, Count, Source, Node, JournalEntry, KnownRun))
+    components(schemas(
+        State,
+        Reply,
+        Problem,
+        Live,
+        Balance,
+        Count,
+        Source,
+        Node,
+        JournalEntry,
+        KnownRun,
+        Limited,
+        Alarm
+    ))
 )]
 struct Document;
 
@@ -55,6 +77,7 @@ struct Shared {
     output: Arc<PathBuf>,
     configuration: Arc<str>,
     live: watch::Receiver<Arc<str>>,
+    lookout: Arc<Lookout>,
 }
 
 /// All ways in.
@@ -63,9 +86,10 @@ pub(crate) fn router(
     output: PathBuf,
     configuration: Arc<str>,
     live: watch::Receiver<Arc<str>>,
+    lookout: Arc<Lookout>,
     guards: Arc<Guard>,
 ) -> Router {
-    let shared = Shared { desk, output: Arc::new(output), configuration, live };
+    let shared = Shared { desk, output: Arc::new(output), configuration, live, lookout };
     let api = Router::new()
         .route("/state", get(state))
         .route("/commands/{command}", post(command))
@@ -77,10 +101,15 @@ pub(crate) fn router(
         .route("/nodes", get(all_nodes))
         .route("/journal", get(journal))
         .route("/configuration", get(written_configuration))
+        .route("/limit", get(limit))
+        .route("/alarms", get(alarms))
+        .route("/alarms/{name}/acknowledge", post(acknowledge))
+        .route("/alarms/{name}/shelve", post(shelve))
         .route("/runs", get(runs))
         .route("/runs/{run}", get(run))
-        .with_state(shared);
+        .with_state(shared.clone());
     Router::new()
+        .route("/metrics", get(metrics).with_state(shared))
         .route("/", get(page::index))
         .route("/{file}", get(page::named))
         .route("/api/docs", get(document))
@@ -171,7 +200,7 @@ fn shown(text: &str) -> String {
 /// State, ledger, sources and nodes at once.
 #[utoipa::path(get, path = "/api/v1/live", responses((status = 200, body = Live)))]
 async fn live_now(Of(shared): Of<Shared>) -> Json<Live> {
-    Json(Live::of(&shared.desk.view()))
+    Json(Live::of(&shared.desk.view(), &shared.lookout))
 }
 
 /// The same, twice a second, as server-sent events named `live`.
@@ -234,6 +263,65 @@ async fn journal(Of(shared): Of<Shared>, Query(since): Query<Since>) -> Json<Vec
 async fn written_configuration(Of(shared): Of<Shared>) -> String {
     shared.configuration.as_ref().to_owned()
 }
+/// What limits the run; null where that is not known yet.
+#[utoipa::path(get, path = "/api/v1/limit", responses((status = 200, body = Option<Limited>)))]
+async fn limit(Of(shared): Of<Shared>) -> Json<Option<Limited>> {
+    Json(shared.lookout.limit())
+}
+
+/// All alarms, raised or not.
+#[utoipa::path(get, path = "/api/v1/alarms", responses((status = 200, body = [Alarm])))]
+async fn alarms(Of(shared): Of<Shared>) -> Json<Vec<Alarm>> {
+    Json(shared.lookout.alarms())
+}
+
+/// Somebody knows of an alarm that is raised.
+#[utoipa::path(
+    post,
+    path = "/api/v1/alarms/{name}/acknowledge",
+    params(("name" = String, Path), ("by" = Option<String>, Query, description = "who knows")),
+    responses((status = 200, body = [Alarm]), (status = 404, body = Problem), (status = 409, body = Problem))
+)]
+async fn acknowledge(Of(shared): Of<Shared>, Path(name): Path<String>, Query(manner): Query<Manner>) -> Response {
+    let by = shown(manner.by.as_deref().unwrap_or("somebody"));
+    after_alarm(&shared, shared.lookout.acknowledge(&name, &by))
+}
+
+#[derive(Deserialize)]
+struct Shelf {
+    seconds: u64,
+}
+
+/// Seconds for which an alarm is shelved at most: a day.
+const LONGEST_SHELF: u64 = 24 * 3600;
+
+/// An alarm is not shown for so many seconds, a day at most.
+#[utoipa::path(
+    post,
+    path = "/api/v1/alarms/{name}/shelve",
+    params(("name" = String, Path), ("seconds" = u64, Query)),
+    responses((status = 200, body = [Alarm]), (status = 404, body = Problem))
+)]
+async fn shelve(Of(shared): Of<Shared>, Path(name): Path<String>, Query(shelf): Query<Shelf>) -> Response {
+    let time = Duration::from_secs(shelf.seconds.min(LONGEST_SHELF));
+    after_alarm(&shared, shared.lookout.shelve(&name, time))
+}
+
+fn after_alarm(shared: &Shared, done: Result<(), AlarmError>) -> Response {
+    match done {
+        Ok(()) => Json(shared.lookout.alarms()).into_response(),
+        Err(error @ AlarmError::Unknown { .. }) => problem(StatusCode::NOT_FOUND, error.to_string()),
+        Err(error) => problem(StatusCode::CONFLICT, error.to_string()),
+    }
+}
+
+/// Everything that is counted, for Prometheus.
+#[utoipa::path(get, path = "/metrics", responses((status = 200, description = "docs/metrics.md", content_type = "text/plain")))]
+async fn metrics(Of(shared): Of<Shared>) -> Response {
+    let text = ropewalk_monitor::prometheus::text(&shared.desk.view().sample);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}
+
 /// A run in the output directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 struct KnownRun {

@@ -1,5 +1,7 @@
 //! What leaves as JSON. Names are part of the interface, `/api/v1`.
 
+use crate::lookout::Lookout;
+use ropewalk_monitor::bottleneck::Finding;
 use ropewalk_node::session::{Answer, Command, Entry, SessionView, Told};
 use ropewalk_terms::{COUNTERS, Counter, EventAccount, FragmentAccount, Ledger, Role};
 use serde::Serialize;
@@ -277,6 +279,63 @@ pub(crate) fn counters(view: &SessionView) -> Vec<Count> {
     COUNTERS.iter().map(count).collect()
 }
 
+/// What limits the run.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+pub(crate) struct Limited {
+    /// The kind: `sources`, `pool_full`, `disk_full`, ...
+    kind: String,
+    /// Which node or source it is; empty where it is none.
+    subject: String,
+    /// For people.
+    sentence: String,
+    /// The numbers that say so.
+    evidence: BTreeMap<String, f64>,
+}
+
+impl Limited {
+    pub(crate) fn of(finding: &Finding) -> Self {
+        Self {
+            kind: name_of(&finding.limit),
+            subject: finding.subject.clone(),
+            sentence: finding.sentence.clone(),
+            evidence: finding.evidence.iter().map(|one| (one.what.clone(), one.value)).collect(),
+        }
+    }
+}
+
+/// The stable name of a variant, as it is written.
+fn name_of(variant: &impl Serialize) -> String {
+    let name = serde_json::to_value(variant).ok();
+    name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// An alarm as it is.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+pub(crate) struct Alarm {
+    /// Its name.
+    name: String,
+    /// `info`, `warning`, `critical`.
+    severity: String,
+    /// `normal`, `pending`, `active`, `acknowledged`, `latched`.
+    state: String,
+    /// The value that it looked at last.
+    value: Option<f64>,
+    /// Whether it is shelved: not shown for a while.
+    is_shelved: bool,
+}
+
+impl Alarm {
+    pub(crate) fn of(alarm: &ropewalk_monitor::alarms::Alarm) -> Self {
+        Self {
+            name: alarm.rule.name.clone(),
+            severity: name_of(&alarm.rule.severity),
+            state: name_of(&alarm.state),
+            value: alarm.value,
+            is_shelved: alarm.shelved_until.is_some(),
+        }
+    }
+}
+
 /// What happens several times a second.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub(crate) struct Live {
@@ -285,6 +344,10 @@ pub(crate) struct Live {
     pub(crate) ledger: Balance,
     pub(crate) sources: Vec<Source>,
     pub(crate) nodes: Vec<Node>,
+    /// What limits the run; null where that is not known yet.
+    limit: Option<Limited>,
+    /// Alarms that somebody should see.
+    alarms: Vec<Alarm>,
     /// Bytes of fragments that came.
     bytes_received: u64,
     /// Bytes that were written.
@@ -296,12 +359,14 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    pub(crate) fn of(view: &SessionView) -> Self {
+    pub(crate) fn of(view: &SessionView, lookout: &Lookout) -> Self {
         Self {
             state: State::of(view),
             ledger: Balance::of(view),
             sources: sources(view),
             nodes: nodes(view),
+            limit: lookout.limit(),
+            alarms: lookout.shown(),
             bytes_received: view.snapshot.counter(Counter::PayloadBytesReceived),
             bytes_written: view.snapshot.counter(Counter::BytesWritten),
             disk_free_bytes: view.disk_left.map(|left| left.free_bytes),

@@ -7,6 +7,7 @@
 //!                                              v
 //!                                           api: commands --> node's Desk --> the session's thread
 //!                                           live: views  <--      ^
+//!                                           lookout: what limits the run, alarms (monitor)
 //! ```
 //! Nothing here can hold a run up: it reads what the session publishes, and gives commands like anybody else. `docs/control.md`
 //! describes the interface for people, `/api/docs` for programs.
@@ -17,6 +18,7 @@ mod client;
 mod forms;
 mod guard;
 mod live;
+mod lookout;
 mod page;
 mod server;
 #[cfg(test)]

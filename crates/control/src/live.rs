@@ -1,6 +1,7 @@
 //! Views as they come: written as JSON once, whoever looks.
 
 use crate::forms::Live;
+use crate::lookout::Lookout;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use ropewalk_node::session::Desk;
 use std::convert::Infallible;
@@ -14,11 +15,11 @@ use tokio_stream::{Stream, StreamExt};
 pub(crate) const PERIOD: Duration = Duration::from_millis(500);
 
 /// Writes views while somebody looks.
-pub(crate) async fn publish(desk: Desk, sender: watch::Sender<Arc<str>>) {
+pub(crate) async fn publish(desk: Desk, lookout: Arc<Lookout>, sender: watch::Sender<Arc<str>>) {
     loop {
         tokio::time::sleep(PERIOD).await;
         if sender.receiver_count() > 1
-            && let Ok(text) = serde_json::to_string(&Live::of(&desk.view()))
+            && let Ok(text) = serde_json::to_string(&Live::of(&desk.view(), &lookout))
         {
             // One receiver lives as long as the server.
             let _ = sender.send(text.into());

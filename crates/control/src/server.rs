@@ -3,6 +3,7 @@
 use crate::api;
 use crate::guard::{Guard, Token};
 use crate::live;
+use crate::lookout::Lookout;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use ropewalk_node::session::Desk;
@@ -42,6 +43,9 @@ pub enum ControlError {
         /// What the system said.
         source: io::Error,
     },
+    /// The rules of alarms do not fit together.
+    #[error(transparent)]
+    Alarms(#[from] ropewalk_monitor::alarms::AlarmError),
     /// There is no thread or no runtime to be had.
     #[error("the thread of run control: {0}")]
     Thread(io::Error),
@@ -81,8 +85,9 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(ControlError::Thread)?;
         let (stop, stopped) = oneshot::channel();
+        let lookout = Arc::new(Lookout::new()?);
         let work = move || {
-            runtime.block_on(serve(listener, config, desk, stopped));
+            runtime.block_on(serve(listener, config, desk, lookout, stopped));
             runtime.shutdown_timeout(FAREWELL);
         };
         let thread =
@@ -109,13 +114,20 @@ impl Drop for Server {
     }
 }
 
-async fn serve(listener: std::net::TcpListener, config: ControlConfig, desk: Desk, mut stopped: oneshot::Receiver<()>) {
+async fn serve(
+    listener: std::net::TcpListener,
+    config: ControlConfig,
+    desk: Desk,
+    lookout: Arc<Lookout>,
+    mut stopped: oneshot::Receiver<()>,
+) {
     // It was bound and is not blocking: the runtime takes it.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let (sender, receiver) = watch::channel("{}".into());
-    tokio::spawn(live::publish(desk.clone(), sender));
+    tokio::spawn(live::publish(desk.clone(), Arc::clone(&lookout), sender));
+    tokio::spawn(Arc::clone(&lookout).watch(desk.clone()));
     let guard = Arc::new(Guard::new(config.token));
-    let app = api::router(desk, config.output, config.configuration.into(), receiver, guard);
+    let app = api::router(desk, config.output, config.configuration.into(), receiver, lookout, guard);
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let accepted = tokio::select! {

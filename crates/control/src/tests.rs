@@ -96,6 +96,16 @@ fn a_run_is_started_watched_and_stopped() {
     }
     let (_, live) = setup.json("GET", "/api/v1/live");
     assert_eq!((&live["run"], live["sources"][0]["id"].as_u64()), (&1.into(), Some(1)), "{live}");
+    let (status, metrics) = setup.ask("GET", "/metrics");
+    assert!(status == 200 && metrics.contains("# TYPE ropewalk_"), "{metrics}");
+    while setup.json("GET", "/api/v1/limit").1["sentence"].as_str().is_none_or(str::is_empty) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "nobody says what limits the run");
+    }
+    let (_, alarms) = setup.json("GET", "/api/v1/alarms");
+    let name = alarms[0]["name"].as_str().expect("there are some").to_owned();
+    assert_eq!(setup.json("POST", &format!("/api/v1/alarms/{name}/acknowledge")).0, 409, "{alarms}");
+    assert_eq!(setup.json("POST", &format!("/api/v1/alarms/{name}/shelve?seconds=60")).1[0]["is_shelved"], true);
+    assert_eq!(setup.json("POST", "/api/v1/alarms/explosion/acknowledge").0, 404);
     assert_eq!(setup.json("POST", "/api/v1/commands/stop").0, 200);
     let (status, account) = setup.json("GET", "/api/v1/runs/1");
     assert_eq!((status, &account["ledger"]["balanced"]), (200, &true.into()));

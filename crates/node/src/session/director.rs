@@ -396,6 +396,9 @@ impl Director {
         }
         (self.view.at, self.view.task, self.view.fault) = (utc, task, self.operation.fault());
         self.view.age = self.handle.as_ref().map_or(Duration::ZERO, RunHandle::age);
+        if let Some(handle) = &self.handle {
+            self.view.sample = handle.sample();
+        }
         self.view.disk_left = self.handle.as_ref().and_then(RunHandle::disk_left);
         self.view.last_entry = self.shared.journal(|journal| journal.last());
         self.shared.publish(self.view.clone());

@@ -3,6 +3,7 @@
 use crate::drive::{FrontEndsAccount, RunSnapshot};
 use crate::run::{DiskLeft, RunSummary};
 use ropewalk_flow::control::operation::{Command, Fault, OperationState, Task};
+use ropewalk_monitor::Sample;
 use ropewalk_terms::{RunNumber, Utc};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct SessionView {
     pub age: Duration,
     /// Its numbers.
     pub snapshot: RunSnapshot,
+    /// The same by node and source, for those who watch.
+    pub sample: Sample,
     /// What is left of the disks.
     pub disk_left: Option<DiskLeft>,
     /// Front ends under run control.
@@ -60,6 +63,7 @@ impl SessionView {
             directory: None,
             age: Duration::ZERO,
             snapshot: RunSnapshot::default(),
+            sample: Sample::default(),
             disk_left: None,
             front_ends: None,
             addresses: Vec::new(),
