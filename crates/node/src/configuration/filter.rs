@@ -303,9 +303,9 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
             let message = "nobody sets triggers: give a [filter], or choose by `trigger_types`";
             return Err(fault(key("triggers"), message));
         }
-        if let Some((trigger, count)) = unheard_of(stream, configuration) {
+        if let Some((section, trigger, count)) = unheard_of(stream, configuration) {
             let message = format!(
-                "nobody sets trigger {trigger}: [filter] has {count}, counted from 0, and this stream would wait for it in vain"
+                "nobody sets trigger {trigger}: [{section}] has {count}, counted from 0, and this stream would wait for it in vain"
             );
             return Err(fault(key("triggers"), message));
         }
@@ -319,13 +319,17 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
     configuration.filter.as_ref().map_or(Ok(()), |filter| self::filter(filter, configuration))
 }
 
-/// A trigger that a stream takes and that is none of those that are built in, and how many those are. What triggers a library or a
-/// program sets is known to itself alone.
-fn unheard_of(stream: &StreamSection, configuration: &Configuration) -> Option<(u32, usize)> {
-    let filter = configuration.filter.as_ref().filter(|filter| !filter.triggers.is_empty())?;
-    let count = filter.triggers.len();
+/// A trigger that a stream takes and that is none of those that are built in, where these stand and how many they are. What
+/// triggers a library or a program sets is known to itself alone.
+fn unheard_of(stream: &StreamSection, configuration: &Configuration) -> Option<(&'static str, u32, usize)> {
+    let (section, count) = match (&configuration.file_based, &configuration.filter) {
+        // Without any there is one, which everything passes.
+        (Some(files), _) if files.library.is_none() => ("file_based", files.triggers.len().max(1)),
+        (None, Some(filter)) if !filter.triggers.is_empty() => ("filter", filter.triggers.len()),
+        _ => return None,
+    };
     let unknown = stream.triggers.iter().find(|&&trigger| trigger as usize >= count);
-    unknown.map(|&trigger| (trigger, count))
+    unknown.map(|&trigger| (section, trigger, count))
 }
 
 fn filter(filter: &FilterSection, configuration: &Configuration) -> Result<(), Fault> {
