@@ -1,8 +1,8 @@
 //! What can be asked for.
 
 use crate::forms::{
-    Alarm, Balance, Count, JournalEntry, Limited, Live, Node, Problem, Reply, Source, State, command_names, counters,
-    nodes, sources,
+    Address, Alarm, Balance, Count, JournalEntry, Limited, Live, Node, Problem, Reply, Source, State, addresses,
+    command_names, counters, nodes, sources,
 };
 use crate::guard::{Guard, guard};
 use crate::lookout::Lookout;
@@ -43,6 +43,7 @@ const ACCOUNT_BYTES: u64 = 64 << 20;
         all_counters,
         all_sources,
         all_nodes,
+        all_addresses,
         journal,
         written_configuration,
         limit,
@@ -65,7 +66,8 @@ const ACCOUNT_BYTES: u64 = 64 << 20;
         JournalEntry,
         KnownRun,
         Limited,
-        Alarm
+        Alarm,
+        Address
     ))
 )]
 struct Document;
@@ -99,6 +101,7 @@ pub(crate) fn router(
         .route("/counters", get(all_counters))
         .route("/sources", get(all_sources))
         .route("/nodes", get(all_nodes))
+        .route("/addresses", get(all_addresses))
         .route("/journal", get(journal))
         .route("/configuration", get(written_configuration))
         .route("/limit", get(limit))
@@ -235,6 +238,12 @@ async fn all_sources(Of(shared): Of<Shared>) -> Json<Vec<Source>> {
 #[utoipa::path(get, path = "/api/v1/nodes", responses((status = 200, body = [Node])))]
 async fn all_nodes(Of(shared): Of<Shared>) -> Json<Vec<Node>> {
     Json(nodes(&shared.desk.view()))
+}
+
+/// Where front ends of the run that is set up or under way connect to, and others.
+#[utoipa::path(get, path = "/api/v1/addresses", responses((status = 200, body = [Address])))]
+async fn all_addresses(Of(shared): Of<Shared>) -> Json<Vec<Address>> {
+    Json(addresses(&shared.desk.view()))
 }
 
 #[derive(Deserialize)]

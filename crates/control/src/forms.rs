@@ -238,6 +238,21 @@ pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
     snapshot.sources.iter().map(source).collect()
 }
 
+/// Where something of the run that is set up or under way listens.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct Address {
+    /// Whose it is: `ru0`, for front ends of that readout unit, `front-ends`, ...
+    name: String,
+    /// Host and port.
+    address: String,
+}
+
+/// Everything that listens.
+pub(crate) fn addresses(view: &SessionView) -> Vec<Address> {
+    let address = |(name, address): &(String, String)| Address { name: name.clone(), address: address.clone() };
+    view.addresses.iter().map(address).collect()
+}
+
 /// A node of the run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Node {

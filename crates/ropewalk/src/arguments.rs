@@ -452,8 +452,9 @@ pub(crate) struct ControlOptions {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Commands: configure, start, pause, resume, stop, reset, shutdown; state and journal only look.
+#[command(after_help = "Commands: configure, start, pause, resume, stop, reset, shutdown.
 Known by other names, too: conf, enable (start), halt (reset).
+Only looking: state, journal, ledger, limit, alarms, addresses, runs.
 
 Examples:
   ropewalk ctl state

@@ -4,6 +4,9 @@ use crate::arguments::CtlOptions;
 use crate::exit::{self, Failure};
 use ropewalk_control::{Client, Replied, Token};
 
+/// What only looks.
+const LOOKS: [&str; 7] = ["state", "journal", "ledger", "limit", "alarms", "addresses", "runs"];
+
 pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
     let token = match &options.token {
         None => None,
@@ -18,12 +21,14 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
     let client = Client::new(&options.url, token);
     let by = options.by.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "the command line".to_owned());
     let replied = match options.command.as_str() {
-        look @ ("state" | "journal") => client.look(look),
+        look if LOOKS.contains(&look) => client.look(look),
         command => client.command(command, &by),
     };
     let replied = replied.map_err(|error| Failure::Environment(error.to_string()))?;
     if options.json {
         say!("{}", replied.body);
+    } else if options.command != "state" && options.command != "journal" && LOOKS.contains(&options.command.as_str()) {
+        say!("{:#}", replied.body);
     } else {
         lines(&replied).iter().for_each(|line| say!("{line}"));
     }

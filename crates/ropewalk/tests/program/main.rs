@@ -6,6 +6,7 @@ mod all_killed;
 mod bench;
 mod builder_killed;
 mod cluster;
+mod control;
 mod examples;
 mod felix;
 mod felix_input;

@@ -1,0 +1,105 @@
+//! Run control as a program: `run --control`, commands of `ctl`, several runs of real front ends in one process.
+
+use crate::process::{Ended, Program};
+use crate::support::{FrontEnd, Held, Setup, expect_everything};
+use serde_json::Value;
+
+/// A program that serves run control, and where.
+struct Controlled {
+    program: Program,
+    url: String,
+}
+
+impl Controlled {
+    fn start(setup: &Setup, more: &[&str]) -> Self {
+        let file = setup.file();
+        let options = ["--control", "127.0.0.1:0", "--json"].iter().chain(more).map(AsRef::as_ref);
+        let mut program = Program::start(["run".as_ref(), file.as_os_str()].into_iter().chain(options));
+        let url = program.expect_error_line("run control and dashboard: ");
+        Self { program, url }
+    }
+
+    fn ctl(&self, command: &str) -> Ended {
+        Program::run(["ctl", command, "--url", &self.url, "--by", "ada", "--json"])
+    }
+
+    /// The answer to a command that is carried out.
+    fn good(&self, command: &str) -> Value {
+        let ended = self.ctl(command);
+        ended.expect_status(0).account()
+    }
+
+    /// Waits until the state says so.
+    fn wait(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        crate::support::wait_for(what, || Some(self.good("state")).filter(|state| is_so(state)))
+    }
+}
+
+#[test]
+fn two_runs_of_the_same_front_ends_follow_each_other() {
+    const EVENTS: u64 = 200;
+    let setup = Setup::new("control", &[841, 843]);
+    let controlled = Controlled::start(&setup, &["--idle"]);
+    for run in 1..=2 {
+        controlled.wait("the run to be set up", |state| state["run"] == run && state["task"].is_null());
+        let listening = front_end_address(&controlled);
+        assert_eq!(controlled.good("start")["state"], "running");
+        let mut front_ends = [841, 843].map(|id| FrontEnd::ferol(&listening, id));
+        front_ends.iter_mut().for_each(|front_end| front_end.send(1..=EVENTS));
+        crate::support::wait_for("all events", || {
+            let ledger = controlled.good("ledger");
+            (ledger["events"]["written"] == EVENTS).then_some(())
+        });
+        assert_eq!(controlled.good("stop")["answer"], "done");
+        expect_everything(&front_ends.each_ref(), &Held::in_directories(&[run_directory(&setup, run)]), EVENTS);
+    }
+    let journal = controlled.good("journal");
+    let said: Vec<_> = journal.as_array().expect("a list").iter().map(|entry| entry["text"].clone()).collect();
+    assert_eq!(said.iter().filter(|text| **text == "start, by ada").count(), 2, "{said:?}");
+    assert_eq!(controlled.good("shutdown")["state"], "over");
+    let ended = controlled.program.end();
+    ended.expect_status(0);
+    let told: Vec<Value> = ended.out.iter().map(|line| serde_json::from_str(line).expect("an account")).collect();
+    assert_eq!(told.iter().map(|account| account["run"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(2)]);
+    assert!(told.iter().all(|account| account["ledger"]["balanced"] == true && account["events"]["built"] == EVENTS));
+    assert!(!run_directory(&setup, 3).exists(), "what was set up for a third one is gone");
+}
+
+/// Where the front ends of the run that is set up now connect to.
+fn front_end_address(controlled: &Controlled) -> String {
+    let addresses = controlled.good("addresses");
+    let address =
+        addresses.as_array().expect("a list").iter().find(|one| one["name"] == "ru0").expect("a readout unit");
+    address["address"].as_str().expect("text").to_owned()
+}
+
+fn run_directory(setup: &Setup, run: u32) -> std::path::PathBuf {
+    setup.output().join(format!("run{run:06}"))
+}
+
+#[test]
+fn commands_that_cannot_be_had_say_what_can() {
+    let setup = Setup::new("control-not-now", &[841]);
+    let controlled = Controlled::start(&setup, &["--idle"]);
+    controlled.wait("the run to be set up", |state| state["state"] == "configured");
+    let refused = controlled.ctl("pause");
+    let answer = refused.expect_status(3).account();
+    assert_eq!(answer["answer"], "not_now");
+    assert!(answer["allowed"].as_array().is_some_and(|allowed| allowed.contains(&"start".into())), "{answer}");
+    let unknown = controlled.ctl("explode");
+    assert!(unknown.expect_status(2).errors.contains("configure, start"), "{unknown:#?}");
+    controlled.program.interrupt();
+    controlled.program.end().expect_status(0);
+    let nobody = Program::run(["ctl", "state", "--url", "http://127.0.0.1:9"]);
+    assert!(nobody.expect_status(4).errors.contains("--control ADDRESS"), "{nobody:#?}");
+}
+
+#[test]
+fn an_open_address_without_a_token_is_refused() {
+    let setup = Setup::new("control-open", &[841]);
+    let file = setup.file();
+    let arguments = ["--control", "0.0.0.0:0"].map(AsRef::as_ref);
+    let ended = Program::run(["run".as_ref(), file.as_os_str()].into_iter().chain(arguments));
+    assert!(ended.expect_status(2).errors.contains("give a token file"), "{ended:#?}");
+    assert!(!run_directory(&setup, 1).exists());
+}
