@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 /// Where and to whom run control is served.
@@ -124,15 +124,16 @@ async fn serve(
     // It was bound and is not blocking: the runtime takes it.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let (sender, receiver) = watch::channel("{}".into());
-    tokio::spawn(live::publish(desk.clone(), Arc::clone(&lookout), sender));
+    let publisher = tokio::spawn(live::publish(desk.clone(), Arc::clone(&lookout), sender));
     tokio::spawn(Arc::clone(&lookout).watch(desk.clone()));
     let guard = Arc::new(Guard::new(config.token));
     let app = api::router(desk, config.output, config.configuration.into(), receiver, lookout, guard);
     let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let (end, ending) = watch::channel(());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = &mut stopped => return,
+            _ = &mut stopped => break,
         };
         let Ok((stream, _)) = accepted else {
             // Out of descriptors, most likely: somebody will close a connection.
@@ -142,13 +143,29 @@ async fn serve(
         // Small answers go out at once; without that they only come later.
         let _ = stream.set_nodelay(true);
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        let service = TowerToHyperService::new(app.clone());
+        let (app, ending) = (app.clone(), ending.clone());
         tokio::spawn(async move {
-            let mut http = hyper::server::conn::http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES).keep_alive(true);
-            // Whatever was wrong with a connection is its client's.
-            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+            converse(stream, app, ending).await;
             drop(place);
         });
+    }
+    // Who was promised an answer, to a shutdown for example, has it; streams of views end.
+    publisher.abort();
+    drop(end);
+    let _ = tokio::time::timeout(FAREWELL, places.acquire_many(CONNECTIONS as u32)).await;
+}
+
+/// Answers one client until one of them has had enough.
+async fn converse(stream: TcpStream, app: axum::Router, mut ending: watch::Receiver<()>) {
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES).keep_alive(true);
+    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
+    // Whatever is wrong with a connection is its client's.
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        _ = ending.changed() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
     }
 }

@@ -223,3 +223,30 @@ fn an_address_that_others_reach_needs_a_token() {
     assert_eq!(ask(""), 401);
     assert_eq!(ask(&format!("Authorization: Bearer {}\r\n", text.trim())), 200);
 }
+
+#[test]
+fn whoever_was_promised_an_answer_has_it_although_the_server_ends() {
+    for round in 0..20 {
+        let setup = Setup::new(&format!("farewell-{round}"));
+        let streams = format!("GET /api/v1/live/stream HTTP/1.1\r\nHost: {}\r\n\r\n", setup.address());
+        let mut looking = TcpStream::connect(setup.address()).expect("it listens");
+        looking.write_all(streams.as_bytes()).expect("it reads");
+        let address = setup.address();
+        let asking = std::thread::spawn(move || {
+            let mut stream = TcpStream::connect(address).expect("it listens");
+            let request = format!("POST /api/v1/commands/shutdown HTTP/1.1\r\nHost: {address}\r\n\r\n");
+            stream.write_all(request.as_bytes()).expect("it reads");
+            let mut text = String::new();
+            stream.read_to_string(&mut text).expect("an answer, and the end");
+            text
+        });
+        while !setup.session.is_over() {
+            std::thread::yield_now();
+        }
+        let begun = Instant::now();
+        drop(setup);
+        assert!(begun.elapsed() < Duration::from_millis(250), "streams hold the end up");
+        let answer = asking.join().expect("no panic");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"over\""), "{answer}");
+    }
+}

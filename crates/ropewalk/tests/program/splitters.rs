@@ -194,6 +194,16 @@ fn hits_of_the_same_time_are_an_event() {
     assert_eq!(next, HITS);
 }
 
+/// Bytes that wait in the kernel for whoever receives at this address.
+fn waiting_bytes(address: &str) -> u64 {
+    let port = address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).expect("a port");
+    let table = std::fs::read_to_string("/proc/net/udp").expect("the kernel's table");
+    let sockets = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let own = sockets.filter(|fields| fields.get(1).is_some_and(|local| local.ends_with(&format!(":{port:04X}"))));
+    let waiting = own.filter_map(|fields| u64::from_str_radix(fields[4].split(':').nth(1)?, 16).ok());
+    waiting.sum()
+}
+
 /// What a forced stop finds with a splitter is named, and nothing of it is waited for.
 #[test]
 fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
@@ -201,7 +211,9 @@ fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
     let library = compile(&directory, &misbehaving(), &[]);
     let other = "[[source]]\nid = 841\nreadout = \"ru0\"";
     let (config, address) = board_of_two_bytes(&directory, &library, &format!("timeout = \"1h\"\n{other}"));
-    let mut run = Program::start(["run", &config, "--json", "--output", &directory.path().display().to_string()]);
+    let output = directory.path().display().to_string();
+    let mut run = Program::start(["run", &config, "--json", "--output", &output, "--control", "127.0.0.1:0"]);
+    let control = run.expect_error_line("run control and dashboard: ");
     let front_ends = run.expect_error_line("ru0 listens on ");
     // It shows all events: the run is to have them before it ends.
     let mut other = FrontEnd::ferol(&front_ends, 841);
@@ -211,8 +223,13 @@ fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
         let what = if number == 2 { b'h' } else { b'.' };
         board.send_to(&[what, number], &address).expect("it is heard");
     }
-    // The frames are on their way through the kernel: the run is to hold them when it is interrupted.
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // The run is to hold all of them when it is interrupted: what the other one sent, the first frame divided, and the rest taken.
+    wait_for("everything to be with the run", || {
+        let ledger = Program::run(["ctl", "ledger", "--json", "--url", &control]).account();
+        let fragments = &ledger["fragments"];
+        let has_come = fragments["received"] == 21 && fragments["in_complete_events"] == 2;
+        (has_come && waiting_bytes(&address) == 0).then_some(())
+    });
     run.interrupt();
     run.expect_error_line("stopping: ");
     assert!(!run.has_ended(), "it waits for the splitter");
