@@ -201,12 +201,12 @@ pub(crate) struct FilterUnitOptions {
 /// What filter units of files are to do.
 #[derive(Debug, Args)]
 pub(crate) struct UnitTaskOptions {
-    /// A trigger, as in [filter] triggers: all, 'every = 10', 'random = { share = 0.1 }'; may be given several times. Who passes one is
+    /// A trigger, as the triggers of a filter: all, 'every = 10', 'random = { share = 0.1 }'; may be given several times. Who passes one is
     /// accepted; without any everything is.
     #[arg(long, value_name = "TRIGGER")]
     pub(crate) trigger: Vec<TriggerChoice>,
-    /// A stream, as [[stream]]: 'name = "physics", triggers = [0], prescale = 10'; may be given several times. Without any there is
-    /// one that takes everything that is accepted, "selected".
+    /// A stream, with the keys that it has in a configuration: 'name = "monitoring", prescale = 10'; may be given several times.
+    /// Without any there is one that takes everything that is accepted, "selected".
     #[arg(long, value_name = "STREAM")]
     pub(crate) stream: Vec<StreamSection>,
     /// What earlier versions called triggers.
