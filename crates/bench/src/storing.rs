@@ -80,7 +80,7 @@ fn packed(config: StorageConfig) -> StorageConfig {
 /// Packs so many bytes by the library alone, as large a piece at once as the run file does; 10^9 bytes a second.
 fn pack_bare(bytes: u64) -> std::io::Result<f64> {
     let mut source = vec![0; BLOCK];
-    fill(&mut source);
+    fill(&mut source, 0);
     let mut compressor = zstd::bulk::Compressor::new(LEVEL.into())?;
     let mut out = vec![0; 2 * BLOCK];
     let begin = Instant::now();
@@ -90,9 +90,10 @@ fn pack_bare(bytes: u64) -> std::io::Result<f64> {
     Ok(bytes as f64 / begin.elapsed().as_secs_f64() / 1e9)
 }
 
-/// Samples of 16 bits with a few bits of noise on a baseline that wanders, as digitisers send them.
-fn fill(bytes: &mut [u8]) {
-    let mut noise = 0x9e37_79b9_u32;
+/// Samples of 16 bits with a few bits of noise on a baseline that wanders, as digitisers send them; the noise of each number is
+/// another one, or what packs would find the same bytes again.
+fn fill(bytes: &mut [u8], number: u32) {
+    let mut noise = 0x9e37_79b9_u32.wrapping_mul(2 * number + 1);
     for (place, sample) in bytes.chunks_exact_mut(2).enumerate() {
         noise ^= noise << 13;
         noise ^= noise >> 17;
@@ -162,7 +163,7 @@ fn store(mode: WriteMode, config: StorageConfig, bytes: u64) -> Result<f64, Benc
     let mut fragments = Vec::new();
     let mut blocks = pool("fragments", 64 << 10, 256)?;
     while let Some(mut loan) = blocks.loan(Owner::SHARED) {
-        fill(loan.spare());
+        fill(loan.spare(), fragments.len() as u32);
         loan.commit(loan.spare_len());
         let mut rest = loan.split_committed().ok_or_else(|| BenchError::wrong("an empty block"))?;
         while rest.len() > FRAGMENT_BYTES {
