@@ -34,8 +34,8 @@ impl Lookout {
             let view = desk.view();
             if view.run.is_some() {
                 self.with(|finder, alarms| {
-                    finder.observe(view.sample.clone());
-                    alarms.observe(view.sample.clone(), finder.finding().map(|finding| finding.limit));
+                    finder.observe((*view.sample).clone());
+                    alarms.observe((*view.sample).clone(), finder.finding().map(|finding| finding.limit));
                 });
             }
             tokio::time::sleep(PERIOD).await;

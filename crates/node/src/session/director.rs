@@ -48,6 +48,8 @@ const LEAVING: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 /// How often the view is renewed although nothing happened.
 const PUBLISH: Duration = Duration::from_millis(50);
+/// How often a sample is taken: of many sources that is far more work than the rest, and nobody looks more often.
+const SAMPLE: Duration = Duration::from_millis(500);
 
 /// Runs, one after the other. Dropping it drops what is left of a run, and waits for that.
 #[derive(Debug)]
@@ -119,6 +121,7 @@ struct Director {
     incidents: usize,
     view: SessionView,
     publish_due: Instant,
+    sample_due: Instant,
 }
 
 impl Director {
@@ -142,6 +145,7 @@ impl Director {
             incidents: 0,
             view: SessionView::new(clock.utc()),
             publish_due: Instant::ZERO,
+            sample_due: Instant::ZERO,
         }
     }
 
@@ -396,8 +400,9 @@ impl Director {
         }
         (self.view.at, self.view.task, self.view.fault) = (utc, task, self.operation.fault());
         self.view.age = self.handle.as_ref().map_or(Duration::ZERO, RunHandle::age);
-        if let Some(handle) = &self.handle {
-            self.view.sample = handle.sample();
+        if let Some(handle) = self.handle.as_ref().filter(|_| now >= self.sample_due) {
+            self.sample_due = now.after(SAMPLE);
+            self.view.sample = Arc::new(handle.sample());
         }
         self.view.disk_left = self.handle.as_ref().and_then(RunHandle::disk_left);
         self.view.last_entry = self.shared.journal(|journal| journal.last());

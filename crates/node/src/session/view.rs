@@ -32,8 +32,8 @@ pub struct SessionView {
     pub age: Duration,
     /// Its numbers.
     pub snapshot: RunSnapshot,
-    /// The same by node and source, for those who watch.
-    pub sample: Sample,
+    /// The same by node and source, for those who watch; renewed twice a second.
+    pub sample: Arc<Sample>,
     /// What is left of the disks.
     pub disk_left: Option<DiskLeft>,
     /// Front ends under run control.
@@ -63,7 +63,7 @@ impl SessionView {
             directory: None,
             age: Duration::ZERO,
             snapshot: RunSnapshot::default(),
-            sample: Sample::default(),
+            sample: Arc::default(),
             disk_left: None,
             front_ends: None,
             addresses: Vec::new(),
