@@ -1,0 +1,77 @@
+//! What limits the run, and what is wrong with it.
+
+use super::{Manner, Shared, problem, shown};
+use crate::forms::{Alarm, Limited, Problem};
+use axum::extract::{Path, Query, State as Of};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use ropewalk_monitor::alarms::AlarmError;
+use serde::Deserialize;
+use std::time::Duration;
+use utoipa::OpenApi;
+
+#[derive(OpenApi)]
+#[openapi(paths(limit, alarms, acknowledge, shelve))]
+pub(super) struct Document;
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new()
+        .route("/limit", get(limit))
+        .route("/alarms", get(alarms))
+        .route("/alarms/{name}/acknowledge", post(acknowledge))
+        .route("/alarms/{name}/shelve", post(shelve))
+}
+
+/// What limits the run; null where that is not known yet.
+#[utoipa::path(get, path = "/api/v1/limit", responses((status = 200, body = Option<Limited>)))]
+async fn limit(Of(shared): Of<Shared>) -> Json<Option<Limited>> {
+    Json(shared.lookout.limit())
+}
+
+/// All alarms, raised or not.
+#[utoipa::path(get, path = "/api/v1/alarms", responses((status = 200, body = [Alarm])))]
+async fn alarms(Of(shared): Of<Shared>) -> Json<Vec<Alarm>> {
+    Json(shared.lookout.alarms())
+}
+
+/// Somebody knows of an alarm that is raised.
+#[utoipa::path(
+    post,
+    path = "/api/v1/alarms/{name}/acknowledge",
+    params(("name" = String, Path), ("by" = Option<String>, Query, description = "who knows")),
+    responses((status = 200, body = [Alarm]), (status = 404, body = Problem), (status = 409, body = Problem))
+)]
+async fn acknowledge(Of(shared): Of<Shared>, Path(name): Path<String>, Query(manner): Query<Manner>) -> Response {
+    let by = shown(manner.by.as_deref().unwrap_or("somebody"));
+    after_alarm(&shared, shared.lookout.acknowledge(&name, &by))
+}
+
+#[derive(Deserialize)]
+struct Shelf {
+    seconds: u64,
+}
+
+/// Seconds for which an alarm is shelved at most: a day.
+const LONGEST_SHELF: u64 = 24 * 3600;
+
+/// An alarm is not shown for so many seconds, a day at most.
+#[utoipa::path(
+    post,
+    path = "/api/v1/alarms/{name}/shelve",
+    params(("name" = String, Path), ("seconds" = u64, Query)),
+    responses((status = 200, body = [Alarm]), (status = 404, body = Problem))
+)]
+async fn shelve(Of(shared): Of<Shared>, Path(name): Path<String>, Query(shelf): Query<Shelf>) -> Response {
+    let time = Duration::from_secs(shelf.seconds.min(LONGEST_SHELF));
+    after_alarm(&shared, shared.lookout.shelve(&name, time))
+}
+
+fn after_alarm(shared: &Shared, done: Result<(), AlarmError>) -> Response {
+    match done {
+        Ok(()) => Json(shared.lookout.alarms()).into_response(),
+        Err(error @ AlarmError::Unknown { .. }) => problem(StatusCode::NOT_FOUND, error.to_string()),
+        Err(error) => problem(StatusCode::CONFLICT, error.to_string()),
+    }
+}

@@ -1,0 +1,109 @@
+//! What can be asked for, by topic. Each topic has its routes and their part of the OpenAPI document.
+
+mod alarms;
+mod commands;
+mod runs;
+mod standing;
+
+use crate::forms::Problem;
+use crate::guard::{Guard, guard};
+use crate::lookout::Lookout;
+use crate::page;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use ropewalk_node::session::Desk;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::watch;
+use utoipa::OpenApi;
+
+/// Bytes of a request's body.
+const BODY_BYTES: usize = 64 << 10;
+/// The longest name in the journal.
+const MOST_NAME: usize = 64;
+
+/// What belongs to every topic.
+#[derive(OpenApi)]
+#[openapi(info(title = "Ropewalk run control", version = "1"), components(schemas(Problem)))]
+struct Document;
+
+/// What every handler has.
+#[derive(Clone)]
+struct Shared {
+    desk: Desk,
+    output: Arc<PathBuf>,
+    configuration: Arc<str>,
+    live: watch::Receiver<Arc<str>>,
+    lookout: Arc<Lookout>,
+}
+
+/// How a command is given.
+#[derive(Deserialize)]
+pub(super) struct Manner {
+    /// In whose name, for the journal.
+    by: Option<String>,
+    /// `false`: the answer is not waited for.
+    wait: Option<bool>,
+}
+
+/// All ways in.
+pub(crate) fn router(
+    desk: Desk,
+    output: PathBuf,
+    configuration: Arc<str>,
+    live: watch::Receiver<Arc<str>>,
+    lookout: Arc<Lookout>,
+    guards: Arc<Guard>,
+) -> Router {
+    let shared = Shared { desk, output: Arc::new(output), configuration, live, lookout };
+    let topics = [commands::routes(), standing::routes(), alarms::routes(), runs::routes()];
+    let api = topics.into_iter().fold(Router::new(), Router::merge).with_state(shared.clone());
+    Router::new()
+        .route("/metrics", get(standing::metrics).with_state(shared))
+        .route("/", get(page::index))
+        .route("/{file}", get(page::named))
+        .route("/api/docs", get(document))
+        .nest("/api/v1", api)
+        .fallback(nothing)
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(from_fn_with_state(guards, guard))
+}
+
+/// The OpenAPI document of all topics.
+fn openapi() -> utoipa::openapi::OpenApi {
+    let topics = [
+        commands::Document::openapi(),
+        standing::Document::openapi(),
+        alarms::Document::openapi(),
+        runs::Document::openapi(),
+    ];
+    topics.into_iter().fold(Document::openapi(), |mut all, topic| {
+        all.merge(topic);
+        all
+    })
+}
+
+async fn document() -> Response {
+    match openapi().to_json() {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+fn problem(status: StatusCode, error: impl Into<String>) -> Response {
+    (status, Json(Problem { error: error.into() })).into_response()
+}
+
+async fn nothing() -> Response {
+    problem(StatusCode::NOT_FOUND, "there is nothing here; /api/docs lists what there is")
+}
+
+/// What somebody wrote, bounded and without control characters.
+fn shown(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control()).take(MOST_NAME).collect()
+}

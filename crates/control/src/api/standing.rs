@@ -1,0 +1,79 @@
+//! How the present run stands.
+
+use super::Shared;
+use crate::forms::{Address, Balance, Count, Live, Node, Source, addresses, counters, nodes, sources};
+use crate::live;
+use axum::extract::State as Of;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use utoipa::OpenApi;
+
+#[derive(OpenApi)]
+#[openapi(paths(live_now, live_stream, ledger, all_counters, all_sources, all_nodes, all_addresses, metrics))]
+pub(super) struct Document;
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new()
+        .route("/live", get(live_now))
+        .route("/live/stream", get(live_stream))
+        .route("/ledger", get(ledger))
+        .route("/counters", get(all_counters))
+        .route("/sources", get(all_sources))
+        .route("/nodes", get(all_nodes))
+        .route("/addresses", get(all_addresses))
+}
+
+/// State, ledger, sources and nodes at once.
+#[utoipa::path(get, path = "/api/v1/live", responses((status = 200, body = Live)))]
+async fn live_now(Of(shared): Of<Shared>) -> Json<Live> {
+    Json(Live::of(&shared.desk.view(), &shared.lookout))
+}
+
+/// The same, twice a second, as server-sent events named `live`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/live/stream",
+    responses((status = 200, description = "events named `live`, each a Live as JSON", content_type = "text/event-stream"))
+)]
+async fn live_stream(Of(shared): Of<Shared>) -> impl IntoResponse {
+    live::stream(shared.live)
+}
+
+/// The balance of the present run.
+#[utoipa::path(get, path = "/api/v1/ledger", responses((status = 200, body = Balance)))]
+async fn ledger(Of(shared): Of<Shared>) -> Json<Balance> {
+    Json(Balance::of(&shared.desk.view()))
+}
+
+/// Every counter, summed over all nodes.
+#[utoipa::path(get, path = "/api/v1/counters", responses((status = 200, body = [Count])))]
+async fn all_counters(Of(shared): Of<Shared>) -> Json<Vec<Count>> {
+    Json(counters(&shared.desk.view()))
+}
+
+/// Every front end that has been heard of.
+#[utoipa::path(get, path = "/api/v1/sources", responses((status = 200, body = [Source])))]
+async fn all_sources(Of(shared): Of<Shared>) -> Json<Vec<Source>> {
+    Json(sources(&shared.desk.view()))
+}
+
+/// Every readout and builder unit.
+#[utoipa::path(get, path = "/api/v1/nodes", responses((status = 200, body = [Node])))]
+async fn all_nodes(Of(shared): Of<Shared>) -> Json<Vec<Node>> {
+    Json(nodes(&shared.desk.view()))
+}
+
+/// Where front ends of the run that is set up or under way connect to, and others.
+#[utoipa::path(get, path = "/api/v1/addresses", responses((status = 200, body = [Address])))]
+async fn all_addresses(Of(shared): Of<Shared>) -> Json<Vec<Address>> {
+    Json(addresses(&shared.desk.view()))
+}
+
+/// Everything that is counted, for Prometheus.
+#[utoipa::path(get, path = "/metrics", responses((status = 200, description = "docs/metrics.md", content_type = "text/plain")))]
+pub(super) async fn metrics(Of(shared): Of<Shared>) -> Response {
+    let text = ropewalk_monitor::prometheus::text(&shared.desk.view().sample);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+}

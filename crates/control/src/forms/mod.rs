@@ -1,0 +1,13 @@
+//! What leaves as JSON, by topic. Names are part of the interface, `/api/v1`.
+
+mod alarms;
+mod balance;
+mod live;
+mod parts;
+mod state;
+
+pub(crate) use alarms::{Alarm, Limited};
+pub(crate) use balance::Balance;
+pub(crate) use live::Live;
+pub(crate) use parts::{Address, Count, Node, Source, addresses, counters, nodes, sources};
+pub(crate) use state::{JournalEntry, Problem, Reply, State, command_names};
