@@ -1,8 +1,9 @@
-//! What limits the run and what is wrong, looked at once a second, whoever asks.
+//! What limits the run, what is wrong and how it went, looked at once a second, whoever asks.
 
 use crate::forms::{Alarm, Limited};
 use ropewalk_monitor::alarms::{AlarmError, Alarms, built_in};
 use ropewalk_monitor::bottleneck::Finder;
+use ropewalk_monitor::history::{History, Stretch};
 use ropewalk_node::session::Desk;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +13,14 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Readers of samples that remember the one before.
 #[derive(Debug)]
-pub(crate) struct Lookout(Mutex<(Finder, Alarms)>);
+pub(crate) struct Lookout(Mutex<Readers>);
+
+#[derive(Debug)]
+struct Readers {
+    finder: Finder,
+    alarms: Alarms,
+    history: History,
+}
 
 impl Lookout {
     /// With the alarms that every run has.
@@ -20,12 +28,12 @@ impl Lookout {
     /// # Errors
     /// Where two of them have one name.
     pub(crate) fn new() -> Result<Self, AlarmError> {
-        Ok(Self(Mutex::new((Finder::default(), Alarms::new(built_in())?))))
+        let alarms = Alarms::new(built_in())?;
+        Ok(Self(Mutex::new(Readers { finder: Finder::default(), alarms, history: History::default() })))
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Finder, &mut Alarms) -> T) -> T {
-        let (finder, alarms) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        work(finder, alarms)
+    fn with<T>(&self, work: impl FnOnce(&mut Readers) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Looks at samples for ever.
@@ -33,7 +41,8 @@ impl Lookout {
         loop {
             let view = desk.view();
             if view.run.is_some() {
-                self.with(|finder, alarms| {
+                self.with(|Readers { finder, alarms, history }| {
+                    history.observe((*view.sample).clone());
                     finder.observe((*view.sample).clone());
                     alarms.observe((*view.sample).clone(), finder.finding().map(|finding| finding.limit));
                 });
@@ -44,17 +53,22 @@ impl Lookout {
 
     /// What limits the run; none before it was looked at twice.
     pub(crate) fn limit(&self) -> Option<Limited> {
-        self.with(|finder, _| finder.finding().map(Limited::of))
+        self.with(|readers| readers.finder.finding().map(Limited::of))
+    }
+
+    /// How it went from the second `since` on, in steps of so many seconds.
+    pub(crate) fn history(&self, since: i64, step_seconds: u32) -> Stretch {
+        self.with(|readers| readers.history.stretch(since, step_seconds))
     }
 
     /// All alarms.
     pub(crate) fn alarms(&self) -> Vec<Alarm> {
-        self.with(|_, alarms| alarms.all().iter().map(Alarm::of).collect())
+        self.with(|readers| readers.alarms.all().iter().map(Alarm::of).collect())
     }
 
     /// Those that somebody should see.
     pub(crate) fn shown(&self) -> Vec<Alarm> {
-        self.with(|_, alarms| alarms.shown().into_iter().map(Alarm::of).collect())
+        self.with(|readers| readers.alarms.shown().into_iter().map(Alarm::of).collect())
     }
 
     /// Somebody knows of it.
@@ -62,7 +76,7 @@ impl Lookout {
     /// # Errors
     /// Where there is none of this name, or it is not raised.
     pub(crate) fn acknowledge(&self, name: &str, by: &str) -> Result<(), AlarmError> {
-        self.with(|_, alarms| alarms.acknowledge(name, by))
+        self.with(|readers| readers.alarms.acknowledge(name, by))
     }
 
     /// It is not shown for a while.
@@ -70,6 +84,6 @@ impl Lookout {
     /// # Errors
     /// Where there is none of this name.
     pub(crate) fn shelve(&self, name: &str, time: Duration) -> Result<(), AlarmError> {
-        self.with(|_, alarms| alarms.shelve(name, time))
+        self.with(|readers| readers.alarms.shelve(name, time))
     }
 }

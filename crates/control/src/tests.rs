@@ -101,6 +101,12 @@ fn a_run_is_started_watched_and_stopped() {
     while setup.json("GET", "/api/v1/limit").1["sentence"].as_str().is_none_or(str::is_empty) {
         assert!(begun.elapsed() < Duration::from_secs(30), "nobody says what limits the run");
     }
+    let is_plotted = |history: &Value| history["series"]["events_per_second"][0].as_f64() > Some(0.0);
+    while !is_plotted(&setup.json("GET", "/api/v1/history").1) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "nobody knows how it went");
+    }
+    let (_, history) = setup.json("GET", "/api/v1/history?since=1000&step=90");
+    assert_eq!((&history["step_seconds"], history["times"][0].as_i64().map(|time| time % 60)), (&120.into(), Some(0)));
     let (_, alarms) = setup.json("GET", "/api/v1/alarms");
     let name = alarms[0]["name"].as_str().expect("there are some").to_owned();
     assert_eq!(setup.json("POST", &format!("/api/v1/alarms/{name}/acknowledge")).0, 409, "{alarms}");

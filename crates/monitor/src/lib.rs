@@ -4,7 +4,8 @@
 //!  node ── Sample ──┬── prometheus: text for other people's monitoring
 //!                   └── a later Sample ──┬── Rates
 //!                                      ├── bottleneck: what limits the run, in a sentence
-//!                                      └── alarms: what people have to know of, until they do
+//!                                      ├── alarms: what people have to know of, until they do
+//!                                      └── history: how it went, for an hour and for a week
 //!  occurrences ── incidents: once for each cause and subject
 //! ```
 //!
@@ -15,6 +16,7 @@
 mod activity;
 pub mod alarms;
 pub mod bottleneck;
+pub mod history;
 pub mod incidents;
 #[cfg(test)]
 mod made_up;

@@ -2,12 +2,14 @@
 
 mod alarms;
 mod balance;
+mod history;
 mod live;
 mod parts;
 mod state;
 
 pub(crate) use alarms::{Alarm, Limited};
 pub(crate) use balance::Balance;
+pub(crate) use history::History;
 pub(crate) use live::Live;
 pub(crate) use parts::{Address, Count, Node, Source, addresses, counters, nodes, sources};
 pub(crate) use state::{JournalEntry, Problem, Reply, State, command_names};

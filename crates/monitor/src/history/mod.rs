@@ -1,0 +1,67 @@
+//! How the run went, second by second for an hour and minute by minute for a week, in fixed memory.
+//!
+//! ```text
+//!  Sample, Sample ── Rates ── a Point ──┬── Ring of 3,600 seconds ─────┬── a Stretch: what people plot
+//!                                       └── Ring of 10,080 minutes ────┘
+//! ```
+//! A place in a ring belongs to one second (minute) of civil time: clocks that are set back write over what stands there, and
+//! times in which nothing was seen stay empty. Several looks within one place are put together as the series says.
+
+mod ring;
+mod series;
+mod stretch;
+#[cfg(test)]
+mod tests;
+
+pub use series::{SERIES, Series, Together};
+pub use stretch::Stretch;
+
+use crate::{Rates, Sample};
+use ring::Ring;
+
+/// Seconds that are kept one by one.
+const SECONDS: usize = 3_600;
+/// Minutes that are kept one by one: seven days.
+const MINUTES: usize = 7 * 24 * 60;
+/// Seconds of a minute.
+const MINUTE: u32 = 60;
+/// Seconds of the longest step: a day.
+const LONGEST_STEP: u32 = 24 * 3_600;
+
+/// The past of a sequence of runs.
+#[derive(Clone, Debug)]
+pub struct History {
+    seconds: Ring,
+    minutes: Ring,
+    last: Option<Sample>,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { seconds: Ring::new(1, SECONDS), minutes: Ring::new(MINUTE, MINUTES), last: None }
+    }
+}
+
+impl History {
+    /// Looks at the next sample: once a second is right. One that it has seen says nothing new.
+    pub fn observe(&mut self, sample: Sample) {
+        let rates = self.last.as_ref().and_then(|before| Rates::between(before, &sample));
+        if let Some(rates) = rates {
+            let second = sample.utc.0.div_euclid(1_000_000_000);
+            let values = core::array::from_fn(|place| SERIES[place].value(&sample, &rates));
+            self.seconds.note(second, &values);
+            self.minutes.note(second, &values);
+        }
+        self.last = Some(sample);
+    }
+
+    /// What is kept from the second `since` (of 1970-01-01T00:00:00Z) on, in steps of so many seconds; of a minute or more they
+    /// are whole minutes, a day at most, and go back seven days, shorter ones an hour.
+    pub fn stretch(&self, since: i64, step_seconds: u32) -> Stretch {
+        if step_seconds < MINUTE {
+            Stretch::of(&self.seconds, since, step_seconds.max(1))
+        } else {
+            Stretch::of(&self.minutes, since, step_seconds.min(LONGEST_STEP).next_multiple_of(MINUTE))
+        }
+    }
+}
