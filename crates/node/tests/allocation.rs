@@ -75,7 +75,8 @@ fn send_rounds(id: u32, address: &str, round_begins: &Barrier) {
     }
 }
 
-/// Lets every round run with nothing under way before it; how often data threads asked for memory in each.
+/// Lets every round run with nothing under way before it; how often data threads asked for memory in each but the first, in
+/// which threads still start, and builder units hear of the run.
 fn count_rounds(handle: &RunHandle, round_begins: &Barrier) -> Vec<u64> {
     round_begins.wait();
     let count = |round| {
@@ -91,10 +92,9 @@ fn count_rounds(handle: &RunHandle, round_begins: &Barrier) -> Vec<u64> {
         COUNTING.store(false, Ordering::Relaxed);
         ALLOCATIONS.load(Ordering::Relaxed)
     };
-    (0..ROUNDS).map(count).collect()
+    (0..ROUNDS).map(count).skip(1).collect()
 }
 
-/// Waits until the units have found each other, and the run has begun.
 /// Stops the run, and says how it ended.
 fn stopped(mut handle: RunHandle, output: &Path) -> RunSummary {
     handle.stop();
@@ -107,6 +107,7 @@ fn stopped(mut handle: RunHandle, output: &Path) -> RunSummary {
     summary
 }
 
+/// Waits until the units have found each other, and the run has begun.
 fn await_start(handle: &RunHandle) {
     let until = Instant::now() + Duration::from_secs(20);
     while handle.snapshot().phase != RunPhase::Running && Instant::now() < until {
@@ -176,5 +177,5 @@ fn data_threads_allocate_nothing_while_data_flow() {
     assert_eq!(summary.events.written, ROUNDS * EVENTS_OF_ROUND);
     assert!(summary.is_balanced() && summary.is_lossless());
     let sizes: Vec<usize> = FIRST_SIZES.iter().map(|size| size.load(Ordering::Relaxed)).collect();
-    assert_eq!(counts, [0; ROUNDS as usize], "data threads asked for memory; sizes: {sizes:?}");
+    assert_eq!(counts, [0; ROUNDS as usize - 1], "data threads asked for memory; sizes: {sizes:?}");
 }

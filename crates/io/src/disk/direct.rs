@@ -12,7 +12,6 @@
 
 #![allow(unsafe_code)]
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -94,11 +93,46 @@ pub(super) struct Helpers {
     filling: Option<Buffer>,
     filled: usize,
     offset: u64,
-    /// Blocks of this pass that were submitted.
+    /// The blocks of this pass.
+    blocks: Blocks,
+}
+
+/// Which blocks of a pass have ended: those before one of them, and behind it some, since writes do not end in their order.
+#[derive(Default)]
+struct Blocks {
+    /// So many were submitted.
     submitted: u64,
-    /// Of this pass: every block before this one has ended. Behind it, whether each has.
+    /// Every one before this has ended.
     all_ended_before: u64,
-    ended: VecDeque<bool>,
+    /// Whether those behind have: one bit each.
+    ended: u64,
+}
+
+impl Blocks {
+    /// Whether the oldest one that has not ended must end before another one is submitted: the others went on without it for
+    /// as long as there is a place to remember that.
+    const fn is_full(&self) -> bool {
+        self.submitted - self.all_ended_before == u64::BITS as u64
+    }
+
+    /// The number of a block that is submitted.
+    const fn submit(&mut self) -> u64 {
+        self.submitted += 1;
+        self.submitted - 1
+    }
+
+    /// This block has ended.
+    const fn end(&mut self, number: u64) {
+        self.ended |= 1 << (number - self.all_ended_before);
+        let in_order = self.ended.trailing_ones();
+        self.all_ended_before += in_order as u64;
+        self.ended = if in_order == u64::BITS { 0 } else { self.ended >> in_order };
+    }
+
+    /// Those that were submitted behind those that have all ended.
+    const fn behind(&self) -> u64 {
+        self.submitted - self.all_ended_before
+    }
 }
 
 impl Helpers {
@@ -118,9 +152,7 @@ impl Helpers {
             filling: None,
             filled: 0,
             offset: 0,
-            submitted: 0,
-            all_ended_before: 0,
-            ended: VecDeque::with_capacity(2 * BUFFERS),
+            blocks: Blocks::default(),
         })
     }
 
@@ -129,8 +161,7 @@ impl Helpers {
         let mut buffer = self.buffer();
         buffer.bytes_mut()[..tail.len()].copy_from_slice(tail);
         (self.filling, self.filled, self.offset) = (Some(buffer), tail.len(), offset);
-        (self.submitted, self.all_ended_before) = (0, 0);
-        self.ended.clear();
+        self.blocks = Blocks::default();
     }
 
     /// Copies a slice behind what was added before; full blocks are on their way. The file stays open until [`Helpers::end`].
@@ -152,7 +183,7 @@ impl Helpers {
     /// Up to which offset everything of this pass has been written without an error.
     pub(super) fn written_to(&mut self) -> u64 {
         self.take();
-        let behind = (self.submitted - self.all_ended_before) * BLOCK as u64;
+        let behind = self.blocks.behind() * BLOCK as u64;
         if self.failure.is_some() { 0 } else { self.offset - behind }
     }
 
@@ -203,9 +234,16 @@ impl Helpers {
     }
 
     fn submit(&mut self, file: &OwnedFd, buffer: Buffer, length: usize) {
-        let job = Job { file: file.as_raw_fd(), number: self.submitted, buffer, length, offset: self.offset };
-        self.submitted += 1;
-        self.ended.push_back(false);
+        if self.has_failed() {
+            // Nothing behind what failed is part of the file.
+            self.idle.push(buffer);
+            return;
+        }
+        while self.blocks.is_full() && self.in_flight > 0 {
+            self.wait();
+        }
+        let number = self.blocks.submit();
+        let job = Job { file: file.as_raw_fd(), number, buffer, length, offset: self.offset };
         // Writes do not end in their order: whoever has least to do takes it. There is room: no helper ever has more than there
         // are buffers.
         let helper = self.helpers.iter_mut().min_by_key(|helper| helper.under_way);
@@ -243,15 +281,10 @@ impl Helpers {
             while let Ok(Ended { number, buffer, result }) = helper.ended.pop() {
                 self.idle.push(buffer);
                 helper.under_way -= 1;
-                if let Some(ended) = self.ended.get_mut((number - self.all_ended_before) as usize) {
-                    *ended = true;
-                }
+                self.blocks.end(number);
                 self.failure = self.failure.or(result.err());
                 self.in_flight -= 1;
             }
-        }
-        while self.ended.pop_front_if(|ended| *ended).is_some() {
-            self.all_ended_before += 1;
         }
     }
 }
@@ -317,4 +350,37 @@ fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8], mut offset: u64) -> Result<
         (bytes, offset) = (&bytes[written..], offset + written as u64);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Blocks;
+
+    #[test]
+    fn the_others_go_on_without_a_block_that_takes_long_but_not_for_ever() {
+        let mut blocks = Blocks::default();
+        let slow = blocks.submit();
+        for others in 1..64 {
+            assert!(!blocks.is_full(), "after {others}");
+            let number = blocks.submit();
+            blocks.end(number);
+            assert_eq!(blocks.behind(), others + 1);
+        }
+        assert!(blocks.is_full());
+        blocks.end(slow);
+        assert!(!blocks.is_full());
+        assert_eq!((blocks.behind(), blocks.submit()), (0, 64));
+    }
+
+    #[test]
+    fn blocks_that_end_out_of_order_count_when_those_before_them_have() {
+        let mut blocks = Blocks::default();
+        let [first, second, third] = [(); 3].map(|()| blocks.submit());
+        blocks.end(third);
+        assert_eq!(blocks.behind(), 3);
+        blocks.end(first);
+        assert_eq!(blocks.behind(), 2);
+        blocks.end(second);
+        assert_eq!(blocks.behind(), 0);
+    }
 }

@@ -46,8 +46,6 @@ struct Packing {
     packer: Packer,
     /// Bytes that were appended, as they were before they were packed.
     length: u64,
-    /// An append's bytes, one behind the other.
-    gathered: Vec<u8>,
 }
 
 /// The other way into a file.
@@ -81,7 +79,7 @@ impl OpenFile {
             let descriptor = files::open_direct(&path)?;
             Some(Direct { descriptor, from, tail: ArrayVec::new() })
         });
-        let packing = Packer::new(how.compression).map(|packer| Packing { packer, length: 0, gathered: Vec::new() });
+        let packing = Packer::new(how.compression).map(|packer| Packing { packer, length: 0 });
         Ok(Self {
             token,
             descriptor,
@@ -330,10 +328,8 @@ impl OpenFile {
 impl Packing {
     /// Packs an append that stands at this offset, after a copy of its bytes; false where there is no memory for it.
     fn pack(&mut self, offset: u64, append: &mut Append) -> bool {
-        self.gathered.clear();
-        append.data.iter().for_each(|slice| self.gathered.extend_from_slice(slice));
         append.packed.clear();
-        self.packer.pack(offset, &self.gathered, &mut append.packed).is_ok()
+        self.packer.pack(offset, append.data.iter().map(|slice| &**slice), &mut append.packed).is_ok()
     }
 }
 

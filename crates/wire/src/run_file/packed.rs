@@ -17,6 +17,9 @@ use zstd::bulk::Compressor;
 pub const PACKED_HEAD_BYTES: usize = 40;
 /// Bytes of a stretch at most: whoever unpacks one needs as much memory.
 pub const MAX_STRETCH_BYTES: usize = 16 << 20;
+/// Bytes of a stretch that is written, its segment's last one aside: what is gathered, what comes out, and the library's own tables
+/// lie in a core's second cache together.
+pub const STRETCH_BYTES: usize = 256 << 10;
 
 const ZSTD: u16 = 1;
 const LZ4: u16 = 2;
@@ -67,7 +70,9 @@ impl fmt::Display for Compression {
 pub struct Packer {
     /// None for LZ4.
     zstd: Option<Compressor<'static>>,
-    /// The packed bytes of the stretch in work.
+    /// The stretch in work: its bytes one behind the other.
+    gathered: Vec<u8>,
+    /// Room for the packed bytes of a stretch. It keeps its length, since what is in it need not be cleared.
     packed: Vec<u8>,
 }
 
@@ -79,41 +84,65 @@ impl Packer {
             Compression::Lz4 => None,
             Compression::Zstd(level) => Some(Compressor::new(level.into()).ok()?),
         };
-        Some(Self { zstd, packed: Vec::new() })
+        Some(Self { zstd, gathered: Vec::new(), packed: Vec::new() })
     }
 
-    /// Appends records that hold these bytes, which stand in the segment from `offset` on.
+    /// Appends records that hold the bytes of these pieces, which stand in the segment one behind the other from `offset` on.
     ///
     /// # Errors
     /// [`RecordError::Room`] where the library finds no room, which it is given enough of.
-    pub fn pack(&mut self, mut offset: u64, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), RecordError> {
-        for stretch in bytes.chunks(MAX_STRETCH_BYTES) {
-            let codec = self.compress(stretch)?;
-            let mut head = [0; PACKED_HEAD_BYTES - 16];
-            let (length, packed) = (stretch.len() as u32, self.packed.len() as u32);
-            Fill::new(&mut head).u64(offset).u32(length).u32(packed).u16(codec);
-            append_record(out, RecordKind::PACKED, |out| {
-                out.extend_from_slice(&head);
-                out.extend_from_slice(&self.packed);
-            })?;
-            offset += stretch.len() as u64;
+    pub fn pack<'a>(
+        &mut self,
+        mut offset: u64,
+        pieces: impl IntoIterator<Item = &'a [u8]>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RecordError> {
+        self.gathered.clear();
+        for mut piece in pieces {
+            while !piece.is_empty() {
+                let (now, later) = piece.split_at(piece.len().min(STRETCH_BYTES - self.gathered.len()));
+                self.gathered.extend_from_slice(now);
+                piece = later;
+                if self.gathered.len() == STRETCH_BYTES {
+                    offset = self.pack_gathered(offset, out)?;
+                }
+            }
+        }
+        if !self.gathered.is_empty() {
+            self.pack_gathered(offset, out)?;
         }
         Ok(())
     }
 
-    /// Compresses a stretch into `packed`; returns the codec.
-    fn compress(&mut self, stretch: &[u8]) -> Result<u16, RecordError> {
+    /// Appends the record of the stretch in work, which begins at `offset`; returns where it ends.
+    fn pack_gathered(&mut self, offset: u64, out: &mut Vec<u8>) -> Result<u64, RecordError> {
+        let (codec, packed) = self.compress()?;
+        let mut head = [0; PACKED_HEAD_BYTES - 16];
+        let (length, packed_length) = (self.gathered.len() as u32, packed as u32);
+        Fill::new(&mut head).u64(offset).u32(length).u32(packed_length).u16(codec);
+        append_record(out, RecordKind::PACKED, |out| {
+            out.extend_from_slice(&head);
+            out.extend_from_slice(&self.packed[..packed]);
+        })?;
+        self.gathered.clear();
+        Ok(offset + u64::from(length))
+    }
+
+    /// Compresses the stretch in work into the front of `packed`; returns the codec, and how many bytes came out.
+    fn compress(&mut self) -> Result<(u16, usize), RecordError> {
+        let stretch = &self.gathered[..];
         let (codec, most) = match self.zstd {
             Some(_) => (ZSTD, zstd::zstd_safe::compress_bound(stretch.len())),
             None => (LZ4, lz4_flex::block::get_maximum_output_size(stretch.len())),
         };
-        self.packed.resize(most, 0);
+        if self.packed.len() < most {
+            self.packed.resize(most, 0);
+        }
         let length = match &mut self.zstd {
             Some(zstd) => zstd.compress_to_buffer(stretch, &mut self.packed[..]).map_err(|_| RecordError::Room)?,
             None => lz4_flex::block::compress_into(stretch, &mut self.packed).map_err(|_| RecordError::Room)?,
         };
-        self.packed.truncate(length);
-        Ok(codec)
+        Ok((codec, length))
     }
 }
 
