@@ -12,7 +12,9 @@ use ropewalk_node::drive::{Progress, Recorded, Storage, StorageConfig, StreamSto
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, EventKey, Incarnation, NodeId, RunNumber, SourceId, StreamIndex, StreamSet, Utc,
 };
-use ropewalk_wire::run_file::{Compression, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource};
+use ropewalk_wire::run_file::{
+    Compression, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource, STRETCH_BYTES,
+};
 use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 use std::fs::File;
@@ -23,6 +25,9 @@ use std::time::{Duration, Instant};
 
 const SOURCES: u32 = 16;
 const FRAGMENT_BYTES: usize = 2048;
+/// Blocks of memory that fragments lie in, and the bytes of one.
+const FRAGMENT_BLOCKS: usize = 256;
+const FRAGMENT_BLOCK: usize = 64 << 10;
 /// Bytes of a bare write, and how many are under way at once: as the disk does it.
 const BLOCK: usize = 1 << 20;
 const DEPTH: usize = 2;
@@ -34,7 +39,8 @@ const NOTE: &str =
 
 /// How storage packs.
 const LEVEL: u8 = 1;
-const PACKED_NOTE: &str = "limit: the library alone on one thread, 1 MiB at once, nothing written; target: 0.9";
+const PACKED_NOTE: &str =
+    "limit: the library alone on one thread, the same bytes, 1 MiB at once, nothing written; target: 0.9";
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     for mode in [WriteMode::Direct, WriteMode::Buffered] {
@@ -77,15 +83,18 @@ fn packed(config: StorageConfig) -> StorageConfig {
     }
 }
 
-/// Packs so many bytes by the library alone, as large a piece at once as the run file does; 10^9 bytes a second.
+/// Packs so many bytes by the library alone, those that storage is given, as large a piece at once as the run file does; 10^9 bytes
+/// a second.
 fn pack_bare(bytes: u64) -> std::io::Result<f64> {
-    let mut source = vec![0; BLOCK];
-    fill(&mut source, 0);
+    let mut source = vec![0; FRAGMENT_BLOCK * FRAGMENT_BLOCKS];
+    for (number, block) in (0..).zip(source.chunks_exact_mut(FRAGMENT_BLOCK)) {
+        fill(block, number);
+    }
     let mut compressor = zstd::bulk::Compressor::new(LEVEL.into())?;
-    let mut out = vec![0; 2 * BLOCK];
+    let mut out = vec![0; 2 * STRETCH_BYTES];
     let begin = Instant::now();
-    for _ in 0..bytes / BLOCK as u64 {
-        compressor.compress_to_buffer(&source, &mut out[..])?;
+    for stretch in source.chunks_exact(STRETCH_BYTES).cycle().take(bytes as usize / STRETCH_BYTES) {
+        compressor.compress_to_buffer(stretch, &mut out[..])?;
     }
     Ok(bytes as f64 / begin.elapsed().as_secs_f64() / 1e9)
 }
@@ -161,9 +170,11 @@ fn pool(name: &str, block: usize, blocks: usize) -> Result<Pool, BenchError> {
 /// Writes events until so many bytes are acknowledged; 10^9 bytes a second.
 fn store(mode: WriteMode, config: StorageConfig, bytes: u64) -> Result<f64, BenchError> {
     let mut fragments = Vec::new();
-    let mut blocks = pool("fragments", 64 << 10, 256)?;
+    let mut blocks = pool("fragments", FRAGMENT_BLOCK, FRAGMENT_BLOCKS)?;
+    let mut number = 0;
     while let Some(mut loan) = blocks.loan(Owner::SHARED) {
-        fill(loan.spare(), fragments.len() as u32);
+        fill(loan.spare(), number);
+        number += 1;
         loan.commit(loan.spare_len());
         let mut rest = loan.split_committed().ok_or_else(|| BenchError::wrong("an empty block"))?;
         while rest.len() > FRAGMENT_BYTES {

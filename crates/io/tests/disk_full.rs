@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ropewalk_io::disk::{Completion, Disk, DiskCause, NewFile, RealDisk, RealDiskConfig, WriteMode};
 use ropewalk_memory::{Owner, Pool, PoolConfig, Slice};
+use ropewalk_wire::run_file::{Compression, Item, Items, PackedStretch};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 fn limit_file_size(bytes: Option<u64>) {
@@ -42,7 +43,58 @@ fn a_full_disk_cuts_back_gives_back_and_goes_on() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     for mode in [WriteMode::Buffered, WriteMode::Direct] {
         write_to_the_limit(mode);
+        for compression in [Compression::Zstd(1), Compression::Lz4] {
+            pack_to_the_limit(mode, compression);
+        }
     }
+}
+
+/// Where what is packed ends nobody can say before; but it unpacks to everything, in order.
+fn pack_to_the_limit(mode: WriteMode, compression: Compression) {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("disk-full-packed-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let mut pool = Pool::new(PoolConfig::heap("source", 1000, 64)).expect("memory for a test");
+    let config = RealDiskConfig { mode, ..RealDiskConfig::default() };
+    let mut disk = RealDisk::new(config, || {}).expect("a thread and two eventfds");
+    let file = disk.create(&path, NewFile { compression, ..NewFile::default() });
+    limit_file_size(Some(1000));
+    for number in 0..40 {
+        disk.append(file, number.into(), &mut piece(&mut pool, number)).expect("room in the queue");
+    }
+    let mut back = Vec::new();
+    let mut good = 0;
+    for completion in completions(&mut disk, 41).into_iter().skip(1) {
+        match completion {
+            Completion::Appended { .. } => good += 1,
+            Completion::AppendFailed { cookie, cause, data, .. } => {
+                assert_eq!((cookie, cause), (good + back.len() as u64, DiskCause::Full));
+                back.push(data);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(!back.is_empty(), "{good} fit");
+    limit_file_size(None);
+    for (data, cookie) in back.iter_mut().zip(good..) {
+        disk.append(file, cookie, data).expect("room in the queue");
+    }
+    let ends = completions(&mut disk, back.len());
+    assert!(ends.iter().all(|end| matches!(end, Completion::Appended { .. })), "{ends:?}");
+    disk.publish(file, &path.with_extension("closed"), 0);
+    completions(&mut disk, 1);
+    drop(disk);
+    let written = std::fs::read(path.with_extension("closed")).expect("the file is closed");
+    let (mut all, mut stretch) = (Vec::new(), Vec::new());
+    for item in Items::new(&written) {
+        let Item::Record { record, .. } = item else { panic!("{item:?}") };
+        let packed = PackedStretch::parse(&record).expect("a packed stretch");
+        assert_eq!(packed.offset, all.len() as u64);
+        packed.unpack(&mut stretch).expect("what was packed");
+        all.extend_from_slice(&stretch);
+    }
+    let expected: Vec<u8> = (0..40_000).map(|place| (place / 1000) as u8).collect();
+    assert_eq!(all, expected);
+    std::fs::remove_file(path.with_extension("closed")).expect("removing the test's file");
 }
 
 fn write_to_the_limit(mode: WriteMode) {

@@ -7,8 +7,8 @@
 //! sync or a publication has gone well, and writes what stood in it once more where it is not there. A directory that was
 //! entered and is gone is made again, unless its whole file system is gone: nothing may fill another disk instead.
 
-mod direct;
 mod files;
+mod helpers;
 mod lane;
 mod open_file;
 mod real;

@@ -9,7 +9,7 @@ use arrayvec::ArrayVec;
 use ropewalk_wire::run_file::{Checksum, Packer};
 use rtrb::Producer;
 
-use super::direct::{ALIGNMENT, Helpers};
+use super::helpers::{ALIGNMENT, Helpers};
 use super::writer::{Append, BATCH, Done, Tally};
 use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file, files};
 
@@ -18,6 +18,9 @@ pub(super) const GATHERED: usize = 1024;
 /// With [`WriteMode::Auto`] at least so many bytes at once are written past the page cache. Waiting for the device costs
 /// less there than the page cache's own copy and its writing back; with less it is the other way round.
 const DIRECT_FROM: u64 = 1 << 20;
+
+/// Appends that came together.
+pub(super) type Batch<'a> = std::vec::Drain<'a, Append>;
 
 pub(super) struct OpenFile {
     pub(super) token: FileToken,
@@ -46,6 +49,8 @@ struct Packing {
     packer: Packer,
     /// Bytes that were appended, as they were before they were packed.
     length: u64,
+    /// Memory for what is packed, which appends before had.
+    spare: Vec<Vec<u8>>,
 }
 
 /// The other way into a file.
@@ -79,7 +84,7 @@ impl OpenFile {
             let descriptor = files::open_direct(&path)?;
             Some(Direct { descriptor, from, tail: ArrayVec::new() })
         });
-        let packing = Packer::new(how.compression).map(|packer| Packing { packer, length: 0 });
+        let packing = Packer::new(how.compression).map(|packer| Packing { packer, length: 0, spare: Vec::new() });
         Ok(Self {
             token,
             descriptor,
@@ -149,36 +154,54 @@ impl OpenFile {
     /// `tally` what that took.
     pub(super) fn append(
         &mut self,
-        batch: impl Iterator<Item = Append>,
+        batch: Batch<'_>,
         more: impl FnMut() -> Option<Append>,
         helpers: Option<&mut Helpers>,
         done: &mut Producer<Done>,
         tally: &Tally,
     ) {
-        let mut waiting: ArrayVec<Append, BATCH> = ArrayVec::new();
-        let mut appended = self.packing.as_ref().map_or(0, |packing| packing.length);
-        for mut append in batch {
-            if append.known_failures == self.failures {
-                if let Some(packing) = &mut self.packing {
-                    if !packing.pack(appended, &mut append) {
-                        (self.failures, self.last_failure) =
-                            (self.failures.wrapping_add(1), DiskCause::System(files::NO_MEMORY));
-                        fail(append, self.last_failure, done);
-                        continue;
-                    }
-                    tally.copied(append.bytes() as u64);
-                    appended += append.bytes() as u64;
-                }
-                waiting.push(append);
-            } else {
-                fail(append, self.last_failure, done);
+        let total: u64 = batch.as_slice().iter().map(|append| append.bytes() as u64).sum();
+        let is_past_cache = total > 0 && self.direct.as_ref().is_some_and(|direct| total >= direct.from);
+        match helpers.filter(|_| is_past_cache || self.packing.is_some()) {
+            Some(helpers) => self.append_by_helpers(batch, more, helpers, is_past_cache, done, tally),
+            None => {
+                let mut appended = self.appended();
+                let waiting = batch.filter_map(|append| self.prepare(append, &mut appended, done, tally)).collect();
+                self.append_through_cache(waiting, done, tally);
             }
         }
-        let total: u64 = waiting.iter().map(|append| append.written_bytes() as u64).sum();
-        match helpers.filter(|_| total > 0 && self.direct.as_ref().is_some_and(|direct| total >= direct.from)) {
-            Some(helpers) => self.append_past_cache(waiting, more, helpers, done, tally),
-            None => self.append_through_cache(waiting, done, tally),
+    }
+
+    /// Where the next append stands among the bytes that are not packed.
+    fn appended(&self) -> u64 {
+        self.packing.as_ref().map_or(0, |packing| packing.length)
+    }
+
+    /// What there is to write of an append, which stands where `appended` says; none, and told so, where it stands behind one
+    /// that failed, or there is no memory to pack it.
+    fn prepare(
+        &mut self,
+        mut append: Append,
+        appended: &mut u64,
+        done: &mut Producer<Done>,
+        tally: &Tally,
+    ) -> Option<Append> {
+        if append.known_failures == self.failures
+            && let Some(packing) = &mut self.packing
+        {
+            if packing.pack(*appended, &mut append) {
+                *appended += append.bytes() as u64;
+                tally.copied(append.bytes() as u64);
+            } else {
+                (self.failures, self.last_failure) =
+                    (self.failures.wrapping_add(1), DiskCause::System(files::NO_MEMORY));
+            }
         }
+        if append.known_failures == self.failures {
+            return Some(append);
+        }
+        fail(append, self.last_failure, done);
+        None
     }
 
     fn append_through_cache(&mut self, waiting: ArrayVec<Append, BATCH>, done: &mut Producer<Done>, tally: &Tally) {
@@ -188,56 +211,57 @@ impl OpenFile {
         self.conclude(waiting, bytes, failure, done, tally);
     }
 
-    /// The first ones are told to be written while others are still on their way, so that whoever has more to append can
-    /// bring it before the disk has nothing to do.
-    fn append_past_cache(
+    /// The first ones are told to be written while others are still packed, or on their way, so that whoever has more to append
+    /// can bring it before the disk has nothing to do.
+    fn append_by_helpers(
         &mut self,
-        first: ArrayVec<Append, BATCH>,
+        mut first: Batch<'_>,
         mut more: impl FnMut() -> Option<Append>,
         helpers: &mut Helpers,
+        is_past_cache: bool,
         done: &mut Producer<Done>,
         tally: &Tally,
     ) {
-        // What is packed needs to know what stands before it.
-        let takes_more = self.packing.is_none();
         let mut pending: ArrayVec<Append, BATCH> = ArrayVec::new();
-        let mut first = first.into_iter();
-        if let Some(direct) = &self.direct {
-            helpers.begin(&direct.tail, self.length - direct.tail.len() as u64);
-            tally.copied(direct.tail.len() as u64);
+        let mut appended = self.appended();
+        match self.direct.as_ref().filter(|_| is_past_cache) {
+            Some(Direct { tail, .. }) => {
+                helpers.begin(tail, self.length - tail.len() as u64, ALIGNMENT);
+                tally.copied(tail.len() as u64);
+            }
+            None => helpers.begin(&[], self.length, 1),
         }
         while !pending.is_full() && !helpers.has_failed() {
-            let next = first.next().or_else(|| if takes_more { more() } else { None });
-            let Some(append) = next else {
+            let Some(append) = first.next().or_else(&mut more) else {
                 // The next ones may come as soon as those who wait hear of a piece that is written.
-                if !takes_more || !helpers.wait_for_one() {
+                if !helpers.wait_for_one() {
                     break;
                 }
                 self.accept_written(&mut pending, helpers.written_to(), done);
                 continue;
             };
-            if append.known_failures != self.failures {
-                fail(append, self.last_failure, done);
-                continue;
-            }
-            if let Some(direct) = &self.direct {
-                append.pieces().for_each(|piece| helpers.add(&direct.descriptor, piece));
-                tally.copied(append.written_bytes() as u64);
-            }
+            let Some(append) = self.prepare(append, &mut appended, done, tally) else { continue };
+            append.pieces().for_each(|piece| helpers.add(self.way(is_past_cache), piece));
+            tally.copied(append.written_bytes() as u64);
             pending.push(append);
             self.accept_written(&mut pending, helpers.written_to(), done);
         }
-        pending.extend(first);
-        let Some(direct) = &self.direct else { return };
-        match helpers.end(&direct.descriptor) {
+        pending.extend(first.filter_map(|append| self.prepare(append, &mut appended, done, tally)));
+        let ended = helpers.end(self.way(is_past_cache));
+        match ended {
             Ok(()) => self.conclude(pending, u64::MAX, None, done, tally),
             // The file system says only now that it does not know such writes.
-            Err(DiskCause::System(files::INVALID)) => {
+            Err(DiskCause::System(files::INVALID)) if is_past_cache => {
                 self.direct = None;
                 self.append_through_cache(pending, done, tally);
             }
             Err(cause) => self.conclude(pending, 0, Some(cause), done, tally),
         }
+    }
+
+    /// The way into the file.
+    fn way(&self, is_past_cache: bool) -> &OwnedFd {
+        self.direct.as_ref().filter(|_| is_past_cache).map_or(&self.descriptor, |direct| &direct.descriptor)
     }
 
     /// Tells that the first of `pending` are written, of which every byte is before `end`.
@@ -262,10 +286,12 @@ impl OpenFile {
             append.pieces().for_each(|piece| checksum.update(piece));
         }
         append.data.clear();
+        let packed = core::mem::take(&mut append.packed);
         let _ = done.push(Done::Appended { append, result: Ok(self.length), bytes });
         self.length += written_bytes;
         if let Some(packing) = &mut self.packing {
             packing.length += bytes as u64;
+            packing.spare.push(packed);
         }
     }
 
@@ -328,6 +354,9 @@ impl OpenFile {
 impl Packing {
     /// Packs an append that stands at this offset, after a copy of its bytes; false where there is no memory for it.
     fn pack(&mut self, offset: u64, append: &mut Append) -> bool {
+        if append.packed.capacity() == 0 {
+            append.packed = self.spare.pop().unwrap_or_default();
+        }
         append.packed.clear();
         self.packer.pack(offset, append.data.iter().map(|slice| &**slice), &mut append.packed).is_ok()
     }

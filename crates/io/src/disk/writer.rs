@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ropewalk_memory::Slice;
+use ropewalk_wire::run_file::Compression;
 use rtrb::{Consumer, Producer};
 
-use super::direct::Helpers;
+use super::helpers::Helpers;
 use super::open_file::{GATHERED, OpenFile, fail};
 use super::{DiskCause, FileToken, NewFile, WriteMode, files, length_of};
 use crate::doorbell::Doorbell;
@@ -124,7 +125,8 @@ pub(super) struct Writer {
     pub(super) sync_on_publish: bool,
     mode: WriteMode,
     tally: Arc<Tally>,
-    /// Those who write past the page cache; none where nobody wants that, or they cannot be started. Dropped before the files.
+    /// Those who write past the page cache, and what is packed; none where nobody wants that, or they cannot be started. Dropped
+    /// before the files.
     helpers: Option<Helpers>,
     files: Vec<OpenFile>,
     batch: Vec<Append>,
@@ -146,8 +148,7 @@ impl Writer {
     /// Works until it is told to stop or its user is gone.
     pub(super) fn run(mut self) {
         if self.mode != WriteMode::Buffered {
-            // Where there are no threads to be had, everything goes through the page cache.
-            self.helpers = Helpers::start().ok();
+            self.start_helpers();
         }
         loop {
             match self.commands.pop() {
@@ -159,6 +160,13 @@ impl Writer {
                 Err(_) if self.commands.is_abandoned() => return,
                 Err(_) => self.sleep(),
             }
+        }
+    }
+
+    /// Where there are no threads to be had, this one writes, through the page cache.
+    fn start_helpers(&mut self) {
+        if self.helpers.is_none() {
+            self.helpers = Helpers::start().ok();
         }
     }
 
@@ -179,6 +187,9 @@ impl Writer {
     fn carry_out(&mut self, command: Command) {
         match command {
             Command::Create { file, path, home, how } => {
+                if how.compression != Compression::None {
+                    self.start_helpers();
+                }
                 let created = OpenFile::create(file, path, home, how, self.mode);
                 let result = created.map(|created| self.files.push(created));
                 self.report(Done::Created { file, result });

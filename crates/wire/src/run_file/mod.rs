@@ -43,7 +43,9 @@ pub use event::{
 };
 pub use footer::{END_MARK_BYTES, FooterView, INDEX_ENTRY_BYTES, IndexEntry, SegmentIndex, footer_bytes};
 pub use name::{CHECKSUM_EXTENSION, OPEN_EXTENSION, SegmentName, run_directory_name};
-pub use packed::{Compression, MAX_STRETCH_BYTES, NoCompression, PACKED_HEAD_BYTES, PackedStretch, Packer, STRETCH_BYTES};
+pub use packed::{
+    Compression, MAX_STRETCH_BYTES, NoCompression, PACKED_HEAD_BYTES, PackedStretch, Packer, STRETCH_BYTES,
+};
 pub use record::{
     MAX_RECORD_BYTES, RECORD_HEADER_BYTES, RECORD_MAGIC, Record, RecordError, RecordHeader, RecordKind, RecordTail,
 };

@@ -17,9 +17,9 @@ use zstd::bulk::Compressor;
 pub const PACKED_HEAD_BYTES: usize = 40;
 /// Bytes of a stretch at most: whoever unpacks one needs as much memory.
 pub const MAX_STRETCH_BYTES: usize = 16 << 20;
-/// Bytes of a stretch that is written, its segment's last one aside: what is gathered, what comes out, and the library's own tables
-/// lie in a core's second cache together.
-pub const STRETCH_BYTES: usize = 256 << 10;
+/// Bytes of a stretch that is written, its segment's last one aside. Shorter ones stay nearer to the core, but zstd packs them more
+/// slowly: it takes other tables for 256 KiB (measured: 0.36 and 0.40 GB/s).
+pub const STRETCH_BYTES: usize = 1 << 20;
 
 const ZSTD: u16 = 1;
 const LZ4: u16 = 2;

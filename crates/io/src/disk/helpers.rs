@@ -1,12 +1,12 @@
-//! Writes past the page cache (`O_DIRECT`): bytes are gathered in aligned buffers, which helper threads write, several at
-//! once, while the next one is filled.
+//! Writes that others do: bytes are gathered in aligned buffers, which helper threads write, several at once, while the next one is
+//! filled. So are writes past the page cache (`O_DIRECT`) done, and those of packed bytes, whose packing takes all of a thread's time.
 //!
 //! ```text
 //!   slices --counted copy--> buffer --> helper 0 --pwrite--> file
 //!                            buffer --> helper 1 --pwrite-->
 //! ```
 //! What follows is gathered while earlier blocks are on their way, as long as there is more; what is complete is known block by
-//! block. Such a write has to begin and end at a multiple of [`ALIGNMENT`]. So what stands in a file's last, unfinished piece is kept
+//! block. A write past the page cache has to begin and end at a multiple of [`ALIGNMENT`]. So what stands in a file's last, unfinished piece is kept
 //! in memory and written again in front of what comes next; behind the last byte zeros are written up to the next multiple, and
 //! cut off when the file is closed.
 
@@ -93,6 +93,8 @@ pub(super) struct Helpers {
     filling: Option<Buffer>,
     filled: usize,
     offset: u64,
+    /// This pass ends at a multiple of this.
+    granule: usize,
     /// The blocks of this pass.
     blocks: Blocks,
 }
@@ -152,16 +154,18 @@ impl Helpers {
             filling: None,
             filled: 0,
             offset: 0,
+            granule: ALIGNMENT,
             blocks: Blocks::default(),
         })
     }
 
-    /// A pass begins: what is added follows `tail`, which stands in the file from `offset` on, a multiple of [`ALIGNMENT`].
-    pub(super) fn begin(&mut self, tail: &[u8], offset: u64) {
+    /// A pass begins: what is added follows `tail`, which stands in the file from `offset` on, a multiple of `granule`. So is where
+    /// it ends, by zeros behind the last byte: [`ALIGNMENT`], or 1 where the page cache takes any.
+    pub(super) fn begin(&mut self, tail: &[u8], offset: u64, granule: usize) {
         let mut buffer = self.buffer();
         buffer.bytes_mut()[..tail.len()].copy_from_slice(tail);
         (self.filling, self.filled, self.offset) = (Some(buffer), tail.len(), offset);
-        self.blocks = Blocks::default();
+        (self.granule, self.blocks) = (granule, Blocks::default());
     }
 
     /// Copies a slice behind what was added before; full blocks are on their way. The file stays open until [`Helpers::end`].
@@ -207,7 +211,7 @@ impl Helpers {
     /// Why something was not written. Any part behind what [`Helpers::written_to`] said may stand in the file then.
     pub(super) fn end(&mut self, file: &OwnedFd) -> Result<(), DiskCause> {
         if let Some(mut buffer) = self.filling.take() {
-            let length = self.filled.next_multiple_of(ALIGNMENT);
+            let length = self.filled.next_multiple_of(self.granule);
             buffer.bytes_mut()[self.filled..length].fill(0);
             if length > 0 {
                 self.submit(file, buffer, length);
