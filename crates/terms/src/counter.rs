@@ -205,6 +205,31 @@ counters! {
     StreamFailed = "stream_failed", Count;
     /// Events on their way to a stream's files now.
     StreamInFlight = "stream_in_flight", Count;
+    /// Time in which a builder unit's disk had something to write.
+    DiskBusyTime = "disk_busy_time", Nanoseconds;
+    /// Time in which built events waited because storage had no room for them.
+    DiskWaitTime = "disk_wait_time", Nanoseconds;
+    /// Time in which filter units had events to decide on, the sum over the units.
+    FilterBusyTime = "filter_busy_time", Nanoseconds;
+    /// Filter units that are there now.
+    FilterUnits = "filter_units", Count;
+    /// Time in which a builder unit had no room for further events.
+    BuilderFullTime = "builder_full_time", Nanoseconds;
+    /// Events that a builder unit may have in work.
+    BuilderPlaces = "builder_places", Count;
+    /// Time in which super-fragments waited because a builder unit's connection had not taken them yet.
+    LinkWaitTime = "link_wait_time", Nanoseconds;
+    /// Time in which a readout unit held settled events and nobody asked for one.
+    RequestWaitTime = "request_wait_time", Nanoseconds;
+    /// Time in which a node, or what shares its thread, had something to do.
+    ThreadBusyTime = "thread_busy_time", Nanoseconds;
+    /// Number of the latest event that a source has shown. Of each source alone: a sum means nothing.
+    LastEventNumber = "last_event_number", Count;
+    /// Time since something came of a source last, in its present connection or before. Of each source alone: a sum means
+    /// nothing.
+    SilentTime = "silent_time", Nanoseconds;
+    /// Sources of which nothing more is expected now.
+    SourcesEnded = "sources_ended", Count;
 }
 
 impl Counter {
@@ -220,7 +245,17 @@ impl Counter {
                 | Self::StreamInFlight
                 | Self::DiskFull
                 | Self::DiskFailing
+                | Self::FilterUnits
+                | Self::BuilderPlaces
+                | Self::LastEventNumber
+                | Self::SilentTime
+                | Self::SourcesEnded
         )
+    }
+
+    /// It says something of one node or source; a sum over several means nothing.
+    pub const fn is_of_one(self) -> bool {
+        matches!(self, Self::DiskFailing | Self::LastEventNumber | Self::SilentTime)
     }
 
     /// The counter with this number, if there is one.
@@ -242,6 +277,13 @@ mod tests {
         assert!(Counter::PoolBlocks.is_level());
         assert!(!Counter::EventsBuilt.is_level());
         assert!(!Counter::BackPressureTime.is_level());
+    }
+
+    #[test]
+    fn what_must_not_be_added_up_says_so() {
+        for &counter in COUNTERS {
+            assert_eq!(counter.is_of_one(), counter.help().contains("a sum means nothing"), "{}", counter.name());
+        }
     }
 
     #[test]

@@ -378,6 +378,7 @@ impl Builder {
             (Counter::EventsUnselected, account.unselected),
             (Counter::EventsWritten, account.written),
             (Counter::EventsInFlight, account.in_flight),
+            (Counter::BuilderPlaces, self.slots.len() as u64),
             (Counter::MessagesRefused, refused),
         ];
         let counted = counters.into_iter().map(|(counter, value)| (counter as u16, value));
@@ -385,6 +386,12 @@ impl Builder {
         let causes = ropewalk_terms::CAUSES.iter().map(move |&cause| (ReportEntry::cause(cause), dropped.get(cause)));
         let causes = causes.filter(|&(_, value)| value > 0);
         counted.chain(causes).map(|(what, value)| ReportEntry { source: None, what, value })
+    }
+
+    /// Whether there is no room for further events: every slot holds one, or so many bytes are held that an event more may be too much.
+    pub const fn is_full(&self) -> bool {
+        let enough = self.config.credit_bytes - self.config.credit_bytes / 8;
+        self.slots.in_work() == self.slots.len() || self.slots.held_bytes() >= enough
     }
 
     /// How many slots hold an event.

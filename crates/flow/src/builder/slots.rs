@@ -82,6 +82,8 @@ pub(super) struct Slots {
     returns: Box<[Returns]>,
     sources: usize,
     words: usize,
+    /// Charged to the credit by events whose payloads are held.
+    held_bytes: u64,
 }
 
 impl Slots {
@@ -97,7 +99,13 @@ impl Slots {
             returns: (0..sources).map(|_| Returns::default()).collect(),
             sources,
             words,
+            held_bytes: 0,
         }
+    }
+
+    /// Bytes that are charged to the credit.
+    pub(super) const fn held_bytes(&self) -> u64 {
+        self.held_bytes
     }
 
     /// How many slots there are.
@@ -133,6 +141,7 @@ impl Slots {
     /// Takes a free slot for an event that begins to be collected.
     pub(super) fn take(&mut self, now: Instant, key: EventKey, attempt: Attempt, bytes: u32) -> Option<u32> {
         let slot = self.free.pop()?;
+        self.held_bytes += u64::from(bytes);
         self.slots[slot as usize] = Slot {
             key,
             attempt,
@@ -149,6 +158,7 @@ impl Slots {
     /// Lets go of the payloads of these slots. What one source sent of several events often lies in one block.
     pub(super) fn drop_payloads(&mut self, slots: &[u32]) {
         for &slot in slots {
+            self.held_bytes = self.held_bytes.saturating_sub(u64::from(self.at(slot).bytes));
             self.at_mut(slot).holds_payloads = false;
             let range = self.range(slot);
             for (fragment, returns) in self.fragments[range].iter_mut().zip(&mut self.returns) {

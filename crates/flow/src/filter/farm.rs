@@ -293,6 +293,16 @@ impl FilterFarm {
         self.units.iter().map(Unit::restarted).sum()
     }
 
+    /// Filter units that are ready.
+    pub fn living(&self) -> usize {
+        self.units.iter().filter(|unit| unit.is_ready()).count()
+    }
+
+    /// Whether a filter unit has events to decide on.
+    pub fn is_busy(&self, unit: u16) -> bool {
+        self.units[usize::from(unit)].load() > 0
+    }
+
     /// Filter units that are given up.
     pub fn given_up(&self) -> usize {
         self.units.iter().filter(|unit| unit.is_given_up()).count()

@@ -46,6 +46,10 @@ impl Unit {
         self.process.is_ready() && self.given < self.granted
     }
 
+    pub(super) const fn is_ready(&self) -> bool {
+        self.process.is_ready()
+    }
+
     pub(super) const fn is_given_up(&self) -> bool {
         self.process.is_given_up()
     }

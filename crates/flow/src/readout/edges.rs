@@ -88,9 +88,9 @@ impl Readout {
     }
 
     /// What is said after the end: the last report, then how much was still held.
-    pub(super) fn next_farewell(&mut self) -> Option<Message> {
+    pub(super) fn next_farewell(&mut self, now: Instant) -> Option<Message> {
         let cursor = self.farewell?;
-        let mut left = self.report().skip(cursor.sent);
+        let mut left = self.report(now).skip(cursor.sent);
         let entries: Batch<ReportEntry> = left.by_ref().take(BATCH).collect();
         let last = left.next().is_none();
         drop(left);

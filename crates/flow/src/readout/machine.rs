@@ -270,7 +270,7 @@ impl Readout {
             // A new event manager asks, and no earlier one has begun the run here.
             return Some(ReadoutAction::ToManager(Message::Highest(EventKey::MIN)));
         }
-        self.next_farewell().map(ReadoutAction::ToManager)
+        self.next_farewell(now).map(ReadoutAction::ToManager)
     }
 
     /// When [`Readout::poll`] must be called at the latest even if nothing comes.
@@ -389,6 +389,11 @@ impl Readout {
     /// Whether an event is held that is settled: room comes when it is released, whatever the sources do.
     pub const fn holds_settled(&self) -> bool {
         self.table.base() < self.head
+    }
+
+    /// Whether it holds settled events and no builder unit asks for one.
+    pub const fn awaits_requests(&self) -> bool {
+        self.holds_settled() && self.requests.is_empty()
     }
 
     /// How many events are held.

@@ -2,12 +2,13 @@
 
 use super::machine::Readout;
 use super::source::Source;
+use super::timeline::ORIGIN;
 use crate::messages::ReportEntry;
 use arrayvec::ArrayVec;
-use ropewalk_terms::{Cause, Counter, FragmentAccount};
+use ropewalk_terms::{Cause, Counter, FragmentAccount, Instant};
 
 /// The counters that are reported of every source.
-const COUNTERS: usize = 21;
+const COUNTERS: usize = 24;
 
 /// How far the last report of the run has come.
 #[derive(Copy, Clone, Debug)]
@@ -19,14 +20,29 @@ pub(super) struct ReportCursor {
 }
 
 impl Readout {
-    /// Every counter, source by source, as they stand now.
-    pub fn report(&self) -> impl Iterator<Item = ReportEntry> + '_ {
-        (0..self.sources.len()).flat_map(|source| entries(&self.sources[source], &self.account(source)))
+    /// Every counter, source by source, as they stand at `now`.
+    pub fn report(&self, now: Instant) -> impl Iterator<Item = ReportEntry> + '_ {
+        (0..self.sources.len()).flat_map(move |source| {
+            let input = &self.sources[source];
+            entries(input, &self.account(source), self.last_number(input), now)
+        })
+    }
+
+    /// The number of the latest event that a source has shown; 0 before the first.
+    fn last_number(&self, source: &Source) -> u64 {
+        let highest = source.highest();
+        if highest < ORIGIN { 0 } else { self.timeline.key(highest).number() }
     }
 }
 
-fn entries(source: &Source, account: &FragmentAccount) -> ArrayVec<ReportEntry, { COUNTERS + 2 * Cause::COUNT }> {
+fn entries(
+    source: &Source,
+    account: &FragmentAccount,
+    last_number: u64,
+    now: Instant,
+) -> ArrayVec<ReportEntry, { COUNTERS + 2 * Cause::COUNT }> {
     let statistics = &source.statistics;
+    let silent = source.last_came.map_or(0, |last| now.since(last).as_nanos() as u64);
     let counters: [(Counter, u64); COUNTERS] = [
         (Counter::FragmentsReceived, account.received),
         (Counter::FragmentsComplete, account.in_complete_events),
@@ -49,6 +65,9 @@ fn entries(source: &Source, account: &FragmentAccount) -> ArrayVec<ReportEntry, 
         (Counter::FramesDivided, statistics.frames_divided),
         (Counter::FramesGathered, statistics.frames_gathered),
         (Counter::BackPressureTime, statistics.back_pressure.as_nanos() as u64),
+        (Counter::LastEventNumber, last_number),
+        (Counter::SilentTime, silent),
+        (Counter::SourcesEnded, u64::from(source.is_done())),
     ];
     let entry = |what, value| ReportEntry { source: Some(source.id), what, value };
     let counters = counters.into_iter().map(|(counter, value)| entry(counter as u16, value));

@@ -72,6 +72,11 @@ impl Requests {
         self.ready += 1;
     }
 
+    /// Nobody asks for anything.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.ready + self.unsettled == 0
+    }
+
     /// A builder unit is gone, and its requests with it.
     pub(super) fn forget(&mut self, builder: u16) {
         if let Some(queue) = self.queues.get_mut(usize::from(builder)) {

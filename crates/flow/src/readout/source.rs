@@ -93,6 +93,8 @@ pub(super) struct Source {
     pub(super) statistics: Statistics,
     /// Since when it is connected and not read.
     unread_since: Option<Instant>,
+    /// When something came last.
+    pub(super) last_came: Option<Instant>,
 }
 
 impl Source {
@@ -119,6 +121,7 @@ impl Source {
             account: FragmentAccount::default(),
             statistics: Statistics::default(),
             unread_since: None,
+            last_came: None,
         }
     }
 

@@ -321,7 +321,9 @@ impl RunSnapshot {
                 if let Some(seen) = self.seen.entry(source).or_default().of(counter) {
                     *seen += value;
                 }
-                *self.counters.entry(counter).or_default() += value;
+                if !counter.is_of_one() {
+                    *self.counters.entry(counter).or_default() += value;
+                }
             }
             None => {}
         }

@@ -5,6 +5,7 @@ use super::delivery::Delivery;
 use super::farewell::Farewell;
 use super::filing::Filing;
 use super::filtering::Filtering;
+use super::lasting::Lasting;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
 use super::outlet::Outlet;
@@ -13,7 +14,7 @@ use super::refusal::Refusal;
 use super::storage::Storage;
 use super::table::EndpointTable;
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig};
-use ropewalk_flow::messages::{Batch, Message, Report};
+use ropewalk_flow::messages::{Batch, Message, Report, ReportEntry};
 use ropewalk_io::disk::Disk;
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
@@ -71,6 +72,9 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
     farewell: Farewell,
     refusal: Option<Refusal>,
     old_messages: u64,
+    /// It had something to do, and no room for further events.
+    busy: Lasting,
+    full: Lasting,
     run: RunNumber,
 }
 
@@ -110,6 +114,8 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             farewell: Farewell::default(),
             refusal: None,
             old_messages: 0,
+            busy: Lasting::default(),
+            full: Lasting::default(),
             run: RunNumber(0),
             peers,
             config,
@@ -423,7 +429,9 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     fn report(&mut self) {
         let mut batch = Batch::new();
         let unsent = &mut self.unsent;
-        for mut entry in self.builder.report().chain(self.outlet.report()) {
+        let own = [(Counter::ThreadBusyTime, self.busy), (Counter::BuilderFullTime, self.full)]
+            .map(|(counter, lasting)| ReportEntry { source: None, what: counter as u16, value: lasting.nanoseconds() });
+        for mut entry in self.builder.report().chain(self.outlet.report()).chain(own) {
             if entry.what == Counter::MessagesRefused as u16 {
                 entry.value += self.old_messages;
             }
@@ -443,6 +451,8 @@ impl<P: Dispatcher, D: Disk> Drive for BuilderDrive<P, D> {
         }
         let mut work = self.poll_peers(now);
         work += self.act(now);
+        self.busy.look(now, work > 0);
+        self.full.look(now, self.builder.is_full());
         if now >= self.report_due && self.managers.obeyed().is_some() {
             self.report_due = now.after(self.config.report_interval);
             self.report();

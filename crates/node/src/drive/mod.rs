@@ -31,6 +31,7 @@ mod filing;
 mod filtering;
 mod front_ends;
 pub mod gateway;
+mod lasting;
 mod link;
 mod manager;
 mod managers;

@@ -7,6 +7,7 @@
 
 use super::filing::{Filed, Filing, LumisectionTotal};
 use super::filtering::Filtering;
+use super::lasting::Lasting;
 use super::storage::{Progress, Storage};
 use super::writer::Writer;
 use ropewalk_flow::builder::{Builder, EventView};
@@ -29,6 +30,10 @@ pub struct Outlet<D: Disk> {
     unwritten: Vec<u32>,
     /// While the run drains decisions are waited for so long.
     filter_patience: Duration,
+    /// The disk had something to write.
+    disk_busy: Lasting,
+    /// Events were to be written for which there was no room.
+    disk_wait: Lasting,
 }
 
 impl<D: Disk> Outlet<D> {
@@ -41,6 +46,8 @@ impl<D: Disk> Outlet<D> {
             progress: Vec::with_capacity(1024),
             unwritten: Vec::with_capacity(slots as usize),
             filter_patience: Duration::MAX,
+            disk_busy: Lasting::default(),
+            disk_wait: Lasting::default(),
         }
     }
 
@@ -96,7 +103,10 @@ impl<D: Disk> Outlet<D> {
             Writer::RunFiles(_) => self.record(now, builder),
             Writer::EventFiles(_) => self.file(now, builder),
         }
-        work + self.acknowledge(now, builder)
+        let work = work + self.acknowledge(now, builder);
+        self.disk_busy.look(now, self.writer.is_writing());
+        self.disk_wait.look(now, self.filtering.next_to_write().is_some());
+        work
     }
 
     /// What would be written ends here.
@@ -207,6 +217,8 @@ impl<D: Disk> Outlet<D> {
             (Counter::DiskRefusals, counts.refusals),
             (Counter::DiskFull, u64::from(counts.refused == Some(DiskCause::Full))),
             (Counter::DiskFailing, counts.refused.map_or(0, failing)),
+            (Counter::DiskBusyTime, self.disk_busy.nanoseconds()),
+            (Counter::DiskWaitTime, self.disk_wait.nanoseconds()),
         ];
         let own = own.into_iter().map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
         own.chain(self.filtering.report())

@@ -14,6 +14,7 @@ use super::dividing::Dividing;
 use super::entrances::Entrance;
 use super::farewell::Farewell;
 use super::front_ends::FrontEnds;
+use super::lasting::Lasting;
 use super::link::{Identity, Outbox, Unsent, received};
 use super::managers::{Managers, Welcomed};
 use super::reader::{Incoming, MessageReader};
@@ -83,6 +84,16 @@ struct Counts {
     old_messages: u64,
 }
 
+/// What it, or what it has, waited for.
+#[derive(Default)]
+struct Times {
+    busy: Lasting,
+    /// Super-fragments, for connections to take them.
+    link: Lasting,
+    /// Settled events, for somebody to ask for them.
+    requests: Lasting,
+}
+
 /// A readout unit: see the module's picture.
 pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     front_ends: FrontEnds<S>,
@@ -105,6 +116,7 @@ pub struct ReadoutDrive<S: Dispatcher, P: Dispatcher> {
     /// For how many more turns nothing is received while settled events are held.
     patience: u32,
     counts: Counts,
+    times: Times,
     /// The last word, and until when it waits for the account of subscribers.
     last_word: Option<(Finished, Instant)>,
     farewell: Farewell,
@@ -141,6 +153,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             stuck: false,
             patience: 0,
             counts: Counts::default(),
+            times: Times::default(),
             last_word: None,
             farewell: Farewell::default(),
             refusal: None,
@@ -499,7 +512,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         self.last_word = None;
         self.front_ends.abandon_waiting(&mut self.readout);
         self.datagrams.abandon_waiting(&mut self.readout);
-        self.report();
+        self.report(now);
         self.unsent.push_back(Message::Finished(finished));
         self.farewell.say();
         self.flush_unsent();
@@ -570,7 +583,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
     /// Sends all counters: those of the machine and those of the drive. After the last word it says nothing, for the
     /// account of the run is complete, and what a card still brings to subscribers is no part of it; but it is said, and so
     /// it shows whether the event manager is still there.
-    fn report(&mut self) {
+    fn report(&mut self, now: Instant) {
         if self.farewell.is_said() {
             return self.unsent.push_back(Message::Report(Report { entries: Batch::new(), last: true }));
         }
@@ -578,7 +591,12 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         let cards = &self.cards;
         let own = self.front_ends.counters(self.counts.refused).into_iter();
         let own = own.map(|(counter, value)| (counter, value + cards.shared_counter(counter))).chain(cards.counters());
-        let own = own.chain([(Counter::MessagesRefused, self.counts.old_messages)]);
+        let own = own.chain([
+            (Counter::MessagesRefused, self.counts.old_messages),
+            (Counter::ThreadBusyTime, self.times.busy.nanoseconds()),
+            (Counter::LinkWaitTime, self.times.link.nanoseconds()),
+            (Counter::RequestWaitTime, self.times.requests.nanoseconds()),
+        ]);
         let own = own.map(|(counter, value)| ReportEntry { source: None, what: counter as u16, value });
         // Of their sources: a number is reported once, and the sum is over all of them.
         let divided = self.front_ends.divided().chain(self.datagrams.divided());
@@ -586,7 +604,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
             divided.map(|(source, what, value)| ReportEntry { source: Some(source), what: what as u16, value });
         let own = own.chain(divided).chain(self.datagrams.report());
         let mut batch = Batch::new();
-        for entry in self.readout.report().chain(own) {
+        for entry in self.readout.report(now).chain(own) {
             if batch.is_full() {
                 let full = std::mem::take(&mut batch);
                 self.unsent.push_back(Message::Report(Report { entries: full, last: false }));
@@ -618,9 +636,14 @@ impl<S: Dispatcher, P: Dispatcher> Drive for ReadoutDrive<S, P> {
         }
         if now >= self.report_due && self.managers.obeyed().is_some() && self.unsent.is_empty() {
             self.report_due = now.after(self.config.report_interval);
-            self.report();
+            self.report(now);
         }
         work += self.act(now);
+        self.times.busy.look(now, work > 0);
+        // What could be sent is sent by now.
+        let waits_for_link = !self.answers.iter().all(Answers::is_empty) || self.has_unsent();
+        self.times.link.look(now, waits_for_link);
+        self.times.requests.look(now, self.readout.awaits_requests());
         self.farewell.look(now);
         work
     }

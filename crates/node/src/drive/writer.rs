@@ -73,6 +73,11 @@ impl<D: Disk> Writer<D> {
         either!(self, None, one => one.wait_descriptor())
     }
 
+    /// Whether the disk has something to write.
+    pub(super) fn is_writing(&self) -> bool {
+        either!(self, false, one => one.is_writing())
+    }
+
     pub(super) fn copied_bytes(&self) -> u64 {
         either!(self, 0, one => one.copied_bytes())
     }

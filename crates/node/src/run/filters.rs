@@ -11,6 +11,7 @@ use crate::library_process::{COPIES, START, library_process};
 use ropewalk_flow::builder::EventView;
 use ropewalk_flow::filter::{BuiltinFilter, Decision, FarmConfig, HistogramShape};
 use ropewalk_flow::supervision::SupervisorConfig;
+use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::tcp::{Tcp, TcpConfig};
 use ropewalk_memory::{PoolConfig, Staging};
 use ropewalk_plugin::filter::process::{FilterProcess, MOST_EVENTS, Offer, ProcessConfig};
@@ -186,6 +187,10 @@ impl LocalFilter for Trusted {
 
     fn end(&mut self) {
         self.0.end_run();
+    }
+
+    fn time(&self) -> Option<Instant> {
+        Some(MonotonicClock.now())
     }
 }
 

@@ -226,3 +226,18 @@ fn what_was_not_emitted_yet_is_known_by_its_lowest_key() {
     assert_eq!(hand.done().emitted.len(), 1);
     assert_eq!(hand.builder.oldest_unemitted(), Some(key(8)));
 }
+
+#[test]
+fn it_is_full_with_an_event_in_every_slot_or_with_nearly_all_bytes() {
+    let mut hand = Hand::new(config(1));
+    assert!(!hand.builder.is_full());
+    hand.assign(1..=3, 1);
+    assert!(!hand.builder.is_full());
+    hand.assign([4], 1);
+    assert!(hand.builder.is_full(), "there are four slots");
+    let mut hand = Hand::new(BuilderConfig { slots: 100, ..config(1) });
+    hand.assign(1..=8, 1);
+    assert!(!hand.builder.is_full(), "of 1,000 bytes 800 are held");
+    hand.assign([9], 1);
+    assert!(hand.builder.is_full());
+}

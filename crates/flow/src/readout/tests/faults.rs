@@ -62,7 +62,7 @@ fn flagged_contents_go_on_and_are_counted() {
     assert!(rig.fragments(key(1))[0].meta.flags.contains(FragmentFlags::CRC_ERROR));
     let counter = ropewalk_terms::Counter::CrcErrors;
     assert_eq!(
-        rig.readout.report().find(|entry| entry.as_counter() == Some(counter)).map(|entry| entry.value),
+        rig.readout.report(rig.now).find(|entry| entry.as_counter() == Some(counter)).map(|entry| entry.value),
         Some(1)
     );
 }
@@ -84,7 +84,7 @@ fn bytes_without_sense_are_counted_by_name() {
     assert_eq!(rig.account(0).dropped.get(Cause::Oversize), 1);
     let counter = ropewalk_terms::Counter::GarbageBytes;
     assert_eq!(
-        rig.readout.report().find(|entry| entry.as_counter() == Some(counter)).map(|entry| entry.value),
+        rig.readout.report(rig.now).find(|entry| entry.as_counter() == Some(counter)).map(|entry| entry.value),
         Some(77)
     );
 }

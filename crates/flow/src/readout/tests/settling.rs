@@ -1,6 +1,7 @@
 //! When an event is settled and announced, and how far sources are read.
 
 use super::*;
+use ropewalk_terms::Counter;
 
 #[test]
 fn an_event_is_announced_at_once_when_every_source_has_delivered() {
@@ -169,4 +170,40 @@ fn held_payloads_can_be_replaced_oldest_first_and_each_once() {
     });
     assert_eq!(rest, 5, "the event where it broke off is shown again");
     rig.readout.oldest_payloads(|_, _| panic!("all were shown"));
+}
+
+#[test]
+fn a_source_tells_its_latest_event_since_when_it_is_silent_and_that_it_has_ended() {
+    let mut config = config(2);
+    config.sources[1].on_close = OnClose::End;
+    let mut rig = Rig::started(config);
+    let told = |rig: &Rig, id: u32| {
+        let of = |counter: Counter| {
+            let is_it = |entry: &ReportEntry| entry.source == Some(SourceId(id)) && entry.as_counter() == Some(counter);
+            rig.readout.report(rig.now).find(is_it).expect("it is told of every source").value
+        };
+        (of(Counter::LastEventNumber), of(Counter::SilentTime), of(Counter::SourcesEnded))
+    };
+    assert_eq!((told(&rig, 0), told(&rig, 1)), ((0, 0, 0), (0, 0, 0)));
+    rig.feed(0, 1..=9);
+    rig.feed(1, 1..=7);
+    rig.wait(Duration::from_micros(3));
+    rig.feed(1, [8]);
+    rig.wait(Duration::from_micros(2));
+    assert_eq!((told(&rig, 0), told(&rig, 1)), ((9, 5_000, 0), (8, 2_000, 0)));
+    rig.disconnect(0);
+    rig.disconnect(1);
+    assert_eq!((told(&rig, 0).2, told(&rig, 1).2), (0, 1));
+}
+
+#[test]
+fn settled_events_for_which_nobody_asks_are_seen() {
+    let mut rig = Rig::started(config(1));
+    assert!(!rig.readout.awaits_requests(), "nothing is held");
+    rig.feed(0, [1]);
+    assert!(rig.readout.awaits_requests());
+    rig.request(0, &[key(2)]);
+    assert!(!rig.readout.awaits_requests(), "somebody waits for the next one");
+    rig.feed(0, [2]);
+    assert!(rig.readout.awaits_requests());
 }

@@ -140,7 +140,7 @@ fn a_disconnected_source_may_come_back_in_time() {
     rig.feed(1, [5]);
     rig.feed(0, [5]);
     assert_eq!(rig.missing(key(5)), []);
-    let report: Vec<_> = rig.readout.report().filter(|entry| entry.source == Some(SourceId(1))).collect();
+    let report: Vec<_> = rig.readout.report(rig.now).filter(|entry| entry.source == Some(SourceId(1))).collect();
     let reported = |counter| report.iter().find(|entry| entry.as_counter() == Some(counter)).map(|entry| entry.value);
     assert_eq!(reported(ropewalk_terms::Counter::SourceConnections), Some(3));
     assert_eq!(reported(ropewalk_terms::Counter::SourceDisconnections), Some(2));

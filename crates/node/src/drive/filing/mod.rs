@@ -461,6 +461,11 @@ impl<D: Disk> Filing<D> {
         FilingCounts { refused: self.counts.refused.or(full), ..self.counts }
     }
 
+    /// Whether the disk has something to write.
+    pub(super) fn is_writing(&self) -> bool {
+        self.disk.queued_bytes() > 0
+    }
+
     /// Bytes that were copied to be written; what is staged does not count.
     pub fn copied_bytes(&self) -> u64 {
         self.disk.copied_bytes()

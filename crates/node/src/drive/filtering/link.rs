@@ -52,6 +52,11 @@ pub trait LocalFilter: Send {
     /// The run has ended.
     fn end(&mut self) {}
 
+    /// What the clock says, to tell how long decisions take; none where nobody wants to know.
+    fn time(&self) -> Option<Instant> {
+        None
+    }
+
     /// Bytes of events that were copied for it.
     fn copied_bytes(&self) -> u64 {
         0

@@ -16,6 +16,7 @@ pub(super) use event::DecidedEvent;
 pub use link::{FilterLink, FilterSight, LocalFilter, NotBelieved, Offered, RecordKeeper, Said, UnitDecision};
 pub use remote::{RemoteNotes, RemoteUnit};
 
+use super::lasting::Lasting;
 use monitor::Monitor;
 use ropewalk_flow::builder::{Builder, EventView};
 use ropewalk_flow::filter::{Decision, FarmAction, FarmConfig, FilterFarm, Ordering, Streams};
@@ -54,6 +55,14 @@ struct Watched {
     histograms: Vec<Option<u16>>,
     /// Its process has ended, and not all of its decisions were taken yet.
     has_ended: bool,
+    /// It had events to decide on.
+    busy: Lasting,
+}
+
+impl Watched {
+    fn new(link: Box<dyn FilterLink>) -> Self {
+        Self { link, histograms: Vec::new(), has_ended: false, busy: Lasting::default() }
+    }
 }
 
 /// What was decided of the event in a slot.
@@ -82,6 +91,8 @@ pub struct Filtering {
     failed_here: u64,
     /// From then on no decision is waited for.
     close_at: Option<Instant>,
+    /// How long a filter of this thread has worked.
+    busy_here: Duration,
 }
 
 impl Filtering {
@@ -108,7 +119,7 @@ impl Filtering {
     pub fn units(config: FarmConfig, links: Vec<Box<dyn FilterLink>>, streams: Streams, results: Staging) -> Self {
         let farm = FilterFarm::new(config);
         assert_eq!(farm.units(), links.len(), "each filter unit has a link");
-        let links = links.into_iter().map(|link| Watched { link, histograms: Vec::new(), has_ended: false }).collect();
+        let links = links.into_iter().map(Watched::new).collect();
         Self::with(Decider::Units(farm, links), streams, Some(results), config.slots)
     }
 
@@ -126,6 +137,7 @@ impl Filtering {
             said: Said { result: Vec::with_capacity(MOST_RESULT_BYTES), ..Said::default() },
             failed_here: 0,
             close_at: None,
+            busy_here: Duration::ZERO,
         }
     }
 
@@ -190,6 +202,9 @@ impl Filtering {
                 self.look_at_units(now, builder) + self.give_out(now, builder)
             }
         };
+        if let Decider::Units(farm, links) = &mut self.decider {
+            (0..).zip(links).for_each(|(unit, watched)| watched.busy.look(now, farm.is_busy(unit)));
+        }
         self.monitor.hand_over();
         if !self.ordering.is_empty() {
             let oldest = [builder.oldest_unemitted(), self.oldest_undecided(builder)].into_iter().flatten().min();
@@ -218,6 +233,9 @@ impl Filtering {
     /// over, nobody is asked.
     fn decide_here(&mut self, builder: &Builder, is_over: bool) -> usize {
         let mut work = 0;
+        let has_some = matches!(&self.decider, Decider::Here(_, waiting) if !waiting.is_empty());
+        // One clock read before and one behind all of them, and none where there is nothing to decide.
+        let begun = if has_some { self.time_here() } else { None };
         while work < AT_ONCE && self.has_room() {
             let Decider::Here(filter, waiting) = &mut self.decider else { break };
             let Some(slot) = waiting.pop_front() else { break };
@@ -232,7 +250,17 @@ impl Filtering {
             self.settle(slot, &event, decision);
             work += 1;
         }
+        if let Some(begun) = begun
+            && let Some(ended) = self.time_here()
+        {
+            self.busy_here += ended.since(begun);
+        }
         work
+    }
+
+    /// What a filter of this thread says that the time is.
+    fn time_here(&self) -> Option<Instant> {
+        if let Decider::Here(filter, _) = &self.decider { filter.time() } else { None }
     }
 
     /// Takes what filter units have decided, and what became of them.
@@ -438,6 +466,13 @@ impl Filtering {
     /// The numbers for the event manager; those of a stream have its index in place of a source.
     pub(super) fn report(&self) -> impl Iterator<Item = ReportEntry> {
         let own = |(counter, value): (Counter, u64)| ReportEntry { source: None, what: counter as u16, value };
+        let (units, busy) = match &self.decider {
+            Decider::Nobody => (0, 0),
+            Decider::Here(..) => (1, self.busy_here.as_nanos() as u64),
+            Decider::Units(farm, links) => {
+                (farm.living() as u64, links.iter().map(|unit| unit.busy.nanoseconds()).sum())
+            }
+        };
         let (farm, copied) = match &self.decider {
             Decider::Nobody => (None, 0),
             Decider::Here(filter, _) => (None, filter.copied_bytes()),
@@ -451,6 +486,8 @@ impl Filtering {
             (Counter::FilterRestarts, farm.map_or(0, FilterFarm::restarted)),
             (Counter::FilterUnitsGivenUp, farm.map_or(0, |farm| farm.given_up() as u64)),
             (Counter::FilterBytesCopied, copied),
+            (Counter::FilterUnits, units),
+            (Counter::FilterBusyTime, busy),
             (Counter::EventsOutOfOrder, self.ordering.late()),
         ];
         let streams = (0..).map(StreamIndex).zip(self.accounts()).flat_map(|(index, account)| {

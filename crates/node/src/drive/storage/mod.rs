@@ -371,6 +371,11 @@ impl<D: Disk> Storage<D> {
         sum
     }
 
+    /// Whether the disk has something to write.
+    pub(super) fn is_writing(&self) -> bool {
+        self.series.iter().any(Series::is_writing)
+    }
+
     /// Bytes that were copied to be written; what is staged does not count.
     pub fn copied_bytes(&self) -> u64 {
         self.tools.disk.copied_bytes()

@@ -215,6 +215,12 @@ impl SegmentWriter {
         self.retry
     }
 
+    /// Whether the disk has something of it to do.
+    pub(super) fn is_writing(&self) -> bool {
+        let is_alone_with_disk = matches!(self.work, Work::Sync | Work::Publish) && self.retry.is_none();
+        self.with_disk > self.refused_batches || is_alone_with_disk
+    }
+
     /// Gives the disk what it may have now. Appends end in their order, so that their ends need no number; a sync or the publication
     /// is alone with the disk.
     pub(super) fn flush(&mut self, disk: &mut impl Disk, now: Instant, config: &StorageConfig) {
@@ -336,8 +342,7 @@ impl SegmentWriter {
     /// Gives up what the disk has not taken; its events have failed. Those that it had taken are gone with a file that somebody
     /// deleted. False while a piece of work is with the disk, of which it is not known yet how it ends.
     pub(super) fn give_up(&mut self, counts: &mut StorageCounts, acknowledgements: &mut Acknowledgements<'_>) -> bool {
-        let is_alone_with_disk = matches!(self.work, Work::Sync | Work::Publish) && self.retry.is_none();
-        if self.with_disk > 0 || is_alone_with_disk {
+        if self.with_disk > 0 || self.is_writing() {
             return false;
         }
         if self.is_deleted {

@@ -210,6 +210,11 @@ impl Series {
         self.segments().find_map(SegmentWriter::refusal)
     }
 
+    /// Whether the disk has something of it to do.
+    pub(super) fn is_writing(&self) -> bool {
+        self.segments().any(SegmentWriter::is_writing)
+    }
+
     /// When refused work is to be offered again.
     pub(super) fn retry(&self) -> Option<Instant> {
         self.segments().filter_map(SegmentWriter::retry).min()
