@@ -25,5 +25,5 @@ mod rates;
 mod sample;
 
 pub use activity::Activity;
-pub use rates::{NodeRates, Rates, SourceRates};
+pub use rates::{NodeRates, NodeShares, Rates, SourceRates};
 pub use sample::{DiskSample, NodeSample, Numbers, Sample, SourceSample, StreamSample};

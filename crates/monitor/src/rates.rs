@@ -31,6 +31,51 @@ pub struct NodeRates {
     pub bytes_per_second: f64,
     /// Part of its pools' blocks that is held now, 0 to 1; none where it has no pool or has not told.
     pub pool_share: Option<f64>,
+    /// What it did with its time.
+    #[serde(flatten)]
+    pub shares: NodeShares,
+}
+
+/// Parts of the time, 0 to 1; none where a node does not tell.
+#[derive(Copy, Clone, PartialEq, Debug, Default, Serialize)]
+pub struct NodeShares {
+    /// It, or what shares its thread, had something to do.
+    pub busy_share: Option<f64>,
+    /// A builder unit had no room for further events.
+    pub full_share: Option<f64>,
+    /// Its disk had something to write.
+    pub disk_busy_share: Option<f64>,
+    /// Built events waited because storage had no room for them.
+    pub disk_wait_share: Option<f64>,
+    /// Its filter units had events to decide on, on the average.
+    pub filter_busy_share: Option<f64>,
+    /// Super-fragments of a readout unit waited because a builder unit's connection had not taken them yet.
+    pub link_wait_share: Option<f64>,
+    /// It held settled events and nobody asked for one.
+    pub request_wait_share: Option<f64>,
+}
+
+impl NodeShares {
+    fn between(before: &NodeSample, now: &NodeSample, interval: Duration) -> Self {
+        let share = |counter| {
+            now.numbers.known(counter)?;
+            let time = now.numbers.increase(&before.numbers, counter) as f64 / 1e9;
+            // Reports are not exactly as far apart as samples: it could come out a little above 1.
+            Some((time / interval.as_secs_f64()).min(1.0))
+        };
+        let units = now.numbers.get(Counter::FilterUnits);
+        let of_filters = now.numbers.increase(&before.numbers, Counter::FilterBusyTime) as f64 / 1e9;
+        let filter_busy = of_filters / units as f64 / interval.as_secs_f64();
+        Self {
+            busy_share: share(Counter::ThreadBusyTime),
+            full_share: share(Counter::BuilderFullTime),
+            disk_busy_share: share(Counter::DiskBusyTime),
+            disk_wait_share: share(Counter::DiskWaitTime),
+            filter_busy_share: (units > 0).then_some(filter_busy.min(1.0)),
+            link_wait_share: share(Counter::LinkWaitTime),
+            request_wait_share: share(Counter::RequestWaitTime),
+        }
+    }
 }
 
 /// What changes between two samples, per second.
@@ -137,7 +182,9 @@ fn node_rates(
     };
     let blocks = now.numbers.get(Counter::PoolBlocks);
     let pool_share = (blocks > 0).then(|| now.numbers.get(Counter::PoolHeld) as f64 / blocks as f64);
-    NodeRates { node: now.node, rate_hz, bytes_per_second, pool_share }
+    // Of one that was not heard of before, nobody knows since when it counts.
+    let shares = before.map_or(NodeShares::default(), |before| NodeShares::between(before, now, interval));
+    NodeRates { node: now.node, rate_hz, bytes_per_second, pool_share, shares }
 }
 
 const fn increase(before: u64, now: u64) -> u64 {
@@ -244,6 +291,28 @@ mod tests {
         let before = sample(10, 0, Duration::ZERO, 0);
         let rates = Rates::between(&before, &sample(11, 0, Duration::from_millis(1_050), 0)).expect("time has gone on");
         assert_eq!((rates.sources[0].back_pressure_share, rates.live_share), (1.0, 0.0));
+    }
+
+    #[test]
+    fn times_of_a_node_are_parts_of_the_time_and_those_of_filters_are_of_each_unit() {
+        let (mut before, mut now) = (sample(10, 0, Duration::ZERO, 0), sample(12, 0, Duration::ZERO, 0));
+        let told = |sample: &mut Sample, busy: u64, filters: u64| {
+            let numbers = &mut sample.nodes[1].numbers;
+            numbers.add(Counter::DiskBusyTime, busy * 1_000_000);
+            numbers.add(Counter::FilterBusyTime, filters * 1_000_000);
+            numbers.add(Counter::FilterUnits, 4);
+        };
+        told(&mut before, 500, 1_000);
+        told(&mut now, 2_000, 3_000);
+        let rates = Rates::between(&before, &now).expect("time has gone on");
+        let shares = rates.node(NodeId::builder(0)).expect("the builder unit").shares;
+        assert_eq!(
+            (shares.disk_busy_share, shares.filter_busy_share, shares.busy_share),
+            (Some(0.75), Some(0.25), None)
+        );
+        before.nodes.clear();
+        let rates = Rates::between(&before, &now).expect("time has gone on");
+        assert_eq!(rates.nodes[1].shares, NodeShares::default());
     }
 
     #[test]

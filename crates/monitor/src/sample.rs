@@ -73,6 +73,11 @@ pub struct SourceSample {
 }
 
 impl SourceSample {
+    /// Nothing more is expected of it: it has ended in order, or is masked.
+    pub fn has_ended(&self) -> bool {
+        self.numbers.get(Counter::SourcesEnded) > 0
+    }
+
     /// A connection of it is open now. Always false for sources that send datagrams.
     pub fn is_connected(&self) -> bool {
         self.numbers.get(Counter::SourceConnections) > self.numbers.get(Counter::SourceDisconnections)

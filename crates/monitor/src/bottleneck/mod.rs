@@ -4,9 +4,10 @@
 //!  Sample, Sample ── rules, in order ── the first finding ── Finder (holds it) ── what people read
 //! ```
 //!
-//! A finding says what the numbers say and no more. Nodes do not tell how busy their disks, filters and threads are: where
-//! every source is held back, the limit lies behind the readout units, and that is all that is said.
+//! A finding says what the numbers say and no more: where every source is held back and nobody behind the readout units tells what
+//! its time went into, that is all that is said.
 
+mod behind;
 mod finder;
 mod rules;
 #[cfg(test)]
@@ -35,6 +36,18 @@ pub enum Limit {
     SourceSilent,
     /// No source sends anything, and none is held back.
     NoData,
+    /// A builder unit's disk writes all the time.
+    Disk,
+    /// The filter units of a builder unit decide all the time.
+    Filter,
+    /// A connection from a readout unit to a builder unit takes no more.
+    Link,
+    /// A builder unit's thread has work all the time.
+    Builder,
+    /// A builder unit has too few places for events, or too little memory for them.
+    BuilderSmall,
+    /// A readout unit's thread has work all the time.
+    Readout,
     /// A readout unit's pool is full.
     PoolFull,
     /// Every source is held back.

@@ -1,9 +1,9 @@
 //! The rules, each a small function, in an order that is argued below.
 
-use super::{Evidence, Finding, Limit};
+use super::{Evidence, Finding, Limit, behind};
 use crate::{Activity, Rates, Sample, SourceRates, SourceSample};
 use core::time::Duration;
-use ropewalk_terms::{Cause, Counter, Role};
+use ropewalk_terms::{Cause, Counter, NodeId, Role};
 
 /// A source that says nothing for so long, while others send or wait, has stopped.
 const SILENT: Duration = Duration::from_secs(2);
@@ -13,21 +13,29 @@ const HELD_BACK: f64 = 0.2;
 const FULL: f64 = 0.9;
 
 /// What rules look at.
-struct View<'a> {
-    before: &'a Sample,
-    now: &'a Sample,
-    rates: &'a Rates,
-    activity: &'a Activity,
+pub(super) struct View<'a> {
+    pub(super) before: &'a Sample,
+    pub(super) now: &'a Sample,
+    pub(super) rates: &'a Rates,
+    pub(super) activity: &'a Activity,
 }
 
 impl View<'_> {
+    /// Sources of which more is expected.
     fn sources(&self) -> impl Iterator<Item = (&SourceSample, &SourceRates)> {
-        self.now.sources.iter().zip(&self.rates.sources)
+        self.now.sources.iter().zip(&self.rates.sources).filter(|(source, _)| !source.has_ended())
+    }
+
+    /// What comes in is held up: a readout unit's pool is full, or every source waits.
+    pub(super) fn is_held_up(&self) -> bool {
+        fullest_pool(self).is_some_and(|(_, share)| share >= FULL)
+            || least_held_back(self).is_some_and(|least| least >= HELD_BACK)
     }
 }
 
 /// First what stops the run, whatever else may be seen of it: a run that waits for its disk has full pools too. Then what
-/// loses data. Then what nobody can get round: one source that is silent has all others held back soon. A full pool is
+/// loses data. Then what nobody can get round: one source that is silent has all others held back soon. Where everything is
+/// held up, whoever behind the readout units is busy all the time is the reason, and a full pool only what follows. A full pool is
 /// named before the sources that it holds back, and all sources before some. What is left is no limit.
 const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
     disk_failing,
@@ -35,9 +43,14 @@ const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
     node_missing,
     datagrams_lost,
     source_silent,
+    behind::disk_or_filter,
+    behind::builder,
+    behind::link,
+    behind::builder_small,
     pool_full,
     behind_readout,
     source_slow,
+    behind::readout,
     no_data,
 ];
 
@@ -52,7 +65,7 @@ pub fn find(before: &Sample, now: &Sample, activity: &Activity) -> Option<Findin
     Some(RULES.iter().find_map(|rule| rule(&view)).unwrap_or_else(|| not_limited(&view)))
 }
 
-fn finding(limit: Limit, subject: impl ToString, sentence: String, evidence: Vec<(String, f64)>) -> Finding {
+pub(super) fn finding(limit: Limit, subject: impl ToString, sentence: String, evidence: Vec<(String, f64)>) -> Finding {
     let evidence = evidence.into_iter().map(|(what, value)| Evidence { what, value }).collect();
     Finding { limit, subject: subject.to_string(), sentence, evidence }
 }
@@ -119,31 +132,27 @@ fn source_silent(view: &View<'_>) -> Option<Finding> {
     Some(finding(Limit::SourceSilent, &subject, sentence, vec![(format!("seconds of silence of {subject}"), seconds)]))
 }
 
-fn pool_full(view: &View<'_>) -> Option<Finding> {
-    let share = |rates: &crate::NodeRates| rates.pool_share.unwrap_or(0.0);
+fn fullest_pool(view: &View<'_>) -> Option<(NodeId, f64)> {
     let readouts = view.rates.nodes.iter().filter(|rates| rates.node.role == Role::Readout);
-    let fullest = readouts.max_by(|one, other| share(one).total_cmp(&share(other)))?;
-    if share(fullest) < FULL {
-        return None;
-    }
-    let node = fullest.node;
+    let shares = readouts.filter_map(|rates| Some((rates.node, rates.pool_share?)));
+    shares.max_by(|(_, one), (_, other)| one.total_cmp(other))
+}
+
+fn least_held_back(view: &View<'_>) -> Option<f64> {
+    view.sources().map(|(_, rates)| rates.back_pressure_share).min_by(f64::total_cmp)
+}
+
+fn pool_full(view: &View<'_>) -> Option<Finding> {
+    let (node, share) = fullest_pool(view).filter(|&(_, share)| share >= FULL)?;
     let sentence = format!(
         "limited by {node}: {} of its pool is held; a larger `pool` takes more of what comes in bursts",
-        percent(share(fullest))
+        percent(share)
     );
-    Some(finding(
-        Limit::PoolFull,
-        node,
-        sentence,
-        vec![(format!("part of {node}'s pool that is held"), share(fullest))],
-    ))
+    Some(finding(Limit::PoolFull, node, sentence, vec![(format!("part of {node}'s pool that is held"), share)]))
 }
 
 fn behind_readout(view: &View<'_>) -> Option<Finding> {
-    let least = view.rates.sources.iter().map(|rates| rates.back_pressure_share).min_by(f64::total_cmp)?;
-    if least < HELD_BACK {
-        return None;
-    }
+    let least = least_held_back(view).filter(|&least| least >= HELD_BACK)?;
     let sentence = format!(
         "limited behind the readout units, by builder units, filters or disks: every source is held back, for at least {} of the time",
         percent(least)
@@ -157,11 +166,11 @@ fn behind_readout(view: &View<'_>) -> Option<Finding> {
 }
 
 fn source_slow(view: &View<'_>) -> Option<Finding> {
-    let most = view.rates.sources.iter().map(|rates| rates.back_pressure_share).fold(0.0, f64::max);
+    let most = view.sources().map(|(_, rates)| rates.back_pressure_share).fold(0.0, f64::max);
     if most < HELD_BACK {
         return None;
     }
-    let waiting = view.rates.sources.iter().filter(|rates| rates.back_pressure_share >= HELD_BACK).count();
+    let waiting = view.sources().filter(|(_, rates)| rates.back_pressure_share >= HELD_BACK).count();
     let read = view.sources().filter(|(_, rates)| rates.back_pressure_share < HELD_BACK);
     // The one that is furthest behind is the one that the others wait for.
     let (source, rates) = read.min_by_key(|(source, _)| source.account.received)?;
@@ -170,7 +179,7 @@ fn source_slow(view: &View<'_>) -> Option<Finding> {
         "limited by {subject}, or {} which reads it: it comes with {:.0} fragments per second, and {waiting} of {} sources wait, for up to {} of the time",
         source.readout,
         rates.fragments_hz,
-        view.rates.sources.len(),
+        view.sources().count(),
         percent(most)
     );
     let evidence = vec![
@@ -187,7 +196,12 @@ fn no_data(view: &View<'_>) -> Option<Finding> {
     if shortest < SILENT {
         return None;
     }
-    let sentence = "no source sends, and all nodes are connected: no triggers".to_owned();
+    let have_ended = !view.now.sources.is_empty() && view.sources().next().is_none();
+    let sentence = if have_ended {
+        "every source has ended".to_owned()
+    } else {
+        "no source sends, and all nodes are connected: no triggers".to_owned()
+    };
     Some(finding(
         Limit::NoData,
         "",
@@ -197,16 +211,25 @@ fn no_data(view: &View<'_>) -> Option<Finding> {
 }
 
 fn not_limited(view: &View<'_>) -> Finding {
-    let rate = view.rates.bytes_in_per_second;
-    let sentence = format!("not limited: everything that sources send is taken, {:.1} MB/s", rate / 1e6);
-    finding(Limit::Sources, "", sentence, vec![("bytes per second of all sources".to_owned(), rate)])
+    let bytes = view.rates.bytes_in_per_second;
+    let fragments: f64 = view.rates.sources.iter().map(|rates| rates.fragments_hz).sum();
+    let sentence = format!(
+        "not limited: sources send {} fragments a second, {:.1} MB/s, and everything is taken",
+        grouped(fragments.round() as u64),
+        bytes / 1e6
+    );
+    let evidence = vec![
+        ("bytes per second of all sources".to_owned(), bytes),
+        ("fragments per second of all sources".to_owned(), fragments),
+    ];
+    finding(Limit::Sources, "", sentence, evidence)
 }
 
-fn of(counter: Counter, node: ropewalk_terms::NodeId) -> String {
+fn of(counter: Counter, node: NodeId) -> String {
     format!("{} of {node}", counter.name())
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 

@@ -28,7 +28,7 @@ fn a_run_that_takes_all_is_not_limited() {
     let (before, now) = healthy();
     let finding = found(&before, &now);
     assert_eq!((finding.limit, finding.evidence[0].value), (Limit::Sources, 20_000.0));
-    assert_eq!(finding.sentence, "not limited: everything that sources send is taken, 0.0 MB/s");
+    assert_eq!(finding.sentence, "not limited: sources send 200 fragments a second, 0.0 MB/s, and everything is taken");
 }
 
 #[test]
@@ -97,6 +97,105 @@ fn a_source_that_is_not_read_is_not_silent_whatever_comes_of_it() {
     let now = sample(20, vec![held_back(source(1, 1_000), of_ten_seconds(1.0)), source(2, 950)]);
     let finding = found(&before, &now);
     assert_eq!((finding.limit, finding.subject.as_str()), (Limit::SourceSlow, "source 2"));
+}
+
+#[test]
+fn a_source_that_has_ended_is_neither_silent_nor_waited_for() {
+    let ended = |id, received| {
+        let mut source = source(id, received);
+        source.numbers.add(Counter::SourcesEnded, 1);
+        source
+    };
+    let before = sample(10, vec![source(1, 1_000), source(2, 900)]);
+    assert_eq!(found(&before, &sample(20, vec![source(1, 2_000), source(2, 900)])).limit, Limit::SourceSilent);
+    assert_eq!(found(&before, &sample(20, vec![source(1, 2_000), ended(2, 900)])).limit, Limit::Sources);
+    let waiting = held_back(source(1, 2_000), of_ten_seconds(0.5));
+    assert_eq!(found(&before, &sample(20, vec![waiting, ended(2, 900)])).limit, Limit::BehindReadout);
+    let finding = found(&before, &sample(20, vec![ended(1, 1_000), ended(2, 900)]));
+    assert_eq!((finding.limit, finding.sentence.as_str()), (Limit::NoData, "every source has ended"));
+}
+
+/// A run whose sources all wait, and whose nodes did this for so much of ten seconds.
+fn held_up(of_readout: &[(Counter, f64)], of_builder: &[(Counter, f64)]) -> (Sample, Sample) {
+    let (before, _) = healthy();
+    let waiting = |id| held_back(source(id, 2_000), of_ten_seconds(0.9));
+    let mut now = sample(20, vec![waiting(1), waiting(2)]);
+    let mut earlier = before;
+    for (node, shares) in [(0, of_readout), (1, of_builder)] {
+        for &(counter, share) in shares {
+            earlier.nodes[node].numbers.add(counter, 7);
+            now.nodes[node].numbers.add(counter, 7 + of_ten_seconds(share).as_nanos() as u64);
+        }
+    }
+    (earlier, now)
+}
+
+#[test]
+fn a_disk_that_writes_all_the_time_is_named_with_its_builder_unit() {
+    let (before, mut now) = held_up(&[], &[(Counter::BuilderFullTime, 0.9), (Counter::DiskBusyTime, 0.97)]);
+    now.nodes[1].numbers.add(Counter::BytesWritten, 50_000_000);
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.subject.as_str()), (Limit::Disk, "bu0"));
+    assert_eq!(finding.sentence, "rate limited by builder unit bu0: disk writing 97 % busy, at 5.0 MB/s");
+    // With room for further events it holds nobody up, and neither does one that has time.
+    let (before, now) = held_up(&[], &[(Counter::BuilderFullTime, 0.2), (Counter::DiskBusyTime, 0.97)]);
+    assert_eq!(found(&before, &now).limit, Limit::BehindReadout);
+    let (before, now) = held_up(&[], &[(Counter::BuilderFullTime, 0.9), (Counter::DiskBusyTime, 0.7)]);
+    assert_eq!(found(&before, &now).limit, Limit::BuilderSmall);
+}
+
+#[test]
+fn another_builder_unit_with_room_is_given_the_events_and_nobody_is_slow() {
+    let (mut before, mut now) = held_up(&[], &[(Counter::BuilderFullTime, 0.9), (Counter::DiskBusyTime, 0.97)]);
+    for sample in [&mut before, &mut now] {
+        sample.nodes.push(node(NodeId::builder(1), &[(Counter::BuilderFullTime, 0)]));
+    }
+    assert_eq!(found(&before, &now).limit, Limit::BehindReadout);
+}
+
+#[test]
+fn a_filter_is_named_where_it_is_busier_than_the_disk() {
+    let busy = [(Counter::BuilderFullTime, 0.9), (Counter::DiskBusyTime, 0.85), (Counter::FilterBusyTime, 3.8)];
+    let (mut before, mut now) = held_up(&[], &busy);
+    for sample in [&mut before, &mut now] {
+        sample.nodes[1].numbers.add(Counter::FilterUnits, 4);
+    }
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.evidence[0].value), (Limit::Filter, 0.95));
+    assert!(finding.sentence.starts_with("rate limited by the filter of builder unit bu0: its units are 95 % busy"));
+}
+
+#[test]
+fn a_full_link_is_named_before_the_builder_unit_that_waits_for_it_unless_that_does_not_get_round_to_reading() {
+    let (full, waits) = ((Counter::BuilderFullTime, 1.0), (Counter::LinkWaitTime, 0.93));
+    let (before, now) = held_up(&[waits], &[full, (Counter::ThreadBusyTime, 1.0)]);
+    assert_eq!(found(&before, &now).limit, Limit::Builder);
+    let (before, now) = held_up(&[waits], &[full, (Counter::ThreadBusyTime, 0.6)]);
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.subject.as_str()), (Limit::Link, "ru0"));
+    assert!(finding.sentence.ends_with("what they ask for waits to be sent 93 % of the time"), "{}", finding.sentence);
+}
+
+#[test]
+fn a_builder_unit_whose_thread_always_has_work_is_told_from_one_with_too_few_places() {
+    let full = (Counter::BuilderFullTime, 0.9);
+    let (before, now) = held_up(&[], &[full, (Counter::ThreadBusyTime, 0.99)]);
+    assert_eq!(found(&before, &now).limit, Limit::Builder);
+    let (before, now) = held_up(&[], &[full, (Counter::ThreadBusyTime, 0.3)]);
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.evidence[0].value), (Limit::BuilderSmall, 0.9));
+    assert!(finding.sentence.contains("`events`"), "{}", finding.sentence);
+}
+
+#[test]
+fn a_readout_unit_whose_thread_always_has_work_is_named_where_nobody_waits() {
+    let (mut before, mut now) = healthy();
+    before.nodes[0].numbers.add(Counter::ThreadBusyTime, 0);
+    now.nodes[0].numbers.add(Counter::ThreadBusyTime, of_ten_seconds(0.99).as_nanos() as u64);
+    let finding = found(&before, &now);
+    assert_eq!((finding.limit, finding.subject.as_str()), (Limit::Readout, "ru0"));
+    before.nodes[0].numbers.add(Counter::ThreadBusyTime, of_ten_seconds(0.2).as_nanos() as u64);
+    assert_eq!(found(&before, &now).limit, Limit::Sources);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! referee    what the simulated files hold, byte by byte, against what the sources sent
 //! quiet      nothing goes wrong; network, storage, builders, takeover, coordination: what goes wrong
 //! filtering  where a filter sees what was received
+//! limits     what limits a run, and whether it is named
 //! memory     blocks that are held by little; strangers: connections that are no source's
 //! ```
 
@@ -14,6 +15,7 @@ mod builders;
 mod coordination;
 mod filtering;
 mod front_end;
+mod limits;
 mod memory;
 mod network;
 mod quiet;

@@ -3,6 +3,7 @@
 use super::coordination::Contender;
 use super::filtering::{Watch, Watched};
 use super::front_end::{FrontEnd, mixed};
+use super::limits::slow_filter;
 use super::referee::Held;
 use ropewalk_flow::builder::{self, BuilderConfig, BuilderSource, IncompletePolicy};
 use ropewalk_flow::control::RunCommand;
@@ -14,7 +15,7 @@ use ropewalk_io::disk::{DiskFaults, SimulatedDisk, SimulatedDiskConfig, Simulate
 use ropewalk_io::simulated::{Faults, Network, Simulated, SimulatedConfig};
 use ropewalk_memory::{Pool, PoolConfig, Staging};
 use ropewalk_node::drive::{
-    BuilderDrive, BuilderDriveConfig, Drive, Identity, ManagerDrive, ManagerDriveConfig, ReadoutDrive,
+    BuilderDrive, BuilderDriveConfig, Drive, Identity, ManagerDrive, ManagerDriveConfig, RESULT_BYTES, ReadoutDrive,
     ReadoutDriveConfig, RunSnapshot, Storage, StorageConfig, StreamStorage,
 };
 use ropewalk_terms::{AcknowledgementLevel, Epoch, EventKey, Incarnation, Instant, NodeId, RunNumber, SourceId, Utc};
@@ -36,13 +37,29 @@ pub(crate) struct Plan {
     pub(crate) synced: bool,
     /// Who looks where builder units receive, and where a filter of theirs sees it.
     pub(crate) watch: Option<Watch>,
+    /// Otherwise a filter unit of each builder unit that takes so long for an event.
+    pub(crate) slow_filter: Option<Duration>,
+    /// Events that a builder unit has in work at most.
+    pub(crate) slots: u32,
 }
 
 impl Plan {
     /// Two readout units of two sources each, two builder units, 150 events, nothing goes wrong.
     pub(crate) fn new(seed: u64) -> Self {
         let (network, disk) = (Faults::default(), DiskFaults::default());
-        Self { seed, readouts: 2, builders: 2, sources: 2, events: 150, network, disk, synced: false, watch: None }
+        Self {
+            seed,
+            readouts: 2,
+            builders: 2,
+            sources: 2,
+            events: 150,
+            network,
+            disk,
+            synced: false,
+            watch: None,
+            slow_filter: None,
+            slots: 32,
+        }
     }
 
     pub(crate) fn all_sources(&self) -> Vec<SourceId> {
@@ -86,8 +103,6 @@ const MOST_ROUNDS: u32 = 20_000;
 pub(crate) const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
 /// Where nodes call an event manager.
 pub(crate) const MANAGERS: [&str; 2] = ["manager", "other manager"];
-/// Events that a builder unit has in work at most.
-const SLOTS: u32 = 32;
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 
 pub(crate) fn pool(name: &str, block: usize, blocks: usize) -> Pool {
@@ -143,7 +158,10 @@ impl World {
         let inner = self.network.dispatcher(SimulatedConfig::default(), pool("builder receives", 16 << 10, 128));
         let host = inner.host();
         let watch = self.plan.watch.clone();
-        let filtering = watch.as_ref().map(|watch| watch.filtering(self.plan.seed, SLOTS));
+        let slots = self.plan.slots;
+        let results = || Staging::new(pool("results", RESULT_BYTES.next_multiple_of(4096), slots as usize + 1));
+        let slow = self.plan.slow_filter.map(|time| slow_filter(time, slots, results()));
+        let filtering = watch.as_ref().map(|watch| watch.filtering(self.plan.seed, slots)).or(slow);
         let peers = Watched { inner, watch };
         let config = BuilderDriveConfig {
             builder: builder_config(&self.plan, index),
@@ -444,7 +462,7 @@ fn builder_config(plan: &Plan, index: u16) -> BuilderConfig {
         index,
         readouts: plan.readouts,
         sources: sources.collect(),
-        slots: SLOTS,
+        slots: plan.slots,
         table: 256,
         credit_bytes: 512 << 10,
         event_timeout: Duration::from_secs(3),
