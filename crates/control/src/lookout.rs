@@ -4,6 +4,7 @@ use crate::forms::{Alarm, Limited};
 use ropewalk_monitor::alarms::{AlarmError, Alarms, built_in};
 use ropewalk_monitor::bottleneck::Finder;
 use ropewalk_monitor::history::{History, Stretch};
+use ropewalk_monitor::{Rates, Sample};
 use ropewalk_node::session::Desk;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,6 +21,25 @@ struct Readers {
     finder: Finder,
     alarms: Alarms,
     history: History,
+    pace: Pace,
+}
+
+/// How fast everything was between the last two samples.
+#[derive(Debug, Default)]
+struct Pace {
+    last: Option<Arc<Sample>>,
+    rates: Option<Rates>,
+}
+
+impl Pace {
+    /// Looks at the next sample. One that it has seen says nothing new.
+    fn observe(&mut self, sample: &Arc<Sample>) {
+        if self.last.as_ref().is_some_and(|last| last.run == sample.run && last.time == sample.time) {
+            return;
+        }
+        self.rates = self.last.as_ref().and_then(|before| Rates::between(before, sample));
+        self.last = Some(Arc::clone(sample));
+    }
 }
 
 impl Lookout {
@@ -29,7 +49,12 @@ impl Lookout {
     /// Where two of them have one name.
     pub(crate) fn new() -> Result<Self, AlarmError> {
         let alarms = Alarms::new(built_in())?;
-        Ok(Self(Mutex::new(Readers { finder: Finder::default(), alarms, history: History::default() })))
+        Ok(Self(Mutex::new(Readers {
+            finder: Finder::default(),
+            alarms,
+            history: History::default(),
+            pace: Pace::default(),
+        })))
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Readers) -> T) -> T {
@@ -41,7 +66,8 @@ impl Lookout {
         loop {
             let view = desk.view();
             if view.run.is_some() {
-                self.with(|Readers { finder, alarms, history }| {
+                self.with(|Readers { finder, alarms, history, pace }| {
+                    pace.observe(&view.sample);
                     history.observe((*view.sample).clone());
                     finder.observe((*view.sample).clone());
                     alarms.observe((*view.sample).clone(), finder.finding().map(|finding| finding.limit));
@@ -54,6 +80,11 @@ impl Lookout {
     /// What limits the run; none before it was looked at twice.
     pub(crate) fn limit(&self) -> Option<Limited> {
         self.with(|readers| readers.finder.finding().map(Limited::of))
+    }
+
+    /// How fast everything is; none before a run was looked at twice.
+    pub(crate) fn rates(&self) -> Option<Rates> {
+        self.with(|readers| readers.pace.rates.clone())
     }
 
     /// How it went from the second `since` on, in steps of so many seconds.

@@ -9,6 +9,21 @@ const FILES: &[(&str, &str, &[u8])] = &[
     ("index.html", "text/html; charset=utf-8", include_bytes!("../../../dashboard/index.html")),
     ("dashboard.css", "text/css; charset=utf-8", include_bytes!("../../../dashboard/dashboard.css")),
     ("dashboard.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/dashboard.js")),
+    ("alarms.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/alarms.js")),
+    ("control.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/control.js")),
+    ("events.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/events.js")),
+    ("format.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/format.js")),
+    ("incidents.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/incidents.js")),
+    ("journal.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/journal.js")),
+    ("numbers.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/numbers.js")),
+    ("path.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/path.js")),
+    ("plots.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/plots.js")),
+    ("runs.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/runs.js")),
+    ("sources.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/sources.js")),
+    ("uplot.js", "text/javascript; charset=utf-8", include_bytes!("../../../dashboard/uplot.js")),
+    ("icon.svg", "image/svg+xml", include_bytes!("../../../dashboard/icon.svg")),
+    ("uplot.css", "text/css; charset=utf-8", include_bytes!("../../../dashboard/uplot.css")),
+    ("uplot-LICENSE", "text/plain; charset=utf-8", include_bytes!("../../../dashboard/uplot-LICENSE")),
 ];
 
 /// Nothing from elsewhere is loaded, and the page is in no frame of others.

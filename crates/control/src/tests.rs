@@ -96,6 +96,15 @@ fn a_run_is_started_watched_and_stopped() {
     }
     let (_, live) = setup.json("GET", "/api/v1/live");
     assert_eq!((&live["run"], live["sources"][0]["id"].as_u64()), (&1.into(), Some(1)), "{live}");
+    assert_eq!(live["nodes"][0]["name"], "ru0", "{live}");
+    let is_paced = |live: &Value| {
+        let source = &live["sources"][0];
+        let is_fast = live["rates"]["sources"][0]["fragments_hz"].as_f64() > Some(0.0);
+        is_fast && source["is_connected"] == true && source["readout"] == "ru0"
+    };
+    while !is_paced(&setup.json("GET", "/api/v1/live").1) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "nobody says how fast it is");
+    }
     let (status, metrics) = setup.ask("GET", "/metrics");
     assert!(status == 200 && metrics.contains("# TYPE ropewalk_"), "{metrics}");
     while setup.json("GET", "/api/v1/limit").1["sentence"].as_str().is_none_or(str::is_empty) {
@@ -194,6 +203,14 @@ fn the_document_lists_every_path_and_the_page_is_there() {
     for (path, word) in [("/", "Ropewalk"), ("/dashboard.js", "EventSource"), ("/dashboard.css", "color")] {
         let (status, body) = setup.ask("GET", path);
         assert!(status == 200 && body.contains(word), "{path}: {status}");
+    }
+    // Whatever the page and its modules name is carried along.
+    for asking in ["/", "/dashboard.js", "/sources.js", "/path.js"] {
+        let body = setup.ask("GET", asking).1;
+        let named = body.split('"').filter(|word| [".js", ".css", ".svg"].iter().any(|end| word.ends_with(end)));
+        for file in named.map(|word| word.trim_start_matches("./")) {
+            assert_eq!(setup.ask("GET", &format!("/{file}")).0, 200, "{asking} names {file}");
+        }
     }
 }
 

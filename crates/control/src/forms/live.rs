@@ -2,6 +2,7 @@
 
 use super::{Alarm, Balance, Limited, Node, Source, State, nodes, sources};
 use crate::lookout::Lookout;
+use ropewalk_monitor::Rates;
 use ropewalk_node::session::SessionView;
 use ropewalk_terms::Counter;
 use serde::Serialize;
@@ -15,6 +16,9 @@ pub(crate) struct Live {
     pub(crate) ledger: Balance,
     pub(crate) sources: Vec<Source>,
     pub(crate) nodes: Vec<Node>,
+    /// How fast everything is, as it was during the last second; null before a run was looked at twice.
+    #[schema(value_type = Option<Object>)]
+    rates: Option<Rates>,
     /// What limits the run; null where that is not known yet.
     limit: Option<Limited>,
     /// Alarms that somebody should see.
@@ -36,6 +40,7 @@ impl Live {
             ledger: Balance::of(view),
             sources: sources(view),
             nodes: nodes(view),
+            rates: lookout.rates(),
             limit: lookout.limit(),
             alarms: lookout.shown(),
             bytes_received: view.snapshot.counter(Counter::PayloadBytesReceived),

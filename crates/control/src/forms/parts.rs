@@ -11,6 +11,10 @@ use utoipa::ToSchema;
 pub(crate) struct Source {
     /// Its id.
     id: u32,
+    /// The readout unit that receives it; null where none has told of it.
+    readout: Option<String>,
+    /// A connection of it is open. Always false for sources that send datagrams.
+    is_connected: bool,
     #[serde(flatten)]
     fragments: Fragments,
     crc_errors: u64,
@@ -22,9 +26,12 @@ pub(crate) struct Source {
 pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
     let snapshot = &view.snapshot;
     let source = |(id, account): (&ropewalk_terms::SourceId, &FragmentAccount)| {
+        let told = view.sample.source(*id);
         let seen = snapshot.seen.get(id).copied().unwrap_or_default();
         Source {
             id: id.0,
+            readout: told.map(|told| told.readout.to_string()),
+            is_connected: told.is_some_and(ropewalk_monitor::SourceSample::is_connected),
             fragments: Fragments::of(account),
             crc_errors: seen.crc_errors,
             frames_missing: seen.frames_missing,
@@ -52,6 +59,8 @@ pub(crate) fn addresses(view: &SessionView) -> Vec<Address> {
 /// A node of the run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Node {
+    /// `ru0`, `bu1`: its name in messages.
+    name: String,
     /// `readout` or `builder`.
     role: &'static str,
     /// Its number among those of its role.
@@ -69,7 +78,9 @@ pub(crate) fn nodes(view: &SessionView) -> Vec<Node> {
         Role::Source => "source",
     };
     let nodes = view.snapshot.nodes.iter();
-    nodes.map(|&(node, connected)| Node { role: role(node.role), index: node.index, connected }).collect()
+    nodes
+        .map(|&(node, connected)| Node { name: node.to_string(), role: role(node.role), index: node.index, connected })
+        .collect()
 }
 
 /// A sum over all nodes.

@@ -1,0 +1,76 @@
+// Numbers for people, and elements of the page.
+
+export const byId = (id) => document.getElementById(id);
+
+export const grouped = (number) => Math.round(number).toLocaleString("en-US");
+
+// A number in little room: 9,999, then 12.3 k, 4.56 M.
+export function compact(number) {
+  if (number < 10000) return grouped(number);
+  return number < 1e6 ? `${(number / 1e3).toPrecision(3)} k` : `${(number / 1e6).toPrecision(3)} M`;
+}
+
+const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
+
+export function bytes(number) {
+  let unit = 0;
+  while (number >= 1000 && unit + 1 < UNITS.length) { number /= 1000; unit += 1; }
+  const digits = unit === 0 || number >= 100 ? 0 : number < 10 ? 2 : 1;
+  return `${number.toFixed(digits)} ${UNITS[unit]}`;
+}
+
+export const bandwidth = (number) => `${bytes(number)}/s`;
+
+export const percent = (share) => `${Math.round(100 * share)} %`;
+
+// A time of seconds as hours, minutes and seconds; with days where there are any.
+export function span(seconds) {
+  const two = (number) => String(Math.floor(number)).padStart(2, "0");
+  const days = Math.floor(seconds / 86400);
+  const rest = `${two(seconds / 3600 % 24)}:${two(seconds / 60 % 60)}:${two(seconds % 60)}`;
+  return days > 0 ? `${days} d ${rest}` : rest;
+}
+
+// A short time: 4.2 s, 3 min, 2 h.
+export function ago(seconds) {
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+}
+
+// Nanoseconds since 1970 as a time of day here.
+export const clock = (nanoseconds) => new Date(nanoseconds / 1e6).toLocaleTimeString("en-GB");
+
+export const words = (name) => name.replaceAll("_", " ");
+
+// An element with attributes; what is no node is text.
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+// Sets a text only where it is another: what did not change is not laid out again, and not read out again.
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+// Fills a table's body in place, so that it does not jump and what is chosen in it stays: a row is { cells, kind, title }.
+export function fill(table, lines) {
+  const body = table.tBodies[0];
+  while (body.rows.length > lines.length) body.deleteRow(-1);
+  while (body.rows.length < lines.length) body.insertRow();
+  lines.forEach(({ cells, kind = "" }, index) => {
+    const row = body.rows[index];
+    if (row.className !== kind) row.className = kind;
+    while (row.cells.length < cells.length) row.insertCell();
+    cells.forEach((text, column) => setText(row.cells[column], text));
+  });
+}
+
+// The heads of a table, as plain words.
+export function heads(table, names) {
+  const row = element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)));
+  table.tHead.replaceChildren(row);
+}

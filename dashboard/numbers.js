@@ -1,0 +1,75 @@
+// The big numbers and the ledger.
+
+import { bandwidth, byId, bytes, element, grouped, percent, setText, span } from "./format.js";
+
+export function show(live) {
+  const set = (id, text) => setText(byId(id), text);
+  const isOn = ["running", "paused", "draining"].includes(live.state);
+  const rates = isOn ? live.rates : null;
+  set("event-rate", rates ? grouped(rates.events_hz) : "–");
+  set("bandwidth-in", rates ? bandwidth(rates.bytes_in_per_second) : "–");
+  set("bandwidth-out", rates ? bandwidth(rates.bytes_to_disk_per_second) : "–");
+  set("live-time", rates ? percent(rates.live_share) : "–");
+  const { events, fragments, pools } = live.ledger;
+  set("built", grouped(events.built + events.incomplete_emitted));
+  set("in-flight", grouped(events.in_flight));
+  set("lost", grouped(fragments.lost));
+  byId("lost").parentElement.classList.toggle("bad", fragments.lost > 0);
+  set("pool", pools.blocks ? percent(pools.held / pools.blocks) : "–");
+  set("age", span(live.age_s));
+  set("disk", live.disk_free_bytes === null ? "–" : bytes(live.disk_free_bytes));
+  set("disk-until", live.disk_left_s === null ? "left on disk" : `left on disk, for ${span(live.disk_left_s)}`);
+  showLedger(live);
+}
+
+// A balance: what is on the left must be the sum of what is on the right.
+function equations({ fragments, events, pools }) {
+  return [
+    ["fragments received", fragments.received, [
+      ["in complete events", fragments.in_complete_events],
+      ["in incomplete events", fragments.in_incomplete_events],
+      ["lost", fragments.lost],
+      ["in flight", fragments.in_flight],
+    ]],
+    ["events assigned", events.assigned, [
+      ["built", events.built],
+      ["incomplete", events.incomplete_emitted],
+      ["in flight", events.in_flight],
+    ]],
+    ["events finished", events.built + events.incomplete_emitted, [
+      ["accepted", events.accepted],
+      ["rejected", events.rejected],
+      ["quarantined", events.quarantined],
+    ]],
+    ["buffers lent", pools.loans, [["returned", pools.returned], ["held", pools.held]]],
+  ];
+}
+
+function showLedger(live) {
+  const body = byId("ledger").tBodies[0];
+  const all = equations(live.ledger);
+  if (body.rows.length === 0) {
+    for (const [left, , parts] of all) {
+      const row = body.insertRow();
+      row.append(element("th", { scope: "row" }, left), element("td"), element("td", { class: "parts" }));
+      for (const [name] of parts) row.cells[2].append(element("span", {}, element("b"), ` ${name}`));
+    }
+  }
+  all.forEach(([, sum, parts], index) => {
+    const row = body.rows[index];
+    setText(row.cells[1], grouped(sum));
+    parts.forEach(([name, count], place) => {
+      const part = row.cells[2].children[place];
+      setText(part.firstChild, grouped(count));
+      const isBad = (name === "lost" || name === "quarantined") && count > 0;
+      part.className = isBad ? "bad" : count === 0 ? "nothing" : "";
+    });
+  });
+  const balance = byId("balance");
+  // While data flow, numbers of different nodes are of different moments.
+  const isLive = ["running", "paused", "draining"].includes(live.state);
+  const good = live.ledger.unbalanced.length === 0;
+  balance.className = `balance ${good ? "good" : isLive ? "" : "bad"}`;
+  const wrong = live.ledger.unbalanced.map((one) => `${one.equation}: ${grouped(one.left)} is not ${grouped(one.right)}`);
+  setText(balance, good ? "balanced" : isLive ? "in motion" : `not balanced: ${wrong.join("; ")}`);
+}

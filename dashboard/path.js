@@ -1,0 +1,187 @@
+// The way of the data as a live picture: sources, readout units, builder units, filters, storage. How full each is stands on it
+// as a colour, a bar and a word, and each arrow says how much of the time what is before it has to wait for what is behind it.
+
+import { bandwidth, byId, compact, grouped, percent, setText, words } from "./format.js";
+import { isSilent } from "./sources.js";
+
+const BUSY = 0.5;
+const FULL = 0.9;
+const MOST_CELLS = 64;
+const SVG = "http://www.w3.org/2000/svg";
+// Lengths of the picture, across and down: a box, and the arrow behind it.
+const ACROSS = { box: [186, 132], arrow: 36, stages: 5 };
+const DOWN = { box: [360, 104], arrow: 30, stages: 5 };
+// A narrower page has its boxes one below the other.
+const NARROW_PIXELS = 720;
+
+const level = (share) => (share === null ? 0 : share > FULL ? 2 : share > BUSY ? 1 : 0);
+const LEVEL_WORDS = ["free", "busy", "full"];
+const greatest = (values) => values.reduce((most, value) => (value === null || value === undefined ? most : Math.max(most ?? 0, value)), null);
+const sum = (values) => values.reduce((all, value) => all + value, 0);
+const plural = (count, one) => `${grouped(count)} ${one}${count === 1 ? "" : "s"}`;
+
+// The stages of the picture: { name, figure, share, said, cells, wait }, wait being how much of the time the stage has to wait
+// for the next one.
+export function stages(live) {
+  const rates = live.rates;
+  const of = new Map((rates?.nodes ?? []).map((node) => [node.node, node]));
+  const units = (role) => live.nodes.filter((node) => node.role === role).map((node) => ({ ...node, rates: of.get(node.name) }));
+  const share = (nodes, name) => greatest(nodes.map((node) => node.rates?.[name]));
+  const readouts = units("readout");
+  const builders = units("builder");
+  const silent = live.sources.filter((source) => isSilent(source, live)).length;
+  const heldBack = greatest((rates?.sources ?? []).map((source) => source.back_pressure_share));
+  const [pool, room] = [share(readouts, "pool_share"), share(builders, "full_share")];
+  const [filters, disk] = [share(builders, "filter_busy_share"), share(builders, "disk_busy_share")];
+  const cell = (nodes, name) => nodes.map((node) => ({
+    title: node.connected ? `${node.name}: ${percent(node.rates?.[name] ?? 0)}` : `${node.name} is not connected`,
+    kind: node.connected ? `level-${level(node.rates?.[name] ?? null)}` : "away",
+  }));
+  const rate = (nodes) => sum(nodes.map((node) => node.rates?.rate_hz ?? 0));
+  const away = (nodes) => nodes.filter((node) => !node.connected).map((node) => node.name);
+  const decided = live.ledger.events.accepted + live.ledger.events.rejected;
+  return [
+    {
+      name: plural(live.sources.length, "source"),
+      figure: rates ? bandwidth(rates.bytes_in_per_second) : "–",
+      share: null,
+      said: silent > 0 && live.state === "running" ? `${silent} silent` : "sending",
+      bad: silent > 0 && live.state === "running",
+      cells: live.sources.map((source) => ({
+        title: `source ${source.id}`,
+        kind: isSilent(source, live) && live.state === "running" ? "away" : "level-0",
+      })),
+      wait: heldBack,
+    },
+    {
+      name: plural(readouts.length, "readout unit"),
+      figure: `${compact(rate(readouts))} fragments/s`,
+      share: pool,
+      said: "buffers",
+      away: away(readouts),
+      cells: cell(readouts, "pool_share"),
+      wait: share(readouts, "link_wait_share"),
+    },
+    {
+      name: plural(builders.length, "builder unit"),
+      figure: `${compact(rate(builders))} events/s`,
+      share: room,
+      said: room === null ? "building" : "without room",
+      away: away(builders),
+      cells: cell(builders, "full_share"),
+      wait: null,
+    },
+    {
+      name: "filter",
+      figure: decided > 0 ? `${percent(live.ledger.events.accepted / decided)} accepted` : "–",
+      share: filters,
+      said: filters === null ? "every event accepted" : "busy",
+      cells: filters === null ? [] : cell(builders, "filter_busy_share"),
+      wait: share(builders, "disk_wait_share"),
+    },
+    {
+      name: "storage",
+      figure: rates ? bandwidth(rates.bytes_to_disk_per_second) : "–",
+      share: disk,
+      said: disk === null ? "writing" : "disk busy",
+      bad: live.limit !== null && /^disk_/.test(live.limit.kind) && live.state === "running",
+      trouble: live.limit && /^disk_/.test(live.limit.kind) ? words(live.limit.kind) : "",
+      cells: disk === null ? [] : cell(builders, "disk_busy_share"),
+      wait: null,
+    },
+  ];
+}
+
+function draw(name, attributes, parent) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  parent.append(made);
+  return made;
+}
+
+let picture = null;
+
+// The parts that do not move; `update` fills them.
+function build(box, isNarrow) {
+  const { box: [width, height], arrow, stages: count } = isNarrow ? DOWN : ACROSS;
+  const all = isNarrow ? [width, count * height + (count - 1) * arrow] : [count * width + (count - 1) * arrow, height];
+  const svg = draw("svg", { viewBox: `0 0 ${all[0]} ${all[1]}`, role: "img" }, document.createDocumentFragment());
+  const parts = [];
+  for (let index = 0; index < count; index += 1) {
+    const [x, y] = isNarrow ? [0, index * (height + arrow)] : [index * (width + arrow), 0];
+    const group = draw("g", { transform: `translate(${x} ${y})` }, svg);
+    const frame = draw("rect", { class: "stage", x: 1, y: 1, width: width - 2, height: height - 2, rx: 8 }, group);
+    const text = (className, line) => draw("text", { class: className, x: 12, y: line }, group);
+    const [name, figure, said] = [text("name", 23), text("figure", 46), text("said", 67)];
+    draw("rect", { class: "bar", x: 12, y: 75, width: width - 24, height: 6, rx: 3 }, group);
+    const bar = draw("rect", { class: "filled", x: 12, y: 75, width: 0, height: 6, rx: 3 }, group);
+    const cells = draw("g", { transform: "translate(12 88)" }, group);
+    const line = index + 1 < count ? buildArrow(svg, isNarrow, x, y, width, height, arrow) : null;
+    parts.push({ frame, name, figure, said, bar, cells, line, barWidth: width - 24, isNarrow });
+  }
+  box.replaceChildren(svg);
+  picture = { svg, parts, isNarrow };
+}
+
+function buildArrow(svg, isNarrow, x, y, width, height, length) {
+  const [fromX, fromY] = isNarrow ? [width / 2, y + height] : [x + width, height / 2];
+  const turn = isNarrow ? 90 : 0;
+  const group = draw("g", { transform: `translate(${fromX} ${fromY}) rotate(${turn})` }, svg);
+  draw("path", { class: "arrow", d: `M3 0 H${length - 12} M${length - 14} -7 L${length - 3} 0 L${length - 14} 7` }, group);
+  const at = isNarrow ? { x: fromX + 16, y: fromY + length / 2 + 4 } : { x: fromX + length / 2, y: fromY - 14, "text-anchor": "middle" };
+  return { group, text: draw("text", { class: "wait", ...at }, svg) };
+}
+
+function showCells(group, cells, width) {
+  // Many are shown as their worst: a cell stands for several.
+  const each = Math.ceil(cells.length / MOST_CELLS);
+  const shown = [];
+  for (let first = 0; first < cells.length; first += each) {
+    const some = cells.slice(first, first + each);
+    const worst = ["away", "level-2", "level-1", "level-0"].find((kind) => some.some((cell) => cell.kind === kind));
+    const title = some.length === 1 ? some[0].title : `${some[0].title} and ${some.length - 1} more`;
+    shown.push({ title, kind: worst });
+  }
+  while (group.children.length > shown.length) group.lastChild.remove();
+  while (group.children.length < shown.length) draw("title", {}, draw("rect", { height: 8, rx: 1 }, group));
+  const perRow = Math.min(32, Math.max(8, shown.length));
+  shown.forEach(({ title, kind }, index) => {
+    const rect = group.children[index];
+    const step = width / perRow;
+    rect.setAttribute("x", (index % perRow) * step);
+    rect.setAttribute("y", Math.floor(index / perRow) * 11);
+    rect.setAttribute("width", Math.max(1, step - 1));
+    rect.setAttribute("class", kind);
+    setText(rect.firstChild, title);
+  });
+}
+
+function showStage(part, stage) {
+  const gone = stage.away?.length ? `${stage.away.join(" ")} not connected` : "";
+  const filled = stage.share === null ? stage.said : `${stage.said} ${percent(stage.share)}: ${LEVEL_WORDS[level(stage.share)]}`;
+  const kind = gone || stage.bad ? "away" : `level-${level(stage.share)}`;
+  const said = gone || stage.trouble || filled;
+  part.frame.setAttribute("class", `stage ${kind}`);
+  part.bar.setAttribute("class", `filled ${kind}`);
+  part.bar.setAttribute("width", part.barWidth * Math.min(1, stage.share ?? 0));
+  setText(part.name, stage.name);
+  setText(part.figure, stage.figure);
+  setText(part.said, said);
+  showCells(part.cells, stage.cells, part.barWidth);
+  if (part.line) {
+    part.line.group.setAttribute("class", `level-${level(stage.wait)}`);
+    const text = stage.wait === null || stage.wait < 0.005 ? "" : part.isNarrow ? `waits ${percent(stage.wait)}` : percent(stage.wait);
+    setText(part.line.text, text);
+    part.line.text.setAttribute("class", `wait level-${level(stage.wait)}`);
+  }
+  const wait = stage.wait > 0.005 ? `, waits ${percent(stage.wait)} of the time` : "";
+  return `${stage.name}: ${stage.figure}, ${said}${wait}`;
+}
+
+export function show(live) {
+  const box = byId("path");
+  const isNarrow = box.clientWidth < NARROW_PIXELS;
+  if (picture?.isNarrow !== isNarrow) build(box, isNarrow);
+  const told = stages(live).map((stage, index) => showStage(picture.parts[index], stage));
+  picture.svg.setAttribute("aria-label", told.join("; "));
+}

@@ -1,0 +1,158 @@
+// The tables of sources and of nodes. Seven hundred sources are usual: they are sorted, and filtered by number, unit or standing.
+
+import { ago, bandwidth, byId, bytes, element, fill, grouped, heads, percent, setText } from "./format.js";
+
+// A source that sends nothing while a run goes on is silent after so long, or after so many of its usual intervals.
+const SILENT_MILLISECONDS = 1000;
+const SILENT_INTERVALS = 5;
+// Part of the time from which on a source is called held back.
+const HELD_BACK = 0.1;
+
+const spoke = new Map(); // source id -> { first, since, received, at }: when it was seen first, and spoke last
+
+function listen(source, now) {
+  let known = spoke.get(source.id);
+  // Another run counts anew.
+  if (!known || source.received < known.received) {
+    known = { first: source.received, since: now, received: source.received, at: now };
+    spoke.set(source.id, known);
+  }
+  if (source.received > known.received) {
+    known.received = source.received;
+    known.at = now;
+  }
+  return known;
+}
+
+function silentFor(source) {
+  const known = spoke.get(source.id);
+  if (!known || source.has_ended) return 0;
+  const milliseconds = performance.now() - known.at;
+  const interval = (known.at - known.since) / Math.max(1, known.received - known.first);
+  return milliseconds > Math.max(SILENT_MILLISECONDS, SILENT_INTERVALS * interval) ? milliseconds / 1000 : 0;
+}
+
+export const isSilent = (source, live) => live.state === "running" && silentFor(source) > 0;
+
+const missingOf = (source) => Object.values(source.missing).reduce((sum, count) => sum + count, 0);
+const errorsOf = (source) => source.crc_errors + source.frames_missing + source.corrupt;
+
+// { head, value: what is sorted by, text }; a source has its rates and its standing in it.
+const COLUMNS = [
+  { head: "id", value: (source) => source.id, text: (source) => String(source.id) },
+  { head: "standing", value: (source) => source.order, text: (source) => source.standing },
+  { head: "rate / s", value: (source) => source.rates?.fragments_hz ?? -1, text: (source) => (source.rates ? grouped(source.rates.fragments_hz) : "–") },
+  { head: "bytes / s", value: (source) => source.rates?.bytes_per_second ?? -1, text: (source) => (source.rates ? bytes(source.rates.bytes_per_second) : "–") },
+  { head: "received", value: (source) => source.received, text: (source) => grouped(source.received) },
+  { head: "last event", value: (source) => source.last_event ?? -1, text: (source) => (source.last_event === undefined || source.last_event === null ? "–" : grouped(source.last_event)) },
+  { head: "missing", value: missingOf, text: (source) => grouped(missingOf(source)) },
+  { head: "lost", value: (source) => source.lost, text: (source) => grouped(source.lost) },
+  { head: "errors", value: errorsOf, text: (source) => grouped(errorsOf(source)) },
+  { head: "held back", value: (source) => source.rates?.back_pressure_share ?? -1, text: (source) => (source.rates ? percent(source.rates.back_pressure_share) : "–") },
+  { head: "unit", value: (source) => source.readout ?? "", text: (source) => source.readout ?? "–" },
+];
+
+let sorted = { column: 0, isDown: false };
+let last = null;
+
+function standing(source, live) {
+  const silent = silentFor(source);
+  if (live.state !== "running") return ["–", 3];
+  if (source.has_ended) return ["has ended", 3];
+  if (silent > 0) return [`silent since ${ago(silent)}`, 0];
+  if ((source.rates?.back_pressure_share ?? 0) > HELD_BACK) return ["held back", 1];
+  return ["sends", 2];
+}
+
+const isTroubled = (source) => source.order < 2 || source.lost > 0 || errorsOf(source) > 0 || missingOf(source) > 0;
+
+// Whether a source is meant by `7, 20-39, ru1, silent`: any of the words does.
+export function isMeant(source, filter) {
+  const asked = filter.toLowerCase().split(/[\s,]+/).filter(Boolean);
+  if (asked.length === 0) return true;
+  return asked.some((word) => {
+    const range = /^(\d+)-(\d+)$/.exec(word);
+    if (range) return source.id >= Number(range[1]) && source.id <= Number(range[2]);
+    if (/^\d+$/.test(word)) return source.id === Number(word);
+    return source.readout === word || source.standing.includes(word);
+  });
+}
+
+function render() {
+  const { live, sources } = last;
+  const filter = byId("source-filter").value;
+  const onlyTroubled = byId("source-troubled").checked;
+  const shown = sources.filter((source) => isMeant(source, filter) && (!onlyTroubled || isTroubled(source)));
+  const { value } = COLUMNS[sorted.column];
+  const sign = sorted.isDown ? -1 : 1;
+  // Sources that are alike stay in the order of their ids: rows do not dance.
+  shown.sort((one, other) => {
+    const [left, right] = [value(one), value(other)];
+    return left === right ? one.id - other.id : left < right ? -sign : sign;
+  });
+  const silent = sources.filter((source) => source.order === 0).length;
+  const count = shown.length === sources.length ? grouped(sources.length) : `${grouped(shown.length)} of ${grouped(sources.length)}`;
+  setText(byId("source-count"), `(${count}${silent > 0 ? `, ${silent} silent` : ""})`);
+  fill(byId("sources"), shown.map((source) => ({
+    kind: ["silent", "held-back", "", ""][source.order],
+    cells: COLUMNS.map((column) => column.text(source)),
+  })));
+  showNodes(live);
+}
+
+export function show(live) {
+  const now = performance.now();
+  const rates = new Map((live.rates?.sources ?? []).map((source) => [source.source, source]));
+  const sources = live.sources.map((source) => {
+    listen(source, now);
+    const known = { ...source, rates: rates.get(source.id) };
+    [known.standing, known.order] = standing(known, live);
+    return known;
+  });
+  last = { live, sources };
+  render();
+}
+
+function showNodes(live) {
+  const rates = new Map((live.rates?.nodes ?? []).map((node) => [node.node, node]));
+  const share = (value) => (value === null || value === undefined ? "–" : percent(value));
+  fill(byId("nodes"), live.nodes.map((node) => {
+    const known = rates.get(node.name);
+    return {
+      kind: node.connected ? "" : "silent",
+      cells: [
+        node.name, node.connected ? "connected" : "is away", known ? grouped(known.rate_hz) : "–",
+        known ? bandwidth(known.bytes_per_second) : "–", share(known?.pool_share), share(known?.busy_share),
+        share(known?.filter_busy_share), share(known?.disk_busy_share),
+      ],
+    };
+  }));
+}
+
+function sortBy(column) {
+  sorted = { column, isDown: sorted.column === column ? !sorted.isDown : column > 1 };
+  showHeads();
+  if (last) render();
+}
+
+function showHeads() {
+  const row = byId("sources").tHead.rows[0];
+  COLUMNS.forEach((_, column) => {
+    const order = sorted.column !== column ? "none" : sorted.isDown ? "descending" : "ascending";
+    row.cells[column].setAttribute("aria-sort", order);
+  });
+}
+
+export function begin() {
+  const row = element("tr", {}, ...COLUMNS.map(({ head }, column) => {
+    const button = element("button", { class: "head" }, head);
+    button.addEventListener("click", () => sortBy(column));
+    return element("th", { scope: "col" }, button);
+  }));
+  byId("sources").tHead.replaceChildren(row);
+  showHeads();
+  heads(byId("nodes"), ["node", "standing", "rate / s", "bytes", "buffers", "busy", "filter", "disk"]);
+  for (const [id, kind] of [["source-filter", "input"], ["source-troubled", "change"]]) {
+    byId(id).addEventListener(kind, () => { if (last) render(); });
+  }
+}

@@ -1,0 +1,79 @@
+// What the tests of the dashboard have in common: programs that are started and always ended, and waiting.
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const sender = join(here, "../../examples/senders/ropewalk_sender.py");
+const children = new Set();
+
+export const scratch = mkdtempSync(join(tmpdir(), "ropewalk-dashboard-"));
+
+export function expect(holds, words) {
+  if (!holds) throw new Error(words);
+}
+
+// Starts a program; lines of its stderr are waited for with `line`.
+export function start(command, options) {
+  const child = spawn(command, options, { stdio: ["ignore", "ignore", "pipe"] });
+  children.add(child);
+  child.on("exit", () => children.delete(child));
+  let text = "";
+  child.stderr.on("data", (data) => { text += data; });
+  const line = async (pattern) => {
+    for (let wait = 0; wait < 300; wait += 1) {
+      const found = pattern.exec(text);
+      if (found) return found[1];
+      await new Promise((done) => setTimeout(done, 100));
+    }
+    throw new Error(`${command} never said ${pattern}: ${text}`);
+  };
+  const ended = new Promise((done) => child.on("exit", done));
+  return { child, line, ended };
+}
+
+// A front end that is a program of its own: it can be stopped and killed.
+export const frontEnd = (to, source, size) =>
+  start("python3", [sender, "--to", to, "--source", String(source), "--rate", "400", "--size", String(size), "--events", "0"]);
+
+// Ends whatever still goes on.
+export function clean() {
+  for (const child of children) child.kill("SIGKILL");
+  rmSync(scratch, { recursive: true, force: true });
+}
+
+// Waits until what is said in JavaScript holds on the page; after how many milliseconds it did.
+export async function until(page, what, holds, milliseconds = 10000) {
+  const begun = Date.now();
+  for (;;) {
+    if (await page.evaluate(holds)) return Date.now() - begun;
+    expect(Date.now() - begun < milliseconds, `${what}: not within ${milliseconds} ms`);
+    await page.waitForTimeout(50);
+  }
+}
+
+// A number on the page, and a text.
+export const number = (id) => `Number(document.getElementById("${id}").textContent.replace(/,/g, ""))`;
+export const text = (id) => `document.getElementById("${id}").textContent`;
+
+// Errors on the console, but for those of a server that is away on purpose.
+export function watched(page) {
+  const errors = [];
+  page.on("pageerror", (error) => errors.push(String(error)));
+  page.on("console", (message) => {
+    if (message.type() === "error" && !/net::ERR_|Failed to load resource/.test(message.text())) errors.push(message.text());
+  });
+  return errors;
+}
+
+// Nothing on the page may be without a name for those who do not see it, or be wider than the window.
+export async function isInOrder(page) {
+  const nameless = await page.$$eval("button, input, [role=img], [role=region], [role=group]", (elements) => elements
+    .filter((one) => !(one.textContent.trim() || one.getAttribute("aria-label") || one.labels?.length))
+    .map((one) => one.outerHTML.slice(0, 80)));
+  expect(nameless.length === 0, `without a name: ${nameless.join(" ")}`);
+  const wide = await page.evaluate("document.documentElement.scrollWidth - window.innerWidth");
+  expect(wide <= 1, `the page is ${wide} pixels wider than the window`);
+}

@@ -1,0 +1,164 @@
+// A shift: start, watch, a front end that fails, an alarm, stop, a server that goes away.
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, frontEnd, isInOrder, number, scratch, start, text, until, watched } from "./harness.mjs";
+
+// Front ends of which two are programs that can be killed: without them events are incomplete, and go on.
+const configuration = `version = 1
+[run]
+output = ${JSON.stringify(scratch)}
+[timeouts]
+readout = "200ms"
+[[readout]]
+name = "ru0"
+listen = "127.0.0.1:0"
+[[builder]]
+name = "bu0"
+[[source]]
+id = 1
+readout = "ru0"
+on_close = "end"
+emulate = { rate = "400Hz", fragment_size = "1KiB" }
+[[source]]
+id = 2
+readout = "ru0"
+format = "generic"
+on_close = "end"
+[[source]]
+id = 3
+readout = "ru0"
+format = "generic"
+on_close = "end"
+`;
+
+const state = (name) => `document.getElementById("state").textContent === "${name}"`;
+const isRed = (source) =>
+  `[...document.querySelectorAll("#sources tbody tr")].some((row) => row.cells[0].textContent === "${source}" && row.className === "silent")`;
+
+export async function shift(browser, program, shots) {
+  const file = join(scratch, "dashboard.toml");
+  writeFileSync(file, configuration);
+  const run = start(program, ["run", file, "--control", "127.0.0.1:0", "--idle"]);
+  const address = await run.line(/dashboard: (http:\S+)/);
+  const readout = await run.line(/ru0 listens on (\S+)/);
+  const page = await browser.newPage({ viewport: { width: 1400, height: 1000 }, colorScheme: "light" });
+  const errors = watched(page);
+  await page.goto(address);
+  await until(page, "configured", state("configured"));
+  expect(await page.isDisabled("text=Pause"), "a pause is offered before there is a run");
+  await page.fill("#who", "ada");
+
+  const ends = { 2: frontEnd(readout, 2, 500), 3: frontEnd(readout, 3, 900) };
+  await starts(page);
+  await showsWhatGoesOn(page, join(shots, "light.png"));
+  await raisesAlarm(page, ends[3], join(shots, "alarm.png"));
+  ends[2].child.kill("SIGKILL");
+  const took = await until(page, "the killed source is red", isRed(2), 2000);
+  expect(!(await page.evaluate(isRed(1))), "the source that lives is red, too");
+  console.log(`good: a killed source is red after ${took} ms`);
+
+  await stops(page);
+  await showsAccount(page);
+  ends[3].child.kill("SIGKILL");
+  await isInOrder(page);
+  await restarts(page, run, program, file, address);
+  expect(errors.length === 0, `errors on the console: ${errors.join("; ")}`);
+  await page.close();
+}
+
+async function starts(page) {
+  await page.click("text=Start");
+  await until(page, "running", state("running"));
+  await until(page, "events", `${number("built")} > 50`);
+  const before = await page.evaluate(number("built"));
+  await until(page, "more events", `${number("built")} > ${before}`);
+  await until(page, "a rate", `${number("event-rate")} > 50`);
+  await until(page, "bandwidths", `/B\\/s$/.test(${text("bandwidth-in")}) && /B\\/s$/.test(${text("bandwidth-out")})`);
+  await until(page, "live time", `/^\\d+ %$/.test(${text("live-time")})`);
+  await until(page, "the journal", `document.querySelectorAll("#journal li").length > 2`);
+  const texts = await page.$$eval("#journal li", (items) => items.map((item) => item.textContent));
+  expect(new Set(texts).size === texts.length, `the journal says things twice: ${texts}`);
+  expect(texts.some((one) => one.includes("by ada")), `nobody knows who started the run: ${texts}`);
+  console.log("good: it loads, starts a run by its button, and shows rising numbers");
+}
+
+// The picture, the plots, the ledger and the tables say the same as the server.
+async function showsWhatGoesOn(page, shot) {
+  await until(page, "what limits the run", `/limited/.test(${text("limit")})`);
+  const picture = `document.querySelector("#path svg").getAttribute("aria-label")`;
+  await until(page, "the way of the data", `/3 sources: .*1 readout unit: [1-9].*1 builder unit: [1-9].*storage: [1-9]/.test(${picture})`);
+  await until(page, "plots", `document.querySelectorAll(".plot canvas").length >= 5`);
+  const plotted = `document.querySelector(".plot").getAttribute("aria-label")`;
+  await until(page, "a plot of the rate", `/Event rate, now: events [1-9]/.test(${plotted})`);
+  const drawn = await page.evaluate(() => {
+    const canvas = document.querySelector(".plot canvas");
+    const colours = new Set(new Uint32Array(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer));
+    return colours.size;
+  });
+  expect(drawn > 3, "the plot is empty");
+  await page.click("text=Seven days");
+  await until(page, "seven days", `/^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)|now/.test(${plotted}) && document.querySelector('[data-span="604800"]').getAttribute("aria-pressed") === "true"`);
+  await page.click("text=10 minutes");
+  const equation = await page.$eval("#ledger tr", (row) => {
+    const of = (cell) => Number(cell.textContent.replace(/,/g, ""));
+    return [of(row.cells[1]), [...row.cells[2].querySelectorAll("b")].reduce((sum, part) => sum + of(part), 0)];
+  });
+  expect(equation[0] > 0 && Math.abs(equation[0] - equation[1]) <= 1 + 0.1 * equation[0], `the ledger: ${equation}`);
+  await until(page, "nodes", `[...document.querySelectorAll("#nodes tbody tr")].map((row) => row.cells[0].textContent).join() === "ru0,bu0"`);
+  await isInOrder(page);
+  await page.screenshot({ path: shot, fullPage: true });
+  console.log("good: the picture, the plots, the ledger and the tables show what goes on");
+}
+
+// A front end that hangs: its alarm is seen, heard, acknowledged by name, and over when it goes on.
+async function raisesAlarm(page, frontEnd, shot) {
+  await page.click("#sound");
+  await until(page, "sound is on", `document.getElementById("sound").getAttribute("aria-pressed") === "true"`);
+  frontEnd.child.kill("SIGSTOP");
+  const alarm = "#alarms li.warning";
+  await until(page, "an alarm", `document.querySelector("${alarm}")?.textContent.includes("source silent")`, 15000);
+  await until(page, "the alarm is heard", `Number(document.body.dataset.sounded) > 1`);
+  expect(await page.evaluate(isRed(3)), "the source that hangs is not red");
+  await page.screenshot({ path: shot });
+  await page.focus(`${alarm} button`);
+  await page.keyboard.press("Enter");
+  await until(page, "the alarm is known", `document.querySelector("${alarm}")?.textContent.includes("is known")`);
+  frontEnd.child.kill("SIGCONT");
+  await until(page, "the alarm is over", `document.querySelector("#alarms .none") !== null`);
+  console.log("good: an alarm is seen and heard, acknowledged from the keyboard, and goes");
+}
+
+async function stops(page) {
+  await page.click("text=Pause");
+  await until(page, "paused", state("paused"));
+  await page.click("text=Resume");
+  await until(page, "running again", state("running"));
+  await page.focus("text=Stop");
+  await page.keyboard.press("Enter");
+  await until(page, "stopped", `document.getElementById("state").textContent.startsWith("configured")`);
+  await until(page, "the next run can start", `!document.querySelector("[data-command=start]").disabled`);
+  console.log("good: pause, resume, and stop from the keyboard");
+}
+
+async function showsAccount(page) {
+  await until(page, "the run is listed", `[...document.querySelectorAll("#runs tbody button")].some((button) => !button.disabled)`);
+  await page.click("#runs tbody button:not([disabled])");
+  await until(page, "its account", `/ledgerbalanced/.test(${text("run-account")})`);
+  console.log("good: the run is listed, and its account is balanced");
+}
+
+// The server goes away and comes back at the same address: the page says so, and goes on by itself.
+async function restarts(page, run, program, file, address) {
+  run.child.kill("SIGKILL");
+  await run.ended;
+  await until(page, "the page says that nobody answers", state("no answer"));
+  expect(await page.evaluate(`/does not answer since \\d\\d:/.test(${text("notice-text")})`), "nobody says since when");
+  const again = start(program, ["run", file, "--control", new URL(address).host, "--idle"]);
+  await again.line(/dashboard: (http:\S+)/);
+  await until(page, "connected again", state("configured"), 20000);
+  await until(page, "the page says so", `${text("notice-text")} === "Connected again."`);
+  expect(!(await page.evaluate(`document.body.classList.contains("stale")`)), "what is new looks old");
+  again.child.kill("SIGINT");
+  await again.ended;
+  console.log("good: it connects again after a restart, and says so");
+}
