@@ -1,9 +1,10 @@
 //! Which file is with whom, and when it may be deleted.
 
 use super::config::BrokerConfig;
+use super::table::{Entry, State, Table};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Instant};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// A file of events.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -69,27 +70,6 @@ pub enum BrokerAction {
     },
 }
 
-#[derive(Copy, Clone, PartialEq, Eq, Debug)]
-enum State {
-    /// Nobody has it.
-    Ready,
-    /// A unit has it.
-    Given { unit: UnitId, since: Instant },
-    /// Its document is to get its name; where that failed, again at `retry`.
-    Committing { retry: Option<Instant> },
-    /// It is decided, or set aside, and still there.
-    Leaving,
-}
-
-#[derive(Copy, Clone, Debug)]
-struct Entry {
-    /// Of the last time it was given; 0 before the first.
-    attempt: Attempt,
-    /// How often it was given back. Those before this broker's time do not count: units end with a broker that dies.
-    failures: u16,
-    state: State,
-}
-
 /// What came of the files.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct BrokerCounts {
@@ -110,7 +90,7 @@ pub struct BrokerCounts {
 pub struct Broker {
     config: BrokerConfig,
     /// Those that are still there.
-    files: BTreeMap<FileId, Entry>,
+    files: Table,
     /// Units that want a file, the first one first.
     waiting: VecDeque<UnitId>,
     actions: VecDeque<BrokerAction>,
@@ -123,7 +103,7 @@ impl Broker {
     pub fn new(config: BrokerConfig) -> Self {
         Self {
             config,
-            files: BTreeMap::new(),
+            files: Table::default(),
             waiting: VecDeque::new(),
             actions: VecDeque::new(),
             is_last: false,
@@ -138,7 +118,7 @@ impl Broker {
 
     /// Files that are neither decided nor set aside.
     pub fn undecided(&self) -> u64 {
-        self.files.values().filter(|entry| entry.state != State::Leaving).count() as u64
+        self.files.undecided()
     }
 
     /// Whether no file comes any more, and none is left.
@@ -149,11 +129,11 @@ impl Broker {
     /// A file is whole. `attempt` is the highest that something in the directory was written for, 0 where there is nothing:
     /// what there is does not count, and goes away.
     pub fn add(&mut self, file: FileId, attempt: Attempt) {
-        if self.files.contains_key(&file) {
+        if self.files.contains(file) {
             return;
         }
         self.counts.files += 1;
-        self.files.insert(file, Entry { attempt, failures: 0, state: State::Ready });
+        self.files.put(file, Entry { attempt, failures: 0, state: State::Ready });
         (1..=attempt.0).map(Attempt).for_each(|attempt| {
             self.actions.push_back(BrokerAction::Discard { work: Work { file, attempt } });
         });
@@ -161,11 +141,11 @@ impl Broker {
 
     /// A file is still there although its document has its name: whoever gave it that did not live to delete the file.
     pub fn add_decided(&mut self, file: FileId) {
-        if self.files.contains_key(&file) {
+        if self.files.contains(file) {
             return;
         }
         (self.counts.files, self.counts.decided) = (self.counts.files + 1, self.counts.decided + 1);
-        self.files.insert(file, Entry { attempt: Attempt(0), failures: 0, state: State::Leaving });
+        self.files.put(file, Entry { attempt: Attempt(0), failures: 0, state: State::Leaving });
         self.actions.push_back(BrokerAction::Delete { file });
     }
 
@@ -176,7 +156,7 @@ impl Broker {
 
     /// A unit wants a file. It has none.
     pub fn request(&mut self, unit: UnitId) {
-        if !self.waiting.contains(&unit) && self.file_of(unit).is_none() {
+        if !self.waiting.contains(&unit) && self.files.of(unit).is_none() {
             self.waiting.push_back(unit);
         }
     }
@@ -184,13 +164,11 @@ impl Broker {
     /// A unit has written everything for its file.
     pub fn done(&mut self, unit: UnitId, work: Work) {
         let is_any = is_planted(Flaw::StaleResultCommitted);
-        match self.files.get_mut(&work.file) {
-            Some(Entry { attempt, state: state @ State::Given { .. }, .. })
-                if is_any
-                    || (*attempt == work.attempt
-                        && matches!(*state, State::Given { unit: one, .. } if one == unit)) =>
+        match self.files.get(work.file) {
+            Some(entry @ Entry { attempt, state: State::Given { unit: one, .. }, .. })
+                if is_any || (attempt, one) == (work.attempt, unit) =>
             {
-                *state = State::Committing { retry: None };
+                self.files.put(work.file, Entry { state: State::Committing { retry: None }, ..entry });
                 if is_planted(Flaw::DeletedBeforeCommitted) {
                     self.actions.push_back(BrokerAction::Delete { file: work.file });
                 }
@@ -202,8 +180,8 @@ impl Broker {
 
     /// A unit cannot filter its file, and lives on.
     pub fn failed(&mut self, unit: UnitId, work: Work) {
-        match self.files.get(&work.file) {
-            Some(&Entry { attempt, state: State::Given { unit: one, .. }, .. })
+        match self.files.get(work.file) {
+            Some(Entry { attempt, state: State::Given { unit: one, .. }, .. })
                 if (one, attempt) == (unit, work.attempt) =>
             {
                 self.give_back(work.file);
@@ -215,33 +193,32 @@ impl Broker {
     /// A unit is gone: what it had goes to another one.
     pub fn lost(&mut self, unit: UnitId) {
         self.waiting.retain(|waiting| *waiting != unit);
-        if let Some(file) = self.file_of(unit).filter(|_| !is_planted(Flaw::LostFileForgotten)) {
+        if let Some(file) = self.files.of(unit).filter(|_| !is_planted(Flaw::LostFileForgotten)) {
             self.give_back(file);
         }
     }
 
     /// A document has its name.
     pub fn committed(&mut self, file: FileId) {
-        let Some(entry) = self.files.get_mut(&file).filter(|entry| matches!(entry.state, State::Committing { .. }))
-        else {
-            return;
-        };
-        entry.state = State::Leaving;
+        let entry = self.files.get(file).filter(|entry| matches!(entry.state, State::Committing { .. }));
+        let Some(entry) = entry else { return };
+        self.files.put(file, Entry { state: State::Leaving, ..entry });
         self.counts.decided += 1;
         self.actions.push_back(BrokerAction::Delete { file });
     }
 
     /// A document could not get its name; that is tried again.
     pub fn not_committed(&mut self, now: Instant, file: FileId) {
-        if let Some(Entry { state: State::Committing { retry }, .. }) = self.files.get_mut(&file) {
-            *retry = Some(now.after(self.config.retry));
+        if let Some(entry @ Entry { state: State::Committing { .. }, .. }) = self.files.get(file) {
+            let retry = Some(now.after(self.config.retry));
+            self.files.put(file, Entry { state: State::Committing { retry }, ..entry });
         }
     }
 
     /// A file that was to be deleted or set aside is not there any more.
     pub fn gone(&mut self, file: FileId) {
-        if self.files.get(&file).is_some_and(|entry| entry.state == State::Leaving) {
-            self.files.remove(&file);
+        if self.files.get(file).is_some_and(|entry| entry.state == State::Leaving) {
+            self.files.remove(file);
         }
     }
 
@@ -252,44 +229,33 @@ impl Broker {
 
     /// When something is to be done although nothing happens.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let deadline = |entry: &Entry| match entry.state {
-            State::Given { since, .. } => Some(since.after(self.config.time_out)),
-            State::Committing { retry } => retry,
-            State::Ready | State::Leaving => None,
-        };
-        self.files.values().filter_map(deadline).min()
+        let late = self.files.given().map(|(_, since)| since.after(self.config.time_out)).min();
+        late.into_iter().chain(self.files.to_repeat().map(|(_, _, retry)| retry)).min()
     }
 
     /// Ends the patience with a unit that has had its file for too long.
     fn time_out(&mut self, now: Instant) -> Option<BrokerAction> {
-        let late = self.files.values().find_map(|entry| match entry.state {
-            State::Given { unit, since } if now >= since.after(self.config.time_out) => Some(unit),
-            _ => None,
-        })?;
-        self.lost(late);
-        Some(BrokerAction::Dismiss { unit: late })
+        let is_late = |since: Instant| now >= since.after(self.config.time_out);
+        let (unit, _) = self.files.given().find(|(_, since)| is_late(*since))?;
+        self.lost(unit);
+        Some(BrokerAction::Dismiss { unit })
     }
 
     /// Tries again to give a document its name.
     fn repeat(&mut self, now: Instant) -> Option<BrokerAction> {
-        self.files.iter_mut().find_map(|(&file, entry)| match &mut entry.state {
-            State::Committing { retry } if retry.is_some_and(|retry| now >= retry) => {
-                *retry = None;
-                Some(BrokerAction::Commit { work: Work { file, attempt: entry.attempt } })
-            }
-            _ => None,
-        })
+        let (file, entry, _) = self.files.to_repeat().find(|(_, _, retry)| now >= *retry)?;
+        self.files.put(file, Entry { state: State::Committing { retry: None }, ..entry });
+        Some(BrokerAction::Commit { work: Work { file, attempt: entry.attempt } })
     }
 
     /// Gives the first file that nobody has to the unit that has waited longest; lets units go when there will be none.
     fn give(&mut self, now: Instant) -> Option<BrokerAction> {
         let &unit = self.waiting.front()?;
-        let ready = self.files.iter_mut().find(|(_, entry)| entry.state == State::Ready);
-        if let Some((&file, entry)) = ready {
+        if let Some((file, entry)) = self.files.first_ready() {
             self.waiting.pop_front();
-            entry.attempt = Attempt(entry.attempt.0 + 1);
-            entry.state = State::Given { unit, since: now };
-            return Some(BrokerAction::Give { unit, work: Work { file, attempt: entry.attempt } });
+            let attempt = Attempt(entry.attempt.0 + 1);
+            self.files.put(file, Entry { attempt, state: State::Given { unit, since: now }, ..entry });
+            return Some(BrokerAction::Give { unit, work: Work { file, attempt } });
         }
         if !self.is_last || self.undecided() > 0 {
             return None;
@@ -298,23 +264,19 @@ impl Broker {
         Some(BrokerAction::Finish { unit })
     }
 
-    fn file_of(&self, unit: UnitId) -> Option<FileId> {
-        let is_its = |entry: &Entry| matches!(entry.state, State::Given { unit: one, .. } if one == unit);
-        self.files.iter().find(|(_, entry)| is_its(entry)).map(|(&file, _)| file)
-    }
-
     /// A file that a unit had is tried again, or set aside.
     fn give_back(&mut self, file: FileId) {
-        let Some(entry) = self.files.get_mut(&file) else { return };
+        let Some(mut entry) = self.files.get(file) else { return };
         self.counts.given_back += 1;
         entry.failures += 1;
         self.actions.push_back(BrokerAction::Discard { work: Work { file, attempt: entry.attempt } });
         if entry.failures < self.config.tries {
             entry.state = State::Ready;
-            return;
+        } else {
+            entry.state = State::Leaving;
+            self.counts.set_aside += 1;
+            self.actions.push_back(BrokerAction::SetAside { file });
         }
-        entry.state = State::Leaving;
-        self.counts.set_aside += 1;
-        self.actions.push_back(BrokerAction::SetAside { file });
+        self.files.put(file, entry);
     }
 }

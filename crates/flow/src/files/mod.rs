@@ -16,6 +16,7 @@ mod account;
 mod broker;
 mod config;
 mod merger;
+mod table;
 #[cfg(test)]
 mod tests;
 
