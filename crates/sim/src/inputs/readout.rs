@@ -43,7 +43,7 @@ pub fn readout(bytes: &[u8]) {
         let now = choices.now();
         step(&mut readout, &mut choices, now, &mut fragments);
         settle(&mut readout, now);
-        check(&readout);
+        check(&readout, now);
     }
 }
 
@@ -102,11 +102,11 @@ fn settle(readout: &mut Readout, now: Instant) {
     panic!("the readout unit does not come to rest");
 }
 
-fn check(readout: &Readout) {
+fn check(readout: &Readout, now: Instant) {
     for source in 0..SOURCES as usize {
         let account = readout.account(source);
         assert_eq!(account.received, account.accounted(), "source {source}: {account:?}");
     }
     assert!(readout.held() <= 32, "{} events are held", readout.held());
-    let _ = (readout.next_deadline(), readout.held_bytes(), readout.report().count());
+    let _ = (readout.next_deadline(), readout.held_bytes(), readout.report(now).count());
 }
