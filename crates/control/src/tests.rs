@@ -116,6 +116,10 @@ fn a_run_is_started_watched_and_stopped() {
     }
     let (_, history) = setup.json("GET", "/api/v1/history?since=1000&step=90");
     assert_eq!((&history["step_seconds"], history["times"][0].as_i64().map(|time| time % 60)), (&120.into(), Some(0)));
+    let (_, measures) = setup.json("GET", "/api/v1/measures");
+    let latency = measures.as_array().and_then(|all| all.iter().find(|one| one["measure"] == "build_latency"));
+    let latency = latency.expect("events were built");
+    assert!(latency["count"].as_u64() >= Some(100) && latency["p99"].as_f64() > Some(0.0), "{latency}");
     let (_, alarms) = setup.json("GET", "/api/v1/alarms");
     let name = alarms[0]["name"].as_str().expect("there are some").to_owned();
     assert_eq!(setup.json("POST", &format!("/api/v1/alarms/{name}/acknowledge")).0, 409, "{alarms}");

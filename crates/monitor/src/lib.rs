@@ -16,6 +16,7 @@
 mod activity;
 pub mod alarms;
 pub mod bottleneck;
+mod distribution;
 pub mod history;
 pub mod incidents;
 #[cfg(test)]
@@ -25,5 +26,6 @@ mod rates;
 mod sample;
 
 pub use activity::Activity;
+pub use distribution::Distribution;
 pub use rates::{NodeRates, NodeShares, Rates, SourceRates};
 pub use sample::{DiskSample, NodeSample, Numbers, Sample, SourceSample, StreamSample};

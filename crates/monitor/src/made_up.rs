@@ -27,7 +27,13 @@ pub(crate) fn held_back(mut source: SourceSample, time: Duration) -> SourceSampl
 
 /// A connected node that counts `numbers`.
 pub(crate) fn node(node: NodeId, numbers: &[(Counter, u64)]) -> NodeSample {
-    NodeSample { node, is_connected: true, incarnation: None, numbers: numbers.iter().copied().collect() }
+    NodeSample {
+        node,
+        is_connected: true,
+        incarnation: None,
+        numbers: numbers.iter().copied().collect(),
+        distributions: Default::default(),
+    }
 }
 
 /// A run with these sources, a readout unit and a builder unit, as it is `seconds` after its start.

@@ -5,9 +5,9 @@
 //! cause, the event manager's own account of events (`ropewalk_run_events_...`), and the run's state. `docs/metrics.md`
 //! has the list.
 
-use crate::{Sample, SourceSample, StreamSample};
+use crate::{Distribution, Sample, SourceSample, StreamSample};
 use core::fmt::{Display, Write};
-use ropewalk_terms::{ByCause, COUNTERS, Counter, EventAccount, Unit};
+use ropewalk_terms::{ByCause, COUNTERS, Counter, EventAccount, MEASURES, Measure, Unit};
 
 /// What an HTTP response with this text says that it is.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -19,6 +19,7 @@ pub fn text(sample: &Sample) -> String {
     account(&mut page, &sample.events);
     causes(&mut page, sample);
     COUNTERS.iter().for_each(|&counter| metric_of(&mut page, counter, sample));
+    MEASURES.iter().for_each(|&measure| histogram_of(&mut page, measure, sample));
     page.text
 }
 
@@ -34,6 +35,12 @@ pub fn name(counter: Counter) -> String {
         Unit::Nanoseconds => (plain.trim_end_matches("_time").to_owned(), "_seconds"),
     };
     format!("ropewalk_{plain}{unit}{}", if counter.is_level() { "" } else { "_total" })
+}
+
+/// The metric's name of a measure.
+pub fn name_of_measure(measure: Measure) -> String {
+    let unit = if measure.unit() == Unit::Bytes { "bytes" } else { "seconds" };
+    format!("ropewalk_{}_{unit}", measure.name())
 }
 
 #[derive(Copy, Clone)]
@@ -169,6 +176,39 @@ fn metric_of(page: &mut Page, counter: Counter, sample: &Sample) {
     } else {
         page.metric(&name, kind, counter.help(), lines);
     }
+}
+
+/// Powers of two at which sizes are told apart: 64 bytes to 1 GiB.
+const SIZES: core::ops::RangeInclusive<u32> = 6..=30;
+/// The same of nanoseconds: a microsecond to a minute.
+const TIMES: core::ops::RangeInclusive<u32> = 10..=36;
+
+/// What was measured, as a histogram of Prometheus: the upper ends are powers of two, at which it is exact.
+fn histogram_of(page: &mut Page, measure: Measure, sample: &Sample) {
+    let name = name_of_measure(measure);
+    let known = sample.nodes.iter().filter_map(|node| Some((node.node, node.distributions.get(&measure)?)));
+    let mut known = known.peekable();
+    if known.peek().is_none() {
+        return;
+    }
+    // Writing to a string never fails.
+    let _ = writeln!(page.text, "# HELP {name} {}\n# TYPE {name} histogram", escaped(measure.help(), false));
+    for (node, distribution) in known {
+        let labels = format!("run=\"{}\",node=\"{node}\"", page.run);
+        histogram(&mut page.text, &name, &labels, measure.unit(), distribution);
+    }
+}
+
+fn histogram(text: &mut String, name: &str, labels: &str, unit: Unit, distribution: &Distribution) {
+    let (powers, scale) = if unit == Unit::Bytes { (SIZES, 1.0) } else { (TIMES, 1e9) };
+    for power in powers {
+        let end = 1_u64 << power;
+        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{}\"}} {}", end as f64 / scale, distribution.at_most(end));
+    }
+    let count = distribution.count();
+    let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+    let _ = writeln!(text, "{name}_sum{{{labels}}} {}", distribution.sum as f64 / scale);
+    let _ = writeln!(text, "{name}_count{{{labels}}} {count}");
 }
 
 const fn of_stream(stream: &StreamSample, counter: Counter) -> Option<u64> {

@@ -220,6 +220,7 @@ mod tests {
             is_connected: true,
             incarnation: None,
             numbers: numbers.iter().copied().collect(),
+            distributions: Default::default(),
         };
         let source = SourceSample {
             source: SourceId(7),

@@ -1,10 +1,13 @@
 //! What one look at a run sees.
 
+use crate::Distribution;
 use core::time::Duration;
 use ropewalk_terms::{
-    ByCause, Counter, EventAccount, FragmentAccount, Incarnation, Instant, NodeId, RunNumber, SourceId, StreamAccount,
-    StreamIndex, Utc,
+    ByCause, Counter, EventAccount, FragmentAccount, Incarnation, Instant, Measure, NodeId, RunNumber, SourceId,
+    StreamAccount, StreamIndex, Utc,
 };
+
+use std::collections::BTreeMap;
 
 /// Some counters with their values, ordered by counter; what is not there is zero.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -55,6 +58,8 @@ pub struct NodeSample {
     pub incarnation: Option<Incarnation>,
     /// What it counts as a whole. Totals are sums over all its lives; levels are those of a life that goes on.
     pub numbers: Numbers,
+    /// What was measured of its events, over all its lives; a measure of which it has told nothing is not there.
+    pub distributions: BTreeMap<Measure, Distribution>,
 }
 
 /// A source as its readout unit tells of it.
@@ -137,6 +142,13 @@ impl Sample {
     /// A source.
     pub fn source(&self, source: SourceId) -> Option<&SourceSample> {
         self.sources.binary_search_by_key(&source, |known| known.source).ok().map(|place| &self.sources[place])
+    }
+
+    /// What was measured of the events of all nodes.
+    pub fn distribution(&self, measure: Measure) -> Distribution {
+        let mut all = Distribution::default();
+        self.nodes.iter().filter_map(|node| node.distributions.get(&measure)).for_each(|one| all.merge(one));
+        all
     }
 
     /// The sum of a counter over nodes and sources. Each is counted by one of the two.

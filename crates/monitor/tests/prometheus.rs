@@ -3,8 +3,8 @@
 use ropewalk_monitor::prometheus::{name, text};
 use ropewalk_monitor::{DiskSample, NodeSample, Numbers, Sample, SourceSample, StreamSample};
 use ropewalk_terms::{
-    ByCause, COUNTERS, Cause, Counter, EventAccount, FragmentAccount, Incarnation, Instant, NodeId, RunNumber,
-    SourceId, StreamAccount, StreamIndex, Utc,
+    ByCause, COUNTERS, Cause, Counter, EventAccount, FragmentAccount, Incarnation, Instant, MEASURES, NodeId,
+    RunNumber, SourceId, StreamAccount, StreamIndex, Utc,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ fn sample() -> Sample {
         is_connected,
         incarnation: Some(Incarnation(1)),
         numbers: numbers.iter().copied().collect(),
+        distributions: BTreeMap::new(),
     };
     let source = |id: u32, received, dropped: &[(Cause, u64)]| SourceSample {
         source: SourceId(id),
@@ -58,6 +59,8 @@ fn sample() -> Sample {
 /// A sample in which every metric has a line.
 fn sample_of_everything() -> Sample {
     let mut sample = sample();
+    sample.nodes[1].distributions =
+        MEASURES.iter().map(|&measure| (measure, [100, 4_096, 4_097, u64::MAX].into_iter().collect())).collect();
     sample.nodes[0].numbers = COUNTERS.iter().map(|&counter| (counter, 1)).collect();
     sample.sources[0].account.missing = by_cause(&[(Cause::TimedOut, 1)]);
     sample.events.incomplete_dropped = by_cause(&[(Cause::ForcedStop, 1)]);
@@ -85,15 +88,26 @@ fn parse(text: &str) -> Result<Metrics, String> {
             helped = Some(name.to_owned());
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').ok_or_else(|| wrong("no type"))?;
-            if helped.take().as_deref() != Some(name) || !["counter", "gauge"].contains(&kind) || !is_name(name) {
+            if helped.take().as_deref() != Some(name)
+                || !["counter", "gauge", "histogram"].contains(&kind)
+                || !is_name(name)
+            {
                 return Err(wrong("no HELP before it, or no type or name"));
             }
             metrics.insert(name.to_owned(), (kind.to_owned(), Vec::new()));
             current = Some(name.to_owned());
         } else {
             let (name, labels, value) = parse_line(line).ok_or_else(|| wrong("no line"))?;
-            let of = current.as_ref().filter(|&current| *current == name).ok_or_else(|| wrong("not in its metric"))?;
-            metrics.get_mut(of).ok_or_else(|| wrong("no TYPE"))?.1.push((labels, value));
+            let of = current.as_ref().ok_or_else(|| wrong("in no metric"))?;
+            let (kind, lines) = metrics.get_mut(of).ok_or_else(|| wrong("no TYPE"))?;
+            let part = name.strip_prefix(of.as_str()).ok_or_else(|| wrong("not in its metric"))?;
+            let may_be = if kind == "histogram" { &["_bucket", "_sum", "_count"][..] } else { &[""] };
+            if !may_be.contains(&part) {
+                return Err(wrong("not in its metric"));
+            }
+            // The parts of a histogram are told apart as if by a label.
+            let part = (!part.is_empty()).then(|| ("part".to_owned(), part.to_owned()));
+            lines.push((labels.into_iter().chain(part).collect(), value));
         }
     }
     Ok(metrics)
@@ -190,6 +204,22 @@ fn values_and_labels_arrive() {
     assert_eq!(value("ropewalk_node_connected", &[("node", "bu0")]), Some(0.0));
     assert_eq!(value("ropewalk_stream_selected_total", &[("stream", "0")]), Some(7.0));
     assert_eq!(value("ropewalk_disk_full_in_seconds", &[]), Some(2.5));
+}
+
+#[test]
+fn a_histogram_counts_up_to_each_end_and_ends_with_all() {
+    let metrics = parse(&text(&sample_of_everything())).unwrap_or_else(|error| panic!("{error}"));
+    let (kind, lines) = &metrics["ropewalk_event_size_bytes"];
+    assert_eq!(kind, "histogram");
+    let of = |label: &str, content: &str| {
+        let has = |(labels, _): &&(Labels, f64)| labels.contains(&(label.to_owned(), content.to_owned()));
+        lines.iter().find(has).expect("it is there").1
+    };
+    assert_eq!((of("le", "64"), of("le", "128"), of("le", "4096"), of("le", "8192")), (0.0, 1.0, 2.0, 3.0));
+    assert_eq!((of("le", "+Inf"), of("part", "_count")), (4.0, 4.0));
+    let ends: Vec<_> = lines.iter().filter(|(labels, _)| labels.iter().any(|(label, _)| label == "le")).collect();
+    assert!(ends.is_sorted_by(|one, other| one.1 <= other.1), "{ends:?}");
+    assert!(metrics["ropewalk_build_latency_seconds"].1.iter().any(|(labels, _)| labels[2].1 == "0.000001024"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The words of Ropewalk: every room speaks in these and in no others.
 //!
-//! Ids, the event key, time, the causes of loss, the one list of counters and the arithmetic of the
+//! Ids, the event key, time, the causes of loss, the one list of counters, what is measured and the arithmetic of the
 //! ledger. This crate depends on nothing, holds no state and does no input or output.
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod ids;
 mod key;
 mod ledger;
 mod level;
+mod measure;
 mod time;
 
 pub use cause::{CAUSES, Cause};
@@ -21,4 +22,5 @@ pub use ids::{Attempt, Epoch, Incarnation, NodeId, Role, RunNumber, SourceId};
 pub use key::EventKey;
 pub use ledger::{ByCause, ChunkAccount, EventAccount, FragmentAccount, Imbalance, Ledger, PoolAccount, StreamAccount};
 pub use level::{AcknowledgementLevel, Ending, Outcome, Verdict};
+pub use measure::{BUCKETS, MEASURES, Measure, Recorder, bucket_of, greatest_in};
 pub use time::{Instant, Utc};

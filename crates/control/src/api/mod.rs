@@ -3,6 +3,7 @@
 mod alarms;
 mod commands;
 mod history;
+mod measures;
 mod runs;
 mod standing;
 
@@ -62,7 +63,14 @@ pub(crate) fn router(
     guards: Arc<Guard>,
 ) -> Router {
     let shared = Shared { desk, output: Arc::new(output), configuration, live, lookout };
-    let topics = [commands::routes(), standing::routes(), alarms::routes(), history::routes(), runs::routes()];
+    let topics = [
+        commands::routes(),
+        standing::routes(),
+        alarms::routes(),
+        history::routes(),
+        measures::routes(),
+        runs::routes(),
+    ];
     let api = topics.into_iter().fold(Router::new(), Router::merge).with_state(shared.clone());
     Router::new()
         .route("/metrics", get(standing::metrics).with_state(shared))
@@ -82,6 +90,7 @@ fn openapi() -> utoipa::openapi::OpenApi {
         standing::Document::openapi(),
         alarms::Document::openapi(),
         history::Document::openapi(),
+        measures::Document::openapi(),
         runs::Document::openapi(),
     ];
     topics.into_iter().fold(Document::openapi(), |mut all, topic| {

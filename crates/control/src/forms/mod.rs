@@ -4,6 +4,7 @@ mod alarms;
 mod balance;
 mod history;
 mod live;
+mod measures;
 mod parts;
 mod state;
 
@@ -11,5 +12,6 @@ pub(crate) use alarms::{Alarm, Limited};
 pub(crate) use balance::Balance;
 pub(crate) use history::History;
 pub(crate) use live::Live;
+pub(crate) use measures::{Measured, measures};
 pub(crate) use parts::{Address, Count, Node, Source, addresses, counters, nodes, sources};
 pub(crate) use state::{JournalEntry, Problem, Reply, State, command_names};

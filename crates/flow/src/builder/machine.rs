@@ -8,6 +8,7 @@ use super::synchrony::Synchrony;
 use super::{BuilderConfig, EventView, Requirement};
 use crate::lumisections::KnownLumisections;
 use crate::messages::{AcknowledgeEntry, Credit, LumisectionEnd, Message, ReportEntry};
+use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
     AcknowledgementLevel, ByCause, Cause, Counter, EventAccount, EventKey, Instant, Outcome, SourceId, Verdict,
@@ -203,6 +204,15 @@ impl Builder {
     /// When [`Builder::poll`] must be called even if nothing comes in.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.peers.iter().filter_map(|peer| peer.deadline).min()
+    }
+
+    /// Bytes of the payloads of an assigned event, as they were announced, and how long ago it was assigned.
+    ///
+    /// # Panics
+    /// Where there is no such slot.
+    pub fn size_and_age(&self, now: Instant, slot: u32) -> (u64, Duration) {
+        let state = self.slots.at(slot);
+        (state.bytes.into(), now.since(state.since))
     }
 
     /// The event in an emitted slot.

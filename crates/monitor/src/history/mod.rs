@@ -18,6 +18,7 @@ pub use stretch::Stretch;
 
 use crate::{Rates, Sample};
 use ring::Ring;
+use series::Seen;
 
 /// Seconds that are kept one by one.
 const SECONDS: usize = 3_600;
@@ -45,10 +46,12 @@ impl Default for History {
 impl History {
     /// Looks at the next sample: once a second is right. One that it has seen says nothing new.
     pub fn observe(&mut self, sample: Sample) {
-        let rates = self.last.as_ref().and_then(|before| Rates::between(before, &sample));
-        if let Some(rates) = rates {
+        if let Some(before) = &self.last
+            && let Some(rates) = Rates::between(before, &sample)
+        {
+            let seen = Seen { before, now: &sample, rates: &rates };
             let second = sample.utc.0.div_euclid(1_000_000_000);
-            let values = core::array::from_fn(|place| SERIES[place].value(&sample, &rates));
+            let values = core::array::from_fn(|place| SERIES[place].value(seen));
             self.seconds.note(second, &values);
             self.minutes.note(second, &values);
         }

@@ -1,7 +1,7 @@
 //! What is kept of a run's past.
 
 use crate::{Rates, Sample};
-use ropewalk_terms::Role;
+use ropewalk_terms::{Measure, Role};
 
 /// How several values of one series become one.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -12,6 +12,22 @@ pub enum Together {
     Greatest,
 }
 
+/// Two looks at a run, and what came between them.
+#[derive(Copy, Clone)]
+pub(super) struct Seen<'a> {
+    pub(super) before: &'a Sample,
+    pub(super) now: &'a Sample,
+    pub(super) rates: &'a Rates,
+}
+
+impl Seen<'_> {
+    /// The time that this part of all that was measured in between did not exceed, in seconds; none where nothing was measured.
+    fn quantile(self, measure: Measure, part: f64) -> Option<f64> {
+        let between = self.now.distribution(measure).since(&self.before.distribution(measure));
+        between.quantile(part).map(|nanoseconds| nanoseconds as f64 / 1e9)
+    }
+}
+
 /// A series of numbers.
 #[derive(Copy, Clone, Debug)]
 pub struct Series {
@@ -19,27 +35,30 @@ pub struct Series {
     pub name: &'static str,
     /// How several values become one.
     pub together: Together,
-    of: fn(&Sample, &Rates) -> Option<f64>,
+    of: fn(Seen<'_>) -> Option<f64>,
 }
 
 /// Every series. What is appended here is appended to each place of a ring.
-pub const SERIES: &[Series; 6] = &[
-    Series::new("events_per_second", Together::Mean, |_, rates| Some(rates.events_hz)),
-    Series::new("bytes_in_per_second", Together::Mean, |_, rates| Some(rates.bytes_in_per_second)),
-    Series::new("bytes_to_disk_per_second", Together::Mean, |_, rates| Some(rates.bytes_to_disk_per_second)),
-    Series::new("live_share", Together::Mean, |_, rates| Some(rates.live_share)),
-    Series::new("pool_share", Together::Greatest, |_, rates| fullest_pool(rates)),
-    Series::new("events_in_flight", Together::Greatest, |_, rates| Some(rates.events_in_flight as f64)),
+pub const SERIES: &[Series; 9] = &[
+    Series::new("events_per_second", Together::Mean, |seen| Some(seen.rates.events_hz)),
+    Series::new("bytes_in_per_second", Together::Mean, |seen| Some(seen.rates.bytes_in_per_second)),
+    Series::new("bytes_to_disk_per_second", Together::Mean, |seen| Some(seen.rates.bytes_to_disk_per_second)),
+    Series::new("live_share", Together::Mean, |seen| Some(seen.rates.live_share)),
+    Series::new("pool_share", Together::Greatest, |seen| fullest_pool(seen.rates)),
+    Series::new("events_in_flight", Together::Greatest, |seen| Some(seen.rates.events_in_flight as f64)),
+    Series::new("build_latency_p50_seconds", Together::Greatest, |seen| seen.quantile(Measure::BuildLatency, 0.5)),
+    Series::new("build_latency_p99_seconds", Together::Greatest, |seen| seen.quantile(Measure::BuildLatency, 0.99)),
+    Series::new("disk_write_p99_seconds", Together::Greatest, |seen| seen.quantile(Measure::DiskWriteTime, 0.99)),
 ];
 
 impl Series {
-    const fn new(name: &'static str, together: Together, of: fn(&Sample, &Rates) -> Option<f64>) -> Self {
+    const fn new(name: &'static str, together: Together, of: fn(Seen<'_>) -> Option<f64>) -> Self {
         Self { name, together, of }
     }
 
     /// Its value now; none where nobody told it. Single precision is more than a plot shows.
-    pub(super) fn value(&self, sample: &Sample, rates: &Rates) -> Option<f32> {
-        (self.of)(sample, rates).map(|value| value as f32)
+    pub(super) fn value(&self, seen: Seen<'_>) -> Option<f32> {
+        (self.of)(seen).map(|value| value as f32)
     }
 
     /// What `known`, which is of `count` values, becomes with one more.

@@ -1,9 +1,9 @@
 //! What is kept, for how long, and how several looks become one.
 
 use super::{History, SERIES, Stretch};
-use crate::Sample;
 use crate::made_up::{sample, source};
-use ropewalk_terms::{Counter, Utc};
+use crate::{Distribution, Sample};
+use ropewalk_terms::{Counter, Measure, Utc};
 
 /// A time of 2001 that begins a minute and an hour.
 const START: i64 = 1_000_000_800;
@@ -59,6 +59,22 @@ fn longer_steps_have_the_mean_of_rates_and_the_greatest_occupancy() {
     let rates = series(&stretch, "events_per_second")[0].expect("it was seen");
     assert!((rates - 50.0 / 3.0).abs() < 1e-3, "{rates}");
     assert_eq!(series(&stretch, "pool_share"), [Some(0.9)]);
+}
+
+#[test]
+fn latencies_are_those_of_what_was_built_since_the_last_look() {
+    let mut history = History::default();
+    let mut latencies = Distribution::default();
+    for (second, latency) in [(0, 1_000_000_000), (1, 1 << 10), (2, 1 << 20)] {
+        latencies.merge(&[latency].into_iter().collect());
+        let mut look = look(second, 10 * second as u64, 0);
+        look.nodes[1].distributions.insert(Measure::BuildLatency, latencies.clone());
+        history.observe(look);
+    }
+    let stretch = history.stretch(0, 1);
+    let seconds = |shift: u32| Some((f64::from(1 << shift) / 1e9) as f32);
+    assert_eq!(series(&stretch, "build_latency_p99_seconds"), [seconds(10), seconds(20)]);
+    assert_eq!(series(&stretch, "disk_write_p99_seconds"), [None, None]);
 }
 
 #[test]

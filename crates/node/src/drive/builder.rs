@@ -19,7 +19,7 @@ use ropewalk_io::disk::Disk;
 use ropewalk_io::{Dispatcher, Endpoint, EndpointError, Event, Parcel};
 use ropewalk_memory::Staging;
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{Counter, Epoch, Incarnation, Instant, NodeId, PoolAccount, RunNumber};
+use ropewalk_terms::{Counter, Epoch, Incarnation, Instant, Measure, NodeId, PoolAccount, Recorder, RunNumber};
 use ropewalk_wire::message::{Header, Hello, SuperFragmentEntry};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -75,6 +75,8 @@ pub struct BuilderDrive<P: Dispatcher, D: Disk> {
     /// It had something to do, and no room for further events.
     busy: Lasting,
     full: Lasting,
+    sizes: Recorder,
+    latencies: Recorder,
     run: RunNumber,
 }
 
@@ -116,6 +118,8 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
             old_messages: 0,
             busy: Lasting::default(),
             full: Lasting::default(),
+            sizes: Recorder::new(Measure::EventSize),
+            latencies: Recorder::new(Measure::BuildLatency),
             run: RunNumber(0),
             peers,
             config,
@@ -367,7 +371,12 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
                 BuilderAction::ToReadout { readout, message } => {
                     self.lines[usize::from(readout)].unsent.push_back(message);
                 }
-                BuilderAction::Emit { slot } => self.outlet.push(slot),
+                BuilderAction::Emit { slot } => {
+                    let (bytes, age) = self.builder.size_and_age(now, slot);
+                    self.sizes.record(bytes);
+                    self.latencies.record(age.as_nanos() as u64);
+                    self.outlet.push(slot);
+                }
                 BuilderAction::EndLumisection(end) => self.outlet.end_lumisection(&end),
                 BuilderAction::StopRun { cause } => self.unsent.push_back(Message::StopRequest(cause)),
             }
@@ -431,7 +440,9 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
         let unsent = &mut self.unsent;
         let own = [(Counter::ThreadBusyTime, self.busy), (Counter::BuilderFullTime, self.full)]
             .map(|(counter, lasting)| ReportEntry { source: None, what: counter as u16, value: lasting.nanoseconds() });
-        for mut entry in self.builder.report().chain(self.outlet.report()).chain(own) {
+        let measured = [&self.sizes, &self.latencies].into_iter().chain(self.outlet.measured());
+        let measured = measured.flat_map(ReportEntry::measured);
+        for mut entry in self.builder.report().chain(self.outlet.report()).chain(own).chain(measured) {
             if entry.what == Counter::MessagesRefused as u16 {
                 entry.value += self.old_messages;
             }

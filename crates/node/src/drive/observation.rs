@@ -1,6 +1,7 @@
 //! A standing as a sample for those who watch the run.
 
 use super::account::{RunSnapshot, Standing};
+use ropewalk_flow::messages::ReportEntry;
 use ropewalk_monitor::{DiskSample, NodeSample, Numbers, Sample, SourceSample, StreamSample};
 use ropewalk_terms::{Instant, NodeId, Role, SourceId, Utc};
 use std::collections::BTreeMap;
@@ -11,10 +12,16 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
     let mut nodes: BTreeMap<NodeId, NodeSample> = BTreeMap::new();
     for &(node, is_connected) in &standing.nodes {
         let incarnation = standing.youngest(node);
-        nodes.insert(node, NodeSample { node, is_connected, incarnation, numbers: Numbers::default() });
+        nodes.insert(
+            node,
+            NodeSample { node, is_connected, incarnation, numbers: Numbers::default(), distributions: BTreeMap::new() },
+        );
     }
     let mut sources: BTreeMap<SourceId, (NodeId, Numbers)> = BTreeMap::new();
     for report in standing.reports() {
+        if let Some(node) = nodes.get_mut(&report.node) {
+            report.entries().for_each(|entry| measured(node, &entry));
+        }
         let entries = report.entries().filter_map(|entry| Some((entry.source, entry.as_counter()?, entry.value)));
         // What a life that is over held is gone with it.
         for (source, counter, value) in entries.filter(|(_, counter, _)| report.connected || !counter.is_level()) {
@@ -48,6 +55,16 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
     }
 }
 
+/// Takes note of what a node has measured, if it is that.
+fn measured(node: &mut NodeSample, entry: &ReportEntry) {
+    let Some((measure, bucket)) = entry.as_measured() else { return };
+    let distribution = node.distributions.entry(measure).or_default();
+    match bucket {
+        Some(bucket) => distribution.add(bucket, entry.value),
+        None => distribution.sum = distribution.sum.saturating_add(entry.value),
+    }
+}
+
 fn source_of(source: SourceId, (readout, numbers): (NodeId, Numbers), snapshot: &RunSnapshot) -> SourceSample {
     SourceSample {
         source,
@@ -61,8 +78,8 @@ fn source_of(source: SourceId, (readout, numbers): (NodeId, Numbers), snapshot: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ropewalk_flow::messages::{Batch, Report, ReportEntry};
-    use ropewalk_terms::{Cause, Counter, Incarnation, StreamIndex};
+    use ropewalk_flow::messages::{Batch, Report};
+    use ropewalk_terms::{Cause, Counter, Incarnation, Measure, Recorder, StreamIndex};
 
     const SOURCE: SourceId = SourceId(7);
     const FIRST: Incarnation = Incarnation(1);
@@ -111,6 +128,24 @@ mod tests {
             (numbers(readout).known(Counter::PoolHeld), numbers(builder).get(Counter::EventsBuilt)),
             (Some(4), 8)
         );
+    }
+
+    #[test]
+    fn what_was_measured_in_all_lives_of_a_node_is_one_distribution() {
+        let builder = NodeId::builder(0);
+        let mut standing = of(&[builder]);
+        for life in [FIRST, SECOND] {
+            let mut recorder = Recorder::new(Measure::BuildLatency);
+            recorder.record_many(1_000, life.0);
+            standing.node_connected(builder, life);
+            let entries = ReportEntry::measured(&recorder).collect::<Batch<_>>();
+            standing.reported(builder, life, &Report { last: true, entries });
+        }
+        let sample = look(&standing);
+        let node = sample.node(builder).expect("it is configured");
+        let latency = &node.distributions[&Measure::BuildLatency];
+        assert_eq!((latency.count(), latency.sum, latency.quantile(0.5)), (3, 3_000, Some(1_024)));
+        assert_eq!((node.distributions.len(), sample.distribution(Measure::BuildLatency).count()), (1, 3));
     }
 
     #[test]

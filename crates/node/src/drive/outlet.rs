@@ -14,7 +14,7 @@ use ropewalk_flow::builder::{Builder, EventView};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::messages::{LumisectionEnd, ReportEntry};
 use ropewalk_io::disk::{Disk, DiskCause};
-use ropewalk_terms::{AcknowledgementLevel, Counter, Incarnation, Instant, PoolAccount, RunNumber};
+use ropewalk_terms::{AcknowledgementLevel, Counter, Incarnation, Instant, PoolAccount, Recorder, RunNumber};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -200,6 +200,11 @@ impl<D: Disk> Outlet<D> {
     /// The accounts of its pools.
     pub(super) fn pools(&mut self) -> impl Iterator<Item = PoolAccount> {
         self.writer.pool().into_iter().chain(self.filtering.pool())
+    }
+
+    /// What was measured of its events and batches.
+    pub(super) fn measured(&self) -> impl Iterator<Item = &Recorder> {
+        self.filtering.times().into_iter().chain(self.writer.times())
     }
 
     /// The numbers for the event manager.

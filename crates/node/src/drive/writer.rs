@@ -3,7 +3,7 @@
 use super::filing::{Filing, FilingCounts};
 use super::storage::{Progress, Storage, StorageCounts};
 use ropewalk_io::disk::Disk;
-use ropewalk_terms::{Incarnation, Instant, PoolAccount, RunNumber};
+use ropewalk_terms::{Incarnation, Instant, PoolAccount, Recorder, RunNumber};
 use std::os::fd::BorrowedFd;
 
 /// Who writes.
@@ -71,6 +71,11 @@ impl<D: Disk> Writer<D> {
 
     pub(super) fn wait_descriptor(&self) -> Option<BorrowedFd<'_>> {
         either!(self, None, one => one.wait_descriptor())
+    }
+
+    /// How long batches took to be written.
+    pub(super) const fn times(&self) -> Option<&Recorder> {
+        if let Self::RunFiles(storage) = self { Some(storage.times()) } else { None }
     }
 
     /// Whether the disk has something to write.

@@ -11,7 +11,7 @@ use ropewalk_monitor::bottleneck::{Finder, Finding, Limit};
 use ropewalk_node::drive::{
     FilterLink, FilterSight, Filtering, NotBelieved, Offered, RESULT_BYTES, Said, UnitDecision, observe,
 };
-use ropewalk_terms::{Instant, RunNumber, TriggerBits, Utc};
+use ropewalk_terms::{Counter, Instant, Measure, RunNumber, TriggerBits, Utc};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -85,6 +85,26 @@ fn a_builder_unit_with_too_few_places_is_named() {
 fn a_slow_filter_is_named_with_its_builder_unit() {
     let finding = found(Plan { slow_filter: Some(Duration::from_millis(5)), ..plain() }, |_| ());
     assert_eq!((finding.limit, finding.subject.as_str()), (Limit::Filter, "bu0"), "{finding:?}");
+}
+
+#[test]
+fn each_event_and_each_batch_is_measured_once() {
+    let disk = DiskFaults { least_latency: Duration::from_millis(2), ..DiskFaults::default() };
+    let disk = DiskFaults { most_latency: disk.least_latency, ..disk };
+    let slow_filter = Some(Duration::from_millis(5));
+    let mut world = World::new(Plan { disk, slow_filter, builders: 2, ..plain() });
+    world.run_to_end();
+    world.expect_lossless();
+    let now = world.now();
+    let sample = observe(world.manager.node.standing(), now, Utc(0), None);
+    let of = |measure| sample.distribution(measure);
+    let (sizes, latencies, filter) = (of(Measure::EventSize), of(Measure::BuildLatency), of(Measure::FilterTime));
+    assert_eq!([sizes.count(), latencies.count(), filter.count()], [world.plan.events; 3]);
+    let bytes: u64 = sample.sources.iter().map(|source| source.numbers.get(Counter::PayloadBytesReceived)).sum();
+    assert_eq!(sizes.sum, bytes, "every byte is in an event");
+    assert!(filter.quantile(0.0) >= Some(5_000_000), "{filter:?}");
+    let written = of(Measure::DiskWriteTime);
+    assert!(written.count() > 0 && written.quantile(0.0) >= Some(2_000_000), "{written:?}");
 }
 
 /// A filter unit that takes so long for each event.

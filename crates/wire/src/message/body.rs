@@ -3,7 +3,8 @@
 use super::{Batch, Ended, Kind, Lumisection, LumisectionEnd, PROTOCOL_VERSION};
 use crate::frame::{FrameError, NAME_BYTES, Reader, Writer, name};
 use ropewalk_terms::{
-    AcknowledgementLevel, Attempt, Cause, Counter, Ending, EventKey, Incarnation, Outcome, SourceId, Verdict,
+    AcknowledgementLevel, Attempt, BUCKETS, Cause, Counter, Ending, EventKey, Incarnation, Measure, Outcome, Recorder,
+    SourceId, Verdict,
 };
 
 /// First message of whoever opens a connection. Who it is stands in the header.
@@ -260,7 +261,8 @@ pub struct ReportEntry {
     /// Whose: a source of the RU, a stream of the BU by its index, or none for the node itself.
     pub source: Option<SourceId>,
     /// What: a counter's number (`terms::Counter`), 0x8000 + a cause's number for what was dropped for it, 0x4000 + that for
-    /// what never came for it, or 0x2000 + that for datagrams that were lost for it before they could be taken.
+    /// what never came for it, 0x2000 + that for datagrams that were lost for it before they could be taken; or 0x1000 + 512 × a
+    /// measure's number (`terms::Measure`) + a bucket for so many values in it, or + 511 for the sum of all values.
     pub what: u16,
     /// How much since the node's run began.
     pub value: u64,
@@ -270,6 +272,9 @@ impl ReportEntry {
     const CAUSES: u16 = 0x8000;
     const MISSING: u16 = 0x4000;
     const LOST: u16 = 0x2000;
+    const MEASURED: u16 = 0x1000;
+    /// Numbers that each measure has; the last one is its sum's.
+    const OF_MEASURE: u16 = 512;
 
     /// The number for what was dropped for `cause`.
     pub const fn cause(cause: Cause) -> u16 {
@@ -285,6 +290,24 @@ impl ReportEntry {
     /// they are no source's.
     pub const fn lost(cause: Cause) -> u16 {
         Self::LOST + cause as u16
+    }
+
+    /// What a recorder has counted.
+    pub fn measured(recorder: &Recorder) -> impl Iterator<Item = Self> + '_ {
+        let first = Self::MEASURED + recorder.measure() as u16 * Self::OF_MEASURE;
+        let sum = (recorder.sum() > 0).then_some((Self::OF_MEASURE - 1, recorder.sum()));
+        let all = recorder.buckets().chain(sum);
+        all.map(move |(bucket, value)| Self { source: None, what: first + bucket, value })
+    }
+
+    /// The measure and the bucket of values that `what` names, or none for their sum, if it names one.
+    pub fn as_measured(&self) -> Option<(Measure, Option<u16>)> {
+        let number = self.what.checked_sub(Self::MEASURED)?;
+        let (measure, bucket) = (Measure::from_u16(number / Self::OF_MEASURE)?, number % Self::OF_MEASURE);
+        if bucket == Self::OF_MEASURE - 1 {
+            return Some((measure, None));
+        }
+        (usize::from(bucket) < BUCKETS).then_some((measure, Some(bucket)))
     }
 
     /// The cause for which something never came, if `what` names one.

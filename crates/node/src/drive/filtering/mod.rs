@@ -24,8 +24,8 @@ use ropewalk_flow::messages::ReportEntry;
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{
-    Attempt, Cause, Counter, EventKey, Instant, PoolAccount, RunNumber, SourceId, StreamAccount, StreamIndex,
-    StreamSet, TriggerBits, Verdict,
+    Attempt, Cause, Counter, EventKey, Instant, Measure, PoolAccount, Recorder, RunNumber, SourceId, StreamAccount,
+    StreamIndex, StreamSet, TriggerBits, Verdict,
 };
 use ropewalk_wire::filter_result::{FilterResult, HEAD_BYTES, MOST_RESULT_BYTES};
 use std::collections::VecDeque;
@@ -93,6 +93,10 @@ pub struct Filtering {
     close_at: Option<Instant>,
     /// How long a filter of this thread has worked.
     busy_here: Duration,
+    /// By slot, when the event went to filter units.
+    given: Box<[Instant]>,
+    /// How long decisions took.
+    times: Recorder,
 }
 
 impl Filtering {
@@ -138,6 +142,8 @@ impl Filtering {
             failed_here: 0,
             close_at: None,
             busy_here: Duration::ZERO,
+            given: vec![Instant::ZERO; room].into_boxed_slice(),
+            times: Recorder::new(Measure::FilterTime),
         }
     }
 
@@ -253,7 +259,9 @@ impl Filtering {
         if let Some(begun) = begun
             && let Some(ended) = self.time_here()
         {
-            self.busy_here += ended.since(begun);
+            let time = ended.since(begun);
+            self.busy_here += time;
+            self.times.record_many(time.as_nanos() as u64 / (work as u64).max(1), work as u64);
         }
         work
     }
@@ -279,7 +287,7 @@ impl Filtering {
             watched.has_ended |= sight.has_ended;
             work += usize::from(sight.is_ready || sight.has_ended);
             // What it had decided before it ended counts, and is taken first.
-            let (taken, are_all) = self.take_decisions(index, builder);
+            let (taken, are_all) = self.take_decisions(now, index, builder);
             work += taken;
             if let Decider::Units(farm, links) = &mut self.decider
                 && are_all
@@ -299,7 +307,7 @@ impl Filtering {
     }
 
     /// Takes decisions of a filter unit: how many, and whether it has no more.
-    fn take_decisions(&mut self, index: usize, builder: &Builder) -> (usize, bool) {
+    fn take_decisions(&mut self, now: Instant, index: usize, builder: &Builder) -> (usize, bool) {
         let mut work = 0;
         while self.has_room() {
             let Decider::Units(farm, links) = &mut self.decider else { break };
@@ -317,6 +325,7 @@ impl Filtering {
                         self.monitor.fill(&builder.event(slot), &links[index].histograms, &self.said.fills);
                     }
                     if counts {
+                        self.times.record(now.since(self.given[slot as usize]).as_nanos() as u64);
                         self.settle(slot, &builder.event(slot), decision);
                     }
                 }
@@ -339,7 +348,7 @@ impl Filtering {
                     let offered =
                         if watched.has_ended { Offered::Full } else { watched.link.offer(slot, &builder.event(slot)) };
                     match offered {
-                        Offered::Taken => {}
+                        Offered::Taken => self.given[slot as usize] = now,
                         // That there is room again is heard with decisions: until then nothing keeps the thread from sleeping.
                         Offered::Full => {
                             farm.not_taken(unit);
@@ -439,6 +448,11 @@ impl Filtering {
     pub fn with_keeper(mut self, keeper: Box<dyn RecordKeeper>) -> Self {
         self.monitor.set_keeper(keeper);
         self
+    }
+
+    /// How long decisions took; none where nobody decides.
+    pub(super) const fn times(&self) -> Option<&Recorder> {
+        if let Decider::Nobody = self.decider { None } else { Some(&self.times) }
     }
 
     /// The account of each stream, in order.

@@ -33,7 +33,9 @@ pub use room::RoomLimits;
 use ropewalk_io::disk::{Completion, Disk, DiskCause};
 use ropewalk_memory::{Slice, Staging};
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{AcknowledgementLevel, Incarnation, Instant, PoolAccount, RunNumber, StreamIndex, StreamSet, Utc};
+use ropewalk_terms::{
+    AcknowledgementLevel, Incarnation, Instant, Measure, PoolAccount, Recorder, RunNumber, StreamIndex, StreamSet, Utc,
+};
 use ropewalk_wire::run_file::{CHECKSUM_EXTENSION, EventRecordEncoder};
 use segment::{Closed, SegmentWriter};
 use series::Series;
@@ -68,6 +70,8 @@ pub struct Storage<D: Disk> {
     /// Further references to a record's bytes.
     shared: Vec<Slice>,
     room: Room,
+    /// How long batches took to be written.
+    times: Recorder,
     /// Since when the run drains.
     draining: Option<Instant>,
     given_up: bool,
@@ -88,10 +92,12 @@ struct Tools<D> {
     pieces: Vec<Slice>,
 }
 
-/// Where is told how far events have come.
+/// Where is told how far events have come, and how long that took.
 struct Acknowledgements<'a> {
+    now: Instant,
     copies: &'a mut Copies,
     progress: &'a mut Vec<(u32, Progress)>,
+    times: &'a mut Recorder,
 }
 
 /// Closed segments that can be remembered before their list has to grow.
@@ -128,6 +134,7 @@ impl<D: Disk> Storage<D> {
             scratch: vec![0; 64 << 10],
             shared: Vec::with_capacity(4096),
             room,
+            times: Recorder::new(Measure::DiskWriteTime),
             draining: None,
             given_up: false,
         }
@@ -242,8 +249,9 @@ impl<D: Disk> Storage<D> {
             self.given_up = true;
         }
         if self.given_up {
-            let mut acknowledgements = Acknowledgements { copies: &mut self.copies, progress };
-            self.series.iter_mut().for_each(|series| series.give_up(&mut acknowledgements));
+            let Self { series, copies, times, .. } = self;
+            let mut acknowledgements = Acknowledgements { now, copies, progress, times };
+            series.iter_mut().for_each(|series| series.give_up(&mut acknowledgements));
         } else {
             self.flush(now);
             if self.tools.run != RunNumber(0) {
@@ -272,10 +280,10 @@ impl<D: Disk> Storage<D> {
                 (file, result.err().map(|cause| (cause, Vec::new())))
             }
         };
-        let Self { series, tools, copies, .. } = self;
+        let Self { series, tools, copies, times, .. } = self;
         match refused {
             None => {
-                let mut acknowledgements = Acknowledgements { copies, progress };
+                let mut acknowledgements = Acknowledgements { now, copies, progress, times };
                 let _ = series.iter_mut().any(|series| series.completed(file, &tools.config, &mut acknowledgements));
             }
             Some((cause, data)) => {
@@ -371,6 +379,11 @@ impl<D: Disk> Storage<D> {
         sum
     }
 
+    /// How long batches took to be written, from when the disk was given them.
+    pub(super) const fn times(&self) -> &Recorder {
+        &self.times
+    }
+
     /// Whether the disk has something to write.
     pub(super) fn is_writing(&self) -> bool {
         self.series.iter().any(Series::is_writing)
@@ -423,6 +436,11 @@ impl<D> Tools<D> {
 }
 
 impl Acknowledgements<'_> {
+    /// A batch is written that the disk was given at that time.
+    fn wrote(&mut self, given: Instant) {
+        self.times.record(self.now.since(given).as_nanos() as u64);
+    }
+
     /// A record has come so far.
     fn tell(&mut self, ticket: Ticket, reached: Progress) {
         self.copies.tell(ticket, reached, self.progress);

@@ -25,11 +25,13 @@ struct Batch {
     data: Vec<Slice>,
     tickets: Vec<Ticket>,
     bytes: u64,
+    /// When the disk was given it.
+    given: Instant,
 }
 
 impl Batch {
     fn new() -> Self {
-        Self { data: Vec::with_capacity(16_384), tickets: Vec::with_capacity(4096), bytes: 0 }
+        Self { data: Vec::with_capacity(16_384), tickets: Vec::with_capacity(4096), bytes: 0, given: Instant::ZERO }
     }
 }
 
@@ -260,6 +262,7 @@ impl SegmentWriter {
                 self.retry = Some(now);
                 return;
             }
+            batch.given = now;
             self.with_disk += 1;
         }
         if self.closing && self.under_way.is_empty() && self.gathered.bytes == 0 {
@@ -296,6 +299,7 @@ impl SegmentWriter {
     ) {
         let Some(mut batch) = self.under_way.pop_front() else { return };
         self.with_disk -= 1;
+        acknowledgements.wrote(batch.given);
         counts.bytes += batch.bytes;
         counts.events += batch.tickets.len() as u64;
         if is_planted(Flaw::LaterBatchAcknowledged)
