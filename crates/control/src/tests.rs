@@ -105,6 +105,12 @@ fn a_run_is_started_watched_and_stopped() {
     while !is_paced(&setup.json("GET", "/api/v1/live").1) {
         assert!(begun.elapsed() < Duration::from_secs(30), "nobody says how fast it is");
     }
+    let (status, event) = setup.json("GET", "/api/v1/events/sample?source=1&front=4");
+    let shown = &event["sources"][0];
+    assert_eq!((status, &event["is_complete"], &shown["bytes"]), (200, &true.into(), &128.into()), "{event}");
+    assert_eq!(shown["hex"].as_str().map(str::len), Some(8), "{event}");
+    assert_eq!(setup.json("GET", "/api/v1/events/sample?least_bytes=1000000").0, 404);
+    assert_eq!(setup.ask("GET", "/api/v1/events/sample?source=many").0, 400);
     let (status, metrics) = setup.ask("GET", "/metrics");
     assert!(status == 200 && metrics.contains("# TYPE ropewalk_"), "{metrics}");
     while setup.json("GET", "/api/v1/limit").1["sentence"].as_str().is_none_or(str::is_empty) {
@@ -202,7 +208,9 @@ fn the_document_lists_every_path_and_the_page_is_there() {
         let Some(get) = methods.get("get").filter(|_| !path.contains('{') && !path.ends_with("stream")) else {
             continue;
         };
-        assert_eq!(setup.ask("GET", path).0, 200, "{path}: {get}");
+        // No run is set up.
+        let expected = if path.ends_with("/events/sample") { 404 } else { 200 };
+        assert_eq!(setup.ask("GET", path).0, expected, "{path}: {get}");
     }
     for (path, word) in [("/", "Ropewalk"), ("/dashboard.js", "EventSource"), ("/dashboard.css", "color")] {
         let (status, body) = setup.ask("GET", path);

@@ -6,6 +6,7 @@
 //! offline        verify, inspect, recover        file_based  files of events and the processes that filter them
 //! session        runs one after the other, as an operator has them
 //! monitoring     what filters counted, in documents beside the events
+//! tap            copies of single events, for those who watch
 //! ```
 //! `drive` is generic over io's twins and has no threads, so that a simulator can run it as it is.
 
@@ -18,3 +19,4 @@ pub mod offline;
 pub mod quantity;
 pub mod run;
 pub mod session;
+pub mod tap;

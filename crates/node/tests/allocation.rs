@@ -10,6 +10,7 @@ use counting::{ALLOCATIONS, COUNTING, FIRST_SIZES, OUTSIDE};
 use ropewalk_flow::control::RunPhase;
 use ropewalk_node::configuration::parse;
 use ropewalk_node::run::{RunHandle, RunSummary, launch};
+use ropewalk_node::tap::EventSelection;
 use ropewalk_terms::{Counter, EventKey, SourceId};
 use ropewalk_wire::{fed, ferol};
 use std::io::Write;
@@ -79,7 +80,10 @@ fn send_rounds(id: u32, address: &str, round_begins: &Barrier) {
 /// which threads still start, and builder units hear of the run.
 fn count_rounds(handle: &RunHandle, round_begins: &Barrier) -> Vec<u64> {
     round_begins.wait();
+    let tap = handle.tap().expect("builder units are in this process");
     let count = |round| {
+        // Who watches brings the memory.
+        let mut asked = tap.ask(EventSelection::default(), 1 << 10).expect("nobody else asks");
         ALLOCATIONS.store(0, Ordering::Relaxed);
         COUNTING.store(true, Ordering::Relaxed);
         round_begins.wait();
@@ -90,6 +94,7 @@ fn count_rounds(handle: &RunHandle, round_begins: &Barrier) -> Vec<u64> {
             std::thread::sleep(Duration::from_millis(5));
         }
         COUNTING.store(false, Ordering::Relaxed);
+        assert!(asked.take().is_some_and(|event| event.fragments.len() == SOURCES as usize));
         ALLOCATIONS.load(Ordering::Relaxed)
     };
     (0..ROUNDS).map(count).skip(1).collect()

@@ -2,6 +2,7 @@
 
 mod alarms;
 mod commands;
+mod events;
 mod history;
 mod measures;
 mod runs;
@@ -65,6 +66,7 @@ pub(crate) fn router(
     let shared = Shared { desk, output: Arc::new(output), configuration, live, lookout };
     let topics = [
         commands::routes(),
+        events::routes(),
         standing::routes(),
         alarms::routes(),
         history::routes(),
@@ -87,6 +89,7 @@ pub(crate) fn router(
 fn openapi() -> utoipa::openapi::OpenApi {
     let topics = [
         commands::Document::openapi(),
+        events::Document::openapi(),
         standing::Document::openapi(),
         alarms::Document::openapi(),
         history::Document::openapi(),

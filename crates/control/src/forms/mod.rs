@@ -2,6 +2,7 @@
 
 mod alarms;
 mod balance;
+mod event;
 mod history;
 mod live;
 mod measures;
@@ -10,6 +11,7 @@ mod state;
 
 pub(crate) use alarms::{Alarm, Limited};
 pub(crate) use balance::Balance;
+pub(crate) use event::SampledEvent;
 pub(crate) use history::History;
 pub(crate) use live::Live;
 pub(crate) use measures::{Measured, measures};

@@ -13,6 +13,7 @@ use super::reader::{Incoming, MessageReader};
 use super::refusal::Refusal;
 use super::storage::Storage;
 use super::table::EndpointTable;
+use crate::tap::Tap;
 use ropewalk_flow::builder::{Builder, BuilderAction, BuilderConfig};
 use ropewalk_flow::messages::{Batch, Message, Report, ReportEntry};
 use ropewalk_io::disk::Disk;
@@ -138,6 +139,13 @@ impl<P: Dispatcher, D: Disk> BuilderDrive<P, D> {
     #[must_use]
     pub fn with_filing(mut self, filing: Filing<D>) -> Self {
         self.outlet = self.outlet.with_filing(filing);
+        self
+    }
+
+    /// The same, of which those who watch see an event now and then.
+    #[must_use]
+    pub fn with_tap(mut self, tap: Tap) -> Self {
+        self.outlet = self.outlet.with_tap(self.config.identity.node, tap);
         self
     }
 

@@ -10,11 +10,12 @@ use super::filtering::Filtering;
 use super::lasting::Lasting;
 use super::storage::{Progress, Storage};
 use super::writer::Writer;
+use crate::tap::Tap;
 use ropewalk_flow::builder::{Builder, EventView};
 use ropewalk_flow::filter::Streams;
 use ropewalk_flow::messages::{LumisectionEnd, ReportEntry};
 use ropewalk_io::disk::{Disk, DiskCause};
-use ropewalk_terms::{AcknowledgementLevel, Counter, Incarnation, Instant, PoolAccount, Recorder, RunNumber};
+use ropewalk_terms::{AcknowledgementLevel, Counter, Incarnation, Instant, NodeId, PoolAccount, Recorder, RunNumber};
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub struct Outlet<D: Disk> {
     disk_busy: Lasting,
     /// Events were to be written for which there was no room.
     disk_wait: Lasting,
+    /// Who may want to see an event, and in whose name it is shown.
+    tap: Option<(NodeId, Tap)>,
 }
 
 impl<D: Disk> Outlet<D> {
@@ -48,6 +51,7 @@ impl<D: Disk> Outlet<D> {
             filter_patience: Duration::MAX,
             disk_busy: Lasting::default(),
             disk_wait: Lasting::default(),
+            tap: None,
         }
     }
 
@@ -61,6 +65,12 @@ impl<D: Disk> Outlet<D> {
     #[must_use]
     pub fn with_filing(self, filing: Filing<D>) -> Self {
         Self { writer: Writer::EventFiles(filing), ..self }
+    }
+
+    /// The same, of which those who watch see an event now and then, as one of this unit's.
+    #[must_use]
+    pub fn with_tap(self, unit: NodeId, tap: Tap) -> Self {
+        Self { tap: Some((unit, tap)), ..self }
     }
 
     /// The run files that events are written into, if they are.
@@ -94,7 +104,11 @@ impl<D: Disk> Outlet<D> {
     pub fn turn(&mut self, now: Instant, builder: &mut Builder) -> usize {
         let mut work = self.emitted.len();
         for slot in self.emitted.drain(..) {
-            self.filtering.add(slot, &builder.event(slot));
+            let event = builder.event(slot);
+            if let Some((unit, tap)) = &self.tap {
+                tap.offer(*unit, &event);
+            }
+            self.filtering.add(slot, &event);
         }
         work += self.filtering.turn(now, builder);
         builder.discard(now, self.filtering.let_go());

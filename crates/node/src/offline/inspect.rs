@@ -248,18 +248,7 @@ fn show_fragment(
 }
 
 fn fragment_flag_text(flags: FragmentFlags) -> String {
-    let names = [
-        (FragmentFlags::CRC_CHECKED, ", checked when it came"),
-        (FragmentFlags::CRC_ERROR, ", wrong CRC when it came"),
-        (FragmentFlags::MALFORMED, ", malformed"),
-        (FragmentFlags::WRONG_SOURCE, ", wrong source"),
-        (FragmentFlags::LENGTH_MISMATCH, ", length mismatch"),
-        (FragmentFlags::BUNCH_CROSSING_MISMATCH, ", bunch crossing mismatch"),
-        (FragmentFlags::DISPLACED, ", displaced"),
-        (FragmentFlags::FRAMES_MISSING, ", frames of it are missing"),
-        (FragmentFlags::STATUS_ERROR, ", the front end says that something is wrong"),
-    ];
-    names.iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, name)| *name).collect()
+    flags.texts().map(|text| format!(", {text}")).collect()
 }
 
 /// The fields of a FED header and trailer, and whether the CRC holds now.

@@ -24,6 +24,7 @@ use crate::drive::{
     BuilderDrive, Drive, EmulatedCardDrive, Identity, ManagerDrive, ReadoutDrive, Refusal, SourceDrive, Storage,
 };
 use crate::monitoring::Archive;
+use crate::tap::Tap;
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_flow::source::TriggerGate;
 use ropewalk_io::clock::{Clock, MonotonicClock};
@@ -88,6 +89,14 @@ pub(super) struct Workshop<'a> {
     pub(super) resolved: &'a Resolved,
     pub(super) placer: &'a Placer,
     pub(super) incarnation: Incarnation,
+    /// Where those who watch ask for events.
+    pub(super) tap: Tap,
+}
+
+impl<'a> Workshop<'a> {
+    pub(super) fn new(resolved: &'a Resolved, placer: &'a Placer) -> Self {
+        Self { resolved, placer, incarnation: incarnation(), tap: Tap::new(resolved.sources.len()) }
+    }
 }
 
 /// Blocks of a staging pool: enough for a head or a control message on the way to every node, many times over.
@@ -189,6 +198,7 @@ impl Workshop<'_> {
         let drive = BuilderDrive::new(config, peers, storage, self.staging(&name)?).map_err(endpoint(&name))?;
         // In good time before the event manager drops what is left.
         let drive = drive.with_filtering(filtering, self.resolved.configuration().timeouts.drain.0 / 2);
+        let drive = drive.with_tap(self.tap.clone());
         Ok(match self.filing(index, &name)? {
             None => drive,
             Some(filing) => drive.with_filing(filing),
@@ -245,7 +255,7 @@ pub fn launch_with(
 ) -> Result<RunHandle, RunError> {
     let placer = Placer::new(configuration, Part::Whole)?;
     let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
-    let workshop = Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() };
+    let workshop = Workshop::new(&resolved, &placer);
     let network = InProcessNetwork::new();
     let config = InProcessConfig { send_queue_bytes: PEER_QUEUE, ..InProcessConfig::default() };
     let peers = || network.dispatcher(config).map_err(system("in-process endpoints"));
@@ -282,6 +292,7 @@ pub fn launch_with(
     let mut start = Start::new(run_directory(&configuration.run.output)?, &resolved, &placer);
     start.names = names;
     start.handle.watched = watched;
+    start.handle.tap = Some(workshop.tap.clone());
     workshop.check_directories(start.handle.run)?;
     start.handle.file_filters = workshop.file_filters(start.handle.run)?;
     start.front_ends(front_ends, own, resolved.data_addresses(&addresses));
@@ -311,7 +322,7 @@ pub fn launch_node(
 ) -> Result<RunHandle, RunError> {
     let placer = Placer::new(configuration, Part::of(configuration, role, index))?;
     let resolved = Resolved::new(configuration, addresses);
-    let workshop = Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() };
+    let workshop = Workshop::new(&resolved, &placer);
     let control = |name: &str| {
         let pool = pool_of(name, Purpose::Control);
         workshop.peer_tcp(name, PoolConfig::anonymous(&pool, CONTROL_BLOCK, CONTROL_BLOCKS))
@@ -360,6 +371,7 @@ pub fn launch_node(
             let builder = workshop.builder(index, peers, &mut watched, &mut archive)?;
             let mut start = Start::new(nowhere(), &resolved, &placer);
             start.handle.watched = watched;
+            start.handle.tap = Some(workshop.tap.clone());
             start.worker(&section.name, vec![Box::new(builder)])?;
             start.archive(archive)?;
             start.keep_files(index..index + 1, &resolved)?;
@@ -394,7 +406,7 @@ pub fn take_over(configuration: &Configuration, mut addresses: Addresses, index:
     configuration.manager.epoch = last.epoch.0 + 1;
     let placer = Placer::new(&configuration, Part::Other)?;
     let resolved = Resolved::new(&configuration, addresses);
-    let workshop = Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() };
+    let workshop = Workshop::new(&resolved, &placer);
     let pool = pool_of(MANAGER, Purpose::Control);
     let peers = workshop.peer_tcp(MANAGER, PoolConfig::anonymous(&pool, CONTROL_BLOCK, CONTROL_BLOCKS))?;
     let manager = workshop.manager(index, peers)?;
@@ -486,6 +498,7 @@ impl<'a> Start<'a> {
             addresses: Vec::new(),
             warnings: Vec::new(),
             watched: Vec::new(),
+            tap: None,
             transfer: None,
             file_filters: Vec::new(),
             disk_watch: None,

@@ -5,7 +5,7 @@
 //!                  ^------------account------------------/      ^------------phase--------------/
 //! ```
 
-use super::assemble::{RunError, Workshop, endpoint, epoch, incarnation, system};
+use super::assemble::{RunError, Workshop, endpoint, epoch, system};
 use super::handle::{Board, RunHandle};
 use super::placement::{FRONT_ENDS, Part, Purpose, disk_thread, pool_of};
 use super::placer::Placer;
@@ -85,7 +85,7 @@ impl FrontEndService {
     pub fn open(configuration: &Configuration) -> Result<Option<Self>, RunError> {
         let placer = Placer::new(configuration, Part::Other)?;
         let resolved = Resolved::new(configuration, Addresses::in_process(configuration));
-        Self::of(&Workshop { resolved: &resolved, placer: &placer, incarnation: incarnation() })
+        Self::of(&Workshop::new(&resolved, &placer))
     }
 
     pub(super) fn of(workshop: &Workshop<'_>) -> Result<Option<Self>, RunError> {

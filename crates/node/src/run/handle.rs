@@ -13,6 +13,7 @@ use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::drive::{Drive, FrontEndsAccount, ManagerDrive, Refusal, RunSnapshot, Sent, Standing, observe};
 use crate::monitoring::{MergeError, merge};
+use crate::tap::Tap;
 use ropewalk_flow::control::{RunCommand, RunPhase};
 use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_io::Dispatcher;
@@ -175,6 +176,7 @@ pub struct RunHandle {
     pub(super) addresses: Vec<(String, String)>,
     pub(super) warnings: Vec<String>,
     pub(super) watched: Vec<Watched>,
+    pub(super) tap: Option<Tap>,
     pub(super) transfer: Option<TransferService>,
     /// What filters files of events, for each builder unit.
     pub(super) file_filters: Vec<FileFilters>,
@@ -196,6 +198,11 @@ impl RunHandle {
     /// The run as it was a moment ago.
     pub fn snapshot(&self) -> RunSnapshot {
         self.board.read()
+    }
+
+    /// Where copies of its events can be asked for; none where no builder unit is in this process.
+    pub const fn tap(&self) -> Option<&Tap> {
+        self.tap.as_ref()
     }
 
     /// The run as it was a moment ago, with the numbers of each node and source, for those who watch it. Asks for memory:

@@ -349,6 +349,7 @@ impl Director {
                 self.view.directory = Some(handle.directory().to_owned());
                 self.view.addresses = handle.addresses().to_vec();
                 self.view.sources = handle.sources();
+                self.view.tap = handle.tap().cloned();
                 self.view.warnings = handle.warnings().to_vec();
                 self.handle = Some(handle);
                 self.operation.ended(self.clock.now(), number, Outcome::Done);
@@ -373,6 +374,7 @@ impl Director {
 
     fn forget_run(&mut self) {
         (self.view.run, self.view.directory, self.view.disk_left) = (None, None, None);
+        self.view.tap = None;
         self.view.addresses.clear();
     }
 

@@ -2,6 +2,7 @@
 
 use crate::drive::{FrontEndsAccount, RunSnapshot};
 use crate::run::{DiskLeft, RunSummary};
+use crate::tap::Tap;
 use ropewalk_flow::control::operation::{Command, Fault, OperationState, Task};
 use ropewalk_monitor::Sample;
 use ropewalk_terms::{RunNumber, Utc};
@@ -40,6 +41,8 @@ pub struct SessionView {
     pub front_ends: Option<FrontEndsAccount>,
     /// Names and addresses where something listens.
     pub addresses: Vec<(String, String)>,
+    /// Where copies of the run's events can be asked for; none where no builder unit of it is in this process.
+    pub tap: Option<Tap>,
     /// How many sources there are.
     pub sources: usize,
     /// What was asked of the system, refused, and gone without.
@@ -67,6 +70,7 @@ impl SessionView {
             disk_left: None,
             front_ends: None,
             addresses: Vec::new(),
+            tap: None,
             sources: 0,
             warnings: Vec::new(),
             last: None,

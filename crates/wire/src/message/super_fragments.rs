@@ -54,6 +54,23 @@ impl FragmentFlags {
     /// No fragment: the source is missing, and the field `bunch_crossing` holds the cause's number.
     pub const MISSING: Self = Self(1 << 31);
 
+    /// What they say of the fragment's content and its front end, for people.
+    pub fn texts(self) -> impl Iterator<Item = &'static str> {
+        const TEXTS: [(FragmentFlags, &str); 10] = [
+            (FragmentFlags::CRC_CHECKED, "checked when it came"),
+            (FragmentFlags::CRC_ERROR, "wrong CRC when it came"),
+            (FragmentFlags::MALFORMED, "malformed"),
+            (FragmentFlags::WRONG_SOURCE, "wrong source"),
+            (FragmentFlags::LENGTH_MISMATCH, "length mismatch"),
+            (FragmentFlags::BUNCH_CROSSING_MISMATCH, "bunch crossing mismatch"),
+            (FragmentFlags::DISPLACED, "displaced"),
+            (FragmentFlags::FRAMES_MISSING, "frames of it are missing"),
+            (FragmentFlags::STATUS_ERROR, "the front end says that something is wrong"),
+            (FragmentFlags::BUSY, "the front end was busy"),
+        ];
+        TEXTS.into_iter().filter(move |(flag, _)| self.contains(*flag)).map(|(_, text)| text)
+    }
+
     /// Both sets of bits.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
