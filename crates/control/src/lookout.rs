@@ -1,11 +1,13 @@
 //! What limits the run, what is wrong and how it went, looked at once a second, whoever asks.
 
-use crate::forms::{Alarm, Limited};
-use ropewalk_monitor::alarms::{AlarmError, Alarms, built_in};
+use crate::forms::{self, Alarm, Limited};
+use ropewalk_monitor::alarms::{AlarmError, Alarms, State, built_in};
 use ropewalk_monitor::bottleneck::Finder;
 use ropewalk_monitor::history::{History, Stretch};
+use ropewalk_monitor::incidents::{IncidentObserver, Incidents, Occurrence};
 use ropewalk_monitor::{Rates, Sample};
-use ropewalk_node::session::Desk;
+use ropewalk_node::session::{Desk, Entry, EntryKind};
+use ropewalk_terms::Utc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +24,54 @@ struct Readers {
     alarms: Alarms,
     history: History,
     pace: Pace,
+    wrong: Wrong,
+}
+
+/// What went wrong, by what counts, by alarms, and by what the journal tells.
+#[derive(Debug)]
+struct Wrong {
+    observer: IncidentObserver,
+    incidents: Incidents,
+    /// The next change of an alarm.
+    change: u64,
+    /// The last entry of the journal.
+    entry: u64,
+}
+
+impl Wrong {
+    /// Incidents that are kept.
+    const MOST: usize = 1_000;
+
+    fn new() -> Self {
+        let incidents = Incidents::new(Self::MOST);
+        Self { observer: IncidentObserver::default(), incidents, change: 0, entry: 0 }
+    }
+
+    /// Takes note of alarms that were raised since it looked last.
+    fn look_at_alarms(&mut self, alarms: &Alarms) {
+        for change in alarms.changes_from(self.change) {
+            self.change = change.number + 1;
+            if change.to == State::Active && change.from != State::Latched {
+                let text = format!("the alarm {} was raised", change.name);
+                let occurrence = Occurrence { cause: "alarm", subject: &change.name, text: &text, data: &[] };
+                self.incidents.note(occurrence, Utc(change.utc_nanoseconds));
+            }
+        }
+    }
+
+    /// Takes note of what the journal tells of front ends, filters and splitters, and of faults.
+    fn look_at_journal(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            self.entry = entry.number;
+            if !matches!(entry.kind, EntryKind::Incident | EntryKind::Fault) {
+                continue;
+            }
+            // Whose it is stands before what it is: `source 7: ...`, `bu0: filter 1: ...`.
+            let (subject, text) = entry.text.split_once(": ").unwrap_or(("run control", &entry.text));
+            let occurrence = Occurrence { cause: entry.kind.name(), subject, text, data: &[] };
+            self.incidents.note(occurrence, Utc(entry.at_ns));
+        }
+    }
 }
 
 /// How fast everything was between the last two samples.
@@ -54,6 +104,7 @@ impl Lookout {
             alarms,
             history: History::default(),
             pace: Pace::default(),
+            wrong: Wrong::new(),
         })))
     }
 
@@ -66,13 +117,16 @@ impl Lookout {
         loop {
             let view = desk.view();
             if view.run.is_some() {
-                self.with(|Readers { finder, alarms, history, pace }| {
+                self.with(|Readers { finder, alarms, history, pace, wrong }| {
                     pace.observe(&view.sample);
                     history.observe((*view.sample).clone());
                     finder.observe((*view.sample).clone());
                     alarms.observe((*view.sample).clone(), finder.finding().map(|finding| finding.limit));
+                    wrong.observer.observe((*view.sample).clone(), &mut wrong.incidents);
+                    wrong.look_at_alarms(alarms);
                 });
             }
+            self.with(|readers| readers.wrong.look_at_journal(&desk.journal_after(readers.wrong.entry)));
             tokio::time::sleep(PERIOD).await;
         }
     }
@@ -90,6 +144,11 @@ impl Lookout {
     /// How it went from the second `since` on, in steps of so many seconds.
     pub(crate) fn history(&self, since: i64, step_seconds: u32) -> Stretch {
         self.with(|readers| readers.history.stretch(since, step_seconds))
+    }
+
+    /// What went wrong in which all words stand, the latest first, at most so much of it.
+    pub(crate) fn incidents(&self, words: &str, most: usize) -> forms::Incidents {
+        self.with(|readers| forms::Incidents::found(&readers.wrong.incidents, words, most))
     }
 
     /// All alarms.
@@ -116,5 +175,39 @@ impl Lookout {
     /// Where there is none of this name.
     pub(crate) fn shelve(&self, name: &str, time: Duration) -> Result<(), AlarmError> {
         self.with(|readers| readers.alarms.shelve(name, time))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_monitor::bottleneck::Limit;
+    use ropewalk_terms::Instant;
+
+    #[test]
+    fn an_alarm_that_is_raised_is_an_incident_once_until_it_is_raised_again() {
+        let (mut alarms, mut wrong) = (Alarms::new(built_in()).expect("they fit together"), Wrong::new());
+        for (second, limit) in (1..).zip([Limit::Sources, Limit::DiskFull, Limit::DiskFull, Limit::Sources]) {
+            let time = Instant::from_nanoseconds(second * 1_000_000_000);
+            alarms.observe(Sample { phase: "running", time, ..Sample::default() }, Some(limit));
+            wrong.look_at_alarms(&alarms);
+        }
+        let found: Vec<_> = wrong.incidents.search("alarm disk_full").iter().map(|incident| incident.count).collect();
+        assert_eq!(found, [1]);
+    }
+
+    #[test]
+    fn what_the_journal_tells_is_an_incident_of_whoever_stands_before_it() {
+        let entry = |number, kind, text: &str| Entry { number, at_ns: 5, kind, run: None, text: text.to_owned() };
+        let mut wrong = Wrong::new();
+        wrong.look_at_journal(&[
+            entry(1, EntryKind::Command, "start, by ada"),
+            entry(2, EntryKind::Incident, "source 7: its control connection was lost"),
+            entry(3, EntryKind::Incident, "source 7: its control connection was lost"),
+            entry(4, EntryKind::Fault, "no room"),
+        ]);
+        let found: Vec<_> = wrong.incidents.search("").iter().map(|one| (one.subject.as_str(), one.count)).collect();
+        assert_eq!((found.len(), wrong.entry), (2, 4));
+        assert!(found.contains(&("source 7", 2)) && found.contains(&("run control", 1)), "{found:?}");
     }
 }

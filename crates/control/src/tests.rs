@@ -126,6 +126,8 @@ fn a_run_is_started_watched_and_stopped() {
     let latency = measures.as_array().and_then(|all| all.iter().find(|one| one["measure"] == "build_latency"));
     let latency = latency.expect("events were built");
     assert!(latency["count"].as_u64() >= Some(100) && latency["p99"].as_f64() > Some(0.0), "{latency}");
+    let (status, incidents) = setup.json("GET", "/api/v1/incidents?search=nothing%20of%20this&limit=3");
+    assert_eq!((status, &incidents["found"], &incidents["incidents"]), (200, &0.into(), &Value::Array(Vec::new())));
     let (_, alarms) = setup.json("GET", "/api/v1/alarms");
     let name = alarms[0]["name"].as_str().expect("there are some").to_owned();
     assert_eq!(setup.json("POST", &format!("/api/v1/alarms/{name}/acknowledge")).0, 409, "{alarms}");

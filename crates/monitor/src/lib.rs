@@ -5,8 +5,8 @@
 //!                   └── a later Sample ──┬── Rates
 //!                                      ├── bottleneck: what limits the run, in a sentence
 //!                                      ├── alarms: what people have to know of, until they do
-//!                                      └── history: how it went, for an hour and for a week
-//!  occurrences ── incidents: once for each cause and subject
+//!                                      ├── history: how it went, for an hour and for a week
+//!                                      └── incidents: what went wrong, once for each cause and subject
 //! ```
 //!
 //! Nothing here reads a clock, a file or a socket: time comes with the samples, and readers work on threads that carry no

@@ -11,6 +11,7 @@ pub(crate) fn source(id: u32, received: u64) -> SourceSample {
         readout: NodeId::readout(0),
         account: FragmentAccount { received, ..FragmentAccount::default() },
         lost_datagrams: ByCause::default(),
+        corrupt: Vec::new(),
         numbers: Numbers::from_iter([
             (Counter::FragmentsReceived, received),
             (Counter::PayloadBytesReceived, 100 * received),

@@ -227,6 +227,7 @@ mod tests {
             readout: NodeId::readout(0),
             account: FragmentAccount::default(),
             lost_datagrams: ByCause::default(),
+            corrupt: Vec::new(),
             numbers: Numbers::from_iter([
                 (Counter::FragmentsReceived, fragments),
                 (Counter::PayloadBytesReceived, 100 * fragments),

@@ -73,6 +73,8 @@ pub struct SourceSample {
     pub account: FragmentAccount,
     /// Datagrams of it that were lost before they could be taken.
     pub lost_datagrams: ByCause,
+    /// The first bytes of the first fragment of it whose checksum was wrong; empty where there was none.
+    pub corrupt: Vec<u8>,
     /// What is counted of it.
     pub numbers: Numbers,
 }
@@ -184,6 +186,7 @@ mod tests {
             readout: NodeId::readout(0),
             account: FragmentAccount::default(),
             lost_datagrams: ByCause::default(),
+            corrupt: Vec::new(),
             numbers: Numbers::default(),
         };
         assert!(!source.is_connected());

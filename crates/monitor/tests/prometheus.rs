@@ -30,6 +30,7 @@ fn sample() -> Sample {
         readout: NodeId::readout(0),
         account: FragmentAccount { received, dropped: by_cause(dropped), ..FragmentAccount::default() },
         lost_datagrams: by_cause(&[(Cause::SocketQueueFull, u64::from(id))]),
+        corrupt: Vec::new(),
         numbers: Numbers::from_iter([
             (Counter::FragmentsReceived, received),
             (Counter::SourceConnections, 1),

@@ -4,6 +4,7 @@ mod alarms;
 mod commands;
 mod events;
 mod history;
+mod incidents;
 mod measures;
 mod runs;
 mod standing;
@@ -70,6 +71,7 @@ pub(crate) fn router(
         standing::routes(),
         alarms::routes(),
         history::routes(),
+        incidents::routes(),
         measures::routes(),
         runs::routes(),
     ];
@@ -93,6 +95,7 @@ fn openapi() -> utoipa::openapi::OpenApi {
         standing::Document::openapi(),
         alarms::Document::openapi(),
         history::Document::openapi(),
+        incidents::Document::openapi(),
         measures::Document::openapi(),
         runs::Document::openapi(),
     ];

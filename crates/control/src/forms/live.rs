@@ -1,12 +1,15 @@
 //! Everything at once, for whoever looks all the time.
 
-use super::{Alarm, Balance, Limited, Node, Source, State, nodes, sources};
+use super::{Alarm, Balance, Incidents, Limited, Node, Source, State, nodes, sources};
 use crate::lookout::Lookout;
 use ropewalk_monitor::Rates;
 use ropewalk_node::session::SessionView;
 use ropewalk_terms::Counter;
 use serde::Serialize;
 use utoipa::ToSchema;
+
+/// Incidents that everybody sees; there may be more.
+const LATEST: usize = 10;
 
 /// What happens several times a second.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
@@ -23,6 +26,8 @@ pub(crate) struct Live {
     limit: Option<Limited>,
     /// Alarms that somebody should see.
     alarms: Vec<Alarm>,
+    /// What went wrong lately.
+    incidents: Incidents,
     /// Bytes of fragments that came.
     bytes_received: u64,
     /// Bytes that were written.
@@ -43,6 +48,7 @@ impl Live {
             rates: lookout.rates(),
             limit: lookout.limit(),
             alarms: lookout.shown(),
+            incidents: lookout.incidents("", LATEST),
             bytes_received: view.snapshot.counter(Counter::PayloadBytesReceived),
             bytes_written: view.snapshot.counter(Counter::BytesWritten),
             disk_free_bytes: view.disk_left.map(|left| left.free_bytes),

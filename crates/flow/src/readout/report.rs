@@ -40,7 +40,7 @@ fn entries(
     account: &FragmentAccount,
     last_number: u64,
     now: Instant,
-) -> ArrayVec<ReportEntry, { COUNTERS + 2 * Cause::COUNT }> {
+) -> ArrayVec<ReportEntry, { COUNTERS + 2 * Cause::COUNT + ReportEntry::CORRUPT_WORDS }> {
     let statistics = &source.statistics;
     let silent = source.last_came.map_or(0, |last| now.since(last).as_nanos() as u64);
     let counters: [(Counter, u64); COUNTERS] = [
@@ -73,5 +73,7 @@ fn entries(
     let counters = counters.into_iter().map(|(counter, value)| entry(counter as u16, value));
     let causes = account.dropped.iter().map(|(cause, count)| entry(ReportEntry::cause(cause), count));
     let missing = account.missing.iter().map(|(cause, count)| entry(ReportEntry::missing(cause), count));
-    counters.chain(causes).chain(missing).collect()
+    let corrupt = (0..).zip(source.corrupt.into_iter().flatten());
+    let corrupt = corrupt.map(|(word, value)| ReportEntry::corrupt(source.id, word, value));
+    counters.chain(causes).chain(missing).chain(corrupt).collect()
 }

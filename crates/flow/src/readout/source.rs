@@ -4,7 +4,7 @@ use super::absence::AbsenceClock;
 use super::config::{OnClose, ReadoutConfig, Requirement, SourceConfig};
 use super::sequence::Sequence;
 use super::timeline::{NEVER, ORIGIN, Position};
-use crate::messages::{FragmentFlags, Received};
+use crate::messages::{FragmentFlags, Received, ReportEntry};
 use core::time::Duration;
 use ropewalk_terms::{Cause, FragmentAccount, Instant, SourceId};
 use std::collections::VecDeque;
@@ -95,6 +95,8 @@ pub(super) struct Source {
     unread_since: Option<Instant>,
     /// When something came last.
     pub(super) last_came: Option<Instant>,
+    /// The first words of the first fragment whose checksum was wrong.
+    pub(super) corrupt: Option<[u64; ReportEntry::CORRUPT_WORDS]>,
 }
 
 impl Source {
@@ -122,13 +124,17 @@ impl Source {
             statistics: Statistics::default(),
             unread_since: None,
             last_came: None,
+            corrupt: None,
         }
     }
 
     /// Counts what fragments say of themselves that came.
     pub(super) fn note_contents(&mut self, fragments: &[Received]) {
-        let errors = fragments.iter().filter(|fragment| fragment.meta.flags.contains(FragmentFlags::CRC_ERROR));
-        self.statistics.crc_errors += errors.count() as u64;
+        let mut errors = fragments.iter().filter(|fragment| fragment.meta.flags.contains(FragmentFlags::CRC_ERROR));
+        if let Some(first) = errors.next() {
+            self.statistics.crc_errors += 1 + errors.count() as u64;
+            self.corrupt.get_or_insert_with(|| first_words(first));
+        }
         self.statistics.payload_bytes += fragments.iter().map(|fragment| u64::from(fragment.meta.length)).sum::<u64>();
     }
 
@@ -228,4 +234,13 @@ impl Source {
         self.waiting.clear();
         self.waiting_at = NEVER;
     }
+}
+
+/// The words with which a fragment begins; zeros where it has none.
+#[cold]
+fn first_words(fragment: &Received) -> [u64; ReportEntry::CORRUPT_WORDS] {
+    let mut words = [0; ReportEntry::CORRUPT_WORDS];
+    let bytes = fragment.payload.pieces().flatten().take(8 * words.len());
+    bytes.enumerate().for_each(|(place, byte)| words[place / 8] |= u64::from(*byte) << (8 * (place % 8)));
+    words
 }

@@ -18,9 +18,16 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
         );
     }
     let mut sources: BTreeMap<SourceId, (NodeId, Numbers)> = BTreeMap::new();
+    let mut corrupt: BTreeMap<SourceId, Vec<u8>> = BTreeMap::new();
     for report in standing.reports() {
         if let Some(node) = nodes.get_mut(&report.node) {
             report.entries().for_each(|entry| measured(node, &entry));
+        }
+        for entry in report.entries() {
+            if let (Some(source), Some(word)) = (entry.source, entry.as_corrupt()) {
+                let bytes = corrupt.entry(source).or_insert_with(|| vec![0; 8 * ReportEntry::CORRUPT_WORDS]);
+                bytes[8 * word..8 * word + 8].copy_from_slice(&entry.value.to_le_bytes());
+            }
         }
         let entries = report.entries().filter_map(|entry| Some((entry.source, entry.as_counter()?, entry.value)));
         // What a life that is over held is gone with it.
@@ -47,7 +54,13 @@ pub fn observe(standing: &Standing, time: Instant, utc: Utc, disk: Option<DiskSa
         run: standing.run,
         phase: standing.phase.name(),
         nodes: nodes.into_values().collect(),
-        sources: sources.into_iter().map(|(source, known)| source_of(source, known, &snapshot)).collect(),
+        sources: sources
+            .into_iter()
+            .map(|(source, known)| SourceSample {
+                corrupt: corrupt.remove(&source).unwrap_or_default(),
+                ..source_of(source, known, &snapshot)
+            })
+            .collect(),
         streams: snapshot.streams.iter().map(|(&stream, &account)| StreamSample { stream, account }).collect(),
         events: snapshot.ledger.events,
         lost_datagrams: snapshot.lost_datagrams.get(&None).copied().unwrap_or_default(),
@@ -71,6 +84,7 @@ fn source_of(source: SourceId, (readout, numbers): (NodeId, Numbers), snapshot: 
         readout,
         account: snapshot.sources.get(&source).copied().unwrap_or_default(),
         lost_datagrams: snapshot.lost_datagrams.get(&Some(source)).copied().unwrap_or_default(),
+        corrupt: Vec::new(),
         numbers,
     }
 }

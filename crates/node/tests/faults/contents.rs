@@ -1,6 +1,7 @@
 //! Fragments whose bytes or lengths are not what they should be.
 
 use crate::support::{FrontEnd, Held, Setup, expect_everything, fed_fragment, ferol_block, generic_header, lost};
+use ropewalk_monitor::incidents::{IncidentObserver, Incidents};
 use ropewalk_terms::{Cause, Counter};
 use ropewalk_wire::run_file::FragmentFlags;
 use std::collections::BTreeSet;
@@ -8,18 +9,28 @@ use std::collections::BTreeSet;
 #[test]
 fn wrong_checksums_are_flagged_and_their_events_still_built() {
     let setup = Setup::new("checksums", &[841, 843]);
-    let run = setup.start(Some(100));
+    let mut run = setup.start(Some(100));
     let (mut bad, mut good) = (FrontEnd::ferol(&run.address(), 841), FrontEnd::ferol(&run.address(), 843));
     good.send(1..=100);
     let wrong = [1, 17, 18, 100];
+    let mut first_wrong = None;
     for event in 1..=100 {
         let mut content = bad.content(event);
         if wrong.contains(&event) {
             let middle = content.len() / 2;
             content[middle] ^= 0x10;
+            first_wrong.get_or_insert_with(|| content.clone());
         }
         bad.send_content(event, &content);
     }
+    run.wait_for_count(Counter::CrcErrors, wrong.len() as u64);
+    let (mut observer, mut incidents) = (IncidentObserver::default(), Incidents::new(10));
+    observer.observe(run.sample(), &mut incidents);
+    let [incident] = incidents.search("crc_errors")[..] else { panic!("one incident: {incidents:?}") };
+    assert_eq!((incident.subject.as_str(), incident.count), ("source 841", wrong.len() as u64));
+    let first_wrong = first_wrong.expect("there are some");
+    let shown: String = first_wrong.iter().take(64).map(|byte| format!("{byte:02x}")).collect();
+    assert!(incident.hex.starts_with(&shown), "{} {shown}", incident.hex);
     let summary = run.end();
     assert_eq!((summary.events.built, summary.fragments.seen.crc_errors), (100, 4), "{summary:#?}");
     let held = Held::in_directories(&[&summary.directory]);

@@ -262,7 +262,8 @@ pub struct ReportEntry {
     pub source: Option<SourceId>,
     /// What: a counter's number (`terms::Counter`), 0x8000 + a cause's number for what was dropped for it, 0x4000 + that for
     /// what never came for it, 0x2000 + that for datagrams that were lost for it before they could be taken; or 0x1000 + 512 × a
-    /// measure's number (`terms::Measure`) + a bucket for so many values in it, or + 511 for the sum of all values.
+    /// measure's number (`terms::Measure`) + a bucket for so many values in it, or + 511 for the sum of all values;
+    /// or 0x0800 + a word's number for that of the first fragment of a source with a wrong checksum.
     pub what: u16,
     /// How much since the node's run began.
     pub value: u64,
@@ -273,6 +274,9 @@ impl ReportEntry {
     const MISSING: u16 = 0x4000;
     const LOST: u16 = 0x2000;
     const MEASURED: u16 = 0x1000;
+    const CORRUPT: u16 = 0x0800;
+    /// Words of a corrupt fragment that are told.
+    pub const CORRUPT_WORDS: usize = 8;
     /// Numbers that each measure has; the last one is its sum's.
     const OF_MEASURE: u16 = 512;
 
@@ -290,6 +294,17 @@ impl ReportEntry {
     /// they are no source's.
     pub const fn lost(cause: Cause) -> u16 {
         Self::LOST + cause as u16
+    }
+
+    /// A word (8 bytes, the first one lowest; zeros behind the end) of the first corrupt fragment of a source.
+    pub const fn corrupt(source: SourceId, word: u16, value: u64) -> Self {
+        Self { source: Some(source), what: Self::CORRUPT + word, value }
+    }
+
+    /// Which word of a corrupt fragment `value` is, if `what` says so.
+    pub const fn as_corrupt(&self) -> Option<usize> {
+        let is_one = self.what >= Self::CORRUPT && self.what < Self::CORRUPT + Self::CORRUPT_WORDS as u16;
+        if is_one { Some((self.what - Self::CORRUPT) as usize) } else { None }
     }
 
     /// What a recorder has counted.

@@ -3,9 +3,12 @@
 //! A fault that comes a million times is one incident. There are so many at most; when there is no room for a new one, the one
 //! that was quiet for longest is forgotten, and how many were is told.
 
+mod observer;
+
+pub use observer::IncidentObserver;
+
 use core::fmt::Write;
 use ropewalk_terms::Utc;
-use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Bytes of a cause's or a subject's name that are kept.
@@ -29,7 +32,7 @@ pub struct Occurrence<'a> {
 }
 
 /// What went wrong, of one cause and one subject.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Incident {
     /// Why, by a stable name.
     pub cause: String,
@@ -39,11 +42,9 @@ pub struct Incident {
     pub text: String,
     /// How often.
     pub count: u64,
-    /// When first, in nanoseconds since 1970-01-01T00:00:00Z.
-    #[serde(serialize_with = "nanoseconds")]
+    /// When first.
     pub first: Utc,
-    /// When last, in the same.
-    #[serde(serialize_with = "nanoseconds")]
+    /// When last.
     pub last: Utc,
     /// The first bytes that showed it, in hexadecimal digits.
     pub hex: String,
@@ -66,9 +67,14 @@ impl Incidents {
 
     /// Something went wrong.
     pub fn note(&mut self, occurrence: Occurrence<'_>, utc: Utc) {
+        self.note_many(occurrence, 1, utc);
+    }
+
+    /// Something went wrong so many times.
+    pub fn note_many(&mut self, occurrence: Occurrence<'_>, count: u64, utc: Utc) {
         let key = (cut(occurrence.cause, LONGEST_NAME), cut(occurrence.subject, LONGEST_NAME));
         if let Some(incident) = self.known.get_mut(&key) {
-            incident.count += 1;
+            incident.count = incident.count.saturating_add(count);
             // Clocks of civil time are set back at times.
             (incident.first, incident.last) = (incident.first.min(utc), incident.last.max(utc));
             incident.text = cut(occurrence.text, LONGEST_TEXT);
@@ -84,7 +90,7 @@ impl Incidents {
             cause: key.0.clone(),
             subject: key.1.clone(),
             text: cut(occurrence.text, LONGEST_TEXT),
-            count: 1,
+            count,
             first: utc,
             last: utc,
             hex: hex(occurrence.data),
@@ -129,10 +135,6 @@ fn hex(data: &[u8]) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
-}
-
-fn nanoseconds<S: Serializer>(utc: &Utc, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_i64(utc.0)
 }
 
 #[cfg(test)]
@@ -199,13 +201,5 @@ mod tests {
             (found("CRC_error"), found("crc 2"), found("checksum"), found("AB01"), found("nobody")),
             (2, 1, 3, 3, 0)
         );
-    }
-
-    #[test]
-    fn as_json_times_are_nanoseconds() {
-        let mut incidents = Incidents::new(1);
-        incidents.note(of("late", "source 2"), Utc(3));
-        let json = serde_json::to_value(incidents.search("")).expect("numbers and texts");
-        assert_eq!((&json[0]["first"], &json[0]["count"], &json[0]["hex"]), (&3.into(), &1.into(), &"ab01".into()));
     }
 }

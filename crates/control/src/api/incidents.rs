@@ -1,0 +1,41 @@
+//! What went wrong.
+
+use super::Shared;
+use crate::forms::Incidents;
+use axum::extract::{Query, State as Of};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Deserialize;
+use utoipa::OpenApi;
+
+#[derive(OpenApi)]
+#[openapi(paths(incidents))]
+pub(super) struct Document;
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new().route("/incidents", get(incidents))
+}
+
+/// Incidents in one answer.
+const MOST: usize = 500;
+
+#[derive(Deserialize)]
+struct Wanted {
+    search: Option<String>,
+    limit: Option<usize>,
+}
+
+/// What went wrong since the program began, once for each cause and subject, the latest first.
+#[utoipa::path(
+    get,
+    path = "/api/v1/incidents",
+    params(
+        ("search" = Option<String>, Query, description = "words that all have to stand in it, in whatever field and case"),
+        ("limit" = Option<usize>, Query, description = "at most so many, 500 at most"),
+    ),
+    responses((status = 200, body = Incidents))
+)]
+async fn incidents(Of(shared): Of<Shared>, Query(wanted): Query<Wanted>) -> Json<Incidents> {
+    let (words, most) = (wanted.search.unwrap_or_default(), wanted.limit.unwrap_or(MOST).min(MOST));
+    Json(shared.lookout.incidents(&words, most))
+}
