@@ -100,7 +100,10 @@ fn a_run_is_started_watched_and_stopped() {
     let is_paced = |live: &Value| {
         let source = &live["sources"][0];
         let is_fast = live["rates"]["sources"][0]["fragments_hz"].as_f64() > Some(0.0);
-        is_fast && source["is_connected"] == true && source["readout"] == "ru0"
+        is_fast
+            && source["is_connected"] == true
+            && source["readout"] == "ru0"
+            && source["last_event"].as_u64() > Some(0)
     };
     while !is_paced(&setup.json("GET", "/api/v1/live").1) {
         assert!(begun.elapsed() < Duration::from_secs(30), "nobody says how fast it is");

@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 /// A front end.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 pub(crate) struct Source {
     /// Its id.
     id: u32,
@@ -15,6 +15,12 @@ pub(crate) struct Source {
     readout: Option<String>,
     /// A connection of it is open. Always false for sources that send datagrams.
     is_connected: bool,
+    /// Nothing more is expected of it: it has ended in order.
+    has_ended: bool,
+    /// The number of the latest event that it has shown; null where none has come.
+    last_event: Option<u64>,
+    /// Seconds since something came of it; null where nobody told.
+    silent_s: Option<f64>,
     #[serde(flatten)]
     fragments: Fragments,
     crc_errors: u64,
@@ -27,10 +33,14 @@ pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
     let snapshot = &view.snapshot;
     let source = |(id, account): (&ropewalk_terms::SourceId, &FragmentAccount)| {
         let told = view.sample.source(*id);
+        let known = |counter| told.and_then(|told| told.numbers.known(counter));
         let seen = snapshot.seen.get(id).copied().unwrap_or_default();
         Source {
             id: id.0,
             readout: told.map(|told| told.readout.to_string()),
+            has_ended: told.is_some_and(ropewalk_monitor::SourceSample::has_ended),
+            last_event: known(Counter::LastEventNumber).filter(|_| account.received > 0),
+            silent_s: known(Counter::SilentTime).map(|nanoseconds| nanoseconds as f64 / 1e9),
             is_connected: told.is_some_and(ropewalk_monitor::SourceSample::is_connected),
             fragments: Fragments::of(account),
             crc_errors: seen.crc_errors,
