@@ -4,7 +4,7 @@ use crate::arguments::DemoOptions;
 use crate::exit::Failure;
 use crate::running::{Controlled, Limits, take_run};
 use ropewalk_control::ControlConfig;
-use ropewalk_node::configuration::{Configuration, parse};
+use ropewalk_node::configuration::{Configuration, Emulate, parse};
 use ropewalk_node::quantity::Bytes;
 use ropewalk_node::session::{AfterRun, RunLimits};
 use std::fmt::Write as _;
@@ -67,6 +67,8 @@ fn text(options: &DemoOptions) -> Result<String, Failure> {
         .into_iter()
         .find(|block| (sources * (largest.div_ceil(*block) + 4) + 16) * block <= pool)
         .unwrap_or(4 << 10);
+    // What is written says nothing of the sizes, which are put in when it was read: it must allow those that are usual, too.
+    let allowed = largest.max(u64::from(Emulate::default().fragment_size.0.largest()));
     let mut text = String::from("version = 1\n[run]\nsync = \"never\"\nsegment_bytes = \"256MiB\"\n");
     for unit in 0..options.readout_units {
         let _ = write!(text, "[[readout]]\nname = \"ru{unit}\"\npool = \"{pool}\"\nblock = \"{block}\"\n");
@@ -79,7 +81,7 @@ fn text(options: &DemoOptions) -> Result<String, Failure> {
         let unit = source % options.readout_units;
         let _ = write!(
             text,
-            "[[source]]\nid = {source}\nreadout = \"ru{unit}\"\non_close = \"end\"\nmax_fragment = \"{largest}\"\nemulate = {{}}\n"
+            "[[source]]\nid = {source}\nreadout = \"ru{unit}\"\non_close = \"end\"\nmax_fragment = \"{allowed}\"\nemulate = {{}}\n"
         );
     }
     Ok(text)
