@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Run(RunOptions),
     /// Start, pause, stop runs of a program that serves run control; look at them.
     Ctl(CtlOptions),
+    /// Watch runs of a program that serves run control, on the whole terminal.
+    Top(TopOptions),
     /// Be one node of a run: a readout unit, a builder unit, the event manager or a gateway.
     Node(NodeOptions),
     /// Be front ends that are not there, or try what a front end sent.
@@ -477,6 +479,16 @@ pub(crate) struct CtlOptions {
     /// Print the answer as JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(
+    after_help = "Keys: Tab and 1-5 turn pages, s and r sort sources, Enter tells all about one, ? helps, q quits."
+)]
+pub(crate) struct TopOptions {
+    /// Where run control is served.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8900")]
+    pub(crate) url: String,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -45,7 +45,7 @@ fn text(replied: &Replied, name: &str) -> String {
 }
 
 /// Hours, minutes and seconds UTC of a time in nanoseconds since 1970.
-fn time_of_day(nanoseconds: i64) -> String {
+pub(crate) fn time_of_day(nanoseconds: i64) -> String {
     let seconds = nanoseconds.div_euclid(1_000_000_000).rem_euclid(24 * 3600);
     format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }

@@ -17,6 +17,7 @@ mod foreign;
 mod histograms;
 mod init;
 mod nodes;
+mod progress;
 mod push;
 mod render;
 mod running;
@@ -25,6 +26,7 @@ mod simulate;
 mod sizing;
 mod sniff;
 mod source_test;
+mod top;
 mod topology;
 
 use arguments::{Arguments, Command, ConfigCommand, NodeRole, SourceCommand};
@@ -59,6 +61,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Run(options) if push::is_push(&options) => push::run(&options),
         Command::Run(options) => running::run(&options),
         Command::Ctl(options) => ctl::ctl(&options),
+        Command::Top(options) => top::top(&options),
         Command::Node(options) if options.role == NodeRole::Gateway => push::gateway(&options),
         Command::Node(options) => nodes::node(&options),
         Command::Source { command: SourceCommand::Mep(options) } => push::sources(&options),

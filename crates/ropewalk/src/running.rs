@@ -2,7 +2,8 @@
 
 use crate::arguments::RunOptions;
 use crate::exit::{self, Failure};
-use crate::render::{Progress, checksum_lines, disk_lines, frame_lines, incident_lines, ledger_table, synchrony_lines};
+use crate::progress::Progress;
+use crate::render::{checksum_lines, disk_lines, frame_lines, incident_lines, ledger_table, synchrony_lines};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_control::{ControlConfig, ControlError, Server, Token};

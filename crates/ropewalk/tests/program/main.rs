@@ -31,4 +31,5 @@ mod splitters;
 mod statuses;
 #[path = "../../../node/tests/support/mod.rs"]
 mod support;
+mod terminal;
 mod topology;

@@ -1,0 +1,365 @@
+//! The screen as text: what [`Screen`] holds, in the room that there is.
+
+use super::screen::{Page, Screen, Sorting};
+use super::seen::{Alarm, Rates};
+use crate::ctl::time_of_day;
+use crate::render::grouped;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Gauge, Paragraph, Row, Sparkline, Table, TableState, Tabs, Wrap};
+use ropewalk_node::quantity::Bytes;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Lines that alarms have, whether there are any or not: nothing jumps.
+const ALARM_LINES: u16 = 3;
+/// What somebody may press, and what it does.
+const KEYS: [(&str, &str); 9] = [
+    ("Tab, 1-5", "the next page, or that page"),
+    ("up, down, PgUp, PgDn, Home, End", "another row"),
+    ("s", "sort sources by the next column"),
+    ("r", "the other way round"),
+    ("Enter", "everything about a source"),
+    ("? or h", "this help"),
+    ("Ctrl-L", "draw everything anew"),
+    ("Esc", "close what is open, or leave"),
+    ("q, Ctrl-C", "leave"),
+];
+/// Of their room or time, from which on something is busy, and nearly full.
+const BUSY: f64 = 0.5;
+const FULL: f64 = 0.9;
+
+const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+const WAIT: Style = Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD);
+const GOOD: Style = Style::new().fg(Color::Green).add_modifier(Modifier::BOLD);
+const QUIET: Style = Style::new().fg(Color::DarkGray);
+
+/// Draws all of it.
+pub(crate) fn draw(frame: &mut Frame<'_>, screen: &Screen) {
+    let lines = [
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(ALARM_LINES),
+        Constraint::Length(4),
+        Constraint::Length(1),
+        Constraint::Min(3),
+        Constraint::Length(1),
+    ];
+    let [head, limit, alarms, numbers, tabs, page, foot] = Layout::vertical(lines).areas(frame.area());
+    frame.render_widget(Paragraph::new(head_line(screen)), head);
+    frame.render_widget(Paragraph::new(limit_line(screen)).bold(), limit);
+    frame.render_widget(Paragraph::new(alarm_lines(&screen.live.alarms)), alarms);
+    draw_numbers(frame, screen, numbers);
+    draw_tabs(frame, screen, tabs);
+    draw_page(frame, screen, page);
+    frame.render_widget(Paragraph::new("Tab page  s sort  r reverse  Enter detail  ? help  q quit").style(QUIET), foot);
+    if screen.has_detail {
+        draw_detail(frame, screen);
+    }
+    if screen.has_help {
+        draw_help(frame);
+    }
+}
+
+fn head_line(screen: &Screen) -> Line<'_> {
+    let live = &screen.live;
+    let run = live.run.map_or_else(|| "no run".to_owned(), |run| format!("run {run}"));
+    if let Some(why) = &screen.away {
+        return Line::styled(format!("Ropewalk  {run}  NO ANSWER: {why}"), BAD.add_modifier(Modifier::REVERSED));
+    }
+    let style = match live.state.as_str() {
+        "running" => GOOD,
+        "error" => BAD,
+        _ => WAIT,
+    };
+    let task = live.task.as_ref().map_or_else(String::new, |task| format!(" ({task})"));
+    let mut line = Line::from(vec![
+        Span::raw(format!("Ropewalk  {run}  ")),
+        Span::styled(format!("{}{task}", live.state.to_uppercase()), style),
+        Span::raw(format!("  {}  ", span(live.age_s))),
+        Span::styled(screen.url.as_str(), QUIET),
+    ]);
+    if let Some(trouble) = &live.trouble {
+        line.push_span(Span::styled(format!("  {trouble}"), BAD));
+    }
+    line
+}
+
+fn limit_line(screen: &Screen) -> &str {
+    screen.live.limit.as_ref().map_or("what limits the run is not known yet", |limit| &limit.sentence)
+}
+
+fn alarm_lines(alarms: &[Alarm]) -> Vec<Line<'_>> {
+    if alarms.is_empty() {
+        return vec![Line::styled("no alarm", QUIET)];
+    }
+    let line = |alarm: &Alarm| {
+        let style = match alarm.severity.as_str() {
+            "critical" => BAD,
+            "warning" => WAIT,
+            _ => Style::new(),
+        };
+        Line::styled(format!("{}: {} ({})", alarm.severity, alarm.name.replace('_', " "), alarm.state), style)
+    };
+    let mut lines: Vec<Line<'_>> = alarms.iter().map(line).collect();
+    let more = lines.len().saturating_sub(usize::from(ALARM_LINES));
+    if more > 0 {
+        lines.truncate(usize::from(ALARM_LINES) - 1);
+        lines.push(Line::styled(format!("and {} more", more + 1), BAD));
+    }
+    lines
+}
+
+/// Hours, minutes and seconds.
+fn span(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+fn bandwidth(bytes_per_second: f64) -> String {
+    format!("{}/s", Bytes(bytes_per_second as u64))
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", 100.0 * share))
+}
+
+fn count(numbers: &BTreeMap<String, Value>, name: &str) -> u64 {
+    numbers.get(name).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// Its colour says how full something is; its text does, too.
+fn fullness(share: f64) -> Style {
+    if share > FULL {
+        BAD
+    } else if share > BUSY {
+        WAIT
+    } else {
+        GOOD
+    }
+}
+
+fn draw_numbers(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
+    let [left, right] = Layout::horizontal([Constraint::Min(48), Constraint::Percentage(40)]).areas(area);
+    let live = &screen.live;
+    let none = Rates::default();
+    let rates = live.rates.as_ref().unwrap_or(&none);
+    let events = &live.ledger.events;
+    let lost = count(&live.ledger.fragments, "lost");
+    let disk = live.disk_free_bytes.map_or_else(|| "-".to_owned(), |free| Bytes(free).to_string());
+    let left_for = live.disk_left_s.map_or_else(String::new, |seconds| format!(" for {}", span(seconds as f64)));
+    let lines = vec![
+        Line::from(vec![
+            Span::styled(format!("{:>11} events/s", grouped(rates.events_hz as u64)), Modifier::BOLD),
+            format!("   in {}   to disk ", bandwidth(rates.bytes_in_per_second)).into(),
+            bandwidth(rates.bytes_to_disk_per_second).into(),
+        ]),
+        Line::from(format!(
+            "{:>11} built      live time {}   in flight {}",
+            grouped(count(events, "built") + count(events, "incomplete_emitted")),
+            percent(live.rates.as_ref().map(|rates| rates.live_share)),
+            grouped(count(events, "in_flight")),
+        )),
+        Line::from(vec![
+            Span::styled(format!("{:>11} lost       ", grouped(lost)), if lost > 0 { BAD } else { Style::new() }),
+            format!("disk {disk}{left_for}").into(),
+        ]),
+    ];
+    frame.render_widget(Paragraph::new(lines), left);
+    let [curve, pool] = Layout::vertical([Constraint::Length(3), Constraint::Length(1)]).areas(right);
+    // As many as there is room for, the newest at the right.
+    let shown: Vec<u64> = screen.curve.iter().rev().take(usize::from(curve.width)).rev().copied().collect();
+    frame.render_widget(Sparkline::default().data(shown).style(GOOD), curve);
+    let held = count(&live.ledger.pools, "held") as f64 / count(&live.ledger.pools, "blocks").max(1) as f64;
+    let gauge = Gauge::default().ratio(held.clamp(0.0, 1.0)).label(format!("buffers {}", percent(Some(held))));
+    frame.render_widget(gauge.gauge_style(fullness(held)), pool);
+}
+
+fn draw_tabs(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
+    let title = |page: &Page| {
+        let number = page.place() + 1;
+        match page {
+            Page::Sources => format!("{number} {} ({})", page.title(), screen.live.sources.len()),
+            Page::Incidents if !screen.incidents.is_empty() => {
+                format!("{number} {} ({})", page.title(), screen.incidents.len())
+            }
+            _ => format!("{number} {}", page.title()),
+        }
+    };
+    let tabs = Tabs::new(Page::ALL.iter().map(title)).select(screen.page.place());
+    frame.render_widget(tabs.highlight_style(Modifier::REVERSED), area);
+}
+
+fn draw_page(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
+    match screen.page {
+        Page::Sources => draw_sources(frame, screen, area),
+        Page::Nodes => draw_nodes(frame, screen, area),
+        Page::Ledger => frame.render_widget(Paragraph::new(ledger_lines(screen)).wrap(Wrap { trim: false }), area),
+        Page::Incidents => {
+            let row = |one: &super::seen::Incident| {
+                let cells = [
+                    time_of_day(one.last),
+                    grouped(one.count),
+                    one.cause.clone(),
+                    one.subject.clone(),
+                    one.text.clone(),
+                ];
+                Row::new(cells)
+            };
+            let widths = [9, 10, 22, 14].map(Constraint::Length).into_iter().chain([Constraint::Min(20)]);
+            let table = Table::new(screen.incidents.iter().map(row), widths);
+            table_at(frame, table.header(head(&["last", "count", "what", "where", ""])), screen.row, area);
+        }
+        Page::Journal => {
+            let row = |entry: &super::seen::Entry| {
+                let run = entry.run.map_or_else(String::new, |run| format!("run {run}"));
+                let row = Row::new([time_of_day(entry.at_ns), entry.kind.clone(), run, entry.text.clone()]);
+                if matches!(entry.kind.as_str(), "fault" | "incident") { row.style(BAD) } else { row }
+            };
+            let widths = [9, 9, 9].map(Constraint::Length).into_iter().chain([Constraint::Min(20)]);
+            let table = Table::new(screen.journal.iter().map(row), widths);
+            table_at(frame, table.header(head(&["UTC", "kind", "run", ""])), screen.row, area);
+        }
+    }
+}
+
+fn head(names: &[&'static str]) -> Row<'static> {
+    Row::new(names.iter().copied()).style(QUIET)
+}
+
+fn table_at(frame: &mut Frame<'_>, table: Table<'_>, row: usize, area: Rect) {
+    let mut state = TableState::default().with_selected(Some(row));
+    frame.render_stateful_widget(table.row_highlight_style(Modifier::REVERSED), area, &mut state);
+}
+
+fn draw_sources(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
+    let sources = screen.sources();
+    let ids: Vec<u32> = sources.iter().map(|(source, _)| source.id).collect();
+    let rows = sources.iter().map(|(source, rates)| {
+        let row = Row::new([
+            source.id.to_string(),
+            grouped(rates.fragments_hz as u64),
+            Bytes(rates.bytes_per_second as u64).to_string(),
+            grouped(source.received),
+            grouped(source.missing()),
+            grouped(source.lost),
+            grouped(source.errors()),
+            percent(Some(rates.back_pressure_share)),
+            source.readout.clone().unwrap_or_default(),
+        ]);
+        let is_silent = rates.fragments_hz == 0.0 && screen.live.state == "running";
+        if is_silent {
+            row.style(BAD)
+        } else if source.lost + source.errors() > 0 {
+            row.style(WAIT)
+        } else {
+            row
+        }
+    });
+    let titles = [
+        Sorting::Id.title(),
+        Sorting::Rate.title(),
+        Sorting::Bytes.title(),
+        "received",
+        Sorting::Missing.title(),
+        Sorting::Lost.title(),
+        Sorting::Errors.title(),
+        Sorting::HeldBack.title(),
+        "unit",
+    ];
+    let sign = if screen.is_down { "▼" } else { "▲" };
+    let mark = |title: &str| if title == screen.sorting.title() { format!("{title} {sign}") } else { title.to_owned() };
+    let widths = [8, 12, 12, 15, 11, 11, 11, 12, 6].map(Constraint::Length);
+    let table = Table::new(rows, widths).header(Row::new(titles.map(mark)).style(QUIET));
+    table_at(frame, table, screen.picked_row(&ids), area);
+}
+
+fn draw_nodes(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
+    let known = screen.live.rates.as_ref().map_or(&[][..], |rates| &rates.nodes);
+    let rows = screen.live.nodes.iter().map(|node| {
+        let rates = known.iter().find(|rates| rates.node == node.name).cloned().unwrap_or_default();
+        let row = Row::new([
+            node.name.clone(),
+            if node.connected { "connected" } else { "AWAY" }.to_owned(),
+            grouped(rates.rate_hz as u64),
+            bandwidth(rates.bytes_per_second),
+            percent(rates.pool_share),
+            percent(rates.busy_share),
+            percent(rates.filter_busy_share),
+            percent(rates.disk_busy_share),
+        ]);
+        if node.connected { row } else { row.style(BAD) }
+    });
+    let widths = [8, 11, 13, 14, 9, 8, 8, 8].map(Constraint::Length);
+    let names = ["unit", "", "rate / s", "bytes", "buffers", "busy", "filter", "disk"];
+    table_at(frame, Table::new(rows, widths).header(head(&names)), screen.row, area);
+}
+
+fn ledger_lines(screen: &Screen) -> Vec<Line<'_>> {
+    let ledger = &screen.live.ledger;
+    let equation = |numbers: &BTreeMap<String, Value>, sum: &str, parts: &[&str]| {
+        let part = |name: &&str| format!("{} {}", grouped(count(numbers, name)), name.replace('_', " "));
+        let parts: Vec<String> = parts.iter().map(part).collect();
+        Line::from(format!("{:>15} {sum} = {}", grouped(count(numbers, sum)), parts.join(" + ")))
+    };
+    let fragments = ["in_complete_events", "in_incomplete_events", "lost", "in_flight"];
+    let mut lines = vec![
+        Line::styled("fragments", QUIET),
+        equation(&ledger.fragments, "received", &fragments),
+        Line::styled("events", QUIET),
+        equation(&ledger.events, "assigned", &["built", "incomplete_emitted", "in_flight"]),
+        equation(&ledger.events, "built", &["accepted", "rejected", "quarantined"]),
+        Line::styled("buffers", QUIET),
+        equation(&ledger.pools, "loans", &["returned", "held"]),
+        Line::default(),
+    ];
+    let is_live = matches!(screen.live.state.as_str(), "running" | "paused" | "draining");
+    if ledger.unbalanced.is_empty() {
+        lines.push(Line::styled("balanced", GOOD));
+    } else if is_live {
+        lines.push(Line::styled("in motion: numbers of different nodes are of different moments", QUIET));
+    } else {
+        let wrong = ledger.unbalanced.iter().map(|one| format!("not balanced: {}", one.equation));
+        lines.extend(wrong.map(|line| Line::styled(line, BAD)));
+    }
+    lines
+}
+
+/// A box in the middle of the screen.
+fn middle(frame: &mut Frame<'_>, title: &str, lines: Vec<Line<'_>>, width: u16) {
+    let all = frame.area();
+    let area = all.centered(Constraint::Length(width.min(all.width)), Constraint::Length(lines.len() as u16 + 2));
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(title.to_owned())), area);
+}
+
+fn draw_detail(frame: &mut Frame<'_>, screen: &Screen) {
+    let sources = screen.sources();
+    let ids: Vec<u32> = sources.iter().map(|(source, _)| source.id).collect();
+    let Some((source, rates)) = sources.get(screen.picked_row(&ids)) else { return };
+    let line = |name: &str, value: String| Line::from(format!("{:>24}  {value}", name.replace('_', " ")));
+    let mut lines = vec![
+        line("readout unit", source.readout.clone().unwrap_or_default()),
+        line(
+            "rate",
+            format!("{} fragments/s, {}", grouped(rates.fragments_hz as u64), bandwidth(rates.bytes_per_second)),
+        ),
+        line("held back", percent(Some(rates.back_pressure_share))),
+        line("received", grouped(source.received)),
+        line("lost", grouped(source.lost)),
+        line("wrong checksums", grouped(source.crc_errors)),
+        line("frames missing", grouped(source.frames_missing)),
+        line("damaged", grouped(source.corrupt)),
+    ];
+    lines.extend(source.missing.iter().map(|(cause, count)| line("missing", format!("{} {cause}", grouped(*count)))));
+    let said = |value: &Value| value.as_u64().map_or_else(|| value.to_string(), grouped);
+    lines.extend(source.rest.iter().map(|(name, value)| line(name, said(value))));
+    middle(frame, &format!(" source {} ", source.id), lines, 72);
+}
+
+fn draw_help(frame: &mut Frame<'_>) {
+    let lines = KEYS.iter().map(|(key, what)| Line::from(format!("{key:>32}  {what}"))).collect();
+    middle(frame, " keys ", lines, 72);
+}

@@ -1,0 +1,119 @@
+//! A run on the whole terminal, from wherever its server is reached.
+//!
+//! ```text
+//!  server --HTTP--> watch (a thread) --News--> Screen <--keys-- terminal
+//!                                                | draw
+//!                                                v
+//!                                             terminal
+//! ```
+
+mod draw;
+mod screen;
+mod seen;
+#[cfg(test)]
+mod tests;
+
+use crate::arguments::TopOptions;
+use crate::exit::{self, Failure};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{Clear, ClearType};
+use ropewalk_control::{Client, ClientError};
+use screen::{News, Next, Screen};
+use serde::de::DeserializeOwned;
+use std::io::{self, IsTerminal};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+/// How often the server is asked. It looks at its numbers once a second.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long a key is waited for before what came meanwhile is drawn.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {
+    if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+        let why = "top: it draws on a terminal, and this is none; `ropewalk ctl state --json` says how a run stands";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    // Whoever mistyped the address reads that as a line, not on a screen that stays empty.
+    let client = Client::new(&options.url, None);
+    client.look("state").map_err(|error| Failure::Environment(error.to_string()))?;
+    let (sender, receiver) = channel();
+    let watching = std::thread::Builder::new().name("watch".to_owned()).spawn(move || watch(&client, &sender));
+    watching.map_err(|error| Failure::Environment(format!("a thread: {error}")))?;
+    let shown = ratatui::try_init().and_then(|mut terminal| {
+        let shown = show(&mut terminal, &receiver, Screen::new(&options.url));
+        ratatui::restore();
+        shown
+    });
+    shown.map_err(|error| Failure::Environment(format!("the terminal: {error}")))?;
+    Ok(exit::GOOD)
+}
+
+/// Draws what comes until somebody leaves.
+fn show(terminal: &mut DefaultTerminal, news: &Receiver<News>, mut screen: Screen) -> io::Result<()> {
+    loop {
+        news.try_iter().for_each(|news| screen.hear(news));
+        terminal.draw(|frame| draw::draw(frame, &screen))?;
+        if !event::poll(PATIENCE)? {
+            continue;
+        }
+        match event::read()? {
+            Event::Key(key) if key.kind != KeyEventKind::Press => {}
+            // Here Ctrl-C is a key like others.
+            Event::Key(key) if is_control(key, 'c') => return Ok(()),
+            Event::Key(key) if is_control(key, 'l') => draw_anew(terminal)?,
+            Event::Key(key) if screen.press(key.code) == Next::Quit => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
+/// What others wrote over the screen goes. (`Terminal::clear` asks the terminal where its cursor is, and some never say.)
+fn draw_anew(terminal: &mut DefaultTerminal) -> io::Result<()> {
+    execute!(io::stdout(), Clear(ClearType::All))?;
+    terminal.swap_buffers();
+    Ok(())
+}
+
+fn is_control(key: KeyEvent, letter: char) -> bool {
+    key.code == KeyCode::Char(letter) && key.modifiers.contains(KeyModifiers::CONTROL)
+}
+
+/// Asks again and again, until nobody listens any more.
+fn watch(client: &Client, sender: &Sender<News>) {
+    let mut last_entry = 0;
+    loop {
+        let told = ask(client, &mut last_entry).unwrap_or_else(|error| vec![News::Away(error.to_string())]);
+        if told.into_iter().any(|news| sender.send(news).is_err()) {
+            return;
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+/// Everything that there is to be shown now.
+fn ask(client: &Client, last_entry: &mut u64) -> Result<Vec<News>, ClientError> {
+    let live: seen::Live = part(client, "live")?.unwrap_or_default();
+    if live.last_entry < *last_entry {
+        *last_entry = 0;
+    }
+    let has_entries = live.last_entry > *last_entry;
+    let mut news = vec![News::Live(Box::new(live))];
+    if has_entries {
+        let entries: Vec<seen::Entry> = part(client, &format!("journal?after={last_entry}"))?.unwrap_or_default();
+        *last_entry = entries.last().map_or(*last_entry, |entry| entry.number);
+        news.push(News::Journal(entries));
+    }
+    if let Some(incidents) = part(client, "incidents")? {
+        news.push(News::Incidents(incidents));
+    }
+    Ok(news)
+}
+
+/// One answer; none where the server has no such thing.
+fn part<T: DeserializeOwned>(client: &Client, what: &str) -> Result<Option<T>, ClientError> {
+    let replied = client.look(what)?;
+    Ok(if replied.status == 200 { serde_json::from_value(replied.body).ok() } else { None })
+}
