@@ -17,6 +17,7 @@ mod api;
 mod client;
 mod forms;
 mod guard;
+mod keeper;
 mod live;
 mod lookout;
 mod page;

@@ -1,6 +1,7 @@
 //! What limits the run, what is wrong and how it went, looked at once a second, whoever asks.
 
 use crate::forms::{self, Alarm, Limited};
+use crate::keeper::{FILE, Keeper};
 use ropewalk_monitor::alarms::{AlarmError, Alarms, State, built_in};
 use ropewalk_monitor::bottleneck::Finder;
 use ropewalk_monitor::history::{History, Stretch};
@@ -8,8 +9,10 @@ use ropewalk_monitor::incidents::{IncidentObserver, Incidents, Occurrence};
 use ropewalk_monitor::{Rates, Sample};
 use ropewalk_node::session::{Desk, Entry, EntryKind};
 use ropewalk_terms::Utc;
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// How often it looks.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -23,6 +26,8 @@ struct Readers {
     finder: Finder,
     alarms: Alarms,
     history: History,
+    /// None where it cannot be kept.
+    keeper: Option<Keeper>,
     pace: Pace,
     wrong: Wrong,
 }
@@ -45,6 +50,15 @@ impl Wrong {
     fn new() -> Self {
         let incidents = Incidents::new(Self::MOST);
         Self { observer: IncidentObserver::default(), incidents, change: 0, entry: 0 }
+    }
+
+    /// How it goes cannot be kept in a file.
+    fn not_kept(&mut self, error: &io::Error) {
+        let text =
+            format!("{FILE} cannot be kept beside the runs ({error}): after a restart nothing is known of before");
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let occurrence = Occurrence { cause: "history_not_kept", subject: "run control", text: &text, data: &[] };
+        self.incidents.note(occurrence, Utc(since.as_nanos() as i64));
     }
 
     /// Takes note of alarms that were raised since it looked last.
@@ -93,18 +107,28 @@ impl Pace {
 }
 
 impl Lookout {
-    /// With the alarms that every run has.
+    /// With the alarms that every run has. How it went is kept in the directory `output`, with what is there of earlier; that it cannot be kept is
+    /// an incident.
     ///
     /// # Errors
-    /// Where two of them have one name.
-    pub(crate) fn new() -> Result<Self, AlarmError> {
+    /// Where two alarms have one name.
+    pub(crate) fn new(output: &Path) -> Result<Self, AlarmError> {
         let alarms = Alarms::new(built_in())?;
+        let mut wrong = Wrong::new();
+        let (keeper, history) = match Keeper::open(output) {
+            Ok((keeper, history)) => (Some(keeper), history),
+            Err(error) => {
+                wrong.not_kept(&error);
+                (None, History::default())
+            }
+        };
         Ok(Self(Mutex::new(Readers {
             finder: Finder::default(),
             alarms,
-            history: History::default(),
+            history,
+            keeper,
             pace: Pace::default(),
-            wrong: Wrong::new(),
+            wrong,
         })))
     }
 
@@ -117,9 +141,10 @@ impl Lookout {
         loop {
             let view = desk.view();
             if view.run.is_some() {
-                self.with(|Readers { finder, alarms, history, pace, wrong }| {
+                self.with(|Readers { finder, alarms, history, keeper, pace, wrong }| {
                     pace.observe(&view.sample);
                     history.observe((*view.sample).clone());
+                    keeper.iter().for_each(|keeper| keeper.keep(history));
                     finder.observe((*view.sample).clone());
                     alarms.observe((*view.sample).clone(), finder.finding().map(|finding| finding.limit));
                     wrong.observer.observe((*view.sample).clone(), &mut wrong.incidents);
@@ -194,6 +219,13 @@ mod tests {
         }
         let found: Vec<_> = wrong.incidents.search("alarm disk_full").iter().map(|incident| incident.count).collect();
         assert_eq!(found, [1]);
+    }
+
+    #[test]
+    fn a_past_that_cannot_be_kept_is_an_incident_and_nothing_else() {
+        let lookout = Lookout::new(Path::new("/dev/null/here")).expect("the alarms fit together");
+        assert_eq!(lookout.with(|readers| readers.wrong.incidents.search("history_not_kept").len()), 1);
+        assert!(lookout.history(0, 1).times.is_empty());
     }
 
     #[test]

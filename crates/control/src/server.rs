@@ -85,7 +85,7 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(ControlError::Thread)?;
         let (stop, stopped) = oneshot::channel();
-        let lookout = Arc::new(Lookout::new()?);
+        let lookout = Arc::new(Lookout::new(&config.output)?);
         let work = move || {
             runtime.block_on(serve(listener, config, desk, lookout, stopped));
             runtime.shutdown_timeout(FAREWELL);

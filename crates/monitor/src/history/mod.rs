@@ -5,18 +5,22 @@
 //!                                       └── Ring of 10,080 minutes ────┘
 //! ```
 //! A place in a ring belongs to one second (minute) of civil time: clocks that are set back write over what stands there, and
-//! times in which nothing was seen stay empty. Several looks within one place are put together as the series says.
+//! times in which nothing was seen stay empty. Several looks within one place are put together as the series says. As bytes every place has its own
+//! too, so that whoever keeps them in a file writes over what is forgotten, and the file never grows.
 
+mod record;
 mod ring;
 mod series;
 mod stretch;
 #[cfg(test)]
 mod tests;
 
+pub use record::Record;
 pub use series::{SERIES, Series, Together};
 pub use stretch::Stretch;
 
 use crate::{Rates, Sample};
+use record::{HEADER_BYTES, RECORD_BYTES};
 use ring::Ring;
 use series::Seen;
 
@@ -56,6 +60,35 @@ impl History {
             self.minutes.note(second, &values);
         }
         self.last = Some(sample);
+    }
+
+    /// Bytes of a file that has all of it.
+    pub const FILE_BYTES: usize = HEADER_BYTES + (SECONDS + MINUTES) * RECORD_BYTES;
+
+    /// What a file begins with.
+    pub fn header() -> [u8; HEADER_BYTES] {
+        record::header()
+    }
+
+    /// The places that the last look changed, and where in a file each of them stands.
+    pub fn changed(&self) -> impl Iterator<Item = (u64, Record)> {
+        let seconds = self.seconds.newest();
+        let minutes = self.minutes.newest().map(|(place, point)| (SECONDS + place, point));
+        let at = |place: usize| (HEADER_BYTES + place * RECORD_BYTES) as u64;
+        seconds.into_iter().chain(minutes).map(move |(place, point)| (at(place), record::encode(point)))
+    }
+
+    /// What a file has; places that were torn or never written are empty, and so is everything where the file is not of this kind or has other
+    /// series.
+    pub fn restore(file: &[u8]) -> Self {
+        let mut history = Self::default();
+        if let Some(places) = file.strip_prefix(&record::header()) {
+            for (place, record) in places.chunks(RECORD_BYTES).enumerate().take(SECONDS + MINUTES) {
+                let ring = if place < SECONDS { &mut history.seconds } else { &mut history.minutes };
+                record::decode(record).into_iter().for_each(|point| ring.restore(point));
+            }
+        }
+        history
     }
 
     /// What is kept from the second `since` (of 1970-01-01T00:00:00Z) on, in steps of so many seconds; of a minute or more they

@@ -64,6 +64,19 @@ impl Ring {
         self.newest = Some(number);
     }
 
+    /// The latest point and its place; none where nothing was seen.
+    pub(super) fn newest(&self) -> Option<(usize, &Point)> {
+        let number = self.newest?;
+        Some((self.place(number), self.point(number)?))
+    }
+
+    /// A point of earlier.
+    pub(super) fn restore(&mut self, point: Point) {
+        self.newest = self.newest.max(Some(point.number));
+        let place = self.place(point.number);
+        self.places[place] = Some(point);
+    }
+
     /// What was seen in this time; none where nothing was, or where it is forgotten.
     pub(super) fn point(&self, number: i64) -> Option<&Point> {
         self.places[self.place(number)].as_ref().filter(|point| point.number == number)

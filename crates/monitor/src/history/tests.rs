@@ -110,3 +110,46 @@ fn nothing_is_known_before_two_looks_and_the_same_look_twice_is_one() {
     assert!(history.stretch(i64::MIN, 60).times.is_empty());
     assert!(history.stretch(i64::MAX, u32::MAX).times.is_empty());
 }
+
+/// A file as whoever keeps one has it after these looks.
+fn kept(history: &mut History, looks: impl IntoIterator<Item = Sample>) -> Vec<u8> {
+    let mut file = vec![0; History::FILE_BYTES];
+    file[..History::header().len()].copy_from_slice(&History::header());
+    for look in looks {
+        history.observe(look);
+        for (at, record) in history.changed() {
+            file[at as usize..at as usize + record.len()].copy_from_slice(&record);
+        }
+    }
+    file
+}
+
+#[test]
+fn what_was_kept_in_a_file_is_there_again() {
+    let mut history = History::default();
+    // More than the hour that is kept by seconds.
+    let file = kept(&mut history, (0..4_000).map(|second| look(second, 10 * second as u64, 7)));
+    let mut again = History::restore(&file);
+    for step in [1, 60] {
+        assert_eq!(again.stretch(0, step), history.stretch(0, step));
+    }
+    assert_eq!(again.stretch(0, 1).times.len(), 3_600);
+    // It goes on: the minute under way takes in what comes.
+    [look(4_000, 40_000, 7), look(4_001, 40_010, 7)].into_iter().for_each(|look| again.observe(look));
+    assert_eq!(again.stretch(0, 1).times.last(), Some(&(START + 4_001)));
+}
+
+#[test]
+fn a_file_that_was_cut_damaged_or_is_of_another_kind_gives_what_is_whole_in_it() {
+    let mut history = History::default();
+    let mut file = kept(&mut history, (0..100).map(|second| look(second, 10 * second as u64, 7)));
+    let all = history.stretch(0, 1).times.len();
+    // A place of the middle is torn.
+    let (at, _) = history.changed().next().expect("there are some");
+    file[at as usize + 3] ^= 1;
+    assert_eq!(History::restore(&file).stretch(0, 1).times.len(), all - 1);
+    assert!(History::restore(&file[..at as usize - 1]).stretch(0, 1).times.len() < all);
+    file[9] ^= 1;
+    assert!(History::restore(&file).stretch(0, 1).times.is_empty(), "these are other series");
+    assert!(History::restore(&[]).stretch(0, 1).times.is_empty());
+}
