@@ -34,6 +34,7 @@ function show(live) {
   path.show(live);
   sources.show(live);
   runs.show(live);
+  events.show(live);
   journal.show(live);
 }
 

@@ -1,13 +1,16 @@
 // The event display: a sampled event as a bar for each source, and what one of them sent.
 
-import { byId, bytes, element, grouped, setText } from "./format.js";
+import { byId, bytes, clock, element, grouped, setText, words } from "./format.js";
 
 const EVERY_MILLISECONDS = 1000;
+const AFTER_NONE_MILLISECONDS = 5000;
 const HIGHEST_PIXELS = 120;
 const BYTES_IN_A_LINE = 16;
 
 let event = null;
-let asking = 0; // a server that has no samples is not asked again
+let isRunning = false;
+let asks = false;
+let notBefore = 0;
 let picked = null; // a source's id
 
 // Bytes as they are looked at: where they stand, in hexadecimal digits, and as letters.
@@ -25,11 +28,6 @@ export function dump(hex) {
   return lines.join("\n");
 }
 
-function key(value) {
-  if (value === null || typeof value !== "object") return String(value);
-  return Object.entries(value).map(([name, part]) => `${name} ${part}`).join(", ");
-}
-
 function showBars() {
   const most = Math.max(1, ...event.sources.map((source) => source.bytes));
   const box = byId("event-bars");
@@ -40,9 +38,9 @@ function showBars() {
     const bar = box.children[index];
     const [stick, name] = bar.children;
     const isPicked = source.id === picked;
-    bar.className = `event-bar${source.missing ? " missing" : ""}`;
+    bar.className = `event-bar ${source.missing ? "missing" : source.doubtful ? "doubtful" : ""}`;
     bar.setAttribute("aria-pressed", String(isPicked));
-    bar.setAttribute("aria-label", source.missing ? `source ${source.id} is missing` : `source ${source.id}, ${grouped(source.bytes)} bytes`);
+    bar.setAttribute("aria-label", [source.missing ? `source ${source.id} is missing` : `source ${source.id}, ${grouped(source.bytes)} bytes`, ...source.remarks].join(", "));
     // One stop for the tabulator; arrow keys go from source to source.
     bar.tabIndex = isPicked || (!isThere && index === 0) ? 0 : -1;
     bar.dataset.source = source.id;
@@ -60,33 +58,49 @@ function showDetail() {
   }
   const title = element("h3", {}, `Source ${source.id}`);
   if (source.missing) {
-    box.replaceChildren(title, element("p", {}, "It is missing in this event."));
+    box.replaceChildren(title, element("p", { class: "bad" }, `It is missing in this event: ${source.remarks.map(words).join(", ")}.`));
     return;
   }
   const fields = element("dl", {}, ...source.fields.flatMap(({ name, value }) => [element("dt", {}, name), element("dd", {}, String(value))]));
   const cut = 2 * source.bytes > source.hex.length ? `the first ${grouped(source.hex.length / 2)} of ${grouped(source.bytes)} bytes` : bytes(source.bytes);
-  box.replaceChildren(title, fields, element("p", { class: "quiet" }, cut), element("pre", { tabindex: "0", "aria-label": "bytes" }, dump(source.hex)));
+  const remarks = source.remarks.map((remark) => element("p", { class: source.doubtful ? "bad" : "quiet" }, words(remark)));
+  box.replaceChildren(title, ...remarks, fields, element("p", { class: "quiet" }, cut), element("pre", { tabindex: "0", "aria-label": "bytes" }, dump(source.hex)));
 }
 
-function show() {
-  byId("event-display").hidden = false;
+function showEvent() {
   const missing = event.sources.filter((source) => source.missing).length;
-  const all = event.sources.reduce((sum, source) => sum + source.bytes, 0);
   const gone = missing > 0 ? `, ${missing} missing` : "";
-  setText(byId("event-what"), `${key(event.key)}: ${grouped(event.sources.length)} sources${gone}, ${bytes(all)}`);
+  const when = `${clock(event.taken_ns)}, event ${event.key} of lumisection ${event.lumisection}, built by ${event.builder}`;
+  setText(byId("event-what"), `${when}: ${grouped(event.sources.length)} sources${gone}, ${bytes(event.bytes)}`);
   showBars();
   showDetail();
 }
 
-async function look() {
-  if (document.hidden || (event && !byId("event-follow").checked)) return;
-  const answer = await fetch("/api/v1/events/sample");
-  if (answer.status === 404) clearInterval(asking);
-  if (!answer.ok || answer.status === 204) return;
-  const sample = await answer.json();
-  if (!sample?.sources) return;
-  event = sample;
-  show();
+async function ask() {
+  const kind = byId("event-kind").value;
+  const answer = await fetch(`/api/v1/events/sample${kind ? `?${kind}=true` : ""}`);
+  const told = await answer.json();
+  if (answer.ok) {
+    event = told;
+    showEvent();
+  } else {
+    // There may be none for a while: what was seen last stays, and why there is no other one is said.
+    setText(byId("event-what"), told.error);
+    notBefore = performance.now() + AFTER_NONE_MILLISECONDS;
+  }
+}
+
+// One question at a time: the server waits for an event.
+function look() {
+  const isWanted = !event || byId("event-follow").checked;
+  if (asks || document.hidden || !isRunning || !isWanted || performance.now() < notBefore) return;
+  asks = true;
+  ask().catch(() => {}).finally(() => { asks = false; });
+}
+
+export function show(live) {
+  isRunning = live.state === "running";
+  if (!event && !isRunning) setText(byId("event-what"), "No run goes on.");
 }
 
 function pick(source) {
@@ -111,8 +125,13 @@ export function begin() {
     pick(Number(bars.children[to].dataset.source));
     bars.children[to].focus();
   });
-  const again = () => look().catch(() => {});
-  byId("event-follow").addEventListener("change", again);
-  again();
-  asking = setInterval(again, EVERY_MILLISECONDS);
+  for (const id of ["event-follow", "event-kind"]) {
+    byId(id).addEventListener("change", () => {
+      notBefore = 0;
+      if (id === "event-kind") byId("event-follow").checked = true;
+      look();
+    });
+  }
+  look();
+  setInterval(look, EVERY_MILLISECONDS);
 }

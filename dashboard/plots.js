@@ -16,8 +16,9 @@ const PLOTS = [
   { title: "Events in flight", unit: grouped, lines: [["events_in_flight", "in flight"]] },
   {
     title: "Build latency", unit: milliseconds,
-    lines: [["build_latency_p50_seconds", "half"], ["build_latency_p99_seconds", "99 %"], ["build_latency_max_seconds", "all"]],
+    lines: [["build_latency_p50_seconds", "half"], ["build_latency_p99_seconds", "99 %"]],
   },
+  { title: "Disk writing time", unit: milliseconds, lines: [["disk_write_p99_seconds", "99 %"]] },
 ];
 
 let chosen = 600;

@@ -8,22 +8,27 @@ const SILENT_INTERVALS = 5;
 // Part of the time from which on a source is called held back.
 const HELD_BACK = 0.1;
 
-const spoke = new Map(); // source id -> { first, since, received, at }: when it was seen first, and spoke last
+// source id -> { first, since, received, at, hadConnection }: when it was seen first and spoke last, and whether it was ever connected
+const spoke = new Map();
 
 function listen(source, now) {
   let known = spoke.get(source.id);
   // Another run counts anew.
   if (!known || source.received < known.received) {
-    known = { first: source.received, since: now, received: source.received, at: now };
+    known = { first: source.received, since: now, received: source.received, at: now, hadConnection: false };
     spoke.set(source.id, known);
   }
   if (source.received > known.received) {
     known.received = source.received;
     known.at = now;
   }
-  return known;
+  known.hadConnection ||= source.is_connected;
 }
 
+// Its connection is gone, and nobody said that it has ended.
+const isAway = (source) => !source.is_connected && !source.has_ended && spoke.get(source.id)?.hadConnection;
+
+// For how many seconds a source has said nothing that it should have said; 0 for one that sends.
 function silentFor(source) {
   const known = spoke.get(source.id);
   if (!known || source.has_ended) return 0;
@@ -32,7 +37,7 @@ function silentFor(source) {
   return milliseconds > Math.max(SILENT_MILLISECONDS, SILENT_INTERVALS * interval) ? milliseconds / 1000 : 0;
 }
 
-export const isSilent = (source, live) => live.state === "running" && silentFor(source) > 0;
+export const isSilent = (source, live) => live.state === "running" && (isAway(source) || silentFor(source) > 0);
 
 const missingOf = (source) => Object.values(source.missing).reduce((sum, count) => sum + count, 0);
 const errorsOf = (source) => source.crc_errors + source.frames_missing + source.corrupt;
@@ -59,6 +64,7 @@ function standing(source, live) {
   const silent = silentFor(source);
   if (live.state !== "running") return ["–", 3];
   if (source.has_ended) return ["has ended", 3];
+  if (isAway(source)) return ["not connected", 0];
   if (silent > 0) return [`silent since ${ago(silent)}`, 0];
   if ((source.rates?.back_pressure_share ?? 0) > HELD_BACK) return ["held back", 1];
   return ["sends", 2];

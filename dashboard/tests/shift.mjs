@@ -23,12 +23,12 @@ emulate = { rate = "400Hz", fragment_size = "1KiB" }
 id = 2
 readout = "ru0"
 format = "generic"
-on_close = "end"
+on_close = "wait"
 [[source]]
 id = 3
 readout = "ru0"
 format = "generic"
-on_close = "end"
+on_close = "wait"
 `;
 
 const state = (name) => `document.getElementById("state").textContent === "${name}"`;
@@ -51,12 +51,13 @@ export async function shift(browser, program, shots) {
   const ends = { 2: frontEnd(readout, 2, 500), 3: frontEnd(readout, 3, 900) };
   await starts(page);
   await showsWhatGoesOn(page, join(shots, "light.png"));
-  await raisesAlarm(page, ends[3], join(shots, "alarm.png"));
+  await raisesAlarm(page, ends[3], shots);
   ends[2].child.kill("SIGKILL");
   const took = await until(page, "the killed source is red", isRed(2), 2000);
   expect(!(await page.evaluate(isRed(1))), "the source that lives is red, too");
   console.log(`good: a killed source is red after ${took} ms`);
 
+  await findsIncidents(page);
   await stops(page);
   await showsAccount(page);
   ends[3].child.kill("SIGKILL");
@@ -111,7 +112,7 @@ async function showsWhatGoesOn(page, shot) {
 }
 
 // A front end that hangs: its alarm is seen, heard, acknowledged by name, and over when it goes on.
-async function raisesAlarm(page, frontEnd, shot) {
+async function raisesAlarm(page, frontEnd, shots) {
   await page.click("#sound");
   await until(page, "sound is on", `document.getElementById("sound").getAttribute("aria-pressed") === "true"`);
   frontEnd.child.kill("SIGSTOP");
@@ -119,13 +120,45 @@ async function raisesAlarm(page, frontEnd, shot) {
   await until(page, "an alarm", `document.querySelector("${alarm}")?.textContent.includes("source silent")`, 15000);
   await until(page, "the alarm is heard", `Number(document.body.dataset.sounded) > 1`);
   expect(await page.evaluate(isRed(3)), "the source that hangs is not red");
-  await page.screenshot({ path: shot });
+  await page.screenshot({ path: join(shots, "alarm.png") });
+  await displaysEvents(page, join(shots, "event.png"));
   await page.focus(`${alarm} button`);
   await page.keyboard.press("Enter");
   await until(page, "the alarm is known", `document.querySelector("${alarm}")?.textContent.includes("is known")`);
   frontEnd.child.kill("SIGCONT");
   await until(page, "the alarm is over", `document.querySelector("#alarms .none") !== null`);
   console.log("good: an alarm is seen and heard, acknowledged from the keyboard, and goes");
+}
+
+// A sampled event has a bar for each source; the one that hangs is missing; another one's bytes are shown from the keyboard.
+async function displaysEvents(page, shot) {
+  await page.selectOption("#event-kind", "incomplete");
+  const bars = (what) => `[...document.querySelectorAll(".event-bar")].filter((bar) => ${what}).map((bar) => bar.dataset.source).join()`;
+  await until(page, "a bar for each source", `${bars("true")} === "1,2,3"`);
+  await until(page, "the source that hangs is missing", `${bars(`bar.classList.contains("missing")`)} === "3"`);
+  const heights = await page.$$eval(".event-bar:not(.missing) i", (sticks) => sticks.map((stick) => stick.offsetHeight));
+  expect(heights.every((height) => height > 1), `bars of ${heights} pixels`);
+  await page.focus(".event-bar");
+  await page.keyboard.press("ArrowRight");
+  const detail = text("event-detail");
+  await until(page, "what source 2 sent", `/^Source 2/.test(${detail}) && /number\\d/.test(${detail}) && /000000  ([0-9a-f]{2} ){8}/.test(${detail})`);
+  expect(!(await page.isChecked("#event-follow")), "what is read runs away");
+  await page.keyboard.press("ArrowRight");
+  await until(page, "why source 3 is missing", `/^Source 3It is missing in this event: [a-z]/.test(${detail})`);
+  await page.keyboard.press("ArrowLeft");
+  await page.locator("#event-detail").scrollIntoViewIfNeeded();
+  await page.locator("section:has(#event-bars)").screenshot({ path: shot });
+  console.log("good: an event is displayed source by source");
+}
+
+async function findsIncidents(page) {
+  await until(page, "incidents", `document.querySelectorAll("#incidents tbody tr").length > 0`);
+  await page.fill("#incident-search", "connection 2");
+  await until(page, "the lost connection", `/1connection lostsource 2/.test(document.querySelector("#incidents tbody").textContent)`);
+  await page.fill("#incident-search", "nothing of the kind");
+  await until(page, "nothing else", `document.querySelectorAll("#incidents tbody tr").length === 0`);
+  await page.fill("#incident-search", "");
+  console.log("good: incidents are found by their words");
 }
 
 async function stops(page) {

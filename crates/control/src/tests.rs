@@ -232,6 +232,16 @@ fn the_document_lists_every_path_and_the_page_is_there() {
 }
 
 #[test]
+fn those_on_shift_read_what_to_do_about_every_cause_and_alarm() {
+    let manual = include_str!("../../../docs/operating.md");
+    let alarms = ropewalk_monitor::alarms::built_in();
+    let names = alarms.iter().map(|rule| rule.name.as_str());
+    let names = names.chain(ropewalk_terms::CAUSES.iter().map(|cause| cause.name()));
+    let unsaid: Vec<_> = names.filter(|name| !manual.contains(&format!("`{name}`"))).collect();
+    assert!(unsaid.is_empty(), "docs/operating.md says nothing of {unsaid:?}");
+}
+
+#[test]
 fn an_address_that_others_reach_needs_a_token() {
     let setup = Setup::new("token");
     let mut config = ControlConfig {

@@ -38,6 +38,8 @@ pub(crate) struct SampledSource {
     pub(crate) bytes: u32,
     /// It should have a fragment, and has none.
     pub(crate) missing: bool,
+    /// Something is wrong with its content, or with the front end.
+    pub(crate) doubtful: bool,
     /// Why it is missing, or what is said of its content: empty where there is nothing to say.
     pub(crate) remarks: Vec<String>,
     /// What its header says.
@@ -62,7 +64,15 @@ impl SampledEvent {
             let why =
                 missing.cause().map_or_else(|| format!("cause {}", missing.cause), |cause| cause.name().to_owned());
             let (id, remarks) = (missing.source.0, vec![why]);
-            SampledSource { id, bytes: 0, missing: true, remarks, fields: Vec::new(), hex: String::new() }
+            SampledSource {
+                id,
+                bytes: 0,
+                missing: true,
+                doubtful: false,
+                remarks,
+                fields: Vec::new(),
+                hex: String::new(),
+            }
         });
         Self {
             taken_ns: taken.0,
@@ -90,6 +100,15 @@ impl SampledSource {
             text
         });
         let remarks = fragment.remarks().map(str::to_owned).collect();
-        Self { id: entry.source.0, bytes: entry.length, missing: false, remarks, fields: fields.collect(), hex }
+        let doubtful = entry.flags.has_error();
+        Self {
+            id: entry.source.0,
+            bytes: entry.length,
+            missing: false,
+            doubtful,
+            remarks,
+            fields: fields.collect(),
+            hex,
+        }
     }
 }

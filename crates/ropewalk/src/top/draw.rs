@@ -31,6 +31,9 @@ const KEYS: [(&str, &str); 9] = [
 const BUSY: f64 = 0.5;
 const FULL: f64 = 0.9;
 
+/// Seconds without anything after which a source is shown as silent.
+const SILENT_SECONDS: f64 = 1.0;
+
 const BAD: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const WAIT: Style = Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD);
 const GOOD: Style = Style::new().fg(Color::Green).add_modifier(Modifier::BOLD);
@@ -200,7 +203,7 @@ fn draw_page(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
         Page::Incidents => {
             let row = |one: &super::seen::Incident| {
                 let cells = [
-                    time_of_day(one.last),
+                    time_of_day(one.last_ns),
                     grouped(one.count),
                     one.cause.clone(),
                     one.subject.clone(),
@@ -243,14 +246,16 @@ fn draw_sources(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
             grouped(rates.fragments_hz as u64),
             Bytes(rates.bytes_per_second as u64).to_string(),
             grouped(source.received),
+            source.last_event.map_or_else(|| "-".to_owned(), grouped),
             grouped(source.missing()),
             grouped(source.lost),
             grouped(source.errors()),
             percent(Some(rates.back_pressure_share)),
             source.readout.clone().unwrap_or_default(),
         ]);
-        let is_silent = rates.fragments_hz == 0.0 && screen.live.state == "running";
-        if is_silent {
+        // One that is slow does not send in each second.
+        let is_silent = rates.fragments_hz == 0.0 && source.silent_s.is_none_or(|seconds| seconds > SILENT_SECONDS);
+        if is_silent && !source.has_ended && screen.live.state == "running" {
             row.style(BAD)
         } else if source.lost + source.errors() > 0 {
             row.style(WAIT)
@@ -263,6 +268,7 @@ fn draw_sources(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
         Sorting::Rate.title(),
         Sorting::Bytes.title(),
         "received",
+        "last event",
         Sorting::Missing.title(),
         Sorting::Lost.title(),
         Sorting::Errors.title(),
@@ -271,7 +277,7 @@ fn draw_sources(frame: &mut Frame<'_>, screen: &Screen, area: Rect) {
     ];
     let sign = if screen.is_down { "▼" } else { "▲" };
     let mark = |title: &str| if title == screen.sorting.title() { format!("{title} {sign}") } else { title.to_owned() };
-    let widths = [8, 12, 12, 15, 11, 11, 11, 12, 6].map(Constraint::Length);
+    let widths = [8, 12, 12, 15, 15, 11, 11, 11, 12, 6].map(Constraint::Length);
     let table = Table::new(rows, widths).header(Row::new(titles.map(mark)).style(QUIET));
     table_at(frame, table, screen.picked_row(&ids), area);
 }
@@ -347,6 +353,8 @@ fn draw_detail(frame: &mut Frame<'_>, screen: &Screen) {
             format!("{} fragments/s, {}", grouped(rates.fragments_hz as u64), bandwidth(rates.bytes_per_second)),
         ),
         line("held back", percent(Some(rates.back_pressure_share))),
+        line("last event", source.last_event.map_or_else(|| "-".to_owned(), grouped)),
+        line("silent for", source.silent_s.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1} s"))),
         line("received", grouped(source.received)),
         line("lost", grouped(source.lost)),
         line("wrong checksums", grouped(source.crc_errors)),

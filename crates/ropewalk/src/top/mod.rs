@@ -106,7 +106,7 @@ fn ask(client: &Client, last_entry: &mut u64) -> Result<Vec<News>, ClientError> 
         *last_entry = entries.last().map_or(*last_entry, |entry| entry.number);
         news.push(News::Journal(entries));
     }
-    if let Some(incidents) = part(client, "incidents")? {
+    if let Some(seen::Incidents { incidents }) = part(client, "incidents")? {
         news.push(News::Incidents(incidents));
     }
     Ok(news)

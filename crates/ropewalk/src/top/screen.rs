@@ -94,7 +94,7 @@ pub(crate) enum News {
     Live(Box<Live>),
     /// Further entries of the journal.
     Journal(Vec<Entry>),
-    /// All incidents.
+    /// All incidents, the latest first.
     Incidents(Vec<Incident>),
     /// Nobody answers, and why.
     Away(String),
@@ -162,10 +162,7 @@ impl Screen {
                 entries.into_iter().for_each(|entry| self.journal.push_front(entry));
                 self.journal.truncate(MOST_ENTRIES);
             }
-            News::Incidents(mut incidents) => {
-                incidents.sort_by_key(|incident| std::cmp::Reverse(incident.last));
-                self.incidents = incidents;
-            }
+            News::Incidents(incidents) => self.incidents = incidents,
             News::Away(why) => self.away = Some(why),
         }
     }

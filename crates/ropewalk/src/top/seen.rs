@@ -43,7 +43,7 @@ pub(crate) struct Unbalanced {
 }
 
 /// A front end.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Source {
     pub(crate) id: u32,
@@ -54,6 +54,10 @@ pub(crate) struct Source {
     pub(crate) crc_errors: u64,
     pub(crate) frames_missing: u64,
     pub(crate) missing: BTreeMap<String, u64>,
+    pub(crate) last_event: Option<u64>,
+    /// Seconds since something came of it.
+    pub(crate) silent_s: Option<f64>,
+    pub(crate) has_ended: bool,
     /// Whatever else is said of it.
     #[serde(flatten)]
     pub(crate) rest: Map<String, Value>,
@@ -150,5 +154,12 @@ pub(crate) struct Incident {
     pub(crate) text: String,
     pub(crate) count: u64,
     /// Nanoseconds since 1970 UTC.
-    pub(crate) last: i64,
+    pub(crate) last_ns: i64,
+}
+
+/// What went wrong, the latest first.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Incidents {
+    pub(crate) incidents: Vec<Incident>,
 }

@@ -6,11 +6,15 @@ use super::seen::{Entry, Incident, Live};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
+use ratatui::style::Color;
 use serde_json::json;
 
 /// A run with three sources: 2 is the fastest, 1 has lost something, 3 is silent.
 fn live() -> Live {
-    let source = |id: u32, lost: u64| json!({ "id": id, "readout": "ru0", "received": 1_000 * id, "lost": lost, "missing": { "timeout": 4 }, "late": lost });
+    let source = |id: u32, lost: u64| {
+        json!({ "id": id, "readout": "ru0", "received": 1_000 * id, "lost": lost, "missing": { "timeout": 4 }, "late": lost,
+                "last_event": 77, "silent_s": 2.5, "has_ended": false })
+    };
     let pace = |id: u32, rate: f64| json!({ "source": id, "fragments_hz": rate, "bytes_per_second": 10.0 * rate, "back_pressure_share": 0.25 });
     serde_json::from_value(json!({
         "state": "running", "run": 7, "age_s": 3_725.0, "last_entry": 2,
@@ -88,13 +92,30 @@ fn sources_are_sorted_by_each_column_and_both_ways() {
 }
 
 #[test]
+fn a_silent_source_is_red_and_one_that_has_ended_is_not() {
+    let colour = |screen: &Screen| {
+        let mut terminal = Terminal::new(TestBackend::new(120, 30)).expect("memory");
+        terminal.draw(|frame| draw(frame, screen)).expect("memory");
+        // Source 3 stands in the last of three rows below the head.
+        terminal.backend().buffer()[(0, 13)].fg
+    };
+    let mut screen = screen();
+    assert_eq!(colour(&screen), Color::Red);
+    screen.live.sources[2].has_ended = true;
+    assert_ne!(colour(&screen), Color::Red);
+}
+
+#[test]
 fn the_picked_source_stays_picked_wherever_sorting_puts_it() {
     let mut screen = screen();
     press(&mut screen, &[KeyCode::Down, KeyCode::Down, KeyCode::Char('s'), KeyCode::Enter]);
     assert_eq!(screen.picked, Some(3));
     let shown = text(&screen);
     assert!(
-        shown.contains(" source 3 ") && shown.contains("missing  4 timeout") && shown.contains("late  0"),
+        shown.contains(" source 3 ")
+            && shown.contains("missing  4 timeout")
+            && shown.contains("late  0")
+            && shown.contains("silent for  2.5 s"),
         "{shown}"
     );
     press(&mut screen, &[KeyCode::Esc, KeyCode::Home, KeyCode::Enter]);
@@ -114,20 +135,16 @@ fn pages_are_turned_and_show_what_they_are_called() {
         ledger.contains("6,000 received = 5,000 in complete events + 0 in incomplete events + 7 lost + 993 in flight")
     );
     assert!(ledger.contains("balanced"));
-    screen.hear(News::Incidents(vec![
-        Incident { cause: "old".to_owned(), last: 1, ..Incident::default() },
-        Incident {
-            cause: "crc_error".to_owned(),
-            subject: "source 12".to_owned(),
-            count: 1_234,
-            last: 2,
-            ..Incident::default()
-        },
-    ]));
+    screen.hear(News::Incidents(vec![Incident {
+        cause: "crc_error".to_owned(),
+        subject: "source 12".to_owned(),
+        count: 1_234,
+        last_ns: 2,
+        ..Incident::default()
+    }]));
     press(&mut screen, &[KeyCode::Right]);
     let incidents = text(&screen);
-    assert!(incidents.contains("4 incidents (2)") && incidents.contains("1,234      crc_error"), "{incidents}");
-    assert_eq!(screen.incidents[0].cause, "crc_error", "the latest comes first");
+    assert!(incidents.contains("4 incidents (1)") && incidents.contains("1,234      crc_error"), "{incidents}");
     screen.hear(News::Journal(vec![
         Entry { number: 1, text: "configure, by ada".to_owned(), ..Entry::default() },
         Entry { number: 2, text: "start, by ada".to_owned(), ..Entry::default() },
