@@ -4,9 +4,11 @@
 //
 // PROGRAM is the built `ropewalk`; screenshots go to DIRECTORY. CHROMIUM names another browser than Debian's.
 import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { clean } from "./harness.mjs";
 import { many } from "./many.mjs";
+import { parts } from "./parts.mjs";
 import { shift } from "./shift.mjs";
 
 const [program, shots = "dashboard-screenshots"] = process.argv.slice(2);
@@ -22,10 +24,13 @@ const browser = await chromium.launch({
 });
 let status = 0;
 try {
-  for (const test of [shift, many]) await test(browser, program, shots);
+  for (const test of [shift, many, parts]) await test(browser, program, shots);
 } catch (error) {
   console.error(`FAILED: ${error.stack}`);
   status = 1;
+  for (const page of browser.contexts().flatMap((context) => context.pages())) {
+    await page.screenshot({ path: join(shots, "failed.png"), fullPage: true }).catch(() => {});
+  }
 } finally {
   await browser.close();
   clean();

@@ -8,7 +8,7 @@ const configuration = `version = 1
 [run]
 output = ${JSON.stringify(scratch)}
 [timeouts]
-readout = "200ms"
+readout = "500ms"
 [[readout]]
 name = "ru0"
 listen = "127.0.0.1:0"
@@ -31,6 +31,9 @@ format = "generic"
 on_close = "wait"
 `;
 
+// The part of the page that may have moved by itself, times how far, over the whole shift: browsers call up to 0.1 good.
+const MOST_JUMPS = 0.1;
+
 const state = (name) => `document.getElementById("state").textContent === "${name}"`;
 const isRed = (source) =>
   `[...document.querySelectorAll("#sources tbody tr")].some((row) => row.cells[0].textContent === "${source}" && row.className === "silent")`;
@@ -45,6 +48,7 @@ export async function shift(browser, program, shots) {
   const errors = watched(page);
   await page.goto(address);
   await until(page, "configured", state("configured"));
+  await watchJumps(page);
   expect(await page.isDisabled("text=Pause"), "a pause is offered before there is a run");
   await page.fill("#who", "ada");
 
@@ -62,9 +66,21 @@ export async function shift(browser, program, shots) {
   await showsAccount(page);
   ends[3].child.kill("SIGKILL");
   await isInOrder(page);
+  const jumps = await page.evaluate("window.jumps");
+  expect(jumps < MOST_JUMPS, `the page jumps: ${jumps}`);
   await restarts(page, run, program, file, address);
   expect(errors.length === 0, `errors on the console: ${errors.join("; ")}`);
   await page.close();
+}
+
+// Adds up what moves without anybody having pressed anything.
+async function watchJumps(page) {
+  await page.evaluate(() => {
+    window.jumps = 0;
+    new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.jumps += entry.value;
+    }).observe({ type: "layout-shift" });
+  });
 }
 
 async function starts(page) {

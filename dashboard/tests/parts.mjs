@@ -1,0 +1,69 @@
+// Parts of the page by themselves, with views that are made up: what a run rarely shows, such as a part of the way that is full.
+import { expect, scratch, start } from "./harness.mjs";
+
+// A view of a run in which builder unit 1 is away, the disk of the other one is busy, and sources are held back.
+const troubled = {
+  state: "running",
+  run: 4,
+  limit: { kind: "disk", sentence: "rate limited by builder unit bu0: disk writing 97 % busy" },
+  ledger: { events: { accepted: 30, rejected: 10 } },
+  sources: [1, 2].map((id) => ({ id, received: 10, is_connected: true, has_ended: false })),
+  nodes: [
+    { name: "ru0", role: "readout", connected: true },
+    { name: "bu0", role: "builder", connected: true },
+    { name: "bu1", role: "builder", connected: false },
+  ],
+  rates: {
+    bytes_in_per_second: 2e6, bytes_to_disk_per_second: 1e6,
+    sources: [{ source: 1, back_pressure_share: 0.2 }, { source: 2, back_pressure_share: 0.95 }],
+    nodes: [
+      { node: "ru0", rate_hz: 12345, pool_share: 0.7, link_wait_share: 0.1 },
+      { node: "bu0", rate_hz: 40, full_share: 0.92, filter_busy_share: 0.3, disk_busy_share: 0.97, disk_wait_share: 0.6 },
+      { node: "bu1", rate_hz: 0 },
+    ],
+  },
+};
+
+const same = (what, found, wanted) =>
+  expect(JSON.stringify(found) === JSON.stringify(wanted), `${what}: ${JSON.stringify(found)}, not ${JSON.stringify(wanted)}`);
+
+export async function parts(browser, program) {
+  const run = start(program, ["demo", "--sources", "1", "--rate", "1Hz", "--duration", "60s", "--output", scratch, "--control", "127.0.0.1:0"]);
+  const page = await browser.newPage();
+  await page.goto(await run.line(/dashboard: (http:\S+)/));
+
+  const numbers = await page.evaluate(async () => {
+    const { ago, bytes, compact, span } = await import("/format.js");
+    return [bytes(999), bytes(1234), bytes(45.6e6), bytes(123e9), compact(9999), compact(12345), compact(4.56e6), span(90061), ago(4.21), ago(600)];
+  });
+  same("numbers", numbers, ["999 B", "1.23 kB", "45.6 MB", "123 GB", "9,999", "12.3 k", "4.56 M", "1 d 01:01:01", "4.2 s", "10 min"]);
+
+  const meant = await page.evaluate(async () => {
+    const { isMeant } = await import("/sources.js");
+    const source = { id: 27, readout: "ru1", standing: "silent since 4 s" };
+    return ["", "27", "7", "20-29", "28-30", "1, ru1", "ru10", "silent", "sends 27"].map((filter) => isMeant(source, filter));
+  });
+  same("sources that are meant", meant, [true, true, false, true, false, true, false, true, true]);
+
+  const dumped = await page.evaluate(async () => (await import("/events.js")).dump("41427f00ff".repeat(4)));
+  same("a dump", dumped, [
+    `000000  41 42 7f 00 ff 41 42 7f 00 ff 41 42 7f 00 ff 41  AB...AB...AB...A`,
+    `000010  ${"42 7f 00 ff".padEnd(47)}  B...`,
+  ].join("\n"));
+
+  const told = await page.evaluate(async (live) => {
+    (await import("/path.js")).show(live);
+    const svg = document.querySelector("#path svg");
+    const kinds = [...svg.querySelectorAll(".stage")].map((stage) => stage.getAttribute("class").replace("stage ", ""));
+    return { label: svg.getAttribute("aria-label"), kinds, waits: [...svg.querySelectorAll(".wait")].map((wait) => wait.textContent) };
+  }, troubled);
+  same("colours of the way", told.kinds, ["level-0", "level-1", "away", "level-0", "level-2"]);
+  same("what has to wait", told.waits, ["95 %", "10 %", "", "60 %"]);
+  for (const words of ["12.3 k fragments/s, buffers 70 %: busy", "bu1 not connected", "75 % accepted", "disk busy 97 %: full", "waits 95 % of the time"]) {
+    expect(told.label.includes(words), `the picture does not say "${words}" to those who do not see it: ${told.label}`);
+  }
+  await page.close();
+  run.child.kill("SIGINT");
+  await run.ended;
+  console.log("good: the way of the data names and colours what is busy, full, away and waiting; sources are picked by words");
+}
