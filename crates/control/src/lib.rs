@@ -20,6 +20,7 @@ mod guard;
 mod keeper;
 mod live;
 mod lookout;
+mod notify;
 mod page;
 mod server;
 #[cfg(test)]

@@ -2,29 +2,37 @@
 
 use crate::forms::{self, Alarm, Limited};
 use crate::keeper::{FILE, Keeper};
-use ropewalk_monitor::alarms::{AlarmError, Alarms, State, built_in};
+use crate::notify::{Message, Notifier, Told};
+use ropewalk_monitor::alarms::{AlarmError, Alarms, Rule, State};
 use ropewalk_monitor::bottleneck::Finder;
 use ropewalk_monitor::history::{History, Stretch};
 use ropewalk_monitor::incidents::{IncidentObserver, Incidents, Occurrence};
 use ropewalk_monitor::{Rates, Sample};
 use ropewalk_node::session::{Desk, Entry, EntryKind};
-use ropewalk_terms::Utc;
+use ropewalk_terms::{RunNumber, Utc};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
 
 /// How often it looks.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Readers of samples that remember the one before.
 #[derive(Debug)]
-pub(crate) struct Lookout(Mutex<Readers>);
+pub(crate) struct Lookout {
+    readers: Mutex<Readers>,
+    /// Who hears of alarms without looking.
+    notifier: Option<Notifier>,
+}
 
 #[derive(Debug)]
 struct Readers {
     finder: Finder,
     alarms: Alarms,
+    /// Changes of alarms before this one were told.
+    told: u64,
     history: History,
     /// None where it cannot be kept.
     keeper: Option<Keeper>,
@@ -107,13 +115,13 @@ impl Pace {
 }
 
 impl Lookout {
-    /// With the alarms that every run has. How it went is kept in the directory `output`, with what is there of earlier; that it cannot be kept is
-    /// an incident.
+    /// With these alarms, of which the notifier's hearers are told. How it went is kept in the directory `output`, with what is there of
+    /// earlier; that it cannot be kept is an incident.
     ///
     /// # Errors
     /// Where two alarms have one name.
-    pub(crate) fn new(output: &Path) -> Result<Self, AlarmError> {
-        let alarms = Alarms::new(built_in())?;
+    pub(crate) fn new(output: &Path, rules: Vec<Rule>, notifier: Option<Notifier>) -> Result<Self, AlarmError> {
+        let alarms = Alarms::new(rules)?;
         let mut wrong = Wrong::new();
         let (keeper, history) = match Keeper::open(output) {
             Ok((keeper, history)) => (Some(keeper), history),
@@ -122,26 +130,22 @@ impl Lookout {
                 (None, History::default())
             }
         };
-        Ok(Self(Mutex::new(Readers {
-            finder: Finder::default(),
-            alarms,
-            history,
-            keeper,
-            pace: Pace::default(),
-            wrong,
-        })))
+        let readers =
+            Readers { finder: Finder::default(), alarms, told: 0, history, keeper, pace: Pace::default(), wrong };
+        Ok(Self { readers: Mutex::new(readers), notifier })
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Readers) -> T) -> T {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.readers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Looks at samples for ever.
     pub(crate) async fn watch(self: Arc<Self>, desk: Desk) {
+        let mut alive_due = Instant::now();
         loop {
             let view = desk.view();
             if view.run.is_some() {
-                self.with(|Readers { finder, alarms, history, keeper, pace, wrong }| {
+                self.with(|Readers { finder, alarms, history, keeper, pace, wrong, .. }| {
                     pace.observe(&view.sample);
                     history.observe((*view.sample).clone());
                     keeper.iter().for_each(|keeper| keeper.keep(history));
@@ -152,8 +156,30 @@ impl Lookout {
                 });
             }
             self.with(|readers| readers.wrong.look_at_journal(&desk.journal_after(readers.wrong.entry)));
+            if let Some(notifier) = &self.notifier {
+                self.changes(view.run).iter().for_each(|change| notifier.tell(change));
+                if let Some(every) = notifier.alive_every.filter(|_| Instant::now() >= alive_due) {
+                    notifier.tell(&Message::alive(view.at, view.run, view.state.name()));
+                    alive_due = Instant::now() + every;
+                }
+            }
             tokio::time::sleep(PERIOD).await;
         }
+    }
+
+    /// What there is to tell of alarms since this was asked last.
+    fn changes(&self, run: Option<RunNumber>) -> Vec<Message> {
+        self.with(|Readers { alarms, told, .. }| {
+            let alarm_of = |name: &str| alarms.all().iter().find(|alarm| alarm.rule.name == name);
+            let changes: Vec<_> = alarms.changes_from(*told).collect();
+            *told = changes.last().map_or(*told, |last| last.number + 1);
+            changes.iter().filter_map(|change| Message::of(change, alarm_of(&change.name)?, run)).collect()
+        })
+    }
+
+    /// What became of messages about alarms; none where nobody is to hear of them.
+    pub(crate) fn told(&self) -> Option<Told> {
+        self.notifier.as_ref().map(Notifier::told)
     }
 
     /// What limits the run; none before it was looked at twice.
@@ -206,6 +232,7 @@ impl Lookout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ropewalk_monitor::alarms::built_in;
     use ropewalk_monitor::bottleneck::Limit;
     use ropewalk_terms::Instant;
 
@@ -223,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_past_that_cannot_be_kept_is_an_incident_and_nothing_else() {
-        let lookout = Lookout::new(Path::new("/dev/null/here")).expect("the alarms fit together");
+        let lookout = Lookout::new(Path::new("/dev/null/here"), built_in(), None).expect("the alarms fit together");
         assert_eq!(lookout.with(|readers| readers.wrong.incidents.search("history_not_kept").len()), 1);
         assert!(lookout.history(0, 1).times.is_empty());
     }

@@ -4,8 +4,11 @@ use crate::api;
 use crate::guard::{Guard, Token};
 use crate::live;
 use crate::lookout::Lookout;
+use crate::notify::Notifier;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use ropewalk_monitor::alarms::Rule;
+use ropewalk_node::configuration::AlarmsSection;
 use ropewalk_node::session::Desk;
 use std::io;
 use std::net::SocketAddr;
@@ -27,6 +30,10 @@ pub struct ControlConfig {
     pub output: PathBuf,
     /// The configuration, as it was written.
     pub configuration: String,
+    /// When there is an alarm: `Configuration::alarm_rules`.
+    pub alarms: Vec<Rule>,
+    /// Who hears of it without looking.
+    pub hearers: AlarmsSection,
 }
 
 /// Why it cannot be served.
@@ -85,7 +92,8 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(ControlError::Thread)?;
         let (stop, stopped) = oneshot::channel();
-        let lookout = Arc::new(Lookout::new(&config.output)?);
+        let notifier = Notifier::start(&config.hearers).map_err(ControlError::Thread)?;
+        let lookout = Arc::new(Lookout::new(&config.output, config.alarms.clone(), notifier)?);
         let work = move || {
             runtime.block_on(serve(listener, config, desk, lookout, stopped));
             runtime.shutdown_timeout(FAREWELL);

@@ -1,12 +1,13 @@
 //! A real server on loopback, asked by hand.
 
 use crate::{ControlConfig, ControlError, Server, Token};
-use ropewalk_node::configuration::parse;
+use ropewalk_node::configuration::{AlarmsSection, parse};
 use ropewalk_node::session::{AfterRun, RunLimits, Session, SessionConfig, launcher};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// A session, its server, and a directory that goes with them.
@@ -18,23 +19,31 @@ struct Setup {
 
 impl Setup {
     fn new(test: &str) -> Self {
+        Self::with(test, "")
+    }
+
+    /// With this behind its configuration.
+    fn with(test: &str, more: &str) -> Self {
         let output = std::env::temp_dir().join(format!("ropewalk-control-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&output).expect("a directory can be made");
         let text = format!(
             "version = 1\n[run]\noutput = {:?}\n[[readout]]\nname = \"ru0\"\npool = \"8MiB\"\n[[builder]]\nname = \"bu0\"\n\
              bytes = \"8MiB\"\n[[source]]\nid = 1\nreadout = \"ru0\"\nmax_fragment = \"4KiB\"\non_close = \"end\"\n\
-             emulate = {{ rate = \"20kHz\", fragment_size = \"128B\" }}\n",
+             emulate = {{ rate = \"20kHz\", fragment_size = \"128B\" }}\n{more}",
             output.display().to_string()
         );
         let configuration = parse("control", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
         let config =
             SessionConfig { limits: RunLimits::default(), after_run: AfterRun::Wait, tasks: SessionConfig::PATIENT };
+        let (alarms, hearers) = (configuration.alarm_rules(), configuration.alarms.clone());
         let session = Session::open(config, launcher(configuration, None)).expect("a thread");
         let config = ControlConfig {
             listen: "127.0.0.1:0".parse().expect("an address"),
             token: None,
             output: output.clone(),
             configuration: text,
+            alarms,
+            hearers,
         };
         let server = Server::start(config, session.desk()).expect("a free port");
         Self { session, server, output }
@@ -249,6 +258,8 @@ fn an_address_that_others_reach_needs_a_token() {
         token: None,
         output: setup.output.clone(),
         configuration: String::new(),
+        alarms: Vec::new(),
+        hearers: AlarmsSection::default(),
     };
     let refused = Server::start(config.clone(), setup.session.desk());
     assert!(matches!(refused, Err(ControlError::Open(_))));
@@ -299,4 +310,99 @@ fn whoever_was_promised_an_answer_has_it_although_the_server_ends() {
         let answer = asking.join().expect("no panic");
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"over\""), "{answer}");
     }
+}
+
+/// Waits until this is there.
+fn wait<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Takes what is posted, and says that it was good: the bodies.
+fn webhook() -> (SocketAddr, Receiver<Value>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it has one");
+    let (sender, bodies) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream.expect("a connection"));
+            loop {
+                let (mut length, mut line) = (0, String::new());
+                while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 2) {
+                    if let Some((_, bytes)) = line.to_lowercase().split_once("content-length:") {
+                        length = bytes.trim().parse().expect("a number");
+                    }
+                    line.clear();
+                }
+                let mut body = vec![0; length];
+                if length == 0 || reader.read_exact(&mut body).is_err() {
+                    break;
+                }
+                // A test that has ended takes no more.
+                let _ = sender.send(serde_json::from_slice(&body).expect("JSON"));
+                reader.get_mut().write_all(b"HTTP/1.1 204 No Content\r\n\r\n").expect("it listens");
+            }
+        }
+    });
+    (address, bodies)
+}
+
+#[test]
+fn alarms_are_told_to_a_command_and_a_webhook() {
+    let (address, bodies) = webhook();
+    let heard = std::env::temp_dir().join(format!("ropewalk-control-heard-{}", std::process::id()));
+    let setup = Setup::with(
+        "alarms",
+        &format!(
+            "[[alarm]]\nname = \"busy\"\nquantity = \"events_per_second\"\nabove = 100\nseverity = \"notice\"\n\
+             [alarms]\ncommand = [\"sh\", \"-c\", \"cat >> {}\"]\nwebhook = \"http://{address}/alarms\"\nalive_every = \"1s\"\n",
+            heard.display()
+        ),
+    );
+    for command in ["configure", "start"] {
+        assert_eq!(setup.json("POST", &format!("/api/v1/commands/{command}")).0, 200);
+    }
+    let of_busy = |messages: &[Value]| messages.iter().find(|message| message["name"] == "busy").cloned();
+    let mut posted = Vec::new();
+    let raised = loop {
+        posted.push(bodies.recv_timeout(Duration::from_secs(30)).expect("something is told"));
+        if let Some(raised) = of_busy(&posted) {
+            break raised;
+        }
+    };
+    assert_eq!((&raised["what"], &raised["state"], &raised["run"]), (&"alarm".into(), &"active".into(), &1.into()));
+    assert_eq!((&raised["quantity"], raised["value"].as_f64() > Some(100.0)), (&"events_per_second".into(), true));
+    assert!(posted.iter().any(|message| message["what"] == "alive"), "{posted:?}");
+    let lines = wait("the command hears it", || {
+        let text = std::fs::read_to_string(&heard).ok()?;
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        of_busy(&lines).is_some().then_some(lines)
+    });
+    assert_eq!(of_busy(&lines), Some(raised));
+    // What has ended is told as well.
+    assert_eq!(setup.json("POST", "/api/v1/commands/pause").0, 200);
+    wait("it is over", || {
+        let message = bodies.recv_timeout(Duration::from_secs(30)).expect("something is told");
+        (message["name"] == "busy" && message["state"] == "normal").then_some(())
+    });
+    assert!(setup.json("GET", "/api/v1/alarms/told").1["told"].as_u64() >= Some(3));
+    std::fs::remove_file(&heard).expect("the test's own file");
+}
+
+#[test]
+fn a_command_that_hangs_is_given_up_and_the_run_goes_on() {
+    let setup =
+        Setup::with("hangs", "[alarms]\ncommand = [\"sleep\", \"600\"]\ntimeout = \"100ms\"\nalive_every = \"1s\"\n");
+    let told = wait("it is given up", || {
+        let told = setup.json("GET", "/api/v1/alarms/told").1;
+        (told["failed"].as_u64() >= Some(1)).then_some(told)
+    });
+    assert!(told["last_failure"].as_str().is_some_and(|text| text.contains("took longer than 100ms")), "{told}");
+    assert_eq!(setup.json("POST", "/api/v1/commands/configure").0, 200);
 }

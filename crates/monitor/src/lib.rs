@@ -28,4 +28,4 @@ mod sample;
 pub use activity::Activity;
 pub use distribution::Distribution;
 pub use rates::{NodeRates, NodeShares, Rates, SourceRates};
-pub use sample::{DiskSample, NodeSample, Numbers, Sample, SourceSample, StreamSample};
+pub use sample::{DiskSample, NodeSample, Numbers, PHASES, Sample, SourceSample, StreamSample};

@@ -109,6 +109,9 @@ pub struct DiskSample {
     pub full_in: Option<Duration>,
 }
 
+/// How far a run can be, by the stable names.
+pub const PHASES: [&str; 5] = ["initial", "configured", "running", "draining", "ended"];
+
 /// What one look at a run sees. Nodes report a few times a second and not at the same moment, so that numbers of different
 /// nodes may be apart by that much.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

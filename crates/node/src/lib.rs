@@ -7,6 +7,7 @@
 //! session        runs one after the other, as an operator has them
 //! monitoring     what filters counted, in documents beside the events
 //! tap            copies of single events, for those who watch
+//! user_command   commands of the user's, which are ended when they take too long
 //! ```
 //! `drive` is generic over io's twins and has no threads, so that a simulator can run it as it is.
 
@@ -20,3 +21,4 @@ pub mod quantity;
 pub mod run;
 pub mod session;
 pub mod tap;
+pub mod user_command;

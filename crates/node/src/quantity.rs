@@ -66,7 +66,7 @@ impl fmt::Display for Bytes {
 }
 
 /// A length of time of at most [`Time::MOST`]: `250us`, `20ms`, `10s`, `2min`, `1h`.
-#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Time(pub Duration);
 
 impl Time {

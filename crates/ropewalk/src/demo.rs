@@ -33,6 +33,8 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
         token: None,
         output: options.output.clone(),
         configuration: text,
+        alarms: configuration.alarm_rules(),
+        hearers: configuration.alarms.clone(),
     };
     let is_endless = run.duration.is_none() && run.events.is_none();
     let control = Controlled {

@@ -64,7 +64,14 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
             // Whoever says on the command line how long a run takes wants one of them.
             let is_one = limits.duration.is_some() || limits.events.is_some();
             Some(Controlled {
-                config: ControlConfig { listen, token: token.transpose()?, output, configuration: text },
+                config: ControlConfig {
+                    listen,
+                    token: token.transpose()?,
+                    output,
+                    configuration: text,
+                    alarms: configuration.alarm_rules(),
+                    hearers: configuration.alarms.clone(),
+                },
                 takes_any_port: false,
                 is_idle: options.idle,
                 after_run: if is_one { AfterRun::Over } else { AfterRun::Wait },

@@ -2,6 +2,7 @@
 
 use super::{Manner, Shared, problem, shown};
 use crate::forms::{Alarm, Limited, Problem};
+use crate::notify::Told;
 use axum::extract::{Path, Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -13,13 +14,14 @@ use std::time::Duration;
 use utoipa::OpenApi;
 
 #[derive(OpenApi)]
-#[openapi(paths(limit, alarms, acknowledge, shelve))]
+#[openapi(paths(limit, alarms, told, acknowledge, shelve))]
 pub(super) struct Document;
 
 pub(super) fn routes() -> Router<Shared> {
     Router::new()
         .route("/limit", get(limit))
         .route("/alarms", get(alarms))
+        .route("/alarms/told", get(told))
         .route("/alarms/{name}/acknowledge", post(acknowledge))
         .route("/alarms/{name}/shelve", post(shelve))
 }
@@ -34,6 +36,12 @@ async fn limit(Of(shared): Of<Shared>) -> Json<Option<Limited>> {
 #[utoipa::path(get, path = "/api/v1/alarms", responses((status = 200, body = [Alarm])))]
 async fn alarms(Of(shared): Of<Shared>) -> Json<Vec<Alarm>> {
     Json(shared.lookout.alarms())
+}
+
+/// What became of messages to the command and the webhook of `[alarms]`; null where nobody is to hear of them.
+#[utoipa::path(get, path = "/api/v1/alarms/told", responses((status = 200, body = Option<Told>)))]
+async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
+    Json(shared.lookout.told())
 }
 
 /// Somebody knows of an alarm that is raised.

@@ -10,7 +10,7 @@ mod measures;
 mod parts;
 mod state;
 
-pub(crate) use alarms::{Alarm, Limited};
+pub(crate) use alarms::{Alarm, Limited, name_of};
 pub(crate) use balance::Balance;
 pub(crate) use event::SampledEvent;
 pub(crate) use history::History;

@@ -13,9 +13,11 @@
 //! somebody is missing, and nothing is built.
 
 mod machine;
+mod quantity_text;
 mod rule;
 #[cfg(test)]
 mod tests;
 
 pub use machine::{Alarm, AlarmError, Alarms, Change, State};
+pub use quantity_text::NoQuantity;
 pub use rule::{Condition, Look, Quantity, Rule, Severity, built_in};

@@ -37,6 +37,8 @@ pub enum Quantity {
     NodesMissing,
     /// 1 while this is what limits the run, else 0.
     LimitedBy(Limit),
+    /// 1 while the run is in this phase, else 0.
+    Phase(&'static str),
     /// 1 while the run should take data and builds nothing for another reason than that nobody sends, else 0.
     Dead,
 }
@@ -70,6 +72,7 @@ impl Quantity {
             Self::LiveShare => look.rates.map(|rates| rates.live_share),
             Self::NodesMissing => Some(look.now.nodes.iter().filter(|node| !node.is_connected).count() as f64),
             Self::LimitedBy(limit) => look.limit.map(|seen| truth(seen == limit)),
+            Self::Phase(phase) => Some(truth(look.now.phase == phase)),
             Self::Dead => {
                 let builds = look.rates?.events_hz > 0.0;
                 let should = look.now.phase == "running" && look.limit? != Limit::NoData;

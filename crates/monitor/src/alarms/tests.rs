@@ -195,3 +195,41 @@ fn the_worst_is_shown_first() {
     assert_eq!(alarms.shown()[0].rule.name, "worse");
     assert_eq!(alarms.worst(), Some(Severity::Critical));
 }
+
+#[test]
+fn quantities_are_written_as_they_are_read() {
+    for text in [
+        "events_per_second",
+        "live_share",
+        "dead",
+        "total:crc_errors",
+        "per_second:events_built",
+        "limited_by:disk_full",
+        "phase:draining",
+    ] {
+        let quantity: Quantity = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(quantity.to_string(), text);
+    }
+    for (wrong, said) in [
+        ("events", "`events` is no quantity"),
+        ("total:crc_error", "is it crc_errors"),
+        ("limited_by:gremlins", "unknown variant `gremlins`"),
+        ("phase:lunch", "there are initial, configured"),
+        ("sum:crc_errors", "`sum:crc_errors` is no quantity"),
+    ] {
+        let error = wrong.parse::<Quantity>().expect_err(wrong).to_string();
+        assert!(error.contains(said), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn a_rule_on_a_phase_holds_in_that_phase() {
+    let quantity = Quantity::Phase("draining");
+    let mut alarms = alarms(Rule { quantity, condition: Condition::Above(0.0), ..rule(Duration::ZERO, false) });
+    for (second, phase, state) in
+        [(1, "running", State::Normal), (2, "draining", State::Active), (3, "ended", State::Normal)]
+    {
+        alarms.observe(Sample { phase, ..holding(second, 0) }, None);
+        assert_eq!(alarms.all()[0].state, state, "{phase}");
+    }
+}

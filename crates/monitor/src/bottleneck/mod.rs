@@ -16,10 +16,10 @@ mod tests;
 pub use finder::Finder;
 pub use rules::find;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What kind of thing limits the run.
-#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// The run does not go on now: nothing is to be limited.

@@ -6,6 +6,7 @@
 //! ```
 //! An error says file, line, column and key, shows the line with a caret, and says what would be right.
 
+mod alarms;
 mod black_box;
 mod check;
 mod emulate;
@@ -33,6 +34,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
+pub use alarms::{AlarmSection, AlarmsSection, SeverityChoice};
 pub use black_box::BlackBoxSection;
 pub use emulate::Emulate;
 pub use entrance::{InputChoice, NetworkAddress, PacketsTable};

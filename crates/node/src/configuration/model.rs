@@ -1,5 +1,6 @@
 //! What stands in a configuration file. `docs/configuration.md` and `ropewalk config schema` describe the same.
 
+use super::alarms::{AlarmSection, AlarmsSection};
 use super::black_box::BlackBoxSection;
 use super::emulate::{Emulate, EmulateChoice};
 use super::entrance::{InputChoice, NetworkAddress, PacketsTable};
@@ -62,6 +63,12 @@ pub struct Configuration {
     /// Where memory lies: ordered rules, the first whose expression matches a pool's name counts.
     #[serde(default)]
     pub pool: Vec<PoolRule>,
+    /// Alarms of the run's own.
+    #[serde(default)]
+    pub alarm: Vec<AlarmSection>,
+    /// Who hears of alarms.
+    #[serde(default)]
+    pub alarms: AlarmsSection,
     /// The file that it was read from, if it was.
     #[serde(skip)]
     pub file: Option<PathBuf>,

@@ -1,6 +1,8 @@
 //! Good configurations are read; bad ones are told where, what and what would be right.
 
 use super::*;
+use ropewalk_monitor::alarms::{Condition, Severity};
+use std::time::Duration;
 
 const GOOD: &str = r#"version = 1
 
@@ -412,4 +414,33 @@ fn a_source_under_run_control_is_told_where_to_send_and_where_to_begin() {
     let emulated = controlled("emulate = {}").replace("format = \"generic\"", "");
     let configuration = parse("test.toml", &emulated, &variable).expect("an emulator takes its place");
     assert!(!configuration.source[0].is_under_run_control());
+}
+
+#[test]
+fn alarms_are_the_configurations_and_those_of_every_run() {
+    let with = |more: &str| parse("test.toml", &format!("{GOOD}\n{more}"), &variable);
+    let rules = with(
+        "[[alarm]]\nname = \"slow\"\nquantity = \"events_per_second\"\nbelow = 10\nfor = \"5s\"\nlatched = true\n\
+         [[alarm]]\nname = \"no_triggers\"\nenabled = false\n[[alarm]]\nname = \"checksums_wrong\"\n\
+         quantity = \"per_second:crc_errors\"\nabove = 5\nseverity = \"critical\"",
+    );
+    let rules = rules.unwrap_or_else(|error| panic!("{error}")).alarm_rules();
+    let named = |name: &str| rules.iter().filter(|rule| rule.name == name).collect::<Vec<_>>();
+    assert!(named("no_triggers").is_empty() && !named("disk_full").is_empty());
+    let [slow, checksums] = ["slow", "checksums_wrong"].map(|name| named(name)[0]);
+    assert_eq!((slow.condition, slow.hold, slow.is_latched), (Condition::Below(10.0), Duration::from_secs(5), true));
+    assert_eq!((checksums.condition, checksums.severity), (Condition::Above(5.0), Severity::Critical));
+    for (wrong, key) in [
+        ("[[alarm]]\nname = \"a b\"\nquantity = \"dead\"\nabove = 0", "alarm[0].name"),
+        ("[[alarm]]\nname = \"a\"\nabove = 0", "alarm[0].quantity"),
+        ("[[alarm]]\nname = \"a\"\nquantity = \"dead\"", "alarm[0].above"),
+        ("[[alarm]]\nname = \"a\"\nenabled = false\n[[alarm]]\nname = \"a\"\nenabled = false", "alarm[1].name"),
+        ("[alarms]\nwebhook = \"https://elsewhere\"", "alarms.webhook"),
+        ("[alarms]\nalive_every = \"1min\"", "alarms.alive_every"),
+        ("[alarms]\ncommand = [\"true\"]\ntimeout = \"0s\"", "alarms.timeout"),
+    ] {
+        assert_eq!(with(wrong).expect_err(wrong).key, key);
+    }
+    let error = with("[[alarm]]\nname = \"a\"\nquantity = \"total:crc_error\"").expect_err("no such counter");
+    assert!(error.message.contains("is it crc_errors"), "{error}");
 }

@@ -115,6 +115,13 @@ mod tests {
     }
 
     #[test]
+    fn alarms_know_the_phases_that_runs_have() {
+        use ropewalk_flow::control::RunPhase::{Configured, Draining, Ended, Initial, Running};
+        let names = [Initial, Configured, Running, Draining, Ended].map(|phase| phase.name());
+        assert_eq!(names, ropewalk_monitor::PHASES);
+    }
+
+    #[test]
     fn nodes_sources_and_streams_are_told_apart() {
         let (readout, builder) = (NodeId::readout(0), NodeId::builder(0));
         let mut standing = of(&[readout, builder]);

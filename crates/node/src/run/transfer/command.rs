@@ -1,17 +1,14 @@
 //! The user's command for one file: it is run, watched, and asked for the checksum of what has arrived.
 
 use super::places::Found;
-use rustix::process::{Pid, Signal, kill_process_group};
+use crate::user_command;
 use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How often a command that runs is looked after.
-const LOOK: Duration = Duration::from_millis(5);
 /// So long is waited for the last words of a command that has ended; somebody whom it started may keep its output open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// A line is cut behind so many bytes.
@@ -70,16 +67,16 @@ impl Order {
     /// Runs a command; returns the last line that it wrote.
     fn run(&self, words: &[String], file: &Found) -> Result<String, Failure> {
         let program = program_of(words);
-        let mut command = Command::new(&program);
-        command.args(words.iter().skip(1).map(|word| filled(word, file)));
-        // A group of its own, so that whom it starts ends with it.
-        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let words: Vec<_> =
+            words.iter().take(1).cloned().chain(words.iter().skip(1).map(|word| filled(word, file))).collect();
+        let mut command = user_command::of_words(words.iter().map(String::as_str));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => return Err(Failure::Start { program, error }),
         };
         let said = [child.stdout.take().map(last_line), child.stderr.take().map(last_line)];
-        let ended = self.wait(&mut child);
+        let ended = user_command::wait(&mut child, self.timeout, &self.is_halted);
         let [out, errors] =
             said.map(|line| line.and_then(|line| line.recv_timeout(LAST_WORDS).ok()).unwrap_or_default());
         match ended {
@@ -89,23 +86,6 @@ impl Order {
             }
             None if self.is_halted.load(Ordering::Acquire) => Err(Failure::Halted { program }),
             None => Err(Failure::TimedOut { program, timeout: self.timeout }),
-        }
-    }
-
-    /// Waits for the end; none where it had to be ended.
-    fn wait(&self, child: &mut Child) -> Option<ExitStatus> {
-        let begin = Instant::now();
-        loop {
-            if let Ok(Some(status)) = child.try_wait() {
-                return Some(status);
-            }
-            if begin.elapsed() >= self.timeout || self.is_halted.load(Ordering::Acquire) {
-                // One that has ended meanwhile needs no signal.
-                let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-                let _ = child.wait();
-                return None;
-            }
-            std::thread::sleep(LOOK);
         }
     }
 }

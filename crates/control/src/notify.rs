@@ -1,0 +1,178 @@
+//! Who hears of alarms without looking: a command and a webhook of the user's, on a thread of its own, so that nobody waits for them.
+
+use ropewalk_monitor::alarms::{Alarm, Change};
+use ropewalk_node::configuration::AlarmsSection;
+use ropewalk_node::user_command;
+use ropewalk_terms::{RunNumber, Utc};
+use serde::Serialize;
+use std::io::Write;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// Messages that wait; further ones are dropped, and counted.
+const WAITING: usize = 64;
+
+/// What is told, as a line of JSON.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(tag = "what", rename_all = "snake_case")]
+pub(crate) enum Message {
+    /// An alarm is raised, over, or somebody knows of it.
+    Alarm {
+        utc_ns: i64,
+        run: Option<u32>,
+        name: String,
+        severity: String,
+        /// What it looks at, as a configuration has it.
+        quantity: String,
+        value: Option<f64>,
+        /// `active`, `acknowledged`, `latched` (over, and nobody knows of it), `normal`.
+        state: String,
+        /// Who acknowledged it.
+        by: Option<String>,
+    },
+    /// All goes on. Where none of these comes any more, nothing does.
+    Alive { utc_ns: i64, run: Option<u32>, state: &'static str },
+}
+
+impl Message {
+    /// A change of an alarm; none where nobody need hear of it.
+    pub(crate) fn of(change: &Change, alarm: &Alarm, run: Option<RunNumber>) -> Option<Self> {
+        use ropewalk_monitor::alarms::State::{Normal, Pending};
+        // What was not raised is not over.
+        let is_raised_or_over = change.to != Pending && !(change.from == Pending && change.to == Normal);
+        (is_raised_or_over && alarm.shelved_until.is_none()).then(|| Self::Alarm {
+            utc_ns: change.utc_nanoseconds,
+            run: run.map(|run| run.0),
+            name: change.name.clone(),
+            severity: crate::forms::name_of(&alarm.rule.severity),
+            quantity: alarm.rule.quantity.to_string(),
+            value: change.value,
+            state: crate::forms::name_of(&change.to),
+            by: change.by.clone(),
+        })
+    }
+
+    /// All goes on.
+    pub(crate) fn alive(utc: Utc, run: Option<RunNumber>, state: &'static str) -> Self {
+        Self::Alive { utc_ns: utc.0, run: run.map(|run| run.0), state }
+    }
+}
+
+/// What became of messages.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, ToSchema)]
+pub(crate) struct Told {
+    /// Messages that were taken by everybody who was to hear of them.
+    pub(crate) told: u64,
+    /// Messages that a command or a webhook did not take.
+    pub(crate) failed: u64,
+    /// Messages for which too many others waited.
+    pub(crate) dropped: u64,
+    /// Why the last one that failed did.
+    pub(crate) last_failure: Option<String>,
+}
+
+/// The thread, and the way to it. When this is dropped the command that runs is ended.
+#[derive(Debug)]
+pub(crate) struct Notifier {
+    sender: SyncSender<String>,
+    told: Arc<Mutex<Told>>,
+    is_halted: Arc<AtomicBool>,
+    /// How often a message says that all goes on.
+    pub(crate) alive_every: Option<Duration>,
+}
+
+impl Notifier {
+    /// Starts the thread; none where nobody is to hear anything.
+    ///
+    /// # Errors
+    /// Where there is no thread to be had.
+    pub(crate) fn start(section: &AlarmsSection) -> std::io::Result<Option<Self>> {
+        if section.command.is_empty() && section.webhook.is_none() {
+            return Ok(None);
+        }
+        let (sender, receiver) = sync_channel(WAITING);
+        let (told, is_halted) = (Arc::default(), Arc::default());
+        let timeout = section.timeout.map_or(AlarmsSection::TIMEOUT, |time| time.0);
+        let hearers = Hearers {
+            command: section.command.clone(),
+            webhook: section.webhook.clone(),
+            timeout,
+            told: Arc::clone(&told),
+            is_halted: Arc::clone(&is_halted),
+        };
+        std::thread::Builder::new().name("alarms".to_owned()).spawn(move || hearers.tell_all(&receiver))?;
+        let alive_every = section.alive_every.map(|time| time.0);
+        Ok(Some(Self { sender, told, is_halted, alive_every }))
+    }
+
+    /// Tells everybody, at some time; whoever calls does not wait.
+    pub(crate) fn tell(&self, message: &Message) {
+        let line = serde_json::to_string(message).unwrap_or_default();
+        if self.sender.try_send(line).is_err() {
+            self.told.lock().unwrap_or_else(PoisonError::into_inner).dropped += 1;
+        }
+    }
+
+    /// What became of messages so far.
+    pub(crate) fn told(&self) -> Told {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Notifier {
+    fn drop(&mut self) {
+        self.is_halted.store(true, Ordering::Release);
+    }
+}
+
+/// Those who hear of alarms.
+struct Hearers {
+    command: Vec<String>,
+    webhook: Option<String>,
+    timeout: Duration,
+    told: Arc<Mutex<Told>>,
+    is_halted: Arc<AtomicBool>,
+}
+
+impl Hearers {
+    fn tell_all(&self, messages: &Receiver<String>) {
+        let config = ureq::Agent::config_builder().timeout_global(Some(self.timeout));
+        let agent: ureq::Agent = config.build().into();
+        while let Ok(message) = messages.recv() {
+            let by_command = if self.command.is_empty() { Ok(()) } else { self.run(&message) };
+            let posted = self.webhook.as_deref().map_or(Ok(()), |address| post(&agent, address, &message));
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+            match by_command.and(posted) {
+                Ok(()) => told.told += 1,
+                Err(failure) => (told.failed, told.last_failure) = (told.failed + 1, Some(failure)),
+            }
+        }
+    }
+
+    /// Gives the command a message on its standard input.
+    fn run(&self, message: &str) -> Result<(), String> {
+        let program = &self.command[0];
+        let mut command = user_command::of_words(self.command.iter().map(String::as_str));
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().map_err(|error| format!("`{program}` cannot be started: {error}"))?;
+        if let Some(mut input) = child.stdin.take() {
+            // One that does not listen may be right all the same.
+            let _ = writeln!(input, "{message}");
+        }
+        match user_command::wait(&mut child, self.timeout, &self.is_halted) {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(format!("`{program}` ended with {status}")),
+            None => Err(format!("`{program}` was ended: it took longer than {:?}", self.timeout)),
+        }
+    }
+}
+
+/// Posts a message.
+fn post(agent: &ureq::Agent, address: &str, message: &str) -> Result<(), String> {
+    let posted = agent.post(address).header("Content-Type", "application/json").send(message);
+    posted.map(drop).map_err(|error| format!("{address}: {error}"))
+}

@@ -1,0 +1,149 @@
+//! `[[alarm]]` and `[alarms]`: what people have to know of, and how they hear of it.
+
+use super::Configuration;
+use super::check::fault;
+use super::parse::Fault;
+use crate::quantity::Time;
+use ropewalk_monitor::alarms::{Condition, Quantity, Rule, Severity, built_in};
+use schemars::JsonSchema;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// An alarm of the run's own, or another form of one that every run has.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AlarmSection {
+    /// Its name. That of an alarm that every run has takes the place of that one.
+    pub name: String,
+    /// False: there is no alarm of this name, also if every run has it.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// What it looks at: `events_per_second`, `total:crc_errors`, ...; docs/metrics.md, "Alarms".
+    #[serde(default, deserialize_with = "quantity")]
+    #[schemars(with = "Option<String>")]
+    pub quantity: Option<Quantity>,
+    /// It is raised when that is larger.
+    pub above: Option<f64>,
+    /// It is raised when that is smaller.
+    pub below: Option<f64>,
+    /// How long it has to be so.
+    #[serde(default, rename = "for")]
+    pub hold: Time,
+    /// How bad it is.
+    #[serde(default)]
+    pub severity: SeverityChoice,
+    /// It stays after it is over, until somebody has acknowledged it.
+    #[serde(default)]
+    pub latched: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantity>, D::Error> {
+    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
+}
+
+/// How bad an alarm is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SeverityChoice {
+    /// To be known.
+    Notice,
+    /// To be looked after.
+    #[default]
+    Warning,
+    /// Data are lost, or none are taken.
+    Critical,
+}
+
+impl From<SeverityChoice> for Severity {
+    fn from(choice: SeverityChoice) -> Self {
+        match choice {
+            SeverityChoice::Notice => Self::Notice,
+            SeverityChoice::Warning => Self::Warning,
+            SeverityChoice::Critical => Self::Critical,
+        }
+    }
+}
+
+/// Who hears of alarms, beside those who look at the page.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AlarmsSection {
+    /// A command and its arguments: it is given each message as a line of JSON on its standard input.
+    pub command: Vec<String>,
+    /// An address to which each message is posted as JSON: `http://host:port/path`.
+    pub webhook: Option<String>,
+    /// So often a message says that all goes on, so that somebody else can notice when none comes.
+    pub alive_every: Option<Time>,
+    /// A command or a webhook that takes longer is given up.
+    pub timeout: Option<Time>,
+}
+
+impl AlarmsSection {
+    /// How long a command or a webhook may take where nothing is said of it.
+    pub const TIMEOUT: Duration = Duration::from_secs(10);
+}
+
+impl AlarmSection {
+    /// What is wrong with it, by the name of the key.
+    fn rule(&self) -> Result<Rule, (&'static str, &'static str)> {
+        let quantity = self.quantity.ok_or(("quantity", "what does it look at? See docs/metrics.md, \"Alarms\""))?;
+        let condition = match (self.above, self.below) {
+            (Some(limit), None) => Condition::Above(limit),
+            (None, Some(limit)) => Condition::Below(limit),
+            _ => return Err(("above", "either `above` or `below` says when it is raised")),
+        };
+        let (name, severity) = (self.name.clone(), self.severity.into());
+        Ok(Rule { name, severity, quantity, condition, hold: self.hold.0, is_latched: self.latched })
+    }
+}
+
+impl Configuration {
+    /// The rules of all alarms: those that every run has, and the configuration's.
+    pub fn alarm_rules(&self) -> Vec<Rule> {
+        let is_replaced = |rule: &Rule| self.alarm.iter().any(|alarm| alarm.name == rule.name);
+        let of_every_run = built_in().into_iter().filter(|rule| !is_replaced(rule));
+        let own = self.alarm.iter().filter(|alarm| alarm.enabled).filter_map(|alarm| alarm.rule().ok());
+        of_every_run.chain(own).collect()
+    }
+}
+
+pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
+    let mut names = BTreeSet::new();
+    for (index, alarm) in configuration.alarm.iter().enumerate() {
+        let key = |field: &str| format!("alarm[{index}].{field}");
+        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
+        if alarm.name.is_empty() || alarm.name.len() > 64 || !alarm.name.chars().all(is_letter) {
+            return Err(fault(key("name"), "1 to 64 letters, digits, - and _: it stands in addresses"));
+        }
+        if !names.insert(&alarm.name) {
+            return Err(fault(key("name"), format!("two alarms are named `{}`", alarm.name)));
+        }
+        if alarm.enabled
+            && let Err((field, message)) = alarm.rule()
+        {
+            return Err(fault(key(field), message));
+        }
+    }
+    let told = &configuration.alarms;
+    let wrong = match &told.webhook {
+        _ if told.command.first().is_some_and(String::is_empty) => Some(("command", "a program and its arguments")),
+        Some(address) if !address.starts_with("http://") => {
+            Some(("webhook", "an address that begins with http://; for others let `command` run curl"))
+        }
+        None if told.command.is_empty() && told.alive_every.is_some() => {
+            Some(("alive_every", "to whom? Give `command` or `webhook`"))
+        }
+        _ if told.alive_every.is_some_and(|time| time.0 < Duration::from_secs(1)) => {
+            Some(("alive_every", "once a second at most"))
+        }
+        _ if told.timeout.is_some_and(|time| time.0.is_zero()) => Some(("timeout", "longer than no time at all")),
+        _ => None,
+    };
+    wrong.map_or(Ok(()), |(field, message)| Err(fault(format!("alarms.{field}"), message)))
+}
