@@ -64,7 +64,7 @@ fn entries(
         (Counter::FramesOutOfOrder, statistics.frames_out_of_order),
         (Counter::FramesDivided, statistics.frames_divided),
         (Counter::FramesGathered, statistics.frames_gathered),
-        (Counter::BackPressureTime, statistics.back_pressure.as_nanos() as u64),
+        (Counter::BackPressureTime, source.back_pressure(now).as_nanos() as u64),
         (Counter::LastEventNumber, last_number),
         (Counter::SilentTime, silent),
         (Counter::SourcesEnded, u64::from(source.is_done())),

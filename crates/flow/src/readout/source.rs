@@ -225,6 +225,11 @@ impl Source {
         }
     }
 
+    /// How long it was connected and not read, up to now.
+    pub(super) fn back_pressure(&self, now: Instant) -> Duration {
+        self.statistics.back_pressure + self.unread_since.map_or(Duration::ZERO, |since| now.since(since))
+    }
+
     /// Nothing that waits is worth anything: counted for this cause.
     pub(super) fn drop_waiting(&mut self, cause: Cause) {
         match cause {

@@ -207,3 +207,19 @@ fn settled_events_for_which_nobody_asks_are_seen() {
     rig.feed(0, [2]);
     assert!(rig.readout.awaits_requests());
 }
+
+#[test]
+fn back_pressure_is_told_while_it_goes_on() {
+    let mut rig = Rig::started(config(1));
+    let told = |rig: &Rig| {
+        let is_it = |entry: &ReportEntry| entry.as_counter() == Some(Counter::BackPressureTime);
+        rig.readout.report(rig.now).find(is_it).expect("it is told of every source").value
+    };
+    rig.readout.set_being_read(rig.now, 0, false);
+    rig.wait(Duration::from_micros(3));
+    assert_eq!(told(&rig), 3_000);
+    rig.wait(Duration::from_micros(4));
+    rig.readout.set_being_read(rig.now, 0, true);
+    rig.wait(Duration::from_micros(9));
+    assert_eq!(told(&rig), 7_000);
+}
