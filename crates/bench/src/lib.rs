@@ -1,7 +1,7 @@
 //! The figures of Ropewalk, each measured in turns with its limit.
 //!
 //! ```text
-//!  run(name) -> builder | machines | framing | splitting | filtering | filing | crc | write | storing | start | sizing | tcpla | felix | packet | gateway   one file per bench
+//!  run(name) -> builder | machines | monitoring | framing | splitting | filtering | filing | crc | write | storing | start | sizing | tcpla | felix | packet | gateway   one file per bench
 //!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
 //!                                                              pairs' ratios
 //!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
@@ -21,6 +21,7 @@ mod fragments;
 mod framing;
 mod gateway;
 mod machines;
+mod monitoring;
 mod packet;
 mod page;
 mod pairs;
@@ -135,6 +136,7 @@ impl BenchError {
 pub const NAMES: &[&str] = &[
     "builder",
     "machines",
+    "monitoring",
     "framing",
     "splitting",
     "filtering",
@@ -158,6 +160,7 @@ pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<(), 
     let bench = match name {
         "builder" => builder::bench,
         "machines" => machines::bench,
+        "monitoring" => monitoring::bench,
         "framing" => framing::bench,
         "splitting" => splitting::bench,
         "filtering" => filtering::bench,

@@ -54,9 +54,17 @@ pub(crate) const USUAL_POOL_MIB: usize = 128;
 /// How long anything may take that is not measured.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What is done beside a run, until it is told to stop.
+pub(crate) type Beside = dyn Fn(&RunHandle, &AtomicBool) + Sync;
+
 impl RunPlan {
     /// Takes a run and measures it in its middle; an error where its account does not balance or anything is lost.
     pub(crate) fn run(&self) -> Result<Ran, BenchError> {
+        self.run_beside(&|_, _| ())
+    }
+
+    /// The same, while something is done beside it until the front ends stop.
+    pub(crate) fn run_beside(&self, beside: &Beside) -> Result<Ran, BenchError> {
         let ran = std::thread::scope(|scope| {
             // The nodes' threads inherit the processor of the thread that launches them.
             let launching = scope.spawn(|| {
@@ -66,7 +74,7 @@ impl RunPlan {
                 Ok((handle, threads().difference(&before).cloned().collect()))
             });
             let (handle, nodes) = launching.join().unwrap_or_else(|_| Err(BenchError::wrong("a panic")))?;
-            self.feed(handle, &nodes)
+            self.feed(handle, &nodes, beside)
         });
         // A directory that cannot be removed has been written to; the figure is good all the same.
         let _ = std::fs::remove_dir_all(&self.output);
@@ -100,7 +108,7 @@ impl RunPlan {
         text
     }
 
-    fn feed(&self, mut handle: RunHandle, nodes: &BTreeSet<String>) -> Result<Ran, BenchError> {
+    fn feed(&self, mut handle: RunHandle, nodes: &BTreeSet<String>, beside: &Beside) -> Result<Ran, BenchError> {
         let address = handle.addresses().iter().find(|(name, _)| name == "ru0").and_then(|(_, at)| at.parse().ok());
         let address = address.ok_or_else(|| BenchError::wrong("the readout unit has no address"))?;
         let stop = AtomicBool::new(false);
@@ -110,6 +118,7 @@ impl RunPlan {
                 SlinkSender::connect(&[address], self.sender)?.run(&stop)
             });
             handle.start(EventKey::new(0, 1), None);
+            scope.spawn(|| beside(&handle, &stop));
             let measured = self.measure(&handle, nodes);
             stop.store(true, Ordering::Relaxed);
             (measured, sending.join())

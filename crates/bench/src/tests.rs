@@ -232,3 +232,8 @@ fn a_report_keeps_the_lines_and_a_table_is_for_people() {
     std::fs::remove_dir_all(&directory).expect("our own directory");
     assert_eq!((days.len(), kept.lines().count()), (1, 5));
 }
+
+#[test]
+fn monitoring_gives_figures() {
+    check("monitoring", 2);
+}

@@ -762,7 +762,7 @@ pub(crate) struct TopologyOptions {
   ropewalk bench machines --report reports
   ropewalk bench gateway --quick --case table=3")]
 pub(crate) struct BenchOptions {
-    /// builder, machines, framing, splitting, filtering, filing, crc, write, storing, start, sizing, tcpla, felix, packet or gateway.
+    /// builder, machines, monitoring, framing, splitting, filtering, filing, crc, write, storing, start, sizing, tcpla, felix, packet or gateway.
     pub(crate) name: String,
     /// Fewer pairs, within a minute.
     #[arg(long)]
