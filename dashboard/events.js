@@ -9,6 +9,7 @@ const BYTES_IN_A_LINE = 16;
 
 let event = null;
 let isRunning = false;
+let isInView = false;
 let asks = false;
 let notBefore = 0;
 let picked = null; // a source's id
@@ -90,10 +91,10 @@ async function ask() {
   }
 }
 
-// One question at a time: the server waits for an event.
+// One question at a time, as the server waits for an event; and none while nobody sees the answer.
 function look() {
   const isWanted = !event || byId("event-follow").checked;
-  if (asks || document.hidden || !isRunning || !isWanted || performance.now() < notBefore) return;
+  if (asks || document.hidden || !isInView || !isRunning || !isWanted || performance.now() < notBefore) return;
   asks = true;
   ask().catch(() => {}).finally(() => { asks = false; });
 }
@@ -132,6 +133,9 @@ export function begin() {
       look();
     });
   }
-  look();
+  new IntersectionObserver(([seen]) => {
+    isInView = seen.isIntersecting;
+    look();
+  }).observe(bars.closest("section"));
   setInterval(look, EVERY_MILLISECONDS);
 }

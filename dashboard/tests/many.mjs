@@ -5,13 +5,13 @@ import { expect, isInOrder, scratch, start, text, until, watched } from "./harne
 const rows = `[...document.querySelectorAll("#sources tbody tr")].map((row) => Number(row.cells[0].textContent))`;
 
 export async function many(browser, program, shots) {
-  const options = ["--sources", "700", "--rate", "20Hz", "--readout-units", "4", "--builder-units", "2", "--duration", "120s"];
+  const options = ["--sources", "700", "--rate", "20Hz", "--readout-units", "4", "--builder-units", "2", "--duration", "180s"];
   const run = start(program, ["demo", ...options, "--output", scratch, "--control", "127.0.0.1:0"]);
   const address = await run.line(/dashboard: (http:\S+)/);
   const page = await browser.newPage({ viewport: { width: 390, height: 844 }, colorScheme: "dark" });
   const errors = watched(page);
   await page.goto(address);
-  await until(page, "700 rows", `document.querySelectorAll("#sources tbody tr").length === 700`, 20000);
+  await until(page, "700 rows", `document.querySelectorAll("#sources tbody tr").length === 700`, 60000);
   await until(page, "rates", `/[1-9]/.test(document.querySelector("#sources tbody tr").cells[2].textContent)`);
   await scrolls(page);
   await isInOrder(page);

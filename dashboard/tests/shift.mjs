@@ -148,6 +148,7 @@ async function raisesAlarm(page, frontEnd, shots) {
 
 // A sampled event has a bar for each source; the one that hangs is missing; another one's bytes are shown from the keyboard.
 async function displaysEvents(page, shot) {
+  await page.locator("#event-kind").scrollIntoViewIfNeeded();
   await page.selectOption("#event-kind", "incomplete");
   const bars = (what) => `[...document.querySelectorAll(".event-bar")].filter((bar) => ${what}).map((bar) => bar.dataset.source).join()`;
   await until(page, "a bar for each source", `${bars("true")} === "1,2,3"`);
