@@ -3,12 +3,15 @@
 use crate::{ControlConfig, ControlError, Server, Token};
 use ropewalk_node::configuration::{AlarmsSection, parse};
 use ropewalk_node::session::{AfterRun, RunLimits, Session, SessionConfig, launcher};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+
+mod requests;
 
 /// A session, its server, and a directory that goes with them.
 struct Setup {
@@ -193,8 +196,12 @@ fn what_comes_from_elsewhere_is_refused_and_nothing_happens() {
 #[test]
 fn views_come_as_events_and_many_who_look_hold_nobody_up() {
     let setup = Setup::new("stream");
+    allow_descriptors(4096);
+    for command in ["configure", "start"] {
+        assert_eq!(setup.json("POST", &format!("/api/v1/commands/{command}")).0, 200);
+    }
     let request = format!("GET /api/v1/live/stream HTTP/1.1\r\nHost: {}\r\n\r\n", setup.address());
-    let clients: Vec<_> = (0..200)
+    let clients: Vec<_> = (0..1000)
         .map(|_| {
             let mut stream = TcpStream::connect(setup.address()).expect("it listens");
             stream.write_all(request.as_bytes()).expect("it reads");
@@ -206,9 +213,23 @@ fn views_come_as_events_and_many_who_look_hold_nobody_up() {
     assert!(lines.any(|line| line == "event: live"));
     let data = lines.find_map(|line| line.strip_prefix("data: ").map(str::to_owned)).expect("a view");
     let live: Value = serde_json::from_str(&data).expect("JSON");
-    assert_eq!(live["state"], "initial");
-    let (status, reply) = setup.json("POST", "/api/v1/commands/configure");
+    assert_eq!(live["state"], "running");
+    let built = || setup.json("GET", "/api/v1/ledger").1["events"]["built"].as_u64().expect("a number");
+    let before = built();
+    wait("the run goes on", || (built() > before + 10_000).then_some(()));
+    let (status, reply) = setup.json("POST", "/api/v1/commands/stop");
     assert_eq!((status, &reply["answer"]), (200, &"done".into()));
+    let account = setup.json("GET", "/api/v1/runs/1").1;
+    assert_eq!(account["ledger"]["balanced"], true, "{account}");
+}
+
+/// As many open files as a thousand clients and their server in one process need.
+fn allow_descriptors(wanted: u64) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit { current: maximum.map_or(Some(wanted), |most| Some(most.min(wanted))), maximum };
+        setrlimit(Resource::Nofile, raised).expect("up to the maximum anybody may");
+    }
 }
 
 #[test]
