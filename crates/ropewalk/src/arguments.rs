@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Run(RunOptions),
     /// Start, pause, stop runs of a program that serves run control; look at them.
     Ctl(CtlOptions),
+    /// List, show, compare the runs of an output directory, and say something of them.
+    Runs(crate::runs::RunsOptions),
     /// Watch runs of a program that serves run control, on the whole terminal.
     Top(TopOptions),
     /// Be one node of a run: a readout unit, a builder unit, the event manager or a gateway.

@@ -21,6 +21,7 @@ mod progress;
 mod push;
 mod render;
 mod running;
+mod runs;
 mod signals;
 mod simulate;
 mod sizing;
@@ -61,6 +62,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Run(options) if push::is_push(&options) => push::run(&options),
         Command::Run(options) => running::run(&options),
         Command::Ctl(options) => ctl::ctl(&options),
+        Command::Runs(options) => runs::runs(&options),
         Command::Top(options) => top::top(&options),
         Command::Node(options) if options.role == NodeRole::Gateway => push::gateway(&options),
         Command::Node(options) => nodes::node(&options),

@@ -97,7 +97,7 @@ pub(crate) fn grouped(number: u64) -> String {
 const WIDEST_LEDGER: u16 = 100;
 
 /// A table with long values broken, where no terminal says how wide it is, too.
-fn table_of_two_columns() -> Table {
+pub(crate) fn table_of_two_columns() -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     if table.width().is_none() {

@@ -435,7 +435,9 @@ impl RunHandle {
             let events = &snapshot.ledger.events;
             (ended, events.built + events.incomplete_emitted, bytes)
         });
+        let age = self.started.map(|started| now.since(started));
         let times = Durations {
+            started: age.map(|age| Utc(self.clock.utc().0.saturating_sub(age.as_nanos() as i64))),
             whole: ended.since(started).as_secs_f64(),
             running: stopped.since(started).as_secs_f64(),
             events_when_stopped: events,

@@ -11,6 +11,7 @@
 //! filter_node  filter units for builder units on other machines
 //! emulated   sources that are not there, and how they come
 //! registry   run numbers and directories      handle    commands in, snapshots out
+//! record     a run of the past in a line      logbook   what people say of runs
 //! claim      who manages a run, for whoever takes it over
 //! placement  where threads and pools go        placer    puts them there
 //! summary    what the run says of itself: run.json and the last line of --json
@@ -40,10 +41,12 @@ mod forecast;
 mod front_end_summary;
 mod front_ends;
 mod handle;
+mod logbook;
 mod lumisections;
 mod placement;
 mod placer;
 pub mod push;
+mod record;
 mod registry;
 mod resolve;
 mod serve;
@@ -66,8 +69,10 @@ pub use forecast::DiskLeft;
 pub use front_end_summary::{FrontEndsSummary, IncidentSummary, TriggerSummary};
 pub use front_ends::FrontEndService;
 pub use handle::RunHandle;
+pub use logbook::{LOGBOOK, LONGEST_NOTE, Logbook, Note};
 pub use lumisections::LumisectionSummary;
 pub use placement::{PlacementError, placement, placement_of_node, placement_on};
+pub use record::RunRecord;
 pub use registry::{Registry, RunDirectory};
 pub use resolve::Addresses;
 pub use ropewalk_wire::run_file::run_directory_name as directory_name;

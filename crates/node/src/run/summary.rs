@@ -10,7 +10,7 @@ use super::lumisections::LumisectionSummary;
 use super::transfer::TransferSummary;
 use crate::drive::{RunSnapshot, Seen};
 use ropewalk_flow::messages::LumisectionEnd;
-use ropewalk_terms::{ByCause, Counter, FragmentAccount, SourceId};
+use ropewalk_terms::{ByCause, Counter, FragmentAccount, SourceId, Utc};
 use ropewalk_wire::run_file::StreamName;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -31,6 +31,8 @@ pub struct RunSummary {
     pub state: String,
     /// The run's directory.
     pub directory: PathBuf,
+    /// When it began, in nanoseconds since 1970 UTC; null where it never did.
+    pub started_ns: Option<i64>,
     /// From start to the end of draining.
     pub duration_s: f64,
     /// Configured sources.
@@ -183,9 +185,11 @@ pub(super) struct Parts<'a> {
     pub(super) lumisections: &'a [LumisectionEnd],
 }
 
-/// The duration of the run's parts in seconds.
+/// When a run began, and the duration of its parts in seconds.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Durations {
+    /// None where it never did.
+    pub(super) started: Option<Utc>,
     /// From start to the end of draining.
     pub(super) whole: f64,
     /// From start to stop.
@@ -292,6 +296,7 @@ impl RunSummary {
             run: snapshot.run.0,
             state,
             directory,
+            started_ns: times.started.map(|started| started.0),
             duration_s: times.whole,
             sources: parts.sources,
             fragments: FragmentSummary::new(&snapshot.ledger.fragments, seen(snapshot)),

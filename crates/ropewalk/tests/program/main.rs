@@ -26,6 +26,7 @@ mod nodes;
 mod process;
 mod refusals;
 mod replay;
+mod runs;
 mod sizing;
 mod splitters;
 mod statuses;

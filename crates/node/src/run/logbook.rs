@@ -1,0 +1,163 @@
+//! The logbook of an output directory: what people say of its runs, in one file that only grows.
+//!
+//! ```text
+//! logbook.jsonl    {"at_ns":1790000000000000000,"run":7,"by":"ada","text":"target moved by 2 mm"}
+//! ```
+//! A line is one entry. A write that a crash has torn leaves a piece of a line: it is passed over by readers, and whoever writes next begins
+//! a new line.
+
+use ropewalk_terms::{RunNumber, Utc};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// The file, in the output directory.
+pub const LOGBOOK: &str = "logbook.jsonl";
+/// Bytes of an entry's text, at most.
+pub const LONGEST_NOTE: usize = 16 << 10;
+/// Bytes of a line that is read: a text and its escapes. Nobody wrote a longer one here.
+const LONGEST_LINE: u64 = 128 << 10;
+
+/// What somebody said.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Note {
+    /// When, in nanoseconds since 1970 UTC.
+    pub at_ns: i64,
+    /// Of which run.
+    pub run: u32,
+    /// Who.
+    pub by: String,
+    /// What.
+    pub text: String,
+}
+
+/// The logbook of one output directory.
+#[derive(Clone, Debug)]
+pub struct Logbook {
+    file: PathBuf,
+}
+
+impl Logbook {
+    /// That of this output directory. The file is made by the first entry.
+    pub fn of(output: &Path) -> Self {
+        Self { file: output.join(LOGBOOK) }
+    }
+
+    /// Adds an entry, which is on the disk when this returns. Several programs may do so at once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] where there is no text, or more than [`LONGEST_NOTE`] bytes; otherwise where the file cannot be written.
+    pub fn add(&self, at: Utc, run: RunNumber, by: &str, text: &str) -> io::Result<Note> {
+        let text = text.trim();
+        if text.is_empty() || text.len() > LONGEST_NOTE {
+            let why = format!("a note has 1 to {LONGEST_NOTE} bytes, this one has {}", text.len());
+            return Err(io::Error::new(ErrorKind::InvalidInput, why));
+        }
+        let note = Note { at_ns: at.0, run: run.0, by: by.to_owned(), text: text.to_owned() };
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(&self.file)?;
+        // Two that write at once must both see how the file ends.
+        file.lock()?;
+        let mut line = if ends_a_line(&mut file)? { Vec::new() } else { vec![b'\n'] };
+        serde_json::to_writer(&mut line, &note)?;
+        line.push(b'\n');
+        file.write_all(&line)?;
+        file.sync_data()?;
+        Ok(note)
+    }
+
+    /// All entries, the oldest first; pieces of lines are passed over.
+    ///
+    /// # Errors
+    /// Where there is a file that cannot be read.
+    pub fn notes(&self) -> io::Result<Vec<Note>> {
+        let file = match File::open(&self.file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            file => file?,
+        };
+        let (mut reader, mut notes, mut line) = (BufReader::new(file), Vec::new(), Vec::new());
+        loop {
+            line.clear();
+            // What is left of a longer line is read as a line of its own, and is none.
+            if reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? == 0 {
+                return Ok(notes);
+            }
+            notes.extend(serde_json::from_slice::<Note>(&line).ok());
+        }
+    }
+
+    /// Those of one run.
+    ///
+    /// # Errors
+    /// As [`Logbook::notes`].
+    pub fn notes_of(&self, run: RunNumber) -> io::Result<Vec<Note>> {
+        Ok(self.notes()?.into_iter().filter(|note| note.run == run.0).collect())
+    }
+}
+
+/// Whether the next byte begins a line.
+fn ends_a_line(file: &mut File) -> io::Result<bool> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(true);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logbook(test: &str) -> (Logbook, PathBuf) {
+        let output = std::env::temp_dir().join(format!("ropewalk-logbook-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&output).expect("a directory can be made");
+        (Logbook::of(&output), output)
+    }
+
+    #[test]
+    fn a_torn_write_costs_itself_alone() {
+        let (logbook, output) = logbook("torn");
+        assert_eq!(logbook.notes().expect("nothing is there"), []);
+        let first = logbook.add(Utc(1), RunNumber(7), "ada", " beam \"on\"\nsince 3 ").expect("it can be written");
+        assert_eq!(first.text, "beam \"on\"\nsince 3");
+        let torn = br#"{"at_ns":2,"run":7,"by":"ada","te"#;
+        let mut file = OpenOptions::new().append(true).open(output.join(LOGBOOK)).expect("it is there");
+        file.write_all(torn).expect("it can be written");
+        let last = logbook.add(Utc(3), RunNumber(8), "bob", "target out").expect("it can be written");
+        assert_eq!(logbook.notes().expect("it can be read"), [first.clone(), last]);
+        assert_eq!(logbook.notes_of(RunNumber(7)).expect("it can be read"), [first]);
+        std::fs::remove_dir_all(output).expect("it can be removed");
+    }
+
+    #[test]
+    fn entries_of_many_at_once_are_all_there() {
+        let (logbook, output) = logbook("many");
+        std::thread::scope(|scope| {
+            for writer in 0..4 {
+                let logbook = &logbook;
+                scope.spawn(move || {
+                    for at in 0..25 {
+                        logbook.add(Utc(at), RunNumber(writer), "ada", "here").expect("it can be written");
+                    }
+                });
+            }
+        });
+        for writer in 0..4 {
+            assert_eq!(logbook.notes_of(RunNumber(writer)).expect("it can be read").len(), 25);
+        }
+        std::fs::remove_dir_all(output).expect("it can be removed");
+    }
+
+    #[test]
+    fn what_is_no_note_is_refused() {
+        let (logbook, output) = logbook("none");
+        for text in ["", " \n", &"long".repeat(LONGEST_NOTE)] {
+            let refused = logbook.add(Utc(1), RunNumber(1), "ada", text).map_err(|error| error.kind());
+            assert_eq!(refused, Err(ErrorKind::InvalidInput));
+        }
+        assert!(!output.join(LOGBOOK).exists());
+        std::fs::remove_dir_all(output).expect("it can be removed");
+    }
+}

@@ -1,0 +1,172 @@
+//! A run of an output directory, as its account tells it to whoever looks for it later: what lists and comparisons show.
+
+use super::claim::ACCOUNT;
+use super::registry::{Registry, RunDirectory};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+
+/// Bytes of an account that is read; no run writes a longer one.
+const ACCOUNT_BYTES: u64 = 64 << 20;
+
+/// What an account says in a line. Where there is no account, because the run goes on or was killed, or where it is one of a push
+/// system, which counts otherwise, fields are null.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct RunRecord {
+    /// The run's number.
+    pub run: u32,
+    /// Its directory.
+    pub directory: PathBuf,
+    /// Whether it has its account: it was closed.
+    pub has_account: bool,
+    /// How it ended: `ended`, `forced`, or the phase in which it was left.
+    pub state: Option<String>,
+    /// When it began, in nanoseconds since 1970 UTC.
+    pub started_ns: Option<i64>,
+    /// Seconds from start to the end of draining.
+    pub duration_s: Option<f64>,
+    /// Configured sources.
+    pub sources: Option<u64>,
+    /// Complete events.
+    pub built: Option<u64>,
+    /// Events that were emitted without some of their fragments.
+    pub incomplete: Option<u64>,
+    /// Events written.
+    pub written: Option<u64>,
+    /// Bytes of fragments received.
+    pub bytes_received: Option<u64>,
+    /// Bytes written.
+    pub bytes_written: Option<u64>,
+    /// Whether every equation of the ledger holds.
+    pub is_balanced: Option<bool>,
+    /// Fragments that are in no complete event, and those that never came, by cause.
+    pub lost: BTreeMap<String, u64>,
+    /// Sources with fragments that were lost, late, corrupt or of a wrong checksum.
+    pub sources_in_trouble: Vec<u32>,
+    /// Why the run stopped, where it was not asked to.
+    pub stopped_by: Option<String>,
+}
+
+impl RunRecord {
+    /// What the account in a run's directory says.
+    ///
+    /// # Errors
+    /// Where there is an account that cannot be read, or is none.
+    pub fn read(directory: &RunDirectory) -> io::Result<Self> {
+        let bare = Self { run: directory.run.0, directory: directory.path.clone(), ..Self::default() };
+        match account(directory) {
+            Ok(account) => Ok(bare.with(&account)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(bare),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", directory.path.display()))),
+        }
+    }
+
+    fn with(self, account: &Value) -> Self {
+        let count = |place: &str| account.pointer(place).and_then(Value::as_u64);
+        let text = |name: &str| account[name].as_str().map(str::to_owned);
+        Self {
+            has_account: true,
+            state: text("state"),
+            started_ns: account["started_ns"].as_i64(),
+            duration_s: account["duration_s"].as_f64(),
+            sources: count("/sources"),
+            built: count("/events/built"),
+            incomplete: count("/events/incomplete_emitted"),
+            written: count("/events/written"),
+            bytes_received: count("/bytes/payload_received"),
+            bytes_written: count("/bytes/written"),
+            is_balanced: account.pointer("/ledger/balanced").and_then(Value::as_bool),
+            lost: lost(&account["fragments"]),
+            sources_in_trouble: in_trouble(&account["by_source"]),
+            stopped_by: text("stopped_by"),
+            ..self
+        }
+    }
+}
+
+/// The whole account of a run.
+fn account(directory: &RunDirectory) -> io::Result<Value> {
+    let file = directory.path.join(ACCOUNT);
+    if fs::metadata(&file)?.len() > ACCOUNT_BYTES {
+        return Err(io::Error::new(ErrorKind::InvalidData, format!("{ACCOUNT} is longer than an account can be")));
+    }
+    Ok(serde_json::from_slice(&fs::read(file)?)?)
+}
+
+/// What of these fragments is in no complete event, by cause.
+fn lost(fragments: &Value) -> BTreeMap<String, u64> {
+    const COUNTS: [&str; 4] = ["in_incomplete_events", "late", "corrupt", "frames_missing"];
+    let mut lost = BTreeMap::new();
+    let by_cause = ["dropped", "missing"].into_iter().filter_map(|group| fragments[group].as_object()).flatten();
+    let counts = COUNTS.into_iter().map(|name| (name, &fragments[name]));
+    for (name, count) in by_cause.map(|(cause, count)| (cause.as_str(), count)).chain(counts) {
+        if let Some(count) = count.as_u64().filter(|&count| count > 0) {
+            *lost.entry(name.to_owned()).or_default() += count;
+        }
+    }
+    lost
+}
+
+fn in_trouble(by_source: &Value) -> Vec<u32> {
+    // An incomplete event is the trouble of the sources that are missing there, not of those that came.
+    let is_bad = |account: &Value| {
+        account["crc_errors"].as_u64() > Some(0) || lost(account).keys().any(|cause| cause != "in_incomplete_events")
+    };
+    let bad = by_source.as_object().into_iter().flatten().filter(|(_, account)| is_bad(account));
+    let mut sources: Vec<u32> = bad.filter_map(|(id, _)| id.parse().ok()).collect();
+    sources.sort_unstable();
+    sources
+}
+
+impl Registry {
+    /// What the run of this number says of itself; none where there is none.
+    ///
+    /// # Errors
+    /// Where the output directory or the account cannot be read.
+    pub fn record(&self, run: u32) -> io::Result<Option<RunRecord>> {
+        let directory = self.runs()?.into_iter().find(|directory| directory.run.0 == run);
+        directory.map(|directory| RunRecord::read(&directory)).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ropewalk_terms::RunNumber;
+    use serde_json::json;
+
+    #[test]
+    fn an_account_is_told_in_a_line_with_what_was_lost_and_by_whom() {
+        let path = std::env::temp_dir().join(format!("ropewalk-record-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory can be made");
+        let directory = RunDirectory { run: RunNumber(7), path: path.clone() };
+        let bare = RunRecord::read(&directory).expect("it can be read");
+        assert_eq!((bare.run, bare.has_account, bare.state), (7, false, None));
+        let account = json!({
+            "state": "ended", "started_ns": 5, "duration_s": 1.5, "sources": 2,
+            "events": { "built": 9, "incomplete_emitted": 1, "written": 10 },
+            "bytes": { "payload_received": 100, "written": 120 },
+            "ledger": { "balanced": true },
+            "fragments": { "dropped": { "kept_newest": 2 }, "missing": { "timed_out": 1 }, "late": 3, "corrupt": 0,
+                           "in_incomplete_events": 1 },
+            "by_source": {
+                "12": { "missing": { "timed_out": 1 }, "dropped": {} }, "3": { "crc_errors": 1 },
+                "4": { "in_incomplete_events": 1, "crc_errors": 0 },
+            },
+            "stopped_by": null,
+        });
+        fs::write(path.join(ACCOUNT), account.to_string()).expect("it can be written");
+        let record = RunRecord::read(&directory).expect("it can be read");
+        assert_eq!((record.state.as_deref(), record.started_ns, record.written), (Some("ended"), Some(5), Some(10)));
+        let lost = [("in_incomplete_events", 1), ("kept_newest", 2), ("late", 3), ("timed_out", 1)];
+        assert_eq!(record.lost, lost.map(|(cause, count)| (cause.to_owned(), count)).into());
+        assert_eq!((record.sources_in_trouble, record.is_balanced), (vec![3, 12], Some(true)));
+        fs::write(path.join(ACCOUNT), "{").expect("it can be written");
+        let error = RunRecord::read(&directory).expect_err("it is no account").to_string();
+        assert!(error.contains("ropewalk-record-"), "{error}");
+        fs::remove_dir_all(path).expect("it can be removed");
+    }
+}

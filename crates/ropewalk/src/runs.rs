@@ -1,0 +1,337 @@
+//! Commands on the runs of an output directory: what there is, what it holds, what people say of it.
+
+use crate::exit::{self, Failure};
+use crate::files::{print_json, write_out};
+use crate::render::{grouped, table_of_two_columns};
+use clap::{Args, Subcommand};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+use ropewalk_node::run::{Logbook, Note, Registry, RunRecord};
+use ropewalk_terms::{RunNumber, Utc};
+use serde_json::json;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ropewalk runs list
+  ropewalk runs show 7 --output /data0
+  ropewalk runs compare 7 8
+  ropewalk runs note 7 'target moved by 2 mm' --by ada
+  ropewalk runs export > runs.csv")]
+pub(crate) struct RunsOptions {
+    #[command(subcommand)]
+    command: RunsCommand,
+    /// Where the runs' directories are: `output` of their configuration.
+    #[arg(long, global = true, value_name = "DIR", default_value = ".")]
+    output: PathBuf,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum RunsCommand {
+    /// All runs, the newest last.
+    List,
+    /// One run, and what people said of it.
+    Show {
+        /// Its number.
+        run: u32,
+    },
+    /// Two runs side by side.
+    Compare {
+        /// The number of one.
+        one: u32,
+        /// The number of the other.
+        other: u32,
+    },
+    /// Say something of a run; it goes to the logbook, logbook.jsonl beside the runs.
+    Note {
+        /// The run's number.
+        run: u32,
+        /// What there is to say.
+        text: String,
+        /// Who says it.
+        #[arg(long, value_name = "NAME")]
+        by: Option<String>,
+    },
+    /// All runs as CSV, with a first line that names the columns.
+    Export,
+}
+
+pub(crate) fn runs(options: &RunsOptions) -> Result<u8, Failure> {
+    let output = Output::open(options)?;
+    match &options.command {
+        RunsCommand::List => output.list(),
+        RunsCommand::Show { run } => output.show(*run),
+        RunsCommand::Compare { one, other } => output.compare(*one, *other),
+        RunsCommand::Note { run, text, by } => output.note(*run, text, by.as_deref()),
+        RunsCommand::Export => output.export(),
+    }
+}
+
+/// The output directory, looked at.
+struct Output<'a> {
+    path: &'a PathBuf,
+    registry: Registry,
+    logbook: Logbook,
+    json: bool,
+}
+
+impl<'a> Output<'a> {
+    fn open(options: &'a RunsOptions) -> Result<Self, Failure> {
+        let path = &options.output;
+        if !path.is_dir() {
+            return Err(Failure::Usage(format!("--output {}: there is no such directory", path.display())));
+        }
+        let registry = Registry::open(path).map_err(|error| cannot(path, &error))?;
+        Ok(Self { path, registry, logbook: Logbook::of(path), json: options.json })
+    }
+
+    /// All runs; one whose account is damaged is told of, and is in the list without numbers.
+    fn records(&self) -> Result<Vec<RunRecord>, Failure> {
+        let directories = self.registry.runs().map_err(|error| cannot(self.path, &error))?;
+        let record = |directory| {
+            RunRecord::read(directory).unwrap_or_else(|error| {
+                eprintln!("warning: {error}");
+                RunRecord { run: directory.run.0, directory: directory.path.clone(), ..RunRecord::default() }
+            })
+        };
+        Ok(directories.iter().map(record).collect())
+    }
+
+    fn record(&self, run: u32) -> Result<RunRecord, Failure> {
+        let record = self.registry.record(run).map_err(|error| Failure::Environment(error.to_string()))?;
+        record.ok_or_else(|| {
+            let known = self.registry.runs().unwrap_or_default();
+            let known = known.first().zip(known.last());
+            let known = known.map_or_else(
+                || "none at all; is it the `output` of their configuration?".to_owned(),
+                |(first, last)| format!("{} to {}", first.run.0, last.run.0),
+            );
+            Failure::Usage(format!("{}: there is no run {run}; there are {known}", self.path.display()))
+        })
+    }
+
+    fn list(&self) -> Result<u8, Failure> {
+        let records = self.records()?;
+        if self.json {
+            print_json(&records)?;
+            return Ok(exit::GOOD);
+        }
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED);
+        table.set_header(["run", "began (UTC)", "took", "ended", "events", "bytes", "lost"]);
+        for column in [2, 4, 5, 6] {
+            table.column_mut(column).into_iter().for_each(|column| {
+                column.set_cell_alignment(CellAlignment::Right);
+            });
+        }
+        for record in &records {
+            let lost: u64 = record.lost.values().sum();
+            table.add_row([
+                record.run.to_string(),
+                began(record),
+                took(record),
+                ended(record),
+                number(record.written),
+                number(record.bytes_written),
+                if record.has_account { grouped(lost) } else { String::new() },
+            ]);
+        }
+        say!("{table}");
+        Ok(exit::GOOD)
+    }
+
+    fn show(&self, run: u32) -> Result<u8, Failure> {
+        let record = self.record(run)?;
+        let notes = self.logbook.notes_of(RunNumber(run)).map_err(|error| cannot(self.path, &error))?;
+        if self.json {
+            let mut shown = json!(record);
+            shown["notes"] = json!(notes);
+            print_json(&shown)?;
+            return Ok(exit::GOOD);
+        }
+        let mut table = table_of_two_columns();
+        table.set_header(["run", &format!("{:06}  {}", run, ended(&record))]);
+        rows(&record).into_iter().for_each(|(name, value)| {
+            table.add_row([name, &value]);
+        });
+        say!("{table}");
+        say!("files    {}", record.directory.display());
+        notes.iter().for_each(tell);
+        Ok(exit::GOOD)
+    }
+
+    fn compare(&self, one: u32, other: u32) -> Result<u8, Failure> {
+        let (one, other) = (self.record(one)?, self.record(other)?);
+        if self.json {
+            print_json(&[one, other])?;
+            return Ok(exit::GOOD);
+        }
+        let mut table = Table::new();
+        table.load_style(UTF8_FULL_CONDENSED);
+        table.set_header(["", &format!("run {:06}", one.run), &format!("run {:06}", other.run), ""]);
+        for ((name, left), (_, right)) in rows(&one).into_iter().zip(rows(&other)) {
+            let mark = if left == right { "" } else { "differs" };
+            table.add_row([name, &left, &right, mark]);
+        }
+        say!("{table}");
+        Ok(exit::GOOD)
+    }
+
+    fn note(&self, run: u32, text: &str, by: Option<&str>) -> Result<u8, Failure> {
+        self.record(run)?;
+        let user = std::env::var("USER").ok();
+        let by = by.or(user.as_deref()).unwrap_or("the command line");
+        let note = self.logbook.add(now(), RunNumber(run), by, text).map_err(|error| match error.kind() {
+            ErrorKind::InvalidInput => Failure::Usage(error.to_string()),
+            _ => cannot(self.path, &error),
+        })?;
+        if self.json {
+            print_json(&note)?;
+        } else {
+            tell(&note);
+        }
+        Ok(exit::GOOD)
+    }
+
+    fn export(&self) -> Result<u8, Failure> {
+        const COLUMNS: &str = "run,began,duration_s,state,sources,built,incomplete,written,bytes_received,bytes_written,balanced,lost,notes\n";
+        let notes = self.logbook.notes().map_err(|error| cannot(self.path, &error))?;
+        let mut text = COLUMNS.to_owned();
+        for record in self.records()? {
+            let said: Vec<_> = notes.iter().filter(|note| note.run == record.run).map(|note| &*note.text).collect();
+            text += &csv_line(&record, &said.join("; "));
+        }
+        write_out(text.as_bytes())?;
+        Ok(exit::GOOD)
+    }
+}
+
+fn cannot(path: &std::path::Path, error: &std::io::Error) -> Failure {
+    Failure::Environment(format!("{}: {error}", path.display()))
+}
+
+fn now() -> Utc {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Utc(since.as_nanos() as i64)
+}
+
+fn tell(note: &Note) {
+    say!("{}  {}: {}", civil(note.at_ns), note.by, note.text);
+}
+
+/// A count for people; nothing where nobody knows.
+fn number(count: Option<u64>) -> String {
+    count.map_or_else(String::new, grouped)
+}
+
+fn began(record: &RunRecord) -> String {
+    record.started_ns.map_or_else(String::new, civil)
+}
+
+fn took(record: &RunRecord) -> String {
+    record.duration_s.map_or_else(String::new, |seconds| format!("{seconds:.1} s"))
+}
+
+/// How it ended, for people.
+fn ended(record: &RunRecord) -> String {
+    let Some(state) = &record.state else { return "no account: it goes on, or was killed".to_owned() };
+    let unbalanced = if record.is_balanced == Some(false) { ", unbalanced" } else { "" };
+    let why = record.stopped_by.as_ref().map_or_else(String::new, |cause| format!(" by {cause}"));
+    format!("{state}{why}{unbalanced}")
+}
+
+/// What there is to say of a run, line by line; of each run the same lines.
+fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
+    let lost: Vec<_> = record.lost.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+    let trouble: Vec<_> = record.sources_in_trouble.iter().map(u32::to_string).collect();
+    vec![
+        ("began (UTC)", began(record)),
+        ("took", took(record)),
+        ("ended", ended(record)),
+        ("sources", number(record.sources)),
+        ("events built", number(record.built)),
+        ("  incomplete", number(record.incomplete)),
+        ("  written", number(record.written)),
+        ("bytes received", number(record.bytes_received)),
+        ("bytes written", number(record.bytes_written)),
+        ("lost", lost.join(", ")),
+        ("sources in trouble", trouble.join(", ")),
+    ]
+}
+
+fn csv_line(record: &RunRecord, notes: &str) -> String {
+    let count = |count: Option<u64>| count.map_or_else(String::new, |count| count.to_string());
+    let lost: Vec<_> = record.lost.iter().map(|(cause, count)| format!("{cause}={count}")).collect();
+    let fields = [
+        record.run.to_string(),
+        began(record),
+        record.duration_s.map_or_else(String::new, |seconds| seconds.to_string()),
+        record.state.clone().unwrap_or_default(),
+        count(record.sources),
+        count(record.built),
+        count(record.incomplete),
+        count(record.written),
+        count(record.bytes_received),
+        count(record.bytes_written),
+        record.is_balanced.map_or_else(String::new, |is_balanced| is_balanced.to_string()),
+        lost.join(" "),
+        notes.to_owned(),
+    ];
+    fields.map(|field| csv_field(&field)).join(",") + "\n"
+}
+
+/// A field as RFC 4180 wants it.
+fn csv_field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+/// `2026-11-23 06:55:15` of a time in nanoseconds since 1970 UTC.
+fn civil(nanoseconds: i64) -> String {
+    let seconds = nanoseconds.div_euclid(1_000_000_000);
+    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days are counted from 0000-03-01, so that the leap day ends a year; 400 years have 146,097 of them.
+    let days = days + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let march_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * march_month + 2) / 5 + 1;
+    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+    let year = year + 400 * era + i64::from(month <= 2);
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn civil_time_knows_leap_years() {
+        let told = [0, 951_782_399, 951_782_400, 1_709_164_800, 1_795_398_780, 4_107_542_399, -1]
+            .map(|s| civil(s * 1_000_000_000));
+        assert_eq!(
+            told,
+            [
+                "1970-01-01 00:00:00",
+                "2000-02-28 23:59:59",
+                "2000-02-29 00:00:00",
+                "2024-02-29 00:00:00",
+                "2026-11-23 01:53:00",
+                "2100-02-28 23:59:59",
+                "1969-12-31 23:59:59",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_note_with_commas_and_quotes_is_one_field() {
+        let line = csv_line(&RunRecord { run: 7, ..RunRecord::default() }, "\"on\", since 3");
+        assert_eq!(line, "7,,,,,,,,,,,,\"\"\"on\"\", since 3\"\n");
+    }
+}

@@ -1,0 +1,73 @@
+//! The runs of an output directory, looked at after they were taken.
+
+use crate::process::{Ended, Program};
+use crate::support::TemporaryDirectory;
+use serde_json::Value;
+use std::path::Path;
+use std::time::SystemTime;
+
+fn runs(output: &Path, arguments: &[&str]) -> Ended {
+    let output = output.to_str().expect("it is text");
+    Program::run([&["runs"], arguments, &["--output", output]].concat())
+}
+
+fn seconds_since_1970() -> i64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later").as_secs() as i64
+}
+
+#[test]
+fn runs_are_listed_shown_compared_noted_and_exported() {
+    let temporary = TemporaryDirectory::new("runs");
+    let output = temporary.path();
+    let directory = output.to_str().expect("it is text");
+    let before = seconds_since_1970();
+    for events in ["300", "500"] {
+        let demo = ["demo", "--events", events, "--sources", "4", "--json", "--output", directory];
+        Program::run(demo).expect_status(0);
+    }
+    std::fs::create_dir(output.join("run000007")).expect("it can be made");
+
+    let list = runs(output, &["list", "--json"]).expect_status(0).account();
+    let told =
+        |name: &str| list.as_array().expect("a list").iter().map(|run| run[name].clone()).collect::<Vec<Value>>();
+    assert_eq!(told("run"), [1, 2, 7]);
+    assert_eq!(told("has_account"), [true, true, false]);
+    assert_eq!(told("written"), [300.into(), 500.into(), Value::Null]);
+    assert_eq!(told("is_balanced"), [true.into(), true.into(), Value::Null]);
+    let began = told("started_ns")[0].as_i64().expect("a time") / 1_000_000_000;
+    assert!((before..=seconds_since_1970()).contains(&began), "{began}");
+    let table = runs(output, &["list"]).expect_status(0).out.join("\n");
+    assert!(table.contains("no account: it goes on, or was killed"), "{table}");
+
+    runs(output, &["note", "2", "target, moved", "--by", "ada"]).expect_status(0);
+    let shown = runs(output, &["show", "2", "--json"]).expect_status(0).account();
+    assert_eq!((&shown["notes"][0]["by"], &shown["notes"][0]["text"]), (&"ada".into(), &"target, moved".into()));
+    assert!(runs(output, &["show", "2"]).expect_status(0).out.last().expect("a line").ends_with("ada: target, moved"));
+
+    let compared = runs(output, &["compare", "1", "2"]).expect_status(0).out.clone();
+    let line = |name: &str| compared.iter().find(|line| line.contains(name)).expect("it is there");
+    assert!(line("events built").contains("differs") && !line("sources").contains("differs"), "{compared:#?}");
+
+    let csv = runs(output, &["export"]).expect_status(0).out.clone();
+    assert_eq!(csv.len(), 4, "{csv:#?}");
+    assert!(csv[0].starts_with("run,began,") && csv[2].ends_with(",true,,\"target, moved\""), "{csv:#?}");
+}
+
+#[test]
+fn a_run_that_there_is_not_is_named_with_those_that_there_are() {
+    let temporary = TemporaryDirectory::new("runs-none");
+    let output = temporary.path();
+    std::fs::create_dir(output.join("run000003")).expect("it can be made");
+    for arguments in [&["show", "4"][..], &["compare", "3", "4"], &["note", "4", "what"]] {
+        let ended = runs(output, arguments);
+        assert!(ended.expect_status(2).errors.contains("there is no run 4; there are 3 to 3"), "{ended:#?}");
+    }
+    assert!(!output.join("logbook.jsonl").exists());
+    let ended = runs(output, &["note", "3", " "]);
+    assert!(ended.expect_status(2).errors.contains("a note has 1 to 16384 bytes"), "{ended:#?}");
+    let ended = runs(&output.join("nowhere"), &["list"]);
+    assert!(ended.expect_status(2).errors.contains("there is no such directory"), "{ended:#?}");
+    std::fs::write(output.join("run000003/run.json"), "{").expect("it can be written");
+    assert!(runs(output, &["list"]).expect_status(0).errors.contains("warning: "));
+    assert!(runs(output, &["show", "3"]).expect_status(4).errors.contains("run000003"));
+}
