@@ -60,8 +60,29 @@ impl Client {
     /// # Errors
     /// Where there is no answer.
     pub fn command(&self, command: &str, by: &str) -> Result<Replied, ClientError> {
-        let url = format!("{}/api/v1/commands/{command}", self.url);
-        let mut request = self.agent.post(&url).query("by", by);
+        self.post(&format!("commands/{command}"), &[("by", by)])
+    }
+
+    /// Takes the controls in somebody's name, `is_forced` also from somebody else.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub fn take_controls(&self, by: &str, is_forced: bool) -> Result<Replied, ClientError> {
+        self.post("operator/take", &[("by", by), ("force", if is_forced { "true" } else { "false" })])
+    }
+
+    /// Gives the controls that somebody holds to somebody else, or up.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub fn give_controls(&self, by: &str, to: Option<&str>) -> Result<Replied, ClientError> {
+        let query: Vec<_> = [("by", by)].into_iter().chain(to.map(|to| ("to", to))).collect();
+        self.post("operator/give", &query)
+    }
+
+    fn post(&self, what: &str, query: &[(&str, &str)]) -> Result<Replied, ClientError> {
+        let url = format!("{}/api/v1/{what}", self.url);
+        let mut request = self.agent.post(&url).query_pairs(query.iter().copied());
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {}", token.text()));
         }

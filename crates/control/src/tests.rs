@@ -36,8 +36,12 @@ impl Setup {
             output.display().to_string()
         );
         let configuration = parse("control", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
-        let config =
-            SessionConfig { limits: RunLimits::default(), after_run: AfterRun::Wait, tasks: SessionConfig::PATIENT };
+        let config = SessionConfig {
+            limits: RunLimits::default(),
+            after_run: AfterRun::Wait,
+            tasks: SessionConfig::PATIENT,
+            silence: Duration::from_secs(3600),
+        };
         let (alarms, hearers) = (configuration.alarm_rules(), configuration.alarms.clone());
         let session = Session::open(config, launcher(configuration, None)).expect("a thread");
         let config = ControlConfig {
@@ -86,6 +90,31 @@ impl Drop for Setup {
         let _ = self.session.desk().ask(ropewalk_node::session::Command::Shutdown, "the test");
         let _ = std::fs::remove_dir_all(&self.output);
     }
+}
+
+#[test]
+fn commands_of_others_are_refused_while_somebody_holds_the_controls() {
+    let setup = Setup::new("operator");
+    assert_eq!(setup.json("GET", "/api/v1/operator"), (200, serde_json::json!({ "operator": null })));
+    assert_eq!(setup.ask("POST", "/api/v1/operator/take").0, 400);
+    assert_eq!(setup.json("POST", "/api/v1/operator/take?by=%00").0, 400);
+    let (status, taken) = setup.json("POST", "/api/v1/operator/take?by=ada");
+    assert_eq!((status, &taken["operator"]["name"]), (200, &"ada".into()));
+    assert!(taken["operator"]["since_ns"].as_i64() > Some(0), "{taken}");
+    for look in ["state", "live", "operator"] {
+        assert_eq!(setup.json("GET", &format!("/api/v1/{look}")).1["operator"], taken["operator"], "{look}");
+    }
+    let (status, reply) = setup.json("POST", "/api/v1/commands/configure?by=bob");
+    assert_eq!((status, &reply["answer"], &reply["state"]), (409, &"held_by_another".into(), &"initial".into()));
+    assert!(reply["text"].as_str().is_some_and(|text| text.starts_with("ada holds the controls since ")), "{reply}");
+    assert_eq!(setup.json("POST", "/api/v1/operator/take?by=bob").0, 409);
+    assert_eq!(setup.json("POST", "/api/v1/operator/give?by=bob").0, 409);
+    assert_eq!(setup.json("POST", "/api/v1/operator/give?by=ada&to=").0, 400);
+    assert_eq!(setup.json("POST", "/api/v1/commands/configure?by=ada").0, 200);
+    assert_eq!(setup.json("POST", "/api/v1/operator/take?by=bob&force=true").1["operator"]["name"], "bob");
+    assert_eq!(setup.json("POST", "/api/v1/operator/give?by=bob&to=eve").1["operator"]["name"], "eve");
+    assert_eq!(setup.json("POST", "/api/v1/operator/give?by=eve").1["operator"], Value::Null);
+    assert_eq!(setup.json("POST", "/api/v1/commands/reset?by=bob").0, 200);
 }
 
 #[test]

@@ -458,7 +458,8 @@ pub(crate) struct ControlOptions {
 #[derive(Debug, Args)]
 #[command(after_help = "Commands: configure, start, pause, resume, stop, reset, shutdown.
 Known by other names, too: conf, enable (start), halt (reset).
-Only looking: state, journal, ledger, limit, alarms, addresses, runs.
+Who holds the controls, so that commands of others are not heard: take (--force: from somebody), give (up, or --to NAME).
+Only looking: state, operator, journal, ledger, limit, alarms, addresses, runs.
 
 Examples:
   ropewalk ctl state
@@ -475,9 +476,15 @@ pub(crate) struct CtlOptions {
     /// The file with the server's token, where it wants one.
     #[arg(long, value_name = "FILE")]
     pub(crate) token: Option<PathBuf>,
-    /// In whose name, for the journal.
+    /// In whose name, for the journal and for the controls; $USER unless given.
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
+    /// Take the controls although somebody else holds them.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Give the controls to this operator.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) to: Option<String>,
     /// Print the answer as JSON.
     #[arg(long)]
     pub(crate) json: bool,

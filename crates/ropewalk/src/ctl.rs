@@ -3,9 +3,12 @@
 use crate::arguments::CtlOptions;
 use crate::exit::{self, Failure};
 use ropewalk_control::{Client, Replied, Token};
+use ropewalk_terms::Utc;
 
 /// What only looks.
-const LOOKS: [&str; 7] = ["state", "journal", "ledger", "limit", "alarms", "addresses", "runs"];
+const LOOKS: [&str; 8] = ["state", "operator", "journal", "ledger", "limit", "alarms", "addresses", "runs"];
+/// What is told in lines, not as it comes.
+const IN_LINES: [&str; 3] = ["state", "operator", "journal"];
 
 pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
     let token = match &options.token {
@@ -22,12 +25,14 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
     let by = options.by.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "the command line".to_owned());
     let replied = match options.command.as_str() {
         look if LOOKS.contains(&look) => client.look(look),
+        "take" => client.take_controls(&by, options.force),
+        "give" => client.give_controls(&by, options.to.as_deref()),
         command => client.command(command, &by),
     };
     let replied = replied.map_err(|error| Failure::Environment(error.to_string()))?;
     if options.json {
         say!("{}", replied.body);
-    } else if options.command != "state" && options.command != "journal" && LOOKS.contains(&options.command.as_str()) {
+    } else if LOOKS.contains(&options.command.as_str()) && !IN_LINES.contains(&options.command.as_str()) {
         say!("{:#}", replied.body);
     } else {
         lines(&replied).iter().for_each(|line| say!("{line}"));
@@ -46,8 +51,7 @@ fn text(replied: &Replied, name: &str) -> String {
 
 /// Hours, minutes and seconds UTC of a time in nanoseconds since 1970.
 pub(crate) fn time_of_day(nanoseconds: i64) -> String {
-    let seconds = nanoseconds.div_euclid(1_000_000_000).rem_euclid(24 * 3600);
-    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+    Utc(nanoseconds).time_of_day()
 }
 
 /// The answer for people.
@@ -78,20 +82,17 @@ fn lines(replied: &Replied) -> Vec<String> {
         lines.extend(body[name].as_str().map(str::to_owned));
     }
     let run = body["run"].as_u64().map_or_else(String::new, |run| format!("  run {run}"));
+    if let Some(operator) = body.get("operator") {
+        lines.push(match operator["name"].as_str() {
+            Some(name) => {
+                let since = time_of_day(operator["since_ns"].as_i64().unwrap_or(0));
+                format!("{name} holds the controls since {since} UTC")
+            }
+            None => "nobody holds the controls: everybody may give commands".to_owned(),
+        });
+    }
     if !text(replied, "state").is_empty() {
         lines.push(format!("state {}{run}  allowed: {}", text(replied, "state"), allowed.join(", ")));
     }
     lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_of_day_is_told_of_any_time() {
-        assert_eq!(time_of_day(1_795_398_780_123_456_789), "01:53:00");
-        assert_eq!(time_of_day(0), "00:00:00");
-        assert_eq!(time_of_day(-1), "23:59:59");
-    }
 }

@@ -115,7 +115,12 @@ pub(crate) fn conduct(
     tell: impl FnOnce(&SessionView),
 ) -> Result<u8, Failure> {
     let after_run = limits.control.as_ref().map_or(AfterRun::Over, |control| control.after_run);
-    let config = SessionConfig { limits: limits.run, after_run, tasks: SessionConfig::PATIENT };
+    let config = SessionConfig {
+        limits: limits.run,
+        after_run,
+        tasks: SessionConfig::PATIENT,
+        silence: configuration.timeouts.operator.0,
+    };
     let session = Session::open(config, launch).map_err(|error| Failure::Environment(format!("a thread: {error}")))?;
     let desk = session.desk();
     // Dropped before the session: whoever asks then is not kept waiting for nothing.

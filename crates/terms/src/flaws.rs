@@ -279,6 +279,10 @@ flaws! {
     DrainWithoutEnd = "drain_without_end",
     /// The end of a task that was given up is taken for the end of the one that is under way.
     LateTaskHeard = "late_task_heard",
+    /// A command is taken although another operator holds the controls.
+    ForeignCommandTaken = "foreign_command_taken",
+    /// An operator who gives no sign keeps the controls.
+    SilentHolderKept = "silent_holder_kept",
     /// Of what a stream took of a lumisection's files the first one alone is added up.
     StreamOfFirstFileAlone = "stream_of_first_file_alone",
 }

@@ -38,9 +38,24 @@ impl Instant {
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Utc(pub i64);
 
+impl Utc {
+    /// Hours, minutes and seconds, such as `06:31:07`.
+    pub fn time_of_day(self) -> String {
+        let seconds = self.0.div_euclid(1_000_000_000).rem_euclid(24 * 3600);
+        format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_of_day_is_told_of_any_time() {
+        assert_eq!(Utc(1_795_398_780_123_456_789).time_of_day(), "01:53:00");
+        assert_eq!(Utc(0).time_of_day(), "00:00:00");
+        assert_eq!(Utc(-1).time_of_day(), "23:59:59");
+    }
 
     #[test]
     fn instants_saturate() {

@@ -43,7 +43,7 @@ async fn state(Of(shared): Of<Shared>) -> Json<State> {
         (status = 200, body = Reply),
         (status = 202, description = "taken"),
         (status = 404, body = Problem),
-        (status = 409, body = Reply),
+        (status = 409, body = Reply, description = "not now, refused, overtaken, or another operator holds the controls"),
         (status = 500, body = Reply),
     )
 )]
@@ -54,7 +54,7 @@ async fn command(Of(shared): Of<Shared>, Path(name): Path<String>, Query(manner)
     };
     let by = shown(manner.by.as_deref().unwrap_or("somebody"));
     let (sender, receiver) = oneshot::channel();
-    shared.desk.command(command, &by, move |told| {
+    shared.desk.operator_command(command, &by, move |told| {
         // Whoever asked may be gone.
         let _ = sender.send(told);
     });

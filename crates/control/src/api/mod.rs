@@ -6,6 +6,7 @@ mod events;
 mod history;
 mod incidents;
 mod measures;
+mod operator;
 mod runs;
 mod standing;
 
@@ -73,6 +74,7 @@ pub(crate) fn router(
         history::routes(),
         incidents::routes(),
         measures::routes(),
+        operator::routes(),
         runs::routes(),
     ];
     let api = topics.into_iter().fold(Router::new(), Router::merge).with_state(shared.clone());
@@ -97,6 +99,7 @@ fn openapi() -> utoipa::openapi::OpenApi {
         history::Document::openapi(),
         incidents::Document::openapi(),
         measures::Document::openapi(),
+        operator::Document::openapi(),
         runs::Document::openapi(),
     ];
     topics.into_iter().fold(Document::openapi(), |mut all, topic| {

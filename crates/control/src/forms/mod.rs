@@ -7,6 +7,7 @@ mod history;
 mod incidents;
 mod live;
 mod measures;
+mod operator;
 mod parts;
 mod state;
 
@@ -17,5 +18,6 @@ pub(crate) use history::History;
 pub(crate) use incidents::Incidents;
 pub(crate) use live::Live;
 pub(crate) use measures::{Measured, measures};
+pub(crate) use operator::{Holder, Operator};
 pub(crate) use parts::{Address, Count, Node, Source, addresses, counters, nodes, sources};
 pub(crate) use state::{JournalEntry, Problem, Reply, State, command_names};

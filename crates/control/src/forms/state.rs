@@ -1,5 +1,6 @@
 //! Where the sequence of runs is, and what was done to it.
 
+use super::Holder;
 use ropewalk_node::session::{Answer, Command, Entry, SessionView, Told};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -25,6 +26,8 @@ pub(crate) struct State {
     pub(crate) directory: Option<String>,
     /// How long it has gone on, in seconds.
     pub(crate) age_s: f64,
+    /// The operator whose commands alone are heard; null where everybody's are.
+    pub(crate) operator: Option<Holder>,
     /// The number of the last entry in the journal.
     pub(crate) last_entry: u64,
 }
@@ -41,6 +44,7 @@ impl State {
             run: view.run.map(|run| run.0),
             directory: view.directory.as_ref().map(|directory| directory.display().to_string()),
             age_s: view.age.as_secs_f64(),
+            operator: view.operator.as_ref().map(Holder::of),
             last_entry: view.last_entry,
         }
     }
@@ -51,7 +55,7 @@ impl State {
 pub(crate) struct Reply {
     /// The command.
     pub(crate) command: &'static str,
-    /// `done`, `already_so`, `not_now`, `refused`, `failed`, `overtaken`.
+    /// `done`, `already_so`, `not_now`, `refused`, `failed`, `overtaken`, `held_by_another`.
     pub(crate) answer: &'static str,
     /// The state now.
     pub(crate) state: &'static str,
@@ -72,7 +76,7 @@ impl Reply {
     pub(crate) const fn status(answer: Answer) -> u16 {
         match answer {
             Answer::Done | Answer::AlreadySo => 200,
-            Answer::NotNow(_) | Answer::Refused | Answer::Overtaken => 409,
+            Answer::NotNow(_) | Answer::Refused | Answer::Overtaken | Answer::HeldByAnother => 409,
             Answer::Failed(_) => 500,
         }
     }

@@ -469,6 +469,8 @@ pub struct TimeoutSection {
     pub resync: Time,
     /// A front end under run control does not answer a command.
     pub front_end: Time,
+    /// An operator who holds the controls gives no sign.
+    pub operator: Time,
 }
 
 impl Default for TimeoutSection {
@@ -480,6 +482,7 @@ impl Default for TimeoutSection {
             drain: Time(Duration::from_secs(20)),
             resync: Time(Duration::from_secs(1)),
             front_end: Time(Duration::from_secs(10)),
+            operator: Time(Duration::from_secs(1800)),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Where commands are given, and where one looks.
 
+use super::controls::{ControlsRequest, ControlsTold};
 use super::journal::{Entry, Journal};
 use super::view::SessionView;
 use crate::run::RunError;
@@ -23,12 +24,18 @@ pub struct Told {
 /// Called with the answer, once, by the director's thread.
 pub(super) type Reply = Box<dyn FnOnce(Told) + Send>;
 
-/// A command on its way.
-pub(super) struct Order {
-    pub(super) command: Command,
-    /// Who gave it.
-    pub(super) by: String,
-    pub(super) reply: Reply,
+/// In whose name something is asked for.
+pub(super) enum By {
+    /// The program's own, or of whoever sits at its terminal: always heard.
+    Program(String),
+    /// An operator's: not heard while another one holds the controls.
+    Operator(String),
+}
+
+/// What is on its way to the director.
+pub(super) enum Order {
+    Command { command: Command, by: By, reply: Reply },
+    Controls { request: ControlsRequest, by: String, reply: Box<dyn FnOnce(ControlsTold) + Send> },
 }
 
 /// What the director's thread and its desks share.
@@ -85,15 +92,34 @@ impl Desk {
         self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Gives a command in somebody's name. `reply` is called once, from another thread, when it has ended, which may take as long as
-    /// the run takes to drain; it must not block.
+    /// Gives a command of the program itself, or of whoever sits at its terminal, whoever holds the controls. `reply` is called once, from
+    /// another thread, when it has ended, which may take as long as the run takes to drain; it must not block.
     pub fn command(&self, command: Command, by: &str, reply: impl FnOnce(Told) + Send + 'static) {
-        let order = Order { command, by: by.to_owned(), reply: Box::new(reply) };
-        if let Err(unsent) = self.orders.send(order) {
-            // The thread has ended: everything is over.
-            let state = OperationState::Over;
-            let answer = if command == Command::Shutdown { Answer::AlreadySo } else { Answer::NotNow(state) };
-            (unsent.0.reply)(Told { command, answer, state, text: None });
+        self.order(Order::Command { command, by: By::Program(by.to_owned()), reply: Box::new(reply) });
+    }
+
+    /// As [`Desk::command`], of an operator: not heard while another one holds the controls.
+    pub fn operator_command(&self, command: Command, by: &str, reply: impl FnOnce(Told) + Send + 'static) {
+        self.order(Order::Command { command, by: By::Operator(by.to_owned()), reply: Box::new(reply) });
+    }
+
+    /// Takes the controls, or gives them, in an operator's name. `reply` is called once, from another thread; it must not block.
+    pub fn controls(&self, request: ControlsRequest, by: &str, reply: impl FnOnce(ControlsTold) + Send + 'static) {
+        self.order(Order::Controls { request, by: by.to_owned(), reply: Box::new(reply) });
+    }
+
+    fn order(&self, order: Order) {
+        let Err(unsent) = self.orders.send(order) else { return };
+        // The thread has ended: everything is over.
+        match unsent.0 {
+            Order::Command { command, reply, .. } => {
+                let state = OperationState::Over;
+                let answer = if command == Command::Shutdown { Answer::AlreadySo } else { Answer::NotNow(state) };
+                reply(Told { command, answer, state, text: None });
+            }
+            Order::Controls { reply, .. } => {
+                reply(ControlsTold { holder: None, refusal: Some("run control has ended".to_owned()) });
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The thread that has the runs.
 
-use super::desk::{Desk, Order, Reply, Shared, Told};
+use super::controls::{ControlsRequest, ControlsTold, Rota};
+use super::desk::{By, Desk, Order, Reply, Shared, Told};
 use super::journal::EntryKind;
 use super::limits::{RunLimits, RunWatch};
 use super::view::SessionView;
@@ -30,6 +31,8 @@ pub struct SessionConfig {
     pub after_run: AfterRun,
     /// How long each step may take.
     pub tasks: TaskLimits,
+    /// An operator who gives no sign for so long loses the controls.
+    pub silence: Duration,
 }
 
 impl SessionConfig {
@@ -106,6 +109,7 @@ struct Director {
     config: SessionConfig,
     launch: Launch,
     operation: Operation,
+    rota: Rota,
     clock: MonotonicClock,
     orders: Receiver<Order>,
     shared: Arc<Shared>,
@@ -132,6 +136,7 @@ impl Director {
             config,
             launch,
             operation: Operation::new(config.tasks),
+            rota: Rota::new(config.silence),
             clock,
             orders,
             shared,
@@ -162,7 +167,33 @@ impl Director {
         self.turn();
     }
 
-    fn take(&mut self, Order { command, by, reply }: Order) {
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::Command { command, by, reply } => self.take_command(command, by, reply),
+            Order::Controls { request, by, reply } => reply(self.take_controls(&request, &by)),
+        }
+    }
+
+    fn take_controls(&mut self, request: &ControlsRequest, by: &str) -> ControlsTold {
+        let (told, entry) = self.rota.ask((self.clock.now(), self.clock.utc()), by, request);
+        entry.into_iter().for_each(|text| self.tell(EntryKind::Command, text));
+        // Whoever is told looks at once.
+        self.publish();
+        told
+    }
+
+    fn take_command(&mut self, command: Command, by: By, reply: Reply) {
+        let by = match by {
+            By::Program(by) => by,
+            By::Operator(by) => {
+                if let Some(why) = self.rota.refusal(self.clock.now(), &by) {
+                    self.tell(EntryKind::Command, format!("{}, by {by}, is not heard: {why}", command.name()));
+                    let state = self.operation.state();
+                    return reply(Told { command, answer: Answer::HeldByAnother, state, text: Some(why) });
+                }
+                by
+            }
+        };
         let number = self.next_command;
         self.next_command = CommandNumber(number.0 + 1);
         self.tell(EntryKind::Command, format!("{}, by {by}", command.name()));
@@ -177,6 +208,8 @@ impl Director {
         }
         self.look();
         self.operation.tick(self.clock.now());
+        let lost = self.rota.tick(self.clock.now(), self.clock.utc());
+        lost.into_iter().for_each(|text| self.tell(EntryKind::Command, text));
         while let Some((number, task)) = self.operation.poll() {
             self.carry_out(number, task);
         }
@@ -198,7 +231,8 @@ impl Director {
                 Some(format!("{} is of no use in state {}; allowed are: {what}", command.name(), state.name()))
             }
             Answer::Overtaken => Some(format!("another command came after this one; the state is {}", state.name())),
-            Answer::Refused | Answer::Failed(_) => self.view.trouble.clone(),
+            // Of commands that are not heard nobody gets here.
+            Answer::Refused | Answer::Failed(_) | Answer::HeldByAnother => self.view.trouble.clone(),
         };
         Told { command, answer, state, text }
     }
@@ -391,7 +425,8 @@ impl Director {
     fn publish(&mut self) {
         let (now, utc) = (self.clock.now(), self.clock.utc());
         let (state, task) = (self.operation.state(), self.operation.task());
-        let is_news = state != self.view.state || task != self.view.task;
+        let is_news =
+            state != self.view.state || task != self.view.task || self.rota.holder() != self.view.operator.as_ref();
         if !is_news && now < self.publish_due {
             return;
         }
@@ -406,6 +441,7 @@ impl Director {
             self.sample_due = now.after(SAMPLE);
             self.view.sample = Arc::new(handle.sample());
         }
+        self.view.operator = self.rota.holder().cloned();
         self.view.disk_left = self.handle.as_ref().and_then(RunHandle::disk_left);
         self.view.last_entry = self.shared.journal(|journal| journal.last());
         self.shared.publish(self.view.clone());

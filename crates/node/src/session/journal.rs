@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 pub enum EntryKind {
     /// The state changed.
     State,
-    /// Somebody gave a command.
+    /// Somebody gave a command, or the controls changed hands.
     Command,
     /// A command could not be carried out, or nothing goes on.
     Fault,

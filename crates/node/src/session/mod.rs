@@ -6,8 +6,10 @@
 //!    +-------view, answers----+
 //! ```
 //! What blocks, setting up memory and threads or waiting for them to end, is done by threads of their own, so that a command is taken
-//! within milliseconds whatever is going on. Commands come from as many desks as there are.
+//! within milliseconds whatever is going on. Commands come from as many desks as there are; where an operator holds the controls, of operators
+//! theirs alone are heard. The program itself, which is also whoever sits at its terminal, is always heard, so that a run can be stopped there.
 
+mod controls;
 mod desk;
 mod director;
 mod journal;
@@ -16,6 +18,7 @@ mod limits;
 mod tests;
 mod view;
 
+pub use controls::{ControlsRequest, ControlsTold, Holder};
 pub use desk::{Desk, Told};
 pub use director::{Launch, Session, SessionConfig};
 pub use journal::{Entry, EntryKind};

@@ -49,8 +49,11 @@ const LIMITS: TaskLimits = {
     TaskLimits { prepare: limit, begin: limit, pause: limit, drain: limit, force: limit, close: limit }
 };
 
+/// Nobody is so silent here.
+const SILENCE: Duration = Duration::from_secs(3600);
+
 fn session(output: &Output, is_emulated: bool, limits: RunLimits, after_run: AfterRun) -> Session {
-    let config = SessionConfig { limits, after_run, tasks: LIMITS };
+    let config = SessionConfig { limits, after_run, tasks: LIMITS, silence: SILENCE };
     let launch = launcher(configuration(&output.0, is_emulated), limits.events);
     Session::open(config, launch).expect("a thread")
 }
@@ -194,6 +197,60 @@ fn whoever_is_in_a_hurry_drops_what_is_left_and_the_account_says_so() {
     wait_for(&desk, "events", |view| built(view) > 0);
     let summary = ask(&desk, Command::Reset).last.expect("an account");
     assert_eq!((summary.state.as_str(), summary.is_balanced()), ("forced", true));
+}
+
+fn operator(desk: &Desk, by: &str, request: ControlsRequest) -> ControlsTold {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    desk.controls(request, by, move |told| sender.send(told).expect("somebody waits"));
+    receiver.recv_timeout(PATIENCE).expect("an answer")
+}
+
+fn command_of(desk: &Desk, by: &str, command: Command) -> Told {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    desk.operator_command(command, by, move |told| sender.send(told).expect("somebody waits"));
+    receiver.recv_timeout(PATIENCE).expect("an answer")
+}
+
+#[test]
+fn of_operators_the_one_who_holds_the_controls_is_heard_and_the_program_always_is() {
+    let output = Output::new("operators");
+    let session = session(&output, false, RunLimits::default(), AfterRun::Wait);
+    let desk = session.desk();
+    assert_eq!(command_of(&desk, "bob", Command::Configure).answer, Answer::Done);
+    let told = operator(&desk, "ada", ControlsRequest::Take { is_forced: false });
+    assert_eq!((told.refusal, told.holder.map(|holder| holder.name)), (None, Some("ada".to_owned())));
+    assert_eq!(view(&desk).operator.expect("it is seen at once").name, "ada");
+    let told = command_of(&desk, "bob", Command::Start);
+    assert_eq!((told.answer, told.state), (Answer::HeldByAnother, OperationState::Configured));
+    assert!(told.text.is_some_and(|text| text.starts_with("ada holds the controls since ")));
+    assert!(operator(&desk, "bob", ControlsRequest::Give { to: None }).refusal.is_some());
+    assert_eq!(command_of(&desk, "ada", Command::Start).answer, Answer::Done);
+    assert_eq!(operator(&desk, "bob", ControlsRequest::Take { is_forced: true }).refusal, None);
+    assert_eq!(command_of(&desk, "ada", Command::Stop).answer, Answer::HeldByAnother);
+    // Whoever sits at the terminal.
+    ask(&desk, Command::Stop);
+    let said: Vec<_> = desk.journal_after(0).into_iter().map(|entry| entry.text).collect();
+    for text in ["ada takes the controls", "bob takes the controls from ada, by force"] {
+        assert!(said.iter().any(|entry| entry == text), "{text}: {said:?}");
+    }
+    assert!(said.iter().any(|entry| entry.starts_with("start, by bob, is not heard: ada holds")), "{said:?}");
+}
+
+#[test]
+fn an_operator_who_gives_no_sign_loses_the_controls() {
+    let output = Output::new("silent");
+    let config = SessionConfig {
+        limits: RunLimits::default(),
+        after_run: AfterRun::Wait,
+        tasks: LIMITS,
+        silence: Duration::from_millis(50),
+    };
+    let session = Session::open(config, launcher(configuration(&output.0, false), None)).expect("a thread");
+    let desk = session.desk();
+    operator(&desk, "ada", ControlsRequest::Take { is_forced: false });
+    wait_for(&desk, "her to lose them", |view| view.operator.is_none());
+    assert!(desk.journal_after(0).iter().any(|entry| entry.text.starts_with("ada gave no sign for ")));
+    assert_eq!(command_of(&desk, "bob", Command::Configure).answer, Answer::Done);
 }
 
 /// `ROPEWALK_RUNS=200` takes so many runs in a row, in turn with data, and with none.

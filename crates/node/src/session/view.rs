@@ -1,5 +1,6 @@
 //! A sequence of runs as it can be seen from outside.
 
+use super::controls::Holder;
 use crate::drive::{FrontEndsAccount, RunSnapshot};
 use crate::run::{DiskLeft, RunSummary};
 use crate::tap::Tap;
@@ -49,6 +50,8 @@ pub struct SessionView {
     pub warnings: Vec<String>,
     /// The account of the last run that was closed.
     pub last: Option<Arc<RunSummary>>,
+    /// The operator who holds the controls.
+    pub operator: Option<Holder>,
     /// The number of the last entry in the journal.
     pub last_entry: u64,
 }
@@ -74,6 +77,7 @@ impl SessionView {
             sources: 0,
             warnings: Vec::new(),
             last: None,
+            operator: None,
             last_entry: 0,
         }
     }

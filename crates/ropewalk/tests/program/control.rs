@@ -103,3 +103,25 @@ fn an_open_address_without_a_token_is_refused() {
     assert!(ended.expect_status(2).errors.contains("give a token file"), "{ended:#?}");
     assert!(!run_directory(&setup, 1).exists());
 }
+
+#[test]
+fn one_operator_holds_the_controls_and_ctl_says_who() {
+    let setup = Setup::new("control-operator", &[841]);
+    let controlled = Controlled::start(&setup, &["--idle"]);
+    let ctl = |command: &str, more: &[&str]| {
+        let words = ["ctl", command, "--url", &controlled.url];
+        Program::run(words.iter().chain(more))
+    };
+    controlled.wait("the run to be set up", |state| state["run"] == 1 && state["task"].is_null());
+    assert!(ctl("operator", &[]).expect_status(0).out[0].contains("nobody holds the controls"));
+    assert!(ctl("take", &["--by", "bob"]).expect_status(0).out[0].contains("bob holds the controls since "));
+    let refused = controlled.ctl("start");
+    assert_eq!(refused.expect_status(3).account()["answer"], "held_by_another");
+    controlled.ctl("take").expect_status(3);
+    ctl("take", &["--by", "ada", "--force"]).expect_status(0);
+    assert_eq!(controlled.good("start")["state"], "running");
+    assert_eq!(controlled.good("state")["operator"]["name"], "ada");
+    ctl("give", &["--by", "ada", "--to", "bob"]).expect_status(0);
+    ctl("shutdown", &["--by", "bob"]).expect_status(0);
+    controlled.program.end().expect_status(0);
+}

@@ -14,7 +14,7 @@ fn every_command_is_answered_with_the_truth_and_every_stop_finishes() {
 
 #[test]
 fn every_kind_of_answer_is_given_and_a_seed_is_a_run() {
-    let mut sum = [0; 6];
+    let mut sum = [0; 7];
     for seed in 0..400 {
         let answers = |_| {
             let mut world = World::new(Scenario::draw(seed));

@@ -126,6 +126,8 @@ pub enum Answer {
     Failed(Fault),
     /// Another command, a later one, led elsewhere.
     Overtaken,
+    /// Somebody else holds the controls; see [`Controls`](super::Controls).
+    HeldByAnother,
 }
 
 impl Answer {
@@ -143,6 +145,7 @@ impl Answer {
             Self::Refused => "refused",
             Self::Failed(_) => "failed",
             Self::Overtaken => "overtaken",
+            Self::HeldByAnother => "held_by_another",
         }
     }
 }

@@ -1,11 +1,13 @@
-//! Run control as operators have it: commands at any moment, and whoever carries out what it says fails, hangs, or ends too late.
+//! Run control as operators have it: commands at any moment, of one who holds the controls or of anybody, and whoever carries out what it
+//! says fails, hangs, or ends too late.
 //!
 //! ```text
-//!   operators --commands--> flow's Operation --tasks--> Crew: slow, refuses, fails, hangs      World: is what is answered so?
+//!   Operators --commands--> flow's Operation --tasks--> Crew: slow, refuses, fails, hangs      World: is what is answered so?
 //!      <-----answers-----------+   <--ends, late ones too--+
 //! ```
 
 mod crew;
+mod operators;
 mod scenario;
 mod world;
 

@@ -23,6 +23,12 @@ pub struct Scenario {
     pub work: Duration,
     /// One run in so many ends by itself, and as many go wrong.
     pub own_end: Option<u64>,
+    /// Those who give commands.
+    pub operators: u64,
+    /// One in so many times they turn to the controls before a command.
+    pub turns: u64,
+    /// Whoever gives no sign for so long loses the controls.
+    pub silence: Duration,
 }
 
 impl Scenario {
@@ -47,6 +53,9 @@ impl Scenario {
             trouble: draw.one_in(2).then(|| draw.between(3, 20)),
             work: draw.time(Duration::from_micros(100), Duration::from_millis(300)),
             own_end: draw.one_in(2).then(|| draw.between(1, 6)),
+            operators: draw.between(1, 4),
+            turns: draw.between(2, 10),
+            silence: draw.time(Duration::from_millis(10), Duration::from_secs(60)),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::super::broken::{Broken, Checker};
 use super::super::draw::Draw;
 use super::crew::{Crew, Held, Word};
+use super::operators::Operators;
 use super::scenario::Scenario;
 use ropewalk_flow::control::operation::{
     Answer, Command, CommandNumber, Operation, OperationState, Outcome, Task, TaskNumber,
@@ -17,6 +18,7 @@ pub struct World {
     draw: Draw,
     now: Instant,
     operation: Operation,
+    operators: Operators,
     crew: Crew,
     /// The task that was given last, while it is waited for.
     given: Option<(TaskNumber, Task)>,
@@ -25,7 +27,7 @@ pub struct World {
     /// Commands without an answer, and since when.
     open: BTreeMap<CommandNumber, (Command, Instant)>,
     last: u64,
-    answers: [u64; 6],
+    answers: [u64; 7],
 }
 
 impl World {
@@ -33,19 +35,20 @@ impl World {
     pub fn new(scenario: Scenario) -> Self {
         let draw = Draw::new(scenario.seed, 0x0be8);
         let operation = Operation::new(scenario.limits);
-        let crew = Crew::new(scenario.clone());
+        let (operators, crew) = (Operators::new(&scenario), Crew::new(scenario.clone()));
         let (open, given) = (BTreeMap::new(), None);
         Self {
             scenario,
             draw,
             now: Instant::ZERO,
             operation,
+            operators,
             crew,
             given,
             timed_out: None,
             open,
             last: 0,
-            answers: [0; 6],
+            answers: [0; 7],
         }
     }
 
@@ -58,8 +61,13 @@ impl World {
             let until = self.now.after(self.draw.time(Duration::from_micros(1), self.scenario.pause));
             self.go_on_until(until)?;
             let command = self.draw.of(&Command::ALL[..6]);
-            self.give(command)?;
+            if self.operators.may_command(self.now)? {
+                self.give(command)?;
+            } else {
+                self.look_at(command, Answer::HeldByAnother)?;
+            }
         }
+        // The program itself asks nobody.
         self.give(Command::Shutdown)?;
         self.go_on_until(self.now.after(self.longest()))?;
         let state = self.operation.state();
@@ -73,7 +81,7 @@ impl World {
     }
 
     /// How many commands had which answer.
-    pub const fn answers(&self) -> [u64; 6] {
+    pub const fn answers(&self) -> [u64; 7] {
         self.answers
     }
 
@@ -161,6 +169,7 @@ impl World {
             Answer::Refused => 3,
             Answer::Failed(_) => 4,
             Answer::Overtaken => 5,
+            Answer::HeldByAnother => 6,
         };
         self.answers[kind] += 1;
         let (held, state) = (self.crew.held, self.operation.state());
