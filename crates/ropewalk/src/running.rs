@@ -11,7 +11,7 @@ use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::run::{RunSummary, advice, placement};
 use ropewalk_node::session::{
     AfterRun, Answer, Command, Desk, EntryKind, Launch, OperationState, RunLimits, Session, SessionConfig, SessionView,
-    Told, launcher,
+    Told, launcher, task_limits,
 };
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -115,12 +115,11 @@ pub(crate) fn conduct(
     tell: impl FnOnce(&SessionView),
 ) -> Result<u8, Failure> {
     let after_run = limits.control.as_ref().map_or(AfterRun::Over, |control| control.after_run);
-    let config = SessionConfig {
-        limits: limits.run,
-        after_run,
-        tasks: SessionConfig::PATIENT,
-        silence: configuration.timeouts.operator.0,
+    let tasks = match limits.control {
+        Some(_) => task_limits(&configuration.timeouts),
+        None => SessionConfig::PATIENT,
     };
+    let config = SessionConfig { limits: limits.run, after_run, tasks, silence: configuration.timeouts.operator.0 };
     let session = Session::open(config, launch).map_err(|error| Failure::Environment(format!("a thread: {error}")))?;
     let desk = session.desk();
     // Dropped before the session: whoever asks then is not kept waiting for nothing.

@@ -469,6 +469,12 @@ pub struct TimeoutSection {
     pub resync: Time,
     /// A front end under run control does not answer a command.
     pub front_end: Time,
+    /// Everything that a run needs is not set up.
+    pub prepare: Time,
+    /// A run that was started does not begin.
+    pub begin: Time,
+    /// A run that is over is not closed.
+    pub close: Time,
     /// An operator who holds the controls gives no sign.
     pub operator: Time,
 }
@@ -482,6 +488,9 @@ impl Default for TimeoutSection {
             drain: Time(Duration::from_secs(20)),
             resync: Time(Duration::from_secs(1)),
             front_end: Time(Duration::from_secs(10)),
+            prepare: Time(Duration::from_secs(600)),
+            begin: Time(Duration::from_secs(120)),
+            close: Time(Duration::from_secs(600)),
             operator: Time(Duration::from_secs(1800)),
         }
     }

@@ -154,6 +154,17 @@ pub(super) enum Managing {
     },
 }
 
+/// The threads of a run, also where its handle is somewhere else.
+#[derive(Clone, Debug)]
+pub struct RunThreads(Arc<Ending>);
+
+impl RunThreads {
+    /// Those that have not ended, by name: `ru0`, `bu1` and so on.
+    pub fn living(&self) -> Vec<String> {
+        self.0.living()
+    }
+}
+
 /// A run that goes on on its own threads.
 #[derive(Debug)]
 pub struct RunHandle {
@@ -215,6 +226,18 @@ impl RunHandle {
     /// What is left of the disks that builder units of this process write to, as it was a moment ago; none where there are none.
     pub fn disk_left(&self) -> Option<DiskLeft> {
         self.disk_watch.as_ref().and_then(DiskWatch::left)
+    }
+
+    /// Its threads.
+    pub fn threads(&self) -> RunThreads {
+        RunThreads(Arc::clone(&self.ending))
+    }
+
+    /// Adds a thread that neither does anything nor ends before it may.
+    #[cfg(test)]
+    pub(crate) fn add_hanging_thread(&mut self, name: &str, may_end: Arc<std::sync::atomic::AtomicBool>) {
+        let drives: Vec<Box<dyn Drive + Send>> = vec![Box::new(super::worker::Hangs(may_end))];
+        self.workers.push(Worker::start(name, drives, Arc::clone(&self.ending), || ()).expect("a thread"));
     }
 
     /// The run's number.

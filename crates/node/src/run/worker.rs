@@ -18,6 +18,8 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(50);
 pub(super) struct Ending {
     halt: AtomicBool,
     refusal: OnceLock<Refusal>,
+    /// Threads that have not ended, by name.
+    living: Mutex<Vec<String>>,
     /// Threads that panicked, by name.
     panicked: Mutex<Vec<String>>,
 }
@@ -44,21 +46,41 @@ impl Ending {
         self.panicked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Threads that have not ended, by name.
+    pub(super) fn living(&self) -> Vec<String> {
+        self.living.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn came(&self, name: &str) {
+        self.living.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+    }
+
+    fn left(&self, name: &str) {
+        let mut living = self.living.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = living.iter().position(|one| one == name) {
+            living.remove(place);
+        }
+    }
+
     /// Whether every thread is to end.
     pub(super) fn is_halted(&self) -> bool {
         self.halt.load(Ordering::Relaxed)
     }
 }
 
-/// Lies on a thread's stack, and is dropped where that is unwound.
-struct PanicWatch<'e>(&'e Ending);
+/// Lies on a thread's stack, and is dropped with it, also where that is unwound.
+struct Presence<'e> {
+    name: &'e str,
+    ending: &'e Ending,
+}
 
-impl Drop for PanicWatch<'_> {
+impl Drop for Presence<'_> {
     fn drop(&mut self) {
+        let Self { name, ending } = *self;
+        ending.left(name);
         if std::thread::panicking() {
-            let name = std::thread::current().name().unwrap_or_default().to_owned();
-            self.0.panicked.lock().unwrap_or_else(PoisonError::into_inner).push(name);
-            self.0.halt();
+            ending.panicked.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+            ending.halt();
         }
     }
 }
@@ -84,11 +106,14 @@ impl Worker {
     ) -> io::Result<Self> {
         let waiter = Waiter::new()?;
         let waker = waiter.waker();
+        ending.came(name);
+        let (own, shared) = (name.to_owned(), Arc::clone(&ending));
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            let _watch = PanicWatch(&ending);
+            let _presence = Presence { name: &own, ending: &ending };
             prepare();
             turn_all(drives, waiter, &ending);
-        })?;
+        });
+        let thread = thread.inspect_err(|_| shared.left(name))?;
         Ok(Self { thread, waker })
     }
 
@@ -172,6 +197,35 @@ pub(super) struct Panics;
 impl Drive for Panics {
     fn turn(&mut self, _now: Instant) -> usize {
         panic!("this is a test of threads that panic");
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn prepare_wait(&mut self) -> bool {
+        true
+    }
+
+    fn wait_descriptors<'a>(&'a self, _into: &mut Vec<std::os::fd::BorrowedFd<'a>>) {}
+
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
+/// What does not come back from a turn until it may.
+#[cfg(test)]
+#[derive(Debug)]
+pub(super) struct Hangs(pub(super) Arc<AtomicBool>);
+
+#[cfg(test)]
+impl Drive for Hangs {
+    fn turn(&mut self, _now: Instant) -> usize {
+        while !self.0.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        0
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -5,7 +5,7 @@ use super::desk::{By, Desk, Order, Reply, Shared, Told};
 use super::journal::EntryKind;
 use super::limits::{RunLimits, RunWatch};
 use super::view::SessionView;
-use crate::run::{ACCOUNT, RunError, RunHandle, RunSummary};
+use crate::run::{ACCOUNT, RunError, RunHandle, RunSummary, RunThreads};
 use ropewalk_flow::control::operation::{
     AfterRun, Answer, Command, CommandNumber, Operation, OperationState, Outcome, Task, TaskLimits, TaskNumber,
 };
@@ -118,6 +118,8 @@ struct Director {
     replies: BTreeMap<CommandNumber, (Command, Reply)>,
     next_command: CommandNumber,
     handle: Option<RunHandle>,
+    /// The threads of the run that is being closed, or was last.
+    closing: Option<RunThreads>,
     watch: RunWatch,
     /// Which task the handle carries out.
     doing: Option<(TaskNumber, Task)>,
@@ -145,6 +147,7 @@ impl Director {
             replies: BTreeMap::new(),
             next_command: CommandNumber(1),
             handle: None,
+            closing: None,
             watch: RunWatch::default(),
             doing: None,
             incidents: 0,
@@ -207,7 +210,9 @@ impl Director {
             self.receive(brought);
         }
         self.look();
-        self.operation.tick(self.clock.now());
+        if let Some(task) = self.operation.tick(self.clock.now()) {
+            self.left_behind(task);
+        }
         let lost = self.rota.tick(self.clock.now(), self.clock.utc());
         lost.into_iter().for_each(|text| self.tell(EntryKind::Command, text));
         while let Some((number, task)) = self.operation.poll() {
@@ -219,6 +224,24 @@ impl Director {
                 reply(self.told(command, answer));
             }
         }
+    }
+
+    /// Nobody waits any longer for this task: who or what it was.
+    fn left_behind(&mut self, task: Task) {
+        let living = self.closing.as_ref().map(RunThreads::living).unwrap_or_default();
+        let whose = match task {
+            Task::Prepare => "what is being set up is given back when it is done".to_owned(),
+            Task::Begin => "not everybody was ready: what has begun is ended".to_owned(),
+            Task::Pause | Task::Resume => "the event manager did not answer: the run goes on as it was".to_owned(),
+            Task::Drain => "what is left of the run is dropped".to_owned(),
+            Task::Force => "the event manager did not answer: the run is closed without it".to_owned(),
+            Task::Close | Task::Discard if living.is_empty() => {
+                "all its threads have ended, and a program that takes files or decides on them has not: it is left behind".to_owned()
+            }
+            Task::Close | Task::Discard => format!("{} did not end and is left behind", living.join(", ")),
+        };
+        let limit = self.config.tasks.of(task).as_secs_f64();
+        self.trouble(format!("{} took longer than {limit} s: {whose}", task.name()));
     }
 
     fn told(&self, command: Command, answer: Answer) -> Told {
@@ -339,6 +362,7 @@ impl Director {
         let Some(mut handle) = self.handle.take() else {
             return self.operation.ended(self.clock.now(), number, Outcome::Done);
         };
+        self.closing = Some(handle.threads());
         let bring = self.bring.clone();
         let work = move || {
             let brought = if task == Task::Discard {

@@ -1,9 +1,25 @@
 //! When a run ends without being told.
 
+use crate::configuration::TimeoutSection;
 use crate::drive::RunSnapshot;
 use crate::run::RunHandle;
+use ropewalk_flow::control::operation::TaskLimits;
 use ropewalk_terms::Counter;
 use std::time::{Duration, Instant};
+
+/// How long each step may take for nodes that keep the configured times, so that only who does not is left behind.
+pub fn task_limits(times: &TimeoutSection) -> TaskLimits {
+    let nodes = times.manager.0 + 2 * times.drain.0;
+    TaskLimits {
+        prepare: times.prepare.0,
+        begin: times.begin.0,
+        pause: times.manager.0,
+        // The event manager asks for the last event, drains, and waits for nodes to finish; front ends are told of the stop before and after.
+        drain: nodes + 3 * times.front_end.0,
+        force: nodes,
+        close: times.close.0,
+    }
+}
 
 /// When a run ends by itself.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]

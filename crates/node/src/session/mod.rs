@@ -22,7 +22,7 @@ pub use controls::{ControlsRequest, ControlsTold, Holder};
 pub use desk::{Desk, Told};
 pub use director::{Launch, Session, SessionConfig};
 pub use journal::{Entry, EntryKind};
-pub use limits::RunLimits;
+pub use limits::{RunLimits, task_limits};
 pub use view::SessionView;
 
 pub use ropewalk_flow::control::operation::{AfterRun, Answer, Command, Fault, OperationState, Task, TaskLimits};

@@ -253,6 +253,42 @@ fn an_operator_who_gives_no_sign_loses_the_controls() {
     assert_eq!(command_of(&desk, "bob", Command::Configure).answer, Answer::Done);
 }
 
+#[test]
+fn a_builder_unit_that_never_ends_is_named_and_left_behind() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let output = Output::new("hangs");
+    let may_end = Arc::new(AtomicBool::new(false));
+    let launch = launcher(configuration(&output.0, true), None);
+    let hanging = Arc::clone(&may_end);
+    let launch: Launch = Arc::new(move || {
+        let mut handle = launch()?;
+        handle.add_hanging_thread("bu7", Arc::clone(&hanging));
+        Ok(handle)
+    });
+    let tasks = TaskLimits { close: Duration::from_secs(1), ..LIMITS };
+    let config = SessionConfig { limits: RunLimits::default(), after_run: AfterRun::Wait, tasks, silence: SILENCE };
+    let session = Session::open(config, launch).expect("a thread");
+    let desk = session.desk();
+    ask(&desk, Command::Configure);
+    ask(&desk, Command::Start);
+    wait_for(&desk, "events", |view| built(view) > 0);
+    let told = desk.ask(Command::Stop, BY);
+    assert_eq!((told.answer, told.state), (Answer::Failed(Fault::TimedOut(Task::Close)), OperationState::Error));
+    assert_eq!(told.text.as_deref(), Some("close took longer than 1 s: bu7 did not end and is left behind"));
+    assert!(desk.journal_after(0).iter().any(|entry| Some(&entry.text) == told.text.as_ref()));
+    assert_eq!(ask(&desk, Command::Reset).state, OperationState::Initial);
+    may_end.store(true, Ordering::Relaxed);
+}
+
+#[test]
+fn limits_of_steps_are_longer_than_those_of_the_nodes() {
+    let times = crate::configuration::TimeoutSection::default();
+    let limits = task_limits(&times);
+    assert_eq!((limits.drain, limits.force), (Duration::from_secs(80), Duration::from_secs(50)));
+    assert_eq!((limits.prepare, limits.begin, limits.close), (times.prepare.0, times.begin.0, times.close.0));
+}
+
 /// `ROPEWALK_RUNS=200` takes so many runs in a row, in turn with data, and with none.
 #[test]
 fn many_runs_in_a_row_leave_nothing_behind() {

@@ -119,7 +119,8 @@ pub struct TaskLimits {
 }
 
 impl TaskLimits {
-    const fn of(&self, task: Task) -> Duration {
+    /// That of this task.
+    pub const fn of(&self, task: Task) -> Duration {
         match task {
             Task::Prepare => self.prepare,
             Task::Begin => self.begin,
@@ -530,10 +531,11 @@ impl Operation {
         self.answer_those(is_reached, Answer::Done);
     }
 
-    /// Whether a task has run out of time.
-    pub fn tick(&mut self, now: Instant) {
-        let Some(UnderWay { task, .. }) = self.under_way.filter(|under_way| under_way.until <= now) else { return };
+    /// The task that has run out of time, if one has: nobody waits for its end any more.
+    pub fn tick(&mut self, now: Instant) -> Option<Task> {
+        let UnderWay { task, .. } = self.under_way.filter(|under_way| under_way.until <= now)?;
         self.conclude(now, task, Some(Fault::TimedOut(task)), false);
+        Some(task)
     }
 
     /// When [`Operation::tick`] is of use.
