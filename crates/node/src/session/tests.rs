@@ -289,31 +289,56 @@ fn limits_of_steps_are_longer_than_those_of_the_nodes() {
     assert_eq!((limits.prepare, limits.begin, limits.close), (times.prepare.0, times.begin.0, times.close.0));
 }
 
-/// `ROPEWALK_RUNS=200` takes so many runs in a row, in turn with data, and with none.
+/// What comes in runs that follow each other quickly.
+#[derive(Copy, Clone, PartialEq, Debug)]
+enum Coming {
+    /// Events, waited for in every other run.
+    Events,
+    Nothing,
+    /// A source that connects while its run goes on, or already ends.
+    LateSource,
+}
+
+/// `ROPEWALK_RUNS=200` takes so many runs in a row of each kind.
 #[test]
 fn many_runs_in_a_row_leave_nothing_behind() {
     let count = std::env::var("ROPEWALK_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(10);
-    for is_emulated in [true, false] {
-        let output = Output::new(if is_emulated { "many" } else { "many-idle" });
-        let session = session(&output, is_emulated, RunLimits::default(), AfterRun::Wait);
+    for coming in [Coming::Events, Coming::Nothing, Coming::LateSource] {
+        let output = Output::new(&format!("many-{coming:?}"));
+        let session = session(&output, coming == Coming::Events, RunLimits::default(), AfterRun::Wait);
         let desk = session.desk();
         ask(&desk, Command::Configure);
-        let before = (threads(), descriptors());
+        let (before, begun) = ((threads(), descriptors()), Instant::now());
         for run in 1..=count {
-            ask(&desk, Command::Start);
-            if run % 2 == 0 && is_emulated {
+            let view = ask(&desk, Command::Start);
+            let late = (coming == Coming::LateSource).then(|| connect_late(&view, run));
+            if run % 2 == 0 && coming == Coming::Events {
                 wait_for(&desk, "events", |view| built(view) > 0);
             }
             let view = ask(&desk, Command::Stop);
             let summary = view.last.expect("an account");
             assert!(summary.is_balanced(), "run {run}: {summary:#?}");
+            late.into_iter().for_each(|late| late.join().expect("it only connects"));
         }
         wait_for(&desk, "the next one", |view| view.task.is_none());
         let after = (threads(), descriptors());
         // Other tests of this program run at the same time.
-        println!("{count} runs: threads and descriptors {before:?}, then {after:?}");
+        println!("{count} runs, {coming:?}: {:?}, threads and descriptors {before:?}, then {after:?}", begun.elapsed());
         ask(&desk, Command::Shutdown);
     }
+}
+
+/// Connects to the readout unit so late that the run may be over, and stays for a moment.
+fn connect_late(view: &SessionView, run: u64) -> std::thread::JoinHandle<()> {
+    let (_, address) = view.addresses.iter().find(|(name, _)| name == "ru0").expect("it listens");
+    let address = address.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(run % 7 * 5));
+        // Nobody may listen any more.
+        let stream = std::net::TcpStream::connect(address);
+        std::thread::sleep(Duration::from_millis(run % 5 * 4));
+        drop(stream);
+    })
 }
 
 fn threads() -> usize {
