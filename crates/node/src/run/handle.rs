@@ -53,6 +53,12 @@ impl Board {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).phase
     }
 
+    /// How far the nodes are, and whether the run is paused.
+    fn progress(&self) -> (RunPhase, bool) {
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        (standing.phase, standing.is_paused)
+    }
+
     /// The lumisections that are over, in order.
     pub(super) fn lumisections(&self) -> Vec<LumisectionEnd> {
         self.lumisections.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -209,6 +215,11 @@ impl RunHandle {
     /// The run as it was a moment ago.
     pub fn snapshot(&self) -> RunSnapshot {
         self.board.read()
+    }
+
+    /// How far it is, and whether it is paused: a glance beside the whole [`RunHandle::snapshot`], which takes as long as there are sources.
+    pub fn progress(&self) -> (RunPhase, bool) {
+        self.board.progress()
     }
 
     /// Where copies of its events can be asked for; none where no builder unit is in this process.
@@ -390,7 +401,7 @@ impl RunHandle {
     pub fn is_ended(&mut self) -> bool {
         // Looked at first: what threads that have ended left behind is then all there.
         let has_left = self.workers.iter().all(Worker::is_finished);
-        let nodes_ended = self.snapshot().phase.is_final();
+        let nodes_ended = self.board.phase().is_final();
         let ended = nodes_ended && self.front_ends.as_ref().is_none_or(Conducted::is_at_rest);
         if ended {
             self.ended.get_or_insert_with(|| self.clock.now());
