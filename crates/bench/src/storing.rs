@@ -14,6 +14,7 @@ use ropewalk_terms::{
 };
 use ropewalk_wire::run_file::{
     Compression, EventFlags, EventHead, EventRecordEncoder, FragmentEntry, MissingSource, STRETCH_BYTES,
+    run_directory_name,
 };
 use rustix::fs::{Mode, OFlags};
 use serde_json::json;
@@ -41,7 +42,7 @@ const NOTE_HUGE: &str =
 /// How storage packs.
 const LEVEL: u8 = 1;
 const PACKED_NOTE: &str =
-    "limit: the library alone on one thread, the same bytes, 1 MiB at once, nothing written; target: 0.9";
+    "limit: the library alone on one thread, the same segment, 1 MiB at once, nothing written; target: 0.9";
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     // Past the page cache it matters much what pages the bytes lie in: ours are huge, a loop's of two lines are not.
@@ -82,9 +83,25 @@ fn measure_packing(scale: Scale, output: &Path) -> Result<Series, BenchError> {
         let _ = std::fs::remove_dir_all(&directory);
         Ok([written?])
     };
-    let limit = || Ok([pack_bare(bytes).map_err(BenchError::system("zstd"))?]);
+    let segment = segment(&directory)?;
+    let limit = || Ok([pack_bare(&segment, bytes).map_err(BenchError::system("zstd"))?]);
     let [series] = alternate(scale.pairs(), ours, limit)?;
     Ok(series)
+}
+
+/// The front of a segment that is not packed: records of the same events, as many bytes as their fragments have.
+fn segment(directory: &Path) -> Result<Vec<u8>, BenchError> {
+    let bytes = FRAGMENT_BLOCK * FRAGMENT_BLOCKS;
+    store(WriteMode::Buffered, config(directory), bytes as u64)?;
+    let read = || {
+        let run = directory.join(run_directory_name(RunNumber(1)));
+        let file = std::fs::read_dir(run)?.next().ok_or_else(|| Error::other("no segment"))??.path();
+        let mut segment = std::fs::read(file)?;
+        std::fs::remove_dir_all(directory)?;
+        segment.truncate(bytes);
+        Ok(segment)
+    };
+    read().map_err(BenchError::system("a segment"))
 }
 
 fn packed(config: StorageConfig) -> StorageConfig {
@@ -94,17 +111,12 @@ fn packed(config: StorageConfig) -> StorageConfig {
     }
 }
 
-/// Packs so many bytes by the library alone, those that storage is given, as large a piece at once as the run file does; 10^9 bytes
-/// a second.
-fn pack_bare(bytes: u64) -> std::io::Result<f64> {
-    let mut source = vec![0; FRAGMENT_BLOCK * FRAGMENT_BLOCKS];
-    for (number, block) in (0..).zip(source.chunks_exact_mut(FRAGMENT_BLOCK)) {
-        fill(block, number);
-    }
+/// Packs so many bytes of a segment by the library alone, as large a piece at once as the run file does; 10^9 bytes a second.
+fn pack_bare(segment: &[u8], bytes: u64) -> std::io::Result<f64> {
     let mut compressor = zstd::bulk::Compressor::new(LEVEL.into())?;
     let mut out = vec![0; 2 * STRETCH_BYTES];
     let begin = Instant::now();
-    for stretch in source.chunks_exact(STRETCH_BYTES).cycle().take(bytes as usize / STRETCH_BYTES) {
+    for stretch in segment.chunks_exact(STRETCH_BYTES).cycle().take(bytes as usize / STRETCH_BYTES) {
         compressor.compress_to_buffer(stretch, &mut out[..])?;
     }
     Ok(bytes as f64 / begin.elapsed().as_secs_f64() / 1e9)

@@ -8,17 +8,18 @@
 //! its footer are those of the unpacked bytes. What a killed writer leaves can be unpacked up to the last whole stretch.
 
 use super::fields::{Fill, u16_at, u32_at, u64_at};
-use super::record::{Record, RecordError, RecordKind, append_record};
+use super::record::{RECORD_HEADER_BYTES, Record, RecordError, RecordKind, append_record};
 use core::fmt;
 use core::str::FromStr;
+use std::io::Cursor;
 use zstd::bulk::Compressor;
 
 /// Bytes in front of the packed ones in their record.
 pub const PACKED_HEAD_BYTES: usize = 40;
 /// Bytes of a stretch at most: whoever unpacks one needs as much memory.
 pub const MAX_STRETCH_BYTES: usize = 16 << 20;
-/// Bytes of a stretch that is written, its segment's last one aside. Shorter ones stay nearer to the core, but zstd packs them more
-/// slowly: it takes other tables for 256 KiB (measured: 0.36 and 0.40 GB/s).
+/// Bytes of a stretch that is written, at least, where so many are appended at once; fewer than twice as many. Shorter ones stay
+/// nearer to the core, but zstd packs them more slowly: it takes other tables for 256 KiB (measured: 0.36 and 0.40 GB/s).
 pub const STRETCH_BYTES: usize = 1 << 20;
 
 const ZSTD: u16 = 1;
@@ -72,8 +73,6 @@ pub struct Packer {
     zstd: Option<Compressor<'static>>,
     /// The stretch in work: its bytes one behind the other.
     gathered: Vec<u8>,
-    /// Room for the packed bytes of a stretch. It keeps its length, since what is in it need not be cleared.
-    packed: Vec<u8>,
 }
 
 impl Packer {
@@ -84,26 +83,28 @@ impl Packer {
             Compression::Lz4 => None,
             Compression::Zstd(level) => Some(Compressor::new(level.into()).ok()?),
         };
-        Some(Self { zstd, gathered: Vec::new(), packed: Vec::new() })
+        Some(Self { zstd, gathered: Vec::new() })
     }
 
-    /// Appends records that hold the bytes of these pieces, which stand in the segment one behind the other from `offset` on.
+    /// Appends records that hold the bytes of these pieces, which stand in the segment one behind the other from `offset` on:
+    /// stretches of the same length, so that no short one is left over.
     ///
     /// # Errors
     /// [`RecordError::Room`] where the library finds no room, which it is given enough of.
-    pub fn pack<'a>(
-        &mut self,
-        mut offset: u64,
-        pieces: impl IntoIterator<Item = &'a [u8]>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), RecordError> {
+    pub fn pack<'a, P>(&mut self, mut offset: u64, pieces: P, out: &mut Vec<u8>) -> Result<(), RecordError>
+    where
+        P: IntoIterator<Item = &'a [u8], IntoIter: Clone>,
+    {
+        let pieces = pieces.into_iter();
+        let total: usize = pieces.clone().map(<[u8]>::len).sum();
+        let stretch = total.div_ceil((total / STRETCH_BYTES).max(1));
         self.gathered.clear();
         for mut piece in pieces {
             while !piece.is_empty() {
-                let (now, later) = piece.split_at(piece.len().min(STRETCH_BYTES - self.gathered.len()));
+                let (now, later) = piece.split_at(piece.len().min(stretch - self.gathered.len()));
                 self.gathered.extend_from_slice(now);
                 piece = later;
-                if self.gathered.len() == STRETCH_BYTES {
+                if self.gathered.len() == stretch {
                     offset = self.pack_gathered(offset, out)?;
                 }
             }
@@ -116,33 +117,38 @@ impl Packer {
 
     /// Appends the record of the stretch in work, which begins at `offset`; returns where it ends.
     fn pack_gathered(&mut self, offset: u64, out: &mut Vec<u8>) -> Result<u64, RecordError> {
-        let (codec, packed) = self.compress()?;
-        let mut head = [0; PACKED_HEAD_BYTES - 16];
-        let (length, packed_length) = (self.gathered.len() as u32, packed as u32);
-        Fill::new(&mut head).u64(offset).u32(length).u32(packed_length).u16(codec);
+        let length = self.gathered.len() as u32;
+        let (start, mut compressed) = (out.len(), Ok(()));
         append_record(out, RecordKind::PACKED, |out| {
-            out.extend_from_slice(&head);
-            out.extend_from_slice(&self.packed[..packed]);
+            let head = out.len();
+            out.extend_from_slice(&[0; PACKED_HEAD_BYTES - RECORD_HEADER_BYTES]);
+            let packed = out.len();
+            compressed = self.compress(out);
+            let (codec, packed_length) = (if self.zstd.is_some() { ZSTD } else { LZ4 }, (out.len() - packed) as u32);
+            Fill::new(&mut out[head..packed]).u64(offset).u32(length).u32(packed_length).u16(codec);
         })?;
+        compressed.inspect_err(|_| out.truncate(start))?;
         self.gathered.clear();
         Ok(offset + u64::from(length))
     }
 
-    /// Compresses the stretch in work into the front of `packed`; returns the codec, and how many bytes came out.
-    fn compress(&mut self) -> Result<(u16, usize), RecordError> {
-        let stretch = &self.gathered[..];
-        let (codec, most) = match self.zstd {
-            Some(_) => (ZSTD, zstd::zstd_safe::compress_bound(stretch.len())),
-            None => (LZ4, lz4_flex::block::get_maximum_output_size(stretch.len())),
-        };
-        if self.packed.len() < most {
-            self.packed.resize(most, 0);
+    /// Appends the stretch in work, compressed, right where it stays: a copy less.
+    fn compress(&mut self, out: &mut Vec<u8>) -> Result<(), RecordError> {
+        let (stretch, begin) = (&self.gathered[..], out.len());
+        match &mut self.zstd {
+            Some(zstd) => {
+                out.reserve(zstd::zstd_safe::compress_bound(stretch.len()));
+                let mut end = Cursor::new(out);
+                end.set_position(begin as u64);
+                zstd.compress_to_buffer(stretch, &mut end).map_err(|_| RecordError::Room)?;
+            }
+            None => {
+                out.resize(begin + lz4_flex::block::get_maximum_output_size(stretch.len()), 0);
+                let length = lz4_flex::block::compress_into(stretch, &mut out[begin..]);
+                out.truncate(begin + length.map_err(|_| RecordError::Room)?);
+            }
         }
-        let length = match &mut self.zstd {
-            Some(zstd) => zstd.compress_to_buffer(stretch, &mut self.packed[..]).map_err(|_| RecordError::Room)?,
-            None => lz4_flex::block::compress_into(stretch, &mut self.packed).map_err(|_| RecordError::Room)?,
-        };
-        Ok((codec, length))
+        Ok(())
     }
 }
 
