@@ -98,7 +98,7 @@ fn write_gives_figures() {
 
 #[test]
 fn storing_gives_figures() {
-    check("storing", 3);
+    check("storing", 5);
 }
 
 #[test]

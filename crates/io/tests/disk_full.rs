@@ -44,17 +44,19 @@ fn a_full_disk_cuts_back_gives_back_and_goes_on() {
     for mode in [WriteMode::Buffered, WriteMode::Direct] {
         write_to_the_limit(mode);
         for compression in [Compression::Zstd(1), Compression::Lz4] {
-            pack_to_the_limit(mode, compression);
+            for packing_threads in [1, 3] {
+                pack_to_the_limit(mode, compression, packing_threads);
+            }
         }
     }
 }
 
 /// Where what is packed ends nobody can say before; but it unpacks to everything, in order.
-fn pack_to_the_limit(mode: WriteMode, compression: Compression) {
+fn pack_to_the_limit(mode: WriteMode, compression: Compression, packing_threads: u8) {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("disk-full-packed-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let mut pool = Pool::new(PoolConfig::heap("source", 1000, 64)).expect("memory for a test");
-    let config = RealDiskConfig { mode, ..RealDiskConfig::default() };
+    let config = RealDiskConfig { mode, packing_threads, ..RealDiskConfig::default() };
     let mut disk = RealDisk::new(config, || {}).expect("a thread and two eventfds");
     let file = disk.create(&path, NewFile { compression, ..NewFile::default() });
     limit_file_size(Some(1000));

@@ -97,6 +97,7 @@ fn storage(directory: &Path, seed: u64) -> Storage<RealDisk> {
         level: AcknowledgementLevel::Written,
         sync_batches: false,
         segment_bytes,
+        packing_threads: 1,
         batch_bytes: StorageConfig::BATCH_BYTES,
         preallocate: of(2) == 0,
         segment_events: u64::MAX,

@@ -15,11 +15,10 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use ropewalk_memory::{Loan, Owner, Pool, PoolConfig};
-use rtrb::{Consumer, Producer, RingBuffer};
 
+use super::worker::Worker;
 use super::{DiskCause, files};
 use crate::doorbell::Doorbell;
 
@@ -50,20 +49,10 @@ struct Ended {
     result: Result<(), DiskCause>,
 }
 
-/// A helper thread as the writer sees it.
-struct Helper {
-    jobs: Producer<Job>,
-    ended: Consumer<Ended>,
-    bell: Arc<Doorbell>,
-    /// Those whose end was not taken.
-    under_way: usize,
-    thread: Option<JoinHandle<()>>,
-}
-
 /// The helper threads and their buffers. Dropping it ends them, after what they have to do.
 pub(super) struct Helpers {
-    helpers: Vec<Helper>,
-    /// Rung when a helper has done something while the writer sleeps.
+    helpers: Vec<Worker<Job, Ended>>,
+    /// The writer's, which is rung when a helper has done something while it sleeps.
     bell: Arc<Doorbell>,
     idle: Vec<Loan>,
     in_flight: usize,
@@ -119,11 +108,10 @@ impl Blocks {
 }
 
 impl Helpers {
-    /// Starts the threads; they run where the calling thread may.
-    pub(super) fn start() -> io::Result<Self> {
+    /// Starts the threads, which ring this bell when they have done something; they run where the calling thread may.
+    pub(super) fn start(bell: Arc<Doorbell>) -> io::Result<Self> {
         let name = std::thread::current().name().unwrap_or("disk").to_owned();
-        let bell = Arc::new(Doorbell::new()?);
-        let start = |number| Helper::start(format!("{name}.{number}"), Arc::clone(&bell));
+        let start = |number| Worker::start(format!("{name}.{number}"), BUFFERS, Arc::clone(&bell), Job::carry_out);
         let helpers = (0..HELPERS).map(start).collect::<io::Result<_>>()?;
         // In huge pages, if it may be: a device is given a third more a second from them than from pages of 4 KiB (measured:
         // docs/performance.md, "Storing").
@@ -177,13 +165,9 @@ impl Helpers {
         if self.failure.is_some() { 0 } else { self.offset - behind }
     }
 
-    /// Waits until one more block has ended; false where none is on its way.
-    pub(super) fn wait_for_one(&mut self) -> bool {
-        let is_at_work = self.in_flight > 0;
-        if is_at_work {
-            self.wait();
-        }
-        is_at_work
+    /// Whether a block is on its way.
+    pub(super) const fn is_at_work(&self) -> bool {
+        self.in_flight > 0
     }
 
     /// Whether something could not be written, so that there is no use in adding more.
@@ -239,14 +223,8 @@ impl Helpers {
         let job = Job { file: file.as_raw_fd(), number, buffer, length, offset: self.offset };
         // Writes do not end in their order: whoever has least to do takes it. There is room: no helper ever has more than there
         // are buffers.
-        let helper = self.helpers.iter_mut().min_by_key(|helper| helper.under_way);
-        let handed = helper.is_some_and(|helper| {
-            let handed = helper.jobs.push(job).is_ok();
-            helper.under_way += usize::from(handed);
-            helper.bell.notify();
-            handed
-        });
-        if handed {
+        let helper = self.helpers.iter_mut().min_by_key(|helper| helper.under_way());
+        if helper.is_some_and(|helper| helper.give(job)) {
             self.in_flight += 1;
         } else {
             self.failure = Some(DiskCause::NotOpen);
@@ -271,45 +249,13 @@ impl Helpers {
 
     fn take(&mut self) {
         for helper in &mut self.helpers {
-            while let Ok(Ended { number, buffer, result }) = helper.ended.pop() {
+            while let Some(Ended { number, buffer, result }) = helper.take() {
                 self.idle.push(buffer);
-                helper.under_way -= 1;
                 self.blocks.end(number);
                 self.failure = self.failure.or(result.err());
                 self.in_flight -= 1;
             }
         }
-    }
-}
-
-impl Helper {
-    fn start(name: String, done: Arc<Doorbell>) -> io::Result<Self> {
-        let (jobs, mut queue) = RingBuffer::<Job>::new(BUFFERS);
-        let (mut end, ended) = RingBuffer::new(BUFFERS);
-        let bell = Arc::new(Doorbell::new()?);
-        let own = Arc::clone(&bell);
-        let work = move || {
-            loop {
-                match queue.pop() {
-                    Ok(job) => {
-                        // There is room: there are no more buffers than that.
-                        let _ = end.push(job.carry_out());
-                        done.notify();
-                    }
-                    Err(_) if queue.is_abandoned() => return,
-                    Err(_) => {
-                        own.arm();
-                        if queue.is_empty() && !queue.is_abandoned() {
-                            own.wait();
-                        }
-                        own.disarm();
-                        own.silence();
-                    }
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name(name).spawn(work)?;
-        Ok(Self { jobs, ended, bell, under_way: 0, thread: Some(thread) })
     }
 }
 
@@ -321,19 +267,6 @@ impl Job {
         let file = unsafe { BorrowedFd::borrow_raw(file) };
         let result = write_all(file, &buffer.spare()[..length], offset);
         Ended { number, buffer, result }
-    }
-}
-
-impl Drop for Helpers {
-    fn drop(&mut self) {
-        for Helper { jobs, bell, thread, .. } in self.helpers.drain(..) {
-            drop(jobs);
-            bell.notify();
-            if let Some(thread) = thread {
-                // A helper that panicked has said so on its own.
-                let _ = thread.join();
-            }
-        }
     }
 }
 

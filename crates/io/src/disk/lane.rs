@@ -40,7 +40,8 @@ impl Lane {
         let bell = Arc::new(Doorbell::new()?);
         let bells = [Arc::clone(&bell), Arc::clone(user_bell)];
         let tally = Arc::clone(tally);
-        let writer = Writer::new(for_writer, from_writer, bells, config.sync_on_publish, config.mode, tally);
+        let RealDiskConfig { sync_on_publish, mode, packing_threads, .. } = *config;
+        let writer = Writer::new(for_writer, from_writer, bells, sync_on_publish, mode, packing_threads, tally);
         let thread = std::thread::Builder::new().name(name).spawn(move || {
             on_start();
             writer.run();

@@ -9,10 +9,13 @@
 
 mod files;
 mod helpers;
+mod intake;
 mod lane;
 mod open_file;
+mod packers;
 mod real;
 mod simulated;
+mod worker;
 mod writer;
 
 use core::fmt;

@@ -6,10 +6,11 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use arrayvec::ArrayVec;
-use ropewalk_wire::run_file::{Checksum, Packer};
+use ropewalk_wire::run_file::{Checksum, Compression, Packer};
 use rtrb::Producer;
 
 use super::helpers::{ALIGNMENT, Helpers};
+use super::intake::{Intake, Vigil};
 use super::writer::{Append, BATCH, Done, Tally};
 use super::{DiskCause, FileToken, NewFile, WriteMode, checksum_file, files};
 
@@ -18,9 +19,6 @@ pub(super) const GATHERED: usize = 1024;
 /// With [`WriteMode::Auto`] at least so many bytes at once are written past the page cache. Waiting for the device costs
 /// less there than the page cache's own copy and its writing back; with less it is the other way round.
 const DIRECT_FROM: u64 = 1 << 20;
-
-/// Appends that came together.
-pub(super) type Batch<'a> = std::vec::Drain<'a, Append>;
 
 pub(super) struct OpenFile {
     pub(super) token: FileToken,
@@ -46,11 +44,15 @@ pub(super) struct OpenFile {
 
 /// How appends are packed.
 struct Packing {
+    compression: Compression,
+    /// What the writer packs with where nobody else does.
     packer: Packer,
-    /// Bytes that were appended, as they were before they were packed.
+    /// Bytes that are in the file, as they were before they were packed.
     length: u64,
-    /// Memory for what is packed, which appends before had.
-    spare: Vec<Vec<u8>>,
+    /// The same with those that are packed and will be in the file if nothing fails.
+    prepared: u64,
+    /// Memory for what is gathered and packed, which appends before had.
+    spare: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// The other way into a file.
@@ -84,7 +86,14 @@ impl OpenFile {
             let descriptor = files::open_direct(&path)?;
             Some(Direct { descriptor, from, tail: ArrayVec::new() })
         });
-        let packing = Packer::new(how.compression).map(|packer| Packing { packer, length: 0, spare: Vec::new() });
+        let compression = how.compression;
+        let packing = Packer::new(compression).map(|packer| Packing {
+            compression,
+            packer,
+            length: 0,
+            prepared: 0,
+            spare: Vec::new(),
+        });
         Ok(Self {
             token,
             descriptor,
@@ -150,58 +159,75 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Writes appends in order, and those that there are `more` of meanwhile; those behind one that fails fail too. Tells
-    /// `tally` what that took.
+    /// Writes appends in order, and those that come meanwhile; those behind one that fails fail too. Tells `tally` what that took.
     pub(super) fn append(
         &mut self,
-        batch: Batch<'_>,
-        more: impl FnMut() -> Option<Append>,
+        mut intake: Intake<'_>,
         helpers: Option<&mut Helpers>,
         done: &mut Producer<Done>,
         tally: &Tally,
     ) {
-        let total: u64 = batch.as_slice().iter().map(|append| append.bytes() as u64).sum();
+        if let Some(packing) = &mut self.packing {
+            packing.prepared = packing.length;
+        }
+        let total: u64 = intake.first.as_slice().iter().map(|append| append.bytes() as u64).sum();
         let is_past_cache = total > 0 && self.direct.as_ref().is_some_and(|direct| total >= direct.from);
         match helpers.filter(|_| is_past_cache || self.packing.is_some()) {
-            Some(helpers) => self.append_by_helpers(batch, more, helpers, is_past_cache, done, tally),
+            Some(helpers) => self.append_by_helpers(intake, helpers, is_past_cache, done, tally),
             None => {
-                let mut appended = self.appended();
-                let waiting = batch.filter_map(|append| self.prepare(append, &mut appended, done, tally)).collect();
+                let mut waiting = ArrayVec::new();
+                self.take_rest(&mut intake, &mut waiting, done, tally);
                 self.append_through_cache(waiting, done, tally);
             }
         }
     }
 
-    /// Where the next append stands among the bytes that are not packed.
-    fn appended(&self) -> u64 {
-        self.packing.as_ref().map_or(0, |packing| packing.length)
-    }
-
-    /// What there is to write of an append, which stands where `appended` says; none, and told so, where it stands behind one
-    /// that failed, or there is no memory to pack it.
-    fn prepare(
+    /// The next append of a pass, packed where the file is, behind so many that wait to be written; none where none has come, or
+    /// none is packed yet. Tells of those that must not be written.
+    fn next(
         &mut self,
-        mut append: Append,
-        appended: &mut u64,
+        intake: &mut Intake<'_>,
+        waiting: usize,
         done: &mut Producer<Done>,
         tally: &Tally,
     ) -> Option<Append> {
-        if append.known_failures == self.failures
-            && let Some(packing) = &mut self.packing
-        {
-            if packing.pack(*appended, &mut append) {
-                *appended += append.bytes() as u64;
-                tally.copied(append.bytes() as u64);
-            } else {
+        loop {
+            let (append, is_packed) = match &mut self.packing {
+                None => (intake.take()?, true),
+                Some(packing) => packing.next(intake, waiting, self.failures)?,
+            };
+            if !is_packed && append.known_failures == self.failures {
                 (self.failures, self.last_failure) =
                     (self.failures.wrapping_add(1), DiskCause::System(files::NO_MEMORY));
             }
+            if append.known_failures == self.failures {
+                tally.copied(if self.packing.is_some() { append.bytes() as u64 } else { 0 });
+                return Some(append);
+            }
+            fail(append, self.last_failure, done);
         }
-        if append.known_failures == self.failures {
-            return Some(append);
+    }
+
+    /// Takes what came in this pass, and nothing that comes now.
+    fn take_rest(
+        &mut self,
+        intake: &mut Intake<'_>,
+        waiting: &mut ArrayVec<Append, BATCH>,
+        done: &mut Producer<Done>,
+        tally: &Tally,
+    ) {
+        intake.close();
+        let mut vigil = Vigil::new(intake.own_bell);
+        loop {
+            if let Some(append) = self.next(intake, waiting.len(), done, tally) {
+                vigil.awake();
+                waiting.push(append);
+            } else if intake.is_packing() {
+                vigil.nothing_to_do();
+            } else {
+                return;
+            }
         }
-        fail(append, self.last_failure, done);
-        None
     }
 
     fn append_through_cache(&mut self, waiting: ArrayVec<Append, BATCH>, done: &mut Producer<Done>, tally: &Tally) {
@@ -215,15 +241,13 @@ impl OpenFile {
     /// can bring it before the disk has nothing to do.
     fn append_by_helpers(
         &mut self,
-        mut first: Batch<'_>,
-        mut more: impl FnMut() -> Option<Append>,
+        mut intake: Intake<'_>,
         helpers: &mut Helpers,
         is_past_cache: bool,
         done: &mut Producer<Done>,
         tally: &Tally,
     ) {
         let mut pending: ArrayVec<Append, BATCH> = ArrayVec::new();
-        let mut appended = self.appended();
         match self.direct.as_ref().filter(|_| is_past_cache) {
             Some(Direct { tail, .. }) => {
                 helpers.begin(tail, self.length - tail.len() as u64, ALIGNMENT);
@@ -231,22 +255,31 @@ impl OpenFile {
             }
             None => helpers.begin(&[], self.length, 1),
         }
+        let mut vigil = Vigil::new(intake.own_bell);
         while !pending.is_full() && !helpers.has_failed() {
-            let Some(append) = first.next().or_else(&mut more) else {
-                // The next ones may come as soon as those who wait hear of a piece that is written.
-                if !helpers.wait_for_one() {
-                    break;
-                }
-                self.accept_written(&mut pending, helpers.written_to(), done);
+            let next = self.next(&mut intake, pending.len(), done, tally);
+            let has_next = next.is_some();
+            if let Some(append) = next {
+                vigil.awake();
+                append.pieces().for_each(|piece| helpers.add(self.way(is_past_cache), piece));
+                tally.copied(append.written_bytes() as u64);
+                pending.push(append);
+            }
+            let is_accepted = self.accept_written(&mut pending, helpers.written_to(), done);
+            if is_accepted {
+                // Whoever waits may have more as soon as it hears of what is written.
+                intake.user_bell.notify();
+            }
+            if has_next || is_accepted {
                 continue;
-            };
-            let Some(append) = self.prepare(append, &mut appended, done, tally) else { continue };
-            append.pieces().for_each(|piece| helpers.add(self.way(is_past_cache), piece));
-            tally.copied(append.written_bytes() as u64);
-            pending.push(append);
-            self.accept_written(&mut pending, helpers.written_to(), done);
+            }
+            if !intake.is_packing() && !helpers.is_at_work() {
+                break;
+            }
+            vigil.nothing_to_do();
         }
-        pending.extend(first.filter_map(|append| self.prepare(append, &mut appended, done, tally)));
+        drop(vigil);
+        self.take_rest(&mut intake, &mut pending, done, tally);
         let ended = helpers.end(self.way(is_past_cache));
         match ended {
             Ok(()) => self.conclude(pending, u64::MAX, None, done, tally),
@@ -264,18 +297,17 @@ impl OpenFile {
         self.direct.as_ref().filter(|_| is_past_cache).map_or(&self.descriptor, |direct| &direct.descriptor)
     }
 
-    /// Tells that the first of `pending` are written, of which every byte is before `end`.
-    fn accept_written(&mut self, pending: &mut ArrayVec<Append, BATCH>, end: u64, done: &mut Producer<Done>) {
+    /// Tells that the first of `pending` are written, of which every byte is before `end`; whether there are such.
+    fn accept_written(&mut self, pending: &mut ArrayVec<Append, BATCH>, end: u64, done: &mut Producer<Done>) -> bool {
         let is_written = |file: &Self, append: &Append| file.length + append.written_bytes() as u64 <= end;
-        if !pending.first().is_some_and(|append| is_written(self, append)) {
-            return;
-        }
+        let before = pending.len();
         // Where the file is gone that is seen to when nothing is on its way any more.
         while pending.first().is_some_and(|append| is_written(self, append))
             && files::is_at(&self.descriptor, &self.path)
         {
             self.accept(pending.remove(0), done);
         }
+        pending.len() < before
     }
 
     /// An append is part of the file.
@@ -286,12 +318,12 @@ impl OpenFile {
             append.pieces().for_each(|piece| checksum.update(piece));
         }
         append.data.clear();
-        let packed = core::mem::take(&mut append.packed);
+        let memory = (core::mem::take(&mut append.gathered), core::mem::take(&mut append.packed));
         let _ = done.push(Done::Appended { append, result: Ok(self.length), bytes });
         self.length += written_bytes;
         if let Some(packing) = &mut self.packing {
             packing.length += bytes as u64;
-            packing.spare.push(packed);
+            packing.spare.push(memory);
         }
     }
 
@@ -352,13 +384,35 @@ impl OpenFile {
 }
 
 impl Packing {
-    /// Packs an append that stands at this offset, after a copy of its bytes; false where there is no memory for it.
-    fn pack(&mut self, offset: u64, append: &mut Append) -> bool {
-        if append.packed.capacity() == 0 {
-            append.packed = self.spare.pop().unwrap_or_default();
+    /// The next append of a pass, packed, behind so many that wait to be written, and whether it could be packed.
+    fn next(&mut self, intake: &mut Intake<'_>, waiting: usize, failures: u32) -> Option<(Append, bool)> {
+        let Some(packers) = intake.packers.take() else {
+            let (mut append, offset) = self.prepare(intake.take()?, failures);
+            let is_packed = append.pack(&mut self.packer, offset);
+            return Some((append, is_packed));
+        };
+        while waiting + packers.under_way() < BATCH
+            && packers.has_room()
+            && let Some(append) = intake.take()
+        {
+            let (append, offset) = self.prepare(append, failures);
+            packers.give(append, offset, self.compression);
         }
-        append.packed.clear();
-        self.packer.pack(offset, append.data.iter().map(|slice| &**slice), &mut append.packed).is_ok()
+        let packed = packers.take();
+        intake.packers = Some(packers);
+        packed
+    }
+
+    /// An append whose bytes are gathered, and where it stands among those that are not packed. One that knows of other
+    /// failures of the file than there were will not be part of it.
+    fn prepare(&mut self, mut append: Append, failures: u32) -> (Append, u64) {
+        if append.packed.capacity() == 0 {
+            (append.gathered, append.packed) = self.spare.pop().unwrap_or_default();
+        }
+        append.gather();
+        let offset = self.prepared;
+        self.prepared += if append.known_failures == failures { append.bytes() as u64 } else { 0 };
+        (append, offset)
     }
 }
 

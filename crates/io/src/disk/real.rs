@@ -47,6 +47,9 @@ pub struct RealDiskConfig {
     pub mode: WriteMode,
     /// How many threads write; each file is one thread's. The others have the first one's name and their number.
     pub threads: u8,
+    /// How many threads pack for each of these that writes packed files, at least one: named as it is, with `.pack` and their number,
+    /// and where it may run.
+    pub packing_threads: u8,
 }
 
 impl Default for RealDiskConfig {
@@ -57,6 +60,7 @@ impl Default for RealDiskConfig {
             sync_on_publish: false,
             mode: WriteMode::Buffered,
             threads: 1,
+            packing_threads: 1,
         }
     }
 }
@@ -124,7 +128,9 @@ impl RealDisk {
             queue_bytes: config.queue_bytes,
             next_file: 0,
             known: Vec::with_capacity(SPARE_PATHS),
-            spare: (0..SPARE).map(|_| Vec::with_capacity(SPARE_SLICES)).collect(),
+            spare: (0..SPARE + 4 * usize::from(config.packing_threads))
+                .map(|_| Vec::with_capacity(SPARE_SLICES))
+                .collect(),
             spare_paths: (0..SPARE_PATHS).map(|_| PathBuf::with_capacity(PATH_BYTES)).collect(),
             own_bell,
             armed: false,
@@ -234,7 +240,17 @@ impl Disk for RealDisk {
         let mut taken = self.spare.pop().unwrap_or_default();
         taken.append(data);
         let known_failures = self.known_of(file).map_or(0, |known| known.failures);
-        self.command(file, Command::Append(Append { file, cookie, known_failures, data: taken, packed: Vec::new() }));
+        self.command(
+            file,
+            Command::Append(Append {
+                file,
+                cookie,
+                known_failures,
+                data: taken,
+                gathered: Vec::new(),
+                packed: Vec::new(),
+            }),
+        );
         Ok(())
     }
 

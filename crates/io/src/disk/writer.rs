@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ropewalk_memory::Slice;
-use ropewalk_wire::run_file::Compression;
+use ropewalk_wire::run_file::{Compression, Packer};
 use rtrb::{Consumer, Producer};
 
 use super::helpers::Helpers;
+use super::intake::Intake;
 use super::open_file::{GATHERED, OpenFile, fail};
+use super::packers::Packers;
 use super::{DiskCause, FileToken, NewFile, WriteMode, files, length_of};
 use crate::doorbell::Doorbell;
 
@@ -55,7 +57,9 @@ pub(super) struct Append {
     /// known must not be written after it.
     pub(super) known_failures: u32,
     pub(super) data: Vec<Slice>,
-    /// What is written in their place; nothing where they are not packed.
+    /// Their bytes one behind the other, and what these are packed into, which is written in their place; nothing where they are not
+    /// packed.
+    pub(super) gathered: Vec<u8>,
     pub(super) packed: Vec<u8>,
 }
 
@@ -74,6 +78,18 @@ impl Append {
     /// Bytes that are written for it.
     pub(super) fn written_bytes(&self) -> usize {
         if self.packed.is_empty() { self.bytes() } else { self.packed.len() }
+    }
+
+    /// Copies its bytes one behind the other, to be packed.
+    pub(super) fn gather(&mut self) {
+        self.gathered.clear();
+        self.data.iter().for_each(|slice| self.gathered.extend_from_slice(slice));
+    }
+
+    /// Packs what was gathered, which stands at this offset; false where there is no memory for it.
+    pub(super) fn pack(&mut self, packer: &mut Packer, offset: u64) -> bool {
+        self.packed.clear();
+        packer.pack(offset, &self.gathered, &mut self.packed).is_ok()
     }
 }
 
@@ -128,6 +144,9 @@ pub(super) struct Writer {
     /// Those who write past the page cache, and what is packed; none where nobody wants that, or they cannot be started. Dropped
     /// before the files.
     helpers: Option<Helpers>,
+    /// Those who pack; none where nobody wants that, or they cannot be started.
+    packers: Option<Packers>,
+    packing_threads: u8,
     files: Vec<OpenFile>,
     batch: Vec<Append>,
 }
@@ -139,10 +158,24 @@ impl Writer {
         [own_bell, user_bell]: [Arc<Doorbell>; 2],
         sync_on_publish: bool,
         mode: WriteMode,
+        packing_threads: u8,
         tally: Arc<Tally>,
     ) -> Self {
         let (files, batch) = (Vec::with_capacity(FILES), Vec::with_capacity(BATCH));
-        Self { commands, done, own_bell, user_bell, sync_on_publish, mode, tally, helpers: None, files, batch }
+        Self {
+            commands,
+            done,
+            own_bell,
+            user_bell,
+            sync_on_publish,
+            mode,
+            tally,
+            helpers: None,
+            packers: None,
+            packing_threads,
+            files,
+            batch,
+        }
     }
 
     /// Works until it is told to stop or its user is gone.
@@ -166,7 +199,14 @@ impl Writer {
     /// Where there are no threads to be had, this one writes, through the page cache.
     fn start_helpers(&mut self) {
         if self.helpers.is_none() {
-            self.helpers = Helpers::start().ok();
+            self.helpers = Helpers::start(Arc::clone(&self.own_bell)).ok();
+        }
+    }
+
+    /// Where there are no threads to be had, this one packs.
+    fn start_packers(&mut self) {
+        if self.packers.is_none() {
+            self.packers = Packers::start(self.packing_threads, &self.own_bell).ok();
         }
     }
 
@@ -189,6 +229,7 @@ impl Writer {
             Command::Create { file, path, home, how } => {
                 if how.compression != Compression::None {
                     self.start_helpers();
+                    self.start_packers();
                 }
                 let created = OpenFile::create(file, path, home, how, self.mode);
                 let result = created.map(|created| self.files.push(created));
@@ -258,18 +299,18 @@ impl Writer {
                 batch.push(next);
             }
         }
-        let Self { commands, user_bell, .. } = self;
-        let more = || {
-            // Whoever waits hears what was done meanwhile.
-            user_bell.notify();
-            match commands.peek() {
-                Ok(Command::Append(next)) if next.file == token => {}
-                _ => return None,
-            }
-            if let Ok(Command::Append(next)) = commands.pop() { Some(next) } else { None }
-        };
         match self.files.iter_mut().find(|file| file.token == token) {
-            Some(file) => file.append(batch.drain(..), more, self.helpers.as_mut(), &mut self.done, &self.tally),
+            Some(file) => {
+                let intake = Intake {
+                    first: batch.drain(..),
+                    file: token,
+                    commands: Some(&mut self.commands),
+                    packers: self.packers.as_mut(),
+                    own_bell: &self.own_bell,
+                    user_bell: &self.user_bell,
+                };
+                file.append(intake, self.helpers.as_mut(), &mut self.done, &self.tally);
+            }
             None => batch.drain(..).for_each(|append| fail(append, DiskCause::NotOpen, &mut self.done)),
         }
         self.batch = batch;

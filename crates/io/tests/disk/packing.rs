@@ -1,6 +1,7 @@
 //! Packed files: what was appended is what they unpack to, also where an append was refused.
 
-use ropewalk_io::disk::{Disk, NewFile, RealDisk, RealDiskConfig, WriteMode};
+use ropewalk_io::disk::{Completion, Disk, NewFile, RealDisk, RealDiskConfig, WriteMode};
+use ropewalk_memory::{Owner, Pool, PoolConfig};
 use ropewalk_wire::run_file::{Compression, Item, Items, PackedStretch};
 
 use super::Directory;
@@ -51,6 +52,42 @@ fn a_packed_file_unpacks_to_what_was_appended() {
             assert!(file.len() < expected.len(), "{compression} makes {} B of {}", file.len(), expected.len());
             assert_eq!(read(&plain), expected);
         }
+    }
+}
+
+#[test]
+fn whoever_packs_it_the_file_is_in_its_order() {
+    for (packing_threads, compression) in [(1, Compression::Zstd(1)), (2, Compression::Lz4), (5, Compression::Zstd(1))]
+    {
+        let directory = Directory::default();
+        let mut pool = Pool::new(PoolConfig::heap("appends", 50_000, 200)).expect("memory for a test");
+        let config = RealDiskConfig { packing_threads, ..RealDiskConfig::default() };
+        let mut disk = RealDisk::new(config, || {}).expect("a thread and two eventfds");
+        let path = directory.path.join("packed");
+        let file = disk.create(&path.with_extension("open"), NewFile { compression, ..NewFile::default() });
+        let (mut expected, mut completions) = (Vec::new(), Vec::new());
+        for number in 0..200_usize {
+            // Long ones behind short ones, which are packed before them.
+            let length = if number % 3 == 0 { 50_000 } else { 100 + number };
+            let bytes: Vec<u8> = (0..length).map(|place| (place / 7 + number) as u8).collect();
+            let mut loan = pool.loan(Owner::SHARED).expect("a block for each append");
+            loan.spare()[..length].copy_from_slice(&bytes);
+            loan.commit(length);
+            let slice = loan.split_committed().expect("what was just committed");
+            disk.append(file, number as u64, &mut vec![slice]).expect("room in the queue");
+            expected.extend(bytes);
+        }
+        while disk.queued_bytes() > 0 {
+            disk.poll(&mut completions);
+        }
+        let appended = completions.iter().filter_map(|completion| match completion {
+            Completion::Appended { cookie, .. } => Some(*cookie),
+            _ => None,
+        });
+        assert!(appended.eq(0..200), "{packing_threads} threads: {completions:?}");
+        disk.publish(file, &path, 0);
+        drop(disk);
+        assert_eq!(unpacked(&std::fs::read(path).expect("the file is closed")), expected, "{packing_threads} threads");
     }
 }
 

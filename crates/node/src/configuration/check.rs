@@ -240,6 +240,9 @@ fn references(configuration: &Configuration) -> Result<(), Fault> {
 /// Each is told to every node, and has a line in the run's account.
 const SHORTEST_LUMISECTION: Duration = Duration::from_millis(100);
 
+/// Each has memory for two batches of its own.
+const MOST_COMPRESS_THREADS: u8 = 16;
+
 fn check_storage(configuration: &Configuration) -> Result<(), Fault> {
     let storage = &configuration.storage;
     let of_streams = configuration.stream.iter().any(|stream| stream.hand_over.is_some());
@@ -254,6 +257,9 @@ fn check_storage(configuration: &Configuration) -> Result<(), Fault> {
             let message = "with run.keep old run files are deleted, transferred or not: use `delete` in its place";
             return Err(fault("storage.transfer", message));
         }
+    }
+    if storage.compress_threads.is_some_and(|threads| threads.get() > MOST_COMPRESS_THREADS) {
+        return Err(fault("storage.compress_threads", "1 to 16 threads for each stream that is packed"));
     }
     match (storage.least_free, storage.resume_free) {
         (None, Some(_)) => Err(fault("storage.resume_free", "it goes with least_free: with less room the run waits")),

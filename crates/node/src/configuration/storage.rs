@@ -7,6 +7,7 @@ use ropewalk_wire::run_file::Compression;
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct StorageSection {
     #[serde(deserialize_with = "compression")]
     #[schemars(with = "String")]
     pub compress: Compression,
+    /// How many threads pack the run files of each stream that is packed, 1 (without this) to 16.
+    pub compress_threads: Option<NonZeroU8>,
     /// A command that takes closed run files to where they are kept.
     pub transfer: Option<TransferSection>,
 }

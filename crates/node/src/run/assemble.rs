@@ -178,6 +178,7 @@ impl Workshop<'_> {
                     sync_on_publish: self.resolved.syncs_segments(),
                     mode: self.resolved.write_mode(),
                     threads: storage.disk_threads(),
+                    packing_threads: storage.packing_threads,
                     ..RealDiskConfig::default()
                 };
                 let disk = RealDisk::with_threads(config, |thread| self.placer.on_start(thread));

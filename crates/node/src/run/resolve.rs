@@ -25,6 +25,7 @@ use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::run_file::{SourceEntry, SourceFormat, StreamName};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
+use std::num::NonZeroU8;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -297,6 +298,7 @@ impl Resolved {
             hand_over: None,
             streams: vec![StreamStorage::default()],
             segment_bytes: READINGS_SEGMENT,
+            packing_threads: 1,
             batch_bytes: StorageConfig::BATCH_BYTES,
             preallocate: false,
             segment_events: u64::MAX,
@@ -507,6 +509,7 @@ impl Resolved {
             level: self.level(),
             sync_batches: run.sync == SyncChoice::Batch || run.acknowledge == Acknowledge::Synced,
             segment_bytes: run.segment_bytes.0,
+            packing_threads: disk.compress_threads.map_or(1, NonZeroU8::get),
             batch_bytes: StorageConfig::BATCH_BYTES,
             preallocate: disk.preallocate,
             segment_events: run.segment_events.unwrap_or(u64::MAX),

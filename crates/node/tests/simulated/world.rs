@@ -186,6 +186,7 @@ impl World {
             level: config.builder.level,
             sync_batches: self.plan.synced,
             segment_bytes: 64 << 10,
+            packing_threads: 1,
             batch_bytes: 16 << 10,
             preallocate: false,
             segment_events: 40,

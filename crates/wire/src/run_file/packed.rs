@@ -71,8 +71,6 @@ impl fmt::Display for Compression {
 pub struct Packer {
     /// None for LZ4.
     zstd: Option<Compressor<'static>>,
-    /// The stretch in work: its bytes one behind the other.
-    gathered: Vec<u8>,
 }
 
 impl Packer {
@@ -83,58 +81,41 @@ impl Packer {
             Compression::Lz4 => None,
             Compression::Zstd(level) => Some(Compressor::new(level.into()).ok()?),
         };
-        Some(Self { zstd, gathered: Vec::new() })
+        Some(Self { zstd })
     }
 
-    /// Appends records that hold the bytes of these pieces, which stand in the segment one behind the other from `offset` on:
-    /// stretches of the same length, so that no short one is left over.
+    /// Appends records that hold these bytes, which stand in the segment from `offset` on: in stretches of the same length, so
+    /// that no short one is left over.
     ///
     /// # Errors
     /// [`RecordError::Room`] where the library finds no room, which it is given enough of.
-    pub fn pack<'a, P>(&mut self, mut offset: u64, pieces: P, out: &mut Vec<u8>) -> Result<(), RecordError>
-    where
-        P: IntoIterator<Item = &'a [u8], IntoIter: Clone>,
-    {
-        let pieces = pieces.into_iter();
-        let total: usize = pieces.clone().map(<[u8]>::len).sum();
-        let stretch = total.div_ceil((total / STRETCH_BYTES).max(1));
-        self.gathered.clear();
-        for mut piece in pieces {
-            while !piece.is_empty() {
-                let (now, later) = piece.split_at(piece.len().min(stretch - self.gathered.len()));
-                self.gathered.extend_from_slice(now);
-                piece = later;
-                if self.gathered.len() == stretch {
-                    offset = self.pack_gathered(offset, out)?;
-                }
-            }
-        }
-        if !self.gathered.is_empty() {
-            self.pack_gathered(offset, out)?;
+    pub fn pack(&mut self, mut offset: u64, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), RecordError> {
+        let stretches = (bytes.len() / STRETCH_BYTES).max(1);
+        for stretch in bytes.chunks(bytes.len().div_ceil(stretches).max(1)) {
+            self.pack_stretch(offset, stretch, out)?;
+            offset += stretch.len() as u64;
         }
         Ok(())
     }
 
-    /// Appends the record of the stretch in work, which begins at `offset`; returns where it ends.
-    fn pack_gathered(&mut self, offset: u64, out: &mut Vec<u8>) -> Result<u64, RecordError> {
-        let length = self.gathered.len() as u32;
+    /// Appends the record of a stretch that begins at `offset`.
+    fn pack_stretch(&mut self, offset: u64, stretch: &[u8], out: &mut Vec<u8>) -> Result<(), RecordError> {
         let (start, mut compressed) = (out.len(), Ok(()));
         append_record(out, RecordKind::PACKED, |out| {
             let head = out.len();
             out.extend_from_slice(&[0; PACKED_HEAD_BYTES - RECORD_HEADER_BYTES]);
             let packed = out.len();
-            compressed = self.compress(out);
-            let (codec, packed_length) = (if self.zstd.is_some() { ZSTD } else { LZ4 }, (out.len() - packed) as u32);
-            Fill::new(&mut out[head..packed]).u64(offset).u32(length).u32(packed_length).u16(codec);
+            compressed = self.compress(stretch, out);
+            let codec = if self.zstd.is_some() { ZSTD } else { LZ4 };
+            let packed_length = (out.len() - packed) as u32;
+            Fill::new(&mut out[head..packed]).u64(offset).u32(stretch.len() as u32).u32(packed_length).u16(codec);
         })?;
-        compressed.inspect_err(|_| out.truncate(start))?;
-        self.gathered.clear();
-        Ok(offset + u64::from(length))
+        compressed.inspect_err(|_| out.truncate(start))
     }
 
-    /// Appends the stretch in work, compressed, right where it stays: a copy less.
-    fn compress(&mut self, out: &mut Vec<u8>) -> Result<(), RecordError> {
-        let (stretch, begin) = (&self.gathered[..], out.len());
+    /// Appends a stretch, compressed, right where it stays: a copy less.
+    fn compress(&mut self, stretch: &[u8], out: &mut Vec<u8>) -> Result<(), RecordError> {
+        let begin = out.len();
         match &mut self.zstd {
             Some(zstd) => {
                 out.reserve(zstd::zstd_safe::compress_bound(stretch.len()));

@@ -35,6 +35,8 @@ pub struct StorageConfig {
     pub sync_batches: bool,
     /// A segment is closed at this size in bytes.
     pub segment_bytes: u64,
+    /// How many threads pack for each stream that is packed, at least one; [`StorageConfig::disk_threads`] are others.
+    pub packing_threads: u8,
     /// While the disk is at work, so many bytes of a segment are gathered for its next piece: [`StorageConfig::BATCH_BYTES`], or less.
     pub batch_bytes: u64,
     /// Room for so many bytes is set aside when a segment is opened.
@@ -75,6 +77,15 @@ impl StorageConfig {
 
     /// So much is worth one piece of work; staging has room for several of them.
     pub const BATCH_BYTES: u64 = 4 << 20;
+
+    /// Batches of a stream's segment that are with the disk at once: one that is written, the next one and one behind it, so that
+    /// the disk need not wait for whoever gathers; where they are packed two for each thread that packs, and two that are written.
+    pub(super) fn batches(&self, stream: StreamIndex) -> usize {
+        match self.streams[usize::from(stream.0)].compression {
+            Compression::None => 3,
+            _ => 2 + 2 * usize::from(self.packing_threads),
+        }
+    }
 
     /// Threads that the disk should have: one for what is written as it is, and one for each stream that is packed.
     pub fn disk_threads(&self) -> u8 {

@@ -44,10 +44,6 @@ enum Work {
     Closed,
 }
 
-/// Batches of a segment that are handed to the disk at once: it finds the next one when it has written one, and need not wait for
-/// whoever gathers.
-const BATCHES: usize = 3;
-
 /// Events in a segment at most: the index has room for so many and is never grown while data flow.
 const INDEX_EVENTS: usize = 1 << 17;
 /// Before the first file.
@@ -83,6 +79,8 @@ pub(super) struct SegmentWriter {
     /// Batches that are not written, the oldest first: so many of them as `with_disk` says are with the disk, and of these it has
     /// given the first `refused_batches` back. They end in this order.
     under_way: VecDeque<Batch>,
+    /// How many of them there may be.
+    batches: usize,
     with_disk: usize,
     refused_batches: usize,
     /// Written, and not synced yet.
@@ -101,7 +99,8 @@ impl SegmentWriter {
     /// What stands behind the events of the longest segment takes less: an end of run without text, and the footer.
     pub(super) const FOOTER_BYTES: usize = 4096 + footer_bytes(INDEX_EVENTS);
 
-    pub(super) fn new() -> Self {
+    /// Of which so many batches are with the disk at once.
+    pub(super) fn new(batches: usize) -> Self {
         Self {
             file: None,
             uncreated: false,
@@ -113,11 +112,12 @@ impl SegmentWriter {
             length: 0,
             opened: Instant::ZERO,
             gathered: Batch::new(),
-            under_way: VecDeque::with_capacity(BATCHES),
+            under_way: VecDeque::with_capacity(batches),
+            batches,
             with_disk: 0,
             refused_batches: 0,
             unsynced: Vec::with_capacity(4096),
-            spare: (0..BATCHES).map(|_| Batch::new()).collect(),
+            spare: (0..batches).map(|_| Batch::new()).collect(),
             work: Work::Closed,
             retry: None,
             refused: None,
@@ -247,7 +247,7 @@ impl SegmentWriter {
     fn append(&mut self, file: FileToken, disk: &mut impl Disk, now: Instant, config: &StorageConfig) {
         let is_first = self.under_way.is_empty();
         // A sync says of one batch that it is safe. What is only gathered waits for more while the disk has something to do.
-        let has_room = is_first || (!config.sync_batches && self.under_way.len() < BATCHES);
+        let has_room = is_first || (!config.sync_batches && self.under_way.len() < self.batches);
         let is_worth_it = is_first || self.closing || self.gathered.bytes >= config.batch_bytes;
         if has_room
             && is_worth_it

@@ -50,7 +50,7 @@ impl Series {
             how: config.new_file(index),
             current: None,
             closing: VecDeque::with_capacity(2),
-            spare: vec![SegmentWriter::new(), SegmentWriter::new()],
+            spare: (0..2).map(|_| SegmentWriter::new(config.batches(index))).collect(),
             last: None,
             finishing: false,
             ended: false,

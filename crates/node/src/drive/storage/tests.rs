@@ -64,6 +64,7 @@ pub(super) fn config(level: AcknowledgementLevel) -> StorageConfig {
         level,
         sync_batches: level == AcknowledgementLevel::Synced,
         segment_bytes: 8 << 10,
+        packing_threads: 1,
         batch_bytes: StorageConfig::BATCH_BYTES,
         preallocate: false,
         segment_events: 40,

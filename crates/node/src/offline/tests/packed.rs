@@ -8,7 +8,7 @@ use ropewalk_wire::run_file::{Compression, Packer};
 fn packed(segment: &[u8], stretch: usize) -> Vec<u8> {
     let (mut packer, mut file) = (Packer::new(Compression::Zstd(1)).expect("it packs"), Vec::new());
     for (number, bytes) in segment.chunks(stretch).enumerate() {
-        packer.pack((number * stretch) as u64, [bytes], &mut file).expect("it fits");
+        packer.pack((number * stretch) as u64, bytes, &mut file).expect("it fits");
     }
     file
 }

@@ -385,6 +385,7 @@ impl Assembly<'_> {
             level: AcknowledgementLevel::Written,
             sync_batches: run.sync == SyncChoice::Batch,
             segment_bytes: run.segment_bytes.0,
+            packing_threads: 1,
             batch_bytes: StorageConfig::BATCH_BYTES,
             preallocate: false,
             segment_events: u64::MAX,

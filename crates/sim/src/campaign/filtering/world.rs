@@ -123,6 +123,7 @@ fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedCloc
         level: AcknowledgementLevel::Written,
         sync_batches: false,
         segment_bytes: 16 << 10,
+        packing_threads: 1,
         batch_bytes: 4 << 10,
         preallocate: false,
         segment_events: u64::MAX,

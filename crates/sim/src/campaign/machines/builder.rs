@@ -51,6 +51,7 @@ pub(in super::super) fn builder(site: &Site<'_>, around: &Surroundings, index: u
         level: scenario.level,
         sync_batches: scenario.level == AcknowledgementLevel::Synced,
         segment_bytes: 64 << 10,
+        packing_threads: 1,
         batch_bytes: 16 << 10,
         preallocate: false,
         segment_events: scenario.rooms.segment_events,

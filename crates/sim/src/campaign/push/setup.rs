@@ -208,6 +208,7 @@ impl Site<'_> {
             level: AcknowledgementLevel::Written,
             sync_batches: false,
             segment_bytes: 64 << 10,
+            packing_threads: 1,
             batch_bytes: 16 << 10,
             preallocate: false,
             segment_events: 50,

@@ -67,6 +67,7 @@ fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedCloc
         level: scenario.level,
         sync_batches: scenario.level == AcknowledgementLevel::Synced,
         segment_bytes: scenario.segment_bytes,
+        packing_threads: 1,
         batch_bytes: scenario.batch_bytes,
         preallocate: false,
         segment_events: scenario.segment_events,
