@@ -1,5 +1,6 @@
-//! `bench monitoring`: a run that is looked at as run control does for its page, beside the same run at which nobody looks. What data threads count
-//! they count in both: that cannot be left out.
+//! `bench monitoring`: a run that is looked at as run control does for its page, beside the same run at which nobody looks; and how much of the
+//! process's processor time whoever looks takes, which a noisy machine changes less than it does rates. What data threads count they count in
+//! both: that cannot be left out.
 
 use crate::BenchError;
 use crate::pairs::alternate;
@@ -12,17 +13,21 @@ use ropewalk_monitor::history::History;
 use ropewalk_monitor::incidents::{IncidentObserver, Incidents};
 use ropewalk_monitor::prometheus;
 use ropewalk_node::run::RunHandle;
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How often a session looks at its run.
 const LOOK: Duration = Duration::from_millis(10);
-/// Looks from one sample to the next, and samples from one look of the readers to the next.
-const LOOKS: u32 = 50;
-const SAMPLES: u32 = 2;
-const NOTE: &str = "limit: the same run at which nobody looks, in turns";
+/// Looks from one time that it reads the run's numbers to the next, from one sample to the next, and from one look of the readers to the next.
+const READ: u32 = 10;
+const SAMPLE: u32 = 50;
+const OBSERVE: u32 = 100;
+const NOTE: &str = "limit: the same run at which nobody looks, in turns; target: 0.99";
+const TIME_NOTE: &str = "processor time of all but the thread that looks; limit: that of the process; target: 0.99";
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
@@ -45,27 +50,50 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             pool_mib: USUAL_POOL_MIB,
             output: scratch(&session.options.output, "monitoring"),
         };
-        let watched = || Ok([plan.run_beside(&look)?.gigabytes_per_second]);
-        let [series] = alternate(scale.choose(1, 5, 15), watched, || Ok([plan.run()?.gigabytes_per_second]))?;
-        session.row(Row::of(&case, "GB/s", &series, NOTE))?;
+        let watched = || {
+            let shares = Mutex::new(0.0);
+            let ran = plan.run_beside(&|handle, is_over| *lock(&shares) = look(handle, is_over))?;
+            Ok([ran.gigabytes_per_second, 1.0 - *lock(&shares)])
+        };
+        let alone = || Ok([plan.run()?.gigabytes_per_second, 1.0]);
+        let [rates, times] = alternate(scale.choose(1, 5, 15), watched, alone)?;
+        session.row(Row::of(&case, "GB/s", &rates, NOTE))?;
+        let mut case = case;
+        case.insert("measured".to_owned(), json!("processor time"));
+        session.row(Row::of(&case, "s/s", &times, TIME_NOTE))?;
     }
     Ok(())
 }
 
-/// Looks at a run as a session and run control do: at its state a hundred times a second, at every number twice a second, and once a second with all
-/// readers and as text for Prometheus, which asks less often.
-fn look(handle: &RunHandle, is_over: &AtomicBool) {
+fn lock(share: &Mutex<f64>) -> MutexGuard<'_, f64> {
+    share.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Seconds that a processor has worked for this thread, or this process.
+fn processor_seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Looks at a run as a session and run control do: whether it goes on a hundred times a second, at its state ten times, at every number twice,
+/// and once a second with all readers and as text for Prometheus, which asks less often. How much of the process's processor time that took.
+fn look(handle: &RunHandle, is_over: &AtomicBool) -> f64 {
     let (mut finder, mut history) = (Finder::default(), History::default());
     let (mut observer, mut incidents) = (IncidentObserver::default(), Incidents::new(1_000));
     let mut alarms = Alarms::new(built_in()).ok();
-    let (mut looks, mut samples) = (0_u32, 0_u32);
-    while !is_over.load(Ordering::Relaxed) {
-        black_box(handle.snapshot());
-        looks += 1;
-        if looks.is_multiple_of(LOOKS) {
+    let seconds = || [ClockId::ThreadCPUTime, ClockId::ProcessCPUTime].map(processor_seconds);
+    let begun = seconds();
+    for looks in 1_u32.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        black_box(handle.progress());
+        if looks.is_multiple_of(READ) {
+            black_box(handle.snapshot());
+        }
+        if looks.is_multiple_of(SAMPLE) {
             let sample = handle.sample();
-            samples += 1;
-            if samples.is_multiple_of(SAMPLES) {
+            if looks.is_multiple_of(OBSERVE) {
                 finder.observe(sample.clone());
                 history.observe(sample.clone());
                 if let Some(alarms) = &mut alarms {
@@ -78,4 +106,6 @@ fn look(handle: &RunHandle, is_over: &AtomicBool) {
         std::thread::sleep(LOOK);
     }
     black_box((history.stretch(0, 1), incidents.search("")));
+    let ended = seconds();
+    (ended[0] - begun[0]) / (ended[1] - begun[1]).max(f64::EPSILON)
 }

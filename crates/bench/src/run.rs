@@ -55,7 +55,7 @@ pub(crate) const USUAL_POOL_MIB: usize = 128;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is done beside a run, until it is told to stop.
-pub(crate) type Beside = dyn Fn(&RunHandle, &AtomicBool) + Sync;
+pub(crate) type Beside<'a> = dyn Fn(&RunHandle, &AtomicBool) + Sync + 'a;
 
 impl RunPlan {
     /// Takes a run and measures it in its middle; an error where its account does not balance or anything is lost.
@@ -64,7 +64,7 @@ impl RunPlan {
     }
 
     /// The same, while something is done beside it until the front ends stop.
-    pub(crate) fn run_beside(&self, beside: &Beside) -> Result<Ran, BenchError> {
+    pub(crate) fn run_beside(&self, beside: &Beside<'_>) -> Result<Ran, BenchError> {
         let ran = std::thread::scope(|scope| {
             // The nodes' threads inherit the processor of the thread that launches them.
             let launching = scope.spawn(|| {
@@ -108,7 +108,7 @@ impl RunPlan {
         text
     }
 
-    fn feed(&self, mut handle: RunHandle, nodes: &BTreeSet<String>, beside: &Beside) -> Result<Ran, BenchError> {
+    fn feed(&self, mut handle: RunHandle, nodes: &BTreeSet<String>, beside: &Beside<'_>) -> Result<Ran, BenchError> {
         let address = handle.addresses().iter().find(|(name, _)| name == "ru0").and_then(|(_, at)| at.parse().ok());
         let address = address.ok_or_else(|| BenchError::wrong("the readout unit has no address"))?;
         let stop = AtomicBool::new(false);
