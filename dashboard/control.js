@@ -22,7 +22,10 @@ export async function give(what, parameters = {}) {
   const headers = {};
   const token = sessionStorage.getItem("token");
   if (token) headers.Authorization = `Bearer ${token}`;
-  const query = new URLSearchParams({ by: who(), ...parameters });
+  const query = new URLSearchParams({ by: who() });
+  for (const [name, values] of Object.entries(parameters)) {
+    for (const value of [values].flat()) query.append(name, value);
+  }
   const answer = await fetch(`/api/v1/${what}?${query}`, { method: "POST", headers });
   if (answer.status === 401) {
     const given = window.prompt("The token of this server's file:");
@@ -35,16 +38,57 @@ export async function give(what, parameters = {}) {
 }
 
 let trouble = null;
+let required = [];
+
+// A dialog with a line for each field that a start needs, filled in with what was said the last time; the page remembers.
+function askFields() {
+  const dialog = byId("fields");
+  const lines = byId("fields-lines");
+  const last = JSON.parse(localStorage.getItem("fields") ?? "{}");
+  lines.replaceChildren(...required.map((name) => {
+    const label = document.createElement("label");
+    const input = document.createElement("input");
+    Object.assign(input, { name, required: true, maxLength: 1024, value: last[name] ?? "" });
+    label.append(`${name} `, input);
+    return label;
+  }));
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      if (dialog.returnValue !== "start") return resolve(undefined);
+      const said = Object.fromEntries([...lines.querySelectorAll("input")].map((input) => [input.name, input.value]));
+      localStorage.setItem("fields", JSON.stringify({ ...last, ...said }));
+      return resolve(Object.entries(said).map(([name, value]) => `${name}=${value}`));
+    }, { once: true });
+  });
+}
+
+// What goes with a command; nothing at all where whoever gave it thought better of it.
+async function parametersOf(command) {
+  if (command !== "start" || !required.length) return {};
+  const field = await askFields();
+  return field && { field };
+}
+
+async function press(button) {
+  const parameters = await parametersOf(button.dataset.command);
+  if (!parameters) return;
+  button.disabled = true;
+  await give(`commands/${button.dataset.command}`, parameters);
+}
 
 export function showState(live) {
   const state = byId("state");
   setText(state, live.task && live.state !== "running" ? `${live.state} (${live.task})` : live.state);
   state.className = `state ${live.state}`;
   setText(byId("run"), live.run ? `run ${live.run}` : "no run");
+  byId("run").title = Object.entries(live.fields ?? {}).map(([name, value]) => `${name}=${value}`).join("\n");
   document.title = `${live.state}${live.run ? ` · run ${live.run}` : ""} · Ropewalk`;
   for (const button of document.querySelectorAll("[data-command]")) {
     button.disabled = !live.allowed.includes(button.dataset.command);
   }
+  required = live.required_fields ?? [];
   // What was closed by hand is not shown again until it is something else.
   if (live.trouble !== trouble) {
     trouble = live.trouble;
@@ -75,9 +119,6 @@ export function begin() {
   name.addEventListener("change", () => localStorage.setItem("who", name.value.trim()));
   for (const button of document.querySelectorAll("[data-command]")) {
     button.disabled = true;
-    button.addEventListener("click", () => {
-      button.disabled = true;
-      give(`commands/${button.dataset.command}`).catch((error) => notice(String(error)));
-    });
+    button.addEventListener("click", () => press(button).catch((error) => notice(String(error))));
   }
 }

@@ -1,5 +1,7 @@
 // Parts of the page by themselves, with views that are made up: what a run rarely shows, such as a part of the way that is full.
-import { expect, scratch, start } from "./harness.mjs";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, scratch, start, until } from "./harness.mjs";
 
 // A view of a run in which builder unit 1 is away, the disk of the other one is busy, and sources are held back.
 const troubled = {
@@ -66,4 +68,39 @@ export async function parts(browser, program) {
   run.child.kill("SIGINT");
   await run.ended;
   console.log("good: the way of the data names and colours what is busy, full, away and waiting; sources are picked by words");
+}
+
+// A start of which something has to be said.
+export async function fields(browser, program) {
+  const file = join(scratch, "fields.toml");
+  writeFileSync(file, `version = 1
+[run]
+output = ${JSON.stringify(scratch)}
+required_fields = ["beam", "shifter"]
+[[readout]]
+name = "ru0"
+[[builder]]
+name = "bu0"
+[[source]]
+id = 1
+readout = "ru0"
+emulate = { rate = "100Hz", fragment_size = "1KiB" }
+`);
+  const run = start(program, ["run", file, "--control", "127.0.0.1:0", "--idle"]);
+  const page = await browser.newPage();
+  await page.goto(await run.line(/dashboard: (http:\S+)/));
+  const state = (name) => `document.getElementById("state").textContent === "${name}"`;
+  await until(page, "configured", state("configured"));
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.getByLabel("beam").fill("120 GeV");
+  await page.getByLabel("shifter").fill("ada");
+  await page.keyboard.press("Enter");
+  await until(page, "running", state("running"));
+  same("what is said of the run", await page.getByText(/^run \d+$/).first().getAttribute("title"), "beam=120 GeV\nshifter=ada");
+  await page.close();
+  run.child.kill("SIGINT");
+  await run.ended;
+  console.log("good: what has to be said of a run is asked for when it is started, and thought better of with Escape");
 }

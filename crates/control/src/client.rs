@@ -55,12 +55,15 @@ impl Client {
         read(&url, self.agent.get(&url).call())
     }
 
-    /// Gives a command in somebody's name, and waits until it has ended.
+    /// Gives a command in somebody's name, and waits until it has ended. `fields` are what is said of the run that a start begins, each
+    /// `NAME=VALUE`.
     ///
     /// # Errors
     /// Where there is no answer.
-    pub fn command(&self, command: &str, by: &str) -> Result<Replied, ClientError> {
-        self.post(&format!("commands/{command}"), &[("by", by)])
+    pub fn command(&self, command: &str, fields: &[String], by: &str) -> Result<Replied, ClientError> {
+        let fields = fields.iter().map(|field| ("field", field.as_str()));
+        let query: Vec<_> = [("by", by)].into_iter().chain(fields).collect();
+        self.post(&format!("commands/{command}"), &query)
     }
 
     /// Takes the controls in somebody's name, `is_forced` also from somebody else.

@@ -2,6 +2,7 @@
 
 use crate::{ControlConfig, ControlError, Server, Token};
 use ropewalk_node::configuration::{AlarmsSection, parse};
+use ropewalk_node::fields::Fields;
 use ropewalk_node::session::{AfterRun, RunLimits, Session, SessionConfig, launcher};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
@@ -40,6 +41,8 @@ impl Setup {
             limits: RunLimits::default(),
             after_run: AfterRun::Wait,
             tasks: SessionConfig::PATIENT,
+            required_fields: Vec::new(),
+            fields: Fields::default(),
             silence: Duration::from_secs(3600),
         };
         let (alarms, hearers) = (configuration.alarm_rules(), configuration.alarms.clone());

@@ -13,6 +13,7 @@
 
 pub mod configuration;
 pub mod drive;
+pub mod fields;
 pub mod file_based;
 mod library_process;
 pub mod monitoring;

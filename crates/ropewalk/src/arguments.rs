@@ -479,6 +479,9 @@ pub(crate) struct CtlOptions {
     /// In whose name, for the journal and for the controls; $USER unless given.
     #[arg(long, value_name = "NAME")]
     pub(crate) by: Option<String>,
+    /// With start: what is said of the run in its account, such as beam=120GeV; as often as wanted.
+    #[arg(long = "field", value_name = "NAME=VALUE")]
+    pub(crate) fields: Vec<String>,
     /// Take the controls although somebody else holds them.
     #[arg(long)]
     pub(crate) force: bool,
@@ -514,6 +517,9 @@ pub(crate) struct RunLimits {
     /// Keep the newest run files up to this size; older ones are deleted, counted and named.
     #[arg(long, value_name = "SIZE")]
     pub(crate) keep: Option<Bytes>,
+    /// What is to be said of the run in its account, such as beam=120GeV; as often as wanted. `required_fields` of the section run have to be said.
+    #[arg(long = "field", value_name = "NAME=VALUE")]
+    pub(crate) fields: Vec<ropewalk_node::fields::Field>,
     /// Print the account as JSON; the last line is one object.
     #[arg(long)]
     pub(crate) json: bool,

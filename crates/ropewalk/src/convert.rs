@@ -7,6 +7,7 @@ use crate::foreign::is_meant;
 use crate::render::grouped;
 use crate::running::{Limits, take_run};
 use ropewalk_node::configuration;
+use ropewalk_node::fields::Fields;
 use ropewalk_node::offline::export::{ExportFormat, Exported, FrdOptions, RunFiles, export};
 use ropewalk_node::offline::foreign::{Converted, Recorded, of_recordings};
 use ropewalk_node::offline::segment_files;
@@ -58,7 +59,7 @@ fn convert_by(options: &ConvertOptions, config: &Path) -> Result<u8, Failure> {
     }
     configuration.run.output.clone_from(&options.output);
     let run = RunLimits { until_sources_end: true, ..RunLimits::default() };
-    take_run(&configuration, &Limits { run, json: false, control: None })
+    take_run(&configuration, &Limits { run, fields: Fields::default(), json: false, control: None })
 }
 
 /// Makes files of another format of a run.

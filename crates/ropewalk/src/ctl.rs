@@ -27,7 +27,7 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
         look if LOOKS.contains(&look) => client.look(look),
         "take" => client.take_controls(&by, options.force),
         "give" => client.give_controls(&by, options.to.as_deref()),
-        command => client.command(command, &by),
+        command => client.command(command, &options.fields, &by),
     };
     let replied = replied.map_err(|error| Failure::Environment(error.to_string()))?;
     if options.json {
@@ -90,6 +90,11 @@ fn lines(replied: &Replied) -> Vec<String> {
             }
             None => "nobody holds the controls: everybody may give commands".to_owned(),
         });
+    }
+    if let Some(fields) = body["fields"].as_object().filter(|fields| !fields.is_empty()) {
+        let said: Vec<_> =
+            fields.iter().map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default())).collect();
+        lines.push(said.join(", "));
     }
     if !text(replied, "state").is_empty() {
         lines.push(format!("state {}{run}  allowed: {}", text(replied, "state"), allowed.join(", ")));

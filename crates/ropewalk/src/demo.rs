@@ -5,6 +5,7 @@ use crate::exit::Failure;
 use crate::running::{Controlled, Limits, take_run};
 use ropewalk_control::ControlConfig;
 use ropewalk_node::configuration::{Configuration, Emulate, parse};
+use ropewalk_node::fields::Fields;
 use ropewalk_node::quantity::Bytes;
 use ropewalk_node::session::{AfterRun, RunLimits};
 use std::fmt::Write as _;
@@ -43,7 +44,7 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
         is_idle: false,
         after_run: if is_endless { AfterRun::Wait } else { AfterRun::Over },
     };
-    let limits = Limits { run, json: options.json, control: Some(control) };
+    let limits = Limits { run, fields: Fields::default(), json: options.json, control: Some(control) };
     take_run(&configuration, &limits)
 }
 

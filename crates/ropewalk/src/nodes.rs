@@ -2,7 +2,7 @@
 
 use crate::arguments::{NodeOptions, NodeRole};
 use crate::exit::{self, Failure};
-use crate::running::{LEAVING, Limits, conduct, warn};
+use crate::running::{LEAVING, Limits, conduct, fields, warn};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
@@ -33,6 +33,9 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     if options.take_over && options.limits.events.is_some() {
         return Err(Failure::Usage("--take-over goes on with the events of the run: leave out --events".to_owned()));
     }
+    // Whoever takes over goes on with what was said when the run began.
+    let is_new = role == Role::Manager && !options.take_over;
+    let fields = fields(&configuration, &options.limits, !is_new)?;
     let mut handle = if options.take_over {
         take_over(&configuration, addresses, index)?
     } else {
@@ -50,7 +53,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
             bytes: None,
             until_sources_end: configuration.run.until_sources_end,
         };
-        let limits = Limits { run, json: options.limits.json, control: None };
+        let limits = Limits { run, fields, json: options.limits.json, control: None };
         return conduct(&configuration, only(handle), &limits, &interrupts, |_| ());
     }
     say!("ready");

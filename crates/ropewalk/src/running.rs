@@ -1,6 +1,6 @@
 //! Taking a run: start, watch, stop, tell.
 
-use crate::arguments::RunOptions;
+use crate::arguments::{self, RunOptions};
 use crate::exit::{self, Failure};
 use crate::progress::Progress;
 use crate::render::{checksum_lines, disk_lines, frame_lines, incident_lines, ledger_table, synchrony_lines};
@@ -8,6 +8,7 @@ use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_control::{ControlConfig, ControlError, Server, Token};
 use ropewalk_node::configuration::{self, Configuration};
+use ropewalk_node::fields::Fields;
 use ropewalk_node::run::{RunSummary, advice, placement};
 use ropewalk_node::session::{
     AfterRun, Answer, Command, Desk, EntryKind, Launch, OperationState, RunLimits, Session, SessionConfig, SessionView,
@@ -20,6 +21,8 @@ use std::time::Duration;
 pub(crate) struct Limits {
     /// When it ends by itself.
     pub(crate) run: RunLimits,
+    /// What is said of each run.
+    pub(crate) fields: Fields,
     /// The account as JSON.
     pub(crate) json: bool,
     /// Runs follow each other, as others say.
@@ -42,6 +45,8 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let mut configuration = configuration::read(&options.config)?;
     topology::foresee(&configuration, &options.config, placement(&configuration))?;
     let limits = &options.limits;
+    let waits = options.control.control.is_some();
+    let fields = fields(&configuration, limits, waits)?;
     if let Some(output) = &limits.output {
         configuration.run.output.clone_from(output);
     }
@@ -78,7 +83,18 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
             })
         }
     };
-    take_run(&configuration, &Limits { run, json: limits.json, control })
+    take_run(&configuration, &Limits { run, fields, json: limits.json, control })
+}
+
+/// What is said of the run; where nobody can say more later, everything that has to be said.
+pub(crate) fn fields(
+    configuration: &Configuration,
+    limits: &arguments::RunLimits,
+    waits: bool,
+) -> Result<Fields, Failure> {
+    let fields = Fields::new(limits.fields.iter().cloned()).map_err(|error| Failure::Usage(error.to_string()))?;
+    let missing = fields.missing(&configuration.run.required_fields);
+    if waits || missing.is_empty() { Ok(fields) } else { Err(Failure::Usage(Fields::refusal(&missing))) }
 }
 
 /// Takes one run of all nodes in this process, or several, and tells each account; the exit status.
@@ -119,7 +135,14 @@ pub(crate) fn conduct(
         Some(_) => task_limits(&configuration.timeouts),
         None => SessionConfig::PATIENT,
     };
-    let config = SessionConfig { limits: limits.run, after_run, tasks, silence: configuration.timeouts.operator.0 };
+    let config = SessionConfig {
+        limits: limits.run,
+        after_run,
+        tasks,
+        silence: configuration.timeouts.operator.0,
+        required_fields: configuration.run.required_fields.clone(),
+        fields: limits.fields.clone(),
+    };
     let session = Session::open(config, launch).map_err(|error| Failure::Environment(format!("a thread: {error}")))?;
     let desk = session.desk();
     // Dropped before the session: whoever asks then is not kept waiting for nothing.

@@ -199,7 +199,7 @@ impl<'a> Output<'a> {
     }
 
     fn export(&self) -> Result<u8, Failure> {
-        const COLUMNS: &str = "run,began,duration_s,state,sources,built,incomplete,written,bytes_received,bytes_written,balanced,lost,notes\n";
+        const COLUMNS: &str = "run,began,duration_s,state,sources,built,incomplete,written,bytes_received,bytes_written,balanced,lost,fields,notes\n";
         let notes = self.logbook.notes().map_err(|error| cannot(self.path, &error))?;
         let mut text = COLUMNS.to_owned();
         for record in self.records()? {
@@ -237,6 +237,12 @@ fn took(record: &RunRecord) -> String {
     record.duration_s.map_or_else(String::new, |seconds| format!("{seconds:.1} s"))
 }
 
+/// What was said of it when it was started.
+fn said(record: &RunRecord, between: &str) -> String {
+    let said: Vec<_> = record.fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    said.join(between)
+}
+
 /// How it ended, for people.
 fn ended(record: &RunRecord) -> String {
     let Some(state) = &record.state else { return "no account: it goes on, or was killed".to_owned() };
@@ -253,6 +259,7 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
         ("began (UTC)", began(record)),
         ("took", took(record)),
         ("ended", ended(record)),
+        ("said of it", said(record, ", ")),
         ("sources", number(record.sources)),
         ("events built", number(record.built)),
         ("  incomplete", number(record.incomplete)),
@@ -280,6 +287,7 @@ fn csv_line(record: &RunRecord, notes: &str) -> String {
         count(record.bytes_written),
         record.is_balanced.map_or_else(String::new, |is_balanced| is_balanced.to_string()),
         lost.join(" "),
+        said(record, "; "),
         notes.to_owned(),
     ];
     fields.map(|field| csv_field(&field)).join(",") + "\n"
@@ -332,6 +340,6 @@ mod tests {
     #[test]
     fn a_note_with_commas_and_quotes_is_one_field() {
         let line = csv_line(&RunRecord { run: 7, ..RunRecord::default() }, "\"on\", since 3");
-        assert_eq!(line, "7,,,,,,,,,,,,\"\"\"on\"\", since 3\"\n");
+        assert_eq!(line, "7,,,,,,,,,,,,,\"\"\"on\"\", since 3\"\n");
     }
 }

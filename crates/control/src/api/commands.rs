@@ -2,11 +2,13 @@
 
 use super::{Manner, Shared, problem, shown};
 use crate::forms::{JournalEntry, Problem, Reply, State, command_names};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Of};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use ropewalk_node::fields::{Field, Fields};
 use ropewalk_node::session::Command;
 use serde::Deserialize;
 use tokio::sync::oneshot;
@@ -37,24 +39,40 @@ async fn state(Of(shared): Of<Shared>) -> Json<State> {
     params(
         ("command" = String, Path, description = "configure, start, pause, resume, stop, reset, shutdown; conf, enable, halt"),
         ("by" = Option<String>, Query, description = "in whose name, for the journal"),
+        ("field" = Option<Vec<String>>, Query, description = "of a start: what is said of the run, NAME=VALUE, as often as wanted"),
         ("wait" = Option<bool>, Query, description = "false: the command is taken, and its end not waited for"),
     ),
     responses(
         (status = 200, body = Reply),
         (status = 202, description = "taken"),
+        (status = 400, body = Problem, description = "a field that is none, or a `wait` that is neither true nor false"),
         (status = 404, body = Problem),
         (status = 409, body = Reply, description = "not now, refused, overtaken, or another operator holds the controls"),
         (status = 500, body = Reply),
     )
 )]
-async fn command(Of(shared): Of<Shared>, Path(name): Path<String>, Query(manner): Query<Manner>) -> Response {
+async fn command(
+    Of(shared): Of<Shared>,
+    Path(name): Path<String>,
+    manner: Result<Query<Manner>, QueryRejection>,
+    Query(all): Query<Vec<(String, String)>>,
+) -> Response {
+    let manner = match manner {
+        Ok(Query(manner)) => manner,
+        Err(error) => return problem(StatusCode::BAD_REQUEST, error.body_text()),
+    };
     let Some(command) = Command::from_name(&name) else {
         let error = format!("no command is named `{}`: there are {}", shown(&name), command_names());
         return problem(StatusCode::NOT_FOUND, error);
     };
+    let fields = all.iter().filter(|(name, _)| name == "field").map(|(_, field)| field.parse::<Field>());
+    let fields = match fields.collect::<Result<Vec<_>, _>>().and_then(Fields::new) {
+        Ok(fields) => fields,
+        Err(error) => return problem(StatusCode::BAD_REQUEST, error.to_string()),
+    };
     let by = shown(manner.by.as_deref().unwrap_or("somebody"));
     let (sender, receiver) = oneshot::channel();
-    shared.desk.operator_command(command, &by, move |told| {
+    shared.desk.operator_command(command, fields, &by, move |told| {
         // Whoever asked may be gone.
         let _ = sender.send(told);
     });

@@ -3,6 +3,7 @@
 use super::Holder;
 use ropewalk_node::session::{Answer, Command, Entry, SessionView, Told};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// Where a sequence of runs is.
@@ -28,6 +29,10 @@ pub(crate) struct State {
     pub(crate) age_s: f64,
     /// The operator whose commands alone are heard; null where everybody's are.
     pub(crate) operator: Option<Holder>,
+    /// What has to be said of a run when it is started, with `field=NAME=VALUE`.
+    pub(crate) required_fields: Vec<String>,
+    /// What was said of the run that is under way.
+    pub(crate) fields: BTreeMap<String, String>,
     /// The number of the last entry in the journal.
     pub(crate) last_entry: u64,
 }
@@ -45,6 +50,8 @@ impl State {
             directory: view.directory.as_ref().map(|directory| directory.display().to_string()),
             age_s: view.age.as_secs_f64(),
             operator: view.operator.as_ref().map(Holder::of),
+            required_fields: view.required_fields.to_vec(),
+            fields: view.fields.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             last_entry: view.last_entry,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::model::{Acknowledge, Configuration, LumisectionChoice, SourceSection};
 use super::parse::Fault;
+use crate::fields::is_field_name;
 use crate::quantity::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -226,6 +227,11 @@ fn references(configuration: &Configuration) -> Result<(), Fault> {
             return Err(fault("run.lumisection", "it lasts for 100 ms at least: each is told to every node"));
         }
         _ => {}
+    }
+    if let Some(name) = configuration.run.required_fields.iter().find(|name| !is_field_name(name)) {
+        let message =
+            format!("`{name}` is no field's name: it has 1 to 32 lower-case letters, digits and `_`, a letter first");
+        return Err(fault("run.required_fields", message));
     }
     if !(64..=4096).contains(&configuration.synchrony.window) {
         return Err(fault("synchrony.window", "a relation is judged over 64 to 4096 events"));

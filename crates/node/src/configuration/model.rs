@@ -102,6 +102,8 @@ pub struct RunSection {
     pub segment_events: Option<u64>,
     /// A run file is closed after this time.
     pub segment_time: Option<Time>,
+    /// What has to be said of a run when it is started, such as `beam`, `target` and `shifter`.
+    pub required_fields: Vec<String>,
     /// How long a lumisection is: a stretch of the run that is closed with an account of its own.
     pub lumisection: Option<LumisectionChoice>,
     /// Check the fragments' checksums.
@@ -131,6 +133,7 @@ impl Default for RunSection {
             segment_bytes: Bytes(512 << 20),
             segment_events: None,
             segment_time: None,
+            required_fields: Vec::new(),
             lumisection: None,
             check_crc: true,
             check_bunch_crossing: true,

@@ -23,6 +23,7 @@ use crate::configuration::Configuration;
 use crate::drive::{
     BuilderDrive, Drive, EmulatedCardDrive, Identity, ManagerDrive, ReadoutDrive, Refusal, SourceDrive, Storage,
 };
+use crate::fields::Fields;
 use crate::monitoring::Archive;
 use crate::tap::Tap;
 use ropewalk_flow::control::{RunCommand, RunPhase};
@@ -420,7 +421,9 @@ pub fn take_over(configuration: &Configuration, mut addresses: Addresses, index:
     let mut start = Start::new(directory, &resolved, &placer);
     start.front_ends(None, own, resolved.fixed_data_addresses()?);
     start.manage(manager, managing)?;
-    start.finish()
+    let mut handle = start.finish()?;
+    handle.describe(claim.fields);
+    Ok(handle)
 }
 
 /// Takes a run number. This comes last: a run that could not be set up leaves nothing behind.
@@ -512,6 +515,7 @@ impl<'a> Start<'a> {
             ended: None,
             stopping: false,
             forced: false,
+            fields: Fields::default(),
         };
         Self { handle, placer, names: Vec::new(), commands: Some(received) }
     }

@@ -8,6 +8,7 @@
 //! ```
 
 use super::registry::{Registry, RunDirectory};
+use crate::fields::Fields;
 use ropewalk_terms::{Epoch, EventKey, RunNumber, Utc};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -34,6 +35,8 @@ pub struct Claim {
     pub address: String,
     /// When the run was started.
     pub started: Utc,
+    /// What was said of it then.
+    pub fields: Fields,
 }
 
 /// The file's content.
@@ -46,6 +49,8 @@ struct Form {
     last: Option<String>,
     address: String,
     started_ns: i64,
+    #[serde(default)]
+    fields: Fields,
 }
 
 impl Claim {
@@ -67,6 +72,7 @@ impl Claim {
             last: self.last.map(|key| key.to_string()),
             address: self.address.clone(),
             started_ns: self.started.0,
+            fields: self.fields.clone(),
         };
         let unfinished = directory.join(format!("manager-{}.{}", self.epoch.0, std::process::id()));
         let mut file = File::create(&unfinished)?;
@@ -125,6 +131,7 @@ impl Claim {
             last: form.last.as_deref().map(key).transpose()?,
             address: form.address,
             started: Utc(form.started_ns),
+            fields: form.fields,
         })
     }
 }
@@ -157,7 +164,15 @@ mod tests {
     fn claim(run: RunNumber, epoch: u32) -> Claim {
         let last = (epoch > 1).then(|| EventKey::new(2, 17));
         let address = "127.0.0.1:4000".to_owned();
-        Claim { run, epoch: Epoch(epoch), first: EventKey::new(0, 1), last, address, started: Utc(5) }
+        Claim {
+            run,
+            epoch: Epoch(epoch),
+            first: EventKey::new(0, 1),
+            last,
+            address,
+            started: Utc(5),
+            fields: Fields::default(),
+        }
     }
 
     #[test]

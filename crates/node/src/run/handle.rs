@@ -12,6 +12,7 @@ use super::transfer::{TransferService, TransferSummary};
 use super::watched::Watched;
 use super::worker::{Ending, Worker};
 use crate::drive::{Drive, FrontEndsAccount, ManagerDrive, Refusal, RunSnapshot, Sent, Standing, observe};
+use crate::fields::Fields;
 use crate::monitoring::{MergeError, merge};
 use crate::tap::Tap;
 use ropewalk_flow::control::{RunCommand, RunPhase};
@@ -209,6 +210,8 @@ pub struct RunHandle {
     pub(super) ended: Option<Instant>,
     pub(super) stopping: bool,
     pub(super) forced: bool,
+    /// What was said of the run when it was started.
+    pub(super) fields: Fields,
 }
 
 impl RunHandle {
@@ -305,8 +308,26 @@ impl RunHandle {
     pub fn leave_word(&self, first: EventKey, last: Option<EventKey>) -> std::io::Result<()> {
         let Some(Managing::First { epoch, address }) = &self.manager else { return Ok(()) };
         let (epoch, address) = (*epoch, address.clone());
-        let claim = Claim { run: self.run, epoch, first, last, address, started: self.clock.utc() };
+        let claim = Claim {
+            run: self.run,
+            epoch,
+            first,
+            last,
+            address,
+            started: self.clock.utc(),
+            fields: self.fields.clone(),
+        };
         claim.make(&self.directory)
+    }
+
+    /// What is said of the run, for its account. Before it begins: [`RunHandle::leave_word`] hands it on.
+    pub fn describe(&mut self, fields: Fields) {
+        self.fields = fields;
+    }
+
+    /// What was said of it.
+    pub const fn fields(&self) -> &Fields {
+        &self.fields
     }
 
     /// Goes on with the run that was taken over, of which the event manager knows since it was launched; false where there is none.
@@ -486,7 +507,7 @@ impl RunHandle {
         let lumisections = self.board.lumisections();
         let parts = Parts { sources: self.sources, streams: &self.streams, lumisections: &lumisections };
         let summary = RunSummary::new(&snapshot, self.directory.clone(), parts, self.forced, times);
-        let summary = RunSummary { warnings, transfer, ..summary }
+        let summary = RunSummary { warnings, transfer, fields: self.fields.clone(), ..summary }
             .with_disk_left(self.disk_left())
             .with_panicked(&self.ending.panicked());
         let summary = match FileBasedSummary::new(&self.file_filters, summary.events.written) {

@@ -26,6 +26,8 @@ pub struct RunRecord {
     pub state: Option<String>,
     /// When it began, in nanoseconds since 1970 UTC.
     pub started_ns: Option<i64>,
+    /// What was said of it when it was started.
+    pub fields: BTreeMap<String, String>,
     /// Seconds from start to the end of draining.
     pub duration_s: Option<f64>,
     /// Configured sources.
@@ -71,6 +73,7 @@ impl RunRecord {
             has_account: true,
             state: text("state"),
             started_ns: account["started_ns"].as_i64(),
+            fields: serde_json::from_value(account["fields"].clone()).unwrap_or_default(),
             duration_s: account["duration_s"].as_f64(),
             sources: count("/sources"),
             built: count("/events/built"),
@@ -146,7 +149,7 @@ mod tests {
         let bare = RunRecord::read(&directory).expect("it can be read");
         assert_eq!((bare.run, bare.has_account, bare.state), (7, false, None));
         let account = json!({
-            "state": "ended", "started_ns": 5, "duration_s": 1.5, "sources": 2,
+            "state": "ended", "started_ns": 5, "fields": { "beam": "e+" }, "duration_s": 1.5, "sources": 2,
             "events": { "built": 9, "incomplete_emitted": 1, "written": 10 },
             "bytes": { "payload_received": 100, "written": 120 },
             "ledger": { "balanced": true },
@@ -161,6 +164,7 @@ mod tests {
         fs::write(path.join(ACCOUNT), account.to_string()).expect("it can be written");
         let record = RunRecord::read(&directory).expect("it can be read");
         assert_eq!((record.state.as_deref(), record.started_ns, record.written), (Some("ended"), Some(5), Some(10)));
+        assert_eq!(record.fields.get("beam").map(String::as_str), Some("e+"));
         let lost = [("in_incomplete_events", 1), ("kept_newest", 2), ("late", 3), ("timed_out", 1)];
         assert_eq!(record.lost, lost.map(|(cause, count)| (cause.to_owned(), count)).into());
         assert_eq!((record.sources_in_trouble, record.is_balanced), (vec![3, 12], Some(true)));

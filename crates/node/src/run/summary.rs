@@ -9,6 +9,7 @@ use super::front_end_summary::FrontEndsSummary;
 use super::lumisections::LumisectionSummary;
 use super::transfer::TransferSummary;
 use crate::drive::{RunSnapshot, Seen};
+use crate::fields::Fields;
 use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_terms::{ByCause, Counter, FragmentAccount, SourceId, Utc};
 use ropewalk_wire::run_file::StreamName;
@@ -33,6 +34,8 @@ pub struct RunSummary {
     pub directory: PathBuf,
     /// When it began, in nanoseconds since 1970 UTC; null where it never did.
     pub started_ns: Option<i64>,
+    /// What was said of it when it was started.
+    pub fields: Fields,
     /// From start to the end of draining.
     pub duration_s: f64,
     /// Configured sources.
@@ -297,6 +300,7 @@ impl RunSummary {
             state,
             directory,
             started_ns: times.started.map(|started| started.0),
+            fields: Fields::default(),
             duration_s: times.whole,
             sources: parts.sources,
             fragments: FragmentSummary::new(&snapshot.ledger.fragments, seen(snapshot)),

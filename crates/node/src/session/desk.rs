@@ -3,6 +3,7 @@
 use super::controls::{ControlsRequest, ControlsTold};
 use super::journal::{Entry, Journal};
 use super::view::SessionView;
+use crate::fields::Fields;
 use crate::run::RunError;
 use ropewalk_flow::control::operation::{Answer, Command, OperationState};
 use std::sync::mpsc::{Sender, channel};
@@ -34,8 +35,18 @@ pub(super) enum By {
 
 /// What is on its way to the director.
 pub(super) enum Order {
-    Command { command: Command, by: By, reply: Reply },
-    Controls { request: ControlsRequest, by: String, reply: Box<dyn FnOnce(ControlsTold) + Send> },
+    /// With what is said of the run that it starts.
+    Command {
+        command: Command,
+        fields: Fields,
+        by: By,
+        reply: Reply,
+    },
+    Controls {
+        request: ControlsRequest,
+        by: String,
+        reply: Box<dyn FnOnce(ControlsTold) + Send>,
+    },
 }
 
 /// What the director's thread and its desks share.
@@ -95,12 +106,19 @@ impl Desk {
     /// Gives a command of the program itself, or of whoever sits at its terminal, whoever holds the controls. `reply` is called once, from
     /// another thread, when it has ended, which may take as long as the run takes to drain; it must not block.
     pub fn command(&self, command: Command, by: &str, reply: impl FnOnce(Told) + Send + 'static) {
-        self.order(Order::Command { command, by: By::Program(by.to_owned()), reply: Box::new(reply) });
+        let (fields, by) = (Fields::default(), By::Program(by.to_owned()));
+        self.order(Order::Command { command, fields, by, reply: Box::new(reply) });
     }
 
-    /// As [`Desk::command`], of an operator: not heard while another one holds the controls.
-    pub fn operator_command(&self, command: Command, by: &str, reply: impl FnOnce(Told) + Send + 'static) {
-        self.order(Order::Command { command, by: By::Operator(by.to_owned()), reply: Box::new(reply) });
+    /// As [`Desk::command`], of an operator: not heard while another one holds the controls. A start takes what is said of the run with it.
+    pub fn operator_command(
+        &self,
+        command: Command,
+        fields: Fields,
+        by: &str,
+        reply: impl FnOnce(Told) + Send + 'static,
+    ) {
+        self.order(Order::Command { command, fields, by: By::Operator(by.to_owned()), reply: Box::new(reply) });
     }
 
     /// Takes the controls, or gives them, in an operator's name. `reply` is called once, from another thread; it must not block.

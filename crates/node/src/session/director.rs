@@ -5,6 +5,7 @@ use super::desk::{By, Desk, Order, Reply, Shared, Told};
 use super::journal::EntryKind;
 use super::limits::{RunLimits, RunWatch};
 use super::view::SessionView;
+use crate::fields::Fields;
 use crate::run::{ACCOUNT, RunError, RunHandle, RunSummary, RunThreads};
 use ropewalk_flow::control::operation::{
     AfterRun, Answer, Command, CommandNumber, Operation, OperationState, Outcome, Task, TaskLimits, TaskNumber,
@@ -23,7 +24,7 @@ use std::time::Duration;
 pub type Launch = Arc<dyn Fn() -> Result<RunHandle, RunError> + Send + Sync>;
 
 /// How runs follow each other.
-#[derive(Copy, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub struct SessionConfig {
     /// When a run ends by itself.
     pub limits: RunLimits,
@@ -33,6 +34,10 @@ pub struct SessionConfig {
     pub tasks: TaskLimits,
     /// An operator who gives no sign for so long loses the controls.
     pub silence: Duration,
+    /// What has to be said of a run when it is started.
+    pub required_fields: Vec<String>,
+    /// What is said of each run unless its start says otherwise.
+    pub fields: Fields,
 }
 
 impl SessionConfig {
@@ -126,6 +131,8 @@ struct Director {
     doing: Option<(TaskNumber, Task)>,
     /// Of front ends, that were told.
     incidents: usize,
+    /// What was said of the run at its start, and is said of those that follow by themselves.
+    fields: Fields,
     view: SessionView,
     publish_due: Instant,
     numbers_due: Instant,
@@ -136,11 +143,13 @@ impl Director {
     fn new(config: SessionConfig, launch: Launch, orders: Receiver<Order>, shared: Arc<Shared>) -> Self {
         let clock = MonotonicClock;
         let (bring, brought) = channel();
+        let view = SessionView::new(clock.utc());
+        let view = SessionView { required_fields: config.required_fields.clone().into(), ..view };
         Self {
-            config,
             launch,
             operation: Operation::new(config.tasks),
             rota: Rota::new(config.silence),
+            config,
             clock,
             orders,
             shared,
@@ -153,7 +162,8 @@ impl Director {
             watch: RunWatch::default(),
             doing: None,
             incidents: 0,
-            view: SessionView::new(clock.utc()),
+            fields: Fields::default(),
+            view,
             publish_due: Instant::ZERO,
             numbers_due: Instant::ZERO,
             sample_due: Instant::ZERO,
@@ -175,7 +185,7 @@ impl Director {
 
     fn take(&mut self, order: Order) {
         match order {
-            Order::Command { command, by, reply } => self.take_command(command, by, reply),
+            Order::Command { command, fields, by, reply } => self.take_command(command, fields, by, reply),
             Order::Controls { request, by, reply } => reply(self.take_controls(&request, &by)),
         }
     }
@@ -188,7 +198,7 @@ impl Director {
         told
     }
 
-    fn take_command(&mut self, command: Command, by: By, reply: Reply) {
+    fn take_command(&mut self, command: Command, fields: Fields, by: By, reply: Reply) {
         let by = match by {
             By::Program(by) => by,
             By::Operator(by) => {
@@ -202,6 +212,17 @@ impl Director {
         };
         let number = self.next_command;
         self.next_command = CommandNumber(number.0 + 1);
+        let would_start = command == Command::Start && self.operation.state() == OperationState::Configured;
+        if would_start {
+            let fields = fields.or(&self.config.fields);
+            let missing = fields.missing(&self.config.required_fields);
+            if !missing.is_empty() {
+                let (why, state) = (Fields::refusal(&missing), self.operation.state());
+                self.trouble(format!("start, by {by}, is refused: {why}"));
+                return reply(Told { command, answer: Answer::Refused, state, text: Some(why) });
+            }
+            self.fields = fields;
+        }
         self.tell(EntryKind::Command, format!("{}, by {by}", command.name()));
         self.replies.insert(number, (command, reply));
         self.view.trouble = None;
@@ -355,6 +376,7 @@ impl Director {
         }
         self.watch = RunWatch::default();
         let last = self.config.limits.events.map(|events| FIRST.plus(events.max(1) - 1));
+        handle.describe(self.fields.clone());
         match handle.leave_word(FIRST, last) {
             Ok(()) => handle.start(FIRST, last),
             Err(error) => {
@@ -475,6 +497,7 @@ impl Director {
             self.view.sample = Arc::new(handle.sample());
         }
         self.view.operator = self.rota.holder().cloned();
+        self.view.fields = self.handle.as_ref().map(|handle| handle.fields().clone()).unwrap_or_default();
         self.view.disk_left = self.handle.as_ref().and_then(RunHandle::disk_left);
         self.view.last_entry = self.shared.journal(|journal| journal.last());
         self.shared.publish(self.view.clone());

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::configuration::parse;
+use crate::fields::Fields;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,14 @@ const LIMITS: TaskLimits = {
 const SILENCE: Duration = Duration::from_secs(3600);
 
 fn session(output: &Output, is_emulated: bool, limits: RunLimits, after_run: AfterRun) -> Session {
-    let config = SessionConfig { limits, after_run, tasks: LIMITS, silence: SILENCE };
+    let config = SessionConfig {
+        limits,
+        after_run,
+        tasks: LIMITS,
+        silence: SILENCE,
+        required_fields: Vec::new(),
+        fields: Fields::default(),
+    };
     let launch = launcher(configuration(&output.0, is_emulated), limits.events);
     Session::open(config, launch).expect("a thread")
 }
@@ -207,7 +215,7 @@ fn operator(desk: &Desk, by: &str, request: ControlsRequest) -> ControlsTold {
 
 fn command_of(desk: &Desk, by: &str, command: Command) -> Told {
     let (sender, receiver) = std::sync::mpsc::channel();
-    desk.operator_command(command, by, move |told| sender.send(told).expect("somebody waits"));
+    desk.operator_command(command, Fields::default(), by, move |told| sender.send(told).expect("somebody waits"));
     receiver.recv_timeout(PATIENCE).expect("an answer")
 }
 
@@ -237,6 +245,36 @@ fn of_operators_the_one_who_holds_the_controls_is_heard_and_the_program_always_i
 }
 
 #[test]
+fn a_run_whose_required_fields_are_not_said_does_not_start() {
+    let output = Output::new("fields");
+    let said = |text: &str| Fields::new(text.split(';').map(|field| field.parse().expect("a field"))).expect("few");
+    let config = SessionConfig {
+        limits: RunLimits { events: Some(100), ..RunLimits::default() },
+        after_run: AfterRun::Wait,
+        tasks: LIMITS,
+        silence: SILENCE,
+        required_fields: vec!["beam".to_owned(), "target".to_owned()],
+        fields: said("shifter=ada;beam=120 GeV"),
+    };
+    let session = Session::open(config, launcher(configuration(&output.0, true), Some(100))).expect("a thread");
+    let desk = session.desk();
+    assert_eq!(desk.ask(Command::Configure, "ada").answer, Answer::Done);
+    assert_eq!(*desk.view().required_fields, ["beam", "target"]);
+    let refused = desk.ask(Command::Start, "ada");
+    assert_eq!((refused.answer, refused.state), (Answer::Refused, OperationState::Configured));
+    assert!(refused.text.is_some_and(|text| text.contains("needs target:")));
+    let (sender, told) = std::sync::mpsc::channel();
+    desk.operator_command(Command::Start, said("target=Pb;beam=60 GeV"), "ada", move |told| {
+        sender.send(told).expect("somebody waits");
+    });
+    // A run as short as this one may be over before its start is answered.
+    assert!(matches!(told.recv().expect("an answer").answer, Answer::Done | Answer::Overtaken));
+    wait_for(&desk, "the account of the run", |view| view.last.is_some());
+    let account = desk.view().last.clone().expect("there is one");
+    assert_eq!(account.fields.to_string(), "beam=60 GeV, shifter=ada, target=Pb");
+}
+
+#[test]
 fn an_operator_who_gives_no_sign_loses_the_controls() {
     let output = Output::new("silent");
     let config = SessionConfig {
@@ -244,6 +282,8 @@ fn an_operator_who_gives_no_sign_loses_the_controls() {
         after_run: AfterRun::Wait,
         tasks: LIMITS,
         silence: Duration::from_millis(50),
+        required_fields: Vec::new(),
+        fields: Fields::default(),
     };
     let session = Session::open(config, launcher(configuration(&output.0, false), None)).expect("a thread");
     let desk = session.desk();
@@ -267,7 +307,14 @@ fn a_builder_unit_that_never_ends_is_named_and_left_behind() {
         Ok(handle)
     });
     let tasks = TaskLimits { close: Duration::from_secs(1), ..LIMITS };
-    let config = SessionConfig { limits: RunLimits::default(), after_run: AfterRun::Wait, tasks, silence: SILENCE };
+    let config = SessionConfig {
+        limits: RunLimits::default(),
+        after_run: AfterRun::Wait,
+        tasks,
+        silence: SILENCE,
+        required_fields: Vec::new(),
+        fields: Fields::default(),
+    };
     let session = Session::open(config, launch).expect("a thread");
     let desk = session.desk();
     ask(&desk, Command::Configure);

@@ -2,6 +2,7 @@
 
 use super::controls::Holder;
 use crate::drive::{FrontEndsAccount, RunSnapshot};
+use crate::fields::Fields;
 use crate::run::{DiskLeft, RunSummary};
 use crate::tap::Tap;
 use ropewalk_flow::control::operation::{Command, Fault, OperationState, Task};
@@ -52,6 +53,10 @@ pub struct SessionView {
     pub last: Option<Arc<RunSummary>>,
     /// The operator who holds the controls.
     pub operator: Option<Holder>,
+    /// What has to be said of a run when it is started.
+    pub required_fields: Arc<[String]>,
+    /// What was said of the run that is under way.
+    pub fields: Fields,
     /// The number of the last entry in the journal.
     pub last_entry: u64,
 }
@@ -78,6 +83,8 @@ impl SessionView {
             warnings: Vec::new(),
             last: None,
             operator: None,
+            required_fields: Arc::default(),
+            fields: Fields::default(),
             last_entry: 0,
         }
     }

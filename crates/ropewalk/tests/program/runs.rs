@@ -50,7 +50,54 @@ fn runs_are_listed_shown_compared_noted_and_exported() {
 
     let csv = runs(output, &["export"]).expect_status(0).out.clone();
     assert_eq!(csv.len(), 4, "{csv:#?}");
-    assert!(csv[0].starts_with("run,began,") && csv[2].ends_with(",true,,\"target, moved\""), "{csv:#?}");
+    assert!(csv[0].starts_with("run,began,") && csv[2].ends_with(",true,,,\"target, moved\""), "{csv:#?}");
+}
+
+#[test]
+fn what_is_said_at_a_runs_start_is_kept_and_what_has_to_be_said_is_asked_for() {
+    let temporary = TemporaryDirectory::new("runs-fields");
+    let output = temporary.path();
+    let file = output.join("fields.toml");
+    let text = format!(
+        "version = 1\n[run]\noutput = {output:?}\nevents = 100\nrequired_fields = [\"beam\", \"shifter\"]\n[[readout]]\n\
+         name = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nreadout = \"ru0\"\n\
+         emulate = {{ rate = \"10kHz\", fragment_size = \"64B\" }}\n"
+    );
+    std::fs::write(&file, text).expect("it can be written");
+    let run = |more: &[&str]| {
+        let arguments = ["run", file.to_str().expect("it is text"), "--json"];
+        Program::run([&arguments, more].concat())
+    };
+    let refused = run(&["--field", "beam=120 GeV"]);
+    assert!(refused.expect_status(2).errors.contains("a run's start needs shifter"), "{refused:#?}");
+    assert!(!output.join("run000001").exists());
+    assert!(run(&["--field", "Beam"]).expect_status(2).errors.contains("`Beam` is no field"));
+    let account = run(&["--field", "beam=120 GeV", "--field", "shifter=ada"]).expect_status(0).account();
+    assert_eq!(account["fields"], serde_json::json!({ "beam": "120 GeV", "shifter": "ada" }));
+
+    let file = file.to_str().expect("it is text");
+    let served = ["run", file, "--control", "127.0.0.1:0", "--idle", "--json", "--field", "shifter=bob"];
+    let mut program = Program::start(served);
+    let url = program.expect_error_line("run control and dashboard: ");
+    let ctl = |more: &[&str]| Program::run([&["ctl"], more, &["--url", &url, "--json"]].concat());
+    crate::support::wait_for("a run that is set up", || {
+        let state = ctl(&["state"]).expect_status(0).account();
+        (state["state"] == "configured").then_some(())
+    });
+    assert_eq!(ctl(&["state"]).account()["required_fields"], serde_json::json!(["beam", "shifter"]));
+    let refused = ctl(&["start"]);
+    assert_eq!(refused.expect_status(3).account()["answer"], "refused");
+    assert!(refused.account()["text"].as_str().expect("why").contains("needs beam"), "{refused:#?}");
+    let wrong = ctl(&["start", "--field", "beam"]).expect_status(3).account();
+    assert!(wrong["error"].as_str().expect("why").contains("`beam` is no field"), "{wrong}");
+    ctl(&["start", "--field", "beam=60 GeV"]).expect_status(0);
+    crate::support::wait_for("its account", || output.join("run000002/run.json").exists().then_some(()));
+    ctl(&["shutdown"]).expect_status(0);
+    program.end().expect_status(0);
+    assert!(
+        runs(output, &["show", "2"]).expect_status(0).out.iter().any(|line| line.contains("beam=60 GeV, shifter=bob"))
+    );
+    assert!(runs(output, &["export"]).expect_status(0).out[1].contains(",beam=120 GeV; shifter=ada,"));
 }
 
 #[test]

@@ -1,0 +1,149 @@
+//! What whoever starts a run says of it: the beam, the target, who is on shift; and what a configuration wants to be said.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// Fields of a run, at most.
+const MOST: usize = 64;
+/// Bytes of a name, at most: lower-case letters, digits and `_`, a letter first.
+const LONGEST_NAME: usize = 32;
+/// Bytes of a value, at most, none of which is a control character.
+const LONGEST_VALUE: usize = 1024;
+
+/// Names and values, in the order of the names.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fields(BTreeMap<String, String>);
+
+/// One of them, as `beam=120 GeV` says it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Field {
+    name: String,
+    value: String,
+}
+
+/// It is no field.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum FieldError {
+    /// There is no `=`.
+    #[error("`{0}` is no field: it is NAME=VALUE, such as beam=120GeV")]
+    NoValue(String),
+    /// The name is none.
+    #[error("`{0}` is no field's name: it has 1 to 32 lower-case letters, digits and `_`, a letter first")]
+    Name(String),
+    /// The value is empty, too long, or no line of text.
+    #[error("the value of `{0}` is one line of 1 to 1024 bytes")]
+    Value(String),
+    /// There are too many.
+    #[error("a run has 64 fields at most")]
+    TooMany,
+}
+
+/// Whether a field may have this name.
+pub fn is_field_name(name: &str) -> bool {
+    let is_good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+    name.len() <= LONGEST_NAME
+        && name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.bytes().all(is_good)
+}
+
+impl FromStr for Field {
+    type Err = FieldError;
+
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        let shown = || text.chars().take(LONGEST_NAME).flat_map(char::escape_default).collect();
+        let (name, value) = text.split_once('=').ok_or_else(|| FieldError::NoValue(shown()))?;
+        let (name, value) = (name.trim(), value.trim());
+        if !is_field_name(name) {
+            return Err(FieldError::Name(shown()));
+        }
+        if value.is_empty() || value.len() > LONGEST_VALUE || value.chars().any(char::is_control) {
+            return Err(FieldError::Value(name.to_owned()));
+        }
+        Ok(Self { name: name.to_owned(), value: value.to_owned() })
+    }
+}
+
+impl Fields {
+    /// These; where one is said twice, the later value.
+    ///
+    /// # Errors
+    /// [`FieldError::TooMany`].
+    pub fn new(fields: impl IntoIterator<Item = Field>) -> Result<Self, FieldError> {
+        let fields: BTreeMap<_, _> = fields.into_iter().map(|Field { name, value }| (name, value)).collect();
+        if fields.len() > MOST { Err(FieldError::TooMany) } else { Ok(Self(fields)) }
+    }
+
+    /// These, and those of `others` that are not among them.
+    #[must_use]
+    pub fn or(mut self, others: &Self) -> Self {
+        for (name, value) in &others.0 {
+            self.0.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        self
+    }
+
+    /// Which of the required ones are not said.
+    pub fn missing<'a>(&self, required: &'a [String]) -> Vec<&'a str> {
+        required.iter().map(String::as_str).filter(|name| !self.0.contains_key(*name)).collect()
+    }
+
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// What there is to say where some are missing, and how they are said.
+    pub fn refusal(missing: &[&str]) -> String {
+        let example = missing.first().unwrap_or(&"beam");
+        format!("a run's start needs {}: say it with the start (--field {example}=VALUE)", missing.join(", "))
+    }
+}
+
+impl fmt::Display for Fields {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (name, value)) in self.0.iter().enumerate() {
+            write!(out, "{}{name}={value}", if number == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(texts: &[&str]) -> Fields {
+        Fields::new(texts.iter().map(|text| text.parse().expect("a field"))).expect("few fields")
+    }
+
+    #[test]
+    fn a_field_is_a_name_and_a_line_of_text() {
+        let said = fields(&["beam = 120 GeV e+", "target=a=b", "beam=60 GeV"]);
+        assert_eq!(said.to_string(), "beam=60 GeV, target=a=b");
+        for (wrong, error) in [
+            ("beam", FieldError::NoValue("beam".into())),
+            ("Beam=1", FieldError::Name("Beam=1".into())),
+            ("=1", FieldError::Name("=1".into())),
+            ("1st=1", FieldError::Name("1st=1".into())),
+            ("beam= ", FieldError::Value("beam".into())),
+            ("beam=a\nb", FieldError::Value("beam".into())),
+        ] {
+            assert_eq!(wrong.parse::<Field>(), Err(error), "{wrong:?}");
+        }
+        assert!(format!("beam={}", "x".repeat(1025)).parse::<Field>().is_err());
+        let many = (0..65).map(|number| format!("a{number}=1").parse().expect("a field"));
+        assert_eq!(Fields::new(many), Err(FieldError::TooMany));
+    }
+
+    #[test]
+    fn what_is_said_now_goes_before_what_was_said_once() {
+        let said = fields(&["beam=60 GeV"]).or(&fields(&["beam=120 GeV", "shifter=ada"]));
+        assert_eq!(said.to_string(), "beam=60 GeV, shifter=ada");
+        let required = ["target", "beam", "magnet"].map(str::to_owned);
+        assert_eq!(said.missing(&required), ["target", "magnet"]);
+        assert!(Fields::refusal(&["target", "magnet"]).contains("target, magnet"));
+    }
+}
