@@ -83,13 +83,25 @@ impl Client {
         self.post("operator/give", &query)
     }
 
+    /// Says something of a run in somebody's name.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub fn note(&self, run: u32, text: &str, by: &str) -> Result<Replied, ClientError> {
+        self.post_text(&format!("runs/{run}/notes"), &[("by", by)], text)
+    }
+
     fn post(&self, what: &str, query: &[(&str, &str)]) -> Result<Replied, ClientError> {
+        self.post_text(what, query, "")
+    }
+
+    fn post_text(&self, what: &str, query: &[(&str, &str)], text: &str) -> Result<Replied, ClientError> {
         let url = format!("{}/api/v1/{what}", self.url);
         let mut request = self.agent.post(&url).query_pairs(query.iter().copied());
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {}", token.text()));
         }
-        read(&url, request.send_empty())
+        read(&url, request.send(text))
     }
 }
 

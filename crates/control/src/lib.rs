@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod clerk;
 mod client;
 mod forms;
 mod guard;

@@ -25,6 +25,8 @@ pub(crate) struct Lookout {
     readers: Mutex<Readers>,
     /// Who hears of alarms without looking.
     notifier: Option<Notifier>,
+    /// How often a message says that all goes on.
+    alive_every: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -120,7 +122,12 @@ impl Lookout {
     ///
     /// # Errors
     /// Where two alarms have one name.
-    pub(crate) fn new(output: &Path, rules: Vec<Rule>, notifier: Option<Notifier>) -> Result<Self, AlarmError> {
+    pub(crate) fn new(
+        output: &Path,
+        rules: Vec<Rule>,
+        notifier: Option<Notifier>,
+        alive_every: Option<Duration>,
+    ) -> Result<Self, AlarmError> {
         let alarms = Alarms::new(rules)?;
         let mut wrong = Wrong::new();
         let (keeper, history) = match Keeper::open(output) {
@@ -132,7 +139,7 @@ impl Lookout {
         };
         let readers =
             Readers { finder: Finder::default(), alarms, told: 0, history, keeper, pace: Pace::default(), wrong };
-        Ok(Self { readers: Mutex::new(readers), notifier })
+        Ok(Self { readers: Mutex::new(readers), notifier, alive_every })
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Readers) -> T) -> T {
@@ -158,7 +165,7 @@ impl Lookout {
             self.with(|readers| readers.wrong.look_at_journal(&desk.journal_after(readers.wrong.entry)));
             if let Some(notifier) = &self.notifier {
                 self.changes(view.run).iter().for_each(|change| notifier.tell(change));
-                if let Some(every) = notifier.alive_every.filter(|_| Instant::now() >= alive_due) {
+                if let Some(every) = self.alive_every.filter(|_| Instant::now() >= alive_due) {
                     notifier.tell(&Message::alive(view.at, view.run, view.state.name()));
                     alive_due = Instant::now() + every;
                 }
@@ -250,7 +257,8 @@ mod tests {
 
     #[test]
     fn a_past_that_cannot_be_kept_is_an_incident_and_nothing_else() {
-        let lookout = Lookout::new(Path::new("/dev/null/here"), built_in(), None).expect("the alarms fit together");
+        let lookout =
+            Lookout::new(Path::new("/dev/null/here"), built_in(), None, None).expect("the alarms fit together");
         assert_eq!(lookout.with(|readers| readers.wrong.incidents.search("history_not_kept").len()), 1);
         assert!(lookout.history(0, 1).times.is_empty());
     }

@@ -1,7 +1,7 @@
-//! Who hears of alarms without looking: a command and a webhook of the user's, on a thread of its own, so that nobody waits for them.
+//! Who hears of alarms, or has the logbook, without looking: a command and a webhook of the user's, on a thread of its own, so that nobody
+//! waits for them.
 
 use ropewalk_monitor::alarms::{Alarm, Change};
-use ropewalk_node::configuration::AlarmsSection;
 use ropewalk_node::user_command;
 use ropewalk_terms::{RunNumber, Utc};
 use serde::Serialize;
@@ -81,36 +81,37 @@ pub(crate) struct Notifier {
     sender: SyncSender<String>,
     told: Arc<Mutex<Told>>,
     is_halted: Arc<AtomicBool>,
-    /// How often a message says that all goes on.
-    pub(crate) alive_every: Option<Duration>,
 }
 
 impl Notifier {
-    /// Starts the thread; none where nobody is to hear anything.
+    /// Starts the thread of this name; none where nobody is to hear anything.
     ///
     /// # Errors
     /// Where there is no thread to be had.
-    pub(crate) fn start(section: &AlarmsSection) -> std::io::Result<Option<Self>> {
-        if section.command.is_empty() && section.webhook.is_none() {
+    pub(crate) fn start(
+        name: &str,
+        command: &[String],
+        webhook: Option<&str>,
+        timeout: Duration,
+    ) -> std::io::Result<Option<Self>> {
+        if command.is_empty() && webhook.is_none() {
             return Ok(None);
         }
         let (sender, receiver) = sync_channel(WAITING);
         let (told, is_halted) = (Arc::default(), Arc::default());
-        let timeout = section.timeout.map_or(AlarmsSection::TIMEOUT, |time| time.0);
         let hearers = Hearers {
-            command: section.command.clone(),
-            webhook: section.webhook.clone(),
+            command: command.to_vec(),
+            webhook: webhook.map(str::to_owned),
             timeout,
             told: Arc::clone(&told),
             is_halted: Arc::clone(&is_halted),
         };
-        std::thread::Builder::new().name("alarms".to_owned()).spawn(move || hearers.tell_all(&receiver))?;
-        let alive_every = section.alive_every.map(|time| time.0);
-        Ok(Some(Self { sender, told, is_halted, alive_every }))
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || hearers.tell_all(&receiver))?;
+        Ok(Some(Self { sender, told, is_halted }))
     }
 
     /// Tells everybody, at some time; whoever calls does not wait.
-    pub(crate) fn tell(&self, message: &Message) {
+    pub(crate) fn tell(&self, message: &impl Serialize) {
         let line = serde_json::to_string(message).unwrap_or_default();
         if self.sender.try_send(line).is_err() {
             self.told.lock().unwrap_or_else(PoisonError::into_inner).dropped += 1;
@@ -129,7 +130,7 @@ impl Drop for Notifier {
     }
 }
 
-/// Those who hear of alarms.
+/// Those who hear.
 struct Hearers {
     command: Vec<String>,
     webhook: Option<String>,

@@ -1,6 +1,7 @@
 //! The thread that serves, and its bounds: connections, time for a request's head, bytes of its body.
 
 use crate::api;
+use crate::clerk::Clerk;
 use crate::guard::{Guard, Token};
 use crate::live;
 use crate::lookout::Lookout;
@@ -8,7 +9,7 @@ use crate::notify::Notifier;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use ropewalk_monitor::alarms::Rule;
-use ropewalk_node::configuration::AlarmsSection;
+use ropewalk_node::configuration::{AlarmsSection, LogbookSection};
 use ropewalk_node::session::Desk;
 use std::io;
 use std::net::SocketAddr;
@@ -34,6 +35,8 @@ pub struct ControlConfig {
     pub alarms: Vec<Rule>,
     /// Who hears of it without looking.
     pub hearers: AlarmsSection,
+    /// Who has what is written into the logbook.
+    pub logbook: LogbookSection,
 }
 
 /// Why it cannot be served.
@@ -92,10 +95,15 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(ControlError::Thread)?;
         let (stop, stopped) = oneshot::channel();
-        let notifier = Notifier::start(&config.hearers).map_err(ControlError::Thread)?;
-        let lookout = Arc::new(Lookout::new(&config.output, config.alarms.clone(), notifier)?);
+        let hearers = &config.hearers;
+        let timeout = hearers.timeout.map_or(AlarmsSection::TIMEOUT, |time| time.0);
+        let notifier = Notifier::start("alarms", &hearers.command, hearers.webhook.as_deref(), timeout);
+        let notifier = notifier.map_err(ControlError::Thread)?;
+        let alive_every = hearers.alive_every.map(|time| time.0);
+        let lookout = Arc::new(Lookout::new(&config.output, config.alarms.clone(), notifier, alive_every)?);
+        let clerk = Clerk::start(&config.output, &config.logbook, desk.clone()).map_err(ControlError::Thread)?;
         let work = move || {
-            runtime.block_on(serve(listener, config, desk, lookout, stopped));
+            runtime.block_on(serve(listener, config, desk, (lookout, Arc::new(clerk)), stopped));
             runtime.shutdown_timeout(FAREWELL);
         };
         let thread =
@@ -126,7 +134,7 @@ async fn serve(
     listener: std::net::TcpListener,
     config: ControlConfig,
     desk: Desk,
-    lookout: Arc<Lookout>,
+    (lookout, clerk): (Arc<Lookout>, Arc<Clerk>),
     mut stopped: oneshot::Receiver<()>,
 ) {
     // It was bound and is not blocking: the runtime takes it.
@@ -135,7 +143,7 @@ async fn serve(
     let publisher = tokio::spawn(live::publish(desk.clone(), Arc::clone(&lookout), sender));
     tokio::spawn(Arc::clone(&lookout).watch(desk.clone()));
     let guard = Arc::new(Guard::new(config.token));
-    let app = api::router(desk, config.output, config.configuration.into(), receiver, lookout, guard);
+    let app = api::router(desk, config.output, config.configuration.into(), receiver, (lookout, clerk), guard);
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let (end, ending) = watch::channel(());
     loop {

@@ -1,7 +1,7 @@
 //! A real server on loopback, asked by hand.
 
 use crate::{ControlConfig, ControlError, Server, Token};
-use ropewalk_node::configuration::{AlarmsSection, parse};
+use ropewalk_node::configuration::{AlarmsSection, LogbookSection, parse};
 use ropewalk_node::fields::Fields;
 use ropewalk_node::session::{AfterRun, RunLimits, Session, SessionConfig, launcher};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+mod logbook;
 mod requests;
 
 /// A session, its server, and a directory that goes with them.
@@ -46,6 +47,7 @@ impl Setup {
             silence: Duration::from_secs(3600),
         };
         let (alarms, hearers) = (configuration.alarm_rules(), configuration.alarms.clone());
+        let logbook = configuration.logbook.clone();
         let session = Session::open(config, launcher(configuration, None)).expect("a thread");
         let config = ControlConfig {
             listen: "127.0.0.1:0".parse().expect("an address"),
@@ -54,6 +56,7 @@ impl Setup {
             configuration: text,
             alarms,
             hearers,
+            logbook,
         };
         let server = Server::start(config, session.desk()).expect("a free port");
         Self { session, server, output }
@@ -313,6 +316,7 @@ fn an_address_that_others_reach_needs_a_token() {
         configuration: String::new(),
         alarms: Vec::new(),
         hearers: AlarmsSection::default(),
+        logbook: LogbookSection::default(),
     };
     let refused = Server::start(config.clone(), setup.session.desk());
     assert!(matches!(refused, Err(ControlError::Open(_))));

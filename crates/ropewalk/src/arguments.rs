@@ -459,6 +459,7 @@ pub(crate) struct ControlOptions {
 #[command(after_help = "Commands: configure, start, pause, resume, stop, reset, shutdown.
 Known by other names, too: conf, enable (start), halt (reset).
 Who holds the controls, so that commands of others are not heard: take (--force: from somebody), give (up, or --to NAME).
+Into the logbook: note TEXT (--run N).
 Only looking: state, operator, journal, ledger, limit, alarms, addresses, runs.
 
 Examples:
@@ -470,6 +471,11 @@ Exit status: 0 where what was asked for is so, 3 where it cannot be had now, 1 w
 pub(crate) struct CtlOptions {
     /// What to do.
     pub(crate) command: String,
+    /// With note: what is to be said of the run.
+    pub(crate) text: Option<String>,
+    /// With note: of which run; of the one that is set up or under way unless given.
+    #[arg(long, value_name = "N")]
+    pub(crate) run: Option<u32>,
     /// Where run control is served.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8900")]
     pub(crate) url: String,

@@ -2,7 +2,7 @@
 
 use crate::arguments::CtlOptions;
 use crate::exit::{self, Failure};
-use ropewalk_control::{Client, Replied, Token};
+use ropewalk_control::{Client, ClientError, Replied, Token};
 use ropewalk_terms::Utc;
 
 /// What only looks.
@@ -25,11 +25,12 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
     let by = options.by.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "the command line".to_owned());
     let replied = match options.command.as_str() {
         look if LOOKS.contains(&look) => client.look(look),
+        "note" => note(options, &client, &by)?,
         "take" => client.take_controls(&by, options.force),
         "give" => client.give_controls(&by, options.to.as_deref()),
         command => client.command(command, &options.fields, &by),
     };
-    let replied = replied.map_err(|error| Failure::Environment(error.to_string()))?;
+    let replied = replied.map_err(no_answer)?;
     if options.json {
         say!("{}", replied.body);
     } else if LOOKS.contains(&options.command.as_str()) && !IN_LINES.contains(&options.command.as_str()) {
@@ -43,6 +44,23 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
         400..=499 => Ok(exit::LOST),
         _ => Ok(exit::UNBALANCED),
     }
+}
+
+fn no_answer(error: ClientError) -> Failure {
+    Failure::Environment(error.to_string())
+}
+
+/// Says something of a run: of the one that is asked for, or of the one that is set up or under way.
+fn note(options: &CtlOptions, client: &Client, by: &str) -> Result<Result<Replied, ClientError>, Failure> {
+    let Some(text) = options.text.as_deref() else {
+        return Err(Failure::Usage("note: what? `ropewalk ctl note 'target moved by 2 mm'`".to_owned()));
+    };
+    let run = match options.run {
+        Some(run) => Some(run),
+        None => client.look("state").map_err(no_answer)?.body["run"].as_u64().map(|run| run as u32),
+    };
+    let run = run.ok_or_else(|| Failure::Usage("note: of which run? None is set up: say --run N".to_owned()))?;
+    Ok(client.note(run, text, by))
 }
 
 fn text(replied: &Replied, name: &str) -> String {
@@ -82,6 +100,9 @@ fn lines(replied: &Replied) -> Vec<String> {
         lines.extend(body[name].as_str().map(str::to_owned));
     }
     let run = body["run"].as_u64().map_or_else(String::new, |run| format!("  run {run}"));
+    if let Some(note) = body["kind"].as_str().filter(|_| body["text"].is_string()) {
+        lines.push(format!("{note} of run {}, by {}", body["run"], text(replied, "by")));
+    }
     if let Some(operator) = body.get("operator") {
         lines.push(match operator["name"].as_str() {
             Some(name) => {

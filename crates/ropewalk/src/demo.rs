@@ -36,6 +36,7 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
         configuration: text,
         alarms: configuration.alarm_rules(),
         hearers: configuration.alarms.clone(),
+        logbook: configuration.logbook.clone(),
     };
     let is_endless = run.duration.is_none() && run.events.is_none();
     let control = Controlled {

@@ -76,6 +76,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
                     configuration: text,
                     alarms: configuration.alarm_rules(),
                     hearers: configuration.alarms.clone(),
+                    logbook: configuration.logbook.clone(),
                 },
                 takes_any_port: false,
                 is_idle: options.idle,

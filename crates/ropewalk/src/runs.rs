@@ -6,7 +6,7 @@ use crate::render::{grouped, table_of_two_columns};
 use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use ropewalk_node::run::{Logbook, Note, Registry, RunRecord};
+use ropewalk_node::run::{Logbook, Note, NoteKind, Registry, RunRecord};
 use ropewalk_terms::{RunNumber, Utc};
 use serde_json::json;
 use std::io::ErrorKind;
@@ -203,7 +203,11 @@ impl<'a> Output<'a> {
         let notes = self.logbook.notes().map_err(|error| cannot(self.path, &error))?;
         let mut text = COLUMNS.to_owned();
         for record in self.records()? {
-            let said: Vec<_> = notes.iter().filter(|note| note.run == record.run).map(|note| &*note.text).collect();
+            let said: Vec<_> = notes
+                .iter()
+                .filter(|note| note.run == Some(record.run) && note.kind == NoteKind::Note)
+                .map(|note| &*note.text)
+                .collect();
             text += &csv_line(&record, &said.join("; "));
         }
         write_out(text.as_bytes())?;

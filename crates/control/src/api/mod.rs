@@ -6,10 +6,12 @@ mod events;
 mod history;
 mod incidents;
 mod measures;
+mod notes;
 mod operator;
 mod runs;
 mod standing;
 
+use crate::clerk::Clerk;
 use crate::forms::Problem;
 use crate::guard::{Guard, guard};
 use crate::lookout::Lookout;
@@ -45,6 +47,7 @@ struct Shared {
     configuration: Arc<str>,
     live: watch::Receiver<Arc<str>>,
     lookout: Arc<Lookout>,
+    clerk: Arc<Clerk>,
 }
 
 /// How a command is given.
@@ -62,10 +65,10 @@ pub(crate) fn router(
     output: PathBuf,
     configuration: Arc<str>,
     live: watch::Receiver<Arc<str>>,
-    lookout: Arc<Lookout>,
+    (lookout, clerk): (Arc<Lookout>, Arc<Clerk>),
     guards: Arc<Guard>,
 ) -> Router {
-    let shared = Shared { desk, output: Arc::new(output), configuration, live, lookout };
+    let shared = Shared { desk, output: Arc::new(output), configuration, live, lookout, clerk };
     let topics = [
         commands::routes(),
         events::routes(),
@@ -74,6 +77,7 @@ pub(crate) fn router(
         history::routes(),
         incidents::routes(),
         measures::routes(),
+        notes::routes(),
         operator::routes(),
         runs::routes(),
     ];
@@ -99,6 +103,7 @@ fn openapi() -> utoipa::openapi::OpenApi {
         history::Document::openapi(),
         incidents::Document::openapi(),
         measures::Document::openapi(),
+        notes::Document::openapi(),
         operator::Document::openapi(),
         runs::Document::openapi(),
     ];

@@ -84,6 +84,23 @@ pub struct AlarmsSection {
     pub timeout: Option<Time>,
 }
 
+/// Who has what is written into the logbook, as soon as it is written.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogbookSection {
+    /// A command and its arguments: it is given each entry as a line of JSON on its standard input.
+    pub command: Vec<String>,
+    /// An address to which each entry is posted as JSON: `http://host:port/path`.
+    pub webhook: Option<String>,
+    /// A command or a webhook that takes longer is given up.
+    pub timeout: Option<Time>,
+}
+
+impl LogbookSection {
+    /// How long a command or a webhook may take where nothing is said of it.
+    pub const TIMEOUT: Duration = AlarmsSection::TIMEOUT;
+}
+
 impl AlarmsSection {
     /// How long a command or a webhook may take where nothing is said of it.
     pub const TIMEOUT: Duration = Duration::from_secs(10);
@@ -130,20 +147,28 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
             return Err(fault(key(field), message));
         }
     }
+    let logbook = &configuration.logbook;
+    check_hearers("logbook", &logbook.command, logbook.webhook.as_deref(), logbook.timeout)?;
     let told = &configuration.alarms;
-    let wrong = match &told.webhook {
-        _ if told.command.first().is_some_and(String::is_empty) => Some(("command", "a program and its arguments")),
+    check_hearers("alarms", &told.command, told.webhook.as_deref(), told.timeout)?;
+    match told.alive_every {
+        Some(_) if told.webhook.is_none() && told.command.is_empty() => {
+            Err(fault("alarms.alive_every", "to whom? Give `command` or `webhook`"))
+        }
+        Some(time) if time.0 < Duration::from_secs(1) => Err(fault("alarms.alive_every", "once a second at most")),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a command and a webhook can hear anything.
+fn check_hearers(section: &str, command: &[String], webhook: Option<&str>, timeout: Option<Time>) -> Result<(), Fault> {
+    let wrong = match webhook {
+        _ if command.first().is_some_and(String::is_empty) => Some(("command", "a program and its arguments")),
         Some(address) if !address.starts_with("http://") => {
             Some(("webhook", "an address that begins with http://; for others let `command` run curl"))
         }
-        None if told.command.is_empty() && told.alive_every.is_some() => {
-            Some(("alive_every", "to whom? Give `command` or `webhook`"))
-        }
-        _ if told.alive_every.is_some_and(|time| time.0 < Duration::from_secs(1)) => {
-            Some(("alive_every", "once a second at most"))
-        }
-        _ if told.timeout.is_some_and(|time| time.0.is_zero()) => Some(("timeout", "longer than no time at all")),
+        _ if timeout.is_some_and(|time| time.0.is_zero()) => Some(("timeout", "longer than no time at all")),
         _ => None,
     };
-    wrong.map_or(Ok(()), |(field, message)| Err(fault(format!("alarms.{field}"), message)))
+    wrong.map_or(Ok(()), |(field, message)| Err(fault(format!("{section}.{field}"), message)))
 }

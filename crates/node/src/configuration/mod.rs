@@ -34,7 +34,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-pub use alarms::{AlarmSection, AlarmsSection, SeverityChoice};
+pub use alarms::{AlarmSection, AlarmsSection, LogbookSection, SeverityChoice};
 pub use black_box::BlackBoxSection;
 pub use emulate::Emulate;
 pub use entrance::{InputChoice, NetworkAddress, PacketsTable};

@@ -1,6 +1,6 @@
 //! What stands in a configuration file. `docs/configuration.md` and `ropewalk config schema` describe the same.
 
-use super::alarms::{AlarmSection, AlarmsSection};
+use super::alarms::{AlarmSection, AlarmsSection, LogbookSection};
 use super::black_box::BlackBoxSection;
 use super::emulate::{Emulate, EmulateChoice};
 use super::entrance::{InputChoice, NetworkAddress, PacketsTable};
@@ -69,6 +69,9 @@ pub struct Configuration {
     /// Who hears of alarms.
     #[serde(default)]
     pub alarms: AlarmsSection,
+    /// Who has what is written into the logbook.
+    #[serde(default)]
+    pub logbook: LogbookSection,
     /// The file that it was read from, if it was.
     #[serde(skip)]
     pub file: Option<PathBuf>,

@@ -437,6 +437,9 @@ fn alarms_are_the_configurations_and_those_of_every_run() {
         ("[[alarm]]\nname = \"a\"\nenabled = false\n[[alarm]]\nname = \"a\"\nenabled = false", "alarm[1].name"),
         ("[alarms]\nwebhook = \"https://elsewhere\"", "alarms.webhook"),
         ("[alarms]\nalive_every = \"1min\"", "alarms.alive_every"),
+        ("[logbook]\nwebhook = \"https://elsewhere\"", "logbook.webhook"),
+        ("[logbook]\ncommand = [\"\"]", "logbook.command"),
+        ("[run]\nrequired_fields = [\"Beam\"]", "run.required_fields"),
         ("[alarms]\ncommand = [\"true\"]\ntimeout = \"0s\"", "alarms.timeout"),
     ] {
         assert_eq!(with(wrong).expect_err(wrong).key, key);

@@ -1,7 +1,7 @@
-//! The logbook of an output directory: what people say of its runs, in one file that only grows.
+//! The logbook of an output directory: what people say of its runs, and what run control notes of them, in one file that only grows.
 //!
 //! ```text
-//! logbook.jsonl    {"at_ns":1790000000000000000,"run":7,"by":"ada","text":"target moved by 2 mm"}
+//! logbook.jsonl    {"at_ns":1790000000000000000,"run":7,"kind":"note","by":"ada","text":"target moved by 2 mm"}
 //! ```
 //! A line is one entry. A write that a crash has torn leaves a piece of a line: it is passed over by readers, and whoever writes next begins
 //! a new line.
@@ -19,13 +19,33 @@ pub const LONGEST_NOTE: usize = 16 << 10;
 /// Bytes of a line that is read: a text and its escapes. Nobody wrote a longer one here.
 const LONGEST_LINE: u64 = 128 << 10;
 
-/// What somebody said.
+/// What kind of entry it is.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoteKind {
+    /// Somebody said it.
+    #[default]
+    Note,
+    /// The state changed.
+    State,
+    /// Somebody gave a command, or the controls changed hands.
+    Command,
+    /// A command could not be carried out, or nothing goes on.
+    Fault,
+    /// Something was not as it should be, and the run went on.
+    Incident,
+}
+
+/// What somebody said, or was noted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Note {
     /// When, in nanoseconds since 1970 UTC.
     pub at_ns: i64,
-    /// Of which run.
-    pub run: u32,
+    /// Of which run; none outside of runs.
+    pub run: Option<u32>,
+    /// What kind of entry it is.
+    #[serde(default)]
+    pub kind: NoteKind,
     /// Who.
     pub by: String,
     /// What.
@@ -54,16 +74,27 @@ impl Logbook {
             let why = format!("a note has 1 to {LONGEST_NOTE} bytes, this one has {}", text.len());
             return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
-        let note = Note { at_ns: at.0, run: run.0, by: by.to_owned(), text: text.to_owned() };
+        let (run, kind) = (Some(run.0), NoteKind::Note);
+        let note = Note { at_ns: at.0, run, kind, by: by.to_owned(), text: text.to_owned() };
+        self.append(std::slice::from_ref(&note))?;
+        Ok(note)
+    }
+
+    /// Adds entries, which are on the disk when this returns.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn append(&self, notes: &[Note]) -> io::Result<()> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(&self.file)?;
         // Two that write at once must both see how the file ends.
         file.lock()?;
-        let mut line = if ends_a_line(&mut file)? { Vec::new() } else { vec![b'\n'] };
-        serde_json::to_writer(&mut line, &note)?;
-        line.push(b'\n');
-        file.write_all(&line)?;
-        file.sync_data()?;
-        Ok(note)
+        let mut lines = if ends_a_line(&mut file)? { Vec::new() } else { vec![b'\n'] };
+        for note in notes {
+            serde_json::to_writer(&mut lines, note)?;
+            lines.push(b'\n');
+        }
+        file.write_all(&lines)?;
+        file.sync_data()
     }
 
     /// All entries, the oldest first; pieces of lines are passed over.
@@ -91,7 +122,7 @@ impl Logbook {
     /// # Errors
     /// As [`Logbook::notes`].
     pub fn notes_of(&self, run: RunNumber) -> io::Result<Vec<Note>> {
-        Ok(self.notes()?.into_iter().filter(|note| note.run == run.0).collect())
+        Ok(self.notes()?.into_iter().filter(|note| note.run == Some(run.0)).collect())
     }
 }
 

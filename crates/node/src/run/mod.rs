@@ -69,7 +69,7 @@ pub use forecast::DiskLeft;
 pub use front_end_summary::{FrontEndsSummary, IncidentSummary, TriggerSummary};
 pub use front_ends::FrontEndService;
 pub use handle::{RunHandle, RunThreads};
-pub use logbook::{LOGBOOK, LONGEST_NOTE, Logbook, Note};
+pub use logbook::{LOGBOOK, LONGEST_NOTE, Logbook, Note, NoteKind};
 pub use lumisections::LumisectionSummary;
 pub use placement::{PlacementError, placement, placement_of_node, placement_on};
 pub use record::RunRecord;

@@ -41,7 +41,9 @@ fn runs_are_listed_shown_compared_noted_and_exported() {
 
     runs(output, &["note", "2", "target, moved", "--by", "ada"]).expect_status(0);
     let shown = runs(output, &["show", "2", "--json"]).expect_status(0).account();
-    assert_eq!((&shown["notes"][0]["by"], &shown["notes"][0]["text"]), (&"ada".into(), &"target, moved".into()));
+    // The program itself has noted how the run went.
+    let note = shown["notes"].as_array().expect("a list").last().expect("a note");
+    assert_eq!((&note["kind"], &note["by"], &note["text"]), (&"note".into(), &"ada".into(), &"target, moved".into()));
     assert!(runs(output, &["show", "2"]).expect_status(0).out.last().expect("a line").ends_with("ada: target, moved"));
 
     let compared = runs(output, &["compare", "1", "2"]).expect_status(0).out.clone();
@@ -92,12 +94,19 @@ fn what_is_said_at_a_runs_start_is_kept_and_what_has_to_be_said_is_asked_for() {
     assert!(wrong["error"].as_str().expect("why").contains("`beam` is no field"), "{wrong}");
     ctl(&["start", "--field", "beam=60 GeV"]).expect_status(0);
     crate::support::wait_for("its account", || output.join("run000002/run.json").exists().then_some(()));
+    ctl(&["note", "beam back", "--run", "2", "--by", "bob"]).expect_status(0);
+    ctl(&["note", "beam back", "--run", "9"]).expect_status(2);
+    assert!(ctl(&["note"]).expect_status(2).errors.contains("note: what?"));
     ctl(&["shutdown"]).expect_status(0);
     program.end().expect_status(0);
     assert!(
         runs(output, &["show", "2"]).expect_status(0).out.iter().any(|line| line.contains("beam=60 GeV, shifter=bob"))
     );
-    assert!(runs(output, &["export"]).expect_status(0).out[1].contains(",beam=120 GeV; shifter=ada,"));
+    let shown = runs(output, &["show", "2"]).out.clone();
+    assert!(shown.iter().any(|line| line.ends_with("bob: beam back")), "{shown:#?}");
+    assert!(shown.iter().any(|line| line.contains("ropewalk: ") && line.ends_with("running")), "{shown:#?}");
+    let csv = runs(output, &["export"]).expect_status(0).out.clone();
+    assert!(csv[1].contains(",beam=120 GeV; shifter=ada,") && csv[2].ends_with(",beam back"), "{csv:#?}");
 }
 
 #[test]

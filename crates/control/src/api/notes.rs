@@ -1,0 +1,106 @@
+//! The logbook: what people say of a run, and what the program noted itself.
+
+use super::{Manner, Shared, problem, shown};
+use crate::forms::Problem;
+use crate::notify::Told;
+use axum::extract::rejection::{PathRejection, QueryRejection, StringRejection};
+use axum::extract::{Path, Query, State as Of};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use ropewalk_node::run::Registry;
+use std::io::{self, ErrorKind};
+use utoipa::{OpenApi, ToSchema};
+
+#[derive(OpenApi)]
+#[openapi(paths(notes, note, told), components(schemas(Note)))]
+pub(super) struct Document;
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new().route("/runs/{run}/notes", get(notes).post(note)).route("/logbook/told", get(told))
+}
+
+/// An entry of the logbook.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "what the document says of `ropewalk_node::run::Note`")]
+struct Note {
+    /// When, in nanoseconds since 1970 UTC.
+    at_ns: i64,
+    /// Of which run; null outside of runs.
+    run: Option<u32>,
+    /// `note` of somebody; `state`, `command`, `fault`, `incident` of the program itself.
+    kind: String,
+    /// Who.
+    by: String,
+    /// What.
+    text: String,
+}
+
+/// What stands in the logbook of a run, the oldest first.
+#[utoipa::path(
+    get,
+    path = "/api/v1/runs/{run}/notes",
+    params(("run" = u32, Path, description = "its number")),
+    responses((status = 200, body = [Note]), (status = 500, body = Problem))
+)]
+async fn notes(Of(shared): Of<Shared>, Path(run): Path<u32>) -> Response {
+    match tokio::task::spawn_blocking(move || shared.clerk.notes_of(run)).await {
+        Ok(Ok(notes)) => Json(notes).into_response(),
+        Ok(Err(error)) => problem(StatusCode::INTERNAL_SERVER_ERROR, format!("the logbook: {error}")),
+        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+/// Says something of a run. The entry is on the disk when this is answered.
+#[utoipa::path(
+    post,
+    path = "/api/v1/runs/{run}/notes",
+    params(
+        ("run" = u32, Path, description = "its number"),
+        ("by" = Option<String>, Query, description = "in whose name"),
+    ),
+    request_body(content = String, description = "the text, 1 B to 16 KiB", content_type = "text/plain"),
+    responses(
+        (status = 200, body = Note),
+        (status = 400, body = Problem, description = "no text, or too much; no number"),
+        (status = 404, body = Problem, description = "there is no such run"),
+        (status = 500, body = Problem)
+    )
+)]
+async fn note(
+    Of(shared): Of<Shared>,
+    run: Result<Path<u32>, PathRejection>,
+    manner: Result<Query<Manner>, QueryRejection>,
+    text: Result<String, StringRejection>,
+) -> Response {
+    let Ok(Path(run)) = run else { return problem(StatusCode::BAD_REQUEST, "a run has a number") };
+    let Ok(text) = text else { return problem(StatusCode::BAD_REQUEST, "a note is text in UTF-8, 64 KiB at most") };
+    let by = manner.map_or(None, |Query(manner)| manner.by);
+    let by = shown(by.as_deref().unwrap_or("somebody"));
+    let add = move || {
+        let runs = Registry::open(&shared.output)?.runs()?;
+        if !runs.iter().any(|known| known.run.0 == run) {
+            return Err(io::Error::new(ErrorKind::NotFound, format!("there is no run {run}")));
+        }
+        shared.clerk.note(shared.desk.view().at, run, &by, &text)
+    };
+    match tokio::task::spawn_blocking(add).await {
+        Ok(Ok(note)) => Json(note).into_response(),
+        Ok(Err(error)) => {
+            let status = match error.kind() {
+                ErrorKind::InvalidInput => StatusCode::BAD_REQUEST,
+                ErrorKind::NotFound => StatusCode::NOT_FOUND,
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            problem(status, error.to_string())
+        }
+        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+/// What became of entries that a command or a webhook of `[logbook]` is to have; null where there is none.
+#[utoipa::path(get, path = "/api/v1/logbook/told", responses((status = 200, body = Option<Told>)))]
+async fn told(Of(shared): Of<Shared>) -> Json<Option<Told>> {
+    Json(shared.clerk.told())
+}

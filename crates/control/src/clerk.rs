@@ -1,0 +1,134 @@
+//! Who keeps the logbook while runs are controlled: state changes, commands, faults and incidents go there by themselves, beside what
+//! people say, and all of it to a command or a webhook of the user's. It reads the journal, on a thread of its own: nobody waits for its
+//! disk, and where that does nothing for long, what the journal has forgotten meanwhile is missing and said to be.
+
+use crate::notify::{Notifier, Told};
+use ropewalk_node::configuration::LogbookSection;
+use ropewalk_node::run::{Logbook, Note, NoteKind};
+use ropewalk_node::session::{Desk, Entry, EntryKind};
+use ropewalk_terms::Utc;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often the journal is read.
+const LOOK: Duration = Duration::from_millis(100);
+/// In whose name the program itself writes.
+const BY: &str = "ropewalk";
+
+/// The logbook and the thread that writes into it. Dropping this writes what there is, and ends the thread.
+#[derive(Debug)]
+pub(crate) struct Clerk {
+    logbook: Logbook,
+    notifier: Option<Arc<Notifier>>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Clerk {
+    /// Keeps the logbook of this output directory, which is made where it is not there.
+    ///
+    /// # Errors
+    /// Where there is no thread to be had.
+    pub(crate) fn start(output: &Path, section: &LogbookSection, desk: Desk) -> io::Result<Self> {
+        let timeout = section.timeout.map_or(LogbookSection::TIMEOUT, |time| time.0);
+        let notifier = Notifier::start("logbook", &section.command, section.webhook.as_deref(), timeout)?.map(Arc::new);
+        let (logbook, is_over) = (Logbook::of(output), Arc::<AtomicBool>::default());
+        let mut reader =
+            Reader { logbook: logbook.clone(), notifier: notifier.clone(), desk, last: 0, unwritten: Vec::new() };
+        let ending = Arc::clone(&is_over);
+        let work = move || {
+            while !ending.load(Ordering::Acquire) {
+                reader.look();
+                std::thread::sleep(LOOK);
+            }
+            reader.look();
+        };
+        let thread = std::thread::Builder::new().name("logbook".to_owned()).spawn(work)?;
+        Ok(Self { logbook, notifier, is_over, thread: Some(thread) })
+    }
+
+    /// Adds what somebody says of a run, which is on the disk when this returns.
+    ///
+    /// # Errors
+    /// As [`Logbook::add`].
+    pub(crate) fn note(&self, at: Utc, run: u32, by: &str, text: &str) -> io::Result<Note> {
+        let note = self.logbook.add(at, ropewalk_terms::RunNumber(run), by, text)?;
+        hand_on(self.notifier.as_deref(), &note);
+        Ok(note)
+    }
+
+    /// All entries of a run, the oldest first.
+    ///
+    /// # Errors
+    /// Where the file cannot be read.
+    pub(crate) fn notes_of(&self, run: u32) -> io::Result<Vec<Note>> {
+        self.logbook.notes_of(ropewalk_terms::RunNumber(run))
+    }
+
+    /// What became of what was handed on; none where nobody is to have it.
+    pub(crate) fn told(&self) -> Option<Told> {
+        self.notifier.as_deref().map(Notifier::told)
+    }
+}
+
+impl Drop for Clerk {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has said so on its own.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread has.
+struct Reader {
+    logbook: Logbook,
+    notifier: Option<Arc<Notifier>>,
+    desk: Desk,
+    /// The last entry of the journal that was read.
+    last: u64,
+    /// What the disk did not take yet.
+    unwritten: Vec<Note>,
+}
+
+/// Entries that wait for a disk; what comes behind them stays in the journal, as long as that has room.
+const MOST_UNWRITTEN: usize = 1000;
+
+impl Reader {
+    fn look(&mut self) {
+        if self.unwritten.len() < MOST_UNWRITTEN {
+            let entries = self.desk.journal_after(self.last);
+            if let Some(first) = entries.first().filter(|first| first.number > self.last + 1) {
+                let text = format!("{} entries before this one are missing", first.number - self.last - 1);
+                self.unwritten.push(note_of(Entry { text, kind: EntryKind::Fault, ..first.clone() }));
+            }
+            self.last = entries.last().map_or(self.last, |last| last.number);
+            self.unwritten.extend(entries.into_iter().map(note_of));
+        }
+        // A disk that is full is an alarm already, and is asked again the next time.
+        if !self.unwritten.is_empty() && self.logbook.append(&self.unwritten).is_ok() {
+            self.unwritten.drain(..).for_each(|note| hand_on(self.notifier.as_deref(), &note));
+        }
+    }
+}
+
+fn hand_on(notifier: Option<&Notifier>, note: &Note) {
+    if let Some(notifier) = notifier {
+        notifier.tell(note);
+    }
+}
+
+fn note_of(entry: Entry) -> Note {
+    let kind = match entry.kind {
+        EntryKind::State => NoteKind::State,
+        EntryKind::Command => NoteKind::Command,
+        EntryKind::Fault => NoteKind::Fault,
+        EntryKind::Incident => NoteKind::Incident,
+    };
+    Note { at_ns: entry.at_ns, run: entry.run, kind, by: BY.to_owned(), text: entry.text }
+}

@@ -1,0 +1,50 @@
+//! The logbook of runs under control.
+
+use super::{Setup, wait, webhook};
+use serde_json::Value;
+use std::time::Duration;
+
+fn say(setup: &Setup, run: &str, text: &str) -> (u16, Value) {
+    let request = format!(
+        "POST /api/v1/runs/{run}/notes?by=ada HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: text/plain\r\n\
+         Content-Length: {}\r\n\r\n{text}",
+        setup.address(),
+        text.len()
+    );
+    let (status, body) = setup.say(request.as_bytes());
+    (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
+}
+
+#[test]
+fn what_happens_and_what_people_say_stands_in_the_logbook_and_is_handed_on() {
+    let (address, bodies) = webhook();
+    let setup = Setup::with("logbook", &format!("[logbook]\nwebhook = \"http://{address}/log\"\n"));
+    for command in ["configure", "start"] {
+        assert_eq!(setup.json("POST", &format!("/api/v1/commands/{command}?by=ada")).0, 200);
+    }
+    let (status, note) = say(&setup, "1", " target moved\nby 2 mm ");
+    assert_eq!((status, &note["text"], &note["by"]), (200, &"target moved\nby 2 mm".into(), &"ada".into()));
+    for (run, text, wrong) in [("2", "what", 404), ("1", " ", 400), ("one", "what", 400)] {
+        assert_eq!(say(&setup, run, text).0, wrong, "{run} {text:?}");
+    }
+    assert_eq!(setup.json("POST", "/api/v1/commands/stop?by=ada").0, 200);
+    let wanted = [("note", "target moved\nby 2 mm"), ("command", "stop, by ada"), ("state", "running")];
+    let is_whole = |notes: &[Value]| {
+        wanted.iter().all(|(kind, text)| notes.iter().any(|note| note["kind"] == *kind && note["text"] == *text))
+    };
+    let kept = wait("the logbook", || {
+        let (status, notes) = setup.json("GET", "/api/v1/runs/1/notes");
+        assert_eq!(status, 200);
+        notes.as_array().filter(|notes| is_whole(notes)).cloned()
+    });
+    assert!(kept.iter().all(|note| note["run"] == 1 && note["at_ns"].as_i64() > Some(0)), "{kept:?}");
+    // What was set up before there was a run is nobody's.
+    let text = std::fs::read_to_string(setup.output.join("logbook.jsonl")).expect("it is there");
+    let all: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(all.iter().any(|note| note["run"].is_null() && note["text"] == "configure, by ada"), "{text}");
+    let mut handed = Vec::new();
+    while !is_whole(&handed) {
+        handed.push(bodies.recv_timeout(Duration::from_secs(30)).expect("all of it"));
+    }
+    assert_eq!(setup.json("GET", "/api/v1/logbook/told").1["dropped"], 0);
+}
