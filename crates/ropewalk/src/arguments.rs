@@ -29,7 +29,7 @@ pub(crate) enum Command {
     /// Take a run as a configuration describes it, all nodes in one process.
     Run(RunOptions),
     /// Start, pause, stop runs of a program that serves run control; look at them.
-    Ctl(CtlOptions),
+    Ctl(crate::ctl::CtlOptions),
     /// List, show, compare the runs of an output directory, and say something of them.
     Runs(crate::runs::RunsOptions),
     /// Watch runs of a program that serves run control, on the whole terminal.
@@ -453,50 +453,6 @@ pub(crate) struct ControlOptions {
     /// Commands need the token in this file, which is made where it is not there. Needed where others can reach ADDRESS.
     #[arg(long, value_name = "FILE")]
     pub(crate) control_token: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Commands: configure, start, pause, resume, stop, reset, shutdown.
-Known by other names, too: conf, enable (start), halt (reset).
-Who holds the controls, so that commands of others are not heard: take (--force: from somebody), give (up, or --to NAME).
-Into the logbook: note TEXT (--run N).
-Only looking: state, operator, journal, ledger, limit, alarms, addresses, runs.
-
-Examples:
-  ropewalk ctl state
-  ropewalk ctl stop
-  ropewalk ctl start --url http://daq1:8900 --token /etc/ropewalk/token --by ada
-
-Exit status: 0 where what was asked for is so, 3 where it cannot be had now, 1 where it went wrong, 4 without an answer.")]
-pub(crate) struct CtlOptions {
-    /// What to do.
-    pub(crate) command: String,
-    /// With note: what is to be said of the run.
-    pub(crate) text: Option<String>,
-    /// With note: of which run; of the one that is set up or under way unless given.
-    #[arg(long, value_name = "N")]
-    pub(crate) run: Option<u32>,
-    /// Where run control is served.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8900")]
-    pub(crate) url: String,
-    /// The file with the server's token, where it wants one.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token: Option<PathBuf>,
-    /// In whose name, for the journal and for the controls; $USER unless given.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) by: Option<String>,
-    /// With start: what is said of the run in its account, such as beam=120GeV; as often as wanted.
-    #[arg(long = "field", value_name = "NAME=VALUE")]
-    pub(crate) fields: Vec<String>,
-    /// Take the controls although somebody else holds them.
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Give the controls to this operator.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) to: Option<String>,
-    /// Print the answer as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -1,9 +1,54 @@
 //! Commands to a program that serves run control.
 
-use crate::arguments::CtlOptions;
 use crate::exit::{self, Failure};
+use clap::Args;
 use ropewalk_control::{Client, ClientError, Replied, Token};
 use ropewalk_terms::Utc;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Commands: configure, start, pause, resume, stop, reset, shutdown.
+Known by other names, too: conf, enable (start), halt (reset).
+Who holds the controls, so that commands of others are not heard: take (--force: from somebody), give (up, or --to NAME).
+Into the logbook: note TEXT (--run N).
+Only looking: state, operator, journal, ledger, limit, alarms, addresses, runs.
+
+Examples:
+  ropewalk ctl state
+  ropewalk ctl stop
+  ropewalk ctl start --url http://daq1:8900 --token /etc/ropewalk/token --by ada
+
+Exit status: 0 where what was asked for is so, 3 where it cannot be had now, 1 where it went wrong, 4 without an answer.")]
+pub(crate) struct CtlOptions {
+    /// What to do.
+    command: String,
+    /// With note: what is to be said of the run.
+    text: Option<String>,
+    /// With note: of which run; of the one that is set up or under way unless given.
+    #[arg(long, value_name = "N")]
+    run: Option<u32>,
+    /// Where run control is served.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8900")]
+    url: String,
+    /// The file with the server's token, where it wants one.
+    #[arg(long, value_name = "FILE")]
+    token: Option<PathBuf>,
+    /// In whose name, for the journal and for the controls; $USER unless given.
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+    /// With start: what is said of the run in its account, such as beam=120GeV; as often as wanted.
+    #[arg(long = "field", value_name = "NAME=VALUE")]
+    fields: Vec<String>,
+    /// Take the controls although somebody else holds them.
+    #[arg(long)]
+    force: bool,
+    /// Give the controls to this operator.
+    #[arg(long, value_name = "NAME")]
+    to: Option<String>,
+    /// Print the answer as JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 /// What only looks.
 const LOOKS: [&str; 8] = ["state", "operator", "journal", "ledger", "limit", "alarms", "addresses", "runs"];
