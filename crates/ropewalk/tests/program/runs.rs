@@ -63,7 +63,7 @@ fn what_is_said_at_a_runs_start_is_kept_and_what_has_to_be_said_is_asked_for() {
     let text = format!(
         "version = 1\n[run]\noutput = {output:?}\nevents = 100\nrequired_fields = [\"beam\", \"shifter\"]\n[[readout]]\n\
          name = \"ru0\"\n[[builder]]\nname = \"bu0\"\n[[source]]\nid = 1\nreadout = \"ru0\"\n\
-         emulate = {{ rate = \"200Hz\", fragment_size = \"64B\" }}\n"
+         emulate = {{ rate = \"100Hz\", fragment_size = \"64B\" }}\n"
     );
     std::fs::write(&file, text).expect("it can be written");
     let run = |more: &[&str]| {
