@@ -241,12 +241,6 @@ fn took(record: &RunRecord) -> String {
     record.duration_s.map_or_else(String::new, |seconds| format!("{seconds:.1} s"))
 }
 
-/// What was said of it when it was started.
-fn said(record: &RunRecord, between: &str) -> String {
-    let said: Vec<_> = record.fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    said.join(between)
-}
-
 /// How it ended, for people.
 fn ended(record: &RunRecord) -> String {
     let Some(state) = &record.state else { return "no account: it goes on, or was killed".to_owned() };
@@ -263,7 +257,7 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
         ("began (UTC)", began(record)),
         ("took", took(record)),
         ("ended", ended(record)),
-        ("said of it", said(record, ", ")),
+        ("said of it", record.fields.to_string()),
         ("sources", number(record.sources)),
         ("events built", number(record.built)),
         ("  incomplete", number(record.incomplete)),
@@ -291,7 +285,7 @@ fn csv_line(record: &RunRecord, notes: &str) -> String {
         count(record.bytes_written),
         record.is_balanced.map_or_else(String::new, |is_balanced| is_balanced.to_string()),
         lost.join(" "),
-        said(record, "; "),
+        record.fields.to_string(),
         notes.to_owned(),
     ];
     fields.map(|field| csv_field(&field)).join(",") + "\n"

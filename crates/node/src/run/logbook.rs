@@ -83,7 +83,7 @@ impl Logbook {
     /// Adds entries, which are on the disk when this returns.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// Where the file cannot be written; none of them stands there then, so that they can be added again.
     pub fn append(&self, notes: &[Note]) -> io::Result<()> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(&self.file)?;
         // Two that write at once must both see how the file ends.
@@ -93,8 +93,7 @@ impl Logbook {
             serde_json::to_writer(&mut lines, note)?;
             lines.push(b'\n');
         }
-        file.write_all(&lines)?;
-        file.sync_data()
+        write_or_cut(&mut file, &lines, |file, lines| file.write_all(lines).and_then(|()| file.sync_data()))
     }
 
     /// All entries, the oldest first; pieces of lines are passed over.
@@ -124,6 +123,21 @@ impl Logbook {
     pub fn notes_of(&self, run: RunNumber) -> io::Result<Vec<Note>> {
         Ok(self.notes()?.into_iter().filter(|note| note.run == Some(run.0)).collect())
     }
+}
+
+/// Writes behind the end of a file. Where that fails, what has come there is cut off.
+fn write_or_cut(
+    file: &mut File,
+    lines: &[u8],
+    write: impl FnOnce(&mut File, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let before = file.metadata()?.len();
+    let written = write(file, lines);
+    if written.is_err() {
+        // A file that cannot be cut either keeps a piece of a line, or entries that come twice.
+        let _ = file.set_len(before);
+    }
+    written
 }
 
 /// Whether the next byte begins a line.
@@ -159,6 +173,22 @@ mod tests {
         let last = logbook.add(Utc(3), RunNumber(8), "bob", "target out").expect("it can be written");
         assert_eq!(logbook.notes().expect("it can be read"), [first.clone(), last]);
         assert_eq!(logbook.notes_of(RunNumber(7)).expect("it can be read"), [first]);
+        std::fs::remove_dir_all(output).expect("it can be removed");
+    }
+
+    #[test]
+    fn of_a_write_that_fails_nothing_is_left_to_come_twice() {
+        let (logbook, output) = logbook("failed");
+        let first = logbook.add(Utc(1), RunNumber(7), "ada", "beam on").expect("it can be written");
+        let mut file = OpenOptions::new().append(true).open(output.join(LOGBOOK)).expect("it is there");
+        let mut line = serde_json::to_vec(&first).expect("it is JSON");
+        line.push(b'\n');
+        let failed = write_or_cut(&mut file, &line, |file, line| {
+            file.write_all(line)?;
+            Err(ErrorKind::StorageFull.into())
+        });
+        assert_eq!(failed.map_err(|error| error.kind()), Err(ErrorKind::StorageFull));
+        assert_eq!(logbook.notes().expect("it can be read"), [first]);
         std::fs::remove_dir_all(output).expect("it can be removed");
     }
 

@@ -2,6 +2,7 @@
 
 use super::claim::ACCOUNT;
 use super::registry::{Registry, RunDirectory};
+use crate::fields::Fields;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ pub struct RunRecord {
     /// When it began, in nanoseconds since 1970 UTC.
     pub started_ns: Option<i64>,
     /// What was said of it when it was started.
-    pub fields: BTreeMap<String, String>,
+    pub fields: Fields,
     /// Seconds from start to the end of draining.
     pub duration_s: Option<f64>,
     /// Configured sources.
@@ -164,7 +165,7 @@ mod tests {
         fs::write(path.join(ACCOUNT), account.to_string()).expect("it can be written");
         let record = RunRecord::read(&directory).expect("it can be read");
         assert_eq!((record.state.as_deref(), record.started_ns, record.written), (Some("ended"), Some(5), Some(10)));
-        assert_eq!(record.fields.get("beam").map(String::as_str), Some("e+"));
+        assert_eq!(record.fields.to_string(), "beam=e+");
         let lost = [("in_incomplete_events", 1), ("kept_newest", 2), ("late", 3), ("timed_out", 1)];
         assert_eq!(record.lost, lost.map(|(cause, count)| (cause.to_owned(), count)).into());
         assert_eq!((record.sources_in_trouble, record.is_balanced), (vec![3, 12], Some(true)));

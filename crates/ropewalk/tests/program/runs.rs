@@ -106,7 +106,7 @@ fn what_is_said_at_a_runs_start_is_kept_and_what_has_to_be_said_is_asked_for() {
     assert!(shown.iter().any(|line| line.ends_with("bob: beam back")), "{shown:#?}");
     assert!(shown.iter().any(|line| line.contains("ropewalk: ") && line.ends_with("running")), "{shown:#?}");
     let csv = runs(output, &["export"]).expect_status(0).out.clone();
-    assert!(csv[1].contains(",beam=120 GeV; shifter=ada,") && csv[2].ends_with(",beam back"), "{csv:#?}");
+    assert!(csv[1].contains(",\"beam=120 GeV, shifter=ada\",") && csv[2].ends_with(",beam back"), "{csv:#?}");
 }
 
 #[test]
