@@ -1,7 +1,10 @@
 //! Asking a server of run control, from a program.
 
+use crate::door::SPEAK_TLS;
 use crate::guard::Token;
+use crate::tls::{TlsError, distrust, explain, is_encrypted, trust};
 use serde_json::Value;
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a connection may take; an answer takes as long as a run takes to drain.
@@ -19,6 +22,23 @@ pub enum ClientError {
         url: String,
         /// What went wrong.
         why: String,
+    },
+    /// Client and server do not agree on TLS, or do not believe each other.
+    #[error("{url}: {why}")]
+    Tls {
+        /// Where was asked.
+        url: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// Nobody could be believed.
+    #[error("{0}; --ca FILE names a certificate to be believed")]
+    Trust(#[from] TlsError),
+    /// Certificates are of no use there.
+    #[error("{url}: only https:// has certificates, which --ca is for")]
+    Plain {
+        /// Where was to be asked.
+        url: String,
     },
 }
 
@@ -40,10 +60,20 @@ pub struct Client {
 }
 
 impl Client {
-    /// Asks the server at this address, such as `http://127.0.0.1:8900`.
-    pub fn new(url: &str, token: Option<Token>) -> Self {
+    /// Asks the server at this address, such as `http://127.0.0.1:8900`. One at `https://` is believed where its certificate, or that of who
+    /// signed it, is in the file `authorities`, or where there is no such file the system believes it.
+    ///
+    /// # Errors
+    /// Where there is nobody to be believed, or a file of certificates where none is asked for.
+    pub fn new(url: &str, token: Option<Token>, authorities: Option<&Path>) -> Result<Self, ClientError> {
+        let believed = match (is_encrypted(url), authorities) {
+            (true, _) => trust(authorities)?,
+            (false, None) => distrust(),
+            (false, Some(_)) => return Err(ClientError::Plain { url: url.to_owned() }),
+        };
         let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_connect(Some(CONNECTING));
-        Self { agent: config.build().into(), url: url.trim_end_matches('/').to_owned(), token }
+        let config = config.tls_config(believed);
+        Ok(Self { agent: config.build().into(), url: url.trim_end_matches('/').to_owned(), token })
     }
 
     /// Looks at something, such as `state`.
@@ -107,9 +137,16 @@ impl Client {
 
 fn read(url: &str, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Replied, ClientError> {
     let no_answer = |why: String| ClientError::NoAnswer { url: url.to_owned(), why };
-    let mut answer = answer.map_err(|error| no_answer(error.to_string()))?;
+    let mut answer = answer.map_err(|error| match explain(&error) {
+        Some(why) => ClientError::Tls { url: url.to_owned(), why },
+        None => no_answer(error.to_string()),
+    })?;
     let text = answer.body_mut().with_config().limit(MOST_BYTES).read_to_string();
     let text = text.map_err(|error| no_answer(error.to_string()))?;
-    let body = serde_json::from_str(&text).map_err(|_| no_answer("what answers is not run control".to_owned()))?;
+    let body: Value =
+        serde_json::from_str(&text).map_err(|_| no_answer("what answers is not run control".to_owned()))?;
+    if body["error"] == SPEAK_TLS {
+        return Err(ClientError::Tls { url: url.to_owned(), why: SPEAK_TLS.to_owned() });
+    }
     Ok(Replied { status: answer.status().as_u16(), body })
 }

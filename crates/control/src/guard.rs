@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -36,14 +36,8 @@ impl Token {
     /// # Errors
     /// Where the file cannot be read or made, has less than 16 characters, or others may read it.
     pub fn of_file(path: &Path) -> io::Result<Self> {
-        match std::fs::read_to_string(path) {
+        match read_secret(path) {
             Ok(text) => {
-                use std::os::unix::fs::PermissionsExt;
-                let mode = std::fs::metadata(path)?.permissions().mode();
-                if mode & 0o077 != 0 {
-                    let why = format!("others may read it (mode {:o}): chmod 600", mode & 0o777);
-                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-                }
                 let text = text.trim().to_owned();
                 if text.len() < 16 {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "a token has at least 16 characters"));
@@ -75,6 +69,22 @@ impl Token {
         let different = own.iter().zip(shown).fold(0, |sum, (one, other)| sum | (one ^ other));
         own.len() == shown.len() && different == 0
     }
+}
+
+/// The text of a file that nobody else may read: a token, or a private key.
+///
+/// # Errors
+/// What the system says, or that others may read it.
+pub(crate) fn read_secret(path: &Path) -> io::Result<String> {
+    let mut file = std::fs::File::open(path)?;
+    let mode = file.metadata()?.permissions().mode();
+    if mode & 0o077 != 0 {
+        let why = format!("others may read it (mode {:o}): chmod 600", mode & 0o777);
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Requests that change something: so many at once, and so many a second.

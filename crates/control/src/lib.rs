@@ -1,7 +1,9 @@
 //! Run control and sight over HTTP.
 //!
 //! ```text
-//!  browser, ropewalk ctl, scripts --HTTP--> server: accepts, bounds         (one thread, tokio)
+//!  browser, ropewalk ctl, scripts --HTTP--> server: accepts                 (one thread, tokio)
+//!                                              v
+//!                                           door: bounds, TLS
 //!                                              v
 //!                                           guard: who may ask for what
 //!                                              v
@@ -16,6 +18,7 @@
 mod api;
 mod clerk;
 mod client;
+mod door;
 mod forms;
 mod guard;
 mod keeper;
@@ -26,7 +29,9 @@ mod page;
 mod server;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub use client::{Client, ClientError, Replied};
 pub use guard::Token;
 pub use server::{ControlConfig, ControlError, Server};
+pub use tls::{Identity, TlsError};

@@ -1,6 +1,7 @@
 //! Who hears of alarms, or has the logbook, without looking: a command and a webhook of the user's, on a thread of its own, so that nobody
 //! waits for them.
 
+use crate::tls::{distrust, explain, is_encrypted, trust};
 use ropewalk_monitor::alarms::{Alarm, Change};
 use ropewalk_node::user_command;
 use ropewalk_terms::{RunNumber, Utc};
@@ -141,8 +142,7 @@ struct Hearers {
 
 impl Hearers {
     fn tell_all(&self, messages: &Receiver<String>) {
-        let config = ureq::Agent::config_builder().timeout_global(Some(self.timeout));
-        let agent: ureq::Agent = config.build().into();
+        let agent = agent(self.webhook.as_deref(), self.timeout);
         while let Ok(message) = messages.recv() {
             let by_command = if self.command.is_empty() { Ok(()) } else { self.run(&message) };
             let posted = self.webhook.as_deref().map_or(Ok(()), |address| post(&agent, address, &message));
@@ -172,8 +172,17 @@ impl Hearers {
     }
 }
 
+/// Who posts; one at `https://` is believed where the system believes it. Why nobody can, otherwise.
+fn agent(webhook: Option<&str>, timeout: Duration) -> Result<ureq::Agent, String> {
+    let believed = if webhook.is_some_and(is_encrypted) { trust(None) } else { Ok(distrust()) };
+    let believed = believed.map_err(|error| error.to_string())?;
+    Ok(ureq::Agent::config_builder().timeout_global(Some(timeout)).tls_config(believed).build().into())
+}
+
 /// Posts a message.
-fn post(agent: &ureq::Agent, address: &str, message: &str) -> Result<(), String> {
+fn post(agent: &Result<ureq::Agent, String>, address: &str, message: &str) -> Result<(), String> {
+    let failed = |why: &str| format!("{address}: {why}");
+    let agent = agent.as_ref().map_err(|why| failed(why))?;
     let posted = agent.post(address).header("Content-Type", "application/json").send(message);
-    posted.map(drop).map_err(|error| format!("{address}: {error}"))
+    posted.map(drop).map_err(|error| failed(&explain(&error).unwrap_or_else(|| error.to_string())))
 }

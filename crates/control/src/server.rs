@@ -1,13 +1,13 @@
-//! The thread that serves, and its bounds: connections, time for a request's head, bytes of its body.
+//! The thread that serves: it listens, and gives whoever comes to the door.
 
 use crate::api;
 use crate::clerk::Clerk;
+use crate::door::{Door, HEAD_TIME};
 use crate::guard::{Guard, Token};
 use crate::live;
 use crate::lookout::Lookout;
 use crate::notify::Notifier;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use crate::tls::Identity;
 use ropewalk_monitor::alarms::Rule;
 use ropewalk_node::configuration::{AlarmsSection, LogbookSection};
 use ropewalk_node::session::Desk;
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
 
 /// Where and to whom run control is served.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub struct ControlConfig {
     pub listen: SocketAddr,
     /// Needed where that is not loopback.
     pub token: Option<Token>,
+    /// With it TLS is spoken, and nothing else.
+    pub identity: Option<Identity>,
     /// Where the runs' directories are.
     pub output: PathBuf,
     /// The configuration, as it was written.
@@ -61,12 +63,6 @@ pub enum ControlError {
     Thread(io::Error),
 }
 
-/// Connections at once; a further one is closed at once.
-const CONNECTIONS: usize = 2048;
-/// How long a request's head may take to come, and a connection may say nothing.
-const HEAD_TIME: Duration = Duration::from_secs(10);
-/// Bytes of the buffer for a request's head, which is refused where it is longer.
-const HEAD_BYTES: usize = 32 << 10;
 /// How long connections may go on when the server ends.
 const FAREWELL: Duration = Duration::from_millis(300);
 
@@ -143,8 +139,9 @@ async fn serve(
     let publisher = tokio::spawn(live::publish(desk.clone(), Arc::clone(&lookout), sender));
     tokio::spawn(Arc::clone(&lookout).watch(desk.clone()));
     let guard = Arc::new(Guard::new(config.token));
-    let app = api::router(desk, config.output, config.configuration.into(), receiver, (lookout, clerk), guard);
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let door = Arc::new(Door::new(config.identity.as_ref(), HEAD_TIME));
+    let seen = (lookout, clerk, Arc::clone(&door));
+    let app = api::router(desk, config.output, config.configuration.into(), receiver, seen, guard);
     let (end, ending) = watch::channel(());
     loop {
         let accepted = tokio::select! {
@@ -156,32 +153,10 @@ async fn serve(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        // Small answers go out at once; without that they only come later.
-        let _ = stream.set_nodelay(true);
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        let (app, ending) = (app.clone(), ending.clone());
-        tokio::spawn(async move {
-            converse(stream, app, ending).await;
-            drop(place);
-        });
+        door.admit(stream, &app, &ending);
     }
     // Who was promised an answer, to a shutdown for example, has it; streams of views end.
     publisher.abort();
     drop(end);
-    let _ = tokio::time::timeout(FAREWELL, places.acquire_many(CONNECTIONS as u32)).await;
-}
-
-/// Answers one client until one of them has had enough.
-async fn converse(stream: TcpStream, app: axum::Router, mut ending: watch::Receiver<()>) {
-    let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES).keep_alive(true);
-    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
-    // Whatever is wrong with a connection is its client's.
-    tokio::select! {
-        _ = connection.as_mut() => {}
-        _ = ending.changed() => {
-            connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
-        }
-    }
+    let _ = tokio::time::timeout(FAREWELL, door.left()).await;
 }

@@ -1,6 +1,6 @@
 //! A real server on loopback, asked by hand.
 
-use crate::{ControlConfig, ControlError, Server, Token};
+use crate::{ControlConfig, ControlError, Identity, Server, Token};
 use ropewalk_node::configuration::{AlarmsSection, LogbookSection, parse};
 use ropewalk_node::fields::Fields;
 use ropewalk_node::session::{AfterRun, RunLimits, Session, SessionConfig, launcher};
@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+mod encrypted;
 mod logbook;
 mod requests;
 
@@ -48,10 +49,12 @@ impl Setup {
         };
         let (alarms, hearers) = (configuration.alarm_rules(), configuration.alarms.clone());
         let logbook = configuration.logbook.clone();
+        let identity = Identity::configured(&configuration.control).unwrap_or_else(|error| panic!("{error}"));
         let session = Session::open(config, launcher(configuration, None)).expect("a thread");
         let config = ControlConfig {
             listen: "127.0.0.1:0".parse().expect("an address"),
             token: None,
+            identity,
             output: output.clone(),
             configuration: text,
             alarms,
@@ -312,6 +315,7 @@ fn an_address_that_others_reach_needs_a_token() {
     let mut config = ControlConfig {
         listen: "0.0.0.0:0".parse().expect("an address"),
         token: None,
+        identity: None,
         output: setup.output.clone(),
         configuration: String::new(),
         alarms: Vec::new(),

@@ -463,6 +463,9 @@ pub(crate) struct TopOptions {
     /// Where run control is served.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8900")]
     pub(crate) url: String,
+    /// A PEM file with the certificates to be believed at https://, instead of those that the system believes.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -16,7 +16,7 @@ Only looking: state, operator, journal, ledger, limit, alarms, addresses, runs.
 Examples:
   ropewalk ctl state
   ropewalk ctl stop
-  ropewalk ctl start --url http://daq1:8900 --token /etc/ropewalk/token --by ada
+  ropewalk ctl start --url https://daq1:8900 --ca daq1.pem --token /etc/ropewalk/token --by ada
 
 Exit status: 0 where what was asked for is so, 3 where it cannot be had now, 1 where it went wrong, 4 without an answer.")]
 pub(crate) struct CtlOptions {
@@ -30,6 +30,9 @@ pub(crate) struct CtlOptions {
     /// Where run control is served.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8900")]
     url: String,
+    /// A PEM file with the certificates to be believed at https://, instead of those that the system believes.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// The file with the server's token, where it wants one.
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
@@ -66,7 +69,7 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
             Some(token.map_err(|error| Failure::Environment(format!("--token {}: {error}", path.display())))?)
         }
     };
-    let client = Client::new(&options.url, token);
+    let client = Client::new(&options.url, token, options.ca.as_deref()).map_err(no_answer)?;
     let by = options.by.clone().or_else(|| std::env::var("USER").ok()).unwrap_or_else(|| "the command line".to_owned());
     let replied = match options.command.as_str() {
         look if LOOKS.contains(&look) => client.look(look),

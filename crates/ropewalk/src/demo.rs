@@ -32,6 +32,7 @@ pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
     let config = ControlConfig {
         listen: options.control.unwrap_or(DASHBOARD),
         token: None,
+        identity: None,
         output: options.output.clone(),
         configuration: text,
         alarms: configuration.alarm_rules(),

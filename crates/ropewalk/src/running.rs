@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::render::{checksum_lines, disk_lines, frame_lines, incident_lines, ledger_table, synchrony_lines};
 use crate::signals::Interrupts;
 use crate::topology;
-use ropewalk_control::{ControlConfig, ControlError, Server, Token};
+use ropewalk_control::{ControlConfig, ControlError, Identity, Server, Token};
 use ropewalk_node::configuration::{self, Configuration};
 use ropewalk_node::fields::Fields;
 use ropewalk_node::run::{RunSummary, advice, placement};
@@ -65,6 +65,8 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
             let token = options.control.control_token.as_ref().map(|path| {
                 Token::of_file(path).map_err(|error| Failure::Environment(format!("{}: {error}", path.display())))
             });
+            let identity = Identity::configured(&configuration.control);
+            let identity = identity.map_err(|error| Failure::Environment(format!("[control] {error}")))?;
             let output = configuration.run.output.clone();
             // Whoever says on the command line how long a run takes wants one of them.
             let is_one = limits.duration.is_some() || limits.events.is_some();
@@ -72,6 +74,7 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
                 config: ControlConfig {
                     listen,
                     token: token.transpose()?,
+                    identity,
                     output,
                     configuration: text,
                     alarms: configuration.alarm_rules(),
@@ -192,7 +195,8 @@ fn serve(control: &Controlled, desk: &Desk) -> Result<Server, Failure> {
         ControlError::Open(_) => Failure::Usage(format!("--control {error}")),
         _ => Failure::Environment(format!("--control {error}")),
     })?;
-    eprintln!("run control and dashboard: http://{}/", server.address());
+    let scheme = if control.config.identity.is_some() { "https" } else { "http" };
+    eprintln!("run control and dashboard: {scheme}://{}/", server.address());
     Ok(server)
 }
 

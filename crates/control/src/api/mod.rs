@@ -2,6 +2,7 @@
 
 mod alarms;
 mod commands;
+mod connections;
 mod events;
 mod history;
 mod incidents;
@@ -12,6 +13,7 @@ mod runs;
 mod standing;
 
 use crate::clerk::Clerk;
+use crate::door::Door;
 use crate::forms::Problem;
 use crate::guard::{Guard, guard};
 use crate::lookout::Lookout;
@@ -48,6 +50,7 @@ struct Shared {
     live: watch::Receiver<Arc<str>>,
     lookout: Arc<Lookout>,
     clerk: Arc<Clerk>,
+    door: Arc<Door>,
 }
 
 /// How a command is given.
@@ -65,12 +68,13 @@ pub(crate) fn router(
     output: PathBuf,
     configuration: Arc<str>,
     live: watch::Receiver<Arc<str>>,
-    (lookout, clerk): (Arc<Lookout>, Arc<Clerk>),
+    (lookout, clerk, door): (Arc<Lookout>, Arc<Clerk>, Arc<Door>),
     guards: Arc<Guard>,
 ) -> Router {
-    let shared = Shared { desk, output: Arc::new(output), configuration, live, lookout, clerk };
+    let shared = Shared { desk, output: Arc::new(output), configuration, live, lookout, clerk, door };
     let topics = [
         commands::routes(),
+        connections::routes(),
         events::routes(),
         standing::routes(),
         alarms::routes(),
@@ -97,6 +101,7 @@ pub(crate) fn router(
 fn openapi() -> utoipa::openapi::OpenApi {
     let topics = [
         commands::Document::openapi(),
+        connections::Document::openapi(),
         events::Document::openapi(),
         standing::Document::openapi(),
         alarms::Document::openapi(),

@@ -76,7 +76,7 @@ impl From<SeverityChoice> for Severity {
 pub struct AlarmsSection {
     /// A command and its arguments: it is given each message as a line of JSON on its standard input.
     pub command: Vec<String>,
-    /// An address to which each message is posted as JSON: `http://host:port/path`.
+    /// An address to which each message is posted as JSON: `https://host:port/path`, or `http`.
     pub webhook: Option<String>,
     /// So often a message says that all goes on, so that somebody else can notice when none comes.
     pub alive_every: Option<Time>,
@@ -90,7 +90,7 @@ pub struct AlarmsSection {
 pub struct LogbookSection {
     /// A command and its arguments: it is given each entry as a line of JSON on its standard input.
     pub command: Vec<String>,
-    /// An address to which each entry is posted as JSON: `http://host:port/path`.
+    /// An address to which each entry is posted as JSON: `https://host:port/path`, or `http`.
     pub webhook: Option<String>,
     /// A command or a webhook that takes longer is given up.
     pub timeout: Option<Time>,
@@ -164,8 +164,8 @@ pub(super) fn check(configuration: &Configuration) -> Result<(), Fault> {
 fn check_hearers(section: &str, command: &[String], webhook: Option<&str>, timeout: Option<Time>) -> Result<(), Fault> {
     let wrong = match webhook {
         _ if command.first().is_some_and(String::is_empty) => Some(("command", "a program and its arguments")),
-        Some(address) if !address.starts_with("http://") => {
-            Some(("webhook", "an address that begins with http://; for others let `command` run curl"))
+        Some(address) if !["http://", "https://"].iter().any(|scheme| address.starts_with(scheme)) => {
+            Some(("webhook", "an address that begins with http:// or https://; for others let `command` run curl"))
         }
         _ if timeout.is_some_and(|time| time.0.is_zero()) => Some(("timeout", "longer than no time at all")),
         _ => None,

@@ -9,6 +9,7 @@
 mod alarms;
 mod black_box;
 mod check;
+mod control;
 mod emulate;
 mod entrance;
 mod error;
@@ -36,6 +37,7 @@ mod tests;
 
 pub use alarms::{AlarmSection, AlarmsSection, LogbookSection, SeverityChoice};
 pub use black_box::BlackBoxSection;
+pub use control::ControlSection;
 pub use emulate::Emulate;
 pub use entrance::{InputChoice, NetworkAddress, PacketsTable};
 pub use error::ConfigurationError;

@@ -2,6 +2,7 @@
 
 use super::alarms::{AlarmSection, AlarmsSection, LogbookSection};
 use super::black_box::BlackBoxSection;
+use super::control::ControlSection;
 use super::emulate::{Emulate, EmulateChoice};
 use super::entrance::{InputChoice, NetworkAddress, PacketsTable};
 use super::felix::{ELinkSection, FelixSection};
@@ -72,6 +73,9 @@ pub struct Configuration {
     /// Who has what is written into the logbook.
     #[serde(default)]
     pub logbook: LogbookSection,
+    /// How run control is served.
+    #[serde(default)]
+    pub control: ControlSection,
     /// The file that it was read from, if it was.
     #[serde(skip)]
     pub file: Option<PathBuf>,

@@ -37,8 +37,9 @@ pub(crate) fn top(options: &TopOptions) -> Result<u8, Failure> {
         return Err(Failure::Usage(why.to_owned()));
     }
     // Whoever mistyped the address reads that as a line, not on a screen that stays empty.
-    let client = Client::new(&options.url, None);
-    client.look("state").map_err(|error| Failure::Environment(error.to_string()))?;
+    let no_answer = |error: ClientError| Failure::Environment(error.to_string());
+    let client = Client::new(&options.url, None, options.ca.as_deref()).map_err(no_answer)?;
+    client.look("state").map_err(no_answer)?;
     let (sender, receiver) = channel();
     let watching = std::thread::Builder::new().name("watch".to_owned()).spawn(move || watch(&client, &sender));
     watching.map_err(|error| Failure::Environment(format!("a thread: {error}")))?;

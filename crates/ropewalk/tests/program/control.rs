@@ -3,6 +3,8 @@
 use crate::process::{Ended, Program};
 use crate::support::{FrontEnd, Held, Setup, expect_everything};
 use serde_json::Value;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 
 /// A program that serves run control, and where.
 struct Controlled {
@@ -102,6 +104,38 @@ fn an_open_address_without_a_token_is_refused() {
     let ended = Program::run(["run".as_ref(), file.as_os_str()].into_iter().chain(arguments));
     assert!(ended.expect_status(2).errors.contains("give a token file"), "{ended:#?}");
     assert!(!run_directory(&setup, 1).exists());
+}
+
+#[test]
+fn with_a_certificate_ctl_asks_whom_it_believes_and_a_key_that_others_read_is_refused() {
+    let setup = Setup::new("control-tls", &[841]);
+    let (certificate, key) = (setup.directory().join("alone.pem"), setup.directory().join("alone.key"));
+    std::fs::write(&certificate, include_str!("../../../control/src/tests/certificates/alone.pem")).expect("a file");
+    std::fs::write(&key, include_str!("../../../control/src/tests/certificates/alone.key")).expect("a file");
+    let setup = setup.and(&format!("[control]\ncertificate = {certificate:?}\nkey = {key:?}\n"));
+    let set_mode = |mode| std::fs::set_permissions(&key, Permissions::from_mode(mode)).expect("the test's own");
+    set_mode(0o644);
+    let file = setup.file();
+    let run = ["run".as_ref(), file.as_os_str(), "--control".as_ref(), "127.0.0.1:0".as_ref()];
+    let refused = Program::run(run);
+    assert!(refused.expect_status(4).errors.contains("others may read it (mode 644): chmod 600"), "{refused:#?}");
+    set_mode(0o600);
+    let controlled = Controlled::start(&setup, &["--idle"]);
+    assert!(controlled.url.starts_with("https://127.0.0.1:"), "{}", controlled.url);
+    let believed = certificate.to_str().expect("it is text");
+    let ctl = |command: &str, url: &str, more: &[&str]| {
+        Program::run(["ctl", command, "--json", "--url", url].iter().chain(more))
+    };
+    crate::support::wait_for("the run to be set up", || {
+        let state = ctl("state", &controlled.url, &["--ca", believed]);
+        Some(()).filter(|()| state.expect_status(0).account()["state"] == "configured")
+    });
+    let unbelieved = ctl("state", &controlled.url, &[]);
+    assert!(unbelieved.expect_status(4).errors.contains("--ca FILE"), "{unbelieved:#?}");
+    let plain = ctl("state", &controlled.url.replace("https", "http"), &[]);
+    assert!(plain.expect_status(4).errors.contains("ask for https://"), "{plain:#?}");
+    ctl("shutdown", &controlled.url, &["--ca", believed, "--by", "ada"]).expect_status(0);
+    controlled.program.end().expect_status(0);
 }
 
 #[test]

@@ -19,8 +19,8 @@ const ALLOWED: &[&str] = &[
 ];
 
 /// Crates of others that building and testing the workspace may need on one platform; the terminal view alone names 51, a third
-/// of which are optional parts that are not built.
-const MOST_CRATES: usize = 200;
+/// of which are optional parts that are not built. TLS is nine of them.
+const MOST_CRATES: usize = 208;
 
 /// Whether the licence expression lets us choose allowed licences alone. `AND` binds stronger than `OR`.
 fn is_allowed(expression: &str) -> bool {

@@ -1,0 +1,179 @@
+//! What a connection goes through before its requests are heard: a place, and TLS where the server has a certificate. All of it is
+//! bounded, and what is turned away is counted.
+
+use crate::forms::Problem;
+use crate::tls::Identity;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::{Json, Router};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use utoipa::ToSchema;
+
+/// Connections at once; a further one is closed at once.
+const CONNECTIONS: usize = 2048;
+/// How long a handshake may take, and a request's head to come, and how long a connection may say nothing.
+pub(crate) const HEAD_TIME: Duration = Duration::from_secs(10);
+/// Bytes of the buffer for a request's head, which is refused where it is longer.
+const HEAD_BYTES: usize = 32 << 10;
+/// What the first byte of a connection is where it is a handshake's (RFC 8446, section 5.1).
+const HANDSHAKE: u8 = 22;
+/// What whoever speaks no TLS hears.
+pub(crate) const SPEAK_TLS: &str = "this server speaks TLS: ask for https://";
+
+/// What became of connections.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    accepted: AtomicU64,
+    crowded: AtomicU64,
+    plain: AtomicU64,
+    refused: AtomicU64,
+    late: AtomicU64,
+}
+
+/// What became of connections, for whoever asks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct Connections {
+    /// Whether they are encrypted.
+    pub(crate) tls: bool,
+    /// Connections that are there now, those that are being made included.
+    pub(crate) open: u64,
+    /// Connections that there may be at once.
+    pub(crate) most: u64,
+    /// Connections that were made.
+    pub(crate) accepted: u64,
+    /// Of these, those closed at once because there were too many.
+    pub(crate) crowded: u64,
+    /// Of these, those without TLS where it is spoken.
+    pub(crate) plain: u64,
+    /// Of these, those that went away during the handshake, or with whom there was no agreement.
+    pub(crate) handshakes_failed: u64,
+    /// Of these, those whose handshake took too long.
+    pub(crate) handshakes_late: u64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Lets connections in.
+pub(crate) struct Door {
+    acceptor: Option<TlsAcceptor>,
+    patience: Duration,
+    places: Arc<Semaphore>,
+    counts: Counts,
+}
+
+impl Door {
+    /// One that speaks TLS where there is somebody to be, and gives a handshake so long.
+    pub(crate) fn new(identity: Option<&Identity>, patience: Duration) -> Self {
+        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        Self { acceptor: identity.map(Identity::acceptor), patience, places, counts: Counts::default() }
+    }
+
+    /// What became of connections so far.
+    pub(crate) fn connections(&self) -> Connections {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Connections {
+            tls: self.acceptor.is_some(),
+            open: (CONNECTIONS - self.places.available_permits()) as u64,
+            most: CONNECTIONS as u64,
+            accepted: of(&self.counts.accepted),
+            crowded: of(&self.counts.crowded),
+            plain: of(&self.counts.plain),
+            handshakes_failed: of(&self.counts.refused),
+            handshakes_late: of(&self.counts.late),
+        }
+    }
+
+    /// Gives a connection a place and a conversation of its own, which ends with `ending`; whoever calls does not wait.
+    pub(crate) fn admit(self: &Arc<Self>, stream: TcpStream, app: &Router, ending: &watch::Receiver<()>) {
+        count(&self.counts.accepted);
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return count(&self.counts.crowded) };
+        // Small answers go out at once; without that they only come later.
+        let _ = stream.set_nodelay(true);
+        let (door, app, ending) = (Arc::clone(self), app.clone(), ending.clone());
+        tokio::spawn(async move {
+            door.let_in(stream, app, ending).await;
+            drop(place);
+        });
+    }
+
+    /// Waits until everybody has left.
+    pub(crate) async fn left(&self) {
+        // It is never closed.
+        let _ = self.places.acquire_many(CONNECTIONS as u32).await;
+    }
+
+    async fn let_in(&self, stream: TcpStream, app: Router, mut ending: watch::Receiver<()>) {
+        let Some(acceptor) = &self.acceptor else { return converse(stream, app, ending).await };
+        let arrived = tokio::select! {
+            arrived = timeout(self.patience, arrive(acceptor, stream)) => arrived,
+            _ = ending.changed() => return,
+        };
+        match arrived {
+            Ok(Arrived::Encrypted(stream)) => converse(*stream, app, ending).await,
+            Ok(Arrived::Plain(stream)) => {
+                count(&self.counts.plain);
+                converse(stream, Router::new().fallback(speak_tls), ending).await;
+            }
+            Ok(Arrived::Gone) => count(&self.counts.refused),
+            Err(_) => count(&self.counts.late),
+        }
+    }
+}
+
+/// How somebody came to a door behind which TLS is spoken.
+enum Arrived {
+    Encrypted(Box<TlsStream<TcpStream>>),
+    Plain(TcpStream),
+    Gone,
+}
+
+/// Whoever speaks plain HTTP is known by the first byte, and can be told what is wrong.
+async fn arrive(acceptor: &TlsAcceptor, stream: TcpStream) -> Arrived {
+    let mut first = [0];
+    match stream.peek(&mut first).await {
+        Ok(1) if first == [HANDSHAKE] => {}
+        Ok(1) => return Arrived::Plain(stream),
+        _ => return Arrived::Gone,
+    }
+    match acceptor.accept(stream).await {
+        Ok(stream) => Arrived::Encrypted(Box::new(stream)),
+        Err(_) => Arrived::Gone,
+    }
+}
+
+async fn speak_tls() -> impl IntoResponse {
+    let problem = Problem { error: SPEAK_TLS.to_owned() };
+    (StatusCode::BAD_REQUEST, [(header::CONNECTION, "close")], Json(problem))
+}
+
+/// Answers one client until one of them has had enough.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    app: Router,
+    mut ending: watch::Receiver<()>,
+) {
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).max_buf_size(HEAD_BYTES).keep_alive(true);
+    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app)));
+    // Whatever is wrong with a connection is its client's.
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        _ = ending.changed() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Who a server is, and whom a client believes: certificates, their keys, and the one library that speaks TLS with them.
+
+use crate::guard::read_secret;
+use ropewalk_node::configuration::ControlSection;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, CertificateError, InvalidMessage, ServerConfig};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+
+/// Where systems keep the certificates of the authorities that they believe: Debian, Fedora, SUSE, Alpine.
+const AUTHORITIES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+/// The variable that names another such file, as elsewhere.
+const AUTHORITIES_VARIABLE: &str = "SSL_CERT_FILE";
+
+/// Why there is no TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read, or others may read a key.
+    #[error("{path}: {source}")]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file has something else in it.
+    #[error("{path}: there is no {what} in it: a PEM file has lines such as `-----BEGIN {label}-----`")]
+    Nothing {
+        /// Which one.
+        path: PathBuf,
+        /// What was looked for.
+        what: &'static str,
+        /// What it begins with.
+        label: &'static str,
+    },
+    /// Key and certificate do not go together, or one of them is of a kind that nobody understands.
+    #[error("{certificate} and {key}: {why}")]
+    Unfit {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// There is nobody to be believed.
+    #[error("there are no certificates of authorities on this machine, in {AUTHORITIES_VARIABLE} or {AUTHORITIES:?}")]
+    NoAuthorities,
+}
+
+/// Who a server is: its certificate, and the key that shows that it is its own.
+#[derive(Clone, Debug)]
+pub struct Identity(Arc<ServerConfig>);
+
+impl Identity {
+    /// What a configuration says; none where it says nothing.
+    ///
+    /// # Errors
+    /// Where a file cannot be read or is something else, others may read the key, or the two do not go together.
+    pub fn configured(section: &ControlSection) -> Result<Option<Self>, TlsError> {
+        match (&section.certificate, &section.key) {
+            (Some(certificate), Some(key)) => Self::of_files(certificate, key).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn of_files(certificate: &Path, key: &Path) -> Result<Self, TlsError> {
+        let of = |path: &Path, source| TlsError::File { path: path.to_owned(), source };
+        let text = std::fs::read(certificate).map_err(|error| of(certificate, error))?;
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&text).filter_map(Result::ok).collect();
+        if chain.is_empty() {
+            return Err(TlsError::Nothing { path: certificate.to_owned(), what: "certificate", label: "CERTIFICATE" });
+        }
+        let text = read_secret(key).map_err(|error| of(key, error))?;
+        let secret = PrivateKeyDer::from_pem_slice(text.as_bytes()).map_err(|_| TlsError::Nothing {
+            path: key.to_owned(),
+            what: "private key that needs no pass phrase",
+            label: "PRIVATE KEY",
+        })?;
+        let unfit = |error: rustls::Error| {
+            let why = match error {
+                rustls::Error::InconsistentKeys(_) => "the key belongs to another certificate".to_owned(),
+                other => other.to_string(),
+            };
+            TlsError::Unfit { certificate: certificate.to_owned(), key: key.to_owned(), why }
+        };
+        let config = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let config = config.map_err(unfit)?.with_no_client_auth().with_single_cert(chain, secret);
+        let mut config = config.map_err(unfit)?;
+        // What is spoken inside; browsers would ask for a later version first.
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self(Arc::new(config)))
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        Arc::clone(&self.0).into()
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// Whether whoever asks there speaks TLS.
+pub(crate) fn is_encrypted(url: &str) -> bool {
+    url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
+}
+
+/// Whom a client believes: those in this file alone, or where none is given those whom the system believes.
+///
+/// # Errors
+/// Where the file cannot be read or has no certificate in it.
+pub(crate) fn trust(file: Option<&Path>) -> Result<TlsConfig, TlsError> {
+    let path = match file {
+        Some(path) => path.to_owned(),
+        None => of_the_system().ok_or(TlsError::NoAuthorities)?,
+    };
+    let text = std::fs::read(&path).map_err(|source| TlsError::File { path: path.clone(), source })?;
+    let certificates: Vec<Certificate<'static>> = parse_pem(&text)
+        .filter_map(|item| match item {
+            Ok(PemItem::Certificate(certificate)) => Some(certificate),
+            _ => None,
+        })
+        .collect();
+    if certificates.is_empty() {
+        return Err(TlsError::Nothing { path, what: "certificate", label: "CERTIFICATE" });
+    }
+    Ok(believing(&certificates))
+}
+
+/// Believes nobody: for whoever asks without TLS, and may be sent where it is spoken.
+pub(crate) fn distrust() -> TlsConfig {
+    believing(&[])
+}
+
+fn believing(certificates: &[Certificate<'static>]) -> TlsConfig {
+    let roots = RootCerts::new_with_certs(certificates);
+    TlsConfig::builder().root_certs(roots).unversioned_rustls_crypto_provider(provider()).build()
+}
+
+fn of_the_system() -> Option<PathBuf> {
+    let named = std::env::var_os(AUTHORITIES_VARIABLE).map(PathBuf::from);
+    named.or_else(|| AUTHORITIES.into_iter().map(PathBuf::from).find(|path| path.is_file()))
+}
+
+/// What is wrong between client and server, where that is TLS, for whoever has to do something about it.
+pub(crate) fn explain(error: &ureq::Error) -> Option<String> {
+    let error = match error {
+        ureq::Error::Rustls(error) => error,
+        ureq::Error::Io(error) => error.get_ref()?.downcast_ref::<rustls::Error>()?,
+        _ => return None,
+    };
+    let why = match error {
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => "whoever answers there speaks no TLS",
+        rustls::Error::InvalidCertificate(wrong) => match wrong {
+            CertificateError::UnknownIssuer => {
+                "nobody who is believed here has signed its certificate; --ca FILE names a certificate to be believed"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                "its certificate is for another name; ask under one that is in it"
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired",
+            // The library has no name of its own for the mistake that is made most: `openssl req -x509` without a word on that.
+            CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+                "its certificate is that of an authority; make one with basicConstraints=CA:FALSE"
+            }
+            _ => return Some(error.to_string()),
+        },
+        _ => return Some(error.to_string()),
+    };
+    Some(why.to_owned())
+}
