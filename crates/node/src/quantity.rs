@@ -254,6 +254,17 @@ impl FromStr for Rate {
     }
 }
 
+impl fmt::Display for Rate {
+    /// As it can be read again; of what is no rate that nobody can.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            TriggerRate::Unlimited => out.write_str("unlimited"),
+            TriggerRate::Periodic { hertz } => write!(out, "{hertz}Hz"),
+            TriggerRate::Poisson { hertz } => write!(out, "poisson({hertz}Hz)"),
+        }
+    }
+}
+
 /// How large fragments are: `2KiB`, `lognormal(2KiB,1.2)`, `uniform(1KiB,4KiB)`, `exponential(2KiB)`: the whole FED
 /// fragment.
 #[derive(Copy, Clone, PartialEq, Debug)]
@@ -267,6 +278,18 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         size(text, SIZE, |bytes| bytes >= SizeDistribution::SMALLEST_FRAGMENT && bytes % 8 == 0).map(Self)
+    }
+}
+
+impl fmt::Display for Size {
+    /// As it can be read again.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            SizeDistribution::Fixed(bytes) => write!(out, "{bytes}"),
+            SizeDistribution::Uniform { least, most } => write!(out, "uniform({least},{most})"),
+            SizeDistribution::Exponential { mean } => write!(out, "exponential({mean})"),
+            SizeDistribution::Lognormal { mean, sigma } => write!(out, "lognormal({mean},{sigma})"),
+        }
     }
 }
 
@@ -385,6 +408,9 @@ mod tests {
     fn rates_are_read() {
         assert_eq!("100kHz".parse(), Ok(Rate(TriggerRate::Periodic { hertz: 1e5 })));
         assert_eq!("poisson(2Hz)".parse(), Ok(Rate(TriggerRate::Poisson { hertz: 2.0 })));
+        for text in ["100000Hz", "poisson(0.5Hz)"] {
+            assert_eq!(text.parse::<Rate>().expect("a rate").to_string(), text);
+        }
         assert!("0Hz".parse::<Rate>().is_err());
         assert!("poisson(2Hz".parse::<Rate>().is_err());
     }
@@ -443,6 +469,9 @@ mod tests {
         assert_eq!("uniform(1KiB,4KiB)".parse(), Ok(Size(SizeDistribution::Uniform { least: 1024, most: 4096 })));
         assert_eq!("lognormal(2KiB,1.2)".parse(), Ok(Size(SizeDistribution::Lognormal { mean: 2048, sigma: 1.2 })));
         assert_eq!("exponential(2KiB)".parse(), Ok(Size(SizeDistribution::Exponential { mean: 2048 })));
+        for text in ["2048", "uniform(1024,4096)", "lognormal(2048,1.2)", "exponential(2048)"] {
+            assert_eq!(text.parse::<Size>().expect("a size").to_string(), text);
+        }
         for text in ["8", "17", "2MiB", "uniform(4KiB,1KiB)", "exponential(8)", "lognormal(2KiB)", "normal(1KiB,2)"] {
             let error = text.parse::<Size>().expect_err(text).to_string();
             assert!(error.contains("multiple of 8"), "{error}");

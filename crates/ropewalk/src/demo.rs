@@ -4,7 +4,7 @@ use crate::arguments::DemoOptions;
 use crate::exit::Failure;
 use crate::running::{Controlled, Limits, take_run};
 use ropewalk_control::ControlConfig;
-use ropewalk_node::configuration::{Configuration, Emulate, parse};
+use ropewalk_node::configuration::{Emulate, parse};
 use ropewalk_node::fields::Fields;
 use ropewalk_node::quantity::Bytes;
 use ropewalk_node::session::{AfterRun, RunLimits};
@@ -20,9 +20,10 @@ const DASHBOARD: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOC
 
 pub(crate) fn demo(options: &DemoOptions) -> Result<u8, Failure> {
     let text = text(options)?;
-    let mut configuration = configuration(options, &text)?;
+    let mut configuration = parse("demo", &text, &|_| None)?;
+    // A path need not be text, which a configuration has to be.
     configuration.run.output.clone_from(&options.output);
-    configuration.run.keep = Some(options.keep);
+    configuration.written.set("run", "output", options.output.display().to_string());
     let duration = match (options.duration, options.events) {
         // Who sits before it looks at the dashboard, and says when it is enough.
         (None, None) => (!std::io::stderr().is_terminal()).then_some(Duration::from_secs(10)),
@@ -72,9 +73,16 @@ fn text(options: &DemoOptions) -> Result<String, Failure> {
         .into_iter()
         .find(|block| (sources * (largest.div_ceil(*block) + 4) + 16) * block <= pool)
         .unwrap_or(4 << 10);
-    // What is written says nothing of the sizes, which are put in when it was read: it must allow those that are usual, too.
+    // A change of the sizes alone is to change nothing else.
     let allowed = largest.max(u64::from(Emulate::default().fragment_size.0.largest()));
     let mut text = String::from("version = 1\n[run]\nsync = \"never\"\nsegment_bytes = \"256MiB\"\n");
+    if let Some(duration) = options.duration {
+        let _ = writeln!(text, "duration = \"{}s\"", duration.0.as_secs_f64());
+    }
+    if let Some(events) = options.events {
+        let _ = writeln!(text, "events = {events}");
+    }
+    let _ = writeln!(text, "keep = \"{}\"", options.keep.0);
     for unit in 0..options.readout_units {
         let _ = write!(text, "[[readout]]\nname = \"ru{unit}\"\npool = \"{pool}\"\nblock = \"{block}\"\n");
     }
@@ -82,24 +90,14 @@ fn text(options: &DemoOptions) -> Result<String, Failure> {
         let bytes = Bytes(POOL / 2 / u64::from(options.builder_units));
         let _ = write!(text, "[[builder]]\nname = \"bu{unit}\"\nbytes = \"{}\"\n", bytes.0);
     }
+    let rate = options.rate.map_or_else(String::new, |rate| format!(", rate = \"{rate}\""));
+    let emulate = format!("{{ fragment_size = \"{}\"{rate} }}", options.fragment_size);
     for source in 0..options.sources {
         let unit = source % options.readout_units;
         let _ = write!(
             text,
-            "[[source]]\nid = {source}\nreadout = \"ru{unit}\"\non_close = \"end\"\nmax_fragment = \"{allowed}\"\nemulate = {{}}\n"
+            "[[source]]\nid = {source}\nreadout = \"ru{unit}\"\non_close = \"end\"\nmax_fragment = \"{allowed}\"\nemulate = {emulate}\n"
         );
     }
     Ok(text)
-}
-
-/// What was written out is read like any other.
-fn configuration(options: &DemoOptions, text: &str) -> Result<Configuration, Failure> {
-    let mut configuration = parse("demo", text, &|_| None)?;
-    for source in &mut configuration.source {
-        if let Some(emulate) = &mut source.emulate {
-            emulate.fragment_size = options.fragment_size;
-            emulate.rate = options.rate;
-        }
-    }
-    Ok(configuration)
 }

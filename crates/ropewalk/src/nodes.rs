@@ -2,7 +2,7 @@
 
 use crate::arguments::{NodeOptions, NodeRole};
 use crate::exit::{self, Failure};
-use crate::running::{LEAVING, Limits, conduct, fields, warn};
+use crate::running::{LEAVING, Limits, conduct, fields, overrule, warn};
 use crate::signals::Interrupts;
 use crate::topology;
 use ropewalk_node::configuration::{self, Configuration};
@@ -13,15 +13,12 @@ use std::time::Duration;
 
 pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     let mut configuration = configuration::read(&options.config)?;
-    if let Some(output) = &options.limits.output {
-        configuration.run.output.clone_from(output);
-        for builder in &mut configuration.builder {
-            builder.output = None;
-        }
+    overrule(&mut configuration, &options.limits);
+    if options.limits.output.is_some() {
+        configuration.builder.iter_mut().for_each(|builder| builder.output = None);
     }
-    configuration.run.keep = options.limits.keep.or(configuration.run.keep);
     let addresses = addresses(&configuration, &options.at)?;
-    let events = options.limits.events.or(configuration.run.events);
+    let events = configuration.run.events;
     let (role, index) = which(&configuration, options)?;
     topology::foresee(&configuration, &options.config, placement_of_node(&configuration, role, index))?;
     let interrupts = Interrupts::listen().map_err(|error| Failure::Environment(format!("signals: {error}")))?;
@@ -48,7 +45,7 @@ pub(crate) fn node(options: &NodeOptions) -> Result<u8, Failure> {
     }
     if role == Role::Manager {
         let run = RunLimits {
-            duration: options.limits.duration.or(configuration.run.duration).map(|time| time.0),
+            duration: configuration.run.duration.map(|time| time.0),
             events,
             bytes: None,
             until_sources_end: configuration.run.until_sources_end,

@@ -47,13 +47,10 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
     let limits = &options.limits;
     let waits = options.control.control.is_some();
     let fields = fields(&configuration, limits, waits)?;
-    if let Some(output) = &limits.output {
-        configuration.run.output.clone_from(output);
-    }
-    configuration.run.keep = limits.keep.or(configuration.run.keep);
+    overrule(&mut configuration, limits);
     let run = RunLimits {
-        duration: limits.duration.or(configuration.run.duration).map(|time| time.0),
-        events: limits.events.or(configuration.run.events),
+        duration: configuration.run.duration.map(|time| time.0),
+        events: configuration.run.events,
         bytes: None,
         until_sources_end: configuration.run.until_sources_end,
     };
@@ -88,6 +85,27 @@ pub(crate) fn run(options: &RunOptions) -> Result<u8, Failure> {
         }
     };
     take_run(&configuration, &Limits { run, fields, json: limits.json, control })
+}
+
+/// Options take the place of what the configuration says, also in what is kept of it.
+pub(crate) fn overrule(configuration: &mut Configuration, limits: &arguments::RunLimits) {
+    let (run, written) = (&mut configuration.run, &mut configuration.written);
+    if let Some(output) = &limits.output {
+        run.output.clone_from(output);
+        written.set("run", "output", output.display().to_string());
+    }
+    if let Some(keep) = limits.keep {
+        run.keep = Some(keep);
+        written.set("run", "keep", keep.0.to_string());
+    }
+    if let Some(duration) = limits.duration {
+        run.duration = Some(duration);
+        written.set("run", "duration", format!("{}s", duration.0.as_secs_f64()));
+    }
+    if let Some(events) = limits.events {
+        run.events = Some(events);
+        written.set("run", "events", i64::try_from(events).unwrap_or(i64::MAX));
+    }
 }
 
 /// What is said of the run; where nobody can say more later, everything that has to be said.

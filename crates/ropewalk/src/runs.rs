@@ -6,9 +6,10 @@ use crate::render::{grouped, table_of_two_columns};
 use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
+use ropewalk_node::configuration::Differences;
 use ropewalk_node::run::{Logbook, Note, NoteKind, Registry, RunRecord};
 use ropewalk_terms::{RunNumber, Utc};
-use serde_json::json;
+use serde_json::{Map, json};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -71,6 +72,9 @@ pub(crate) fn runs(options: &RunsOptions) -> Result<u8, Failure> {
         RunsCommand::Export => output.export(),
     }
 }
+
+/// What a configuration says under a key, where it says anything.
+type Said = Option<String>;
 
 /// The output directory, looked at.
 struct Output<'a> {
@@ -167,8 +171,16 @@ impl<'a> Output<'a> {
 
     fn compare(&self, one: u32, other: u32) -> Result<u8, Failure> {
         let (one, other) = (self.record(one)?, self.record(other)?);
+        let differences = Self::differences(&one, &other)?;
         if self.json {
-            print_json(&[one, other])?;
+            let differing = |of: fn(&(Said, Said)) -> &Said| {
+                let differences = differences.as_ref()?;
+                Some(differences.iter().map(|(key, said)| (key.clone(), json!(of(said)))).collect::<Map<_, _>>())
+            };
+            let mut both = [json!(one), json!(other)];
+            both[0]["differing_configuration"] = json!(differing(|(one, _)| one));
+            both[1]["differing_configuration"] = json!(differing(|(_, other)| other));
+            print_json(&both)?;
             return Ok(exit::GOOD);
         }
         let mut table = Table::new();
@@ -178,8 +190,21 @@ impl<'a> Output<'a> {
             let mark = if left == right { "" } else { "differs" };
             table.add_row([name, &left, &right, mark]);
         }
+        let said = |said: &Said| said.clone().unwrap_or_default();
+        for (key, (left, right)) in differences.iter().flatten() {
+            table.add_row([key, &said(left), &said(right), "differs"]);
+        }
         say!("{table}");
+        if differences.is_none() {
+            say!("the configuration of one of them was not kept");
+        }
         Ok(exit::GOOD)
+    }
+
+    /// What the configurations of two runs say otherwise, by key; none where one of them was not kept.
+    fn differences(one: &RunRecord, other: &RunRecord) -> Result<Option<Differences>, Failure> {
+        let read = |record: &RunRecord| record.configuration().map_err(|error| Failure::Environment(error.to_string()));
+        Ok(read(one)?.zip(read(other)?).map(|(one, other)| one.differences(&other)))
     }
 
     fn note(&self, run: u32, text: &str, by: Option<&str>) -> Result<u8, Failure> {
@@ -241,6 +266,11 @@ fn took(record: &RunRecord) -> String {
     record.duration_s.map_or_else(String::new, |seconds| format!("{seconds:.1} s"))
 }
 
+/// As much of a digest as people compare.
+fn digest(digest: &str) -> String {
+    digest.chars().take(16).collect()
+}
+
 /// How it ended, for people.
 fn ended(record: &RunRecord) -> String {
     let Some(state) = &record.state else { return "no account: it goes on, or was killed".to_owned() };
@@ -258,6 +288,7 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
         ("took", took(record)),
         ("ended", ended(record)),
         ("said of it", record.fields.to_string()),
+        ("configuration", record.configuration_sha256.as_deref().map_or_else(String::new, digest)),
         ("sources", number(record.sources)),
         ("events built", number(record.built)),
         ("  incomplete", number(record.incomplete)),

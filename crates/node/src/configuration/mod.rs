@@ -34,6 +34,7 @@ mod splitter;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod written;
 
 pub use alarms::{AlarmSection, AlarmsSection, LogbookSection, SeverityChoice};
 pub use black_box::BlackBoxSection;
@@ -67,6 +68,7 @@ pub(crate) use placement::{fault_of, policy, policy_of};
 pub use settings::Settings;
 pub use splitter::{KeysChoice, SplitterSection};
 pub use storage::{StorageSection, TransferSection, WriteChoice};
+pub use written::{Differences, Written};
 
 /// The JSON schema of a configuration, as text.
 pub fn schema() -> String {

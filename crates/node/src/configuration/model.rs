@@ -15,6 +15,7 @@ use super::layout::{
 use super::settings::Settings;
 use super::splitter::SplitterSection;
 use super::storage::StorageSection;
+use super::written::Written;
 use crate::quantity::{Bytes, Time};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -76,6 +77,9 @@ pub struct Configuration {
     /// How run control is served.
     #[serde(default)]
     pub control: ControlSection,
+    /// What it says, in one form.
+    #[serde(skip)]
+    pub written: Written,
     /// The file that it was read from, if it was.
     #[serde(skip)]
     pub file: Option<PathBuf>,

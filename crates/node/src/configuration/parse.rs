@@ -1,6 +1,7 @@
 //! From text to a checked configuration, keeping the places of everything for errors.
 
 use super::check::check;
+use super::written::Written;
 use super::{Configuration, ConfigurationError};
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
@@ -67,7 +68,9 @@ pub fn parse(
     text: &str,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Configuration, ConfigurationError> {
-    parse_as(file, text, variable, &[], check)
+    let configuration: Configuration = parse_as(file, text, variable, &[], check)?;
+    let (document, _) = Document { file, text, variable }.read(&[])?;
+    Ok(Configuration { written: Written::new(document), ..configuration })
 }
 
 /// Reads any TOML document in the way of a configuration: `${NAME}` is looked up by `variable`, the values in

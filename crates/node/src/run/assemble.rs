@@ -4,6 +4,7 @@ use super::black_box::{self, Saver};
 use super::card_process::ChildSlot;
 use super::cards::{CardToStart, CardWriter};
 use super::claim::Claim;
+use super::configured::Configured;
 use super::emulated::Lines;
 use super::entrances::Fed;
 use super::feeder::{FeederNotes, RunningFeeder};
@@ -516,6 +517,7 @@ impl<'a> Start<'a> {
             stopping: false,
             forced: false,
             fields: Fields::default(),
+            configured: Configured::new(resolved.configuration()),
         };
         Self { handle, placer, names: Vec::new(), commands: Some(received) }
     }

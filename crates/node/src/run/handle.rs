@@ -1,6 +1,7 @@
 //! The handle of a run: commands in, snapshots out.
 
 use super::claim::Claim;
+use super::configured::Configured;
 use super::feeder::RunningFeeder;
 use super::file_filters::FileFilters;
 use super::file_summary::FileBasedSummary;
@@ -212,6 +213,7 @@ pub struct RunHandle {
     pub(super) forced: bool,
     /// What was said of the run when it was started.
     pub(super) fields: Fields,
+    pub(super) configured: Configured,
 }
 
 impl RunHandle {
@@ -335,6 +337,7 @@ impl RunHandle {
         let Some(Managing::Successor { first, last, before }) = self.manager else { return false };
         let started = self.clock.now().as_nanoseconds().saturating_sub(before.as_nanos() as u64);
         self.started = Some(Instant::from_nanoseconds(started));
+        self.warnings.extend(self.configured.keep(&self.directory));
         if let Some(front_ends) = &self.front_ends {
             front_ends.start(self.run, first, last, true, self);
         }
@@ -348,6 +351,7 @@ impl RunHandle {
 
     /// Starts the run as soon as all nodes are connected; with `last`, exactly the keys up to it are taken.
     pub fn start(&mut self, first: EventKey, last: Option<EventKey>) {
+        self.warnings.extend(self.configured.keep(&self.directory));
         self.started = Some(self.clock.now());
         match &self.front_ends {
             // The nodes begin when every front end is ready.
@@ -507,7 +511,8 @@ impl RunHandle {
         let lumisections = self.board.lumisections();
         let parts = Parts { sources: self.sources, streams: &self.streams, lumisections: &lumisections };
         let summary = RunSummary::new(&snapshot, self.directory.clone(), parts, self.forced, times);
-        let summary = RunSummary { warnings, transfer, fields: self.fields.clone(), ..summary }
+        let (fields, configuration) = (self.fields.clone(), self.configured.summary.clone());
+        let summary = RunSummary { warnings, transfer, fields, configuration, ..summary }
             .with_disk_left(self.disk_left())
             .with_panicked(&self.ending.panicked());
         let summary = match FileBasedSummary::new(&self.file_filters, summary.events.written) {

@@ -1,7 +1,9 @@
 //! A run of an output directory, as its account tells it to whoever looks for it later: what lists and comparisons show.
 
 use super::claim::ACCOUNT;
+use super::configured::CONFIGURATION;
 use super::registry::{Registry, RunDirectory};
+use crate::configuration::Written;
 use crate::fields::Fields;
 use serde::Serialize;
 use serde_json::Value;
@@ -29,6 +31,8 @@ pub struct RunRecord {
     pub started_ns: Option<i64>,
     /// What was said of it when it was started.
     pub fields: Fields,
+    /// The SHA-256 of its configuration, in hexadecimal digits.
+    pub configuration_sha256: Option<String>,
     /// Seconds from start to the end of draining.
     pub duration_s: Option<f64>,
     /// Configured sources.
@@ -67,6 +71,19 @@ impl RunRecord {
         }
     }
 
+    /// The configuration that is kept beside its account; none where there is none.
+    ///
+    /// # Errors
+    /// Where there is one that cannot be read.
+    pub fn configuration(&self) -> io::Result<Option<Written>> {
+        let file = self.directory.join(CONFIGURATION);
+        match Written::read(&file) {
+            Ok(written) => Ok(Some(written)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", file.display()))),
+        }
+    }
+
     fn with(self, account: &Value) -> Self {
         let count = |place: &str| account.pointer(place).and_then(Value::as_u64);
         let text = |name: &str| account[name].as_str().map(str::to_owned);
@@ -75,6 +92,7 @@ impl RunRecord {
             state: text("state"),
             started_ns: account["started_ns"].as_i64(),
             fields: serde_json::from_value(account["fields"].clone()).unwrap_or_default(),
+            configuration_sha256: account.pointer("/configuration/sha256").and_then(Value::as_str).map(str::to_owned),
             duration_s: account["duration_s"].as_f64(),
             sources: count("/sources"),
             built: count("/events/built"),

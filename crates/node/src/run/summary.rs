@@ -2,6 +2,7 @@
 //! `docs/schema/run.json` describes it.
 
 use super::claim::{ACCOUNT, Claim};
+use super::configured::ConfigurationSummary;
 use super::file_summary::FileBasedSummary;
 use super::filter_summary::{self, FilterSummary, StreamSummary};
 use super::forecast::DiskLeft;
@@ -11,7 +12,7 @@ use super::transfer::TransferSummary;
 use crate::drive::{RunSnapshot, Seen};
 use crate::fields::Fields;
 use ropewalk_flow::messages::LumisectionEnd;
-use ropewalk_terms::{ByCause, Counter, FragmentAccount, SourceId, Utc};
+use ropewalk_terms::{ByCause, Counter, EventAccount, FragmentAccount, SourceId, Utc};
 use ropewalk_wire::run_file::StreamName;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -36,6 +37,8 @@ pub struct RunSummary {
     pub started_ns: Option<i64>,
     /// What was said of it when it was started.
     pub fields: Fields,
+    /// With which configuration it was taken.
+    pub configuration: ConfigurationSummary,
     /// From start to the end of draining.
     pub duration_s: f64,
     /// Configured sources.
@@ -278,6 +281,25 @@ impl FragmentSummary {
     }
 }
 
+impl EventSummary {
+    fn new(events: &EventAccount) -> Self {
+        Self {
+            assigned: events.assigned,
+            built: events.built,
+            incomplete_emitted: events.incomplete_emitted,
+            incomplete_dropped: events.incomplete_dropped.total(),
+            incomplete_dropped_by_cause: causes(&events.incomplete_dropped),
+            accepted: events.accepted,
+            unselected: events.unselected,
+            rejected: events.rejected,
+            quarantined: events.quarantined,
+            written: events.written,
+            rebuilt_duplicate: events.rebuilt_duplicate,
+            in_flight: events.in_flight,
+        }
+    }
+}
+
 impl RunSummary {
     /// The summary of what is known now.
     pub(super) fn new(
@@ -301,23 +323,11 @@ impl RunSummary {
             directory,
             started_ns: times.started.map(|started| started.0),
             fields: Fields::default(),
+            configuration: ConfigurationSummary::default(),
             duration_s: times.whole,
             sources: parts.sources,
             fragments: FragmentSummary::new(&snapshot.ledger.fragments, seen(snapshot)),
-            events: EventSummary {
-                assigned: events.assigned,
-                built: events.built,
-                incomplete_emitted: events.incomplete_emitted,
-                incomplete_dropped: events.incomplete_dropped.total(),
-                incomplete_dropped_by_cause: causes(&events.incomplete_dropped),
-                accepted: events.accepted,
-                unselected: events.unselected,
-                rejected: events.rejected,
-                quarantined: events.quarantined,
-                written: events.written,
-                rebuilt_duplicate: events.rebuilt_duplicate,
-                in_flight: events.in_flight,
-            },
+            events: EventSummary::new(events),
             bytes: json!({
                 "payload_received": counter(Counter::PayloadBytesReceived),
                 "wire_received": counter(Counter::WireBytesReceived),
@@ -474,7 +484,7 @@ pub(super) fn panicked(threads: &[String]) -> impl Iterator<Item = Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ropewalk_terms::{Cause, EventAccount};
+    use ropewalk_terms::Cause;
 
     fn summary(events: EventAccount) -> RunSummary {
         let mut snapshot = RunSnapshot::default();

@@ -55,11 +55,12 @@ fn expect_once(cluster: &mut Cluster, front_ends: &[FrontEnd; 2]) {
     let counts = ["events", "fragments", "gaps", "incomplete", "duplicates"].map(|field| report[field].as_u64());
     assert_eq!(counts, [EVENTS, 2 * EVENTS, 0, 0, 0].map(Some), "{report:#}");
     expect_everything(&front_ends.each_ref(), &Held::in_directories(&directories), EVENTS);
-    let left: Vec<_> = std::fs::read_dir(cluster.run_directory("manager"))
+    let mut left: Vec<_> = std::fs::read_dir(cluster.run_directory("manager"))
         .expect("the run has a directory")
         .map(|entry| entry.expect("it can be read").file_name().into_string().expect("a name in UTF-8"))
         .collect();
-    assert_eq!(left, ["run.json"], "what managers left for each other is gone");
+    left.sort_unstable();
+    assert_eq!(left, ["configuration.toml", "run.json"], "what managers left for each other is gone");
 }
 
 fn kill_and_replace(seed: u64, times: u64) {

@@ -50,6 +50,19 @@ fn runs_are_listed_shown_compared_noted_and_exported() {
     let line = |name: &str| compared.iter().find(|line| line.contains(name)).expect("it is there");
     assert!(line("events built").contains("differs") && !line("sources").contains("differs"), "{compared:#?}");
 
+    assert!(line("configuration").contains("differs") && line("run.events").contains("300"), "{compared:#?}");
+    let both = runs(output, &["compare", "1", "2", "--json"]).expect_status(0).account();
+    let differing = |run: usize| both[run]["differing_configuration"]["run.events"].clone();
+    assert_eq!((differing(0), differing(1)), ("300".into(), "500".into()));
+    let kept = std::fs::read_to_string(output.join("run000002/configuration.toml")).expect("it is kept");
+    assert!(kept.contains("events = 500"), "{kept}");
+    let digest = shown["configuration_sha256"].as_str().expect("a digest");
+    assert_eq!(digest.len(), 64);
+    let account = std::fs::read_to_string(output.join("run000002/run.json")).expect("it is kept");
+    assert!(account.contains(digest) && line("configuration").contains(&digest[..16]), "{account}");
+    let bare = runs(output, &["compare", "1", "7"]).expect_status(0).out.clone();
+    assert!(bare.last().expect("a line").contains("was not kept"), "{bare:#?}");
+
     let csv = runs(output, &["export"]).expect_status(0).out.clone();
     assert_eq!(csv.len(), 4, "{csv:#?}");
     assert!(csv[0].starts_with("run,began,") && csv[2].ends_with(",true,,,\"target, moved\""), "{csv:#?}");
