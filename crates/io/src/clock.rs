@@ -33,6 +33,45 @@ impl Clock for MonotonicClock {
     }
 }
 
+/// How far the machine's civil time can be believed, as its kernel has it from whoever sets the clock (NTP, PTP).
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct ClockQuality {
+    /// Somebody sets the clock, and has said so lately.
+    pub is_synchronised: bool,
+    /// How far it is probably off.
+    pub estimated_error: Duration,
+    /// How far it is off at most; it grows while nobody sets the clock. 16 s is the kernel's greatest: nobody knows.
+    pub maximum_error: Duration,
+}
+
+impl ClockQuality {
+    /// That of this machine, now.
+    ///
+    /// # Errors
+    /// What the system says, where a process is not allowed to ask.
+    #[expect(unsafe_code, reason = "no safe crate asks the kernel for this")]
+    pub fn of_this_machine() -> std::io::Result<Self> {
+        // SAFETY: a structure of numbers, for which zeroes are valid.
+        let mut answer: libc::timex = unsafe { std::mem::zeroed() };
+        // SAFETY: `modes` is 0, so that nothing is set, and the kernel writes into a structure that is ours alone.
+        let state = unsafe { libc::adjtimex(&raw mut answer) };
+        if state < 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(Self::of(state, &answer))
+    }
+
+    /// The errors are in microseconds (adjtimex(2)).
+    fn of(state: i32, answer: &libc::timex) -> Self {
+        let microseconds = |count: libc::c_long| Duration::from_micros(u64::try_from(count).unwrap_or(0));
+        Self {
+            is_synchronised: state != libc::TIME_ERROR && answer.status & libc::STA_UNSYNC == 0,
+            estimated_error: microseconds(answer.esterror),
+            maximum_error: microseconds(answer.maxerror),
+        }
+    }
+}
+
 /// Virtual time: stands still until it is moved. Clones share the time.
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedClock {
@@ -93,5 +132,28 @@ mod tests {
         clock.advance(Duration::from_nanos(7));
         other.set(Instant::from_nanoseconds(3));
         assert_eq!((other.now(), other.utc()), (Instant::from_nanoseconds(7), Utc(1_007)));
+    }
+
+    #[test]
+    #[expect(unsafe_code, reason = "an answer of the kernel's, made up")]
+    fn a_clock_is_synchronised_where_nothing_speaks_against_it() {
+        // SAFETY: a structure of numbers, for which zeroes are valid.
+        let mut answer: libc::timex = unsafe { std::mem::zeroed() };
+        (answer.esterror, answer.maxerror) = (12, 340);
+        let good = ClockQuality::of(libc::TIME_OK, &answer);
+        let (estimated_error, maximum_error) = (Duration::from_micros(12), Duration::from_micros(340));
+        assert_eq!(good, ClockQuality { is_synchronised: true, estimated_error, maximum_error });
+        // A leap second is no error.
+        assert!(ClockQuality::of(libc::TIME_INS, &answer).is_synchronised);
+        assert!(!ClockQuality::of(libc::TIME_ERROR, &answer).is_synchronised);
+        answer.status = libc::STA_UNSYNC;
+        assert!(!ClockQuality::of(libc::TIME_OK, &answer).is_synchronised);
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn the_kernel_says_how_good_the_machines_clock_is() {
+        let quality = ClockQuality::of_this_machine().expect("reading needs no right");
+        assert!(quality.maximum_error <= Duration::from_secs(16), "{quality:?}");
     }
 }

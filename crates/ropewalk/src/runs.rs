@@ -266,6 +266,15 @@ fn took(record: &RunRecord) -> String {
     record.duration_s.map_or_else(String::new, |seconds| format!("{seconds:.1} s"))
 }
 
+/// How far its times can be believed, for people.
+fn clock(record: &RunRecord) -> String {
+    match record.clock.worst() {
+        None => String::new(),
+        Some((true, microseconds)) => format!("synchronised, within {:.3} ms", microseconds as f64 / 1e3),
+        Some((false, _)) => "not synchronised".to_owned(),
+    }
+}
+
 /// As much of a digest as people compare.
 fn digest(digest: &str) -> String {
     digest.chars().take(16).collect()
@@ -287,6 +296,7 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
         ("began (UTC)", began(record)),
         ("took", took(record)),
         ("ended", ended(record)),
+        ("clock", clock(record)),
         ("said of it", record.fields.to_string()),
         ("configuration", record.configuration_sha256.as_deref().map_or_else(String::new, digest)),
         ("sources", number(record.sources)),

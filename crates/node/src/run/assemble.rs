@@ -517,6 +517,7 @@ impl<'a> Start<'a> {
             stopping: false,
             forced: false,
             fields: Fields::default(),
+            clock_at_start: None,
             configured: Configured::new(resolved.configuration()),
         };
         Self { handle, placer, names: Vec::new(), commands: Some(received) }

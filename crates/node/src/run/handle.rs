@@ -1,6 +1,7 @@
 //! The handle of a run: commands in, snapshots out.
 
 use super::claim::Claim;
+use super::clock_summary::{ClockReading, ClockSummary};
 use super::configured::Configured;
 use super::feeder::RunningFeeder;
 use super::file_filters::FileFilters;
@@ -214,6 +215,7 @@ pub struct RunHandle {
     /// What was said of the run when it was started.
     pub(super) fields: Fields,
     pub(super) configured: Configured,
+    pub(super) clock_at_start: Option<ClockReading>,
 }
 
 impl RunHandle {
@@ -352,6 +354,7 @@ impl RunHandle {
     /// Starts the run as soon as all nodes are connected; with `last`, exactly the keys up to it are taken.
     pub fn start(&mut self, first: EventKey, last: Option<EventKey>) {
         self.warnings.extend(self.configured.keep(&self.directory));
+        self.clock_at_start = ClockReading::now();
         self.started = Some(self.clock.now());
         match &self.front_ends {
             // The nodes begin when every front end is ready.
@@ -512,7 +515,8 @@ impl RunHandle {
         let parts = Parts { sources: self.sources, streams: &self.streams, lumisections: &lumisections };
         let summary = RunSummary::new(&snapshot, self.directory.clone(), parts, self.forced, times);
         let (fields, configuration) = (self.fields.clone(), self.configured.summary.clone());
-        let summary = RunSummary { warnings, transfer, fields, configuration, ..summary }
+        let clock = ClockSummary { at_start: self.clock_at_start, at_end: ClockReading::now() };
+        let summary = RunSummary { warnings, transfer, fields, configuration, clock, ..summary }
             .with_disk_left(self.disk_left())
             .with_panicked(&self.ending.panicked());
         let summary = match FileBasedSummary::new(&self.file_filters, summary.events.written) {

@@ -1,6 +1,7 @@
 //! A run of an output directory, as its account tells it to whoever looks for it later: what lists and comparisons show.
 
 use super::claim::ACCOUNT;
+use super::clock_summary::ClockSummary;
 use super::configured::CONFIGURATION;
 use super::registry::{Registry, RunDirectory};
 use crate::configuration::Written;
@@ -33,6 +34,8 @@ pub struct RunRecord {
     pub fields: Fields,
     /// The SHA-256 of its configuration, in hexadecimal digits.
     pub configuration_sha256: Option<String>,
+    /// How far its times can be believed.
+    pub clock: ClockSummary,
     /// Seconds from start to the end of draining.
     pub duration_s: Option<f64>,
     /// Configured sources.
@@ -93,6 +96,7 @@ impl RunRecord {
             started_ns: account["started_ns"].as_i64(),
             fields: serde_json::from_value(account["fields"].clone()).unwrap_or_default(),
             configuration_sha256: account.pointer("/configuration/sha256").and_then(Value::as_str).map(str::to_owned),
+            clock: serde_json::from_value(account["clock"].clone()).unwrap_or_default(),
             duration_s: account["duration_s"].as_f64(),
             sources: count("/sources"),
             built: count("/events/built"),

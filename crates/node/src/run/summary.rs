@@ -2,6 +2,7 @@
 //! `docs/schema/run.json` describes it.
 
 use super::claim::{ACCOUNT, Claim};
+use super::clock_summary::ClockSummary;
 use super::configured::ConfigurationSummary;
 use super::file_summary::FileBasedSummary;
 use super::filter_summary::{self, FilterSummary, StreamSummary};
@@ -39,6 +40,8 @@ pub struct RunSummary {
     pub fields: Fields,
     /// With which configuration it was taken.
     pub configuration: ConfigurationSummary,
+    /// How far the times in it can be believed.
+    pub clock: ClockSummary,
     /// From start to the end of draining.
     pub duration_s: f64,
     /// Configured sources.
@@ -324,6 +327,7 @@ impl RunSummary {
             started_ns: times.started.map(|started| started.0),
             fields: Fields::default(),
             configuration: ConfigurationSummary::default(),
+            clock: ClockSummary::default(),
             duration_s: times.whole,
             sources: parts.sources,
             fragments: FragmentSummary::new(&snapshot.ledger.fragments, seen(snapshot)),

@@ -63,6 +63,11 @@ fn runs_are_listed_shown_compared_noted_and_exported() {
     let bare = runs(output, &["compare", "1", "7"]).expect_status(0).out.clone();
     assert!(bare.last().expect("a line").contains("was not kept"), "{bare:#?}");
 
+    // Whether it is synchronised is the machine's; that it was asked is not.
+    let clock = &shown["clock"];
+    assert!(["at_start", "at_end"].iter().all(|end| clock[end]["synchronised"].is_boolean()), "{clock}");
+    assert!(line("clock").contains("synchronised"), "{compared:#?}");
+
     let csv = runs(output, &["export"]).expect_status(0).out.clone();
     assert_eq!(csv.len(), 4, "{csv:#?}");
     assert!(csv[0].starts_with("run,began,") && csv[2].ends_with(",true,,,\"target, moved\""), "{csv:#?}");
