@@ -250,7 +250,18 @@ fn now() -> Utc {
 }
 
 fn tell(note: &Note) {
-    say!("{}  {}: {}", civil(note.at_ns), note.by, note.text);
+    say!("{}  {:8}  {}: {}", civil(note.at_ns), kind(note.kind), note.by, note.text);
+}
+
+/// What kind of entry it is, as the logbook has it.
+const fn kind(kind: NoteKind) -> &'static str {
+    match kind {
+        NoteKind::Note => "note",
+        NoteKind::State => "state",
+        NoteKind::Command => "command",
+        NoteKind::Fault => "fault",
+        NoteKind::Incident => "incident",
+    }
 }
 
 /// A count for people; nothing where nobody knows.

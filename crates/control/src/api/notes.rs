@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use ropewalk_node::run::Registry;
+use serde::Serialize;
 use std::io::{self, ErrorKind};
 use utoipa::{OpenApi, ToSchema};
 
@@ -37,19 +38,49 @@ struct Note {
     text: String,
 }
 
+/// Refuses a run that there is not.
+fn expect_run(shared: &Shared, run: u32) -> io::Result<()> {
+    let runs = Registry::open(&shared.output)?.runs()?;
+    if runs.iter().any(|known| known.run.0 == run) {
+        return Ok(());
+    }
+    Err(io::Error::new(ErrorKind::NotFound, format!("there is no run {run}")))
+}
+
+/// What came of work on the logbook, done where waiting for a disk holds nobody up.
+async fn answer<T: Serialize + Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Response {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(done)) => Json(done).into_response(),
+        Ok(Err(error)) => match error.kind() {
+            ErrorKind::InvalidInput => problem(StatusCode::BAD_REQUEST, error.to_string()),
+            ErrorKind::NotFound => problem(StatusCode::NOT_FOUND, error.to_string()),
+            _ => problem(StatusCode::INTERNAL_SERVER_ERROR, format!("the logbook: {error}")),
+        },
+        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
 /// What stands in the logbook of a run, the oldest first.
 #[utoipa::path(
     get,
     path = "/api/v1/runs/{run}/notes",
     params(("run" = u32, Path, description = "its number")),
-    responses((status = 200, body = [Note]), (status = 500, body = Problem))
+    responses(
+        (status = 200, body = [Note]),
+        (status = 404, body = Problem, description = "there is no such run"),
+        (status = 500, body = Problem)
+    )
 )]
 async fn notes(Of(shared): Of<Shared>, Path(run): Path<u32>) -> Response {
-    match tokio::task::spawn_blocking(move || shared.clerk.notes_of(run)).await {
-        Ok(Ok(notes)) => Json(notes).into_response(),
-        Ok(Err(error)) => problem(StatusCode::INTERNAL_SERVER_ERROR, format!("the logbook: {error}")),
-        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-    }
+    answer(move || {
+        let notes = shared.clerk.notes_of(run)?;
+        // Of a run whose directory was taken away it is still known what was said.
+        if notes.is_empty() {
+            expect_run(&shared, run)?;
+        }
+        Ok(notes)
+    })
+    .await
 }
 
 /// Says something of a run. The entry is on the disk when this is answered.
@@ -78,25 +109,11 @@ async fn note(
     let Ok(text) = text else { return problem(StatusCode::BAD_REQUEST, "a note is text in UTF-8, 64 KiB at most") };
     let by = manner.map_or(None, |Query(manner)| manner.by);
     let by = shown(by.as_deref().unwrap_or("somebody"));
-    let add = move || {
-        let runs = Registry::open(&shared.output)?.runs()?;
-        if !runs.iter().any(|known| known.run.0 == run) {
-            return Err(io::Error::new(ErrorKind::NotFound, format!("there is no run {run}")));
-        }
+    answer(move || {
+        expect_run(&shared, run)?;
         shared.clerk.note(shared.desk.view().at, run, &by, &text)
-    };
-    match tokio::task::spawn_blocking(add).await {
-        Ok(Ok(note)) => Json(note).into_response(),
-        Ok(Err(error)) => {
-            let status = match error.kind() {
-                ErrorKind::InvalidInput => StatusCode::BAD_REQUEST,
-                ErrorKind::NotFound => StatusCode::NOT_FOUND,
-                _ => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            problem(status, error.to_string())
-        }
-        Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-    }
+    })
+    .await
 }
 
 /// What became of entries that a command or a webhook of `[logbook]` is to have; null where there is none.

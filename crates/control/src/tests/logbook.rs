@@ -48,3 +48,17 @@ fn what_happens_and_what_people_say_stands_in_the_logbook_and_is_handed_on() {
     }
     assert_eq!(setup.json("GET", "/api/v1/logbook/told").1["dropped"], 0);
 }
+
+#[test]
+fn a_run_that_there_is_not_has_no_notes_and_one_that_was_taken_away_keeps_its_own() {
+    let setup = Setup::new("no-notes");
+    let (status, problem) = setup.json("GET", "/api/v1/runs/7/notes");
+    assert_eq!((status, &problem["error"]), (404, &"there is no run 7".into()));
+    let directory = setup.output.join("run000007");
+    std::fs::create_dir(&directory).expect("it can be made");
+    assert_eq!(setup.json("GET", "/api/v1/runs/7/notes"), (200, serde_json::json!([])));
+    assert_eq!(say(&setup, "7", "beam back").0, 200);
+    std::fs::remove_dir(&directory).expect("it is empty");
+    let (status, notes) = setup.json("GET", "/api/v1/runs/7/notes");
+    assert_eq!((status, &notes[0]["text"]), (200, &"beam back".into()));
+}

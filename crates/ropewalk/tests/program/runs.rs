@@ -44,7 +44,9 @@ fn runs_are_listed_shown_compared_noted_and_exported() {
     // The program itself has noted how the run went.
     let note = shown["notes"].as_array().expect("a list").last().expect("a note");
     assert_eq!((&note["kind"], &note["by"], &note["text"]), (&"note".into(), &"ada".into(), &"target, moved".into()));
-    assert!(runs(output, &["show", "2"]).expect_status(0).out.last().expect("a line").ends_with("ada: target, moved"));
+    let lines = runs(output, &["show", "2"]).expect_status(0).out.clone();
+    assert!(lines.last().expect("a line").ends_with("  note      ada: target, moved"), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("  state     ") && line.ends_with(": running")), "{lines:#?}");
 
     let compared = runs(output, &["compare", "1", "2"]).expect_status(0).out.clone();
     let line = |name: &str| compared.iter().find(|line| line.contains(name)).expect("it is there");
