@@ -230,6 +230,9 @@ counters! {
     SilentTime = "silent_time", Nanoseconds;
     /// Sources of which nothing more is expected now.
     SourcesEnded = "sources_ended", Count;
+    /// 1 of a source that is masked, 2 of one that is to take part again and has not sent anything that goes on with the run's
+    /// numbers. Of each source alone: a sum means nothing.
+    SourceMasked = "source_masked", Count;
 }
 
 impl Counter {
@@ -250,12 +253,13 @@ impl Counter {
                 | Self::LastEventNumber
                 | Self::SilentTime
                 | Self::SourcesEnded
+                | Self::SourceMasked
         )
     }
 
     /// It says something of one node or source; a sum over several means nothing.
     pub const fn is_of_one(self) -> bool {
-        matches!(self, Self::DiskFailing | Self::LastEventNumber | Self::SilentTime)
+        matches!(self, Self::DiskFailing | Self::LastEventNumber | Self::SilentTime | Self::SourceMasked)
     }
 
     /// The counter with this number, if there is one.

@@ -117,6 +117,12 @@ flaws! {
     AssignmentForgotten = "assignment_forgotten",
     /// A builder unit remembers for a successor twice as many events as it has slots, and no more.
     DoneForgotten = "done_forgotten",
+    /// A readout unit does not say of an event that a source was masked in it.
+    MaskUntold = "mask_untold",
+    /// A readout unit that begins again in mid-run does not hear which sources are masked.
+    MaskForgotten = "mask_forgotten",
+    /// From which event on a source takes part again is not recorded.
+    UnmaskUnrecorded = "unmask_unrecorded",
     /// A lumisection is over as soon as the next one begins, whatever is still in work.
     LumisectionClosedEarly = "lumisection_closed_early",
     /// A successor begins the count of lumisections again.

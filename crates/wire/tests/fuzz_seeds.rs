@@ -13,7 +13,7 @@ use ropewalk_wire::foreign::ForeignFormat;
 use ropewalk_wire::internet::Ipv4Header;
 use ropewalk_wire::message::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Ended, Finished,
-    FragmentEntry, FragmentFlags, FragmentMeta, Header, Hello, Kind, Lumisection, LumisectionEnd, Message,
+    FragmentEntry, FragmentFlags, FragmentMeta, Header, Hello, Kind, Lumisection, LumisectionEnd, Mask, Message,
     ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Start,
     SuperFragmentEntry, SuperFragmentsEncoder, SynchronyState, Unreleased, UnreleasedEntry,
 };
@@ -225,6 +225,7 @@ fn messages() -> Vec<Message> {
         Message::StopRequest(Cause::SynchronyLost),
         Message::Ended(ended),
         Message::Lumisection(Lumisection { number: 2, first: key }),
+        Message::Mask(Mask { source: SourceId(7), is_masked: true }),
         Message::LumisectionEnd(LumisectionEnd { number: 1, before: Ended { built: 3, ..ended }, ended }),
     ]
 }

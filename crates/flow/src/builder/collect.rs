@@ -70,8 +70,6 @@ impl Builder {
             };
             if fragment.meta.flags.contains(FragmentFlags::MISSING) {
                 causes[place] = fragment.meta.missing_cause();
-            } else if entry.key >= self.masked_from[place] {
-                self.counts.masked_fragments += 1;
             } else if places[place].is_some() {
                 self.counts.duplicate_fragments += 1;
             } else {

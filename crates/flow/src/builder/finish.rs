@@ -57,14 +57,15 @@ impl Builder {
         }
     }
 
-    /// Leaves a cause at the places of missing sources that are required, and nowhere else; returns the first.
+    /// Leaves a cause at the places of missing sources that are required, and nowhere else; returns the first. A source that its
+    /// readout unit says is masked is not missing.
     fn first_missing(&mut self, number: u32) -> Option<Cause> {
         let mut first = None;
-        let (slot, fragments, causes) = self.slots.row_mut(number);
-        let key = slot.key;
+        let (_, fragments, causes) = self.slots.row_mut(number);
+        let is_masked = |cause: &Option<Cause>| *cause == Some(Cause::Masked);
         for (place, (fragment, cause)) in fragments.iter().zip(causes).enumerate() {
             let required = self.config.sources[place].requirement == Requirement::Required;
-            if fragment.is_none() && required && key < self.masked_from[place] {
+            if fragment.is_none() && required && !is_masked(cause) {
                 let cause = *cause.get_or_insert(Cause::NotHeld);
                 self.counts.missing.add(cause, 1);
                 first.get_or_insert(cause);

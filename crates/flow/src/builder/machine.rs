@@ -53,8 +53,6 @@ pub struct BuilderCounts {
     pub refused_assignments: u64,
     /// Messages that only other nodes should get: ignored.
     pub refused_messages: u64,
-    /// Fragments of sources that are masked.
-    pub masked_fragments: u64,
     /// Fragments of sources that the readout unit does not have.
     pub unknown_fragments: u64,
     /// Second fragments of one source in one event.
@@ -78,8 +76,6 @@ pub struct Builder {
     pub(super) config: BuilderConfig,
     pub(super) slots: Slots,
     pub(super) peers: Vec<ReadoutPeer>,
-    /// By place: from this key on the source is masked.
-    pub(super) masked_from: Vec<EventKey>,
     /// Places of sources that are not masked.
     pub(super) unmasked: u32,
     pub(super) ready: VecDeque<u32>,
@@ -126,7 +122,6 @@ impl Builder {
         Self {
             slots: Slots::new(slots, config.sources.len(), config.readouts),
             peers: peers.collect(),
-            masked_from: vec![EventKey::MAX; config.sources.len()],
             unmasked: (0..config.sources.len()).filter(unmasked).count() as u32,
             ready: VecDeque::with_capacity(count),
             acknowledgements: VecDeque::with_capacity(2 * count),
@@ -331,15 +326,6 @@ impl Builder {
     /// The slot, where its event is with whoever writes it.
     fn emitted(&self, slot: u32) -> Option<Slot> {
         self.slots.get(slot).filter(|state| matches!(state.stage, Stage::Emitted | Stage::Leftover)).copied()
-    }
-
-    /// From the event `from` on, the source is masked: not needed, and left out where it comes.
-    pub fn mask(&mut self, source: SourceId, from: EventKey) {
-        for (place, configured) in self.config.sources.iter().enumerate() {
-            if configured.id == source {
-                self.masked_from[place] = from;
-            }
-        }
     }
 
     /// How the sources stand to each other, where that is watched.

@@ -1,6 +1,6 @@
 //! The state machine of run control.
 
-use ropewalk_terms::{Cause, EventKey, Instant, NodeId, RunNumber};
+use ropewalk_terms::{Cause, EventKey, Instant, NodeId, RunNumber, SourceId};
 use std::collections::VecDeque;
 
 /// What an operator, a time limit or the program asks for.
@@ -36,6 +36,13 @@ pub enum RunCommand {
     Pause,
     /// Go on.
     Resume,
+    /// A source takes part no longer, or again; before the run begins, from its first event on.
+    Mask {
+        /// The source.
+        source: SourceId,
+        /// It takes part no longer.
+        is_masked: bool,
+    },
 }
 
 /// What the event manager is to do.
@@ -68,6 +75,13 @@ pub enum ControlAction {
     ForceStop,
     /// Assign no further event, or go on with that.
     Pause(bool),
+    /// A source takes part no longer, or again.
+    Mask {
+        /// The source.
+        source: SourceId,
+        /// It takes part no longer.
+        is_masked: bool,
+    },
 }
 
 /// How far a run is.
@@ -174,6 +188,11 @@ impl RunControl {
             },
             RunCommand::Pause => self.pause(true),
             RunCommand::Resume => self.pause(false),
+            RunCommand::Mask { source, is_masked } => {
+                if !self.phase.is_final() {
+                    self.actions.push_back(ControlAction::Mask { source, is_masked });
+                }
+            }
         }
     }
 

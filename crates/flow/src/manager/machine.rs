@@ -11,8 +11,9 @@ use super::run::Phase;
 use super::table::{Stage, Table};
 use super::{ManagerConfig, ManagerState};
 use crate::messages::{LumisectionEnd, Message, ReadoutState, Resync, Start};
-use ropewalk_terms::{ByCause, EventAccount, EventKey, Incarnation, Instant, NodeId, Role};
-use std::collections::VecDeque;
+use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{ByCause, EventAccount, EventKey, Incarnation, Instant, NodeId, Role, SourceId};
+use std::collections::{BTreeMap, VecDeque};
 
 /// What the manager wants done.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,6 +73,8 @@ pub struct Manager {
     pub(super) run_ended: bool,
     /// No further event is assigned for now.
     pub(super) is_paused: bool,
+    /// Sources of which somebody said that they take part no longer, or that they do again.
+    pub(super) masks: BTreeMap<SourceId, bool>,
 }
 
 impl Manager {
@@ -103,6 +106,7 @@ impl Manager {
             counts: ManagerCounts::default(),
             run_ended: false,
             is_paused: false,
+            masks: BTreeMap::new(),
             config,
         }
     }
@@ -140,6 +144,7 @@ impl Manager {
             (Role::Readout, Message::Ended(ended)) => self.earlier_ended(ended),
             (_, Message::Lumisection(told)) => self.lumisection_told(*told),
             (_, Message::LumisectionEnd(end)) => self.lumisection_end_told(end),
+            (Role::Readout, Message::Mask(mask)) => self.masked_before(*mask),
             (Role::Readout, Message::StopAt(last)) => self.stopped_before(*last),
             (Role::Readout, Message::Highest(key)) => self.answered(now, from.index, *key),
             (Role::Readout, Message::Finished(_)) => self.readouts[index].finished = true,
@@ -258,6 +263,7 @@ impl Manager {
             Phase::Idle => {}
             Phase::Recovering { .. } => {
                 link.begin(now, self.first);
+                self.tell_masks(node);
                 self.ask_to_repeat(node);
                 self.tell_resyncs(node);
             }
@@ -265,6 +271,10 @@ impl Manager {
             Phase::Finishing { .. } if heard => self.ask_to_repeat(node),
             Phase::Finishing { .. } => self.send(node, Message::Finish),
             Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
+                if !is_planted(Flaw::MaskForgotten) {
+                    self.tell_masks(node);
+                }
+                let link = &mut self.readouts[usize::from(node.index)];
                 if !heard {
                     // A first start of the same life that was lost on the way is sent again as it was.
                     let first = if same_life { link.settled } else { restart };

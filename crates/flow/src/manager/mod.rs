@@ -21,6 +21,7 @@ mod ended;
 mod error;
 mod lumisections;
 mod machine;
+mod masks;
 mod policy;
 mod readout_link;
 mod recovery;

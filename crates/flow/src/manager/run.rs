@@ -102,6 +102,11 @@ impl Manager {
         }
         self.begin(now, first, last);
         self.phase = Phase::Running;
+        for readout in 0..self.config.readouts {
+            if self.readouts[usize::from(readout)].present {
+                self.tell_masks(NodeId::readout(readout));
+            }
+        }
         let begin = [Message::Start(Start::of_run(first)), Message::Lumisection(Lumisection { number: 1, first })];
         for message in &begin {
             self.send_to_readouts(message);

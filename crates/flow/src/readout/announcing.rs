@@ -22,9 +22,10 @@ pub(super) struct Announcing {
     ended: Option<Ended>,
     /// The lumisections that it told of, for its successor too.
     pub(super) lumisections: KnownLumisections,
-    /// A new event manager has not been told of that, and of the run's end.
+    /// A new event manager has not been told of that, of masked sources, and of the run's end.
     ended_due: bool,
     lumisections_due: VecDeque<Message>,
+    masks_due: VecDeque<Message>,
     stop_due: bool,
 }
 
@@ -38,6 +39,7 @@ impl Default for Announcing {
             lumisections: KnownLumisections::default(),
             ended_due: false,
             lumisections_due: VecDeque::new(),
+            masks_due: VecDeque::new(),
             stop_due: false,
         }
     }
@@ -110,12 +112,12 @@ impl Readout {
         }
     }
 
-    /// What an earlier event manager left here, once for each new one: how events ended, which lumisections there are, and
-    /// the run's end.
+    /// What an earlier event manager left here, once for each new one: how events ended, which lumisections there are, which
+    /// sources are masked, and the run's end.
     pub(super) fn next_left(&mut self) -> Option<Message> {
-        let Announcing { ended, ended_due, lumisections_due, stop_due, .. } = &mut self.announcing;
+        let Announcing { ended, ended_due, lumisections_due, masks_due, stop_due, .. } = &mut self.announcing;
         let ended = ended.filter(|_| core::mem::take(ended_due)).map(Message::Ended);
-        ended.or_else(|| lumisections_due.pop_front()).or_else(|| {
+        ended.or_else(|| lumisections_due.pop_front()).or_else(|| masks_due.pop_front()).or_else(|| {
             let stop = self.stop.as_ref().filter(|_| core::mem::take(stop_due));
             stop.map(|stop| Message::StopAt(stop.last))
         })
@@ -127,6 +129,7 @@ impl Readout {
         self.announcing.told = None;
         (self.announcing.ended_due, self.announcing.stop_due) = (true, true);
         self.announcing.lumisections_due = self.announcing.lumisections.told().collect();
+        self.announcing.masks_due = self.masks().collect();
         if let Some(stop) = &mut self.stop {
             stop.announced = false;
         }

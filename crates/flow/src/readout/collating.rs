@@ -131,6 +131,14 @@ impl Readout {
         }
     }
 
+    /// Nobody waits any longer for a source that is masked; until it says something, which then takes its turn.
+    pub(super) fn stop_collating(&mut self, now: Instant, source: usize) {
+        let Some(collating) = &mut self.collating else { return };
+        let Some(lane) = collating.lane_of(source) else { return };
+        collating.collator.leave(lane);
+        self.go_on_collating(now);
+    }
+
     /// The run is over: what has no number yet is in no event.
     pub(super) fn end_collating(&mut self) {
         let Some(collating) = &mut self.collating else { return };

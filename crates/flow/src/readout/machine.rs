@@ -134,6 +134,7 @@ impl Readout {
             (Role::Manager, Message::Ended(ended)) => self.keep_ended(ended),
             (Role::Manager, Message::Lumisection(begun)) => self.announcing.lumisections.begin(*begun),
             (Role::Manager, Message::LumisectionEnd(end)) => _ = self.announcing.lumisections.end(end),
+            (Role::Manager, Message::Mask(mask)) => self.mask_or_unmask(now, *mask),
             (Role::Manager, Message::Recover) => self.announce_again(),
             (Role::Manager, Message::Finish) => self.finish(),
             (Role::Builder, Message::Request(request)) => {

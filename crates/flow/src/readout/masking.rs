@@ -1,22 +1,193 @@
-//! Sources taken out in mid-run, and connections whose bytes made no sense.
+//! Sources taken out in mid-run and taken in again, and connections whose bytes made no sense.
+//!
+//! ```text
+//!             mask                 unmask        first fragment that goes on with the run's numbers
+//!  takes part ----> masked from K ---------> asked back ----> takes part from L on
+//!                        ^                       |
+//!                        +---------mask----------+
+//! ```
+//! K and L are chosen here, where the source's fragments are: nothing that came before a mask is thrown away, and no event waits for
+//! a source that was asked back and says nothing. Both are reported, and every event from K up to L says of the source that it was
+//! masked, so that builder units need not know of masks.
 
+use super::config::Requirement;
 use super::error::FramingError;
 use super::machine::Readout;
+use super::sequence::Step;
+use super::source::Standing;
+use super::timeline::{NEVER, ORIGIN, Position};
+use crate::messages::{Mask, Message, Received, ReportEntry};
+use arrayvec::ArrayVec;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant};
 
+/// The keys at which a source was masked and took part again, in turns.
+type Turns = ArrayVec<EventKey, { ReportEntry::MOST_TURNS }>;
+
+/// In which events a source does not take part.
+#[derive(Debug)]
+pub(super) struct Masking {
+    /// The first one; [`NEVER`] where it was never masked.
+    from: Position,
+    /// One past the last one; [`NEVER`] while it is masked.
+    to: Position,
+    /// It is to take part again.
+    is_asked_back: bool,
+    turns: Turns,
+}
+
+impl Masking {
+    /// A source that takes part, or one that does not in the whole run, by configuration.
+    pub(super) fn new(never_takes_part: bool) -> Self {
+        let from = if never_takes_part { 0 } else { NEVER };
+        Self { from, to: NEVER, is_asked_back: false, turns: Turns::new() }
+    }
+
+    /// Whether the source does not take part in this event.
+    #[inline]
+    pub(super) const fn covers(&self, position: Position) -> bool {
+        self.from <= position && position < self.to
+    }
+
+    /// Whether the source is masked from some event on.
+    pub(super) const fn is_open(&self) -> bool {
+        self.from < NEVER && self.to == NEVER
+    }
+
+    /// One past the last event in a row, from `next` on, in which the source takes part; at most `next` where it does not in that one.
+    #[inline]
+    pub(super) const fn wanted_end(&self, next: Position) -> Position {
+        if next < self.from || self.to == NEVER { self.from } else { NEVER }
+    }
+
+    /// For reports: 0 takes part, 1 masked, 2 asked back.
+    pub(super) const fn state(&self) -> u64 {
+        if self.is_open() { 1 + self.is_asked_back as u64 } else { 0 }
+    }
+
+    /// The keys at which the source was masked and took part again, in turns.
+    pub(super) fn turns(&self) -> impl Iterator<Item = EventKey> + '_ {
+        self.turns.iter().copied()
+    }
+
+    /// Masked from here on. An earlier mask whose events are not all settled goes on, since of two at once nothing is known.
+    fn begin(&mut self, from: Position, key: EventKey, head: Position) -> Position {
+        if self.to != NEVER && self.to > head {
+            self.turns.pop();
+        } else {
+            self.from = from;
+            self.turns.push(key);
+        }
+        self.to = NEVER;
+        self.is_asked_back = false;
+        self.from
+    }
+
+    fn end(&mut self, to: Position, key: EventKey) {
+        self.to = to;
+        self.is_asked_back = false;
+        if !is_planted(Flaw::UnmaskUnrecorded) {
+            self.turns.push(key);
+        }
+    }
+}
+
 impl Readout {
-    /// From this event on, or from the oldest one that is not settled if that is later, a source does not take
-    /// part: events neither wait for it nor hold it, and what it sends is dropped and counted. Returns from which
-    /// event on, for the run's record.
-    pub fn mask(&mut self, now: Instant, source: usize, from: EventKey) -> EventKey {
-        let from = self.timeline.end_of(from.previous()).map_or(self.head, |position| position.max(self.head));
+    /// The event manager says whether a source takes part. Of a source that is not one of these, that triggers, or that the
+    /// configuration masks, it says nothing.
+    pub(super) fn mask_or_unmask(&mut self, now: Instant, mask: Mask) {
+        let Some(source) = self.source_index(mask.source) else { return };
         let input = &mut self.sources[source];
-        input.masked_from = input.masked_from.min(from);
-        let masked_from = input.masked_from;
-        let withdrawn = self.table.withdraw(source, masked_from..super::timeline::NEVER);
-        self.sources[source].account.dropped.add(Cause::Masked, withdrawn);
+        if input.requirement == Requirement::Masked || input.triggers || self.finished {
+            return;
+        }
+        match (mask.is_masked, input.masking.is_open()) {
+            (false, true) => input.masking.is_asked_back = true,
+            (true, true) => input.masking.is_asked_back = false,
+            (true, false) if input.masking.turns.remaining_capacity() >= 2 => self.mask(now, source),
+            (true | false, false) => {}
+        }
+    }
+
+    /// From now on a source does not take part: events neither wait for it nor hold it, and what it sends is dropped and counted. What
+    /// has come of it stays.
+    fn mask(&mut self, now: Instant, source: usize) {
+        let (head, started) = (self.head, self.started);
+        let last = self.sources[source].sequence.last();
+        let from = if started { head.max(last + 1) } else { ORIGIN };
+        let key = self.timeline.key(from);
+        let input = &mut self.sources[source];
+        let from = input.masking.begin(from, key, head);
+        // What lies beyond the window has been placed in no event.
+        self.drop_waiting(source, Cause::Masked);
+        let withdrawn = self.table.withdraw(source, from..NEVER);
+        let input = &mut self.sources[source];
+        input.account.dropped.add(Cause::Masked, withdrawn);
+        if input.is_restarted() {
+            // What becomes of its numbers is looked at when it takes part again.
+            input.standing = Standing::Following;
+        }
+        self.stop_collating(now, source);
+        self.choose_who_is_waited_for();
         self.moved(now, source);
-        self.timeline.key(masked_from)
+    }
+
+    /// The run begins: whoever was masked before does not take part from its first event on.
+    pub(super) fn begin_masked(&mut self) {
+        let first = self.timeline.key(ORIGIN);
+        for source in &mut self.sources {
+            source.masking.turns.iter_mut().for_each(|turn| *turn = first);
+        }
+    }
+
+    /// A fragment of a source that is masked: whether it is the first one with which the source takes part again.
+    pub(super) fn comes_back(&mut self, source: usize, fragment: &Received) -> bool {
+        let newest = self.timeline.resync();
+        let input = &mut self.sources[source];
+        if !input.masking.is_asked_back {
+            return false;
+        }
+        if input.resync != newest {
+            // Its numbers were compared with those of a count that is over: all began again since, and so did it.
+            self.join(source);
+        }
+        let (head, end) = (self.head, self.stop_end().min(self.timeline.limit()));
+        let input = &mut self.sources[source];
+        input.sequence.keep_up(head);
+        let Step::Forward(position) = input.sequence.step(fragment.meta.raw_id, fragment.restarts, head) else {
+            return false;
+        };
+        if position < head || position >= end {
+            return false;
+        }
+        let key = self.timeline.key(position);
+        input.standing = Standing::Following;
+        input.masking.end(position, key);
+        self.choose_who_is_waited_for();
+        true
+    }
+
+    /// Events wait for required sources; where none takes part that is required, for the others.
+    fn choose_who_is_waited_for(&mut self) {
+        let required = |input: &&super::source::Source| input.requirement == Requirement::Required;
+        let any_required = self.sources.iter().filter(required).any(|input| !input.masking.is_open());
+        for source in 0..self.sources.len() {
+            let waits = match self.sources[source].requirement {
+                Requirement::Required => true,
+                Requirement::Optional => !any_required,
+                Requirement::Masked => false,
+            };
+            if core::mem::replace(&mut self.sources[source].waits, waits) != waits {
+                self.note_frontier(source);
+            }
+        }
+    }
+
+    /// Which sources do not take part, for a new event manager.
+    pub(super) fn masks(&self) -> impl Iterator<Item = Message> + '_ {
+        let commanded = |source: &&super::source::Source| source.requirement != Requirement::Masked;
+        let masked = self.sources.iter().filter(commanded).filter(|source| source.masking.state() == 1);
+        masked.map(|source| Message::Mask(Mask { source: source.id, is_masked: true }))
     }
 
     /// A source's bytes made no sense: whatever was in them counts as one fragment that was dropped. The

@@ -27,7 +27,7 @@ impl Readout {
         }
         let next = input.sequence.last() + 1;
         // What finds no place anyway is taken and counted.
-        let unwanted = next >= input.masked_from.min(self.stop_end()) || next < self.head;
+        let unwanted = input.masking.covers(next) || next >= self.stop_end() || next < self.head;
         if unwanted || input.standing != Standing::Following {
             return MOST_AT_ONCE;
         }
@@ -118,7 +118,8 @@ impl Readout {
 
     /// One past the last event that a source's fragment is placed in without a further look.
     fn plain_end(&self, source: usize) -> Position {
-        let wanted = self.sources[source].masked_from.min(self.stop_end());
+        let input = &self.sources[source];
+        let wanted = input.masking.wanted_end(input.sequence.last() + 1).min(self.stop_end());
         self.room_end().min(wanted).min(self.timeline.limit())
     }
 
@@ -166,11 +167,16 @@ impl Readout {
     /// What becomes of a fragment; gives it back where it must wait.
     pub(super) fn judge(&mut self, now: Instant, source: usize, fragment: Received) -> Option<Received> {
         let raw = fragment.meta.raw_id;
-        let input = &mut self.sources[source];
-        if input.masked_from == 0 {
-            input.account.dropped.add(Cause::Masked, 1);
+        let is_masked = {
+            let masking = &self.sources[source].masking;
+            masking.is_open() && masking.covers(self.head)
+        };
+        if is_masked && !self.comes_back(source, &fragment) {
+            // Nobody looks at its numbers meanwhile.
+            self.sources[source].account.dropped.add(Cause::Masked, 1);
             return None;
         }
+        let input = &mut self.sources[source];
         if input.standing != Standing::Following {
             return self.judge_strayed(now, source, fragment);
         }
@@ -202,7 +208,8 @@ impl Readout {
             input.account.corrupt += 1;
             return None;
         }
-        let wanted = position < stop_end && position < input.masked_from && position >= self.head;
+        let is_masked = input.masking.covers(position);
+        let wanted = position < stop_end && !is_masked && position >= self.head;
         if wanted && position >= room_end {
             input.waiting_at = position;
             return Some(fragment);
@@ -214,7 +221,7 @@ impl Readout {
         input.sequence.advance(position, fragment.meta.raw_id);
         if position >= stop_end {
             input.account.after_stop += u64::from(!is_planted(Flaw::AfterStopUncounted));
-        } else if position >= input.masked_from {
+        } else if is_masked {
             input.account.dropped.add(Cause::Masked, 1);
         } else {
             input.account.late += u64::from(!is_planted(Flaw::LateUncounted));
@@ -234,7 +241,7 @@ impl Readout {
             }
             let at = input.waiting_at;
             // One whose event is not known lies behind everything, and is looked at.
-            if at < self.room_end() || at >= self.stop_end().min(input.masked_from) {
+            if at < self.room_end() || at >= self.stop_end() || input.masking.covers(at) {
                 self.admit(now, source);
             }
         }

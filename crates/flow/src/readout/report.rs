@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use ropewalk_terms::{Cause, Counter, FragmentAccount, Instant};
 
 /// The counters that are reported of every source.
-const COUNTERS: usize = 24;
+const COUNTERS: usize = 25;
 
 /// How far the last report of the run has come.
 #[derive(Copy, Clone, Debug)]
@@ -40,7 +40,7 @@ fn entries(
     account: &FragmentAccount,
     last_number: u64,
     now: Instant,
-) -> ArrayVec<ReportEntry, { COUNTERS + 2 * Cause::COUNT + ReportEntry::CORRUPT_WORDS }> {
+) -> ArrayVec<ReportEntry, { COUNTERS + 2 * Cause::COUNT + ReportEntry::CORRUPT_WORDS + ReportEntry::MOST_TURNS }> {
     let statistics = &source.statistics;
     let silent = source.last_came.map_or(0, |last| now.since(last).as_nanos() as u64);
     let counters: [(Counter, u64); COUNTERS] = [
@@ -68,6 +68,7 @@ fn entries(
         (Counter::LastEventNumber, last_number),
         (Counter::SilentTime, silent),
         (Counter::SourcesEnded, u64::from(source.is_done())),
+        (Counter::SourceMasked, source.masking.state()),
     ];
     let entry = |what, value| ReportEntry { source: Some(source.id), what, value };
     let counters = counters.into_iter().map(|(counter, value)| entry(counter as u16, value));
@@ -75,5 +76,6 @@ fn entries(
     let missing = account.missing.iter().map(|(cause, count)| entry(ReportEntry::missing(cause), count));
     let corrupt = (0..).zip(source.corrupt.into_iter().flatten());
     let corrupt = corrupt.map(|(word, value)| ReportEntry::corrupt(source.id, word, value));
-    counters.chain(causes).chain(missing).chain(corrupt).collect()
+    let turns = (0..).zip(source.masking.turns()).map(|(turn, key)| ReportEntry::turn(source.id, turn, key));
+    counters.chain(causes).chain(missing).chain(corrupt).chain(turns).collect()
 }

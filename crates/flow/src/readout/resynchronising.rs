@@ -97,7 +97,7 @@ impl Readout {
     }
 
     /// A source takes part in the newest count, from its beginning on.
-    fn join(&mut self, source: usize) {
+    pub(super) fn join(&mut self, source: usize) {
         let offset = self.timeline.key(self.timeline.start()).number().wrapping_sub(self.first_number);
         let input = &mut self.sources[source];
         input.sequence.restart(self.timeline.start() - 1, offset);

@@ -6,8 +6,8 @@
 
 use super::machine::Readout;
 use super::timeline::{NEVER, Position};
-use ropewalk_terms::Instant;
 use ropewalk_terms::flaws::{Flaw, is_planted};
+use ropewalk_terms::{Cause, Instant};
 
 impl Readout {
     /// A source has come further, or events have begun or ceased to wait for it.
@@ -54,7 +54,8 @@ impl Readout {
         // Asked once of each event for each source that has no fragment in it.
         self.table.settle(self.head..end, |source, position| {
             let cause = sources[source].missing_cause(position);
-            cause.into_iter().for_each(|cause| sources[source].account.missing.add(cause, 1));
+            let missing = cause.filter(|&cause| cause != Cause::Masked);
+            missing.into_iter().for_each(|cause| sources[source].account.missing.add(cause, 1));
             cause
         });
         self.set_head(end);

@@ -2,10 +2,12 @@
 
 use super::absence::AbsenceClock;
 use super::config::{OnClose, ReadoutConfig, Requirement, SourceConfig};
+use super::masking::Masking;
 use super::sequence::Sequence;
 use super::timeline::{NEVER, ORIGIN, Position};
 use crate::messages::{FragmentFlags, Received, ReportEntry};
 use core::time::Duration;
+use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, FragmentAccount, Instant, SourceId};
 use std::collections::VecDeque;
 
@@ -78,8 +80,8 @@ pub(super) struct Source {
     pub(super) connected: bool,
     /// Nothing has come over its connection yet.
     pub(super) fresh: bool,
-    /// Fragments from this event on are not wanted.
-    pub(super) masked_from: Position,
+    /// In which events it does not take part.
+    pub(super) masking: Masking,
     /// Every event before this one was delivered or will not come; [`NEVER`] where no event waits for the source.
     pub(super) frontier: Position,
     pub(super) clock: AbsenceClock,
@@ -114,7 +116,7 @@ impl Source {
             presence: Presence::Awaited,
             connected: false,
             fresh: true,
-            masked_from: if masked { 0 } else { NEVER },
+            masking: Masking::new(masked),
             frontier: NEVER,
             clock: AbsenceClock::default(),
             resync_clock: AbsenceClock::default(),
@@ -156,7 +158,7 @@ impl Source {
         }
         let next = if self.waiting_at == NEVER { self.sequence.last() + 1 } else { self.waiting_at };
         let awaited = self.presence == Presence::Awaited || !self.waiting.is_empty();
-        if awaited && next < self.masked_from { next } else { NEVER }
+        if awaited && !self.masking.covers(next) { next } else { NEVER }
     }
 
     /// The latest event that the source has shown, whether or not it could be placed.
@@ -166,8 +168,11 @@ impl Source {
 
     /// Why the source has no fragment in an event that is settled without it; none where none is required.
     pub(super) fn missing_cause(&self, position: Position) -> Option<Cause> {
-        if self.requirement != Requirement::Required || position >= self.masked_from {
+        if self.requirement != Requirement::Required {
             return None;
+        }
+        if self.masking.covers(position) {
+            return (!is_planted(Flaw::MaskUntold)).then_some(Cause::Masked);
         }
         Some(match (self.standing, self.presence) {
             (Standing::Behind { .. } | Standing::OutOfSync, _) => Cause::OutOfSync,
@@ -181,8 +186,9 @@ impl Source {
 
     /// Whether nothing more comes from it.
     pub(super) fn is_done(&self) -> bool {
-        let never_came = !self.waits && self.statistics.connections == 0;
-        self.masked_from == 0
+        let is_masked = self.masking.is_open() && self.ends_on_close();
+        let never_came = (!self.waits || is_masked) && self.statistics.connections == 0;
+        self.requirement == Requirement::Masked
             || self.waiting.is_empty() && (self.presence == Presence::Ended && !self.connected || never_came)
     }
 

@@ -6,8 +6,8 @@
 use ropewalk_flow::control::RunPhase;
 use ropewalk_flow::messages::{Report, ReportEntry, SynchronyState};
 use ropewalk_terms::{
-    ByCause, Cause, ChunkAccount, Counter, EventAccount, FragmentAccount, Incarnation, Ledger, NodeId, Role, RunNumber,
-    SourceId, StreamAccount, StreamIndex,
+    ByCause, Cause, ChunkAccount, Counter, EventAccount, EventKey, FragmentAccount, Incarnation, Ledger, NodeId, Role,
+    RunNumber, SourceId, StreamAccount, StreamIndex,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -196,6 +196,49 @@ impl Seen {
     }
 }
 
+/// Events of a run in which a source took no part, because it was masked.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct MaskedInterval {
+    /// The first one.
+    pub from: EventKey,
+    /// The first one in which it took part again; none where it did not.
+    pub to: Option<EventKey>,
+}
+
+/// Whether a source takes part in a run that goes on.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Part {
+    /// It does.
+    #[default]
+    Takes,
+    /// It is masked.
+    Masked,
+    /// It is to take part again, and has sent nothing yet that goes on with the run's numbers.
+    AskedBack,
+}
+
+/// What masks have done to a source.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MaskRecord {
+    /// Whether it takes part now.
+    pub part: Part,
+    /// When it did not, in the order of events.
+    pub intervals: Vec<MaskedInterval>,
+}
+
+impl MaskRecord {
+    /// The next turn of a source in one life of its readout unit. Of a life that ended while the source was masked the next one goes
+    /// on with that.
+    fn turn(&mut self, turn: usize, key: EventKey) {
+        let last = self.intervals.last_mut();
+        match last.filter(|last| last.to.is_none()) {
+            Some(last) if turn % 2 == 1 => last.to = Some(key),
+            None if turn % 2 == 0 => self.intervals.push(MaskedInterval { from: key, to: None }),
+            _ => {}
+        }
+    }
+}
+
 /// What can be seen of a run from outside, live and at its end.
 #[derive(Clone, Debug, Default)]
 pub struct RunSnapshot {
@@ -211,6 +254,8 @@ pub struct RunSnapshot {
     pub sources: BTreeMap<SourceId, FragmentAccount>,
     /// What was seen of each source beside its fragments' account.
     pub seen: BTreeMap<SourceId, Seen>,
+    /// What masks have done to each source that was ever masked.
+    pub masks: BTreeMap<SourceId, MaskRecord>,
     /// Datagrams that were lost before they could be taken, by their source; of none where several send to one port.
     pub lost_datagrams: BTreeMap<Option<SourceId>, ByCause>,
     /// The account of every stream, as builder units reported it last.
@@ -295,6 +340,9 @@ impl RunSnapshot {
         if report.node.role != Role::Readout {
             return;
         }
+        if let Some(turn) = entry.as_turn() {
+            return self.masks.entry(source).or_default().turn(turn, EventKey::from_bits(value));
+        }
         let account = self.sources.entry(source).or_default();
         if let Some(cause) = entry.as_cause() {
             account.dropped.add(cause, value);
@@ -317,6 +365,11 @@ impl RunSnapshot {
             Some(Counter::FragmentsInFlight) if report.connected => account.in_flight += value,
             // What a readout unit held when it was last heard is lost with it; nothing, where it ended in order.
             Some(Counter::FragmentsInFlight) => account.dropped.add(Cause::ReadoutLost, value),
+            Some(Counter::SourceMasked) if value == 0 || !report.connected => {}
+            Some(Counter::SourceMasked) => {
+                let part = if value == 1 { Part::Masked } else { Part::AskedBack };
+                self.masks.entry(source).or_default().part = part;
+            }
             Some(counter) => {
                 if let Some(seen) = self.seen.entry(source).or_default().of(counter) {
                     *seen += value;

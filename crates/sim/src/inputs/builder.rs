@@ -73,10 +73,7 @@ impl Fed {
             4..=6 => self.answer(choices, now),
             7 => self.answer_anything(choices, now, readout),
             8 => self.written(choices, now),
-            9 => match choices.below(2) {
-                0 => self.builder.mask(choices.source(SOURCES), choices.key()),
-                _ => self.builder.resume(),
-            },
+            9 => self.builder.resume(),
             _ => self.builder.message(now, &choices.message(SOURCES)),
         }
     }

@@ -2,8 +2,8 @@
 
 use ropewalk_flow::messages::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Batch, Credit, Finished,
-    FragmentFlags, FragmentMeta, Message, ReadoutState, Release, ReleaseEntry, Report, Request, RequestEntry, Resync,
-    Start, SynchronyState, Unreleased, UnreleasedEntry,
+    FragmentFlags, FragmentMeta, Mask, Message, ReadoutState, Release, ReleaseEntry, Report, Request, RequestEntry,
+    Resync, Start, SynchronyState, Unreleased, UnreleasedEntry,
 };
 use ropewalk_terms::{
     AcknowledgementLevel, Attempt, CAUSES, Cause, Ending, EventKey, Instant, NodeId, Outcome, SourceId, Verdict,
@@ -147,7 +147,8 @@ impl<'a> Choices<'a> {
 
     /// Any message of the protocol, whoever should send it.
     pub(super) fn message(&mut self, sources: u32) -> Message {
-        match self.below(22) {
+        match self.below(23) {
+            22 => Message::Mask(Mask { source: self.source(sources), is_masked: self.chance() }),
             0 => Message::Start(Start { first: self.key(), origin: self.key() }),
             1 => Message::QueryHighest,
             2 => Message::Highest(self.key()),

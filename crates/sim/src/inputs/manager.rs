@@ -62,7 +62,7 @@ fn step(manager: &mut Manager, choices: &mut Choices<'_>, now: Instant) -> bool 
             0 => manager.stop(now),
             1 => manager.stop_at(now, choices.key()),
             2 => manager.force_stop(now),
-            _ => {}
+            _ => manager.mask(choices.source(4), choices.chance()),
         },
         _ => manager.message(now, node, &choices.message(4)),
     }

@@ -2,7 +2,7 @@
 
 use super::MOST_ACTIONS;
 use super::choices::Choices;
-use ropewalk_flow::messages::{Message, Received};
+use ropewalk_flow::messages::{Mask, Message, Received};
 use ropewalk_flow::readout::{Format, FramingError, OnClose, Readout, ReadoutAction, ReadoutConfig, SourceConfig};
 use ropewalk_memory::Payload;
 use ropewalk_terms::{Cause, Instant, NodeId, SourceId};
@@ -65,7 +65,8 @@ fn step(readout: &mut Readout, choices: &mut Choices<'_>, now: Instant, fragment
         7 => readout.set_being_read(now, source, choices.chance()),
         8 => match choices.below(3) {
             0 => {
-                readout.mask(now, source, choices.key());
+                let mask = Mask { source: choices.source(SOURCES), is_masked: choices.chance() };
+                readout.message(now, NodeId::MANAGER, &Message::Mask(mask));
             }
             1 => readout.framing_lost(source, FramingError { cause: Cause::FramingLost, bytes_discarded: 1 }),
             _ => readout.peer_lost(now, choices.node()),

@@ -248,6 +248,16 @@ pub struct SynchronyState {
     pub since: EventKey,
 }
 
+/// EVM to RU: whether a source takes part; and RU to a new EVM, of a source that does not.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Mask {
+    /// The source. Readout units that do not have it are not concerned.
+    pub source: SourceId,
+    /// It takes part no longer, from an event on that its readout unit chooses; otherwise again, from the first fragment on that
+    /// goes on with the run's numbers.
+    pub is_masked: bool,
+}
+
 /// RU and BU to EVM: closed; everything was reported.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Finished {
@@ -263,7 +273,8 @@ pub struct ReportEntry {
     /// What: a counter's number (`terms::Counter`), 0x8000 + a cause's number for what was dropped for it, 0x4000 + that for
     /// what never came for it, 0x2000 + that for datagrams that were lost for it before they could be taken; or 0x1000 + 512 × a
     /// measure's number (`terms::Measure`) + a bucket for so many values in it, or + 511 for the sum of all values;
-    /// or 0x0800 + a word's number for that of the first fragment of a source with a wrong checksum.
+    /// or 0x0800 + a word's number for that of the first fragment of a source with a wrong checksum; or 0x0400 + a number for the
+    /// key at which a source was masked (even numbers) or took part again (odd ones).
     pub what: u16,
     /// How much since the node's run began.
     pub value: u64,
@@ -275,6 +286,9 @@ impl ReportEntry {
     const LOST: u16 = 0x2000;
     const MEASURED: u16 = 0x1000;
     const CORRUPT: u16 = 0x0800;
+    const TURN: u16 = 0x0400;
+    /// How often a source can be masked and take part again, together, in one run.
+    pub const MOST_TURNS: usize = 64;
     /// Words of a corrupt fragment that are told.
     pub const CORRUPT_WORDS: usize = 8;
     /// Numbers that each measure has; the last one is its sum's.
@@ -305,6 +319,17 @@ impl ReportEntry {
     pub const fn as_corrupt(&self) -> Option<usize> {
         let is_one = self.what >= Self::CORRUPT && self.what < Self::CORRUPT + Self::CORRUPT_WORDS as u16;
         if is_one { Some((self.what - Self::CORRUPT) as usize) } else { None }
+    }
+
+    /// The key from which on a source was masked (`turn` is even) or takes part again (odd).
+    pub const fn turn(source: SourceId, turn: u16, key: EventKey) -> Self {
+        Self { source: Some(source), what: Self::TURN + turn, value: key.to_bits() }
+    }
+
+    /// Which turn of a source `value` is the key of, if `what` says so.
+    pub const fn as_turn(&self) -> Option<usize> {
+        let is_one = self.what >= Self::TURN && self.what < Self::TURN + Self::MOST_TURNS as u16;
+        if is_one { Some((self.what - Self::TURN) as usize) } else { None }
     }
 
     /// What a recorder has counted.
@@ -393,6 +418,7 @@ pub enum Message {
     Ended(Ended),
     Lumisection(Lumisection),
     LumisectionEnd(LumisectionEnd),
+    Mask(Mask),
 }
 
 impl Message {
@@ -424,6 +450,7 @@ impl Message {
             Self::Ended(_) => Kind::Ended,
             Self::Lumisection(_) => Kind::Lumisection,
             Self::LumisectionEnd(_) => Kind::LumisectionEnd,
+            Self::Mask(_) => Kind::Mask,
         }
     }
 
@@ -474,6 +501,10 @@ impl Message {
             Self::Ended(body) => body.encode(&mut to),
             Self::Lumisection(body) => body.encode(&mut to),
             Self::LumisectionEnd(body) => body.encode(&mut to),
+            Self::Mask(body) => {
+                to.u32(body.source.0);
+                to.u8(body.is_masked.into());
+            }
         }
     }
 
@@ -522,6 +553,7 @@ impl Message {
             Kind::Ended => Self::Ended(Ended::decode(&mut from)?),
             Kind::Lumisection => Self::Lumisection(Lumisection::decode(&mut from)?),
             Kind::LumisectionEnd => Self::LumisectionEnd(LumisectionEnd::decode(&mut from)?),
+            Kind::Mask => Self::Mask(Mask { source: SourceId(from.u32()?), is_masked: flag(&mut from)? }),
             Kind::SuperFragments => return Err(FrameError::Meaning),
         };
         from.end()?;

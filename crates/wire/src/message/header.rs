@@ -62,6 +62,8 @@ kinds! {
     Lumisection = 25,
     /// EVM to RU and BU: every event of a lumisection has ended. RU and BU to a new EVM: that was said.
     LumisectionEnd = 26,
+    /// EVM to RU: a source takes part no longer, or again. RU to a new EVM: that was said.
+    Mask = 27,
 }
 
 /// The part that every message begins with.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!              Hello, Welcome/Refuse          (every connection, both ways, first)
-//!   RU  -> EVM  Announce, Highest, Ended, Lumisection, LumisectionEnd, StopAt, Finished, Report
+//!   RU  -> EVM  Announce, Highest, Ended, Lumisection, LumisectionEnd, Mask, StopAt, Finished, Report
 //!   EVM -> RU   Start, QueryHighest, Highest, StopAt, Resync, Release, Ended, Recover, Finish, Finished,
-//!               Lumisection, LumisectionEnd
+//!               Lumisection, LumisectionEnd, Mask
 //!   BU  -> EVM  Credit, Acknowledge, Unreleased, Lumisection, LumisectionEnd, Synchrony, StopRequest, Finished, Report
 //!   EVM -> BU   Start, Assign, ReadoutState, Lumisection, LumisectionEnd, StopAt (when the run drains), Recover, Finish, Finished
 //!   BU  -> RU   Request            (data connection, opened by the BU)
@@ -23,9 +23,9 @@ mod super_fragments;
 mod tests;
 
 pub use body::{
-    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Hello, Message,
-    ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync, Start,
-    SynchronyState, Unreleased, UnreleasedEntry,
+    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Hello, Mask,
+    Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync,
+    Start, SynchronyState, Unreleased, UnreleasedEntry,
 };
 pub use ended::{Ended, Lumisection, LumisectionEnd};
 pub use header::{HEADER_BYTES, Header, Kind, MAGIC};
@@ -35,7 +35,7 @@ pub use super_fragments::{
 };
 
 /// The version of the protocol. A hello with another one is refused.
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;
 
 /// The most entries that a message carries.
 pub const BATCH: usize = 64;

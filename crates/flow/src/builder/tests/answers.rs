@@ -79,19 +79,18 @@ fn fragments_that_do_not_belong_are_dropped_by_kind() {
 }
 
 #[test]
-fn a_source_can_be_masked_from_an_event_on() {
+fn a_source_is_not_missing_where_its_readout_unit_says_that_it_is_masked() {
     let mut hand = Hand::new(config(1));
-    hand.builder.mask(SourceId(1), key(2));
-    hand.assign(1..=3, 1);
+    hand.assign(1..=2, 1);
     let requests = hand.done().requests[0].1.clone();
     hand.answer(0, requests[0], &[0]);
-    hand.answer(0, requests[1], &[0]);
-    hand.answer(0, requests[2], &[0, 1]);
+    let mut fragments = vec![fragment(2, 0), fragment(2, 1)];
+    fragments[1].meta = FragmentMeta::missing(SourceId(1), Cause::Masked);
+    hand.answer_with(0, requests[1], &mut fragments, None);
     let emitted = hand.done().emitted;
     assert_eq!(hand.missing(emitted[0]), [(1, Cause::NotHeld)]);
     assert!(hand.builder.event(emitted[1]).complete);
-    assert_eq!(hand.sources(emitted[2]), [0]);
-    assert_eq!(hand.builder.counts().masked_fragments, 1);
+    assert_eq!((hand.sources(emitted[1]), hand.missing(emitted[1])), (vec![0], vec![]));
 }
 
 #[test]

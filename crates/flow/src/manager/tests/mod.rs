@@ -7,6 +7,7 @@ mod bulk;
 mod garbage;
 mod hand;
 mod lumisections;
+mod masks;
 mod policies;
 mod random;
 mod recovery;

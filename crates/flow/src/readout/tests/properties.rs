@@ -30,7 +30,7 @@ enum Input {
     ReleaseAnything(u16, u64, u32),
     Request(u16, u64),
     LoseBuilder(u16),
-    Mask(usize, u64),
+    Mask(usize, bool),
     Resync(u16),
     Recover,
     Query,
@@ -68,7 +68,7 @@ fn input() -> impl Strategy<Value = Input> {
         }),
         3 => (0..3_u16, 0..200_u64).prop_map(|(builder, number)| Input::Request(builder, number)),
         1 => (0..3_u16).prop_map(Input::LoseBuilder),
-        1 => (source, 0..200_u64).prop_map(|(source, number)| Input::Mask(source, number)),
+        2 => (source, any::<bool>()).prop_map(|(source, is_masked)| Input::Mask(source, is_masked)),
         2 => (0..4_u16).prop_map(Input::Resync),
         1 => Just(Input::Recover),
         1 => Just(Input::Query),
@@ -122,7 +122,10 @@ fn apply(rig: &mut Rig, counters: &mut Counters, input: Input) {
         }
         Input::Request(builder, number) => rig.request(builder, &[key(number)]),
         Input::LoseBuilder(builder) => rig.readout.peer_lost(rig.now, NodeId::builder(builder)),
-        Input::Mask(source, number) => _ = rig.readout.mask(rig.now, source, key(number)),
+        Input::Mask(source, is_masked) => {
+            rig.mask(source, is_masked);
+            assert!(rig.turns(source).is_sorted(), "it leaves and comes back in the order of events");
+        }
         Input::Resync(count) => rig.tell(Message::Resync(Resync { first: EventKey::new(count, 1) })),
         Input::Recover => recover(rig),
         Input::Query => rig.tell(Message::QueryHighest),

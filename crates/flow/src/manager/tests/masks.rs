@@ -1,0 +1,75 @@
+//! Sources that are masked: who is told, and when again.
+
+use super::hand::{Hand, config, key};
+use crate::messages::{Mask, Message};
+use ropewalk_terms::{NodeId, SourceId};
+
+/// What is said of masks, and where between them the run starts.
+fn told(sent: &[(NodeId, Message)]) -> Vec<(u16, String)> {
+    let word = |(to, message): &(NodeId, Message)| match message {
+        Message::Mask(Mask { source, is_masked: true }) => Some((to.index, format!("mask {}", source.0))),
+        Message::Mask(Mask { source, is_masked: false }) => Some((to.index, format!("unmask {}", source.0))),
+        Message::Start(_) if to.role == ropewalk_terms::Role::Readout => Some((to.index, "start".to_owned())),
+        _ => None,
+    };
+    sent.iter().filter_map(word).collect()
+}
+
+fn words(words: &[(u16, &str)]) -> Vec<(u16, String)> {
+    words.iter().map(|&(node, word)| (node, word.to_owned())).collect()
+}
+
+#[test]
+fn a_source_masked_before_the_run_is_told_before_its_start() {
+    let mut hand = Hand::new(config(2, 1));
+    hand.connect(NodeId::readout(0), 1);
+    hand.manager.mask(SourceId(5), true);
+    hand.manager.mask(SourceId(6), true);
+    hand.manager.mask(SourceId(6), false);
+    assert_eq!(told(&hand.sent()), []);
+    hand.manager.start(hand.now, key(1), None);
+    let expected = words(&[(0, "mask 5"), (0, "unmask 6"), (0, "start")]);
+    assert_eq!(told(&hand.sent()), expected);
+    assert_eq!(hand.manager.masked().collect::<Vec<_>>(), [SourceId(5)]);
+}
+
+#[test]
+fn every_readout_unit_hears_of_it_in_mid_run() {
+    let mut hand = Hand::running(config(2, 1));
+    hand.manager.mask(SourceId(5), true);
+    assert_eq!(told(&hand.sent()), words(&[(0, "mask 5"), (1, "mask 5")]));
+    hand.manager.mask(SourceId(5), false);
+    assert_eq!(told(&hand.sent()), words(&[(0, "unmask 5"), (1, "unmask 5")]));
+}
+
+#[test]
+fn a_readout_unit_that_was_away_hears_what_was_said_meanwhile() {
+    let mut hand = Hand::running(config(2, 1));
+    hand.announce(0, 2, 1..=2);
+    hand.manager.mask(SourceId(5), true);
+    hand.lose(NodeId::readout(0));
+    hand.sent();
+    hand.manager.mask(SourceId(5), false);
+    hand.manager.mask(SourceId(6), true);
+    hand.sent();
+    hand.connect(NodeId::readout(0), 1);
+    assert_eq!(told(&hand.sent()), words(&[(0, "unmask 5"), (0, "mask 6")]), "in the same life");
+    hand.lose(NodeId::readout(0));
+    hand.connect(NodeId::readout(0), 2);
+    assert_eq!(told(&hand.sent()), words(&[(0, "unmask 5"), (0, "mask 6"), (0, "start")]), "begun anew");
+}
+
+#[test]
+fn a_successor_learns_of_masks_from_readout_units_and_believes_its_operator_first() {
+    let mut hand = Hand::new(config(2, 1));
+    for index in 0..2 {
+        hand.connect(NodeId::readout(index), 1);
+    }
+    hand.manager.recover(hand.now, key(1), None);
+    hand.manager.mask(SourceId(7), false);
+    for source in [5, 7] {
+        hand.say(NodeId::readout(0), &Message::Mask(Mask { source: SourceId(source), is_masked: true }));
+    }
+    hand.sent();
+    assert_eq!(hand.manager.masked().collect::<Vec<_>>(), [SourceId(5)]);
+}
