@@ -18,18 +18,18 @@ export function notice(text, { passes = false } = {}) {
 const who = () => byId("who").value.trim() || "dashboard";
 
 // Does something, such as `commands/start`. A server that wants its token is told it once for as long as the page is open.
-export async function give(what, parameters = {}) {
-  const headers = {};
+export async function give(what, parameters = {}, body = undefined) {
+  const headers = body ? { "Content-Type": "application/json" } : {};
   const token = sessionStorage.getItem("token");
   if (token) headers.Authorization = `Bearer ${token}`;
   const query = new URLSearchParams({ by: who() });
   for (const [name, values] of Object.entries(parameters)) {
     for (const value of [values].flat()) query.append(name, value);
   }
-  const answer = await fetch(`/api/v1/${what}?${query}`, { method: "POST", headers });
+  const answer = await fetch(`/api/v1/${what}?${query}`, { method: "POST", headers, body: body && JSON.stringify(body) });
   if (answer.status === 401) {
     const given = window.prompt("The token of this server's file:");
-    if (given) { sessionStorage.setItem("token", given); return give(what, parameters); }
+    if (given) { sessionStorage.setItem("token", given); return give(what, parameters, body); }
     return undefined;
   }
   const reply = await answer.json();

@@ -1,5 +1,6 @@
 // The tables of sources and of nodes. Seven hundred sources are usual: they are sorted, and filtered by number, unit or standing.
 
+import { give } from "./control.js";
 import { ago, bandwidth, byId, bytes, element, fill, grouped, heads, percent, setText } from "./format.js";
 
 // A source that sends nothing while a run goes on is silent after so long, or after so many of its usual intervals.
@@ -25,13 +26,16 @@ function listen(source, now) {
   known.hadConnection ||= source.is_connected;
 }
 
+// Somebody masked it: nobody misses what it does not send.
+const isOut = (source) => source.taking === "masked" || source.taking === "asked_back";
+
 // Its connection is gone, and nobody said that it has ended.
-const isAway = (source) => !source.is_connected && !source.has_ended && spoke.get(source.id)?.hadConnection;
+const isAway = (source) => !isOut(source) && !source.is_connected && !source.has_ended && spoke.get(source.id)?.hadConnection;
 
 // For how many seconds a source has said nothing that it should have said; 0 for one that sends.
 function silentFor(source) {
   const known = spoke.get(source.id);
-  if (!known || source.has_ended) return 0;
+  if (!known || source.has_ended || isOut(source)) return 0;
   const milliseconds = performance.now() - known.at;
   const interval = (known.at - known.since) / Math.max(1, known.received - known.first);
   return milliseconds > Math.max(SILENT_MILLISECONDS, SILENT_INTERVALS * interval) ? milliseconds / 1000 : 0;
@@ -63,6 +67,8 @@ let last = null;
 function standing(source, live) {
   const silent = silentFor(source);
   if (live.state !== "running") return ["–", 3];
+  if (source.taking === "masked") return ["masked", 1];
+  if (source.taking === "asked_back") return ["asked back", 1];
   if (source.has_ended) return ["has ended", 3];
   if (isAway(source)) return ["not connected", 0];
   if (silent > 0) return [`silent since ${ago(silent)}`, 0];
@@ -84,11 +90,26 @@ export function isMeant(source, filter) {
   });
 }
 
-function render() {
-  const { live, sources } = last;
+function shownOf(sources) {
   const filter = byId("source-filter").value;
   const onlyTroubled = byId("source-troubled").checked;
-  const shown = sources.filter((source) => isMeant(source, filter) && (!onlyTroubled || isTroubled(source)));
+  return sources.filter((source) => isMeant(source, filter) && (!onlyTroubled || isTroubled(source)));
+}
+
+// Takes the sources that are shown out of the runs, or in again: only where somebody has said which ones are to be shown.
+async function mask(isMasked) {
+  const sources = shownOf(last.sources).map((source) => source.id);
+  const what = isMasked ? "take no part any more" : "take part again";
+  const whose = sources.length === 1 ? `Source ${sources[0]} is to` : `${sources.length} sources are to`;
+  if (!window.confirm(`${whose} ${what}, in this run and in those that follow: ${sources.join(", ")}`)) return;
+  await give("masks", {}, { sources, is_masked: isMasked });
+}
+
+function render() {
+  const { live, sources } = last;
+  const shown = shownOf(sources);
+  const isChosen = shown.length > 0 && shown.length < sources.length;
+  for (const id of ["source-mask", "source-unmask"]) byId(id).disabled = !isChosen;
   const { value } = COLUMNS[sorted.column];
   const sign = sorted.isDown ? -1 : 1;
   // Sources that are alike stay in the order of their ids: rows do not dance.
@@ -158,6 +179,8 @@ export function begin() {
   byId("sources").tHead.replaceChildren(row);
   showHeads();
   heads(byId("nodes"), ["node", "standing", "rate / s", "bytes", "buffers", "busy", "filter", "disk"]);
+  byId("source-mask").addEventListener("click", () => mask(true));
+  byId("source-unmask").addEventListener("click", () => mask(false));
   for (const [id, kind] of [["source-filter", "input"], ["source-troubled", "change"]]) {
     byId(id).addEventListener(kind, () => { if (last) render(); });
   }

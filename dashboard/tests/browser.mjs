@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { clean } from "./harness.mjs";
 import { many } from "./many.mjs";
-import { fields, parts } from "./parts.mjs";
+import { fields, masks, parts } from "./parts.mjs";
 import { shift } from "./shift.mjs";
 
 const [program, shots = "dashboard-screenshots"] = process.argv.slice(2);
@@ -24,7 +24,7 @@ const browser = await chromium.launch({
 });
 let status = 0;
 try {
-  for (const test of [shift, many, parts, fields]) await test(browser, program, shots);
+  for (const test of [shift, many, parts, fields, masks]) await test(browser, program, shots);
 } catch (error) {
   console.error(`FAILED: ${error.stack}`);
   status = 1;

@@ -104,3 +104,31 @@ emulate = { rate = "100Hz", fragment_size = "1KiB" }
   await run.ended;
   console.log("good: what has to be said of a run is asked for when it is started, and thought better of with Escape");
 }
+
+// Sources that are taken out of a run, and in again, while it goes on.
+export async function masks(browser, program) {
+  const run = start(program, ["demo", "--sources", "3", "--rate", "200Hz", "--duration", "60s", "--output", scratch, "--control", "127.0.0.1:0"]);
+  const page = await browser.newPage();
+  page.on("dialog", (dialog) => dialog.accept());
+  await page.goto(await run.line(/dashboard: (http:\S+)/));
+  const mask = page.getByRole("button", { name: "Mask", exact: true });
+  await until(page, "sources", `document.querySelectorAll("#sources tbody tr").length === 3`);
+  expect(await mask.isDisabled(), "all sources can be masked at once");
+  const id = await page.locator("#sources tbody tr").last().locator("td").first().textContent();
+  await page.getByLabel("Show").fill(id);
+  const standing = (words) => `document.querySelector("#sources tbody tr").cells[1].textContent === "${words}"`;
+  await until(page, "one that sends", standing("sends"));
+  await mask.click();
+  await until(page, "masked", standing("masked"));
+  const built = await page.evaluate("fetch('/api/v1/ledger').then((answer) => answer.json()).then((ledger) => ledger.events.built)");
+  await until(page, "events without it", `fetch("/api/v1/ledger").then((answer) => answer.json()).then((ledger) => ledger.events.built > ${built + 50})`);
+  await page.getByRole("button", { name: "Unmask" }).click();
+  await until(page, "one that sends again", standing("sends"));
+  const told = await page.evaluate("fetch('/api/v1/masks').then((answer) => answer.json())");
+  same("what is told of masks", [told.length, String(told[0].source), told[0].is_masked, told[0].in_run, told[0].events.length], [1, id, false, "takes_part", 1]);
+  expect(Number(told[0].events[0].to) > Number(told[0].events[0].from) + 50, `it was masked for no events: ${JSON.stringify(told)}`);
+  await page.close();
+  run.child.kill("SIGINT");
+  await run.ended;
+  console.log("good: sources are taken out of a run and in again, and the run goes on");
+}

@@ -118,16 +118,25 @@ impl Client {
     /// # Errors
     /// Where there is no answer.
     pub fn note(&self, run: u32, text: &str, by: &str) -> Result<Replied, ClientError> {
-        self.post_text(&format!("runs/{run}/notes"), &[("by", by)], text)
+        self.post_as(&format!("runs/{run}/notes"), &[("by", by)], text, "text/plain; charset=utf-8")
+    }
+
+    /// Masks sources in somebody's name, or takes them in again.
+    ///
+    /// # Errors
+    /// Where there is no answer.
+    pub fn mask(&self, sources: &[u32], is_masked: bool, by: &str) -> Result<Replied, ClientError> {
+        let body = serde_json::json!({ "sources": sources, "is_masked": is_masked }).to_string();
+        self.post_as("masks", &[("by", by)], &body, "application/json")
     }
 
     fn post(&self, what: &str, query: &[(&str, &str)]) -> Result<Replied, ClientError> {
-        self.post_text(what, query, "")
+        self.post_as(what, query, "", "text/plain; charset=utf-8")
     }
 
-    fn post_text(&self, what: &str, query: &[(&str, &str)], text: &str) -> Result<Replied, ClientError> {
+    fn post_as(&self, what: &str, query: &[(&str, &str)], text: &str, kind: &str) -> Result<Replied, ClientError> {
         let url = format!("{}/api/v1/{what}", self.url);
-        let mut request = self.agent.post(&url).query_pairs(query.iter().copied());
+        let mut request = self.agent.post(&url).query_pairs(query.iter().copied()).header("Content-Type", kind);
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {}", token.text()));
         }

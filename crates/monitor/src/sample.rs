@@ -82,7 +82,7 @@ pub struct SourceSample {
 impl SourceSample {
     /// Nothing more is expected of it: it has ended in order, or is masked.
     pub fn has_ended(&self) -> bool {
-        self.numbers.get(Counter::SourcesEnded) > 0
+        self.numbers.get(Counter::SourcesEnded) > 0 || self.numbers.get(Counter::SourceMasked) > 0
     }
 
     /// A connection of it is open now. Always false for sources that send datagrams.

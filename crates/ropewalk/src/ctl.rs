@@ -10,19 +10,21 @@ use std::path::PathBuf;
 #[command(after_help = "Commands: configure, start, pause, resume, stop, reset, shutdown.
 Known by other names, too: conf, enable (start), halt (reset).
 Who holds the controls, so that commands of others are not heard: take (--force: from somebody), give (up, or --to NAME).
+Sources that take no part, in the run that goes on and in those that follow: mask SOURCES, unmask SOURCES.
 Into the logbook: note TEXT (--run N).
-Only looking: state, operator, journal, ledger, limit, alarms, addresses, runs.
+Only looking: state, operator, journal, ledger, limit, alarms, addresses, sources, masks, runs.
 
 Examples:
   ropewalk ctl state
   ropewalk ctl stop
   ropewalk ctl start --url https://daq1:8900 --ca daq1.pem --token /etc/ropewalk/token --by ada
+  ropewalk ctl mask 3,20-39
 
 Exit status: 0 where what was asked for is so, 3 where it cannot be had now, 1 where it went wrong, 4 without an answer.")]
 pub(crate) struct CtlOptions {
     /// What to do.
     command: String,
-    /// With note: what is to be said of the run.
+    /// With note: what is to be said of the run. With mask and unmask: the sources' ids, such as 3,20-39.
     text: Option<String>,
     /// With note: of which run; of the one that is set up or under way unless given.
     #[arg(long, value_name = "N")]
@@ -54,9 +56,10 @@ pub(crate) struct CtlOptions {
 }
 
 /// What only looks.
-const LOOKS: [&str; 8] = ["state", "operator", "journal", "ledger", "limit", "alarms", "addresses", "runs"];
+const LOOKS: [&str; 10] =
+    ["state", "operator", "journal", "ledger", "limit", "alarms", "addresses", "sources", "masks", "runs"];
 /// What is told in lines, not as it comes.
-const IN_LINES: [&str; 3] = ["state", "operator", "journal"];
+const IN_LINES: [&str; 4] = ["state", "operator", "journal", "masks"];
 
 pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
     let token = match &options.token {
@@ -74,6 +77,9 @@ pub(crate) fn ctl(options: &CtlOptions) -> Result<u8, Failure> {
     let replied = match options.command.as_str() {
         look if LOOKS.contains(&look) => client.look(look),
         "note" => note(options, &client, &by)?,
+        command @ ("mask" | "unmask") => {
+            crate::masks::mask(&client, options.text.as_deref(), command == "mask", &by).map_err(Failure::Usage)?
+        }
         "take" => client.take_controls(&by, options.force),
         "give" => client.give_controls(&by, options.to.as_deref()),
         command => client.command(command, &options.fields, &by),
@@ -124,6 +130,9 @@ pub(crate) fn time_of_day(nanoseconds: i64) -> String {
 fn lines(replied: &Replied) -> Vec<String> {
     let body = &replied.body;
     if let Some(entries) = body.as_array() {
+        if entries.iter().all(|entry| entry["in_run"].is_string()) {
+            return crate::masks::lines(entries);
+        }
         let line = |entry: &serde_json::Value| {
             let time = time_of_day(entry["at_ns"].as_i64().unwrap_or(0));
             let run = entry["run"].as_u64().map_or_else(String::new, |run| format!("run {run}: "));

@@ -16,6 +16,7 @@ mod filtering;
 mod foreign;
 mod histograms;
 mod init;
+mod masks;
 mod nodes;
 mod progress;
 mod push;

@@ -225,6 +225,7 @@ fn messages() -> Vec<Message> {
         Message::StopRequest(Cause::SynchronyLost),
         Message::Ended(ended),
         Message::Lumisection(Lumisection { number: 2, first: key }),
+        Message::Follows(true),
         Message::Mask(Mask { source: SourceId(7), is_masked: true }),
         Message::LumisectionEnd(LumisectionEnd { number: 1, before: Ended { built: 3, ..ended }, ended }),
     ]

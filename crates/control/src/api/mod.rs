@@ -6,6 +6,7 @@ mod connections;
 mod events;
 mod history;
 mod incidents;
+mod masks;
 mod measures;
 mod notes;
 mod operator;
@@ -80,6 +81,7 @@ pub(crate) fn router(
         alarms::routes(),
         history::routes(),
         incidents::routes(),
+        masks::routes(),
         measures::routes(),
         notes::routes(),
         operator::routes(),
@@ -107,6 +109,7 @@ fn openapi() -> utoipa::openapi::OpenApi {
         alarms::Document::openapi(),
         history::Document::openapi(),
         incidents::Document::openapi(),
+        masks::Document::openapi(),
         measures::Document::openapi(),
         notes::Document::openapi(),
         operator::Document::openapi(),

@@ -1,6 +1,7 @@
 //! What a run has: sources, nodes, addresses, counters.
 
 use super::balance::Fragments;
+use super::masks::Taking;
 use ropewalk_node::session::SessionView;
 use ropewalk_terms::{COUNTERS, Counter, FragmentAccount, Role};
 use serde::Serialize;
@@ -15,8 +16,10 @@ pub(crate) struct Source {
     readout: Option<String>,
     /// A connection of it is open. Always false for sources that send datagrams.
     is_connected: bool,
-    /// Nothing more is expected of it: it has ended in order.
+    /// Nothing more is expected of it: it has ended in order, or is masked.
     has_ended: bool,
+    /// Whether it takes part in the run that goes on.
+    taking: Taking,
     /// The number of the latest event that it has shown; null where none has come.
     last_event: Option<u64>,
     /// Seconds since something came of it; null where nobody told.
@@ -39,6 +42,7 @@ pub(crate) fn sources(view: &SessionView) -> Vec<Source> {
             id: id.0,
             readout: told.map(|told| told.readout.to_string()),
             has_ended: told.is_some_and(ropewalk_monitor::SourceSample::has_ended),
+            taking: Taking::of(view, *id),
             last_event: known(Counter::LastEventNumber).filter(|_| account.received > 0),
             silent_s: known(Counter::SilentTime).map(|nanoseconds| nanoseconds as f64 / 1e9),
             is_connected: told.is_some_and(ropewalk_monitor::SourceSample::is_connected),

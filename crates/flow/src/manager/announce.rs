@@ -264,7 +264,7 @@ impl Manager {
         };
         let before = self.outbox.len();
         for (readout, link) in (0..).zip(&mut self.readouts) {
-            let due = since.max(link.told.1).after(self.config.event_timeout / HASTE);
+            let due = link.told_next(since, self.config.event_timeout / HASTE);
             if link.present && link.bound() <= key && link.told.0 < highest && now >= due {
                 link.told = (highest, now);
                 self.outbox.push_back((NodeId::readout(readout), Message::Highest(highest)));
@@ -308,6 +308,6 @@ impl Manager {
         let silent = silent.map(|quiet| quiet.max(since).after(self.patience()));
         let highest = self.last.map_or(self.highest, |last| self.highest.min(Some(last)));
         let untold = behind().filter(|link| self.phase.assigns() && Some(link.told.0) < highest);
-        silent.chain(untold.map(|link| since.max(link.told.1).after(self.config.event_timeout / HASTE))).min()
+        silent.chain(untold.map(|link| link.told_next(since, self.config.event_timeout / HASTE))).min()
     }
 }

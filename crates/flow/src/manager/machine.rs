@@ -145,6 +145,7 @@ impl Manager {
             (_, Message::Lumisection(told)) => self.lumisection_told(*told),
             (_, Message::LumisectionEnd(end)) => self.lumisection_end_told(end),
             (Role::Readout, Message::Mask(mask)) => self.masked_before(*mask),
+            (Role::Readout, Message::Follows(follows)) => self.readouts[index].follows = *follows,
             (Role::Readout, Message::StopAt(last)) => self.stopped_before(*last),
             (Role::Readout, Message::Highest(key)) => self.answered(now, from.index, *key),
             (Role::Readout, Message::Finished(_)) => self.readouts[index].finished = true,

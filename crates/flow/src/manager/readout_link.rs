@@ -1,8 +1,12 @@
 //! What the manager knows about one readout unit.
 
+use core::time::Duration;
 use ropewalk_terms::{EventKey, Incarnation, Instant};
 use ropewalk_wire::message::AnnounceEntry;
 use std::collections::VecDeque;
+
+/// One that waits for none of its sources is told of new events this often at most.
+const FOLLOWING: Duration = Duration::from_millis(1);
 
 /// One readout unit. Bounds are exclusive: `settled` is the first key that is not settled.
 #[derive(Debug)]
@@ -35,6 +39,8 @@ pub(super) struct ReadoutLink {
     /// It was asked to announce everything again. Until it answers the question behind that, what it says is no proof
     /// that nothing lies below: only the highest settled bound is kept here.
     pub(super) repeats: Option<EventKey>,
+    /// It waits for none of its sources: what others hold it settles as soon as it hears of that.
+    pub(super) follows: bool,
     /// It said that it is finished.
     pub(super) finished: bool,
 }
@@ -59,6 +65,7 @@ impl ReadoutLink {
             heard: false,
             has_told: false,
             repeats: None,
+            follows: false,
             finished: false,
         }
     }
@@ -74,6 +81,7 @@ impl ReadoutLink {
         self.highest = None;
         self.heard = false;
         self.repeats = None;
+        self.follows = false;
         self.finished = false;
     }
 
@@ -116,6 +124,11 @@ impl ReadoutLink {
     pub(super) fn bound(&self) -> EventKey {
         let placed = self.waiting.front().map_or(self.settled, |first| self.settled.min(first.key));
         placed.max(self.left_out)
+    }
+
+    /// When it is to be told at the earliest of events that others hold, one of which waits for it since `since`.
+    pub(super) fn told_next(&self, since: Instant, haste: Duration) -> Instant {
+        if self.follows { self.told.1.after(FOLLOWING.min(haste)) } else { since.max(self.told.1).after(haste) }
     }
 
     /// Notes whether it holds something unreleased, where `oldest` is the oldest unreleased key of all.

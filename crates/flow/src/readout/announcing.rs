@@ -20,6 +20,10 @@ pub(super) struct Announcing {
     pub(super) told_all: bool,
     /// How the events ended that nobody holds any more, as the event manager left it here for its successor.
     ended: Option<Ended>,
+    /// No source is waited for: events are settled as others show them.
+    pub(super) follows: bool,
+    /// What the event manager was told of that.
+    told_follows: bool,
     /// The lumisections that it told of, for its successor too.
     pub(super) lumisections: KnownLumisections,
     /// A new event manager has not been told of that, of masked sources, and of the run's end.
@@ -36,6 +40,8 @@ impl Default for Announcing {
             told: Some(EventKey::MIN),
             told_all: false,
             ended: None,
+            follows: false,
+            told_follows: false,
             lumisections: KnownLumisections::default(),
             ended_due: false,
             lumisections_due: VecDeque::new(),
@@ -105,6 +111,14 @@ impl Readout {
         true
     }
 
+    /// Whether no source is waited for, where the event manager does not know that.
+    pub(super) fn next_follows(&mut self) -> Option<Message> {
+        let Announcing { follows, told_follows, told_all, .. } = &mut self.announcing;
+        let is_news = *follows != *told_follows && !*told_all;
+        *told_follows = *follows;
+        is_news.then_some(Message::Follows(*follows))
+    }
+
     /// The event manager says how events ended: kept for its successor.
     pub(super) fn keep_ended(&mut self, ended: &Ended) {
         if self.announcing.ended.is_none_or(|known| known.below <= ended.below) {
@@ -127,6 +141,7 @@ impl Readout {
     pub(super) fn announce_again(&mut self) {
         self.announcing.next = self.table.base();
         self.announcing.told = None;
+        self.announcing.told_follows = false;
         (self.announcing.ended_due, self.announcing.stop_due) = (true, true);
         self.announcing.lumisections_due = self.announcing.lumisections.told().collect();
         self.announcing.masks_due = self.masks().collect();

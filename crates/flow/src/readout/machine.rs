@@ -257,6 +257,9 @@ impl Readout {
             if let Some(left) = self.next_left() {
                 return Some(ReadoutAction::ToManager(left));
             }
+            if let Some(follows) = self.next_follows() {
+                return Some(ReadoutAction::ToManager(follows));
+            }
             if let Some(announce) = self.next_announce() {
                 return Some(ReadoutAction::ToManager(Message::Announce(announce)));
             }

@@ -30,6 +30,7 @@ impl Readout {
         let before = self.head;
         while self.started && self.behind == 0 {
             let frontier = self.sources.iter().map(|source| source.frontier).min().unwrap_or(NEVER);
+            self.announcing.follows = frontier == NEVER;
             let settled = if frontier == NEVER { self.opened() } else { frontier };
             let settled = settled.saturating_add(Position::from(is_planted(Flaw::SettledTooFar)));
             self.settle(settled.min(self.stop_end()));
@@ -37,6 +38,7 @@ impl Readout {
                 break;
             }
         }
+        self.announcing.follows &= self.behind == 0;
         self.table.close_gap(self.head);
         let moved = self.head != before;
         if moved {

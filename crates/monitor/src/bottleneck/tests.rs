@@ -100,15 +100,18 @@ fn a_source_that_is_not_read_is_not_silent_whatever_comes_of_it() {
 }
 
 #[test]
-fn a_source_that_has_ended_is_neither_silent_nor_waited_for() {
-    let ended = |id, received| {
+fn a_source_that_has_ended_or_is_masked_is_neither_silent_nor_waited_for() {
+    let with = |counter, id, received| {
         let mut source = source(id, received);
-        source.numbers.add(Counter::SourcesEnded, 1);
+        source.numbers.add(counter, 1);
         source
     };
+    let ended = |id, received| with(Counter::SourcesEnded, id, received);
+    let masked = with(Counter::SourceMasked, 2, 900);
     let before = sample(10, vec![source(1, 1_000), source(2, 900)]);
     assert_eq!(found(&before, &sample(20, vec![source(1, 2_000), source(2, 900)])).limit, Limit::SourceSilent);
     assert_eq!(found(&before, &sample(20, vec![source(1, 2_000), ended(2, 900)])).limit, Limit::Sources);
+    assert_eq!(found(&before, &sample(20, vec![source(1, 2_000), masked])).limit, Limit::Sources);
     let waiting = held_back(source(1, 2_000), of_ten_seconds(0.5));
     assert_eq!(found(&before, &sample(20, vec![waiting, ended(2, 900)])).limit, Limit::BehindReadout);
     let finding = found(&before, &sample(20, vec![ended(1, 1_000), ended(2, 900)]));

@@ -19,7 +19,7 @@ use ropewalk_io::disk::{RealDisk, RealDiskConfig};
 use ropewalk_io::tcp::Tcp;
 use ropewalk_io::wait::Waker;
 use ropewalk_memory::PoolConfig;
-use ropewalk_terms::{EventKey, Instant, RunNumber};
+use ropewalk_terms::{EventKey, Instant, RunNumber, SourceId};
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -33,6 +33,8 @@ enum Order {
     Stop { last: Option<EventKey> },
     /// End it at once.
     ForceStop,
+    /// A source takes part no longer, or again.
+    Mask { source: SourceId, is_masked: bool },
 }
 
 /// The nodes of a run, as front ends' run control sees them: commands in, the phase out.
@@ -219,6 +221,10 @@ impl Conducted {
         self.shared.order(Order::ForceStop);
     }
 
+    pub(super) fn mask(&self, source: SourceId, is_masked: bool) {
+        self.shared.order(Order::Mask { source, is_masked });
+    }
+
     pub(super) fn account(&self) -> FrontEndsAccount {
         self.shared.account().0
     }
@@ -248,6 +254,7 @@ impl Conductor {
             }
             Order::Stop { last } => self.drive.stop(now, last),
             Order::ForceStop => self.drive.force_stop(now),
+            Order::Mask { source, is_masked } => self.drive.mask(now, source, is_masked),
         }
     }
 

@@ -382,6 +382,15 @@ impl RunHandle {
         }
     }
 
+    /// From now on a source takes part no longer, or again; before the run begins, from its first event on. In mid-run the readout unit that
+    /// has it chooses from which event on, and reports it. The run is told of both by its account.
+    pub fn mask(&self, source: SourceId, is_masked: bool) {
+        if let Some(front_ends) = &self.front_ends {
+            front_ends.mask(source, is_masked);
+        }
+        self.command(RunCommand::Mask { source, is_masked });
+    }
+
     /// Has no further event built for now: readout units fill up and hold their sources back. A stop ends a pause.
     pub fn pause(&self) {
         self.command(RunCommand::Pause);

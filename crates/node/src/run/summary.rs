@@ -10,7 +10,7 @@ use super::forecast::DiskLeft;
 use super::front_end_summary::FrontEndsSummary;
 use super::lumisections::LumisectionSummary;
 use super::transfer::TransferSummary;
-use crate::drive::{RunSnapshot, Seen};
+use crate::drive::{MaskRecord, MaskedInterval, RunSnapshot, Seen};
 use crate::fields::Fields;
 use ropewalk_flow::messages::LumisectionEnd;
 use ropewalk_terms::{ByCause, Counter, EventAccount, FragmentAccount, SourceId, Utc};
@@ -72,6 +72,8 @@ pub struct RunSummary {
     pub ledger: Value,
     /// The account of each source.
     pub by_source: Map<String, Value>,
+    /// In which events a source took no part because it was masked, by its id; sources that always took part are left out.
+    pub masked: Map<String, Value>,
     /// Front ends under run control; null where there are none.
     pub front_ends: Option<FrontEndsSummary>,
     /// What became of filter units and of what they had.
@@ -247,6 +249,13 @@ fn by_source(snapshot: &RunSnapshot) -> Map<String, Value> {
     snapshot.sources.iter().map(account).collect()
 }
 
+fn masked(snapshot: &RunSnapshot) -> Map<String, Value> {
+    let interval =
+        |one: &MaskedInterval| json!({ "from": one.from.to_string(), "to": one.to.map(|to| to.to_string()) });
+    let intervals = |record: &MaskRecord| record.intervals.iter().map(interval).collect();
+    snapshot.masks.iter().map(|(id, record)| (id.to_string(), Value::Array(intervals(record)))).collect()
+}
+
 /// What was seen of all sources together.
 fn seen(snapshot: &RunSnapshot) -> Seen {
     Seen {
@@ -355,6 +364,7 @@ impl RunSummary {
             transfer: None,
             ledger: json!({ "balanced": imbalances.is_empty(), "unbalanced": imbalances }),
             by_source: by_source(snapshot),
+            masked: masked(snapshot),
             front_ends: None,
             filter: FilterSummary::new(snapshot),
             file_based: None,

@@ -2,6 +2,7 @@
 
 use super::controls::{ControlsRequest, ControlsTold};
 use super::journal::{Entry, Journal};
+use super::masks::{MaskRefusal, MaskRequest};
 use super::view::SessionView;
 use crate::fields::Fields;
 use crate::run::RunError;
@@ -46,6 +47,11 @@ pub(super) enum Order {
         request: ControlsRequest,
         by: String,
         reply: Box<dyn FnOnce(ControlsTold) + Send>,
+    },
+    Mask {
+        request: MaskRequest,
+        by: String,
+        reply: Box<dyn FnOnce(Result<(), MaskRefusal>) + Send>,
     },
 }
 
@@ -126,6 +132,12 @@ impl Desk {
         self.order(Order::Controls { request, by: by.to_owned(), reply: Box::new(reply) });
     }
 
+    /// Takes sources out of runs, or in again, in an operator's name: the run that goes on, and those that follow. `reply` is called once,
+    /// from another thread, when the run has been told; from which event on it holds is seen in its snapshot. It must not block.
+    pub fn mask(&self, request: MaskRequest, by: &str, reply: impl FnOnce(Result<(), MaskRefusal>) + Send + 'static) {
+        self.order(Order::Mask { request, by: by.to_owned(), reply: Box::new(reply) });
+    }
+
     fn order(&self, order: Order) {
         let Err(unsent) = self.orders.send(order) else { return };
         // The thread has ended: everything is over.
@@ -138,6 +150,7 @@ impl Desk {
             Order::Controls { reply, .. } => {
                 reply(ControlsTold { holder: None, refusal: Some("run control has ended".to_owned()) });
             }
+            Order::Mask { reply, .. } => reply(Err(MaskRefusal::Over)),
         }
     }
 

@@ -4,6 +4,7 @@ use super::controls::{ControlsRequest, ControlsTold, Rota};
 use super::desk::{By, Desk, Order, Reply, Shared, Told};
 use super::journal::EntryKind;
 use super::limits::{RunLimits, RunWatch};
+use super::masks::{MaskRefusal, MaskRequest, MaskRules, Masks};
 use super::view::SessionView;
 use crate::fields::Fields;
 use crate::run::{ACCOUNT, RunError, RunHandle, RunSummary, RunThreads};
@@ -38,6 +39,8 @@ pub struct SessionConfig {
     pub required_fields: Vec<String>,
     /// What is said of each run unless its start says otherwise.
     pub fields: Fields,
+    /// Which sources operators can take out.
+    pub mask_rules: MaskRules,
 }
 
 impl SessionConfig {
@@ -116,6 +119,7 @@ struct Director {
     launch: Launch,
     operation: Operation,
     rota: Rota,
+    masks: Masks,
     clock: MonotonicClock,
     orders: Receiver<Order>,
     shared: Arc<Shared>,
@@ -149,6 +153,7 @@ impl Director {
             launch,
             operation: Operation::new(config.tasks),
             rota: Rota::new(config.silence),
+            masks: Masks::new(config.mask_rules.clone()),
             config,
             clock,
             orders,
@@ -187,6 +192,7 @@ impl Director {
         match order {
             Order::Command { command, fields, by, reply } => self.take_command(command, fields, by, reply),
             Order::Controls { request, by, reply } => reply(self.take_controls(&request, &by)),
+            Order::Mask { request, by, reply } => reply(self.mask(&request, &by)),
         }
     }
 
@@ -196,6 +202,24 @@ impl Director {
         // Whoever is told looks at once.
         self.publish();
         told
+    }
+
+    fn mask(&mut self, request: &MaskRequest, by: &str) -> Result<(), MaskRefusal> {
+        if let Some(why) = self.rota.refusal(self.clock.now(), by) {
+            return Err(MaskRefusal::HeldByAnother(why));
+        }
+        let changed = self.masks.ask(request)?;
+        let what = if request.is_masked { "takes no part" } else { "takes part again" };
+        for &source in &changed {
+            self.tell(EntryKind::Command, format!("source {source} {what}, by {by}"));
+            if let Some(handle) = &self.handle {
+                handle.mask(source, request.is_masked);
+            }
+        }
+        self.view.masked = Arc::new(self.masks.masked().clone());
+        // Whoever is told looks at once.
+        self.shared.publish(self.view.clone());
+        Ok(())
     }
 
     fn take_command(&mut self, command: Command, fields: Fields, by: By, reply: Reply) {
@@ -378,7 +402,10 @@ impl Director {
         let last = self.config.limits.events.map(|events| FIRST.plus(events.max(1) - 1));
         handle.describe(self.fields.clone());
         match handle.leave_word(FIRST, last) {
-            Ok(()) => handle.start(FIRST, last),
+            Ok(()) => {
+                self.masks.masked().iter().for_each(|&source| handle.mask(source, true));
+                handle.start(FIRST, last);
+            }
             Err(error) => {
                 let text = format!("{}: cannot be written: {error}", handle.directory().display());
                 self.trouble(text);

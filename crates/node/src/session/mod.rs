@@ -14,6 +14,7 @@ mod desk;
 mod director;
 mod journal;
 mod limits;
+mod masks;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -23,6 +24,7 @@ pub use desk::{Desk, Told};
 pub use director::{Launch, Session, SessionConfig};
 pub use journal::{Entry, EntryKind};
 pub use limits::{RunLimits, task_limits};
+pub use masks::{MaskRefusal, MaskRequest, MaskRules};
 pub use view::SessionView;
 
 pub use ropewalk_flow::control::operation::{AfterRun, Answer, Command, Fault, OperationState, Task, TaskLimits};

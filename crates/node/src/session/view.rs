@@ -7,7 +7,8 @@ use crate::run::{DiskLeft, RunSummary};
 use crate::tap::Tap;
 use ropewalk_flow::control::operation::{Command, Fault, OperationState, Task};
 use ropewalk_monitor::Sample;
-use ropewalk_terms::{RunNumber, Utc};
+use ropewalk_terms::{RunNumber, SourceId, Utc};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +58,8 @@ pub struct SessionView {
     pub required_fields: Arc<[String]>,
     /// What was said of the run that is under way.
     pub fields: Fields,
+    /// Sources that operators have taken out.
+    pub masked: Arc<BTreeSet<SourceId>>,
     /// The number of the last entry in the journal.
     pub last_entry: u64,
 }
@@ -85,6 +88,7 @@ impl SessionView {
             operator: None,
             required_fields: Arc::default(),
             fields: Fields::default(),
+            masked: Arc::default(),
             last_entry: 0,
         }
     }

@@ -7,13 +7,13 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
 /// A program that serves run control, and where.
-struct Controlled {
-    program: Program,
-    url: String,
+pub(crate) struct Controlled {
+    pub(crate) program: Program,
+    pub(crate) url: String,
 }
 
 impl Controlled {
-    fn start(setup: &Setup, more: &[&str]) -> Self {
+    pub(crate) fn start(setup: &Setup, more: &[&str]) -> Self {
         let file = setup.file();
         let options = ["--control", "127.0.0.1:0", "--json"].iter().chain(more).map(AsRef::as_ref);
         let mut program = Program::start(["run".as_ref(), file.as_os_str()].into_iter().chain(options));
@@ -26,13 +26,13 @@ impl Controlled {
     }
 
     /// The answer to a command that is carried out.
-    fn good(&self, command: &str) -> Value {
+    pub(crate) fn good(&self, command: &str) -> Value {
         let ended = self.ctl(command);
         ended.expect_status(0).account()
     }
 
     /// Waits until the state says so.
-    fn wait(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         crate::support::wait_for(what, || Some(self.good("state")).filter(|state| is_so(state)))
     }
 }

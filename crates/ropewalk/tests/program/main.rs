@@ -22,6 +22,7 @@ mod gateway;
 mod init;
 mod interrupts;
 mod manager_killed;
+mod masks;
 mod nodes;
 mod process;
 mod refusals;

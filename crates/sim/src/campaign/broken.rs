@@ -27,6 +27,8 @@ pub enum Checker {
     Epochs,
     /// A readout unit announces in the order of keys, and begins again only when it is asked to.
     Order,
+    /// Sources are masked in the events in which the account says so, and in no others.
+    Masks,
     /// Nobody panics.
     Panic,
 }
@@ -46,6 +48,7 @@ impl Checker {
             Self::Liveness => "liveness",
             Self::Epochs => "epochs",
             Self::Order => "order",
+            Self::Masks => "masks",
             Self::Panic => "panic",
         }
     }

@@ -3,6 +3,7 @@
 use super::broken::{Broken, Checker};
 use super::fault::Fault;
 use super::machines::ReadoutMachine;
+use super::masking::Masked;
 use super::node::Node;
 use super::place::Place;
 use super::referee::Held;
@@ -40,7 +41,8 @@ impl World {
         let timeline = self.timeline();
         self.judge_copies(&held, &timeline)?;
         self.judge_audience()?;
-        self.judge_events(&held, &timeline)
+        let masked = self.judge_masks()?;
+        self.judge_events(&held, &timeline, &masked)
     }
 
     fn judge_ledger(&mut self) -> Result<(), Broken> {
@@ -197,7 +199,7 @@ impl World {
         }
     }
 
-    fn judge_events(&self, held: &Held, timeline: &Timeline) -> Result<(), Broken> {
+    fn judge_events(&self, held: &Held, timeline: &Timeline, masked: &Masked) -> Result<(), Broken> {
         let last = match self.spoken_for().and_then(|manager| manager.drive().machine().last()) {
             Some(last) => self.scenario.event_of(last).unwrap_or(self.scenario.events),
             None if self.scenario.end == End::Last => self.scenario.events,
@@ -215,10 +217,15 @@ impl World {
             match held.counting(event) {
                 Some(copy) => {
                     for source in 0..self.scenario.sources.len() {
+                        if masked.covers(self.scenario.source_id(source), self.scenario.key_of(event)) {
+                            self.judge_masked(event, source, copy)?;
+                            continue;
+                        }
                         match copy.found.get(&self.scenario.source_id(source)) {
                             Some(None) => self.must_be_there(event, source)?,
                             Some(Some(Cause::ForcedStop)) if is_forced => {}
                             Some(Some(cause)) => self.excuse(timeline, event, source, Some(*cause))?,
+                            None if self.may_be_masked(source) => {}
                             None => {
                                 let id = self.scenario.source_id(source);
                                 let words = format!("event {event} says nothing of source {id}");
@@ -229,13 +236,13 @@ impl World {
                 }
                 // What was not done was dropped.
                 None if is_forced => {}
-                None => self.excuse_event(timeline, event)?,
+                None => self.excuse_event(timeline, event, masked)?,
             }
         }
         // The run should have gone on to its last event, but for a policy that stopped it.
         let is_cut = self.scenario.end != End::Last || self.scenario.incomplete == IncompletePolicy::Stop;
         let behind = if is_cut { 0..0 } else { last + 1..self.scenario.events + 1 };
-        behind.into_iter().try_for_each(|event| self.excuse_event(timeline, event))
+        behind.into_iter().try_for_each(|event| self.excuse_event(timeline, event, masked))
     }
 
     /// A fragment is in a file: its source sent it whole, or another event's under its number.
@@ -252,7 +259,7 @@ impl World {
     }
 
     /// An event is not there at all.
-    fn excuse_event(&self, timeline: &Timeline, event: u64) -> Result<(), Broken> {
+    fn excuse_event(&self, timeline: &Timeline, event: u64, masked: &Masked) -> Result<(), Broken> {
         let number = self.scenario.key_of(event).number();
         if self.scenario.filters.as_ref().is_some_and(|filters| filters.rejects(number)) {
             return Ok(());
@@ -269,7 +276,9 @@ impl World {
         if cut && self.scenario.level < AcknowledgementLevel::Synced {
             return Ok(());
         }
-        let excuses = (0..self.scenario.sources.len()).map(|source| self.excuse(timeline, event, source, None));
+        let is_masked = |source: &usize| masked.covers(self.scenario.source_id(*source), self.scenario.key_of(event));
+        let sources = (0..self.scenario.sources.len()).filter(|source| !is_masked(source));
+        let excuses = sources.map(|source| self.excuse(timeline, event, source, None));
         let (mut any, mut first) = (false, None);
         for excuse in excuses {
             match excuse {

@@ -41,6 +41,7 @@ pub mod growing;
 mod inject;
 mod judge;
 mod machines;
+mod masking;
 mod node;
 mod obedience;
 mod order;
@@ -74,6 +75,7 @@ pub use content::{Contents, Format, Sizes, mixed};
 pub use coverage::{Coverage, Situation, unreachable};
 pub use fault::{Fault, Scheduled};
 pub use fault_kind::FaultKind;
+pub use masking::Masking;
 pub use outcome::{
     Outcome, run, run_controlled, run_dividing, run_filing, run_filtering, run_gathering, run_growing, run_operating,
     run_push, run_storing, run_writing,

@@ -5,6 +5,7 @@ use super::content::{Contents, Format, Sizes};
 use super::draw::Draw;
 use super::fault::{Fault, Scheduled};
 use super::filtering;
+use super::masking::Masking;
 use super::place::Place;
 use super::schedule;
 use ropewalk_flow::builder::IncompletePolicy;
@@ -150,6 +151,8 @@ pub struct Scenario {
     pub drifts: Vec<i32>,
     /// What goes wrong, in the order of time.
     pub faults: Vec<Scheduled>,
+    /// What somebody says of sources that are to take part no longer, or again, in the order of time.
+    pub masks: Vec<Masking>,
     /// Filter units, where events are decided.
     pub filters: Option<Box<filtering::Scenario>>,
 }
@@ -200,6 +203,7 @@ impl Scenario {
             disk: DiskFaults::default(),
             drifts: vec![0; 5],
             faults: Vec::new(),
+            masks: Vec::new(),
             filters: None,
         }
     }
@@ -264,6 +268,7 @@ impl Scenario {
         scenario.draw_latecomer();
         scenario.draw_cards();
         scenario.draw_lumisections(span);
+        scenario.draw_masks(span);
         scenario
     }
 
@@ -529,6 +534,10 @@ impl fmt::Display for Scenario {
             self.managers,
             self.cards,
         )?;
+        for Masking { at, source, is_masked } in &self.masks {
+            let what = if *is_masked { "is masked" } else { "takes part again" };
+            writeln!(out, "  at {at:?}: source {} {what}", self.source_id((*source).into()))?;
+        }
         self.faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
     }
 }

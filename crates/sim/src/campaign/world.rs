@@ -57,6 +57,8 @@ pub struct World {
     pub(super) coverage: Coverage,
     pub(super) safe: Safe,
     pub(super) reign: Reign,
+    /// How many of the scenario's words about masks were said.
+    pub(super) masks_said: usize,
     order: Draw,
     idle_steps: u32,
 }
@@ -112,6 +114,7 @@ impl World {
             safe: Safe::default(),
             order: Draw::new(scenario.seed, 3),
             reign: Reign::new(&scenario),
+            masks_said: 0,
             idle_steps: 0,
             recorder,
             clock,
@@ -268,6 +271,7 @@ impl World {
     pub fn step(&mut self) -> Result<(), Broken> {
         self.inject();
         self.command_the_end();
+        self.command_masks();
         let (mut rounds, mut done) = (0, 0);
         loop {
             let (any, work) = self.round()?;
@@ -292,7 +296,7 @@ impl World {
         let end = Some(Instant::ZERO.after(self.end_command().0)).filter(|&end| end > self.now());
         let farewell = self.reign.ended.map(|(_, since)| since.after(FAREWELL));
         let farewell = farewell.filter(|&farewell| farewell > self.now());
-        let next = [next, self.injection.next(), end, farewell].into_iter().flatten().min();
+        let next = [next, self.injection.next(), end, farewell, self.next_mask()].into_iter().flatten().min();
         let now = self.now();
         let limit = self.limit();
         Broken::unless(next.is_some() || self.has_ended(), Checker::Liveness, || {

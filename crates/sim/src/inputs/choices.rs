@@ -147,7 +147,8 @@ impl<'a> Choices<'a> {
 
     /// Any message of the protocol, whoever should send it.
     pub(super) fn message(&mut self, sources: u32) -> Message {
-        match self.below(23) {
+        match self.below(24) {
+            23 => Message::Follows(self.chance()),
             22 => Message::Mask(Mask { source: self.source(sources), is_masked: self.chance() }),
             0 => Message::Start(Start { first: self.key(), origin: self.key() }),
             1 => Message::QueryHighest,

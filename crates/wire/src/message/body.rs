@@ -419,6 +419,7 @@ pub enum Message {
     Lumisection(Lumisection),
     LumisectionEnd(LumisectionEnd),
     Mask(Mask),
+    Follows(bool),
 }
 
 impl Message {
@@ -451,6 +452,7 @@ impl Message {
             Self::Lumisection(_) => Kind::Lumisection,
             Self::LumisectionEnd(_) => Kind::LumisectionEnd,
             Self::Mask(_) => Kind::Mask,
+            Self::Follows(_) => Kind::Follows,
         }
     }
 
@@ -505,6 +507,7 @@ impl Message {
                 to.u32(body.source.0);
                 to.u8(body.is_masked.into());
             }
+            Self::Follows(follows) => to.u8((*follows).into()),
         }
     }
 
@@ -554,6 +557,7 @@ impl Message {
             Kind::Lumisection => Self::Lumisection(Lumisection::decode(&mut from)?),
             Kind::LumisectionEnd => Self::LumisectionEnd(LumisectionEnd::decode(&mut from)?),
             Kind::Mask => Self::Mask(Mask { source: SourceId(from.u32()?), is_masked: flag(&mut from)? }),
+            Kind::Follows => Self::Follows(flag(&mut from)?),
             Kind::SuperFragments => return Err(FrameError::Meaning),
         };
         from.end()?;

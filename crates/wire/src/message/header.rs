@@ -64,6 +64,8 @@ kinds! {
     LumisectionEnd = 26,
     /// EVM to RU: a source takes part no longer, or again. RU to a new EVM: that was said.
     Mask = 27,
+    /// RU to EVM: whether it waits for none of its sources, so that it wants to hear at once of events that others hold.
+    Follows = 28,
 }
 
 /// The part that every message begins with.

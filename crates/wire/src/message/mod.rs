@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!              Hello, Welcome/Refuse          (every connection, both ways, first)
-//!   RU  -> EVM  Announce, Highest, Ended, Lumisection, LumisectionEnd, Mask, StopAt, Finished, Report
+//!   RU  -> EVM  Announce, Highest, Ended, Lumisection, LumisectionEnd, Mask, Follows, StopAt, Finished,
+//!               Report
 //!   EVM -> RU   Start, QueryHighest, Highest, StopAt, Resync, Release, Ended, Recover, Finish, Finished,
 //!               Lumisection, LumisectionEnd, Mask
 //!   BU  -> EVM  Credit, Acknowledge, Unreleased, Lumisection, LumisectionEnd, Synchrony, StopRequest, Finished, Report

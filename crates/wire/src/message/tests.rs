@@ -88,6 +88,7 @@ fn message() -> impl Strategy<Value = Message> {
             prop_oneof![
                 Just(Message::Ended(ended)),
                 Just(Message::LumisectionEnd(LumisectionEnd { number: late as u32, before, ended })),
+                Just(Message::Follows(late % 2 == 0)),
                 Just(Message::Mask(Mask { source: SourceId(late as u32), is_masked: late % 2 == 0 })),
             ]
         }),

@@ -4,7 +4,7 @@ use super::incident::{Incident, IncidentKind, MOST_INCIDENTS};
 use super::member::{FrontEndConfig, Member};
 use crate::control::{RunCommand, RunPhase};
 use ropewalk_terms::flaws::{Flaw, is_planted};
-use ropewalk_terms::{EventKey, Instant, RunNumber};
+use ropewalk_terms::{EventKey, Instant, RunNumber, SourceId};
 use ropewalk_wire::front_end::{Command, Configure, Hello, Stage, Start, Stop, Word};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -169,6 +169,24 @@ impl FrontEnds {
         }
     }
 
+    /// A source takes no part from now on: nobody waits for its front end, in this run and in those that follow. Or again: then what it
+    /// missed of the run that goes on is told it, as if it had not been left behind; so a board that was begun anew comes back.
+    /// The trigger source is not to be masked.
+    pub fn mask(&mut self, now: Instant, source: SourceId, is_masked: bool) {
+        let members = self.members.iter_mut();
+        let found = members.filter(|member| member.config.source == source && !member.config.is_trigger).last();
+        let Some(member) = found else { return };
+        let was_masked = core::mem::replace(&mut member.is_masked, is_masked);
+        if was_masked && !is_masked {
+            (member.is_left_behind, member.has_failed) = (false, false);
+            if member.asked.is_some_and(|asked| asked > member.reached) {
+                // It may have failed at that.
+                member.asked = None;
+            }
+        }
+        self.advance(now);
+    }
+
     /// The nodes of the run are so far.
     pub fn nodes_are(&mut self, now: Instant, nodes: RunPhase) {
         self.nodes = nodes;
@@ -257,7 +275,7 @@ impl FrontEnds {
             Word::Failed(failed) if failed.run == run => {
                 (member.has_failed, member.asked) = (true, None);
                 // A run that has begun goes on without it.
-                member.is_left_behind |= self.phase >= FrontEndPhase::Starting || !member.config.is_required;
+                member.is_left_behind |= self.phase >= FrontEndPhase::Starting || !member.is_needed();
                 self.note(now, place, IncidentKind::Failed(failed.text.clone()));
                 return self.advance(now);
             }
@@ -448,7 +466,7 @@ impl FrontEnds {
                 continue;
             }
             let tries_again = match self.phase {
-                FrontEndPhase::Configuring => member.config.is_required,
+                FrontEndPhase::Configuring => member.is_needed(),
                 FrontEndPhase::Vetoing | FrontEndPhase::Stopping => is_planted(Flaw::DeafWaitedFor),
                 phase => phase == FrontEndPhase::Running,
             };

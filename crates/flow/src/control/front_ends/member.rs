@@ -65,6 +65,8 @@ pub struct Member {
     pub(super) reached: Stage,
     /// What it was told to reach over this connection.
     pub(super) asked: Option<Stage>,
+    /// It takes no part, in this run and in those that follow, until somebody says otherwise.
+    pub(super) is_masked: bool,
     /// It is not waited for in this run any more.
     pub(super) is_left_behind: bool,
     /// It said that it failed, and what it was told is not told again before the next limit.
@@ -89,6 +91,7 @@ impl Member {
             is_known: false,
             reached: Stage::Idle,
             asked: None,
+            is_masked: false,
             is_left_behind: false,
             has_failed: false,
             heard: Instant::ZERO,
@@ -107,6 +110,11 @@ impl Member {
         (self.is_left_behind, self.has_failed) = (false, false);
         (self.status, self.vetoed, self.stopped) = (Status::default(), None, None);
         (self.readings.taken, self.readings.refused) = (0, 0);
+    }
+
+    /// Events need it, so that a start waits for it.
+    pub(super) const fn is_needed(&self) -> bool {
+        self.config.is_required && !self.is_masked
     }
 
     /// How it was configured.
@@ -139,6 +147,11 @@ impl Member {
         self.reached
     }
 
+    /// It takes no part until somebody says otherwise.
+    pub const fn is_masked(&self) -> bool {
+        self.is_masked
+    }
+
     /// It is not waited for in this run any more.
     pub const fn is_left_behind(&self) -> bool {
         self.is_left_behind
@@ -161,7 +174,7 @@ impl Member {
 
     /// Whether it need not be waited for on the way to `stage`.
     pub(super) fn is_settled(&self, stage: Stage) -> bool {
-        self.reached >= stage || self.is_left_behind
+        self.reached >= stage || self.is_left_behind || self.is_masked
     }
 
     /// How far a front end that calls is in this run, as it says itself.

@@ -392,3 +392,48 @@ proptest! {
         prop_assert!(nodes.last().is_some_and(|(_, told)| told.starts_with("Stop")));
     }
 }
+
+#[test]
+fn a_start_does_not_wait_for_a_front_end_that_is_masked() {
+    let mut run = front_ends();
+    run.mask(at(0.0), SourceId(2), true);
+    run.start(at(0.0), order());
+    [TRIGGER, 2].into_iter().for_each(|place| run.connected(at(0.0), place, hello(Stage::Idle, RunNumber(0))));
+    [TRIGGER, 2].into_iter().for_each(|place| run.heard(at(0.1), place, &Word::Ready(RUN)));
+    assert_eq!(run.phase(), FrontEndPhase::AwaitingNodes);
+    run.nodes_are(at(0.2), RunPhase::Running);
+    [TRIGGER, 2].into_iter().for_each(|place| run.heard(at(0.3), place, &Word::Started(RUN)));
+    run.heard(at(0.4), TRIGGER, &Word::Enabled(RUN));
+    assert_eq!(run.phase(), FrontEndPhase::Running);
+    run.stop(at(1.0), None);
+    run.heard(at(1.0), TRIGGER, &vetoed(9));
+    [TRIGGER, 2].into_iter().for_each(|place| run.heard(at(1.0), place, &stopped(9)));
+    assert_eq!(run.phase(), FrontEndPhase::Finished, "nor does the stop");
+}
+
+#[test]
+fn a_board_that_was_begun_anew_is_led_into_the_run_when_it_is_taken_in_again() {
+    let mut run = running();
+    run.mask(at(1.0), SourceId(2), true);
+    run.lost(at(1.0), 1);
+    run.connected(at(2.0), 1, hello(Stage::Idle, RunNumber(0)));
+    assert_eq!((told(&mut run, at(2.0)), run.members()[1].is_left_behind()), (vec![], true));
+    run.mask(at(3.0), SourceId(2), false);
+    assert_eq!(told(&mut run, at(3.0)), told_all("Configure", [1]));
+    run.heard(at(3.1), 1, &Word::Ready(RUN));
+    assert_eq!(told(&mut run, at(3.1)), told_all("Start", [1]));
+    run.heard(at(3.2), 1, &Word::Started(RUN));
+    run.stop(at(4.0), None);
+    run.heard(at(4.0), TRIGGER, &vetoed(9));
+    [TRIGGER, 2].into_iter().for_each(|place| run.heard(at(4.0), place, &stopped(9)));
+    assert_eq!(run.phase(), FrontEndPhase::Stopping, "its data are waited for again");
+    run.heard(at(4.1), 1, &stopped(9));
+    assert_eq!(run.phase(), FrontEndPhase::Finished);
+}
+
+#[test]
+fn the_trigger_source_is_waited_for_whatever_is_said() {
+    let mut run = front_ends();
+    run.mask(at(0.0), SourceId(1), true);
+    assert!(!run.members()[TRIGGER].is_masked());
+}

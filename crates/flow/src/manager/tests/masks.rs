@@ -73,3 +73,24 @@ fn a_successor_learns_of_masks_from_readout_units_and_believes_its_operator_firs
     hand.sent();
     assert_eq!(hand.manager.masked().collect::<Vec<_>>(), [SourceId(5)]);
 }
+
+#[test]
+fn who_waits_for_none_of_its_sources_is_told_of_events_at_once() {
+    let mut hand = Hand::running(config(2, 1));
+    let told = |hand: &mut Hand| {
+        let sent = hand.sent();
+        let told = sent.iter().filter(|(_, message)| matches!(message, Message::Highest(_)));
+        told.map(|(to, message)| (*to, message.clone())).collect::<Vec<_>>()
+    };
+    hand.announce(0, 2, 1..=2);
+    assert_eq!(told(&mut hand), [], "who waits for sources of its own has its own patience");
+    hand.say(NodeId::readout(1), &Message::Follows(true));
+    assert_eq!(told(&mut hand), [(NodeId::readout(1), Message::Highest(key(2)))]);
+    hand.announce(1, 2, []);
+    hand.announce(0, 3, [3]);
+    assert_eq!(told(&mut hand), [], "not for each event");
+    let due = hand.manager.next_deadline().expect("it is told soon");
+    assert!(due.since(hand.now) <= core::time::Duration::from_millis(1));
+    hand.now = due;
+    assert_eq!(told(&mut hand), [(NodeId::readout(1), Message::Highest(key(3)))]);
+}

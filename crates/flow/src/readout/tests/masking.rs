@@ -210,3 +210,20 @@ fn a_source_cannot_be_masked_more_often_than_is_recorded() {
     }
     assert_eq!(rig.turns(1).len(), ReportEntry::MOST_TURNS);
 }
+
+#[test]
+fn a_readout_unit_whose_sources_are_all_masked_asks_to_hear_of_events_at_once() {
+    let mut rig = Rig::started(config(1));
+    rig.feed(0, [1, 2]);
+    rig.others.clear();
+    rig.mask(0, true);
+    assert_eq!(rig.others, [Message::Follows(true)]);
+    rig.tell(Message::Highest(key(9)));
+    assert_eq!(rig.settled, key(9));
+    (rig.held, rig.settled) = (Vec::new(), EventKey::MIN);
+    rig.tell(Message::Recover);
+    assert!(rig.others[1..].contains(&Message::Follows(true)), "a new event manager hears of it, too");
+    rig.mask(0, false);
+    rig.feed(0, [10]);
+    assert_eq!(rig.others.last(), Some(&Message::Follows(false)));
+}

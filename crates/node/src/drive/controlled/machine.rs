@@ -118,6 +118,11 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         self.machine.stop(now, last);
     }
 
+    /// A source takes part no longer, and nobody waits for its front end; or again.
+    pub fn mask(&mut self, now: Instant, source: SourceId, is_masked: bool) {
+        self.machine.mask(now, source, is_masked);
+    }
+
     /// Ends the run at once.
     pub fn force_stop(&mut self, now: Instant) {
         self.machine.force_stop(now);

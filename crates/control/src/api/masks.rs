@@ -1,0 +1,68 @@
+//! Sources that operators take out of runs, and in again.
+
+use super::{Manner, Shared, problem, shown};
+use crate::forms::{Mask, Masking, Problem, masks};
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Query, State as Of};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use ropewalk_node::session::{MaskRefusal, MaskRequest};
+use ropewalk_terms::SourceId;
+use tokio::sync::oneshot;
+use utoipa::OpenApi;
+
+#[derive(OpenApi)]
+#[openapi(paths(all, mask))]
+pub(super) struct Document;
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new().route("/masks", get(all).post(mask))
+}
+
+/// Sources that are masked, or were in this run, and from which event to which.
+#[utoipa::path(get, path = "/api/v1/masks", responses((status = 200, body = [Mask])))]
+async fn all(Of(shared): Of<Shared>) -> Json<Vec<Mask>> {
+    Json(masks(&shared.desk.view()))
+}
+
+/// Masks sources, or takes them in again: in the run that goes on, from an event on that their readout unit chooses and reports, and in
+/// those that follow. All of it is done, or nothing.
+#[utoipa::path(
+    post,
+    path = "/api/v1/masks",
+    params(("by" = Option<String>, Query, description = "in whose name")),
+    request_body = Masking,
+    responses(
+        (status = 200, body = [Mask], description = "the run has been told; what has come of it is seen a moment later"),
+        (status = 400, body = Problem, description = "not that form"),
+        (status = 404, body = Problem, description = "there is no such source"),
+        (status = 409, body = Problem, description = "it cannot be had, or another operator holds the controls"),
+        (status = 410, body = Problem, description = "run control has ended"),
+    )
+)]
+async fn mask(
+    Of(shared): Of<Shared>,
+    manner: Result<Query<Manner>, QueryRejection>,
+    masking: Result<Json<Masking>, JsonRejection>,
+) -> Response {
+    let masking = match masking {
+        Ok(Json(masking)) => masking,
+        Err(error) => return problem(StatusCode::BAD_REQUEST, error.body_text()),
+    };
+    let by = manner.map_or(None, |Query(manner)| manner.by);
+    let by = shown(by.as_deref().unwrap_or("somebody"));
+    let sources = masking.sources.into_iter().map(SourceId).collect();
+    let (sender, receiver) = oneshot::channel();
+    shared.desk.mask(MaskRequest { sources, is_masked: masking.is_masked }, &by, move |told| {
+        // Whoever asked may be gone.
+        let _ = sender.send(told);
+    });
+    match receiver.await.unwrap_or(Err(MaskRefusal::Over)) {
+        Ok(()) => Json(masks(&shared.desk.view())).into_response(),
+        Err(MaskRefusal::Unknown(why)) => problem(StatusCode::NOT_FOUND, why),
+        Err(MaskRefusal::HeldByAnother(why) | MaskRefusal::Unfit(why)) => problem(StatusCode::CONFLICT, why),
+        Err(MaskRefusal::Over) => problem(StatusCode::GONE, "run control has ended"),
+    }
+}

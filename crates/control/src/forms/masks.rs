@@ -1,0 +1,82 @@
+//! Which sources take part.
+
+use ropewalk_node::drive::Part;
+use ropewalk_node::session::SessionView;
+use ropewalk_terms::{EventKey, SourceId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use utoipa::ToSchema;
+
+/// Whether a source takes part in the run that goes on.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Taking {
+    /// It does, or no run has told of it.
+    TakesPart,
+    /// It is masked.
+    Masked,
+    /// It is to take part again, and has sent nothing yet that goes on with the run's numbers.
+    AskedBack,
+}
+
+impl Taking {
+    /// What the run's own numbers say of it.
+    pub(crate) fn of(view: &SessionView, source: SourceId) -> Self {
+        match view.snapshot.masks.get(&source).map(|record| record.part) {
+            Some(Part::Masked) => Self::Masked,
+            Some(Part::AskedBack) => Self::AskedBack,
+            Some(Part::Takes) | None => Self::TakesPart,
+        }
+    }
+}
+
+/// Events in which a source took no part.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct MaskedEvents {
+    /// The first one: `17`, or `2:17` after two resynchronisations.
+    from: String,
+    /// The first one in which it took part again; null where it has not.
+    to: Option<String>,
+}
+
+/// A source that is masked, or was in this run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub(crate) struct Mask {
+    /// Its id.
+    source: u32,
+    /// An operator has taken it out: of this run and of those that follow.
+    is_masked: bool,
+    /// What has come of that in the run that goes on.
+    in_run: Taking,
+    /// Its intervals in the run that goes on, in the order of events.
+    events: Vec<MaskedEvents>,
+}
+
+/// All sources that are masked, or were in this run, by id.
+pub(crate) fn masks(view: &SessionView) -> Vec<Mask> {
+    let in_run = view.snapshot.masks.keys().copied();
+    let sources: BTreeSet<SourceId> = in_run.chain(view.masked.iter().copied()).collect();
+    let mask = |source: SourceId| {
+        let intervals = view.snapshot.masks.get(&source).map(|record| record.intervals.as_slice()).unwrap_or_default();
+        let events = intervals
+            .iter()
+            .map(|one| MaskedEvents { from: one.from.to_string(), to: one.to.as_ref().map(EventKey::to_string) });
+        Mask {
+            source: source.0,
+            is_masked: view.masked.contains(&source),
+            in_run: Taking::of(view, source),
+            events: events.collect(),
+        }
+    };
+    sources.into_iter().map(mask).collect()
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Masking {
+    /// The sources' ids.
+    pub(crate) sources: Vec<u32>,
+    /// They take part no longer; otherwise again.
+    pub(crate) is_masked: bool,
+}

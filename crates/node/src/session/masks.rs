@@ -1,0 +1,135 @@
+//! Which sources take part in runs, as operators want it: it holds for the run that goes on, from an event on that is recorded, and for
+//! those that follow.
+
+use crate::configuration::{Configuration, RequirementChoice};
+use ropewalk_terms::SourceId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which sources there are, and which of them have to take part, or never do.
+#[derive(Clone, Debug, Default)]
+pub struct MaskRules {
+    /// Why a source cannot be masked or taken in again; none where it can.
+    sources: BTreeMap<SourceId, Option<&'static str>>,
+}
+
+impl MaskRules {
+    /// Those of a system that pulls. In one where sources push there are none: there the configuration says who is masked.
+    pub fn of(configuration: &Configuration) -> Self {
+        let rule = |(trigger, requirement): (bool, RequirementChoice)| match requirement {
+            _ if trigger => Some("it is the trigger source, which opens the events"),
+            RequirementChoice::Masked => Some("the configuration masks it in every run"),
+            RequirementChoice::Required | RequirementChoice::Optional => None,
+        };
+        let sources = configuration.source.iter();
+        let sources = sources.map(|source| (SourceId(source.id), rule((source.trigger, source.requirement))));
+        Self { sources: sources.collect() }
+    }
+}
+
+/// What an operator wants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MaskRequest {
+    /// Of which sources.
+    pub sources: Vec<SourceId>,
+    /// They take part no longer; otherwise again.
+    pub is_masked: bool,
+}
+
+/// Why nothing was done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MaskRefusal {
+    /// Another operator holds the controls.
+    HeldByAnother(String),
+    /// No such source is configured.
+    Unknown(String),
+    /// It cannot be had.
+    Unfit(String),
+    /// Run control has ended.
+    Over,
+}
+
+/// Which sources operators have taken out.
+#[derive(Debug, Default)]
+pub(super) struct Masks {
+    rules: MaskRules,
+    masked: BTreeSet<SourceId>,
+}
+
+impl Masks {
+    pub(super) const fn new(rules: MaskRules) -> Self {
+        Self { rules, masked: BTreeSet::new() }
+    }
+
+    /// Those that take no part.
+    pub(super) const fn masked(&self) -> &BTreeSet<SourceId> {
+        &self.masked
+    }
+
+    /// All of that is done, or nothing: which sources that changes anything for.
+    pub(super) fn ask(&mut self, request: &MaskRequest) -> Result<Vec<SourceId>, MaskRefusal> {
+        let what = if request.is_masked { "masked" } else { "taken in" };
+        for source in &request.sources {
+            match self.rules.sources.get(source) {
+                None => return Err(MaskRefusal::Unknown(format!("there is no source {source}"))),
+                Some(Some(why)) => {
+                    return Err(MaskRefusal::Unfit(format!("source {source} cannot be {what}: {why}")));
+                }
+                Some(None) => {}
+            }
+        }
+        let mut masked = self.masked.clone();
+        for &source in &request.sources {
+            if request.is_masked {
+                masked.insert(source)
+            } else {
+                masked.remove(&source)
+            };
+        }
+        let takes_part = |source: &SourceId| !masked.contains(source);
+        if request.is_masked && !self.rules.sources.keys().any(takes_part) {
+            return Err(MaskRefusal::Unfit("no source would be left to take part".to_owned()));
+        }
+        let changed = masked.symmetric_difference(&self.masked).copied().collect();
+        self.masked = masked;
+        Ok(changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(ids: &[u32]) -> Vec<SourceId> {
+        ids.iter().copied().map(SourceId).collect()
+    }
+
+    fn ask(masks: &mut Masks, sources: &[u32], is_masked: bool) -> Result<Vec<SourceId>, MaskRefusal> {
+        masks.ask(&MaskRequest { sources: ids(sources), is_masked })
+    }
+
+    fn unfit(text: &str) -> Result<Vec<SourceId>, MaskRefusal> {
+        Err(MaskRefusal::Unfit(text.to_owned()))
+    }
+
+    #[test]
+    fn what_changes_is_told_and_what_cannot_be_is_refused_as_a_whole() {
+        let rules = [(1, Some("it triggers")), (2, None), (3, None), (4, None)];
+        let rules = MaskRules { sources: rules.map(|(id, why)| (SourceId(id), why)).into() };
+        let mut masks = Masks::new(rules);
+        assert_eq!(ask(&mut masks, &[2, 3], true), Ok(ids(&[2, 3])));
+        assert_eq!(ask(&mut masks, &[3, 4], true), Ok(ids(&[4])));
+        assert_eq!(ask(&mut masks, &[2, 1], false), unfit("source 1 cannot be taken in: it triggers"));
+        assert_eq!(ask(&mut masks, &[2, 9], false), Err(MaskRefusal::Unknown("there is no source 9".to_owned())));
+        assert_eq!(masks.masked().len(), 3, "nothing of what is refused is done");
+        assert_eq!(ask(&mut masks, &[2, 3], false), Ok(ids(&[2, 3])));
+        assert_eq!(ask(&mut masks, &[2], false), Ok(vec![]));
+    }
+
+    #[test]
+    fn somebody_takes_part() {
+        let mut masks = Masks::new(MaskRules { sources: [1, 2].map(|id| (SourceId(id), None)).into() });
+        assert_eq!(ask(&mut masks, &[1, 2], true), unfit("no source would be left to take part"));
+        assert_eq!(ask(&mut masks, &[1], true), Ok(ids(&[1])));
+        assert_eq!(ask(&mut masks, &[2], true), unfit("no source would be left to take part"));
+    }
+}

@@ -1,0 +1,132 @@
+//! Somebody takes sources out of a run and in again: when, and whether every event then says what the account says.
+
+use super::broken::{Broken, Checker};
+use super::draw::Draw;
+use super::node::Member;
+use super::place::Place;
+use super::referee::Record;
+use super::scenario::Scenario;
+use super::world::World;
+use ropewalk_flow::control::RunCommand;
+use ropewalk_node::drive::RunSnapshot;
+use ropewalk_terms::{EventKey, Instant, SourceId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Which stream of the seed decides on masks.
+const STREAM: u64 = 808;
+
+/// What somebody says of a source.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Masking {
+    /// When.
+    pub at: Duration,
+    /// Which one.
+    pub source: u16,
+    /// It takes part no longer; otherwise again.
+    pub is_masked: bool,
+}
+
+impl Scenario {
+    /// Whether somebody takes sources out: not the trigger source, which cannot be. A stream of its own, so that other seeds mean
+    /// what they meant before.
+    pub(super) fn draw_masks(&mut self, span: Duration) {
+        let mut draw = Draw::new(self.seed, STREAM);
+        if !draw.one_in(5) {
+            return;
+        }
+        for _ in 0..draw.between(1, 2) {
+            let source = draw.below(self.sources.len() as u64) as u16;
+            let mut at = if draw.one_in(6) { Duration::ZERO } else { draw.time(span / 50, span) };
+            let turns = draw.between(1, 5);
+            for turn in 0..turns {
+                self.masks.push(Masking { at, source, is_masked: turn % 2 == 0 });
+                at += draw.time(span / 50, span);
+            }
+        }
+        self.masks.retain(|mask| self.trigger != Some(mask.source));
+        self.masks.sort_by_key(|mask| mask.at);
+    }
+}
+
+/// In which events the account says that each source took no part.
+pub(super) struct Masked(BTreeMap<SourceId, Vec<(EventKey, EventKey)>>);
+
+impl Masked {
+    fn of(snapshot: &RunSnapshot) -> Self {
+        let intervals = snapshot.masks.iter().map(|(&source, record)| {
+            let interval = |one: &ropewalk_node::drive::MaskedInterval| (one.from, one.to.unwrap_or(EventKey::MAX));
+            (source, record.intervals.iter().map(interval).collect())
+        });
+        Self(intervals.collect())
+    }
+
+    /// Whether it says so of this event.
+    pub(super) fn covers(&self, source: SourceId, key: EventKey) -> bool {
+        self.0.get(&source).is_some_and(|intervals| intervals.iter().any(|&(from, to)| from <= key && key < to))
+    }
+}
+
+impl World {
+    /// When somebody next says something of a source.
+    pub(super) fn next_mask(&self) -> Option<Instant> {
+        self.scenario.masks.get(self.masks_said).map(|mask| Instant::ZERO.after(mask.at)).filter(|&at| at > self.now())
+    }
+
+    /// Says what is due to whoever speaks for the run; where nobody does, a little later.
+    pub(super) fn command_masks(&mut self) {
+        while let Some(&mask) = self.scenario.masks.get(self.masks_said) {
+            if self.now() < Instant::ZERO.after(mask.at) || self.reign.ended.is_some() {
+                return;
+            }
+            let Some(index) = self.speaker() else { return };
+            let node = &mut self.managers[usize::from(index)];
+            let now = node.around.clock.now();
+            let Some(manager) = &mut node.machine else { return };
+            let source = self.scenario.source_id(mask.source.into());
+            manager.command(now, RunCommand::Mask { source, is_masked: mask.is_masked });
+            node.set_health(node.health);
+            self.masks_said += 1;
+        }
+    }
+
+    /// In which events sources took no part, by the account; nobody does whom nobody masked.
+    ///
+    /// # Errors
+    /// Where one does.
+    pub(super) fn judge_masks(&mut self) -> Result<Masked, Broken> {
+        let masked = Masked::of(&self.snapshot());
+        for (&source, intervals) in &masked.0 {
+            let said = |mask: &&Masking| mask.is_masked && self.scenario.source_id(mask.source.into()) == source;
+            let most = self.scenario.masks.iter().filter(said).count();
+            let are_in_order = intervals.windows(2).all(|two| two[0].1 <= two[1].0);
+            Broken::unless(intervals.len() <= most && are_in_order, Checker::Masks, || {
+                format!("source {source} was masked {most} times, and the account has {intervals:?}")
+            })?;
+        }
+        Ok(masked)
+    }
+
+    /// What an event says of a source that the account says was masked in it: nothing at all, neither a fragment nor a cause.
+    pub(super) fn judge_masked(&self, event: u64, source: usize, copy: &Record) -> Result<(), Broken> {
+        let id = self.scenario.source_id(source);
+        let Some(found) = copy.found.get(&id) else { return Ok(()) };
+        let readout = Place::Readout(self.scenario.readout_of(source));
+        // What a readout unit said of an event before it died is not what it says when it has begun anew.
+        let has_died = self.safe.deaths.iter().any(|death| death.place == readout);
+        Broken::unless(has_died && found.is_some(), Checker::Masks, || {
+            let what = found.map_or("has a fragment", |cause| cause.name());
+            format!("event {event}: source {id} was masked, and {what}")
+        })
+    }
+
+    /// Whether an event may say nothing of a source that the account does not call masked: somebody masked it, and the readout unit
+    /// that knew from which event on was not there any more to say so.
+    pub(super) fn may_be_masked(&self, source: usize) -> bool {
+        let place = Place::Readout(self.scenario.readout_of(source));
+        let was_masked = self.scenario.masks.iter().any(|mask| usize::from(mask.source) == source);
+        let has_died = self.safe.deaths.iter().any(|death| death.place == place);
+        let is_away = self.readouts.iter().any(|node| node.around.place == place && !node.is_done());
+        was_masked && (has_died || is_away || self.scenario.end.is_forced())
+    }
+}
