@@ -12,7 +12,7 @@ use ropewalk_terms::{Cause, EventKey, Instant, Outcome};
 impl Readout {
     /// The next request that can be answered, the builder units taking turns.
     pub(super) fn next_answer(&mut self) -> Option<ReadoutAction> {
-        let Self { requests, table, timeline, .. } = self;
+        let Self { requests, table, timeline, sources, .. } = self;
         let (head, stop_end) = (self.head, self.stop.as_ref().map_or(Position::MAX, |stop| stop.end));
         let judge = |entry: &RequestEntry| {
             let Some(position) = timeline.position(entry.key) else {
@@ -25,6 +25,10 @@ impl Readout {
                     State::Released => Ready::Now(Err(Cause::Late)),
                     State::Open => Ready::Later,
                 },
+                // Where everybody skipped so much at once that there was no room to note it. Who was masked is known all the same.
+                None if position < head && sources.iter().any(|source| source.masking.has_covered(entry.key)) => {
+                    Ready::Now(Ok((SuperFragment::count_required(sources) as u16, 0)))
+                }
                 None if position < head || position >= stop_end => Ready::Now(Err(Cause::NotHeld)),
                 None => Ready::Later,
             }
@@ -38,7 +42,9 @@ impl Readout {
     /// What is held of a settled event; none where it is not settled, not held or released.
     pub fn super_fragment(&self, key: EventKey) -> Option<SuperFragment<'_>> {
         let position = self.timeline.position(key)?;
+        let of_nothing = || SuperFragment::of_nothing(&self.table, &self.sources, key, position);
         SuperFragment::new(&self.table, &self.sources, key, position)
+            .or_else(|| (position < self.head).then(of_nothing).flatten())
     }
 
     /// The event manager lets go of events; their fragments are counted by how the events ended.

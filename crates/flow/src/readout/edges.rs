@@ -29,7 +29,7 @@ impl Readout {
         self.started = true;
         self.timeline = Timeline::new(first);
         self.first_number = origin.number();
-        self.begin_masked();
+        self.begin_masked(origin);
         for source in 0..self.sources.len() {
             // Who starts again in mid-run finds the counters where they are by now.
             let input = &mut self.sources[source];

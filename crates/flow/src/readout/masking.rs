@@ -33,6 +33,8 @@ pub(super) struct Masking {
     to: Position,
     /// It is to take part again.
     is_asked_back: bool,
+    /// The key at which this readout unit began, where that was later than the run, and the source took part.
+    begun: Option<EventKey>,
     turns: Turns,
 }
 
@@ -40,13 +42,19 @@ impl Masking {
     /// A source that takes part, or one that does not in the whole run, by configuration.
     pub(super) fn new(never_takes_part: bool) -> Self {
         let from = if never_takes_part { 0 } else { NEVER };
-        Self { from, to: NEVER, is_asked_back: false, turns: Turns::new() }
+        Self { from, to: NEVER, is_asked_back: false, begun: None, turns: Turns::new() }
     }
 
     /// Whether the source does not take part in this event.
     #[inline]
     pub(super) const fn covers(&self, position: Position) -> bool {
         self.from <= position && position < self.to
+    }
+
+    /// Whether the source took no part in this event, of which that was said at any time of the run.
+    pub(super) fn has_covered(&self, key: EventKey) -> bool {
+        let turns = self.turns.iter().take_while(|&&turn| turn <= key);
+        turns.count() % 2 == 1
     }
 
     /// Whether the source is masked from some event on.
@@ -63,6 +71,11 @@ impl Masking {
     /// For reports: 0 takes part, 1 masked, 2 asked back.
     pub(super) const fn state(&self) -> u64 {
         if self.is_open() { 1 + self.is_asked_back as u64 } else { 0 }
+    }
+
+    /// The key at which this readout unit began, where that was later than the run, and the source took part.
+    pub(super) const fn begun(&self) -> Option<EventKey> {
+        self.begun
     }
 
     /// The keys at which the source was masked and took part again, in turns.
@@ -132,11 +145,12 @@ impl Readout {
         self.moved(now, source);
     }
 
-    /// The run begins: whoever was masked before does not take part from its first event on.
-    pub(super) fn begin_masked(&mut self) {
+    /// The run begins, or this readout unit in mid-run: whoever was masked before does not take part from the first event on.
+    pub(super) fn begin_masked(&mut self, origin: EventKey) {
         let first = self.timeline.key(ORIGIN);
-        for source in &mut self.sources {
-            source.masking.turns.iter_mut().for_each(|turn| *turn = first);
+        for Masking { turns, begun, .. } in self.sources.iter_mut().map(|source| &mut source.masking) {
+            turns.iter_mut().for_each(|turn| *turn = first);
+            *begun = (turns.is_empty() && first != origin).then_some(first);
         }
     }
 

@@ -193,10 +193,14 @@ impl Table {
             let index = self.index(position);
             let slot = &mut self.slots[index];
             if slot.position != position {
-                let mut missing = (0..self.sources).filter_map(|source| cause(source, position));
-                let first = missing.next();
+                // Of several causes the first one is kept; who was masked is known of each source.
+                let missing = (0..self.sources).filter_map(|source| cause(source, position));
+                let first = |(count, first): (u16, Option<Cause>), cause| {
+                    (count + 1, first.or(Some(cause).filter(|&cause| cause != Cause::Masked)))
+                };
+                let (count, first) = missing.fold((0, None), first);
                 *slot = Slot::new(position, State::Empty(first.unwrap_or(Cause::Skipped)));
-                slot.missing = first.map_or(0, |_| 1 + missing.count() as u16);
+                slot.missing = count;
             } else if slot.state == State::Open {
                 slot.state = State::Settled;
                 if usize::from(slot.fragments) < self.sources {

@@ -340,6 +340,11 @@ impl RunSnapshot {
         if report.node.role != Role::Readout {
             return;
         }
+        if entry.is_begun() {
+            // Of the life before that it may not have told that it took part again.
+            let open = self.masks.get_mut(&source).and_then(|record| record.intervals.last_mut());
+            return open.into_iter().for_each(|open| _ = open.to.get_or_insert(EventKey::from_bits(value)));
+        }
         if let Some(turn) = entry.as_turn() {
             return self.masks.entry(source).or_default().turn(turn, EventKey::from_bits(value));
         }

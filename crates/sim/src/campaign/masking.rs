@@ -6,6 +6,7 @@ use super::node::Member;
 use super::place::Place;
 use super::referee::Record;
 use super::scenario::Scenario;
+use super::timeline::Timeline;
 use super::world::World;
 use ropewalk_flow::control::RunCommand;
 use ropewalk_node::drive::RunSnapshot;
@@ -108,13 +109,23 @@ impl World {
     }
 
     /// What an event says of a source that the account says was masked in it: nothing at all, neither a fragment nor a cause.
-    pub(super) fn judge_masked(&self, event: u64, source: usize, copy: &Record) -> Result<(), Broken> {
+    pub(super) fn judge_masked(
+        &self,
+        timeline: &Timeline,
+        event: u64,
+        source: usize,
+        copy: &Record,
+    ) -> Result<(), Broken> {
         let id = self.scenario.source_id(source);
         let Some(found) = copy.found.get(&id) else { return Ok(()) };
         let readout = Place::Readout(self.scenario.readout_of(source));
-        // What a readout unit said of an event before it died is not what it says when it has begun anew.
-        let has_died = self.safe.deaths.iter().any(|death| death.place == readout);
-        Broken::unless(has_died && found.is_some(), Checker::Masks, || {
+        // What a readout unit said of an event before it died is not what it says when it has begun anew; and that a source took part
+        // again it may not have reported any more.
+        let delivered = timeline.courses[source].delivered[event as usize];
+        let is_before = |at: Instant| delivered.is_none_or(|delivered| delivered <= at);
+        let has_died =
+            self.safe.deaths.iter().any(|death| death.place == readout && (found.is_some() || is_before(death.at)));
+        Broken::unless(has_died, Checker::Masks, || {
             let what = found.map_or("has a fragment", |cause| cause.name());
             format!("event {event}: source {id} was masked, and {what}")
         })

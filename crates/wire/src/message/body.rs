@@ -273,8 +273,9 @@ pub struct ReportEntry {
     /// What: a counter's number (`terms::Counter`), 0x8000 + a cause's number for what was dropped for it, 0x4000 + that for
     /// what never came for it, 0x2000 + that for datagrams that were lost for it before they could be taken; or 0x1000 + 512 × a
     /// measure's number (`terms::Measure`) + a bucket for so many values in it, or + 511 for the sum of all values;
-    /// or 0x0800 + a word's number for that of the first fragment of a source with a wrong checksum; or 0x0400 + a number for the
-    /// key at which a source was masked (even numbers) or took part again (odd ones).
+    /// or 0x0800 + a word's number for that of the first fragment of a source with a wrong checksum; or 0x0400 for the
+    /// key at which a readout unit began that began later than the run, and behind that the keys at which a source was masked (odd
+    /// numbers) or took part again (even ones).
     pub what: u16,
     /// How much since the node's run began.
     pub value: u64,
@@ -321,15 +322,25 @@ impl ReportEntry {
         if is_one { Some((self.what - Self::CORRUPT) as usize) } else { None }
     }
 
+    /// The key at which a readout unit began that began later than the run, where the source took part then.
+    pub const fn begun(source: SourceId, key: EventKey) -> Self {
+        Self { source: Some(source), what: Self::TURN, value: key.to_bits() }
+    }
+
+    /// Whether `value` is the key at which a readout unit began.
+    pub const fn is_begun(&self) -> bool {
+        self.what == Self::TURN
+    }
+
     /// The key from which on a source was masked (`turn` is even) or takes part again (odd).
     pub const fn turn(source: SourceId, turn: u16, key: EventKey) -> Self {
-        Self { source: Some(source), what: Self::TURN + turn, value: key.to_bits() }
+        Self { source: Some(source), what: Self::TURN + 1 + turn, value: key.to_bits() }
     }
 
     /// Which turn of a source `value` is the key of, if `what` says so.
     pub const fn as_turn(&self) -> Option<usize> {
-        let is_one = self.what >= Self::TURN && self.what < Self::TURN + Self::MOST_TURNS as u16;
-        if is_one { Some((self.what - Self::TURN) as usize) } else { None }
+        let is_one = self.what > Self::TURN && self.what <= Self::TURN + Self::MOST_TURNS as u16;
+        if is_one { Some((self.what - Self::TURN - 1) as usize) } else { None }
     }
 
     /// What a recorder has counted.

@@ -227,3 +227,35 @@ fn a_readout_unit_whose_sources_are_all_masked_asks_to_hear_of_events_at_once() 
     rig.feed(0, [10]);
     assert_eq!(rig.others.last(), Some(&Message::Follows(false)));
 }
+
+#[test]
+fn an_event_of_which_nobody_has_anything_says_of_each_source_why() {
+    let mut rig = Rig::started(config(2));
+    rig.mask(1, true);
+    // The other one skips events that another readout unit holds.
+    rig.feed(0, [5]);
+    let all = [3, 5].map(|number| rig.missing(key(number)));
+    assert_eq!(all, [vec![(0, Cause::Skipped), (1, Cause::Masked)], vec![(1, Cause::Masked)]]);
+    rig.mask(1, false);
+    rig.feed(1, [7]);
+    rig.feed(0, [8]);
+    rig.feed(1, [8]);
+    rig.mask(1, true);
+    let all = [3, 6, 7].map(|number| rig.missing(key(number)));
+    let expected = [vec![(0, Cause::Skipped), (1, Cause::Masked)], vec![(0, Cause::Skipped), (1, Cause::Masked)]];
+    assert_eq!(all[..2], expected, "also when it is masked for the second time");
+    assert_eq!(all[2], [(0, Cause::Skipped)]);
+}
+
+#[test]
+fn events_that_there_was_no_room_to_note_say_who_was_masked() {
+    let mut rig = Rig::started(config(2));
+    rig.mask(1, true);
+    // The table has room for 32.
+    rig.tell(Message::Highest(key(20)));
+    rig.feed(0, [90]);
+    rig.request(0, &[key(40)]);
+    let (_, entry) = rig.answers.last().expect("an answer");
+    assert_eq!((entry.not_held, entry.fragments), (None, 2));
+    assert_eq!(rig.missing(key(40)), [(0, Cause::NotHeld), (1, Cause::Masked)]);
+}
