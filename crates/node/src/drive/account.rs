@@ -233,7 +233,7 @@ impl MaskRecord {
         let last = self.intervals.last_mut();
         match last.filter(|last| last.to.is_none()) {
             Some(last) if turn % 2 == 1 => last.to = Some(key),
-            None if turn % 2 == 0 => self.intervals.push(MaskedInterval { from: key, to: None }),
+            None if turn.is_multiple_of(2) => self.intervals.push(MaskedInterval { from: key, to: None }),
             _ => {}
         }
     }

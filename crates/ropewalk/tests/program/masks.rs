@@ -30,6 +30,17 @@ fn held(setup: &Setup, run: u32) -> Vec<Vec<u32>> {
     held.events.values().map(|event| event.fragments.keys().copied().collect()).collect()
 }
 
+/// Who is masked stays so in the next run.
+fn next_run(setup: &Setup, controlled: &Controlled) {
+    controlled.wait("the next run to be set up", |state| state["run"] == 2 && state["task"].is_null());
+    let mut one = FrontEnd::ferol(&controlled.address_of("ru0"), 841);
+    controlled.good("start");
+    one.send(1..=20);
+    controlled.wait_for_written(20);
+    controlled.good("stop");
+    assert_eq!(held(setup, 2), vec![vec![841]; 20]);
+}
+
 #[test]
 fn a_source_that_died_is_taken_out_and_in_again_while_the_run_goes_on() {
     let setup = Setup::new("masks", &[841]).another_readout().source("id = 843\nreadout = \"ru1\"");
@@ -79,18 +90,7 @@ fn a_source_that_died_is_taken_out_and_in_again_while_the_run_goes_on() {
     let expected = |number: u64| if (51..=110).contains(&number) { vec![841] } else { vec![841, 843] };
     assert_eq!(of_event, (1..=150).map(expected).collect::<Vec<_>>());
 
-    // Who is masked stays so in the next run.
-    controlled.wait("the next run to be set up", |state| state["run"] == 2 && state["task"].is_null());
-    let mut one = FrontEnd::ferol(&controlled.address_of("ru0"), 841);
-    controlled.good("start");
-    one.send(1..=20);
-    controlled.wait_for_written(20);
-    controlled.good("stop");
-    assert_eq!(held(&setup, 2), vec![vec![841]; 20]);
-
-    for entry in controlled.good("journal").as_array().expect("list") {
-        eprintln!("{entry}");
-    }
+    next_run(&setup, &controlled);
     controlled.good("shutdown");
     let told: Vec<Value> =
         controlled.program.end().out.iter().map(|line| serde_json::from_str(line).expect("an account")).collect();

@@ -25,6 +25,21 @@ fn batch<T: std::fmt::Debug + Clone>(entry: impl Strategy<Value = T>) -> impl St
     proptest::collection::vec(entry, 0..=BATCH).prop_map(|entries| entries.into_iter().collect())
 }
 
+/// Accounts of what ended, and whatever else is short.
+fn of_numbers(below: EventKey, numbers: [u64; 6]) -> impl Strategy<Value = Message> {
+    let [built, incomplete_emitted, late, unselected, rejected, quarantined] = numbers;
+    let mut dropped = ByCause::default();
+    dropped.set(Cause::Late, late);
+    let ended = Ended { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined };
+    let before = Ended { built: late, ..ended };
+    prop_oneof![
+        Just(Message::Ended(ended)),
+        Just(Message::LumisectionEnd(LumisectionEnd { number: late as u32, before, ended })),
+        Just(Message::Follows(late % 2 == 0)),
+        Just(Message::Mask(Mask { source: SourceId(late as u32), is_masked: late % 2 == 0 })),
+    ]
+}
+
 fn message() -> impl Strategy<Value = Message> {
     let announced = (key(), any::<(u32, u16, bool)>()).prop_map(|(key, (bytes, fragments, triggered))| AnnounceEntry {
         key,
@@ -79,19 +94,7 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Synchrony(SynchronyState { source: SourceId(source), verdict, offset, since })
         }),
         Just(Message::StopRequest(Cause::SynchronyLost)),
-        (key(), any::<[u64; 6]>()).prop_flat_map(|(below, numbers)| {
-            let [built, incomplete_emitted, late, unselected, rejected, quarantined] = numbers;
-            let mut dropped = ByCause::default();
-            dropped.set(Cause::Late, late);
-            let ended = Ended { below, built, incomplete_emitted, dropped, unselected, rejected, quarantined };
-            let before = Ended { built: late, ..ended };
-            prop_oneof![
-                Just(Message::Ended(ended)),
-                Just(Message::LumisectionEnd(LumisectionEnd { number: late as u32, before, ended })),
-                Just(Message::Follows(late % 2 == 0)),
-                Just(Message::Mask(Mask { source: SourceId(late as u32), is_masked: late % 2 == 0 })),
-            ]
-        }),
+        (key(), any::<[u64; 6]>()).prop_flat_map(|(below, numbers)| of_numbers(below, numbers)),
         (any::<u32>(), key()).prop_map(|(number, first)| Message::Lumisection(Lumisection { number, first })),
         any::<u64>().prop_map(|in_flight| Message::Finished(Finished { in_flight })),
         (batch(reported), any::<bool>()).prop_map(|(entries, last)| Message::Report(Report { entries, last })),
