@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use ropewalk_node::configuration::Differences;
-use ropewalk_node::run::{Logbook, Note, NoteKind, Registry, RunRecord};
+use ropewalk_node::run::{FrontEndRecord, Logbook, Note, NoteKind, Registry, RunRecord};
 use ropewalk_terms::{RunNumber, Utc};
 use serde_json::{Map, json};
 use std::io::ErrorKind;
@@ -286,6 +286,13 @@ fn clock(record: &RunRecord) -> String {
     }
 }
 
+/// What a front end under run control said of itself, for people.
+fn front_end((source, one): (&u32, &FrontEndRecord)) -> String {
+    let settings = one.settings_sha256.as_deref().map(|settings| format!("settings {}", digest(settings)));
+    let said = [one.name.clone(), one.versions.clone()].into_iter().filter(|said| !said.is_empty()).chain(settings);
+    format!("{source}: {}", said.collect::<Vec<_>>().join(", "))
+}
+
 /// As much of a digest as people compare.
 fn digest(digest: &str) -> String {
     digest.chars().take(16).collect()
@@ -303,6 +310,7 @@ fn ended(record: &RunRecord) -> String {
 fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
     let lost: Vec<_> = record.lost.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
     let trouble: Vec<_> = record.sources_in_trouble.iter().map(u32::to_string).collect();
+    let front_ends: Vec<_> = record.front_ends.iter().map(front_end).collect();
     vec![
         ("began (UTC)", began(record)),
         ("took", took(record)),
@@ -318,6 +326,7 @@ fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
         ("bytes written", number(record.bytes_written)),
         ("lost", lost.join(", ")),
         ("sources in trouble", trouble.join(", ")),
+        ("front ends", front_ends.join("\n")),
     ]
 }
 

@@ -68,6 +68,7 @@ pub(crate) use placement::{fault_of, policy, policy_of};
 pub use settings::Settings;
 pub use splitter::{KeysChoice, SplitterSection};
 pub use storage::{StorageSection, TransferSection, WriteChoice};
+pub(crate) use written::digest;
 pub use written::{Differences, Written};
 
 /// The JSON schema of a configuration, as text.

@@ -14,6 +14,11 @@ pub struct Written(Table);
 /// What two configurations say, here and there, under each key where that is not the same; none where a key is not there.
 pub type Differences = BTreeMap<String, (Option<String>, Option<String>)>;
 
+/// The SHA-256 of a text, in hexadecimal digits.
+pub(crate) fn digest(text: &str) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Written {
     /// What stands in this document. Addresses of webhooks, which let whoever knows them in, are left out.
     pub(super) fn new(mut document: Table) -> Self {
@@ -49,7 +54,7 @@ impl Written {
 
     /// The SHA-256 of the text, in hexadecimal digits.
     pub fn digest(&self) -> String {
-        Sha256::digest(self.text()).iter().map(|byte| format!("{byte:02x}")).collect()
+        digest(&self.text())
     }
 
     /// What another one says otherwise. Of a list of sections one is known by its `id` or `name`: `source[7].rate`.

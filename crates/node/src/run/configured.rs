@@ -1,7 +1,9 @@
 //! The configuration of a run, kept beside its account.
 
-use crate::configuration::{Configuration, Written};
+use crate::configuration::{Configuration, Written, digest};
+use ropewalk_terms::SourceId;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
@@ -24,6 +26,8 @@ pub struct ConfigurationSummary {
 pub(super) struct Configured {
     written: Written,
     pub(super) summary: ConfigurationSummary,
+    /// The SHA-256 of the settings of each front end under run control that has some.
+    pub(super) settings: BTreeMap<SourceId, String>,
 }
 
 impl Configured {
@@ -33,7 +37,9 @@ impl Configured {
             file: configuration.file.as_ref().map(|file| file.display().to_string()),
             program: env!("CARGO_PKG_VERSION"),
         };
-        Self { written: configuration.written.clone(), summary }
+        let settings = configuration.source.iter().filter(|source| source.is_under_run_control());
+        let settings = settings.filter_map(|source| Some((SourceId(source.id), digest(&source.settings.as_ref()?.0))));
+        Self { written: configuration.written.clone(), summary, settings: settings.collect() }
     }
 
     /// Keeps it in the directory of the run that begins. What is to be said where that fails, or where an event manager that takes over has

@@ -2,10 +2,11 @@
 
 use super::summary::causes;
 use crate::drive::{FrontEndState, FrontEndsAccount, RunSnapshot};
-use ropewalk_terms::{Cause, FragmentAccount, Instant};
+use ropewalk_terms::{Cause, FragmentAccount, Instant, SourceId};
 use ropewalk_wire::front_end::Named;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// Front ends under run control, in one run.
 #[derive(Clone, Debug, Serialize)]
@@ -60,12 +61,18 @@ fn in_events(account: &FragmentAccount) -> u64 {
     account.expected() - account.missing.total()
 }
 
-/// `expected` is what the trigger source issued, of a front end that every event needs.
-fn front_end(state: &FrontEndState, account: &FragmentAccount, expected: Option<u64>) -> Value {
+/// `expected` is what the trigger source issued, of a front end that every event needs; `settings` the digest of what it was sent.
+fn front_end(
+    state: &FrontEndState,
+    account: &FragmentAccount,
+    expected: Option<u64>,
+    settings: Option<&String>,
+) -> Value {
     let stopped = state.stopped.as_ref();
     json!({
         "name": state.name,
         "versions": state.versions,
+        "settings_sha256": settings.filter(|_| state.was_ready),
         "stage": state.stage.name(),
         "connected": state.is_connected,
         "left_behind": state.is_left_behind,
@@ -84,8 +91,14 @@ fn front_end(state: &FrontEndState, account: &FragmentAccount, expected: Option<
 }
 
 impl FrontEndsSummary {
-    /// The part of an account, of a run that was started then. `snapshot` has what the readout units counted.
-    pub(super) fn new(account: &FrontEndsAccount, snapshot: &RunSnapshot, started: Instant) -> Self {
+    /// The part of an account, of a run that was started then. `snapshot` has what the readout units counted, `settings` the digests of what
+    /// front ends are configured with.
+    pub(super) fn new(
+        account: &FrontEndsAccount,
+        snapshot: &RunSnapshot,
+        started: Instant,
+        settings: &BTreeMap<SourceId, String>,
+    ) -> Self {
         let trigger = account.front_ends.iter().find_map(|state| {
             let vetoed = state.vetoed.as_ref().filter(|_| state.is_trigger)?;
             Some(TriggerSummary {
@@ -106,7 +119,7 @@ impl FrontEndsSummary {
             let received = snapshot.sources.get(&one.source).copied().unwrap_or_default();
             let expected = trigger.as_ref().map(|trigger| trigger.accepted).filter(|_| one.is_required);
             unbalanced.extend(expected.and_then(|expected| unexpected(one, &received, expected, snapshot)));
-            by_source.insert(one.source.to_string(), front_end(one, &received, expected));
+            by_source.insert(one.source.to_string(), front_end(one, &received, expected, settings.get(&one.source)));
         }
         Self {
             first: account.first,
@@ -148,7 +161,7 @@ impl TriggerSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ropewalk_terms::{RunNumber, SourceId};
+    use ropewalk_terms::RunNumber;
     use ropewalk_wire::front_end::{Stage, Status, Vetoed};
 
     fn account(issued: u64) -> FrontEndsAccount {
@@ -161,6 +174,7 @@ mod tests {
             is_left_behind: false,
             name: "trigger".to_owned(),
             versions: String::new(),
+            was_ready: true,
             stage: Stage::Stopped,
             status: Status::default(),
             vetoed: Some(Vetoed { run: RunNumber(1), last: 100, issued, vetoed }),
@@ -183,10 +197,10 @@ mod tests {
 
     #[test]
     fn what_the_trigger_issued_was_accepted_or_vetoed() {
-        let good = FrontEndsSummary::new(&account(103), &snapshot(100, 0), Instant::ZERO);
+        let good = FrontEndsSummary::new(&account(103), &snapshot(100, 0), Instant::ZERO, &BTreeMap::new());
         assert_eq!(good.trigger.as_ref().map(|trigger| (trigger.issued, trigger.accepted)), Some((103, 100)));
         assert!(good.unbalanced.is_empty());
-        let bad = FrontEndsSummary::new(&account(104), &snapshot(100, 0), Instant::ZERO).unbalanced;
+        let bad = FrontEndsSummary::new(&account(104), &snapshot(100, 0), Instant::ZERO, &BTreeMap::new()).unbalanced;
         assert_eq!(bad, [json!({ "equation": "triggers", "left": 104, "right": 103 })]);
     }
 
@@ -194,20 +208,34 @@ mod tests {
     fn a_trigger_that_never_came_to_an_event_accepted_none() {
         let mut account = account(3);
         account.front_ends[0].vetoed.as_mut().expect("it told").last = 0;
-        let summary = FrontEndsSummary::new(&account, &RunSnapshot::default(), Instant::ZERO);
+        let summary = FrontEndsSummary::new(&account, &RunSnapshot::default(), Instant::ZERO, &BTreeMap::new());
         assert_eq!(summary.trigger.as_ref().map(|trigger| trigger.accepted), Some(0));
         assert!(summary.unbalanced.is_empty());
     }
 
     #[test]
     fn every_event_that_the_trigger_issued_has_a_fragment_or_lacks_it_for_a_cause() {
-        let unbalanced =
-            |sent, missing| FrontEndsSummary::new(&account(103), &snapshot(sent, missing), Instant::ZERO).unbalanced;
+        let unbalanced = |sent, missing| {
+            FrontEndsSummary::new(&account(103), &snapshot(sent, missing), Instant::ZERO, &BTreeMap::new()).unbalanced
+        };
         assert_eq!(unbalanced(97, 3), [Value::Null; 0]);
         assert_eq!(unbalanced(97, 2), [json!({ "equation": "expected of source 7", "left": 100, "right": 99 })]);
         // Events that nobody saw were nobody's to miss.
         let mut unseen = snapshot(97, 2);
         unseen.ledger.events.assigned = 99;
-        assert!(FrontEndsSummary::new(&account(103), &unseen, Instant::ZERO).unbalanced.is_empty());
+        assert!(FrontEndsSummary::new(&account(103), &unseen, Instant::ZERO, &BTreeMap::new()).unbalanced.is_empty());
+    }
+
+    #[test]
+    fn the_settings_of_a_front_end_are_told_where_it_said_that_it_has_them() {
+        let settings = BTreeMap::from([(SourceId(7), "5e77".to_owned())]);
+        let mut account = account(103);
+        let told = |account: &_| {
+            let summary = FrontEndsSummary::new(account, &snapshot(100, 0), Instant::ZERO, &settings);
+            summary.by_source["7"]["settings_sha256"].clone()
+        };
+        assert_eq!(told(&account), "5e77");
+        account.front_ends[0].was_ready = false;
+        assert_eq!(told(&account), Value::Null);
     }
 }

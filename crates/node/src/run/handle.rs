@@ -534,7 +534,9 @@ impl RunHandle {
         };
         match self.front_ends() {
             None => summary,
-            Some(account) => summary.with_front_ends(FrontEndsSummary::new(&account, &snapshot, started)),
+            Some(account) => {
+                summary.with_front_ends(FrontEndsSummary::new(&account, &snapshot, started, &self.configured.settings))
+            }
         }
     }
 }

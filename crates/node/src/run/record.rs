@@ -6,7 +6,7 @@ use super::configured::CONFIGURATION;
 use super::registry::{Registry, RunDirectory};
 use crate::configuration::Written;
 use crate::fields::Fields;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,6 +15,18 @@ use std::path::PathBuf;
 
 /// Bytes of an account that is read; no run writes a longer one.
 const ACCOUNT_BYTES: u64 = 64 << 20;
+
+/// A front end under run control, as the account has it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FrontEndRecord {
+    /// How it called itself.
+    pub name: String,
+    /// What it said of the versions of its firmware and library.
+    pub versions: String,
+    /// The SHA-256 of the settings that it was ready with; none where it was not, or has none.
+    pub settings_sha256: Option<String>,
+}
 
 /// What an account says in a line. Where there is no account, because the run goes on or was killed, or where it is one of a push
 /// system, which counts otherwise, fields are null.
@@ -56,6 +68,8 @@ pub struct RunRecord {
     pub lost: BTreeMap<String, u64>,
     /// Sources with fragments that were lost, late, corrupt or of a wrong checksum.
     pub sources_in_trouble: Vec<u32>,
+    /// The front ends under run control, by source.
+    pub front_ends: BTreeMap<u32, FrontEndRecord>,
     /// Why the run stopped, where it was not asked to.
     pub stopped_by: Option<String>,
 }
@@ -107,6 +121,7 @@ impl RunRecord {
             is_balanced: account.pointer("/ledger/balanced").and_then(Value::as_bool),
             lost: lost(&account["fragments"]),
             sources_in_trouble: in_trouble(&account["by_source"]),
+            front_ends: front_ends(&account["front_ends"]["by_source"]),
             stopped_by: text("stopped_by"),
             ..self
         }
@@ -147,6 +162,11 @@ fn in_trouble(by_source: &Value) -> Vec<u32> {
     sources
 }
 
+fn front_ends(by_source: &Value) -> BTreeMap<u32, FrontEndRecord> {
+    let record = |(id, one): (&String, &Value)| Some((id.parse().ok()?, serde_json::from_value(one.clone()).ok()?));
+    by_source.as_object().into_iter().flatten().filter_map(record).collect()
+}
+
 impl Registry {
     /// What the run of this number says of itself; none where there is none.
     ///
@@ -182,6 +202,7 @@ mod tests {
                 "12": { "missing": { "timed_out": 1 }, "dropped": {} }, "3": { "crc_errors": 1 },
                 "4": { "in_incomplete_events": 1, "crc_errors": 0 },
             },
+            "front_ends": { "by_source": { "3": { "name": "hv", "versions": "2.1", "settings_sha256": null, "sent": 1 } } },
             "stopped_by": null,
         });
         fs::write(path.join(ACCOUNT), account.to_string()).expect("it can be written");
@@ -190,6 +211,8 @@ mod tests {
         assert_eq!(record.fields.to_string(), "beam=e+");
         let lost = [("in_incomplete_events", 1), ("kept_newest", 2), ("late", 3), ("timed_out", 1)];
         assert_eq!(record.lost, lost.map(|(cause, count)| (cause.to_owned(), count)).into());
+        let front_end = FrontEndRecord { name: "hv".to_owned(), versions: "2.1".to_owned(), settings_sha256: None };
+        assert_eq!(record.front_ends, [(3, front_end)].into());
         assert_eq!((record.sources_in_trouble, record.is_balanced), (vec![3, 12], Some(true)));
         fs::write(path.join(ACCOUNT), "{").expect("it can be written");
         let error = RunRecord::read(&directory).expect_err("it is no account").to_string();

@@ -82,6 +82,7 @@ fn expect_agreement(account: &Value) -> u64 {
     for source in (1..=SOURCES).map(|id| &sources[id.to_string()]) {
         let told = ["first", "last", "sent", "in_events"].map(|key| source[key].as_u64());
         assert_eq!(told, [1, last, last, last].map(Some), "{account:#}");
+        assert!(source["settings_sha256"].as_str().is_some_and(|digest| digest.len() == 64), "{account:#}");
     }
     assert_eq!(front_ends["trigger"]["accepted"], last, "{account:#}");
     assert_eq!((&account["events"]["built"], &account["events"]["incomplete_emitted"]), (&last.into(), &0.into()));

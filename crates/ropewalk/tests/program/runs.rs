@@ -46,7 +46,7 @@ fn runs_are_listed_shown_compared_noted_and_exported() {
     assert_eq!((&note["kind"], &note["by"], &note["text"]), (&"note".into(), &"ada".into(), &"target, moved".into()));
     let lines = runs(output, &["show", "2"]).expect_status(0).out.clone();
     assert!(lines.last().expect("a line").ends_with("  note      ada: target, moved"), "{lines:#?}");
-    assert!(lines.iter().any(|line| line.contains("  state     ") && line.ends_with(": running")), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("  command   ") && line.contains(": start, by ")), "{lines:#?}");
 
     let compared = runs(output, &["compare", "1", "2"]).expect_status(0).out.clone();
     let line = |name: &str| compared.iter().find(|line| line.contains(name)).expect("it is there");

@@ -219,6 +219,7 @@ impl FrontEnds {
         (member.heard, member.ping_due, member.is_silent) = (now, now.after(PING), false);
         (member.name, member.versions) = (hello.name(), hello.versions.clone());
         (member.hello, member.asked, member.has_failed) = (Some(hello), None, false);
+        member.was_ready |= has_settings(stage);
         let was_known = core::mem::replace(&mut member.is_known, true);
         if self.phase >= FrontEndPhase::Starting && is_active && stage < Stage::Ready {
             // What it said before it went still counts.
@@ -282,6 +283,7 @@ impl FrontEnds {
             _ => return,
         };
         member.reached = member.reached.max(reached);
+        member.was_ready |= has_settings(reached);
         self.advance(now);
     }
 
@@ -512,4 +514,9 @@ impl FrontEnds {
             self.incidents_beyond += 1;
         }
     }
+}
+
+/// Whether a front end that is so far in a run was configured for it. One that knows nothing of the run says that it has stopped, too.
+fn has_settings(stage: Stage) -> bool {
+    (Stage::Ready..Stage::Stopped).contains(&stage)
 }

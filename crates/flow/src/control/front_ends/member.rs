@@ -61,6 +61,8 @@ pub struct Member {
     pub(super) versions: String,
     /// It was connected once.
     pub(super) is_known: bool,
+    /// It said that it was ready for the present run: it has its settings.
+    pub(super) was_ready: bool,
     /// How far it is in the present run.
     pub(super) reached: Stage,
     /// What it was told to reach over this connection.
@@ -89,6 +91,7 @@ impl Member {
             name: String::new(),
             versions: String::new(),
             is_known: false,
+            was_ready: false,
             reached: Stage::Idle,
             asked: None,
             is_masked: false,
@@ -106,7 +109,7 @@ impl Member {
 
     /// Forgets the last run.
     pub(super) fn begin(&mut self) {
-        (self.reached, self.asked) = (Stage::Idle, None);
+        (self.reached, self.asked, self.was_ready) = (Stage::Idle, None, false);
         (self.is_left_behind, self.has_failed) = (false, false);
         (self.status, self.vetoed, self.stopped) = (Status::default(), None, None);
         (self.readings.taken, self.readings.refused) = (0, 0);
@@ -120,6 +123,11 @@ impl Member {
     /// How it was configured.
     pub const fn config(&self) -> &FrontEndConfig {
         &self.config
+    }
+
+    /// Whether it said that it was ready for the present run, and so has its settings.
+    pub const fn was_ready(&self) -> bool {
+        self.was_ready
     }
 
     /// What it said of itself, while it is connected.

@@ -141,6 +141,29 @@ fn one_connection_serves_several_runs() {
 }
 
 #[test]
+fn who_said_that_it_is_ready_has_its_settings_and_who_only_stopped_does_not() {
+    let ready = |front_ends: &FrontEnds| front_ends.members().iter().map(Member::was_ready).collect::<Vec<_>>();
+    let mut front_ends = front_ends();
+    (0..2).for_each(|place| front_ends.connected(at(0.0), place, hello(Stage::Idle, RunNumber(0))));
+    front_ends.start(at(0.0), order());
+    assert_eq!(ready(&front_ends), [false; 3]);
+    (0..2).for_each(|place| front_ends.heard(at(0.1), place, &Word::Ready(RUN)));
+    // The third one knows nothing of the run, and says so when it is told to stop.
+    front_ends.connected(at(0.2), 2, hello(Stage::Idle, RunNumber(0)));
+    front_ends.heard(at(0.3), 2, &stopped(0));
+    assert_eq!(ready(&front_ends), [true, true, false]);
+    // It is back, and was in the run before whoever asks was there.
+    front_ends.connected(at(0.4), 2, hello(Stage::Started, RUN));
+    assert_eq!(ready(&front_ends), [true; 3]);
+    front_ends.stop(at(0.5), None);
+    front_ends.heard(at(0.5), TRIGGER, &vetoed(0));
+    (0..3).for_each(|place| front_ends.heard(at(0.6), place, &stopped(0)));
+    assert_eq!((front_ends.phase(), ready(&front_ends)), (FrontEndPhase::Finished, vec![true; 3]));
+    front_ends.start(at(0.7), RunOrder { run: RunNumber(RUN.0 + 1), ..order() });
+    assert_eq!(ready(&front_ends), [false; 3]);
+}
+
+#[test]
 fn a_start_waits_for_what_events_need_and_names_who_does_not_answer() {
     let mut front_ends = front_ends();
     connect_all(&mut front_ends, at(0.0));

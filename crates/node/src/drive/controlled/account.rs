@@ -21,6 +21,8 @@ pub struct FrontEndState {
     pub name: String,
     /// See `name`.
     pub versions: String,
+    /// It said that it was ready for this run: it has its settings.
+    pub was_ready: bool,
     /// How far it came in this run.
     pub stage: Stage,
     /// What it said of itself last.
@@ -45,6 +47,7 @@ impl FrontEndState {
             is_left_behind: member.is_left_behind(),
             name: member.name().to_owned(),
             versions: member.versions().to_owned(),
+            was_ready: member.was_ready(),
             stage: member.stage(),
             status: member.status().clone(),
             vetoed: member.vetoed().cloned(),
