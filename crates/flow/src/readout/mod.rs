@@ -20,6 +20,7 @@ mod edges;
 mod error;
 pub mod felix;
 mod framer;
+mod gaps;
 mod machine;
 mod masking;
 mod receiving;

@@ -40,7 +40,17 @@ fn entries(
     account: &FragmentAccount,
     last_number: u64,
     now: Instant,
-) -> ArrayVec<ReportEntry, { COUNTERS + 2 * Cause::COUNT + ReportEntry::CORRUPT_WORDS + 1 + ReportEntry::MOST_TURNS }> {
+) -> ArrayVec<
+    ReportEntry,
+    {
+        COUNTERS
+            + 2 * Cause::COUNT
+            + ReportEntry::CORRUPT_WORDS
+            + 1
+            + ReportEntry::MOST_TURNS
+            + 3 * ReportEntry::MOST_GAPS
+    },
+> {
     let statistics = &source.statistics;
     let silent = source.last_came.map_or(0, |last| now.since(last).as_nanos() as u64);
     let counters: [(Counter, u64); COUNTERS] = [
@@ -78,5 +88,6 @@ fn entries(
     let corrupt = corrupt.map(|(word, value)| ReportEntry::corrupt(source.id, word, value));
     let turns = (0..).zip(source.masking.turns()).map(|(turn, key)| ReportEntry::turn(source.id, turn, key));
     let begun = source.masking.begun().map(|key| ReportEntry::begun(source.id, key));
-    counters.chain(causes).chain(missing).chain(corrupt).chain(begun).chain(turns).collect()
+    let gaps = (0..).zip(source.gaps.iter()).flat_map(|(index, gap)| ReportEntry::gap(source.id, index, gap));
+    counters.chain(causes).chain(missing).chain(corrupt).chain(begun).chain(turns).chain(gaps).collect()
 }

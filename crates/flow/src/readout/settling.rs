@@ -52,12 +52,14 @@ impl Readout {
         if end <= self.head {
             return;
         }
-        let sources = &mut self.sources;
+        let (sources, timeline) = (&mut self.sources, &self.timeline);
         // Asked once of each event for each source that has no fragment in it.
         self.table.settle(self.head..end, |source, position| {
             let cause = sources[source].missing_cause(position);
-            let missing = cause.filter(|&cause| cause != Cause::Masked);
-            missing.into_iter().for_each(|cause| sources[source].account.missing.add(cause, 1));
+            if let Some(cause) = cause.filter(|&cause| cause != Cause::Masked) {
+                sources[source].account.missing.add(cause, 1);
+                sources[source].gaps.note(position, timeline.key(position));
+            }
             cause
         });
         self.set_head(end);

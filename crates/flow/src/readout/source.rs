@@ -2,6 +2,7 @@
 
 use super::absence::AbsenceClock;
 use super::config::{OnClose, ReadoutConfig, Requirement, SourceConfig};
+use super::gaps::Gaps;
 use super::masking::Masking;
 use super::sequence::Sequence;
 use super::timeline::{NEVER, ORIGIN, Position};
@@ -82,6 +83,8 @@ pub(super) struct Source {
     pub(super) fresh: bool,
     /// In which events it does not take part.
     pub(super) masking: Masking,
+    /// In which events it is missing.
+    pub(super) gaps: Gaps,
     /// Every event before this one was delivered or will not come; [`NEVER`] where no event waits for the source.
     pub(super) frontier: Position,
     pub(super) clock: AbsenceClock,
@@ -117,6 +120,7 @@ impl Source {
             connected: false,
             fresh: true,
             masking: Masking::new(masked),
+            gaps: Gaps::default(),
             frontier: NEVER,
             clock: AbsenceClock::default(),
             resync_clock: AbsenceClock::default(),

@@ -4,7 +4,7 @@
 //! [`RunSnapshot`] is what readers make of it on their own threads.
 
 use ropewalk_flow::control::RunPhase;
-use ropewalk_flow::messages::{Report, ReportEntry, SynchronyState};
+use ropewalk_flow::messages::{Gap, GapPart, Report, ReportEntry, SynchronyState};
 use ropewalk_terms::{
     ByCause, Cause, ChunkAccount, Counter, EventAccount, EventKey, FragmentAccount, Incarnation, Ledger, NodeId, Role,
     RunNumber, SourceId, StreamAccount, StreamIndex,
@@ -254,6 +254,9 @@ pub struct RunSnapshot {
     pub sources: BTreeMap<SourceId, FragmentAccount>,
     /// What was seen of each source beside its fragments' account.
     pub seen: BTreeMap<SourceId, Seen>,
+    /// In which events a source is missing that is required and takes part, in each life of its readout unit, in order; outside of these it
+    /// has a fragment in every event that this settled.
+    pub gaps: BTreeMap<SourceId, Vec<Gap>>,
     /// What masks have done to each source that was ever masked.
     pub masks: BTreeMap<SourceId, MaskRecord>,
     /// Datagrams that were lost before they could be taken, by their source; of none where several send to one port.
@@ -348,6 +351,9 @@ impl RunSnapshot {
         if let Some(turn) = entry.as_turn() {
             return self.masks.entry(source).or_default().turn(turn, EventKey::from_bits(value));
         }
+        if let Some((_, part)) = entry.as_gap() {
+            return self.count_gap(source, part, value);
+        }
         let account = self.sources.entry(source).or_default();
         if let Some(cause) = entry.as_cause() {
             account.dropped.add(cause, value);
@@ -384,6 +390,17 @@ impl RunSnapshot {
                 }
             }
             None => {}
+        }
+    }
+
+    /// The parts of a gap come one after the other.
+    fn count_gap(&mut self, source: SourceId, part: GapPart, value: u64) {
+        let (gaps, key) = (self.gaps.entry(source).or_default(), EventKey::from_bits(value));
+        match (part, gaps.last_mut()) {
+            (GapPart::First, _) => gaps.push(Gap { first: key, last: key, missing: 1 }),
+            (GapPart::Last, Some(gap)) => gap.last = key,
+            (GapPart::Missing, Some(gap)) => gap.missing = value,
+            (GapPart::Last | GapPart::Missing, None) => {}
         }
     }
 
@@ -427,6 +444,21 @@ mod tests {
         let snapshot = RunSnapshot::of(&standing);
         assert_eq!(snapshot.sources[&SOURCE].dropped.get(Cause::ReadoutLost), 10);
         assert!(snapshot.ledger.is_balanced());
+    }
+
+    #[test]
+    fn gaps_of_every_life_of_a_readout_unit_are_told_in_order() {
+        let node = NodeId::readout(0);
+        let mut standing = Standing::default();
+        let gap = |first, last, missing| Gap { first: EventKey::new(0, first), last: EventKey::new(0, last), missing };
+        let told = [[gap(3, 5, 3), gap(9, 20, 2)], [gap(40, 40, 1), gap(50, 51, 2)]];
+        for (life, gaps) in (1..).zip(told) {
+            let life = Incarnation(life);
+            standing.node_connected(node, life);
+            let entries = (0..).zip(gaps).flat_map(|(index, gap)| ReportEntry::gap(SOURCE, index, gap));
+            standing.reported(node, life, &Report { entries: entries.collect::<Batch<_>>(), last: true });
+        }
+        assert_eq!(RunSnapshot::of(&standing).gaps, [(SOURCE, told.concat())].into());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::lumisections::LumisectionSummary;
 use super::transfer::TransferSummary;
 use crate::drive::{MaskRecord, MaskedInterval, RunSnapshot, Seen};
 use crate::fields::Fields;
-use ropewalk_flow::messages::LumisectionEnd;
+use ropewalk_flow::messages::{Gap, LumisectionEnd};
 use ropewalk_terms::{ByCause, Counter, EventAccount, FragmentAccount, SourceId, Utc};
 use ropewalk_wire::run_file::StreamName;
 use serde::Serialize;
@@ -72,6 +72,8 @@ pub struct RunSummary {
     pub ledger: Value,
     /// The account of each source.
     pub by_source: Map<String, Value>,
+    /// In which events a source is missing that is required and takes part, by its id; sources that always were there are left out.
+    pub gaps: Map<String, Value>,
     /// In which events a source took no part because it was masked, by its id; sources that always took part are left out.
     pub masked: Map<String, Value>,
     /// Front ends under run control; null where there are none.
@@ -249,6 +251,13 @@ fn by_source(snapshot: &RunSnapshot) -> Map<String, Value> {
     snapshot.sources.iter().map(account).collect()
 }
 
+fn gaps(snapshot: &RunSnapshot) -> Map<String, Value> {
+    let gap =
+        |one: &Gap| json!({ "first": one.first.to_string(), "last": one.last.to_string(), "missing": one.missing });
+    let all = |gaps: &Vec<Gap>| gaps.iter().map(gap).collect();
+    snapshot.gaps.iter().map(|(id, gaps)| (id.to_string(), Value::Array(all(gaps)))).collect()
+}
+
 fn masked(snapshot: &RunSnapshot) -> Map<String, Value> {
     let interval =
         |one: &MaskedInterval| json!({ "from": one.from.to_string(), "to": one.to.map(|to| to.to_string()) });
@@ -364,6 +373,7 @@ impl RunSummary {
             transfer: None,
             ledger: json!({ "balanced": imbalances.is_empty(), "unbalanced": imbalances }),
             by_source: by_source(snapshot),
+            gaps: gaps(snapshot),
             masked: masked(snapshot),
             front_ends: None,
             filter: FilterSummary::new(snapshot),

@@ -138,6 +138,7 @@ fn incomplete_events_are_status_3() {
     skips.send((1..=50).filter(|&event| event != 20));
     let account = program.end().expect_status(3).account();
     assert_eq!((&account["events"]["built"], &account["events"]["incomplete_emitted"]), (&49.into(), &1.into()));
+    assert_eq!(account["gaps"], serde_json::json!({ "841": [{ "first": "20", "last": "20", "missing": 1 }] }));
 }
 
 #[test]

@@ -265,6 +265,28 @@ pub struct Finished {
     pub in_flight: u64,
 }
 
+/// Events in a row, or almost, in which a source is missing that is required and takes part.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// The first one in which it is missing.
+    pub first: EventKey,
+    /// The last one.
+    pub last: EventKey,
+    /// In how many of these, both included.
+    pub missing: u64,
+}
+
+/// A part of a [`Gap`], as it is reported.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum GapPart {
+    /// The bits of its first key.
+    First,
+    /// The bits of its last key.
+    Last,
+    /// The number of events.
+    Missing,
+}
+
 /// One cumulative number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReportEntry {
@@ -275,7 +297,8 @@ pub struct ReportEntry {
     /// measure's number (`terms::Measure`) + a bucket for so many values in it, or + 511 for the sum of all values;
     /// or 0x0800 + a word's number for that of the first fragment of a source with a wrong checksum; or 0x0400 for the
     /// key at which a readout unit began that began later than the run, and behind that the keys at which a source was masked (odd
-    /// numbers) or took part again (even ones).
+    /// numbers) or took part again (even ones);
+    /// or 0x0200 + 3 × a gap's number for its first key, and behind that its last key and in how many events it is missing.
     pub what: u16,
     /// How much since the node's run began.
     pub value: u64,
@@ -288,6 +311,9 @@ impl ReportEntry {
     const MEASURED: u16 = 0x1000;
     const CORRUPT: u16 = 0x0800;
     const TURN: u16 = 0x0400;
+    const GAP: u16 = 0x0200;
+    /// Gaps that are told of a source.
+    pub const MOST_GAPS: usize = 16;
     /// How often a source can be masked and take part again, together, in one run.
     pub const MOST_TURNS: usize = 64;
     /// Words of a corrupt fragment that are told.
@@ -341,6 +367,30 @@ impl ReportEntry {
     pub const fn as_turn(&self) -> Option<usize> {
         let is_one = self.what > Self::TURN && self.what <= Self::TURN + Self::MOST_TURNS as u16;
         if is_one { Some((self.what - Self::TURN - 1) as usize) } else { None }
+    }
+
+    /// All that is told of a gap of a source.
+    pub const fn gap(source: SourceId, index: u16, gap: Gap) -> [Self; 3] {
+        let (what, source) = (Self::GAP + 3 * index, Some(source));
+        [
+            Self { source, what, value: gap.first.to_bits() },
+            Self { source, what: what + 1, value: gap.last.to_bits() },
+            Self { source, what: what + 2, value: gap.missing },
+        ]
+    }
+
+    /// Which part of which gap `value` is, if `what` says so.
+    pub const fn as_gap(&self) -> Option<(usize, GapPart)> {
+        if self.what < Self::GAP || self.what >= Self::GAP + 3 * Self::MOST_GAPS as u16 {
+            return None;
+        }
+        let number = self.what - Self::GAP;
+        let part = match number % 3 {
+            0 => GapPart::First,
+            1 => GapPart::Last,
+            _ => GapPart::Missing,
+        };
+        Some(((number / 3) as usize, part))
     }
 
     /// What a recorder has counted.

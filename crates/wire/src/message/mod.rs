@@ -24,9 +24,9 @@ mod super_fragments;
 mod tests;
 
 pub use body::{
-    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Hello, Mask,
-    Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry, Resync,
-    Start, SynchronyState, Unreleased, UnreleasedEntry,
+    Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, Credit, Finished, Gap, GapPart, Hello,
+    Mask, Message, ReadoutState, RefuseReason, Release, ReleaseEntry, Report, ReportEntry, Request, RequestEntry,
+    Resync, Start, SynchronyState, Unreleased, UnreleasedEntry,
 };
 pub use ended::{Ended, Lumisection, LumisectionEnd};
 pub use header::{HEADER_BYTES, Header, Kind, MAGIC};

@@ -159,7 +159,17 @@ impl Rig {
         for source in 0..self.readout.sources.len() {
             let account = self.readout.account(source);
             assert_eq!(account.received, account.accounted(), "source {source}: {account:?}");
+            let gaps: Vec<_> = self.readout.sources[source].gaps.iter().collect();
+            let missing: u64 = gaps.iter().map(|gap| gap.missing).sum();
+            assert_eq!(missing, account.missing.total(), "source {source}: {gaps:?}");
+            assert!(gaps.windows(2).all(|pair| pair[0].last < pair[1].first), "source {source}: {gaps:?}");
         }
+    }
+
+    /// The stretches in which a source is missing: first and last number, and how many events it lacks.
+    fn gaps(&self, source: usize) -> Vec<(u64, u64, u64)> {
+        let gaps = self.readout.sources[source].gaps.iter();
+        gaps.map(|gap| (gap.first.number(), gap.last.number(), gap.missing)).collect()
     }
 
     fn account(&self, source: usize) -> FragmentAccount {

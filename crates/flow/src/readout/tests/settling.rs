@@ -45,6 +45,24 @@ fn a_later_number_proves_absence_at_once() {
 }
 
 #[test]
+fn from_which_event_to_which_a_source_is_missing_is_known() {
+    let mut rig = Rig::started(config(2));
+    rig.feed(0, 1..=20);
+    rig.feed(1, [1, 4, 5, 7]);
+    assert_eq!((rig.gaps(0), rig.gaps(1)), (vec![], vec![(2, 3, 2), (6, 6, 1)]));
+    // Nobody misses one that is masked.
+    rig.mask(1, true);
+    assert_eq!((rig.settled, rig.gaps(1)), (key(20), vec![(2, 3, 2), (6, 6, 1)]));
+    let reported: Vec<_> = rig.readout.report(rig.now).filter(|entry| entry.as_gap().is_some()).collect();
+    let [one, other] = rig.gaps(1).try_into().expect("two");
+    let values: Vec<_> = reported.iter().map(|entry| entry.value).collect();
+    assert_eq!(
+        values,
+        [one, other].map(|(first, last, missing)| [key(first).to_bits(), key(last).to_bits(), missing]).concat()
+    );
+}
+
+#[test]
 fn numbers_that_nobody_has_are_settled_without_an_entry() {
     let mut rig = Rig::started(config(2));
     rig.feed(0, [1, 5]);
