@@ -19,9 +19,10 @@ use crate::forms::Problem;
 use crate::guard::{Guard, guard};
 use crate::lookout::Lookout;
 use crate::page;
+use axum::body::to_bytes;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -88,6 +89,7 @@ pub(crate) fn router(
         runs::routes(),
     ];
     let api = topics.into_iter().fold(Router::new(), Router::merge).with_state(shared.clone());
+    let api = api.layer(map_response(as_problem));
     Router::new()
         .route("/metrics", get(standing::metrics).with_state(shared))
         .route("/", get(page::index))
@@ -130,6 +132,18 @@ async fn document() -> Response {
 
 fn problem(status: StatusCode, error: impl Into<String>) -> Response {
     (status, Json(Problem { error: error.into() })).into_response()
+}
+
+/// A request that is wrong in itself is refused with plain words before anybody here sees it: they become what the document promises.
+async fn as_problem(response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_plain = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    let status = response.status();
+    if !status.is_client_error() || !is_plain {
+        return response;
+    }
+    let words = to_bytes(response.into_body(), BODY_BYTES).await.unwrap_or_default();
+    problem(status, String::from_utf8_lossy(&words))
 }
 
 async fn nothing() -> Response {
